@@ -1,0 +1,21 @@
+//! The units that every Marcato crate speaks: [`Time`], [`Bytes`], [`Rate`], and random numbers that are
+//! [seeded and named](Seed).
+//!
+//! All of them are integers underneath, so that the same inputs give the same outputs on every machine.
+//! Spans of time are [`core::time::Duration`]; [`Time`] is an instant on the clock of the run.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod bytes;
+mod random;
+mod rate;
+mod time;
+
+pub use bytes::Bytes;
+pub use core::time::Duration;
+pub use random::{Seed, Stream};
+pub use rate::Rate;
+pub use time::Time;
