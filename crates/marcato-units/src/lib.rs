@@ -1,5 +1,7 @@
 //! The units that every Marcato crate speaks: [`Time`], [`Bytes`], [`Rate`], and random numbers that are
 //! [seeded and named](Seed).
+//! [`Priority`] and [`Layer`], the two words that the wire, the sender's brain and the network's brain share,
+//! live here too, so that none of those crates needs another for them.
 //!
 //! All of them are integers underneath, so that the same inputs give the same outputs on every machine.
 //! Spans of time are [`core::time::Duration`]; [`Time`] is an instant on the clock of the run.
@@ -10,12 +12,16 @@
 extern crate std;
 
 mod bytes;
+mod layer;
+mod priority;
 mod random;
 mod rate;
 mod time;
 
 pub use bytes::Bytes;
 pub use core::time::Duration;
+pub use layer::Layer;
+pub use priority::Priority;
 pub use random::{Seed, Stream};
 pub use rate::Rate;
 pub use time::Time;
