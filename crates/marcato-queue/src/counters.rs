@@ -1,0 +1,111 @@
+//! What a queue has done.
+
+use core::ops::{Add, AddAssign};
+
+use marcato_units::Bytes;
+
+use crate::Packet;
+
+/// A number of packets and the bytes in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tally {
+    /// How many packets.
+    pub packets: u64,
+    /// Their lengths together.
+    pub bytes: Bytes,
+}
+
+impl Tally {
+    /// Counts one packet of `len` bytes.
+    pub(crate) fn count(&mut self, len: Bytes) {
+        self.packets += 1;
+        self.bytes += len;
+    }
+}
+
+impl Add for Tally {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+/// What a queue has done since it was made.
+///
+/// At every moment `enqueued = dequeued + dropped + backlog`, in packets and in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Counters {
+    /// Handed to [`enqueue`](crate::Discipline::enqueue), those included that it refused.
+    pub enqueued: Tally,
+    /// Returned by [`dequeue`](crate::Discipline::dequeue).
+    pub dequeued: Tally,
+    /// Dropped for whatever reason: refused, pushed out, or dropped by the AQM on the way out.
+    pub dropped: Tally,
+    /// Of the dropped: those for which there was no room, be it that they were refused or that they were pushed
+    /// out for others. The rest are the AQM's.
+    pub overflowed: Tally,
+    /// Given a CE mark here. They are also counted as dequeued.
+    pub marked: Tally,
+}
+
+impl Counters {
+    /// Counts a packet for which there was no room.
+    pub(crate) fn overflow<P: Packet>(&mut self, packet: &P) {
+        self.dropped.count(packet.len());
+        self.overflowed.count(packet.len());
+    }
+}
+
+impl Add for Counters {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            enqueued: self.enqueued + other.enqueued,
+            dequeued: self.dequeued + other.dequeued,
+            dropped: self.dropped + other.dropped,
+            overflowed: self.overflowed + other.overflowed,
+            marked: self.marked + other.marked,
+        }
+    }
+}
+
+/// What waits in a queue now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Backlog {
+    /// How many packets wait.
+    pub packets: u64,
+    /// Their lengths together.
+    pub bytes: Bytes,
+}
+
+impl Backlog {
+    /// Whether nothing waits.
+    pub const fn is_empty(self) -> bool {
+        self.packets == 0
+    }
+
+    /// Counts a packet of `len` bytes in.
+    pub(crate) fn push(&mut self, len: Bytes) {
+        self.packets += 1;
+        self.bytes += len;
+    }
+
+    /// Counts a packet of `len` bytes out.
+    pub(crate) fn pop(&mut self, len: Bytes) {
+        self.packets -= 1;
+        self.bytes -= len;
+    }
+}
+
+impl Add for Backlog {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}

@@ -1,0 +1,86 @@
+//! What every queue discipline does.
+
+use alloc::boxed::Box;
+
+use marcato_units::Time;
+
+use crate::{Backlog, Counters, Packet};
+
+/// What became of a packet that was handed to [`Discipline::enqueue`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a dropped packet is handed back so that its loss can be accounted for"]
+pub enum Verdict<P> {
+    /// It waits.
+    Queued,
+    /// There was no room for it: here it is.
+    Dropped(P),
+    /// It waits, but this one, queued before, had to go for it.
+    Replaced(P),
+}
+
+impl<P> Verdict<P> {
+    /// The packet that was lost, be it the new one or another.
+    pub fn lost(self) -> Option<P> {
+        match self {
+            Self::Queued => None,
+            Self::Dropped(packet) | Self::Replaced(packet) => Some(packet),
+        }
+    }
+}
+
+/// A queue discipline: decides what waits, what leaves next, and what is dropped or marked.
+///
+/// It has no clock: `now` is an argument. One queue's calls must be made in the order of their `now`s, which may
+/// repeat; were time to run backwards, spans come out as zero and nothing panics.
+pub trait Discipline<P: Packet> {
+    /// Takes `packet`, which arrives at `now`.
+    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P>;
+
+    /// The next packet to leave at `now`. Packets that the AQM drops on the way out go to `on_drop`, in the order
+    /// in which they waited, before this returns.
+    ///
+    /// `None` if nothing may leave at `now`: ask [`next_ready`](Self::next_ready) when to come back.
+    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(P)) -> Option<P>;
+
+    /// As [`dequeue_with`](Self::dequeue_with), for callers that do not look at what the AQM drops; it is counted
+    /// all the same.
+    fn dequeue(&mut self, now: Time) -> Option<P> {
+        self.dequeue_with(now, &mut |_| ())
+    }
+
+    /// The earliest time, `now` or later, at which [`dequeue`](Self::dequeue) returns a packet if none arrives
+    /// until then; `None` if nothing waits. A work-conserving discipline says `now` whenever something waits.
+    fn next_ready(&self, now: Time) -> Option<Time>;
+
+    /// What waits.
+    fn backlog(&self) -> Backlog;
+
+    /// What has been done so far.
+    fn counters(&self) -> &Counters;
+}
+
+impl<P: Packet, D: Discipline<P> + ?Sized> Discipline<P> for Box<D> {
+    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
+        (**self).enqueue(now, packet)
+    }
+
+    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(P)) -> Option<P> {
+        (**self).dequeue_with(now, on_drop)
+    }
+
+    fn dequeue(&mut self, now: Time) -> Option<P> {
+        (**self).dequeue(now)
+    }
+
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        (**self).next_ready(now)
+    }
+
+    fn backlog(&self) -> Backlog {
+        (**self).backlog()
+    }
+
+    fn counters(&self) -> &Counters {
+        (**self).counters()
+    }
+}

@@ -1,0 +1,143 @@
+//! First in, first out, and the tail is dropped when the buffer is full.
+//!
+//! References: RFC 2309 §2 and RFC 7567 §2 (what tail drop does to latency and to bursts).
+
+use alloc::collections::VecDeque;
+
+use marcato_units::Time;
+
+use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
+
+/// How a [`DropTail`] is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DropTailConfig {
+    /// How much may wait.
+    pub limit: Limit,
+}
+
+impl Default for DropTailConfig {
+    /// 1000 packets, the usual transmit queue of an Ethernet device on Linux.
+    fn default() -> Self {
+        Self { limit: Limit::Packets(1000) }
+    }
+}
+
+/// First in, first out; what finds the buffer full is dropped.
+///
+/// ```
+/// # use marcato_queue::{FlowKey, Packet};
+/// # use marcato_units::{Bytes, Layer};
+/// # use marcato_wire::Ecn;
+/// # #[derive(Debug, PartialEq)] struct Datagram(u64);
+/// # impl Packet for Datagram {
+/// #     fn len(&self) -> Bytes { Bytes::new(self.0) }
+/// #     fn flow(&self) -> FlowKey { FlowKey::new(0) }
+/// #     fn ecn(&self) -> Ecn { Ecn::NotEct }
+/// #     fn mark_ce(&mut self) {}
+/// #     fn layer(&self) -> Layer { Layer::High }
+/// # }
+/// use marcato_queue::{Discipline, DropTail, DropTailConfig, Limit, Verdict};
+/// use marcato_units::Time;
+///
+/// let mut queue = DropTail::new(DropTailConfig { limit: Limit::Bytes(Bytes::kb(2)) })?;
+/// assert_eq!(queue.enqueue(Time::ZERO, Datagram(1500)), Verdict::Queued);
+/// assert_eq!(queue.enqueue(Time::ZERO, Datagram(501)), Verdict::Dropped(Datagram(501)));
+/// assert_eq!(queue.dequeue(Time::ZERO), Some(Datagram(1500)));
+/// # Ok::<(), marcato_queue::LimitError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DropTail<P> {
+    limit: Limit,
+    queue: VecDeque<P>,
+    backlog: Backlog,
+    counters: Counters,
+}
+
+impl<P: Packet> DropTail<P> {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// [`LimitError`] if the limit lets no packet in.
+    pub fn new(config: DropTailConfig) -> Result<Self, LimitError> {
+        let limit = config.limit.checked()?;
+        Ok(Self { limit, queue: VecDeque::new(), backlog: Backlog::default(), counters: Counters::default() })
+    }
+}
+
+impl<P: Packet> Discipline<P> for DropTail<P> {
+    fn enqueue(&mut self, _now: Time, packet: P) -> Verdict<P> {
+        let len = packet.len();
+        self.counters.enqueued.count(len);
+        if !self.limit.admits(self.backlog, len) {
+            self.counters.overflow(&packet);
+            return Verdict::Dropped(packet);
+        }
+        self.backlog.push(len);
+        self.queue.push_back(packet);
+        Verdict::Queued
+    }
+
+    fn dequeue_with(&mut self, _now: Time, _on_drop: &mut dyn FnMut(P)) -> Option<P> {
+        let packet = self.queue.pop_front()?;
+        self.backlog.pop(packet.len());
+        self.counters.dequeued.count(packet.len());
+        Some(packet)
+    }
+
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        if self.queue.is_empty() { None } else { Some(now) }
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Probe, bytes, packets};
+    use marcato_units::Bytes;
+
+    #[test]
+    fn the_packet_limit_is_exact() {
+        let mut queue = DropTail::new(DropTailConfig { limit: Limit::Packets(3) }).unwrap();
+        for id in 0..3 {
+            assert_eq!(queue.enqueue(Time::ZERO, Probe::new(id)), Verdict::Queued);
+        }
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::new(3)), Verdict::Dropped(Probe::new(3)));
+        assert_eq!(queue.dequeue(Time::ZERO), Some(Probe::new(0)));
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::new(4)), Verdict::Queued);
+        assert_eq!(packets(&mut queue, Time::ZERO), [1, 2, 4]);
+    }
+
+    #[test]
+    fn the_byte_limit_is_exact_and_a_smaller_packet_may_still_fit() {
+        let mut queue = DropTail::new(DropTailConfig { limit: bytes(3000) }).unwrap();
+        let verdicts = [1500, 1000, 501, 500, 1]
+            .map(|len| matches!(queue.enqueue(Time::ZERO, Probe::new(len).with_len(len)), Verdict::Queued));
+        assert_eq!(verdicts, [true, true, false, true, false]);
+        assert_eq!(queue.backlog(), Backlog { packets: 3, bytes: Bytes::new(3000) });
+        assert_eq!(queue.counters().overflowed, crate::Tally { packets: 2, bytes: Bytes::new(502) });
+    }
+
+    #[test]
+    fn a_packet_of_absurd_length_is_refused_rather_than_wrapped() {
+        let mut queue = DropTail::new(DropTailConfig { limit: Limit::Bytes(Bytes::MAX) }).unwrap();
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::new(0)), Verdict::Queued);
+        let huge = Probe::new(1).with_len(u64::MAX);
+        assert_eq!(queue.enqueue(Time::ZERO, huge.clone()), Verdict::Dropped(huge));
+    }
+
+    #[test]
+    fn a_limit_that_lets_nothing_in_is_an_error() {
+        let made = |limit| DropTail::<Probe>::new(DropTailConfig { limit }).map(|_| ());
+        assert_eq!(made(Limit::Packets(0)), Err(LimitError::NoPackets));
+        assert_eq!(made(bytes(0)), Err(LimitError::NoBytes));
+        assert_eq!(made(bytes(1)), Ok(()));
+    }
+}

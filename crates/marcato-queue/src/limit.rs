@@ -1,0 +1,44 @@
+//! How much may wait.
+
+use marcato_units::Bytes;
+
+use crate::Backlog;
+
+/// How much may wait in a buffer. The packet being transmitted has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// So many packets of any size.
+    Packets(u64),
+    /// So many bytes in any number of packets.
+    Bytes(Bytes),
+}
+
+/// Why a [`Limit`] cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// The limit is zero packets.
+    #[error("a limit of 0 packets would drop everything: allow at least 1 packet")]
+    NoPackets,
+    /// The limit is zero bytes.
+    #[error("a limit of 0 bytes would drop everything: allow at least one packet of the link's MTU")]
+    NoBytes,
+}
+
+impl Limit {
+    /// Whether a packet of `len` bytes may join `backlog`.
+    pub(crate) fn admits(self, backlog: Backlog, len: Bytes) -> bool {
+        match self {
+            Self::Packets(limit) => backlog.packets < limit,
+            Self::Bytes(limit) => backlog.bytes.checked_add(len).is_some_and(|sum| sum <= limit),
+        }
+    }
+
+    /// This limit, if a packet can ever pass it.
+    pub(crate) fn checked(self) -> Result<Self, LimitError> {
+        match self {
+            Self::Packets(0) => Err(LimitError::NoPackets),
+            Self::Bytes(Bytes::ZERO) => Err(LimitError::NoBytes),
+            possible => Ok(possible),
+        }
+    }
+}

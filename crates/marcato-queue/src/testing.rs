@@ -1,0 +1,62 @@
+//! A packet to test with.
+
+use alloc::vec::Vec;
+use core::iter;
+
+use marcato_units::{Bytes, Layer, Time};
+use marcato_wire::Ecn;
+
+use crate::{Discipline, FlowKey, Limit, Packet};
+
+/// A packet that knows which one it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    pub(crate) id: u64,
+    len: u64,
+    ecn: Ecn,
+    layer: Layer,
+}
+
+impl Probe {
+    /// A full-sized best-effort packet that cannot be marked.
+    pub(crate) fn new(id: u64) -> Self {
+        Self { id, len: 1500, ecn: Ecn::NotEct, layer: Layer::High }
+    }
+
+    pub(crate) fn with_len(self, len: u64) -> Self {
+        Self { len, ..self }
+    }
+}
+
+impl Packet for Probe {
+    fn len(&self) -> Bytes {
+        Bytes::new(self.len)
+    }
+
+    fn flow(&self) -> FlowKey {
+        FlowKey::new(self.id)
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+
+    fn mark_ce(&mut self) {
+        assert!(self.ecn.is_capable(), "a packet that is not ECN-capable must not be marked");
+        self.ecn = Ecn::Ce;
+    }
+
+    fn layer(&self) -> Layer {
+        self.layer
+    }
+}
+
+/// Takes all that `queue` gives at `now`.
+pub(crate) fn packets<D: Discipline<Probe>>(queue: &mut D, now: Time) -> Vec<u64> {
+    iter::from_fn(|| queue.dequeue(now)).map(|probe| probe.id).collect()
+}
+
+/// A limit of `limit` bytes.
+pub(crate) fn bytes(limit: u64) -> Limit {
+    Limit::Bytes(Bytes::new(limit))
+}
