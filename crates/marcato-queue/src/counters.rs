@@ -50,7 +50,8 @@ pub struct Counters {
     /// Of the dropped: those for which there was no room, be it that they were refused or that they were pushed
     /// out for others. The rest are the AQM's.
     pub overflowed: Tally,
-    /// Given a CE mark here. They are also counted as dequeued.
+    /// Marked CE by the AQM instead of dropped, those included that came with the mark. They are also counted as
+    /// dequeued.
     pub marked: Tally,
 }
 

@@ -8,6 +8,26 @@
 //! | discipline | what it is |
 //! |---|---|
 //! | [`DropTail`] | first in, first out, with a limit |
+//! | [`Codel`] | drop-tail that also drops or marks when packets keep waiting too long (RFC 8289) |
+//! | [`Strict`] | two classes with a queue of their own each, best effort first; the queues may be any disciplines |
+//! | [`PushOut`] | two classes in one buffer; best effort pushes lower effort out when it is full |
+//!
+//! # Adding a discipline
+//!
+//! 1. One file, named after the noun, which opens with the RFC or paper section that it follows and with where it
+//!    leaves that. Variables keep the names they have there.
+//! 2. A `…Config` with a `Default` that says where its numbers come from, and `new(config) -> Result`, which refuses
+//!    what could never work, with a message that says what to set instead.
+//! 3. Implement [`Discipline`]. Count what comes into `enqueued` first; then whatever path a packet takes must end
+//!    in `dequeued`, in `dropped`, or in the backlog. A packet dropped on the way in is handed back in the
+//!    [`Verdict`]; one dropped on the way out goes to `on_drop`. Never panic, whatever `now` is.
+//! 4. No floating point; nothing allocated per packet once the buffers have grown; at most O(log n) per packet in
+//!    queue length and flows. A table that flows can grow has a limit and a counter.
+//! 5. Add it to the property tests in `tests/disciplines/properties.rs`, which hold every discipline to conservation,
+//!    order, limits and work conservation over random operations, and to `benches/disciplines.rs`.
+//!
+//! Disciplines compose: [`Discipline`] is dyn-compatible, `Box<dyn Discipline<P>>` is one too, and [`Strict::of`]
+//! takes any two.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,16 +36,20 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod codel;
 mod counters;
 mod discipline;
 mod droptail;
 mod limit;
 mod packet;
-#[cfg(test)]
-mod testing;
+mod pushout;
+mod strict;
 
+pub use codel::{Codel, CodelConfig, CodelError};
 pub use counters::{Backlog, Counters, Tally};
 pub use discipline::{Discipline, Verdict};
 pub use droptail::{DropTail, DropTailConfig};
 pub use limit::{Limit, LimitError};
 pub use packet::{FlowKey, Packet};
+pub use pushout::{PushOut, PushOutConfig};
+pub use strict::{Strict, StrictConfig, StrictError};

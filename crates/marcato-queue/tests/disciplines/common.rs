@@ -1,20 +1,18 @@
 //! A packet to test with.
 
-use alloc::vec::Vec;
-use core::iter;
+use std::iter;
 
+use marcato_queue::{Discipline, FlowKey, Limit, Packet};
 use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::Ecn;
-
-use crate::{Discipline, FlowKey, Limit, Packet};
 
 /// A packet that knows which one it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     pub(crate) id: u64,
-    len: u64,
-    ecn: Ecn,
-    layer: Layer,
+    pub(crate) len: u64,
+    pub(crate) ecn: Ecn,
+    pub(crate) layer: Layer,
 }
 
 impl Probe {
@@ -23,8 +21,17 @@ impl Probe {
         Self { id, len: 1500, ecn: Ecn::NotEct, layer: Layer::High }
     }
 
+    /// A full-sized packet of lower effort.
+    pub(crate) fn low(id: u64) -> Self {
+        Self { layer: Layer::Low, ..Self::new(id) }
+    }
+
     pub(crate) fn with_len(self, len: u64) -> Self {
         Self { len, ..self }
+    }
+
+    pub(crate) fn with_ecn(self, ecn: Ecn) -> Self {
+        Self { ecn, ..self }
     }
 }
 
@@ -52,7 +59,7 @@ impl Packet for Probe {
 }
 
 /// Takes all that `queue` gives at `now`.
-pub(crate) fn packets<D: Discipline<Probe>>(queue: &mut D, now: Time) -> Vec<u64> {
+pub(crate) fn drain<D: Discipline<Probe>>(queue: &mut D, now: Time) -> Vec<u64> {
     iter::from_fn(|| queue.dequeue(now)).map(|probe| probe.id).collect()
 }
 

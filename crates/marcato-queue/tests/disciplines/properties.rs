@@ -1,0 +1,207 @@
+//! What holds for every discipline, whatever is done to it.
+
+use std::collections::VecDeque;
+
+use marcato_queue::{
+    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, Packet, PushOut, PushOutConfig, Strict,
+    StrictConfig, Tally, Verdict,
+};
+use marcato_units::{Bytes, Duration, Layer, Time};
+use marcato_wire::Ecn;
+use proptest::prelude::*;
+
+use crate::common::Probe;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Enqueue { len: u64, ecn: Ecn, layer: Layer },
+    Dequeue,
+    Wait(Duration),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let ecn = (0u8..4).prop_map(Ecn::from_bits);
+    let layer = prop_oneof![Just(Layer::High), Just(Layer::Low)];
+    prop_oneof![
+        5 => (prop_oneof![0u64..3000, Just(1514)], ecn, layer)
+            .prop_map(|(len, ecn, layer)| Operation::Enqueue { len, ecn, layer }),
+        4 => Just(Operation::Dequeue),
+        2 => (0u64..60_000_000).prop_map(|nanos| Operation::Wait(Duration::from_nanos(nanos))),
+    ]
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    prop_oneof![
+        (1u64..50).prop_map(Limit::Packets),
+        (1514u64..60_000).prop_map(|bytes| Limit::Bytes(Bytes::new(bytes))),
+    ]
+}
+
+/// Any discipline, as its configuration.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    DropTail(DropTailConfig),
+    Codel(CodelConfig),
+    Strict(StrictConfig),
+    StrictCodel { high: CodelConfig, low: CodelConfig },
+    PushOut(PushOutConfig),
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let droptail = || limit().prop_map(|limit| DropTailConfig { limit });
+    let codel = || {
+        (limit(), any::<bool>(), 1u64..20, 1u64..200).prop_map(|(limit, ecn, target, interval)| CodelConfig {
+            target: Duration::from_millis(target),
+            interval: Duration::from_millis(interval),
+            limit,
+            ecn,
+            ..CodelConfig::default()
+        })
+    };
+    prop_oneof![
+        droptail().prop_map(Kind::DropTail),
+        codel().prop_map(Kind::Codel),
+        (droptail(), droptail()).prop_map(|(high, low)| Kind::Strict(StrictConfig { high, low })),
+        (codel(), codel()).prop_map(|(high, low)| Kind::StrictCodel { high, low }),
+        (1u64..50).prop_map(|packets| Kind::PushOut(PushOutConfig { packets })),
+    ]
+}
+
+impl Kind {
+    fn build(self) -> Box<dyn Discipline<Probe>> {
+        match self {
+            Self::DropTail(config) => Box::new(DropTail::new(config).unwrap()),
+            Self::Codel(config) => Box::new(Codel::new(config).unwrap()),
+            Self::Strict(config) => Box::new(Strict::new(config).unwrap()),
+            Self::StrictCodel { high, low } => {
+                Box::new(Strict::of(Codel::new(high).unwrap(), Codel::new(low).unwrap()))
+            }
+            Self::PushOut(config) => Box::new(PushOut::new(config).unwrap()),
+        }
+    }
+
+    /// Whether high and low packets are served apart.
+    fn serves_classes(self) -> bool {
+        !matches!(self, Self::DropTail(_) | Self::Codel(_))
+    }
+
+    /// Whether so much may wait in the high and the low class; where classes are one, all is high.
+    fn permits(self, high: Tally, low: Tally) -> bool {
+        let within = |limit: Limit, waits: Tally| match limit {
+            Limit::Packets(packets) => waits.packets <= packets,
+            Limit::Bytes(bytes) => waits.bytes <= bytes,
+        };
+        match self {
+            Self::DropTail(config) => within(config.limit, high),
+            Self::Codel(config) => within(config.limit, high),
+            Self::Strict(config) => within(config.high.limit, high) && within(config.low.limit, low),
+            Self::StrictCodel { high: config, low: below } => {
+                within(config.limit, high) && within(below.limit, low)
+            }
+            Self::PushOut(config) => within(Limit::Packets(config.packets), high + low),
+        }
+    }
+}
+
+fn tally(tally: &mut Tally, packet: &Probe) {
+    tally.packets += 1;
+    tally.bytes += packet.len();
+}
+
+/// Where packet `id` waits.
+fn position(waiting: &VecDeque<Probe>, id: u64) -> Option<usize> {
+    waiting.iter().position(|packet| packet.id == id)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_discipline_conserves_orders_limits_and_never_idles(
+        kind in kind(),
+        operations in prop::collection::vec(operation(), 1..400),
+    ) {
+        let mut queue = kind.build();
+        let by_class = kind.serves_classes();
+        let mut now = Time::ZERO;
+        let mut next = 0;
+        // What the caller saw: all that waits, per class in order of arrival, and what happened to the rest.
+        let mut waiting = [VecDeque::new(), VecDeque::new()];
+        let class = |packet: &Probe| usize::from(by_class && packet.layer == Layer::Low);
+        let (mut enqueued, mut dequeued, mut dropped) = (Tally::default(), Tally::default(), Tally::default());
+        let (mut overflowed, mut marked) = (Tally::default(), Tally::default());
+        for operation in operations {
+            match operation {
+                Operation::Wait(span) => now += span,
+                Operation::Enqueue { len, ecn, layer } => {
+                    let packet = Probe { id: next, len, ecn, layer };
+                    next += 1;
+                    tally(&mut enqueued, &packet);
+                    let class_of_packet = class(&packet);
+                    match queue.enqueue(now, packet.clone()) {
+                        Verdict::Queued => waiting[class_of_packet].push_back(packet),
+                        Verdict::Dropped(lost) => {
+                            prop_assert_eq!(&lost, &packet);
+                            tally(&mut dropped, &lost);
+                            tally(&mut overflowed, &lost);
+                        }
+                        Verdict::Replaced(lost) => {
+                            let class = class(&lost);
+                            let at = position(&waiting[class], lost.id);
+                            prop_assert!(at.is_some(), "{lost:?} was pushed out but did not wait");
+                            waiting[class].remove(at.unwrap());
+                            tally(&mut dropped, &lost);
+                            tally(&mut overflowed, &lost);
+                            waiting[class_of_packet].push_back(packet);
+                        }
+                    }
+                }
+                Operation::Dequeue => {
+                    let mut gone = Vec::new();
+                    let packet = queue.dequeue_with(now, &mut |packet| gone.push(packet));
+                    let something_waited = waiting.iter().any(|class| !class.is_empty());
+                    prop_assert_eq!(packet.is_some(), something_waited, "work conservation");
+                    for lost in &gone {
+                        // Dropped from the head: order holds for what is lost as well.
+                        let head = waiting[class(lost)].pop_front();
+                        prop_assert_eq!(head.as_ref(), Some(lost));
+                        tally(&mut dropped, lost);
+                    }
+                    if let Some(packet) = packet {
+                        let head = waiting[class(&packet)].pop_front();
+                        prop_assert_eq!(head.as_ref().map(|head| head.id), Some(packet.id), "order within a class");
+                        let before = head.unwrap();
+                        prop_assert_eq!(before.len, packet.len);
+                        if before.ecn != packet.ecn {
+                            prop_assert!(before.ecn.is_capable() && packet.ecn == Ecn::Ce);
+                            tally(&mut marked, &packet);
+                        }
+                        if by_class && packet.layer == Layer::Low {
+                            prop_assert!(waiting[0].is_empty(), "low left before high");
+                        }
+                        tally(&mut dequeued, &packet);
+                    }
+                }
+            }
+            let backlog = queue.backlog();
+            let [high, low] = waiting.each_ref().map(|class: &VecDeque<Probe>| {
+                let mut waits = Tally::default();
+                class.iter().for_each(|packet| tally(&mut waits, packet));
+                waits
+            });
+            let waits = high + low;
+            prop_assert_eq!(Tally { packets: backlog.packets, bytes: backlog.bytes }, waits);
+            prop_assert!(kind.permits(high, low), "{high:?} and {low:?} exceed the limit");
+            prop_assert_eq!(queue.next_ready(now), (backlog.packets > 0).then_some(now));
+            let counters = queue.counters();
+            prop_assert_eq!(counters.enqueued, enqueued);
+            prop_assert_eq!(counters.dequeued, dequeued);
+            prop_assert_eq!(counters.dropped, dropped);
+            prop_assert_eq!(counters.overflowed, overflowed);
+            prop_assert_eq!(enqueued, dequeued + dropped + waits);
+            // A packet that came with CE may be counted as marked without looking any different.
+            prop_assert!(counters.marked.packets >= marked.packets);
+            prop_assert!(counters.marked.packets <= dequeued.packets);
+        }
+    }
+}

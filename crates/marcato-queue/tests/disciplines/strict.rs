@@ -1,0 +1,143 @@
+//! Strict priority, with a buffer per class and with one that both share.
+
+use marcato_queue::{
+    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, LimitError, PushOut, PushOutConfig,
+    Strict, StrictConfig, StrictError, Verdict,
+};
+use marcato_units::{Bytes, Duration, Time};
+
+use crate::common::{Probe, drain};
+
+fn strict(high: u64, low: u64) -> Strict<DropTail<Probe>, DropTail<Probe>> {
+    Strict::new(config(high, low)).unwrap()
+}
+
+fn config(high: u64, low: u64) -> StrictConfig {
+    let class = |packets| DropTailConfig { limit: Limit::Packets(packets) };
+    StrictConfig { high: class(high), low: class(low) }
+}
+
+fn push_out(packets: u64) -> PushOut<Probe> {
+    PushOut::new(PushOutConfig { packets }).unwrap()
+}
+
+#[test]
+fn a_high_packet_overtakes_every_low_one() {
+    let mut queue = strict(10, 10);
+    for id in 0..5 {
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::low(id)), Verdict::Queued);
+    }
+    assert_eq!(queue.dequeue(Time::ZERO), Some(Probe::low(0)));
+    assert_eq!(queue.enqueue(Time::ZERO, Probe::new(100)), Verdict::Queued);
+    assert_eq!(queue.enqueue(Time::ZERO, Probe::new(101)), Verdict::Queued);
+    assert_eq!(drain(&mut queue, Time::ZERO), [100, 101, 1, 2, 3, 4]);
+}
+
+/// The times at which high packets leave a link that carries a packet per millisecond from `queue`, to which `low`
+/// low packets come every millisecond and a high one every third.
+fn departures_of_high(mut queue: impl Discipline<Probe>, low: u64) -> Vec<(u64, Time)> {
+    let mut left = Vec::new();
+    for millisecond in 0..1000 {
+        let now = Time::from_millis(millisecond);
+        for _ in 0..low {
+            queue.enqueue(now, Probe::low(millisecond)).lost();
+        }
+        if millisecond % 3 == 0 {
+            assert_eq!(
+                queue
+                    .enqueue(now, Probe::new(millisecond))
+                    .lost()
+                    .filter(|lost| *lost == Probe::new(millisecond)),
+                None
+            );
+        }
+        if let Some(packet) = queue.dequeue(now)
+            && packet.layer == marcato_units::Layer::High
+        {
+            left.push((packet.id, now));
+        }
+    }
+    left
+}
+
+#[test]
+fn low_packets_never_delay_high_ones() {
+    let alone = departures_of_high(strict(10, 10), 0);
+    assert_eq!(alone.len(), 334);
+    assert_eq!(departures_of_high(strict(10, 10), 5), alone);
+    assert_eq!(departures_of_high(push_out(10), 5), alone);
+}
+
+#[test]
+fn a_full_buffer_of_one_class_leaves_the_other_all_its_room() {
+    let mut queue = strict(2, 3);
+    let mut queued = |packet| matches!(queue.enqueue(Time::ZERO, packet), Verdict::Queued);
+    assert_eq!([0, 1, 2, 3].map(|id| queued(Probe::low(id))), [true, true, true, false]);
+    assert_eq!([4, 5, 6].map(|id| queued(Probe::new(id))), [true, true, false]);
+    assert_eq!(queue.high().backlog().packets, 2);
+    assert_eq!(queue.low().counters().overflowed.packets, 1);
+    assert_eq!(queue.counters().overflowed.packets, 2);
+}
+
+#[test]
+fn a_limit_that_lets_nothing_in_names_its_class() {
+    let made = |high, low| Strict::<DropTail<Probe>, _>::new(config(high, low)).map(|_| ());
+    assert_eq!(made(0, 1), Err(StrictError::High(LimitError::NoPackets)));
+    assert_eq!(made(1, 0), Err(StrictError::Low(LimitError::NoPackets)));
+    assert_eq!(made(1, 1), Ok(()));
+}
+
+#[test]
+fn other_disciplines_serve_as_classes() {
+    let high: Box<dyn Discipline<Probe>> = Box::new(Codel::new(CodelConfig::default()).unwrap());
+    let low = DropTail::new(DropTailConfig::default()).unwrap();
+    let mut queue = Strict::of(high, low);
+    for id in 0..300 {
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::new(id)), Verdict::Queued);
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::low(id)), Verdict::Queued);
+    }
+    let mut dropped = 0;
+    let mut left = 0;
+    let mut now = Time::ZERO;
+    while queue.dequeue_with(now, &mut |_| dropped += 1).is_some() {
+        left += 1;
+        now += Duration::from_millis(1);
+    }
+    // CoDel above drops what the high class loses, and the whole reports it.
+    assert!(dropped > 0);
+    assert_eq!(queue.counters().dropped.packets, dropped);
+    assert_eq!(queue.counters().dequeued.packets, left);
+    assert_eq!(left + dropped, 600);
+    assert_eq!(queue.low().counters().dropped.packets, 0);
+}
+
+#[test]
+fn a_high_packet_pushes_the_last_low_one_out_of_a_full_buffer() {
+    let mut queue = push_out(3);
+    for id in 0..3 {
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::low(id).with_len(100)), Verdict::Queued);
+    }
+    let replaced = queue.enqueue(Time::ZERO, Probe::new(10));
+    assert_eq!(replaced, Verdict::Replaced(Probe::low(2).with_len(100)));
+    assert_eq!(queue.backlog().bytes, Bytes::new(1700));
+    assert_eq!(queue.counters().overflowed.bytes, Bytes::new(100));
+    assert_eq!(drain(&mut queue, Time::ZERO), [10, 0, 1]);
+}
+
+#[test]
+fn a_low_packet_never_pushes_anything_out() {
+    let mut queue = push_out(2);
+    assert_eq!(queue.enqueue(Time::ZERO, Probe::low(0)), Verdict::Queued);
+    assert_eq!(queue.enqueue(Time::ZERO, Probe::new(1)), Verdict::Queued);
+    assert_eq!(queue.enqueue(Time::ZERO, Probe::low(2)), Verdict::Dropped(Probe::low(2)));
+}
+
+#[test]
+fn a_buffer_full_of_high_packets_drops_the_next_one() {
+    let mut queue = push_out(2);
+    for id in 0..2 {
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::new(id)), Verdict::Queued);
+    }
+    assert_eq!(queue.enqueue(Time::ZERO, Probe::new(2)), Verdict::Dropped(Probe::new(2)));
+    assert!(PushOut::<Probe>::new(PushOutConfig { packets: 0 }).is_err());
+}
