@@ -9,5 +9,10 @@
 extern crate std;
 
 mod ecn;
+mod tcp_option;
 
 pub use ecn::Ecn;
+pub use tcp_option::{
+    CATS_EXID, CatsOption, EmitError, MAX_OPTIONS, SackBlock, SackBlocks, TcpOption, TcpOptionError,
+    TcpOptions, emit_options, options_len,
+};
