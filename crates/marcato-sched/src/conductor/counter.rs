@@ -1,0 +1,127 @@
+//! What passed through the Conductor.
+
+use core::ops::{Add, AddAssign, SubAssign};
+
+use marcato_units::{Bytes, Priority};
+
+/// A number of messages and of their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tally {
+    /// How many messages.
+    pub messages: u64,
+    /// How many bytes.
+    pub bytes: Bytes,
+}
+
+impl Tally {
+    pub(super) const NONE: Self = Self { messages: 0, bytes: Bytes::ZERO };
+
+    pub(super) const fn one(bytes: Bytes) -> Self {
+        Self { messages: 1, bytes }
+    }
+}
+
+impl Add for Tally {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { messages: self.messages.saturating_add(other.messages), bytes: self.bytes + other.bytes }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Tally {
+    fn sub_assign(&mut self, other: Self) {
+        self.messages = self.messages.saturating_sub(other.messages);
+        self.bytes -= other.bytes;
+    }
+}
+
+/// What passed through one level since the Conductor was made.
+///
+/// In bytes and in messages alike, `offered + moved_in` is always the sum of all the others but `refused`. A
+/// message counts as granted when its last byte is; where only the rest of a message was removed or moved, its
+/// bytes are those of the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelCounters {
+    /// Accepted by `offer`.
+    pub offered: Tally,
+    /// Refused by `offer`; not part of `offered`.
+    pub refused: Tally,
+    /// Granted and not refused by the engine.
+    pub granted: Tally,
+    /// Waiting now.
+    pub queued: Tally,
+    /// Removed by `discard_less_urgent_than`.
+    pub discarded: Tally,
+    /// Removed because their lifetime was over.
+    pub expired: Tally,
+    /// Removed by shedding.
+    pub shed: Tally,
+    /// Removed by `cancel`.
+    pub cancelled: Tally,
+    /// Come from another level.
+    pub moved_in: Tally,
+    /// Gone to another level.
+    pub moved_out: Tally,
+}
+
+/// What passed through the Conductor since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Level by level, the most urgent first.
+    pub levels: [LevelCounters; Priority::COUNT],
+    /// How often all non-empty levels were in debt and the debts had to be redistributed.
+    pub redistributions: u64,
+    /// How often the engine took less than it was granted.
+    pub refusals: u64,
+    /// How often persistent backlog set off shedding by itself.
+    pub sheddings: u64,
+}
+
+impl Counters {
+    pub(super) const NONE: Self = Self {
+        levels: [LevelCounters {
+            offered: Tally::NONE,
+            refused: Tally::NONE,
+            granted: Tally::NONE,
+            queued: Tally::NONE,
+            discarded: Tally::NONE,
+            expired: Tally::NONE,
+            shed: Tally::NONE,
+            cancelled: Tally::NONE,
+            moved_in: Tally::NONE,
+            moved_out: Tally::NONE,
+        }; Priority::COUNT],
+        redistributions: 0,
+        refusals: 0,
+        sheddings: 0,
+    };
+
+    /// What passed through `level`.
+    pub fn level(&self, level: Priority) -> &LevelCounters {
+        &self.levels[level.index()]
+    }
+
+    /// All levels together. `moved_in` and `moved_out` are equal.
+    pub fn total(&self) -> LevelCounters {
+        let mut total = LevelCounters::default();
+        for level in &self.levels {
+            total.offered += level.offered;
+            total.refused += level.refused;
+            total.granted += level.granted;
+            total.queued += level.queued;
+            total.discarded += level.discarded;
+            total.expired += level.expired;
+            total.shed += level.shed;
+            total.cancelled += level.cancelled;
+            total.moved_in += level.moved_in;
+            total.moved_out += level.moved_out;
+        }
+        total
+    }
+}

@@ -1,0 +1,464 @@
+//! Who may send next: debts, watermarks and paybacks (CATS §II-E).
+//!
+//! A level that sends runs up debt, and pays back that of every more urgent level. At its high watermark it is *in
+//! debt* and passed over, until paybacks have brought its debt below its low watermark and it is *eligible* again.
+//! The most urgent non-empty eligible level sends.
+
+use marcato_units::{Bytes, Priority};
+use thiserror::Error;
+
+const LEVELS: usize = Priority::COUNT;
+
+/// Between which debts a level is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Watermarks {
+    /// H: at this debt or above, the level falls into debt.
+    pub high: Bytes,
+    /// L: below this debt, it becomes eligible again.
+    pub low: Bytes,
+}
+
+impl Watermarks {
+    /// A high watermark, and half of it as the low one.
+    pub const fn half_of(high: Bytes) -> Self {
+        Self { high, low: Bytes::new(high.get() / 2) }
+    }
+}
+
+/// M: how much debt of each more urgent level a byte pays back, in thousandths, so that debts are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Multiplier(u32);
+
+impl Multiplier {
+    /// The largest that a configuration may have: a thousand bytes paid back per byte sent.
+    pub const MAX: Self = Self(1_000_000);
+
+    /// `thousandths` thousandths of a byte per byte.
+    pub const fn from_thousandths(thousandths: u32) -> Self {
+        Self(thousandths)
+    }
+
+    /// The thousandths of a byte per byte.
+    pub const fn as_thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// What `bytes` pay back, truncated to whole bytes. The authors truncate here too; the paper does not say.
+    pub const fn payback(self, bytes: Bytes) -> Bytes {
+        // In two parts so that it is exact for any number of bytes: trunc(n m / 1000) of n = 1000 q + r.
+        let (m, whole, rest) = (self.0 as u64, bytes.get() / 1000, bytes.get() % 1000);
+        Bytes::new(whole.saturating_mul(m).saturating_add(rest * m / 1000))
+    }
+}
+
+/// Over which levels M_total is summed when debts are redistributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Redistribution {
+    /// Over all five, empty or not, as in the authors' code: with the paper's parameters this always frees a level.
+    AllLevels,
+    /// Over the non-empty levels in debt, as eq. 1 is printed: a level alone in debt keeps all of it.
+    InDebt,
+}
+
+/// The rules by which levels run up and pay back debt.
+///
+/// After N bytes of level j: D_j += N, in debt at D_j >= H_j; for each i < j: D_i = max(0, D_i - trunc(N M_j)),
+/// eligible at D_i < L_i. A debt changes in no other way, and is kept while its level is empty.
+///
+/// When every non-empty level is in debt, the debt of each becomes trunc(D_i M_i / M_total) (eq. 1). Contrary to the
+/// paper this need not free any of them: eq. 1 leaves a level that is alone in debt as it is. If none is free after
+/// one redistribution, the debt of the most urgent non-empty level is set to L - 1, so that something is always
+/// granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// The watermarks of each level; a level without is never in debt and has none.
+    pub watermarks: [Option<Watermarks>; LEVELS],
+    /// The payback multiplier of each level. That of P0 counts in redistributions only.
+    pub multipliers: [Multiplier; LEVELS],
+    /// Over which levels M_total is summed.
+    pub redistribution: Redistribution,
+    /// Whether bytes sent while every other level was empty run up no debt. Not in the paper. See
+    /// [`marcato`](Self::marcato).
+    pub forgive_unopposed: bool,
+}
+
+/// Why a configuration is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DebtError {
+    /// No chunk is that small.
+    #[error("`chunk` is zero: set it to the size of the chunks that will be granted")]
+    ChunkIsZero,
+    /// No debt is below zero, so the level would never become eligible again.
+    #[error("the low watermark of {priority} is zero, so it would never leave debt: raise it")]
+    LowIsZero {
+        /// The level.
+        priority: Priority,
+    },
+    /// The level would be in debt and eligible at once.
+    #[error("the low watermark of {priority} is above its high one: lower it")]
+    LowAboveHigh {
+        /// The level.
+        priority: Priority,
+    },
+    /// The level would fall into debt with every chunk.
+    #[error(
+        "the high watermark of {priority} is less than a chunk of {chunk}: raise it or send smaller chunks"
+    )]
+    HighBelowChunk {
+        /// The level.
+        priority: Priority,
+        /// The chunk.
+        chunk: Bytes,
+    },
+    /// The level would never pay back anything; or, for P0 under eq. 1 as printed, redistribution would take all
+    /// debt from P0 and none from P1, which would then starve.
+    #[error("the payback multiplier of {priority} is zero, so debts would never be paid back: raise it")]
+    MultiplierIsZero {
+        /// The level.
+        priority: Priority,
+    },
+    /// The multiplier is above [`Multiplier::MAX`].
+    #[error("the payback multiplier of {priority} is above 1000: lower it")]
+    MultiplierTooLarge {
+        /// The level.
+        priority: Priority,
+    },
+}
+
+/// M of the authors, for P0 to P4: 0.25, 0.5, 1, 1.5, 2.
+const AUTHORS_MULTIPLIERS: [Multiplier; LEVELS] =
+    [Multiplier(250), Multiplier(500), Multiplier(1000), Multiplier(1500), Multiplier(2000)];
+
+impl Debt {
+    /// What the authors ran for Table I: H 60, 30, 15 and 6 kB, L half of it, M 0.25, 0.5, 1, 1.5 and 2; P4 is never
+    /// in debt; M_total over all five levels. The paper prints none of these numbers; they are in its code.
+    pub const fn authors() -> Self {
+        Self {
+            watermarks: [
+                Some(Watermarks::half_of(Bytes::kb(60))),
+                Some(Watermarks::half_of(Bytes::kb(30))),
+                Some(Watermarks::half_of(Bytes::kb(15))),
+                Some(Watermarks::half_of(Bytes::kb(6))),
+                None,
+            ],
+            multipliers: AUTHORS_MULTIPLIERS,
+            redistribution: Redistribution::AllLevels,
+            forgive_unopposed: false,
+        }
+    }
+
+    /// What the paper prints: all five levels have watermarks, and eq. 1 sums M_total over the non-empty levels in
+    /// debt. The numbers are the authors'; P4, which has none there, gets those of P3 (H 6 kB, L 3 kB).
+    pub const fn paper() -> Self {
+        let mut debt = Self::authors();
+        debt.watermarks[Priority::P4.index()] = Some(Watermarks::half_of(Bytes::kb(6)));
+        debt.redistribution = Redistribution::InDebt;
+        debt
+    }
+
+    /// The authors' numbers, but what a level sends while nobody else waits runs up no debt.
+    ///
+    /// Precisely: a grant leaves its level's debt as it is if, when it was made, every other level was empty.
+    /// Debt is what a level owes those that it made wait. Under the authors' rules an urgent level also owes for
+    /// an hour of quiet telemetry that delayed nobody, and may find itself in debt at the first byte of
+    /// competition. A level that sends while a *more* urgent one waits in debt is charged, even if nothing less
+    /// urgent waits: otherwise messages of one byte, whose payback may truncate to nothing, could keep the urgent
+    /// one waiting for ever.
+    pub const fn marcato() -> Self {
+        let mut debt = Self::authors();
+        debt.forgive_unopposed = true;
+        debt
+    }
+
+    /// No debts at all: the most urgent non-empty level always sends, and the others may starve.
+    pub const fn strict() -> Self {
+        let mut debt = Self::authors();
+        debt.watermarks = [None; LEVELS];
+        debt
+    }
+
+    /// Whether these rules work for grants of up to `chunk`.
+    ///
+    /// # Errors
+    /// Names the first setting, most urgent level first, that would leave a level dead.
+    pub fn validate(&self, chunk: Bytes) -> Result<(), DebtError> {
+        if chunk.is_zero() {
+            return Err(DebtError::ChunkIsZero);
+        }
+        for priority in Priority::ALL {
+            if let Some(Watermarks { high, low }) = self.watermarks[priority.index()] {
+                if low.is_zero() {
+                    return Err(DebtError::LowIsZero { priority });
+                }
+                if low > high {
+                    return Err(DebtError::LowAboveHigh { priority });
+                }
+                if high < chunk {
+                    return Err(DebtError::HighBelowChunk { priority, chunk });
+                }
+            }
+            let multiplier = self.multipliers[priority.index()];
+            // M_0 pays back nobody's debt, so only eq. 1 as printed needs it.
+            let needed = priority != Priority::P0 || matches!(self.redistribution, Redistribution::InDebt);
+            if needed && multiplier.0 == 0 {
+                return Err(DebtError::MultiplierIsZero { priority });
+            }
+            if multiplier > Multiplier::MAX {
+                return Err(DebtError::MultiplierTooLarge { priority });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes of others are granted at most while `level` waits, eligible all the time, if no grant
+    /// exceeds `chunk`: the sum of B_j over the more urgent levels j, where
+    /// B_j = H_j + sum of M_k B_k over the levels k between j and `level` + one chunk.
+    /// `None` where a more urgent level has no watermarks: there is no bound.
+    ///
+    /// B_j is what j can send before it stays in debt: its high watermark, one chunk more (it falls into debt
+    /// after a chunk, not within one), and what the levels after it pay back while they get their own B_k.
+    ///
+    /// ```
+    /// use marcato_sched::Debt;
+    /// use marcato_units::{Bytes, Priority};
+    /// let bound = Debt::authors().wait_bound(Priority::P4, Bytes::kb(1));
+    /// assert_eq!(bound, Some(Bytes::new(233_500)));
+    /// ```
+    pub fn wait_bound(&self, level: Priority, chunk: Bytes) -> Option<Bytes> {
+        let mut bounds = [Bytes::ZERO; LEVELS];
+        for j in (0..level.index()).rev() {
+            bounds[j] = self.watermarks[j]?.high + chunk + self.paybacks(&bounds, j);
+        }
+        Some(bounds.into_iter().sum())
+    }
+
+    /// How many bytes of others are granted at most while `level` waits, whatever its debt, if no grant exceeds
+    /// `chunk`. `None` where there is no bound: a more urgent level has no watermarks, or a less urgent one has
+    /// neither watermarks nor a multiplier of at least 1, so that its shortest messages may pay back nothing.
+    ///
+    /// Until the level is eligible, others send in rounds that end with a redistribution. In a round each sends at
+    /// most its B, as in [`wait_bound`](Self::wait_bound); a less urgent level without watermarks sends at most
+    /// what pays the debt back. Each redistribution shrinks the debt by at least M_i / M_total. This bound is safe,
+    /// not tight.
+    pub fn wait_bound_in_debt(&self, level: Priority, chunk: Bytes) -> Option<Bytes> {
+        let eligible = self.wait_bound(level, chunk)?;
+        let i = level.index();
+        let Some(own) = self.watermarks[i] else { return Some(eligible) };
+        let mut bounds = [Bytes::ZERO; LEVELS];
+        for j in (0..LEVELS).rev().filter(|&j| j != i) {
+            bounds[j] = match self.watermarks[j] {
+                Some(watermarks) => watermarks.high + chunk + self.paybacks(&bounds, j),
+                None if self.multipliers[j].0 >= 1000 => (own.high + chunk - own.low) + chunk,
+                None => return None,
+            };
+        }
+        let round: Bytes = bounds.into_iter().sum();
+
+        let mine = u64::from(self.multipliers[i].0);
+        let others =
+            self.multipliers.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, m)| u64::from(m.0));
+        let total = mine
+            + match self.redistribution {
+                Redistribution::AllLevels => others.sum::<u64>(),
+                // At least one other takes part, or this level were the most urgent and freed at once.
+                Redistribution::InDebt => others.min().unwrap_or(0),
+            };
+        let mut debt = (own.high + chunk).get();
+        let mut rounds = 1;
+        while debt >= own.low.get() {
+            debt = scale(debt, mine, total);
+            rounds += 1;
+        }
+        Some(round * rounds + eligible)
+    }
+
+    /// What the levels after `j` pay back of its debt if they send `bounds`.
+    fn paybacks(&self, bounds: &[Bytes; LEVELS], j: usize) -> Bytes {
+        (j + 1..LEVELS).map(|k| self.multipliers[k].payback(bounds[k])).sum()
+    }
+}
+
+/// trunc(debt m / total), exactly, for m <= total and total of at most five times [`Multiplier::MAX`].
+fn scale(debt: u64, m: u64, total: u64) -> u64 {
+    if total == 0 {
+        return debt;
+    }
+    debt / total * m + debt % total * m / total
+}
+
+/// A set of levels: bit i for the level of index i.
+pub(super) type Levels = u8;
+
+/// The debts and states of the five levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ledger {
+    pub(super) debts: [Bytes; LEVELS],
+    pub(super) in_debt: Levels,
+}
+
+impl Ledger {
+    pub(super) const CLEAR: Self = Self { debts: [Bytes::ZERO; LEVELS], in_debt: 0 };
+
+    /// The level whose turn it is among those `waiting`, and whether debts had to be redistributed to find it.
+    #[inline]
+    pub(super) fn choose(&mut self, rules: &Debt, waiting: Levels) -> Option<(Priority, bool)> {
+        if waiting == 0 {
+            return None;
+        }
+        let redistribute = waiting & !self.in_debt == 0;
+        if redistribute {
+            self.redistribute(rules, waiting);
+        }
+        let eligible = waiting & !self.in_debt;
+        Some((Priority::from_index(eligible.trailing_zeros() as usize)?, redistribute))
+    }
+
+    /// CATS §II-E, eq. 1: all levels in `waiting` are in debt.
+    #[cold]
+    fn redistribute(&mut self, rules: &Debt, waiting: Levels) {
+        let takes_part =
+            |i: usize| matches!(rules.redistribution, Redistribution::AllLevels) || waiting >> i & 1 == 1;
+        let total = (0..LEVELS).filter(|&i| takes_part(i)).map(|i| u64::from(rules.multipliers[i].0)).sum();
+        for i in (0..LEVELS).filter(|i| waiting >> i & 1 == 1) {
+            self.debts[i] = Bytes::new(scale(self.debts[i].get(), u64::from(rules.multipliers[i].0), total));
+            self.settle(rules, i);
+        }
+        if waiting & !self.in_debt == 0 {
+            // Not in the paper, which holds that eq. 1 always frees a level. See [`Debt`].
+            let first = waiting.trailing_zeros() as usize;
+            if let Some(watermarks) = rules.watermarks[first] {
+                self.debts[first] = watermarks.low - Bytes::new(1);
+            }
+            self.settle(rules, first);
+        }
+    }
+
+    /// CATS §II-E, state update after `bytes` of `level` were sent while the levels in `waiting` waited.
+    #[inline]
+    pub(super) fn charge(&mut self, rules: &Debt, level: Priority, bytes: Bytes, waiting: Levels) {
+        let j = level.index();
+        let unopposed = waiting & !(1 << j) == 0;
+        if let Some(watermarks) = rules.watermarks[j]
+            && !(rules.forgive_unopposed && unopposed)
+        {
+            self.debts[j] += bytes;
+            if self.debts[j] >= watermarks.high {
+                self.in_debt |= 1 << j;
+            }
+        }
+        let payback = rules.multipliers[j].payback(bytes);
+        for i in 0..j {
+            self.debts[i] -= payback;
+            self.settle(rules, i);
+        }
+    }
+
+    /// Makes level `i` eligible if its debt is below its low watermark.
+    #[inline]
+    fn settle(&mut self, rules: &Debt, i: usize) {
+        if rules.watermarks[i].is_none_or(|watermarks| self.debts[i] < watermarks.low) {
+            self.in_debt &= !(1 << i);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHUNK: Bytes = Bytes::kb(1);
+
+    #[test]
+    fn every_preset_is_valid() {
+        for debt in [Debt::authors(), Debt::paper(), Debt::marcato(), Debt::strict()] {
+            assert_eq!(debt.validate(CHUNK), Ok(()));
+            assert_eq!(debt.validate(Bytes::new(1500)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn every_dead_configuration_is_refused_by_name() {
+        let change = |change: &dyn Fn(&mut Debt)| {
+            let mut debt = Debt::authors();
+            change(&mut debt);
+            debt.validate(CHUNK)
+        };
+        let marks = |high, low| Some(Watermarks { high: Bytes::new(high), low: Bytes::new(low) });
+        let priority = Priority::P2;
+        assert_eq!(change(&|d| d.watermarks[2] = marks(15_000, 0)), Err(DebtError::LowIsZero { priority }));
+        assert_eq!(
+            change(&|d| d.watermarks[2] = marks(15_000, 15_001)),
+            Err(DebtError::LowAboveHigh { priority })
+        );
+        assert_eq!(
+            change(&|d| d.watermarks[2] = marks(999, 500)),
+            Err(DebtError::HighBelowChunk { priority, chunk: CHUNK })
+        );
+        for priority in [Priority::P1, Priority::P2, Priority::P3, Priority::P4] {
+            assert_eq!(
+                change(&|d| d.multipliers[priority.index()] = Multiplier(0)),
+                Err(DebtError::MultiplierIsZero { priority })
+            );
+        }
+        assert_eq!(
+            change(&|d| d.multipliers[2] = Multiplier(1_000_001)),
+            Err(DebtError::MultiplierTooLarge { priority })
+        );
+        assert_eq!(Debt::authors().validate(Bytes::ZERO), Err(DebtError::ChunkIsZero));
+        // L = H and H = one chunk are the last that work; M_0 matters to eq. 1 as printed only.
+        assert_eq!(change(&|d| d.watermarks[2] = marks(1_000, 1_000)), Ok(()));
+        assert_eq!(change(&|d| d.multipliers[0] = Multiplier(0)), Ok(()));
+        let mut printed = Debt::paper();
+        printed.multipliers[0] = Multiplier(0);
+        assert_eq!(printed.validate(CHUNK), Err(DebtError::MultiplierIsZero { priority: Priority::P0 }));
+    }
+
+    #[test]
+    fn the_wait_bound_of_p4_is_the_published_arithmetic() {
+        let debt = Debt::authors();
+        // B_3 = 6 + 1; B_2 = 15 + 1.5 B_3 + 1; B_1 = 30 + B_2 + 1.5 B_3 + 1; B_0 = 60 + 0.5 B_1 + B_2 + 1.5 B_3 + 1.
+        let (b3, b2, b1, b0) = (7_000, 26_500, 68_000, 132_000);
+        assert_eq!(debt.wait_bound(Priority::P4, CHUNK), Some(Bytes::new(b3 + b2 + b1 + b0)));
+        assert_eq!(debt.wait_bound(Priority::P0, CHUNK), Some(Bytes::ZERO));
+        assert_eq!(debt.wait_bound(Priority::P1, CHUNK), Some(Bytes::kb(61)));
+        assert_eq!(Debt::strict().wait_bound(Priority::P1, CHUNK), None);
+    }
+
+    #[test]
+    fn a_level_alone_in_debt_keeps_it_under_equation_1_and_is_freed_all_the_same() {
+        let rules = Debt::paper();
+        let mut ledger = Ledger::CLEAR;
+        ledger.charge(&rules, Priority::P1, Bytes::kb(30), 0b10);
+        assert_eq!(ledger.in_debt, 0b10);
+        assert_eq!(ledger.choose(&rules, 0b10), Some((Priority::P1, true)));
+        // Factor 0.5 / 0.5 changes nothing; then the debt is set just below L.
+        assert_eq!(ledger.debts[1], Bytes::new(14_999));
+    }
+
+    #[test]
+    fn the_authors_redistribution_divides_by_all_five_multipliers() {
+        let rules = Debt::authors();
+        let mut ledger = Ledger::CLEAR;
+        ledger.charge(&rules, Priority::P1, Bytes::kb(30), 0b10);
+        assert_eq!(ledger.choose(&rules, 0b10), Some((Priority::P1, true)));
+        // trunc(30000 x 0.5 / 5.25)
+        assert_eq!(ledger.debts[1], Bytes::new(2_857));
+    }
+
+    proptest! {
+        #[test]
+        fn a_payback_is_the_truncated_product(bytes in any::<u64>(), m in 0u32..=1_000_000) {
+            let exact = u128::from(bytes) * u128::from(m) / 1000;
+            let payback = Multiplier(m).payback(Bytes::new(bytes)).get();
+            prop_assert_eq!(u128::from(payback), exact.min(u128::from(u64::MAX)));
+        }
+
+        #[test]
+        fn a_redistributed_debt_is_the_truncated_product(debt in any::<u64>(), m in 0u64..=1_000_000, more in 0u64..=4_000_000) {
+            let total = m + more;
+            prop_assume!(total > 0);
+            prop_assert_eq!(u128::from(scale(debt, m, total)), u128::from(debt) * u128::from(m) / u128::from(total));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Why the Conductor says no: one enum per operation.
+
+use marcato_units::{Bytes, Priority};
+use thiserror::Error;
+
+/// Why a message was not accepted. Nothing of it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OfferError {
+    /// It has no bytes. A grant is never empty, so nothing would ever announce its end.
+    #[error("a message needs at least one byte")]
+    Empty,
+    /// It is longer than all that may wait at once.
+    #[error("the message is longer than the {limit} that may wait at once: split it or raise `max_queued`")]
+    TooLong {
+        /// The most bytes that may wait.
+        limit: Bytes,
+    },
+    /// As many messages wait as may.
+    #[error("{limit} messages wait already: offer again after some have been granted, or shed some")]
+    TooManyMessages {
+        /// The most messages that may wait.
+        limit: usize,
+    },
+    /// With it, more bytes would wait than may.
+    #[error("more than {limit} would wait: offer again after some have been granted, or shed some")]
+    TooManyBytes {
+        /// The most bytes that may wait.
+        limit: Bytes,
+    },
+    /// Its level is being discarded (Save-Data).
+    #[error("messages less urgent than {threshold} are being discarded: offer it at {threshold} or drop it")]
+    Discarding {
+        /// The least urgent level that is accepted.
+        threshold: Priority,
+    },
+}
+
+/// Why a grant could not be taken back. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RefuseError {
+    /// It is not the latest grant, has been refused before, or its message has since been moved or removed.
+    #[error("only the latest grant can be refused, once, and while its message is where it was")]
+    NotTheLatest,
+    /// More was taken than granted.
+    #[error("{taken} cannot have been taken of a grant of {granted}")]
+    TakenExceedsGrant {
+        /// What the caller says the engine took.
+        taken: Bytes,
+        /// The length of the grant.
+        granted: Bytes,
+    },
+}
+
+/// Why a message could not change its level. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReprioritiseError {
+    /// No byte of such a message waits: it was granted whole, removed, or never offered here.
+    #[error("nothing of this message waits: forget its id")]
+    Unknown,
+    /// The new level is being discarded (Save-Data).
+    #[error("messages less urgent than {threshold} are being discarded: cancel it or keep it at {threshold}")]
+    Discarding {
+        /// The least urgent level that is accepted.
+        threshold: Priority,
+    },
+}
+
+/// Why a message could not be cancelled. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CancelError {
+    /// No byte of such a message waits: it was granted whole, removed, or never offered here.
+    #[error("nothing of this message waits: forget its id")]
+    Unknown,
+}

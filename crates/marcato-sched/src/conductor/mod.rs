@@ -1,0 +1,880 @@
+//! The Conductor: five queues of messages, and the decision whose bytes go next (CATS §II-C to §II-E).
+//!
+//! Look for
+//! - [`Conductor`] here: offer, grant, refuse, and what removes or moves a message;
+//! - [`debt`] for the rules that keep urgent levels from starving the others, and their presets;
+//! - [`shed`] for dropping load under persistent congestion;
+//! - [`event`] and [`counter`] for watching it, [`store`] for where messages are kept.
+//!
+//! # Cost
+//! An offer, a grant, a refusal, a change of priority and a cancellation take constant time in the number of
+//! messages and bytes that wait. Only an offer allocates, and only where the [`store::Slab`] grows. A message
+//! whose lifetime is over is removed when it reaches the head of its level (it counts as queued until then), so a
+//! grant may have to remove many at once; each is removed once, so that the cost per message stays constant.
+
+pub mod counter;
+pub mod debt;
+pub mod error;
+pub mod event;
+mod message;
+pub mod shed;
+pub mod store;
+
+use marcato_units::{Bytes, Priority, Time};
+
+pub use counter::{Counters, LevelCounters, Tally};
+pub use debt::{Debt, DebtError, Multiplier, Redistribution, Watermarks};
+pub use error::{CancelError, OfferError, RefuseError, ReprioritiseError};
+pub use event::{Event, Observer, Removal, Unobserved};
+pub use message::{CancelOutcome, Grant, Message, MessageId, Pending, Redundancy};
+pub use shed::{ShedPolicy, Shedding};
+#[cfg(feature = "alloc")]
+pub use store::Slab;
+pub use store::{Fixed, Store};
+
+use debt::{Ledger, Levels};
+use store::{NO_SLOT, Slot, State};
+
+/// How a Conductor is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// By which rules levels run up and pay back debt.
+    pub debt: Debt,
+    /// The largest budget that the feeder will ask for. Grants are not cut to it: it is what the watermarks are
+    /// checked against, and the unit of the bounds that [`Debt`] states.
+    pub chunk: Bytes,
+    /// The most messages that may wait, as far as the store holds as many.
+    pub max_messages: usize,
+    /// The most bytes that may wait.
+    pub max_queued: Bytes,
+    /// When to shed load unasked; `None` for never.
+    pub shedding: Option<Shedding>,
+}
+
+impl Config {
+    /// The [default](Self::default), with these rules of debt.
+    pub const fn with_debt(debt: Debt) -> Self {
+        Self {
+            debt,
+            chunk: Bytes::new(1460),
+            max_messages: 65_536,
+            max_queued: Bytes::new(64 << 20),
+            shedding: None,
+        }
+    }
+}
+
+impl Default for Config {
+    /// [`Debt::marcato`]; chunks of 1460 bytes (Ethernet's TCP segment without options); 65 536 messages and
+    /// 64 MiB may wait, which is more than any path holds in flight and still a bound; nothing is shed unasked.
+    fn default() -> Self {
+        Self::with_debt(Debt::marcato())
+    }
+}
+
+#[cfg(feature = "alloc")]
+type DefaultStore = Slab;
+#[cfg(not(feature = "alloc"))]
+type DefaultStore = Fixed<16>;
+
+/// The queue of one level.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    head: u32,
+    tail: u32,
+    /// How many of its messages have a lifetime.
+    mortal: u32,
+}
+
+/// What it takes to replay the latest grant with fewer bytes.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    grant: Grant,
+    slot: u32,
+    /// The debts before it was chosen.
+    ledger: Ledger,
+    /// The levels that waited then.
+    waiting: Levels,
+    redistributed: bool,
+}
+
+/// Holds messages in five queues and grants one chunk at a time to the one whose turn it is.
+///
+/// It stores lengths, never bytes. Time comes in with each call; if it runs backwards, ages are zero.
+///
+/// `S` is where messages are kept: a growing [`Slab`] or, without any allocator, a [`Fixed`] store. `O` is told of
+/// every [`Event`].
+#[derive(Clone, Debug)]
+pub struct Conductor<S = DefaultStore, O = Unobserved> {
+    rules: Debt,
+    max_messages: usize,
+    max_queued: Bytes,
+    shedding: Option<Shedding>,
+    /// The least urgent level that is accepted.
+    threshold: Priority,
+    ledger: Ledger,
+    /// The non-empty levels.
+    waiting: Levels,
+    levels: [Level; Priority::COUNT],
+    free: u32,
+    queued: Tally,
+    latest: Option<Latest>,
+    /// Since when the backlog has been too old.
+    overdue_since: Option<Time>,
+    counters: Counters,
+    store: S,
+    observer: O,
+}
+
+#[cfg(feature = "alloc")]
+impl Conductor {
+    /// An empty Conductor with a growing store that nobody watches.
+    ///
+    /// # Errors
+    /// Where the rules of debt would leave a level dead; see [`Debt::validate`].
+    pub fn new(config: Config) -> Result<Self, DebtError> {
+        Self::with_store(config, Slab::new(config.max_messages))
+    }
+}
+
+impl<S: Store> Conductor<S> {
+    /// An empty Conductor that keeps its messages in `store`, which has to be new.
+    ///
+    /// ```
+    /// use marcato_sched::conductor::{Conductor, Config, Fixed};
+    /// let conductor = Conductor::with_store(Config::default(), Fixed::<16>::new())?;
+    /// # Ok::<(), marcato_sched::conductor::DebtError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the rules of debt would leave a level dead; see [`Debt::validate`].
+    pub fn with_store(config: Config, store: S) -> Result<Self, DebtError> {
+        config.debt.validate(config.chunk)?;
+        Ok(Self {
+            rules: config.debt,
+            max_messages: config.max_messages.min(store.limit()),
+            max_queued: config.max_queued,
+            shedding: config.shedding,
+            threshold: Priority::P4,
+            ledger: Ledger::CLEAR,
+            waiting: 0,
+            levels: [Level { head: NO_SLOT, tail: NO_SLOT, mortal: 0 }; Priority::COUNT],
+            free: NO_SLOT,
+            queued: Tally::NONE,
+            latest: None,
+            overdue_since: None,
+            counters: Counters::NONE,
+            store,
+            observer: Unobserved,
+        })
+    }
+
+    /// The same Conductor, watched by `observer`.
+    ///
+    /// ```
+    /// use marcato_sched::conductor::{Conductor, Config, Event};
+    /// let mut granted = 0;
+    /// let conductor = Conductor::new(Config::default())?
+    ///     .observed_by(|event| granted += u64::from(matches!(event, Event::Granted(_))));
+    /// # Ok::<(), marcato_sched::conductor::DebtError>(())
+    /// ```
+    pub fn observed_by<O: Observer>(self, observer: O) -> Conductor<S, O> {
+        Conductor {
+            rules: self.rules,
+            max_messages: self.max_messages,
+            max_queued: self.max_queued,
+            shedding: self.shedding,
+            threshold: self.threshold,
+            ledger: self.ledger,
+            waiting: self.waiting,
+            levels: self.levels,
+            free: self.free,
+            queued: self.queued,
+            latest: self.latest,
+            overdue_since: self.overdue_since,
+            counters: self.counters,
+            store: self.store,
+            observer,
+        }
+    }
+}
+
+/// The application's side.
+impl<S: Store, O: Observer> Conductor<S, O> {
+    /// Puts `message` at the tail of its level.
+    ///
+    /// # Errors
+    /// Where the message has no bytes, a bound would be exceeded or its level is being discarded. Refused offers
+    /// are counted.
+    pub fn offer(&mut self, now: Time, message: Message) -> Result<MessageId, OfferError> {
+        self.watch_backlog(now);
+        match self.admit(now, &message) {
+            Ok(slot) => {
+                let level = message.priority.index();
+                let free = &mut self.store[slot];
+                *free = Slot {
+                    generation: free.generation,
+                    len: message.len,
+                    sent: Bytes::ZERO,
+                    offered_at: now,
+                    deadline: message.lifetime.map_or(Time::MAX, |lifetime| now + lifetime),
+                    next: NO_SLOT,
+                    prev: NO_SLOT,
+                    priority: message.priority,
+                    state: State::Queued,
+                    redundancy: message.redundancy,
+                    partial_ok: message.partial_ok,
+                };
+                let id = MessageId::new(slot, free.generation);
+                self.push_back(slot);
+                self.counters.levels[level].offered += Tally::one(message.len);
+                self.observer.observe(Event::Offered { id, message });
+                Ok(id)
+            }
+            Err(reason) => {
+                self.counters.levels[message.priority.index()].refused += Tally::one(message.len);
+                self.observer.observe(Event::OfferRefused { message, reason });
+                Err(reason)
+            }
+        }
+    }
+
+    /// Moves what has not been granted of a message to the tail of the level `priority`. On its present level the
+    /// message keeps its place. It keeps the age that its offer gave it.
+    ///
+    /// # Errors
+    /// Where nothing of the message waits, or the new level is being discarded.
+    pub fn reprioritise(&mut self, id: MessageId, priority: Priority) -> Result<(), ReprioritiseError> {
+        let slot = self.find(id).ok_or(ReprioritiseError::Unknown)?;
+        let threshold = self.threshold;
+        if threshold.is_more_urgent_than(priority) {
+            return Err(ReprioritiseError::Discarding { threshold });
+        }
+        let from = self.store[slot].priority;
+        if from != priority {
+            let rest = Tally::one(self.store[slot].rest());
+            self.forget_grant_of(slot);
+            self.unlink(slot);
+            self.store[slot].priority = priority;
+            self.push_back(slot);
+            self.counters.levels[from.index()].moved_out += rest;
+            self.counters.levels[priority.index()].moved_in += rest;
+            self.observer.observe(Event::Reprioritised { id, from, to: priority });
+        }
+        Ok(())
+    }
+
+    /// Removes what has not been granted of a message.
+    ///
+    /// # Errors
+    /// Where nothing of the message waits.
+    pub fn cancel(&mut self, id: MessageId) -> Result<CancelOutcome, CancelError> {
+        let slot = self.find(id).ok_or(CancelError::Unknown)?;
+        let sent = self.store[slot].sent;
+        self.remove(slot, Removal::Cancelled);
+        Ok(if sent.is_zero() { CancelOutcome::Unsent } else { CancelOutcome::PartSent { sent } })
+    }
+
+    /// Discards all messages less urgent than `threshold`, and from now on refuses those that are offered
+    /// (Save-Data, CATS §II-D3). [`Priority::P4`] discards nothing and accepts everything again.
+    ///
+    /// A message of which bytes have left stays and is finished, unless it allows partial delivery;
+    /// [`cancel`](Self::cancel) it to stop that one too. Returns what was discarded.
+    pub fn discard_less_urgent_than(&mut self, threshold: Priority) -> Tally {
+        self.threshold = threshold;
+        let mut discarded = Tally::NONE;
+        for level in threshold.index() + 1..Priority::COUNT {
+            discarded += self.drop_from(level, Removal::Discarded, |_, _| true);
+        }
+        discarded
+    }
+
+    /// Sheds what `policy` allows, the least urgent level first and within it the oldest first (CATS §II-D3).
+    /// Returns what was shed.
+    pub fn shed(&mut self, now: Time, policy: &ShedPolicy) -> Tally {
+        let mut shed = Tally::NONE;
+        for level in (policy.spare.index() + 1..Priority::COUNT).rev() {
+            shed += self.drop_from(level, Removal::Shed, |queued, slot| {
+                queued.bytes > policy.down_to && now.since(slot.offered_at) >= policy.older_than
+            });
+        }
+        shed
+    }
+}
+
+/// The engine's side.
+impl<S: Store, O: Observer> Conductor<S, O> {
+    /// Grants the next chunk: at most `budget` bytes of one message. `None` if nothing waits or the budget is zero.
+    ///
+    /// Whenever anything waits and the budget is not zero, something is granted.
+    pub fn grant(&mut self, now: Time, budget: Bytes) -> Option<Grant> {
+        self.tidy(now);
+        if budget.is_zero() {
+            return None;
+        }
+        let before = self.ledger;
+        let waiting = self.waiting;
+        let (priority, redistributed) = self.ledger.choose(&self.rules, waiting)?;
+        if redistributed {
+            self.counters.redistributions += 1;
+            self.observer.observe(Event::Redistributed);
+        }
+
+        self.release_held();
+        let slot = self.levels[priority.index()].head;
+        let head = &mut self.store[slot];
+        let offset = head.sent;
+        let len = head.rest().min(budget);
+        head.sent += len;
+        let fin = head.sent == head.len;
+        let grant = Grant { message: MessageId::new(slot, head.generation), offset, len, priority, fin };
+
+        self.count_grant(&grant);
+        if fin {
+            self.unlink_granted(slot);
+        }
+        self.ledger.charge(&self.rules, priority, len, waiting);
+        self.latest = Some(Latest { grant, slot, ledger: before, waiting, redistributed });
+        self.observer.observe(Event::Granted(grant));
+        self.announce(before.in_debt);
+        Some(grant)
+    }
+
+    /// Takes the latest grant back except for its first `taken` bytes: everything is then as if exactly these had
+    /// been granted; if `taken` is zero, as if nothing had been. If it is the whole grant, nothing changes.
+    ///
+    /// Offers, and whatever happens to other messages, may come between the grant and its refusal. Where the
+    /// message was finished by the grant, its return may exceed the bounds by that one message.
+    ///
+    /// # Errors
+    /// Where it is not the latest grant, was refused before, or its message has since been moved or removed; or
+    /// where `taken` exceeds it.
+    pub fn refuse(&mut self, grant: Grant, taken: Bytes) -> Result<(), RefuseError> {
+        let latest = self.latest.filter(|latest| latest.grant == grant).ok_or(RefuseError::NotTheLatest)?;
+        if taken > grant.len {
+            return Err(RefuseError::TakenExceedsGrant { taken, granted: grant.len });
+        }
+        if taken == grant.len {
+            self.release_held();
+            return Ok(());
+        }
+        self.latest = None;
+        let level = grant.priority.index();
+        let in_debt = self.ledger.in_debt;
+
+        self.ledger = latest.ledger;
+        if !taken.is_zero() {
+            // The same choice from the same debts, redistribution included.
+            let _ = self.ledger.choose(&self.rules, latest.waiting);
+            self.ledger.charge(&self.rules, grant.priority, taken, latest.waiting);
+        } else if latest.redistributed {
+            self.counters.redistributions -= 1;
+        }
+
+        let counters = &mut self.counters.levels[level];
+        let returned = Tally { messages: u64::from(grant.fin), bytes: grant.len - taken };
+        counters.granted -= returned;
+        counters.queued += returned;
+        self.queued += returned;
+        self.store[latest.slot].sent = grant.offset + taken;
+        if grant.fin {
+            self.push_front(latest.slot);
+        }
+        self.counters.refusals += 1;
+        self.observer.observe(Event::Refused { grant, taken });
+        self.announce(in_debt);
+        Ok(())
+    }
+
+    /// The message that the next grant at the time `now` would serve.
+    pub fn peek(&mut self, now: Time) -> Option<Pending> {
+        self.tidy(now);
+        let (priority, _) = { self.ledger }.choose(&self.rules, self.waiting)?;
+        Some(self.pending(self.levels[priority.index()].head))
+    }
+}
+
+/// Looking in.
+impl<S: Store, O> Conductor<S, O> {
+    /// What waits, on all levels.
+    pub fn queued(&self) -> Tally {
+        self.queued
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// A message of which bytes wait; `None` if none do.
+    pub fn message(&self, id: MessageId) -> Option<Pending> {
+        self.find(id).map(|slot| self.pending(slot))
+    }
+
+    /// What passed through so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// D: the debt of `level`.
+    pub fn debt(&self, level: Priority) -> Bytes {
+        self.ledger.debts[level.index()]
+    }
+
+    /// Whether `level` is in debt; otherwise it is eligible.
+    pub fn is_in_debt(&self, level: Priority) -> bool {
+        self.ledger.in_debt >> level.index() & 1 == 1
+    }
+
+    /// The rules of debt.
+    pub fn rules(&self) -> &Debt {
+        &self.rules
+    }
+
+    /// The least urgent level that is accepted: P4 unless less urgent ones are being discarded.
+    pub fn threshold(&self) -> Priority {
+        self.threshold
+    }
+
+    /// Who is told of events.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// Who is told of events.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    fn find(&self, id: MessageId) -> Option<u32> {
+        let index = id.slot();
+        let slot = (index < self.store.slots()).then(|| &self.store[index])?;
+        (slot.generation == id.generation() && slot.state == State::Queued).then_some(index)
+    }
+
+    fn pending(&self, index: u32) -> Pending {
+        let slot = &self.store[index];
+        Pending {
+            message: MessageId::new(index, slot.generation),
+            priority: slot.priority,
+            len: slot.len,
+            sent: slot.sent,
+            redundancy: slot.redundancy,
+        }
+    }
+}
+
+/// The inside: slots and lists.
+impl<S: Store, O: Observer> Conductor<S, O> {
+    /// A free slot for `message`, if it may wait.
+    fn admit(&mut self, now: Time, message: &Message) -> Result<u32, OfferError> {
+        if message.len.is_zero() {
+            return Err(OfferError::Empty);
+        }
+        let threshold = self.threshold;
+        if threshold.is_more_urgent_than(message.priority) {
+            return Err(OfferError::Discarding { threshold });
+        }
+        let limit = self.max_queued;
+        if message.len > limit {
+            return Err(OfferError::TooLong { limit });
+        }
+        if self.room_for(message).is_err() {
+            // What has expired must not keep out what has not.
+            self.expire(now);
+        }
+        self.room_for(message)?;
+        self.take_free().ok_or(OfferError::TooManyMessages { limit: self.max_messages })
+    }
+
+    fn room_for(&self, message: &Message) -> Result<(), OfferError> {
+        if self.queued.messages >= self.max_messages as u64 {
+            return Err(OfferError::TooManyMessages { limit: self.max_messages });
+        }
+        if self.queued.bytes + message.len > self.max_queued {
+            return Err(OfferError::TooManyBytes { limit: self.max_queued });
+        }
+        Ok(())
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        if self.free == NO_SLOT {
+            let slot = self.store.slots();
+            return self.store.grow().then_some(slot);
+        }
+        let slot = self.free;
+        self.free = self.store[slot].next;
+        Some(slot)
+    }
+
+    fn release(&mut self, index: u32) {
+        let slot = &mut self.store[index];
+        slot.state = State::Free;
+        if slot.generation < MessageId::LAST_GENERATION {
+            slot.generation += 1;
+            slot.next = self.free;
+            self.free = index;
+        }
+    }
+
+    /// The latest grant stands: a message that it finished is gone.
+    fn release_held(&mut self) {
+        if let Some(latest) = self.latest.take()
+            && latest.grant.fin
+        {
+            self.release(latest.slot);
+        }
+    }
+
+    /// The message in `slot` moves or goes, so its latest grant can no longer be replayed.
+    fn forget_grant_of(&mut self, slot: u32) {
+        if self.latest.is_some_and(|latest| latest.slot == slot) {
+            self.latest = None;
+        }
+    }
+
+    /// Appends the message in `index` to its level and counts it as queued.
+    fn push_back(&mut self, index: u32) {
+        let slot = &self.store[index];
+        let (i, rest, mortal) = (slot.priority.index(), Tally::one(slot.rest()), slot.deadline != Time::MAX);
+        let tail = self.levels[i].tail;
+        self.link(index, tail, NO_SLOT);
+        self.levels[i].mortal += u32::from(mortal);
+        self.queued += rest;
+        self.counters.levels[i].queued += rest;
+    }
+
+    /// Brings the message that the latest grant had finished back to the head of its level.
+    fn push_front(&mut self, index: u32) {
+        let slot = &self.store[index];
+        let (i, mortal) = (slot.priority.index(), slot.deadline != Time::MAX);
+        let head = self.levels[i].head;
+        self.link(index, NO_SLOT, head);
+        self.levels[i].mortal += u32::from(mortal);
+    }
+
+    fn link(&mut self, index: u32, prev: u32, next: u32) {
+        let slot = &mut self.store[index];
+        slot.state = State::Queued;
+        slot.prev = prev;
+        slot.next = next;
+        let i = slot.priority.index();
+        let level = &mut self.levels[i];
+        match prev {
+            NO_SLOT => level.head = index,
+            prev => self.store[prev].next = index,
+        }
+        match next {
+            NO_SLOT => level.tail = index,
+            next => self.store[next].prev = index,
+        }
+        self.waiting |= 1 << i;
+    }
+
+    /// Takes the message in `index` out of its level, which no longer counts it as queued.
+    fn unlink(&mut self, index: u32) {
+        let slot = &self.store[index];
+        let (i, rest) = (slot.priority.index(), Tally::one(slot.rest()));
+        self.unlink_granted(index);
+        self.queued -= rest;
+        self.counters.levels[i].queued -= rest;
+    }
+
+    /// Takes the message in `index`, whose last byte has been granted and counted, out of its level.
+    fn unlink_granted(&mut self, index: u32) {
+        let slot = &mut self.store[index];
+        slot.state = State::Held;
+        let (prev, next, i) = (slot.prev, slot.next, slot.priority.index());
+        let level = &mut self.levels[i];
+        level.mortal -= u32::from(slot.deadline != Time::MAX);
+        match prev {
+            NO_SLOT => level.head = next,
+            prev => self.store[prev].next = next,
+        }
+        match next {
+            NO_SLOT => level.tail = prev,
+            next => self.store[next].prev = prev,
+        }
+        if level.head == NO_SLOT {
+            self.waiting &= !(1 << i);
+        }
+    }
+
+    fn count_grant(&mut self, grant: &Grant) {
+        let granted = Tally { messages: u64::from(grant.fin), bytes: grant.len };
+        let counters = &mut self.counters.levels[grant.priority.index()];
+        counters.granted += granted;
+        counters.queued -= granted;
+        self.queued -= granted;
+    }
+
+    /// Removes the message in `index`, which waits; returns its rest.
+    fn remove(&mut self, index: u32, reason: Removal) -> Tally {
+        self.forget_grant_of(index);
+        self.unlink(index);
+        let Pending { message: id, priority, sent, len, .. } = self.pending(index);
+        let rest = Tally::one(len - sent);
+        self.release(index);
+        let counters = &mut self.counters.levels[priority.index()];
+        match reason {
+            Removal::Cancelled => counters.cancelled += rest,
+            Removal::Discarded => counters.discarded += rest,
+            Removal::Expired => counters.expired += rest,
+            Removal::Shed => counters.shed += rest,
+        }
+        self.observer.observe(Event::Removed { id, priority, sent, rest: rest.bytes, reason });
+        rest
+    }
+
+    /// Removes the messages of a level that may be dropped and that `wanted` picks.
+    fn drop_from(&mut self, level: usize, reason: Removal, wanted: impl Fn(&Tally, &Slot) -> bool) -> Tally {
+        let mut dropped = Tally::NONE;
+        let mut next = self.levels[level].head;
+        while next != NO_SLOT {
+            let (index, slot) = (next, &self.store[next]);
+            next = slot.next;
+            if slot.may_be_dropped() && wanted(&self.queued, slot) {
+                dropped += self.remove(index, reason);
+            }
+        }
+        dropped
+    }
+
+    /// What time alone brings about.
+    #[inline]
+    fn tidy(&mut self, now: Time) {
+        self.expire(now);
+        self.watch_backlog(now);
+    }
+
+    /// Removes the messages at the heads of their levels whose lifetime is over.
+    #[inline]
+    fn expire(&mut self, now: Time) {
+        for i in 0..Priority::COUNT {
+            while self.levels[i].mortal > 0 {
+                let index = self.levels[i].head;
+                let head = &self.store[index];
+                if now <= head.deadline || !head.may_be_dropped() {
+                    break;
+                }
+                self.remove(index, Removal::Expired);
+            }
+        }
+    }
+
+    /// Sheds load if the backlog has been too old for too long.
+    #[inline]
+    fn watch_backlog(&mut self, now: Time) {
+        let Some(shedding) = self.shedding else { return };
+        let heads = self.levels.iter().map(|level| level.head).filter(|&head| head != NO_SLOT);
+        let oldest = heads.map(|head| self.store[head].offered_at).min();
+        if oldest.is_none_or(|oldest| now.since(oldest) <= shedding.age) {
+            self.overdue_since = None;
+            return;
+        }
+        let since = *self.overdue_since.get_or_insert(now);
+        if now.since(since) >= shedding.sustained {
+            self.overdue_since = None;
+            if self.shed(now, &shedding.policy).messages > 0 {
+                self.counters.sheddings += 1;
+            }
+        }
+    }
+
+    /// Tells of the levels whose state changed since it was `before`.
+    #[inline]
+    fn announce(&mut self, before: Levels) {
+        let after = self.ledger.in_debt;
+        if before == after {
+            return;
+        }
+        for level in Priority::ALL {
+            let bit = 1 << level.index();
+            if after & !before & bit != 0 {
+                self.observer.observe(Event::InDebt(level));
+            } else if before & !after & bit != 0 {
+                self.observer.observe(Event::Eligible(level));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marcato_units::Duration;
+    use std::vec::Vec;
+
+    const NOW: Time = Time::ZERO;
+
+    fn conductor() -> Conductor {
+        Conductor::new(Config::with_debt(Debt::authors())).unwrap()
+    }
+
+    fn message(len: u64, priority: Priority) -> Message {
+        Message::new(Bytes::new(len), priority)
+    }
+
+    #[test]
+    fn a_grant_never_spans_messages() {
+        let mut conductor = conductor();
+        let first = conductor.offer(NOW, message(700, Priority::P2)).unwrap();
+        let second = conductor.offer(NOW, message(700, Priority::P2)).unwrap();
+        let grants: Vec<_> = core::iter::from_fn(|| conductor.grant(NOW, Bytes::new(500)))
+            .map(|grant| (grant.message, grant.offset.get(), grant.len.get(), grant.fin))
+            .collect();
+        assert_eq!(
+            grants,
+            [
+                (first, 0, 500, false),
+                (first, 500, 200, true),
+                (second, 0, 500, false),
+                (second, 500, 200, true)
+            ]
+        );
+        assert!(conductor.is_empty());
+    }
+
+    #[test]
+    fn only_the_latest_grant_can_be_refused_and_only_once() {
+        let mut conductor = conductor();
+        conductor.offer(NOW, message(3000, Priority::P2)).unwrap();
+        let first = conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        let second = conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        assert_eq!(conductor.refuse(first, Bytes::ZERO), Err(RefuseError::NotTheLatest));
+        assert_eq!(
+            conductor.refuse(second, Bytes::new(1001)),
+            Err(RefuseError::TakenExceedsGrant { taken: Bytes::new(1001), granted: Bytes::new(1000) })
+        );
+        assert_eq!(conductor.refuse(second, Bytes::new(10)), Ok(()));
+        assert_eq!(conductor.refuse(second, Bytes::ZERO), Err(RefuseError::NotTheLatest));
+        assert_eq!(conductor.queued().bytes, Bytes::new(1990));
+    }
+
+    #[test]
+    fn a_finished_message_comes_back_when_its_last_grant_is_refused_after_further_offers() {
+        let mut conductor = Conductor::with_store(Config::default(), Fixed::<1>::new()).unwrap();
+        let first = conductor.offer(NOW, message(100, Priority::P2)).unwrap();
+        let grant = conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        // The store holds one message, and the one just granted besides.
+        let second = conductor.offer(NOW, message(50, Priority::P2)).unwrap();
+        conductor.refuse(grant, Bytes::new(99)).unwrap();
+        assert_eq!(conductor.queued(), Tally { messages: 2, bytes: Bytes::new(51) });
+        let last = conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        assert_eq!(
+            (last.message, last.offset, last.len, last.fin),
+            (first, Bytes::new(99), Bytes::new(1), true)
+        );
+        assert_eq!(conductor.grant(NOW, Bytes::new(1000)).unwrap().message, second);
+    }
+
+    #[test]
+    fn a_refusal_is_illegal_once_the_message_has_moved_or_gone() {
+        let mut conductor = conductor();
+        let id = conductor.offer(NOW, message(3000, Priority::P2)).unwrap();
+        let grant = conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        conductor.reprioritise(id, Priority::P1).unwrap();
+        assert_eq!(conductor.refuse(grant, Bytes::ZERO), Err(RefuseError::NotTheLatest));
+        let grant = conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        assert_eq!(conductor.cancel(id), Ok(CancelOutcome::PartSent { sent: Bytes::new(2000) }));
+        assert_eq!(conductor.refuse(grant, Bytes::ZERO), Err(RefuseError::NotTheLatest));
+        assert_eq!(conductor.cancel(id), Err(CancelError::Unknown));
+        assert_eq!(conductor.reprioritise(id, Priority::P0), Err(ReprioritiseError::Unknown));
+    }
+
+    #[test]
+    fn a_reprioritised_rest_goes_to_the_tail_of_its_new_level() {
+        let mut conductor = conductor();
+        let moved = conductor.offer(NOW, message(1500, Priority::P2)).unwrap();
+        assert_eq!(conductor.grant(NOW, Bytes::new(1000)).unwrap().message, moved);
+        let other = conductor.offer(NOW, message(100, Priority::P1)).unwrap();
+        conductor.reprioritise(moved, Priority::P1).unwrap();
+        assert_eq!(conductor.grant(NOW, Bytes::new(1000)).unwrap().message, other);
+        let rest = conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        assert_eq!((rest.message, rest.offset, rest.priority), (moved, Bytes::new(1000), Priority::P1));
+    }
+
+    #[test]
+    fn every_offer_beyond_a_bound_is_refused_and_counted() {
+        let config = Config { max_messages: 2, max_queued: Bytes::new(1000), ..Config::default() };
+        let mut conductor = Conductor::new(config).unwrap();
+        let limit = Bytes::new(1000);
+        assert_eq!(conductor.offer(NOW, message(0, Priority::P0)), Err(OfferError::Empty));
+        assert_eq!(conductor.offer(NOW, message(1001, Priority::P0)), Err(OfferError::TooLong { limit }));
+        conductor.offer(NOW, message(600, Priority::P0)).unwrap();
+        assert_eq!(conductor.offer(NOW, message(401, Priority::P0)), Err(OfferError::TooManyBytes { limit }));
+        conductor.offer(NOW, message(400, Priority::P0)).unwrap();
+        assert_eq!(
+            conductor.offer(NOW, message(1, Priority::P0)),
+            Err(OfferError::TooManyMessages { limit: 2 })
+        );
+        assert_eq!(conductor.counters().total().refused, Tally { messages: 4, bytes: Bytes::new(1403) });
+    }
+
+    #[test]
+    fn what_has_expired_does_not_keep_out_what_has_not() {
+        let config = Config { max_messages: 1, ..Config::default() };
+        let mut conductor = Conductor::new(config).unwrap();
+        conductor.offer(NOW, message(1, Priority::P0).with_lifetime(Duration::from_millis(5))).unwrap();
+        let full = Err(OfferError::TooManyMessages { limit: 1 });
+        assert_eq!(conductor.offer(Time::from_millis(5), message(1, Priority::P0)), full);
+        assert!(conductor.offer(Time::from_millis(6), message(1, Priority::P0)).is_ok());
+    }
+
+    #[test]
+    fn a_message_id_is_never_given_twice() {
+        let mut conductor = conductor();
+        let first = conductor.offer(NOW, message(1, Priority::P0)).unwrap();
+        conductor.cancel(first).unwrap();
+        let second = conductor.offer(NOW, message(1, Priority::P0)).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(conductor.message(first), None);
+        assert_eq!(conductor.message(second).unwrap().rest(), Bytes::new(1));
+    }
+
+    #[test]
+    fn a_slot_that_has_used_up_its_names_is_retired() {
+        let mut conductor = conductor();
+        let first = conductor.offer(NOW, message(1, Priority::P0)).unwrap();
+        conductor.store[0].generation = MessageId::LAST_GENERATION;
+        let last = conductor.peek(NOW).unwrap().message;
+        assert_ne!(last, first);
+        conductor.cancel(last).unwrap();
+        assert_eq!(conductor.offer(NOW, message(1, Priority::P0)).unwrap().slot(), 1);
+    }
+
+    #[test]
+    fn a_peek_tells_what_the_next_grant_serves() {
+        let mut conductor = conductor();
+        assert_eq!(conductor.peek(NOW), None);
+        conductor.offer(NOW, message(5000, Priority::P3)).unwrap();
+        let urgent =
+            conductor.offer(NOW, message(10, Priority::P1).with_redundancy(Redundancy::EveryLane)).unwrap();
+        let next = conductor.peek(NOW).unwrap();
+        assert_eq!((next.message, next.redundancy), (urgent, Redundancy::EveryLane));
+        assert_eq!(conductor.grant(NOW, Bytes::new(1000)).unwrap().message, urgent);
+    }
+
+    #[test]
+    fn an_observer_sees_what_happens_in_its_order() {
+        let mut events = Vec::new();
+        {
+            let mut conductor = conductor().observed_by(|event| events.push(event));
+            let id = conductor.offer(NOW, message(7000, Priority::P3)).unwrap();
+            let grant = conductor.grant(NOW, Bytes::new(6000)).unwrap();
+            conductor.refuse(grant, Bytes::new(5999)).unwrap();
+            conductor.cancel(id).unwrap();
+        }
+        assert!(matches!(
+            events[..],
+            [
+                Event::Offered { .. },
+                Event::Granted(_),
+                Event::InDebt(Priority::P3),
+                Event::Refused { .. },
+                Event::Eligible(Priority::P3),
+                Event::Removed { reason: Removal::Cancelled, .. },
+            ]
+        ));
+    }
+}

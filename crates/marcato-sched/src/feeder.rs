@@ -1,0 +1,122 @@
+//! The feeder: moves granted chunks into the transport (CATS §II-C).
+
+use marcato_units::{Bytes, Time};
+
+use crate::conductor::{Conductor, Grant, Observer, Store};
+
+/// The transport underneath, as far as the feeder needs to know it: kernel TCP, a simulated TCP, a QUIC connection.
+pub trait Engine {
+    /// How many bytes its send buffer still takes.
+    fn room(&self) -> Bytes;
+
+    /// How many bytes it has taken but not yet transmitted for the first time. What has been granted stays ahead of
+    /// whatever is offered later, so this is how long an urgent message waits at least.
+    fn unsent(&self) -> Bytes;
+
+    /// Takes the bytes of `grant`, or the first of them; returns how many it took.
+    fn feed(&mut self, grant: &Grant) -> Bytes;
+}
+
+/// How far ahead the feeder fills the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One chunk whenever the engine has less than `lowat` bytes unsent: the order stays open until the last
+    /// moment. This is what the paper describes.
+    Lean {
+        /// The largest chunk.
+        chunk: Bytes,
+        /// The low-water mark of unsent bytes (what Linux calls `TCP_NOTSENT_LOWAT`).
+        lowat: Bytes,
+    },
+    /// Chunk after chunk until the engine's send buffer is full; a chunk goes in whole or not at all. This is what
+    /// the authors' code does.
+    Greedy {
+        /// The largest chunk; theirs is the segment size.
+        chunk: Bytes,
+    },
+}
+
+/// What came of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// The engine took this chunk, as far as it could: `grant.len` is what it took.
+    Fed(Grant),
+    /// Nothing waits.
+    Empty,
+    /// The engine has enough or takes no more. Run again when it has sent or freed something.
+    Full,
+}
+
+/// Moves chunks from a Conductor into an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feeder {
+    mode: Mode,
+}
+
+impl Feeder {
+    /// A feeder of this mode.
+    pub const fn new(mode: Mode) -> Self {
+        Self { mode }
+    }
+
+    /// A lean feeder that keeps about one chunk unsent in the engine: it feeds while less than one is.
+    pub const fn lean(chunk: Bytes) -> Self {
+        Self::new(Mode::Lean { chunk, lowat: chunk })
+    }
+
+    /// A greedy feeder.
+    pub const fn greedy(chunk: Bytes) -> Self {
+        Self::new(Mode::Greedy { chunk })
+    }
+
+    /// Its mode.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Makes one decision: feeds at most one chunk. The authors' socket does this once, at once, for every write.
+    pub fn run_once<S: Store, O: Observer>(
+        &self,
+        now: Time,
+        conductor: &mut Conductor<S, O>,
+        engine: &mut impl Engine,
+    ) -> Run {
+        let room = engine.room();
+        let budget = match self.mode {
+            Mode::Lean { chunk, lowat } if engine.unsent() < lowat => chunk.min(room),
+            Mode::Lean { .. } => Bytes::ZERO,
+            // The piece is cut before the engine says whether it has room for it.
+            Mode::Greedy { chunk } if !room.is_zero() => chunk,
+            Mode::Greedy { .. } => Bytes::ZERO,
+        };
+        if budget.is_zero() {
+            return if conductor.is_empty() { Run::Empty } else { Run::Full };
+        }
+        let Some(grant) = conductor.grant(now, budget) else { return Run::Empty };
+        let taken = match self.mode {
+            Mode::Greedy { .. } if room < grant.len => Bytes::ZERO,
+            Mode::Greedy { .. } | Mode::Lean { .. } => engine.feed(&grant).min(grant.len),
+        };
+        if taken == grant.len {
+            return Run::Fed(grant);
+        }
+        // The latest grant, and no more of it than was granted.
+        let refused = conductor.refuse(grant, taken);
+        debug_assert_eq!(refused, Ok(()));
+        if taken.is_zero() { Run::Full } else { Run::Fed(Grant { len: taken, fin: false, ..grant }) }
+    }
+
+    /// Runs until nothing waits or the engine takes no more; returns how many bytes it took.
+    pub fn run<S: Store, O: Observer>(
+        &self,
+        now: Time,
+        conductor: &mut Conductor<S, O>,
+        engine: &mut impl Engine,
+    ) -> Bytes {
+        let mut fed = Bytes::ZERO;
+        while let Run::Fed(grant) = self.run_once(now, conductor, engine) {
+            fed += grant.len;
+        }
+        fed
+    }
+}
