@@ -64,6 +64,18 @@ impl<P: Packet> DropTail<P> {
     }
 }
 
+impl<P> Default for DropTail<P> {
+    /// An empty queue with the default limit.
+    fn default() -> Self {
+        Self {
+            limit: DropTailConfig::default().limit,
+            queue: VecDeque::new(),
+            backlog: Backlog::default(),
+            counters: Counters::default(),
+        }
+    }
+}
+
 impl<P: Packet> Discipline<P> for DropTail<P> {
     fn enqueue(&mut self, _now: Time, packet: P) -> Verdict<P> {
         let len = packet.len();
