@@ -1,0 +1,172 @@
+//! A flow: two ends, and the routes between them.
+
+use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+
+use crate::app::{App, Ledger, Sink};
+use crate::network::NodeId;
+use crate::packet::{IPV4_HEADER, Side, UDP_HEADER};
+use crate::tcp::{Connection, TcpConfig};
+
+/// A TCP flow, as it shall be.
+pub struct TcpFlow {
+    /// Where the client lives: the end that opens the connection.
+    pub client: NodeId,
+    /// Where the server lives.
+    pub server: NodeId,
+    /// When the client opens the connection.
+    pub start: Time,
+    /// How the client's TCP behaves.
+    pub client_config: TcpConfig,
+    /// How the server's TCP behaves.
+    pub server_config: TcpConfig,
+    /// What runs at the client.
+    pub client_app: Box<dyn App>,
+    /// What runs at the server.
+    pub server_app: Box<dyn App>,
+    /// The class in which the network serves the flow.
+    pub layer: Layer,
+}
+
+impl TcpFlow {
+    /// A flow whose client runs `app` from time zero and whose server takes everything; both ends are configured
+    /// alike.
+    pub fn new(client: NodeId, server: NodeId, config: TcpConfig, app: impl App) -> Self {
+        Self {
+            client,
+            server,
+            start: Time::ZERO,
+            client_config: config.clone(),
+            server_config: config,
+            client_app: Box::new(app),
+            server_app: Box::new(Sink),
+            layer: Layer::High,
+        }
+    }
+
+    /// Opened at `start`.
+    #[must_use]
+    pub fn start(self, start: Time) -> Self {
+        Self { start, ..self }
+    }
+
+    /// With this application at the server.
+    #[must_use]
+    pub fn server_app(self, app: impl App) -> Self {
+        Self { server_app: Box::new(app), ..self }
+    }
+
+    /// With this configuration of the server's TCP.
+    #[must_use]
+    pub fn server_config(self, config: TcpConfig) -> Self {
+        Self { server_config: config, ..self }
+    }
+}
+
+/// A UDP flow of constant bit rate, as it shall be.
+#[derive(Clone, Debug)]
+pub struct UdpFlow {
+    /// The sender.
+    pub from: NodeId,
+    /// The receiver.
+    pub to: NodeId,
+    /// When the first packet leaves.
+    pub start: Time,
+    /// From when on no packet leaves.
+    pub stop: Time,
+    /// Rate of the IP packets.
+    pub rate: Rate,
+    /// Bytes of payload in each packet.
+    pub payload: Bytes,
+    /// The class in which the network serves the flow.
+    pub layer: Layer,
+}
+
+/// What arrived of a UDP flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpStats {
+    /// Packets.
+    pub packets: u64,
+    /// Payload.
+    pub bytes: Bytes,
+    /// Sum of the one-way delays.
+    pub delay_sum: Duration,
+    /// Greatest one-way delay.
+    pub delay_max: Duration,
+}
+
+/// What one end of a TCP flow has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reception {
+    /// When the connection was established.
+    pub connected_at: Option<Time>,
+    /// Bytes of the stream, in order.
+    pub bytes: Bytes,
+    /// When the first of them arrived.
+    pub first_at: Option<Time>,
+    /// When the last of them arrived.
+    pub last_at: Option<Time>,
+    /// When the other end was known to have finished.
+    pub finished_at: Option<Time>,
+}
+
+pub(crate) struct End {
+    pub(crate) tcp: Connection,
+    pub(crate) app: Box<dyn App>,
+    /// Labels of what this end wrote.
+    pub(crate) ledger: Ledger,
+    pub(crate) wants_to_write: bool,
+    pub(crate) reception: Reception,
+    /// When an event for each kind of timer is in the agenda.
+    pub(crate) scheduled: [Option<Time>; 3],
+    pub(crate) app_timers: Vec<(Time, u32)>,
+}
+
+impl End {
+    pub(crate) fn new(tcp: Connection, app: Box<dyn App>) -> Self {
+        Self {
+            tcp,
+            app,
+            ledger: Ledger::new(),
+            wants_to_write: true,
+            reception: Reception::default(),
+            scheduled: [None; 3],
+            app_timers: Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct Udp {
+    pub(crate) config: UdpFlow,
+    pub(crate) gap: Duration,
+    pub(crate) stats: UdpStats,
+}
+
+impl Udp {
+    pub(crate) fn new(config: UdpFlow) -> Self {
+        let gap = config.rate.transmission_time(Bytes::from(Self::len(&config)));
+        Self { config, gap, stats: UdpStats::default() }
+    }
+
+    /// Length of each IP packet.
+    pub(crate) fn len(config: &UdpFlow) -> u32 {
+        u32::try_from(config.payload.get()).unwrap_or(u32::MAX).saturating_add(IPV4_HEADER + UDP_HEADER)
+    }
+}
+
+pub(crate) enum Kind {
+    Tcp(Box<[End; 2]>),
+    Udp(Udp),
+}
+
+pub(crate) struct Flow {
+    pub(crate) kind: Kind,
+    pub(crate) layer: Layer,
+    /// Links from each end to the other.
+    pub(crate) routes: [Vec<u32>; 2],
+}
+
+impl Flow {
+    pub(crate) fn route(&self, from: Side) -> &[u32] {
+        &self.routes[from.index()]
+    }
+}

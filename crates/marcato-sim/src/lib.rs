@@ -1,0 +1,31 @@
+//! Marcato in virtual time: a discrete-event network simulator.
+//!
+//! Time is integer nanoseconds and moves only from event to event, in the total order of (time, insertion). All
+//! randomness comes from [seeded, named streams](marcato_units::Seed): the same network with the same seed gives
+//! the same result on every machine, and adding a flow leaves another's draws alone.
+//!
+//! - [`Network`]: nodes, links, flows; [`Network::run_until`] moves time.
+//! - [`LinkConfig`]: rate, delay, framing, loss, and a queue from [`marcato_queue`].
+//! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
+//! - [`App`]: what runs at the ends of a TCP flow. `Conducted` puts a Conductor between application and TCP.
+#![forbid(unsafe_code)]
+
+mod agenda;
+mod app;
+mod flow;
+mod link;
+mod loss;
+mod network;
+mod packet;
+mod ranges;
+mod tally;
+pub mod tcp;
+
+pub use app::{App, Bulk, Sink, Socket, Tag};
+pub use flow::{Reception, TcpFlow, UdpFlow, UdpStats};
+pub use link::{LinkConfig, LinkCounters};
+pub use loss::Loss;
+pub use network::{ConservationError, FlowError, LinkId, Network, NodeId};
+pub use packet::{FlowId, Packet, Side};
+pub use tally::FlowTally;
+pub use tcp::{Congestion, DelayedAck, PriorityOption, TcpConfig, TcpConfigError, TcpStats};

@@ -1,0 +1,538 @@
+//! The network: nodes, links, flows, and the loop that moves time.
+
+use std::any::Any;
+use std::collections::VecDeque;
+
+use marcato_units::{Bytes, Rate, Seed, Time};
+
+use crate::agenda::Agenda;
+use crate::app::{App, Socket};
+use crate::flow::{End, Flow, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
+use crate::link::{Link, LinkConfig, LinkCounters};
+use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
+use crate::tally::{FlowTallies, FlowTally};
+use crate::tcp::{Connection, Delivered, Segment, TcpConfigError, TcpStats};
+use marcato_wire::Ecn;
+
+/// Names a host or router of a [`Network`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+/// Names one direction of a link of a [`Network`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(u32);
+
+/// What can happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The first packet of the link's line arrives.
+    Arrival { link: u32 },
+    /// The link's transmitter is free.
+    Ready { link: u32 },
+    /// The link changes its rate.
+    Rate { link: u32, rate: Rate },
+    /// The flow begins; or, for UDP, its next packet leaves.
+    Start { flow: FlowId },
+    /// A timer of an end's TCP.
+    Timer { flow: FlowId, side: Side, slot: u8 },
+    /// A timer of an end's application.
+    App { flow: FlowId, side: Side, token: u32 },
+}
+
+/// Why a flow cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// No links lead from one end to the other.
+    #[error("no route from {from} to {to}: connect them with links")]
+    NoRoute {
+        /// Name of the node from which the flow starts.
+        from: String,
+        /// Name of the node that cannot be reached.
+        to: String,
+    },
+    /// The route is too long for a packet to count.
+    #[error("the route from {from} to {to} has more than 255 links: shorten it")]
+    RouteTooLong {
+        /// Name of the node from which the flow starts.
+        from: String,
+        /// Name of the node at the end.
+        to: String,
+    },
+    /// An end of TCP cannot be configured so.
+    #[error("tcp cannot be configured so: {0}")]
+    Config(#[from] TcpConfigError),
+    /// A constant bit rate of zero, or empty packets, never end.
+    #[error("a udp flow needs a rate above 0 and a payload of 1 to 65507 bytes")]
+    EmptyUdp,
+}
+
+/// Packets have gone missing or come from nowhere: a defect of the simulator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConservationError {
+    /// A link does not account for every packet.
+    #[error("link {link}: {offered} packets offered but {accounted} accounted for")]
+    Link {
+        /// The link's name.
+        link: String,
+        /// Packets handed to it.
+        offered: u64,
+        /// Dropped, lost, delivered, queued and under way.
+        accounted: u64,
+    },
+    /// The flows' outstanding packets are not those in the network.
+    #[error("flows have {outstanding} packets outstanding but the network holds {held}")]
+    Flows {
+        /// Sent, and neither arrived nor dropped.
+        outstanding: u64,
+        /// Queued or under way.
+        held: u64,
+    },
+}
+
+struct Node {
+    name: String,
+    /// Links that leave here, and where they lead.
+    links: Vec<(u32, NodeId)>,
+}
+
+/// Hosts, links and flows in virtual time.
+///
+/// ```
+/// use marcato_sim::{Bulk, LinkConfig, Network, Side, TcpConfig, TcpFlow};
+/// use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+///
+/// let mut net = Network::new(Seed::new(1));
+/// let (client, server) = (net.node("client"), net.node("server"));
+/// let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
+/// net.link(client, server, link(), link());
+/// let flow = net.tcp(TcpFlow::new(client, server, TcpConfig::default(), Bulk::new(Bytes::kb(500))))?;
+/// net.run_until(Time::from_secs(5));
+/// assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(500));
+/// # Ok::<(), marcato_sim::FlowError>(())
+/// ```
+pub struct Network {
+    seed: Seed,
+    now: Time,
+    agenda: Agenda<Event>,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    flows: Vec<Flow>,
+    tallies: FlowTallies,
+    events: u64,
+}
+
+impl Network {
+    /// An empty network; all that is random in it comes from `seed`.
+    pub fn new(seed: Seed) -> Self {
+        Self {
+            seed,
+            now: Time::ZERO,
+            agenda: Agenda::new(),
+            nodes: Vec::new(),
+            links: Vec::new(),
+            flows: Vec::new(),
+            tallies: FlowTallies::default(),
+            events: 0,
+        }
+    }
+
+    /// Adds a host or router.
+    pub fn node(&mut self, name: &str) -> NodeId {
+        self.nodes.push(Node { name: name.to_owned(), links: Vec::new() });
+        NodeId(id(self.nodes.len() - 1))
+    }
+
+    /// Connects `a` and `b`; returns the link from `a` to `b` and the one back.
+    pub fn link(&mut self, a: NodeId, b: NodeId, there: LinkConfig, back: LinkConfig) -> (LinkId, LinkId) {
+        (self.one_way(a, b, there), self.one_way(b, a, back))
+    }
+
+    fn one_way(&mut self, from: NodeId, to: NodeId, config: LinkConfig) -> LinkId {
+        let link = id(self.links.len());
+        let name = format!("{}>{}", self.nodes[from.0 as usize].name, self.nodes[to.0 as usize].name);
+        self.links.push(Link::new(link, name, config, self.seed));
+        self.nodes[from.0 as usize].links.push((link, to));
+        LinkId(link)
+    }
+
+    /// Changes the rate of a link at `at`, for every packet that has not begun to leave by then.
+    pub fn set_rate_at(&mut self, link: LinkId, at: Time, rate: Rate) {
+        self.agenda.at(at.max(self.now), Event::Rate { link: link.0, rate });
+    }
+
+    /// Adds a TCP flow. It takes the route with the fewest links, the first of equals.
+    pub fn tcp(&mut self, flow: TcpFlow) -> Result<FlowId, FlowError> {
+        let routes = [self.route(flow.client, flow.server)?, self.route(flow.server, flow.client)?];
+        let name = format!("flow{}", self.flows.len());
+        let client = Connection::new(flow.client_config, self.seed, &format!("{name}/client"))?;
+        let server = Connection::new(flow.server_config, self.seed, &format!("{name}/server"))?;
+        let ends = [End::new(client, flow.client_app), End::new(server, flow.server_app)];
+        Ok(self.add_flow(Kind::Tcp(Box::new(ends)), flow.layer, routes, flow.start))
+    }
+
+    /// Adds a UDP flow.
+    pub fn udp(&mut self, flow: UdpFlow) -> Result<FlowId, FlowError> {
+        let payload = flow.payload.get();
+        if flow.rate == Rate::ZERO || payload == 0 || payload > 65_507 {
+            return Err(FlowError::EmptyUdp);
+        }
+        let routes = [self.route(flow.from, flow.to)?, Vec::new()];
+        let (layer, start) = (flow.layer, flow.start);
+        Ok(self.add_flow(Kind::Udp(Udp::new(flow)), layer, routes, start))
+    }
+
+    fn add_flow(
+        &mut self,
+        kind: Kind,
+        layer: marcato_units::Layer,
+        routes: [Vec<u32>; 2],
+        start: Time,
+    ) -> FlowId {
+        let flow = FlowId(id(self.flows.len()));
+        self.flows.push(Flow { kind, layer, routes });
+        self.tallies.add_flow();
+        self.agenda.at(start.max(self.now), Event::Start { flow });
+        flow
+    }
+
+    /// Breadth first, so the fewest links; neighbours in the order in which they were connected.
+    fn route(&self, from: NodeId, to: NodeId) -> Result<Vec<u32>, FlowError> {
+        let name = |node: NodeId| self.nodes[node.0 as usize].name.clone();
+        let mut reached_by: Vec<Option<(u32, NodeId)>> = vec![None; self.nodes.len()];
+        let mut queue = VecDeque::from([from]);
+        while let Some(node) = queue.pop_front() {
+            if node == to {
+                break;
+            }
+            for &(link, next) in &self.nodes[node.0 as usize].links {
+                if next != from && reached_by[next.0 as usize].is_none() {
+                    reached_by[next.0 as usize] = Some((link, node));
+                    queue.push_back(next);
+                }
+            }
+        }
+        let mut route = Vec::new();
+        let mut at = to;
+        while at != from {
+            let Some((link, before)) = reached_by[at.0 as usize] else {
+                return Err(FlowError::NoRoute { from: name(from), to: name(to) });
+            };
+            route.push(link);
+            at = before;
+        }
+        route.reverse();
+        if route.is_empty() {
+            return Err(FlowError::NoRoute { from: name(from), to: name(to) });
+        }
+        if route.len() > 255 {
+            return Err(FlowError::RouteTooLong { from: name(from), to: name(to) });
+        }
+        Ok(route)
+    }
+
+    /// Runs everything that happens up to and including `until`, and stands there.
+    pub fn run_until(&mut self, until: Time) {
+        while let Some((now, event)) = self.agenda.pop_until(until) {
+            self.now = now;
+            self.events += 1;
+            self.step(now, event);
+        }
+        self.now = self.now.max(until);
+        #[cfg(debug_assertions)]
+        if let Err(error) = self.check_conservation() {
+            panic!("{error}");
+        }
+    }
+
+    fn step(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Arrival { link } => {
+                if let Some(packet) = self.links[link as usize].arrive(&mut self.agenda) {
+                    self.forward(now, packet);
+                }
+            }
+            Event::Ready { link } => {
+                self.links[link as usize].ready(now, &mut self.agenda, &mut self.tallies);
+            }
+            Event::Rate { link, rate } => self.links[link as usize].set_rate(rate),
+            Event::Start { flow } => self.start(now, flow),
+            Event::Timer { flow, side, slot } => self.tcp_timer(now, flow, side, slot),
+            Event::App { flow, side, token } => {
+                self.with_app(now, flow, side, |app, socket| app.timer(token, socket));
+                self.pump(now, flow, side);
+            }
+        }
+    }
+
+    /// A packet has passed a link: on to the next, or to its end.
+    fn forward(&mut self, now: Time, mut packet: Packet) {
+        packet.hop += 1;
+        let route = self.flows[packet.flow.0 as usize].route(packet.from);
+        if let Some(&link) = route.get(usize::from(packet.hop)) {
+            self.links[link as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
+            return;
+        }
+        self.tallies.arrived(&packet);
+        match packet.body {
+            Body::Tcp(ref segment) => {
+                self.deliver(now, packet.flow, packet.from.peer(), segment, packet.ecn);
+            }
+            Body::Udp => {
+                if let Kind::Udp(udp) = &mut self.flows[packet.flow.0 as usize].kind {
+                    let delay = now - packet.sent_at;
+                    udp.stats.packets += 1;
+                    udp.stats.bytes += Bytes::from(packet.len - IPV4_HEADER - UDP_HEADER);
+                    udp.stats.delay_sum += delay;
+                    udp.stats.delay_max = udp.stats.delay_max.max(delay);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, now: Time, flow: FlowId) {
+        let record = &mut self.flows[flow.0 as usize];
+        match &mut record.kind {
+            Kind::Tcp(ends) => {
+                ends[0].tcp.connect();
+                self.with_app(now, flow, Side::Client, App::start);
+                self.with_app(now, flow, Side::Server, App::start);
+                self.pump(now, flow, Side::Client);
+            }
+            Kind::Udp(udp) => {
+                if now >= udp.config.stop {
+                    return;
+                }
+                let packet = Packet {
+                    flow,
+                    from: Side::Client,
+                    hop: 0,
+                    ecn: Ecn::NotEct,
+                    layer: record.layer,
+                    len: Udp::len(&udp.config),
+                    sent_at: now,
+                    body: Body::Udp,
+                };
+                self.agenda.at(now + udp.gap, Event::Start { flow });
+                let first = record.routes[0][0];
+                self.tallies.sent(&packet);
+                self.links[first as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
+            }
+        }
+    }
+
+    fn ends(&mut self, flow: FlowId) -> Option<&mut [End; 2]> {
+        match &mut self.flows[flow.0 as usize].kind {
+            Kind::Tcp(ends) => Some(ends),
+            Kind::Udp(_) => None,
+        }
+    }
+
+    fn with_app(
+        &mut self,
+        now: Time,
+        flow: FlowId,
+        side: Side,
+        call: impl FnOnce(&mut dyn App, &mut Socket<'_>),
+    ) {
+        let Some(ends) = self.ends(flow) else { return };
+        let end = &mut ends[side.index()];
+        end.wants_to_write = true;
+        let mut socket =
+            Socket { now, tcp: &mut end.tcp, ledger: &mut end.ledger, timers: &mut end.app_timers };
+        call(&mut *end.app, &mut socket);
+    }
+
+    fn deliver(&mut self, now: Time, flow: FlowId, side: Side, segment: &Segment, ecn: Ecn) {
+        let Some(ends) = self.ends(flow) else { return };
+        let end = &mut ends[side.index()];
+        let Delivered { bytes, connected, finished } = end.tcp.on_segment(now, segment, ecn);
+        if connected {
+            end.reception.connected_at = Some(now);
+            self.with_app(now, flow, side, App::connected);
+        }
+        if bytes > 0 {
+            self.hand_over(now, flow, side, bytes);
+        }
+        if finished {
+            if let Some(ends) = self.ends(flow) {
+                ends[side.index()].reception.finished_at = Some(now);
+            }
+            self.with_app(now, flow, side, App::finished);
+        }
+        self.pump(now, flow, side);
+    }
+
+    /// Hands `bytes` to the application, split by the labels under which they were written.
+    fn hand_over(&mut self, now: Time, flow: FlowId, side: Side, bytes: u64) {
+        let Some(ends) = self.ends(flow) else { return };
+        let [client, server] = ends;
+        let (end, peer) = match side {
+            Side::Client => (client, server),
+            Side::Server => (server, client),
+        };
+        let reception = &mut end.reception;
+        reception.first_at.get_or_insert(now);
+        reception.last_at = Some(now);
+        let mut at = reception.bytes.get();
+        let upto = at + bytes;
+        reception.bytes = Bytes::new(upto);
+        end.wants_to_write = true;
+        while at < upto {
+            let Some(&(run_end, tag)) = peer.ledger.front() else { break };
+            let piece = run_end.min(upto) - at;
+            if run_end <= upto {
+                peer.ledger.pop_front();
+            }
+            at += piece;
+            let mut socket =
+                Socket { now, tcp: &mut end.tcp, ledger: &mut end.ledger, timers: &mut end.app_timers };
+            end.app.received(tag, Bytes::new(piece), &mut socket);
+        }
+    }
+
+    fn tcp_timer(&mut self, now: Time, flow: FlowId, side: Side, slot: u8) {
+        let Some(ends) = self.ends(flow) else { return };
+        let end = &mut ends[side.index()];
+        let scheduled = &mut end.scheduled[usize::from(slot)];
+        // An event that an earlier one has overtaken: whoever overtook it has seen to the timer.
+        if *scheduled != Some(now) {
+            return;
+        }
+        *scheduled = None;
+        end.tcp.on_timer(now);
+        self.pump(now, flow, side);
+    }
+
+    /// Lets an end send all that it may, asking its application for more as long as there is room, and enters its
+    /// timers.
+    fn pump(&mut self, now: Time, flow: FlowId, side: Side) {
+        let Flow { kind: Kind::Tcp(ends), layer, routes } = &mut self.flows[flow.0 as usize] else { return };
+        let end = &mut ends[side.index()];
+        let first = routes[side.index()][0] as usize;
+        loop {
+            if end.wants_to_write && end.tcp.is_writable() {
+                let before = end.tcp.write_offset();
+                let mut socket =
+                    Socket { now, tcp: &mut end.tcp, ledger: &mut end.ledger, timers: &mut end.app_timers };
+                end.app.writable(&mut socket);
+                end.wants_to_write = end.tcp.write_offset() != before;
+            }
+            let Some((segment, ecn)) = end.tcp.poll(now) else { break };
+            let form = end.tcp.config().priority_option.unwrap_or(crate::tcp::PriorityOption::Rfc6994);
+            let len = IPV4_HEADER + segment.header_len(form) + segment.payload;
+            let packet = Packet {
+                flow,
+                from: side,
+                hop: 0,
+                ecn,
+                layer: *layer,
+                len,
+                sent_at: now,
+                body: Body::Tcp(segment),
+            };
+            self.tallies.sent(&packet);
+            self.links[first].send(now, packet, &mut self.agenda, &mut self.tallies);
+        }
+        for (slot, at) in (0u8..).zip(end.tcp.timers(now)) {
+            let scheduled = &mut end.scheduled[usize::from(slot)];
+            if let Some(at) = at
+                && scheduled.is_none_or(|s| at < s)
+            {
+                let at = at.max(now);
+                *scheduled = Some(at);
+                self.agenda.at(at, Event::Timer { flow, side, slot });
+            }
+        }
+        for (at, token) in end.app_timers.drain(..) {
+            self.agenda.at(at, Event::App { flow, side, token });
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Events processed so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// What an end of a TCP flow has seen and done; `None` for a UDP flow.
+    pub fn tcp_stats(&self, flow: FlowId, side: Side) -> Option<TcpStats> {
+        match &self.flows[flow.0 as usize].kind {
+            Kind::Tcp(ends) => Some(ends[side.index()].tcp.stats()),
+            Kind::Udp(_) => None,
+        }
+    }
+
+    /// What an end of a TCP flow has received; nothing for a UDP flow, which has [`udp_stats`](Self::udp_stats).
+    pub fn reception(&self, flow: FlowId, side: Side) -> Reception {
+        match &self.flows[flow.0 as usize].kind {
+            Kind::Tcp(ends) => ends[side.index()].reception,
+            Kind::Udp(_) => Reception::default(),
+        }
+    }
+
+    /// Whether everything that an end wrote, and its close, has been acknowledged.
+    pub fn is_finished(&self, flow: FlowId, side: Side) -> bool {
+        match &self.flows[flow.0 as usize].kind {
+            Kind::Tcp(ends) => ends[side.index()].tcp.all_acked(),
+            Kind::Udp(_) => false,
+        }
+    }
+
+    /// What arrived of a UDP flow; `None` for a TCP flow.
+    pub fn udp_stats(&self, flow: FlowId) -> Option<UdpStats> {
+        match &self.flows[flow.0 as usize].kind {
+            Kind::Udp(udp) => Some(udp.stats),
+            Kind::Tcp(_) => None,
+        }
+    }
+
+    /// The application at an end of a flow, if it is an `A`.
+    pub fn app<A: App>(&self, flow: FlowId, side: Side) -> Option<&A> {
+        match &self.flows[flow.0 as usize].kind {
+            Kind::Tcp(ends) => (&*ends[side.index()].app as &dyn Any).downcast_ref(),
+            Kind::Udp(_) => None,
+        }
+    }
+
+    /// What became of the packets that an end of a flow sent.
+    pub fn tally(&self, flow: FlowId, from: Side) -> FlowTally {
+        self.tallies.of(flow, from)
+    }
+
+    /// What a link has done.
+    pub fn link_counters(&self, link: LinkId) -> LinkCounters {
+        self.links[link.0 as usize].counters
+    }
+
+    /// What the queue of a link has done, and what waits in it.
+    pub fn queue_counters(&self, link: LinkId) -> (marcato_queue::Counters, marcato_queue::Backlog) {
+        let queue = &self.links[link.0 as usize].queue;
+        (*queue.counters(), queue.backlog())
+    }
+
+    /// Checks that no packet has gone missing: on each link offered = dropped + lost + delivered + queued + under
+    /// way, and over all flows sent = arrived + dropped + in the network. Debug builds check it after each run.
+    pub fn check_conservation(&self) -> Result<(), ConservationError> {
+        let mut held = 0;
+        for link in &self.links {
+            let inside = link.queue.backlog().packets + link.under_way();
+            let LinkCounters { offered, dropped, lost, delivered, .. } = link.counters;
+            let accounted = dropped + lost + delivered + inside;
+            if offered != accounted {
+                return Err(ConservationError::Link { link: link.name.clone(), offered, accounted });
+            }
+            held += inside;
+        }
+        let outstanding = self.tallies.outstanding();
+        if outstanding == held { Ok(()) } else { Err(ConservationError::Flows { outstanding, held }) }
+    }
+}
+
+/// Identifiers count what a program has built by hand: far below 2^32.
+fn id(index: usize) -> u32 {
+    u32::try_from(index).expect("fewer than 2^32 nodes, links and flows")
+}

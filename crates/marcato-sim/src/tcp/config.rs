@@ -1,0 +1,174 @@
+//! What a TCP endpoint is told before it starts.
+
+use marcato_units::{Bytes, Duration};
+
+/// How one end of a TCP connection behaves.
+///
+/// The defaults are those of a Linux host of today where they matter to a measurement, with a payload of 1448
+/// bytes (Ethernet, timestamps on).
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpConfig {
+    /// Most payload in a segment.
+    pub mss: u32,
+    /// Initial window, in segments. RFC 6928: 10.
+    pub initial_window: u32,
+    /// Bytes written and not yet acknowledged that the endpoint holds for the application.
+    pub send_buffer: Bytes,
+    /// Bytes that the receiver holds for its application; the window never offers more.
+    pub receive_buffer: Bytes,
+    /// When the endpoint calls itself writable: while fewer bytes than this are unsent, as the socket option
+    /// `TCP_NOTSENT_LOWAT` does. `None`: while the send buffer has room.
+    pub notsent_lowat: Option<Bytes>,
+    /// When data is acknowledged.
+    pub delayed_ack: DelayedAck,
+    /// Least retransmission timeout: RFC 6298 §2.4 asks one second, Linux takes 200 ms.
+    pub min_rto: Duration,
+    /// Greatest retransmission timeout. RFC 6298 §2.5: at least 60 s.
+    pub max_rto: Duration,
+    /// Timestamps option. RFC 7323.
+    pub timestamps: bool,
+    /// Explicit congestion notification. RFC 3168.
+    pub ecn: bool,
+    /// The form in which data segments carry their priority; `None`: not at all. CATS §II-D2.
+    pub priority_option: Option<PriorityOption>,
+    /// Congestion control.
+    pub congestion: Congestion,
+    /// Space segments out at a rate derived from the window, where the congestion control has no rate of its own.
+    pub pacing: bool,
+    /// Fall back to the initial window after an idle retransmission timeout. RFC 5681 §4.1.
+    pub slow_start_after_idle: bool,
+    /// Initial sequence number; `None` draws it from the run's seed.
+    pub initial_sequence: Option<u32>,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            mss: 1448,
+            initial_window: 10,
+            send_buffer: Bytes::new(4 << 20),
+            receive_buffer: Bytes::new(6 << 20),
+            notsent_lowat: None,
+            delayed_ack: DelayedAck::default(),
+            min_rto: Duration::from_millis(200),
+            max_rto: Duration::from_secs(60),
+            timestamps: true,
+            ecn: false,
+            priority_option: None,
+            congestion: Congestion::Reno,
+            pacing: false,
+            slow_start_after_idle: true,
+            initial_sequence: None,
+        }
+    }
+}
+
+impl TcpConfig {
+    /// The first thing in this configuration that cannot work.
+    pub(crate) fn check(&self) -> Result<(), TcpConfigError> {
+        if self.mss == 0 {
+            return Err(TcpConfigError::ZeroMss);
+        }
+        if self.initial_window == 0 {
+            return Err(TcpConfigError::ZeroInitialWindow);
+        }
+        if self.send_buffer < Bytes::from(self.mss) || self.receive_buffer < Bytes::from(self.mss) {
+            return Err(TcpConfigError::BufferBelowSegment);
+        }
+        if self.receive_buffer > Bytes::new(1 << 30) {
+            return Err(TcpConfigError::ReceiveBufferBeyondScale);
+        }
+        if self.min_rto.is_zero() || self.min_rto > self.max_rto {
+            return Err(TcpConfigError::RtoBounds);
+        }
+        if self.delayed_ack.every == 0 {
+            return Err(TcpConfigError::ZeroAckEvery);
+        }
+        Ok(())
+    }
+}
+
+/// Why a [`TcpConfig`] cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TcpConfigError {
+    /// `mss` is 0.
+    #[error("mss is 0: give segments at least one byte of payload")]
+    ZeroMss,
+    /// `initial_window` is 0.
+    #[error("initial_window is 0: allow at least one segment")]
+    ZeroInitialWindow,
+    /// A buffer is smaller than a segment.
+    #[error("a buffer is smaller than one segment: raise send_buffer and receive_buffer to at least mss")]
+    BufferBelowSegment,
+    /// The window field cannot say so much.
+    #[error("receive_buffer is above 1 GiB, the most that window scaling can offer (RFC 7323): lower it")]
+    ReceiveBufferBeyondScale,
+    /// `min_rto` is 0 or above `max_rto`.
+    #[error("min_rto must be above 0 and at most max_rto")]
+    RtoBounds,
+    /// `delayed_ack.every` is 0.
+    #[error("delayed_ack.every is 0: say 1 to acknowledge every segment")]
+    ZeroAckEvery,
+}
+
+/// When a receiver acknowledges. RFC 1122 §4.2.3.2, RFC 5681 §4.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedAck {
+    /// Acknowledge every so many data segments at the latest; 1 is every one.
+    pub every: u32,
+    /// Acknowledge after this long at the latest.
+    pub timeout: Duration,
+    /// Acknowledge the first data segment of the connection at once, so that its sender's window opens a segment
+    /// earlier.
+    pub first_at_once: bool,
+    /// Acknowledge P0 and P1 segments at once. CATS §II-D2.
+    pub urgent_at_once: bool,
+}
+
+impl Default for DelayedAck {
+    fn default() -> Self {
+        Self { every: 2, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false }
+    }
+}
+
+impl DelayedAck {
+    /// An acknowledgement for every segment.
+    pub const NONE: Self =
+        Self { every: 1, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false };
+}
+
+/// The form of the option that carries a segment's priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriorityOption {
+    /// Kind 254 with an experiment identifier, 5 bytes: the standard form (RFC 6994).
+    Rfc6994,
+    /// Kind 254, 3 bytes, as CATS §II-D2 has it.
+    Short,
+    /// Kind 253, 4 bytes, as the authors' program sends it.
+    Authors,
+}
+
+impl PriorityOption {
+    /// Bytes of the option, without padding.
+    pub const fn len(self) -> u32 {
+        match self {
+            Self::Rfc6994 => 5,
+            Self::Short => 3,
+            Self::Authors => 4,
+        }
+    }
+
+    /// Never: an option has a kind at least.
+    pub const fn is_empty(self) -> bool {
+        false
+    }
+}
+
+/// Which congestion control a sender runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// Reno (RFC 5681) with byte counting (RFC 3465).
+    Reno,
+    /// BBR version 1, as in Linux.
+    Bbr,
+}

@@ -1,0 +1,100 @@
+//! Congestion control. To add one: implement [`CongestionControl`] in a file beside [`reno`](self), give it a
+//! variant in [`Congestion`](super::Congestion), and construct it in [`build`].
+
+mod bbr;
+mod max_filter;
+mod reno;
+
+use std::fmt::Debug;
+
+use marcato_units::{Duration, Rate, Stream, Time};
+
+use super::config::{Congestion, TcpConfig};
+use super::rate::RateSample;
+
+/// What the sender is doing about losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossState {
+    /// Nothing is known to be lost.
+    Open,
+    /// Fast recovery, or a reduction that ECN asked for.
+    Recovery,
+    /// The retransmission timer expired.
+    Loss,
+}
+
+/// Everything that an acknowledgement tells a congestion control. Counts are in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct AckEvent {
+    /// When it arrived.
+    pub now: Time,
+    /// Cumulatively acknowledged for the first time.
+    pub newly_acked: u64,
+    /// Cumulatively or selectively acknowledged for the first time.
+    pub delivered: u64,
+    /// Newly taken for lost.
+    pub newly_lost: u64,
+    /// In flight before this acknowledgement.
+    pub prior_in_flight: u64,
+    /// In flight now.
+    pub in_flight: u64,
+    /// Round trip of the segment that was sent last among those acknowledged, if it is unambiguous.
+    pub rtt: Option<Duration>,
+    /// Smoothed round trip.
+    pub srtt: Option<Duration>,
+    /// The delivery rate.
+    pub rate: RateSample,
+    /// Delivered in total.
+    pub total_delivered: u64,
+    /// Lost in total.
+    pub total_lost: u64,
+    /// What the sender is doing about losses, after this acknowledgement.
+    pub state: LossState,
+    /// When pacing lets the next segment go.
+    pub next_send: Time,
+}
+
+/// How much may be in flight, and how fast it may leave.
+pub trait CongestionControl: Debug {
+    /// An acknowledgement arrived.
+    fn on_ack(&mut self, ack: &AckEvent);
+    /// Loss was detected, or ECN echoed, for the first time in a window. `in_flight` is what is outstanding. Called
+    /// before [`on_ack`](Self::on_ack) of the same acknowledgement.
+    fn on_congestion(&mut self, now: Time, in_flight: u64);
+    /// Recovery has ended.
+    fn on_recovered(&mut self, now: Time);
+    /// The retransmission timer expired with `in_flight` bytes outstanding; `first` says that it is not a repeated
+    /// expiry for the same data.
+    fn on_rto(&mut self, now: Time, in_flight: u64, first: bool);
+    /// Sending resumes after an idle time; `expired` says that it lasted longer than the retransmission timeout.
+    fn on_idle_restart(&mut self, now: Time, app_limited: bool, expired: bool);
+    /// The first measurement of the round trip, from the handshake.
+    fn on_handshake(&mut self, now: Time, rtt: Duration);
+    /// The congestion window in bytes.
+    fn cwnd(&self) -> u64;
+    /// The slow start threshold in bytes.
+    fn ssthresh(&self) -> u64;
+    /// The rate at which segments may leave, if it has an opinion.
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+    /// Whether the sender reduces the window by proportional rate reduction (RFC 6937) in recovery; otherwise
+    /// [`cwnd`](Self::cwnd) counts in recovery too.
+    fn uses_prr(&self) -> bool {
+        true
+    }
+    /// Whether samples must be taken as application-limited because the control itself holds the rate down.
+    fn limits_itself(&self) -> bool {
+        false
+    }
+}
+
+/// The congestion control that `config` asks for.
+pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionControl> {
+    let mss = u64::from(config.mss);
+    let initial_window = mss * u64::from(config.initial_window);
+    match config.congestion {
+        Congestion::Reno => Box::new(reno::Reno::new(mss, initial_window)),
+        Congestion::Bbr => Box::new(bbr::Bbr::new(mss, initial_window, stream)),
+    }
+}

@@ -1,0 +1,148 @@
+//! Reno: RFC 5681, with the byte counting of RFC 3465. Recovery is the sender's, by RFC 6675 and RFC 6937.
+
+use marcato_units::{Duration, Time};
+
+use super::{AckEvent, CongestionControl, LossState};
+
+/// Reno's window. All quantities are bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Reno {
+    cwnd: u64,
+    ssthresh: u64,
+    smss: u64,
+    initial_window: u64,
+    /// Bytes acknowledged towards the next segment of growth. RFC 3465 §2.1.
+    bytes_acked: u64,
+}
+
+impl Reno {
+    pub(crate) fn new(smss: u64, initial_window: u64) -> Self {
+        Self { cwnd: initial_window, ssthresh: u64::MAX, smss, initial_window, bytes_acked: 0 }
+    }
+}
+
+impl CongestionControl for Reno {
+    fn on_ack(&mut self, ack: &AckEvent) {
+        if ack.state == LossState::Recovery || ack.newly_acked == 0 {
+            return;
+        }
+        if self.cwnd < self.ssthresh {
+            // RFC 7661 §4.4.1 in short: an unused window does not grow; in slow start half of it must be in use.
+            if ack.prior_in_flight.saturating_mul(2) < self.cwnd {
+                return;
+            }
+            // RFC 3465 §2.2 and §2.3: at most two segments per acknowledgement, one after a timeout.
+            let limit = if ack.state == LossState::Loss { 1 } else { 2 };
+            self.cwnd += ack.newly_acked.min(limit * self.smss);
+        } else {
+            if ack.prior_in_flight + self.smss < self.cwnd {
+                return;
+            }
+            // One segment per window of acknowledged bytes.
+            self.bytes_acked += ack.newly_acked;
+            if self.bytes_acked >= self.cwnd {
+                self.bytes_acked -= self.cwnd;
+                self.cwnd += self.smss;
+            }
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time, in_flight: u64) {
+        // RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2).
+        self.ssthresh = (in_flight.min(self.cwnd) / 2).max(2 * self.smss);
+        self.cwnd = self.ssthresh;
+        self.bytes_acked = 0;
+    }
+
+    fn on_recovered(&mut self, _now: Time) {
+        self.cwnd = self.ssthresh;
+    }
+
+    fn on_rto(&mut self, _now: Time, in_flight: u64, first: bool) {
+        // RFC 5681 §3.1: ssthresh is set once for data that times out again and again.
+        if first {
+            self.ssthresh = (in_flight.min(self.cwnd) / 2).max(2 * self.smss);
+        }
+        self.cwnd = self.smss;
+        self.bytes_acked = 0;
+    }
+
+    fn on_idle_restart(&mut self, _now: Time, _app_limited: bool, expired: bool) {
+        // RFC 5681 §4.1
+        if expired {
+            self.cwnd = self.cwnd.min(self.initial_window);
+        }
+    }
+
+    fn on_handshake(&mut self, _now: Time, _rtt: Duration) {}
+
+    fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.ssthresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::rate::RateSample;
+
+    fn ack(newly_acked: u64, prior_in_flight: u64, state: LossState) -> AckEvent {
+        AckEvent {
+            now: Time::ZERO,
+            newly_acked,
+            delivered: newly_acked,
+            newly_lost: 0,
+            prior_in_flight,
+            in_flight: prior_in_flight - newly_acked,
+            rtt: None,
+            srtt: None,
+            rate: RateSample::default(),
+            total_delivered: 0,
+            total_lost: 0,
+            state,
+            next_send: Time::ZERO,
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_and_avoidance_adds_a_segment_per_window() {
+        let mut reno = Reno::new(1000, 10_000);
+        for _ in 0..10 {
+            reno.on_ack(&ack(1000, reno.cwnd(), LossState::Open));
+        }
+        assert_eq!(reno.cwnd(), 20_000);
+        reno.on_congestion(Time::ZERO, 20_000);
+        assert_eq!((reno.cwnd(), reno.ssthresh()), (10_000, 10_000));
+        for _ in 0..10 {
+            reno.on_ack(&ack(1000, reno.cwnd(), LossState::Open));
+        }
+        assert_eq!(reno.cwnd(), 11_000);
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut reno = Reno::new(1000, 10_000);
+        reno.on_ack(&ack(1000, 4000, LossState::Open));
+        assert_eq!(reno.cwnd(), 10_000);
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_segment_and_remembers_half_of_the_flight_once() {
+        let mut reno = Reno::new(1000, 10_000);
+        reno.on_rto(Time::ZERO, 10_000, true);
+        assert_eq!((reno.cwnd(), reno.ssthresh()), (1000, 5000));
+        reno.on_rto(Time::ZERO, 1000, false);
+        assert_eq!(reno.ssthresh(), 5000);
+    }
+
+    #[test]
+    fn the_threshold_never_falls_below_two_segments() {
+        let mut reno = Reno::new(1000, 10_000);
+        reno.on_congestion(Time::ZERO, 1000);
+        assert_eq!(reno.ssthresh(), 2000);
+    }
+}

@@ -1,0 +1,442 @@
+//! One end of a TCP connection.
+
+use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
+use marcato_wire::Ecn;
+
+use super::config::{TcpConfig, TcpConfigError};
+use super::receiver::Receiver;
+use super::segment::{Flags, MAX_SACK_BLOCKS, Segment};
+use super::sender::{AckInfo, Outgoing, Sender};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Listen,
+    SynSent,
+    SynReceived,
+    Established,
+}
+
+/// What an end of a connection has seen and done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpStats {
+    /// Segments with data or FIN sent, retransmissions included.
+    pub segments_sent: u64,
+    /// Of those: sent again.
+    pub retransmissions: u64,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u64,
+    /// Window reductions for loss or ECN, timeouts not counted.
+    pub reductions: u64,
+    /// Bytes that the other end has acknowledged or SACKed.
+    pub delivered: Bytes,
+    /// Window in force.
+    pub cwnd: Bytes,
+    /// Slow start threshold.
+    pub ssthresh: Bytes,
+    /// In flight, by RFC 6675's estimate.
+    pub in_flight: Bytes,
+    /// Written by the application and never sent.
+    pub unsent: Bytes,
+    /// Smoothed round trip.
+    pub srtt: Option<Duration>,
+    /// Least round trip.
+    pub min_rtt: Option<Duration>,
+    /// Retransmission timeout in force.
+    pub rto: Duration,
+    /// Pace, if any.
+    pub pacing_rate: Option<Rate>,
+}
+
+/// What a segment brought to the application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// New bytes of the stream, in order.
+    pub(crate) bytes: u64,
+    /// The connection has just become established.
+    pub(crate) connected: bool,
+    /// The other end has just finished.
+    pub(crate) finished: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    config: TcpConfig,
+    state: State,
+    sender: Sender,
+    receiver: Receiver,
+    /// Initial sequence numbers: ours and theirs.
+    isn: u32,
+    peer_isn: u32,
+    /// A SYN or SYN-ACK is due.
+    syn_due: bool,
+    syn_sent_at: Time,
+    syn_at: Option<Time>,
+    syn_tries: u32,
+    /// Timestamp to echo. RFC 7323 §4.3: TS.Recent.
+    ts_recent: u32,
+    ecn: bool,
+    peer_finished: bool,
+}
+
+/// RFC 6298 §2.1: a second before the first SYN is repeated, doubling; Linux gives up after six repetitions.
+const SYN_TIMEOUT: Duration = Duration::from_secs(1);
+const SYN_TRIES: u32 = 7;
+
+impl Connection {
+    /// An end that has not begun. Its random draws come from streams named after `name`.
+    pub(crate) fn new(config: TcpConfig, seed: Seed, name: &str) -> Result<Self, TcpConfigError> {
+        config.check()?;
+        let isn = config.initial_sequence.unwrap_or_else(|| {
+            u32::try_from(seed.stream(&format!("{name}/isn")).below(1 << 32)).unwrap_or(0)
+        });
+        let stream = seed.stream(&format!("{name}/congestion"));
+        Ok(Self {
+            sender: Sender::new(&config, stream),
+            receiver: Receiver::new(&config),
+            config,
+            state: State::Listen,
+            isn,
+            peer_isn: 0,
+            syn_due: false,
+            syn_sent_at: Time::ZERO,
+            syn_at: None,
+            syn_tries: 0,
+            ts_recent: 0,
+            ecn: false,
+            peer_finished: false,
+        })
+    }
+
+    /// Begins the handshake.
+    pub(crate) fn connect(&mut self) {
+        self.state = State::SynSent;
+        self.syn_due = true;
+    }
+
+    pub(crate) fn is_established(&self) -> bool {
+        self.state == State::Established
+    }
+
+    pub(crate) fn write(&mut self, len: Bytes, priority: Priority) -> Bytes {
+        Bytes::new(self.sender.write(len.get(), priority))
+    }
+
+    pub(crate) fn room(&self) -> Bytes {
+        Bytes::new(self.sender.room())
+    }
+
+    pub(crate) fn unsent(&self) -> Bytes {
+        Bytes::new(self.sender.unsent())
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.sender.is_writable()
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.sender.close();
+    }
+
+    /// Whether everything written and the FIN have been acknowledged.
+    pub(crate) fn all_acked(&self) -> bool {
+        self.sender.finished()
+    }
+
+    pub(crate) fn set_reading(&mut self, reading: bool) {
+        self.receiver.set_reading(reading, u64::from(self.config.mss));
+    }
+
+    /// One beyond the last byte written, as an offset in the stream.
+    pub(crate) fn write_offset(&self) -> u64 {
+        self.sender.written - 1
+    }
+
+    pub(crate) fn config(&self) -> &TcpConfig {
+        &self.config
+    }
+
+    pub(crate) fn stats(&self) -> TcpStats {
+        let counters = self.sender.counters;
+        TcpStats {
+            segments_sent: counters.segments,
+            retransmissions: counters.retransmissions,
+            timeouts: counters.timeouts,
+            reductions: counters.reductions,
+            delivered: Bytes::new(self.sender.delivered()),
+            cwnd: Bytes::new(self.sender.cwnd()),
+            ssthresh: Bytes::new(self.sender.ssthresh()),
+            in_flight: Bytes::new(self.sender.pipe()),
+            unsent: self.unsent(),
+            srtt: self.sender.srtt(),
+            min_rtt: self.sender.min_rtt(),
+            rto: self.sender.rto(),
+            pacing_rate: self.sender.pacing_rate(),
+        }
+    }
+
+    /// A segment arrived, with this ECN code point on its IP packet.
+    pub(crate) fn on_segment(&mut self, now: Time, segment: &Segment, ecn: Ecn) -> Delivered {
+        let mut delivered = Delivered::default();
+        if segment.flags.syn {
+            self.on_syn(now, segment, &mut delivered);
+            return delivered;
+        }
+        if !segment.flags.ack || matches!(self.state, State::Listen | State::SynSent) {
+            return delivered;
+        }
+        if let (Some((value, _)), true) = (segment.timestamps, self.config.timestamps) {
+            // RFC 7323 §5: an older timestamp than the last in order belongs to an old duplicate.
+            if value.wrapping_sub(self.ts_recent) >= 1 << 31 {
+                self.receiver.ack_now = true;
+                return delivered;
+            }
+            if unwrap(self.receiver.next, segment.seq.wrapping_sub(self.peer_isn)) <= self.receiver.next {
+                self.ts_recent = value;
+            }
+        }
+        if self.state == State::SynReceived {
+            let ack = segment.ack.wrapping_sub(self.isn);
+            if ack == 0 {
+                return delivered;
+            }
+            self.establish(now, segment.window, &mut delivered);
+        }
+        self.on_ack(now, segment);
+        self.on_payload(now, segment, ecn, &mut delivered);
+        delivered
+    }
+
+    fn on_syn(&mut self, now: Time, segment: &Segment, delivered: &mut Delivered) {
+        let peer_offers_ecn = segment.flags.ece;
+        match self.state {
+            State::Listen => {
+                self.peer_isn = segment.seq;
+                self.receiver.on_syn();
+                self.state = State::SynReceived;
+                // RFC 3168 §6.1.1: ECE and CWR in the SYN offer ECN, ECE alone in the answer accepts.
+                self.ecn = self.config.ecn && peer_offers_ecn && segment.flags.cwr;
+                self.syn_due = true;
+            }
+            State::SynSent if segment.flags.ack && segment.ack == self.isn.wrapping_add(1) => {
+                self.peer_isn = segment.seq;
+                self.receiver.on_syn();
+                self.ecn = self.config.ecn && peer_offers_ecn && !segment.flags.cwr;
+                if let Some((value, _)) = segment.timestamps {
+                    self.ts_recent = value;
+                }
+                // The handshake's last acknowledgement goes out alone, before any data.
+                self.receiver.ack_now = true;
+                self.establish(now, segment.window, delivered);
+                return;
+            }
+            // The other end repeats itself: so do we.
+            State::SynReceived => self.syn_due = true,
+            State::SynSent | State::Established => self.receiver.ack_now = true,
+        }
+        if let Some((value, _)) = segment.timestamps {
+            self.ts_recent = value;
+        }
+    }
+
+    fn establish(&mut self, now: Time, window: u32, delivered: &mut Delivered) {
+        self.state = State::Established;
+        self.syn_at = None;
+        self.syn_due = false;
+        let rtt = (self.syn_tries == 1).then(|| now - self.syn_sent_at);
+        self.sender.on_established(now, rtt, u64::from(window));
+        delivered.connected = true;
+    }
+
+    fn on_ack(&mut self, now: Time, segment: &Segment) {
+        let ack = unwrap(self.sender.una, segment.ack.wrapping_sub(self.isn));
+        let mut sack = [(0, 0); MAX_SACK_BLOCKS];
+        let blocks = segment.sack.as_slice();
+        for (wide, &(start, end)) in sack.iter_mut().zip(blocks) {
+            let near = self.sender.una;
+            *wide = (unwrap(near, start.wrapping_sub(self.isn)), unwrap(near, end.wrapping_sub(self.isn)));
+        }
+        let timestamp_rtt = segment
+            .timestamps
+            .filter(|_| self.config.timestamps)
+            .map(|(_, echo)| Duration::from_millis(u64::from(timestamp(now).wrapping_sub(echo))));
+        self.sender.on_ack(
+            now,
+            AckInfo {
+                ack,
+                sack: &sack[..blocks.len()],
+                window: u64::from(segment.window),
+                ece: self.ecn && segment.flags.ece,
+                timestamp_rtt,
+            },
+        );
+    }
+
+    fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn, delivered: &mut Delivered) {
+        if segment.flags.cwr {
+            self.receiver.echo_ce = false;
+        }
+        if self.ecn && ecn == Ecn::Ce {
+            self.receiver.echo_ce = true;
+        }
+        let seq = unwrap(self.receiver.next, segment.seq.wrapping_sub(self.peer_isn));
+        let len = u64::from(segment.sequence_len());
+        if len == 0 {
+            if seq < self.receiver.next {
+                // A window probe: answer it. RFC 9293 §3.10.7.4.
+                self.receiver.ack_now = true;
+            }
+            return;
+        }
+        if segment.flags.fin {
+            self.receiver.on_fin(seq + u64::from(segment.payload));
+        }
+        delivered.bytes = self.receiver.on_data(now, seq, len, segment.priority);
+        if self.receiver.finished() && !self.peer_finished {
+            self.peer_finished = true;
+            self.receiver.ack_now = true;
+            delivered.finished = true;
+        }
+    }
+
+    /// When [`on_timer`](Self::on_timer) wants to be called: by the sender's timers, by the delayed
+    /// acknowledgement, and by the pace.
+    pub(crate) fn timers(&mut self, now: Time) -> [Option<Time>; 3] {
+        let slow = match self.state {
+            State::Established => self.sender.timer_at(),
+            _ => self.syn_at,
+        };
+        let pace = if self.state == State::Established { self.sender.paced_until(now) } else { None };
+        [slow, self.receiver.ack_at, pace]
+    }
+
+    /// A time that [`timers`](Self::timers) gave has come, or an earlier one: calling too often does no harm.
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        if self.receiver.ack_at.is_some_and(|at| at <= now) {
+            self.receiver.ack_at = None;
+            self.receiver.ack_now = true;
+        }
+        if self.syn_at.is_some_and(|at| at <= now) {
+            self.syn_at = None;
+            self.syn_due = self.syn_tries < SYN_TRIES;
+        }
+        if self.state == State::Established {
+            self.sender.on_timer(now);
+        }
+    }
+
+    /// The next segment to send, and the code point of its IP packet.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(Segment, Ecn)> {
+        if self.syn_due {
+            self.syn_due = false;
+            return Some((self.syn(now), Ecn::NotEct));
+        }
+        if self.state != State::Established {
+            return None;
+        }
+        // A connection that has just been opened acknowledges before it sends.
+        if self.receiver.ack_now && self.sender.nxt == 1 {
+            return Some((self.acknowledgement(now), Ecn::NotEct));
+        }
+        if let Some(outgoing) = self.sender.poll(now) {
+            return Some(self.data(now, outgoing));
+        }
+        self.receiver.ack_now.then(|| (self.acknowledgement(now), Ecn::NotEct))
+    }
+
+    fn syn(&mut self, now: Time) -> Segment {
+        let answer = self.state == State::SynReceived;
+        self.syn_sent_at = now;
+        self.syn_at = Some(now + SYN_TIMEOUT * (1 << self.syn_tries.min(6)));
+        self.syn_tries += 1;
+        let flags = Flags {
+            syn: true,
+            ack: answer,
+            ece: if answer { self.ecn } else { self.config.ecn },
+            cwr: !answer && self.config.ecn,
+            ..Flags::default()
+        };
+        Segment {
+            seq: self.isn,
+            ack: if answer { self.peer_isn.wrapping_add(1) } else { 0 },
+            window: u32::try_from(self.config.receive_buffer.get()).unwrap_or(u32::MAX),
+            flags,
+            timestamps: self.stamp(now),
+            ..Segment::default()
+        }
+    }
+
+    fn acknowledgement(&mut self, now: Time) -> Segment {
+        let segment = Segment { seq: wire(self.isn, self.sender.nxt), ..self.header(now) };
+        self.receiver.on_ack_sent();
+        segment
+    }
+
+    fn data(&mut self, now: Time, outgoing: Outgoing) -> (Segment, Ecn) {
+        let mut segment = self.header(now);
+        self.receiver.on_ack_sent();
+        segment.seq = wire(self.isn, outgoing.seq);
+        segment.payload = outgoing.payload;
+        segment.flags.fin = outgoing.fin;
+        if self.config.priority_option.is_some() && outgoing.payload > 0 {
+            segment.priority = outgoing.priority;
+        }
+        let fresh = !outgoing.retransmission && outgoing.payload > 0;
+        if self.ecn && fresh && self.sender.announce_cwr {
+            segment.flags.cwr = true;
+            self.sender.announce_cwr = false;
+        }
+        // RFC 3168 §6.1.5: retransmissions are not ECN-capable.
+        (segment, if self.ecn && fresh { Ecn::Ect0 } else { Ecn::NotEct })
+    }
+
+    fn header(&mut self, now: Time) -> Segment {
+        let peer_isn = self.peer_isn;
+        Segment {
+            ack: wire(peer_isn, self.receiver.next),
+            window: self.receiver.window(),
+            flags: Flags { ack: true, ece: self.ecn && self.receiver.echo_ce, ..Flags::default() },
+            timestamps: self.stamp(now),
+            sack: self.receiver.sack_blocks(|seq| wire(peer_isn, seq)),
+            ..Segment::default()
+        }
+    }
+
+    fn stamp(&self, now: Time) -> Option<(u32, u32)> {
+        self.config.timestamps.then(|| (timestamp(now), self.ts_recent))
+    }
+}
+
+/// The timestamp clock: milliseconds, one ahead of the run so that 0 is never sent. RFC 7323 §5.4.
+#[expect(clippy::cast_possible_truncation, reason = "the timestamp clock wraps by design")]
+fn timestamp(now: Time) -> u32 {
+    (now.as_nanos() / 1_000_000 + 1) as u32
+}
+
+/// A 64-bit sequence number as the wire carries it.
+#[expect(clippy::cast_possible_truncation, reason = "the wire carries the low 32 bits")]
+fn wire(isn: u32, seq: u64) -> u32 {
+    isn.wrapping_add(seq as u32)
+}
+
+/// The 64-bit sequence number closest to `near` whose low 32 bits are `low`; RFC 9293 §3.4 asks that windows be
+/// below 2^31, which makes it the right one.
+#[expect(clippy::cast_possible_truncation, reason = "the low 32 bits are what is compared")]
+fn unwrap(near: u64, low: u32) -> u64 {
+    let distance = low.wrapping_sub(near as u32).cast_signed();
+    near.saturating_add_signed(i64::from(distance))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_survive_the_wrap() {
+        for near in [0u64, 5, 1 << 31, (1 << 32) - 3, 1 << 32, 7 << 32] {
+            for ahead in [0u64, 1, 1000, (1 << 31) - 1] {
+                assert_eq!(unwrap(near, (near + ahead) as u32), near + ahead);
+                assert_eq!(unwrap(near + ahead, near as u32), near);
+            }
+        }
+    }
+}

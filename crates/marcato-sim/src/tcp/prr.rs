@@ -1,0 +1,100 @@
+//! Proportional rate reduction. RFC 6937, with its slow-start reduction bound.
+
+/// One recovery under proportional rate reduction. All quantities are bytes, named as in RFC 6937 §3.
+#[derive(Clone, Debug)]
+pub(crate) struct Prr {
+    prr_delivered: u64,
+    prr_out: u64,
+    recover_fs: u64,
+}
+
+impl Prr {
+    /// Recovery begins with `recover_fs` bytes outstanding: snd.nxt - snd.una.
+    pub(crate) fn new(recover_fs: u64) -> Self {
+        Self { prr_delivered: 0, prr_out: 0, recover_fs: recover_fs.max(1) }
+    }
+
+    /// What may be sent on an acknowledgement that newly delivered `delivered_data`.
+    pub(crate) fn on_ack(&mut self, delivered_data: u64, pipe: u64, ssthresh: u64, mss: u64) -> u64 {
+        self.prr_delivered += delivered_data;
+        if pipe > ssthresh {
+            // Proportional part: spread the reduction over one window.
+            let target = u128::from(self.prr_delivered) * u128::from(ssthresh);
+            let target = u64::try_from(target.div_ceil(u128::from(self.recover_fs))).unwrap_or(u64::MAX);
+            target.saturating_sub(self.prr_out)
+        } else {
+            // PRR-SSRB: grow back to ssthresh, no faster than slow start would.
+            let limit = self.prr_delivered.saturating_sub(self.prr_out).max(delivered_data) + mss;
+            (ssthresh - pipe).min(limit)
+        }
+    }
+
+    /// `bytes` of data, new or again, went out.
+    pub(crate) fn on_sent(&mut self, bytes: u64) {
+        self.prr_out += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One loss in a window of 20 segments halved to 10: one sent per two delivered, as RFC 6937 §4 draws it.
+    #[test]
+    fn half_of_what_is_delivered_is_sent_when_the_window_halves() {
+        let mut prr = Prr::new(20);
+        let (mut pipe, ssthresh) = (19u64, 10);
+        let mut sent = Vec::new();
+        // 19 segments are delivered after the lost one; each takes one off the pipe.
+        for _ in 0..19 {
+            pipe -= 1;
+            let sndcnt = prr.on_ack(1, pipe, ssthresh, 1);
+            prr.on_sent(sndcnt);
+            pipe += sndcnt;
+            sent.push(sndcnt);
+        }
+        // The last three belong to the reduction bound: the pipe has reached ssthresh.
+        assert_eq!(sent, [1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1]);
+        assert_eq!(pipe, ssthresh);
+    }
+
+    /// Fifteen of twenty lost: the pipe is below ssthresh, and grows by at most one more than was delivered.
+    #[test]
+    fn after_a_burst_of_losses_the_pipe_grows_like_slow_start() {
+        let mut prr = Prr::new(20);
+        let (mut pipe, ssthresh) = (4u64, 10);
+        let mut sent = Vec::new();
+        for _ in 0..6 {
+            pipe = pipe.saturating_sub(1);
+            let sndcnt = prr.on_ack(1, pipe, ssthresh, 1);
+            prr.on_sent(sndcnt);
+            pipe += sndcnt;
+            sent.push(sndcnt);
+        }
+        assert_eq!(sent, [2, 2, 2, 2, 2, 2]);
+        assert_eq!(pipe, 10);
+    }
+
+    /// Never more than ssthresh in the pipe, never more out than was delivered plus a segment per acknowledgement.
+    #[test]
+    fn the_pipe_never_ends_above_ssthresh() {
+        for window in 4..60u64 {
+            for lost in 1..window {
+                let mut prr = Prr::new(window);
+                let ssthresh = (window / 2).max(2);
+                let mut pipe = window - lost;
+                for _ in 0..window - lost {
+                    pipe -= 1;
+                    let sndcnt = prr.on_ack(1, pipe, ssthresh, 1);
+                    prr.on_sent(sndcnt);
+                    pipe += sndcnt;
+                    assert!(
+                        sndcnt <= 2 && pipe <= ssthresh.max(window - lost),
+                        "window {window}, lost {lost}"
+                    );
+                }
+                assert!(pipe <= ssthresh, "window {window}, lost {lost}: pipe {pipe}");
+            }
+        }
+    }
+}

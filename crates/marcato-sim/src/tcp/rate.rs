@@ -1,0 +1,150 @@
+//! Delivery rate samples: how fast the path carried what an acknowledgement says has arrived.
+//!
+//! The method is Linux's and that of draft-cheng-iccrg-delivery-rate-estimation: each segment remembers how much
+//! had been delivered when it left; the rate is what was delivered since, over the longer of the time it took to
+//! send and the time it took to be acknowledged.
+
+use marcato_units::{Duration, Time};
+
+/// What a segment remembers of the moment at which it left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeliveryStamp {
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    sent_at: Time,
+    app_limited: bool,
+}
+
+/// A delivery rate sample, as one acknowledgement gives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RateSample {
+    /// Bytes delivered in total when the most recently sent of the acknowledged segments left.
+    pub prior_delivered: u64,
+    /// Bytes delivered since then; 0 if the acknowledgement delivered nothing.
+    pub delivered: u64,
+    /// Over how long. `None`: too short to be believed.
+    pub interval: Option<Duration>,
+    /// Whether the sender had too little to send for the path to show its rate.
+    pub is_app_limited: bool,
+}
+
+/// Counts what is delivered and makes rate samples.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RateEstimator {
+    /// Bytes delivered in total.
+    pub(crate) delivered: u64,
+    /// When the last of them was.
+    pub(crate) delivered_at: Time,
+    first_sent_at: Time,
+    /// The sender was limited by its application until so much is delivered; 0: it was not.
+    app_limited: u64,
+    candidate: Option<DeliveryStamp>,
+}
+
+impl RateEstimator {
+    /// A segment leaves; `idle` says that nothing else is in flight.
+    pub(crate) fn on_sent(&mut self, now: Time, idle: bool) -> DeliveryStamp {
+        if idle {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+        }
+        DeliveryStamp {
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            sent_at: now,
+            app_limited: self.app_limited != 0,
+        }
+    }
+
+    /// A segment of `bytes` was acknowledged or SACKed for the first time.
+    pub(crate) fn on_delivered(&mut self, now: Time, bytes: u64, stamp: &DeliveryStamp) {
+        self.delivered += bytes;
+        self.delivered_at = now;
+        // The sample is taken from the segment that was sent last.
+        let newer =
+            self.candidate.is_none_or(|c| (stamp.delivered, stamp.sent_at) >= (c.delivered, c.sent_at));
+        if newer {
+            self.candidate = Some(*stamp);
+            self.first_sent_at = stamp.sent_at;
+        }
+    }
+
+    /// The sample of the acknowledgement whose segments have been reported.
+    pub(crate) fn sample(&mut self, now: Time, min_rtt: Option<Duration>) -> RateSample {
+        if self.app_limited != 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let Some(stamp) = self.candidate.take() else { return RateSample::default() };
+        let send = stamp.sent_at - stamp.first_sent_at;
+        let ack = now - stamp.delivered_at;
+        let interval = send.max(ack);
+        // An interval below the least round trip is compression, not rate.
+        let believable = !interval.is_zero() && min_rtt.is_none_or(|min| interval >= min);
+        RateSample {
+            prior_delivered: stamp.delivered,
+            delivered: self.delivered - stamp.delivered,
+            interval: believable.then_some(interval),
+            is_app_limited: stamp.app_limited,
+        }
+    }
+
+    /// From now on, until what is in flight is delivered, samples are limited by the application.
+    pub(crate) fn mark_app_limited(&mut self, in_flight: u64) {
+        self.app_limited = (self.delivered + in_flight).max(1);
+    }
+
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.app_limited != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn a_steady_flow_shows_its_rate() {
+        // A segment of 1000 bytes every 10 ms, acknowledged 50 ms later: 1000 B per 10 ms.
+        let mut rate = RateEstimator::default();
+        let mut stamps = std::collections::VecDeque::new();
+        let mut last = RateSample::default();
+        for step in 0..40 {
+            let now = ms(10 * step);
+            if step >= 5 {
+                let stamp = stamps.pop_front().unwrap();
+                rate.on_delivered(now, 1000, &stamp);
+                last = rate.sample(now, Some(Duration::from_millis(50)));
+            }
+            stamps.push_back(rate.on_sent(now, stamps.is_empty()));
+        }
+        assert_eq!(last.interval, Some(Duration::from_millis(50)));
+        assert_eq!(last.delivered, 5000);
+    }
+
+    #[test]
+    fn a_sample_shorter_than_the_least_round_trip_is_not_believed() {
+        let mut rate = RateEstimator::default();
+        let stamp = rate.on_sent(ms(0), true);
+        rate.on_delivered(ms(20), 1000, &stamp);
+        assert_eq!(rate.sample(ms(20), Some(Duration::from_millis(30))).interval, None);
+    }
+
+    #[test]
+    fn the_application_limit_ends_when_what_was_in_flight_is_delivered() {
+        let mut rate = RateEstimator::default();
+        let first = rate.on_sent(ms(0), true);
+        rate.mark_app_limited(1000);
+        let second = rate.on_sent(ms(1), false);
+        rate.on_delivered(ms(50), 1000, &first);
+        assert!(!rate.sample(ms(50), None).is_app_limited);
+        rate.on_delivered(ms(51), 1000, &second);
+        assert!(rate.sample(ms(51), None).is_app_limited);
+        assert!(!rate.is_app_limited());
+    }
+}

@@ -1,0 +1,271 @@
+//! The receiving half of a connection.
+
+use marcato_units::{Priority, Time};
+
+use super::config::{DelayedAck, TcpConfig};
+use super::segment::{MAX_SACK_BLOCKS, SackBlocks};
+use crate::ranges::Ranges;
+
+/// What has arrived, and what must be said about it. Sequence numbers are 64 bits wide here and start at 0 with
+/// the SYN, so that they never wrap.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    /// RCV.NXT: the next byte expected.
+    pub(crate) next: u64,
+    /// Whether the other end has closed, and where.
+    fin_at: Option<u64>,
+    /// What arrived beyond `next`.
+    beyond: Ranges,
+    /// A byte of each range that changed last, the most recent first, so that SACK tells news first.
+    /// RFC 2018 §4.
+    recent: [u64; MAX_SACK_BLOCKS],
+    buffer: u64,
+    /// Bytes that the application has left unread.
+    unread: u64,
+    /// Whether the application reads at all.
+    reading: bool,
+    /// The right edge of the window as last offered: it never moves back.
+    offered: u64,
+    scale: u32,
+    delayed_ack: DelayedAck,
+    /// Segments received and not acknowledged.
+    pending: u32,
+    pub(crate) ack_at: Option<Time>,
+    pub(crate) ack_now: bool,
+    seen_data: bool,
+    /// ECN: echo until the sender says that it has reduced its window. RFC 3168 §6.1.3.
+    pub(crate) echo_ce: bool,
+}
+
+impl Receiver {
+    pub(crate) fn new(config: &TcpConfig) -> Self {
+        let buffer = config.receive_buffer.get();
+        // RFC 7323 §2.3: the shift that brings the buffer into 16 bits, at most 14.
+        let scale = (64 - (buffer >> 16).leading_zeros()).min(14);
+        Self {
+            next: 0,
+            fin_at: None,
+            beyond: Ranges::default(),
+            recent: [u64::MAX; MAX_SACK_BLOCKS],
+            buffer,
+            unread: 0,
+            reading: true,
+            offered: 0,
+            scale,
+            delayed_ack: config.delayed_ack,
+            pending: 0,
+            ack_at: None,
+            ack_now: false,
+            seen_data: false,
+            echo_ce: false,
+        }
+    }
+
+    /// The other end's SYN arrived.
+    pub(crate) fn on_syn(&mut self) {
+        self.next = 1;
+        self.offered = 1 + self.buffer;
+    }
+
+    /// A data segment arrived. Returns how many new bytes of the stream are now in order.
+    pub(crate) fn on_data(&mut self, now: Time, seq: u64, len: u64, priority: Option<Priority>) -> u64 {
+        // RFC 9293 §3.10.7.4: what lies outside of the window is cut off, and answered.
+        let end = (seq + len).min(self.offered);
+        let start = seq.max(self.next);
+        if start >= end {
+            self.ack_now = true;
+            return 0;
+        }
+        if start > self.next {
+            self.beyond.insert(start, end);
+            self.note_recent(start);
+            // RFC 5681 §4.2: out of order data is acknowledged at once.
+            self.ack_now = true;
+            return 0;
+        }
+        let before = self.next;
+        let filled_gap = !self.beyond.is_empty();
+        self.next = end;
+        if filled_gap {
+            if let Some((_, covered)) = self.beyond.covering(end) {
+                self.next = covered;
+            }
+            self.beyond.remove_below(self.next);
+        }
+        let mut in_order = self.next - before;
+        if self.fin_at.is_some_and(|fin| self.next > fin) {
+            in_order -= 1;
+        }
+        if !self.reading {
+            self.unread += in_order;
+        }
+        self.pending += 1;
+        let urgent = self.delayed_ack.urgent_at_once && priority.is_some_and(|p| p <= Priority::P1);
+        let first = self.delayed_ack.first_at_once && !self.seen_data;
+        self.seen_data = true;
+        if filled_gap || urgent || first || self.pending >= self.delayed_ack.every {
+            self.ack_now = true;
+        } else if self.ack_at.is_none() {
+            self.ack_at = Some(now + self.delayed_ack.timeout);
+        }
+        in_order
+    }
+
+    /// The other end says that its data ends before `seq`.
+    pub(crate) fn on_fin(&mut self, seq: u64) {
+        if self.fin_at.is_none() && seq >= self.next {
+            self.fin_at = Some(seq);
+            // The FIN takes a place in the sequence.
+            self.offered = self.offered.max(seq + 1);
+        }
+    }
+
+    /// Whether everything up to the other end's FIN has arrived.
+    pub(crate) fn finished(&self) -> bool {
+        self.fin_at.is_some_and(|fin| self.next > fin)
+    }
+
+    /// An acknowledgement leaves with whatever is being sent.
+    pub(crate) fn on_ack_sent(&mut self) {
+        self.pending = 0;
+        self.ack_at = None;
+        self.ack_now = false;
+    }
+
+    /// The window to offer, rounded down to what the scaled field can say.
+    pub(crate) fn window(&mut self) -> u32 {
+        let room = self.buffer.saturating_sub(self.unread);
+        let edge = self.offered.max(self.next + ((room >> self.scale) << self.scale));
+        self.offered = edge;
+        u32::try_from(edge - self.next).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the application reads from now on. Returns whether the window opened so far that the sender must
+    /// hear of it (RFC 9293 §3.8.6.2.2: by half of the buffer or a segment).
+    pub(crate) fn set_reading(&mut self, reading: bool, mss: u64) -> bool {
+        self.reading = reading;
+        if !reading || self.unread == 0 {
+            return false;
+        }
+        self.unread = 0;
+        let opens = (self.next + self.buffer).saturating_sub(self.offered);
+        if opens >= mss.min(self.buffer / 2) {
+            self.ack_now = true;
+        }
+        self.ack_now
+    }
+
+    /// The SACK blocks to send, by `wire`, which shortens a sequence number.
+    pub(crate) fn sack_blocks(&self, wire: impl Fn(u64) -> u32) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        if self.beyond.is_empty() {
+            return blocks;
+        }
+        let mut told = [(0, 0); MAX_SACK_BLOCKS];
+        for &point in &self.recent {
+            let Some(range) = self.beyond.covering(point) else { continue };
+            let n = blocks.as_slice().len();
+            if !told[..n].contains(&range) {
+                told[n] = range;
+                blocks.push(wire(range.0), wire(range.1));
+            }
+        }
+        blocks
+    }
+
+    fn note_recent(&mut self, point: u64) {
+        let range = self.beyond.covering(point);
+        let known = self.recent.iter().position(|&p| self.beyond.covering(p) == range);
+        let upto = known.unwrap_or(MAX_SACK_BLOCKS - 1);
+        self.recent[..=upto].rotate_right(1);
+        self.recent[0] = point;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marcato_units::{Bytes, Duration};
+
+    fn receiver(every: u32) -> Receiver {
+        let mut receiver = Receiver::new(&TcpConfig {
+            receive_buffer: Bytes::new(60_000),
+            delayed_ack: DelayedAck { every, first_at_once: false, ..DelayedAck::default() },
+            ..TcpConfig::default()
+        });
+        receiver.on_syn();
+        receiver
+    }
+
+    fn sack(receiver: &Receiver) -> Vec<(u32, u32)> {
+        receiver.sack_blocks(|seq| seq as u32).as_slice().to_vec()
+    }
+
+    #[test]
+    fn every_second_segment_is_acknowledged() {
+        let mut r = receiver(2);
+        assert_eq!(r.on_data(Time::ZERO, 1, 1000, None), 1000);
+        assert!(!r.ack_now);
+        assert_eq!(r.ack_at, Some(Time::ZERO + Duration::from_millis(40)));
+        assert_eq!(r.on_data(Time::ZERO, 1001, 1000, None), 1000);
+        assert!(r.ack_now);
+    }
+
+    #[test]
+    fn urgent_segments_need_not_wait_for_a_second() {
+        let mut r = receiver(2);
+        r.delayed_ack.urgent_at_once = true;
+        r.on_data(Time::ZERO, 1, 1000, Some(Priority::P2));
+        assert!(!r.ack_now);
+        r.on_ack_sent();
+        r.on_data(Time::ZERO, 1001, 1000, Some(Priority::P1));
+        assert!(r.ack_now);
+    }
+
+    #[test]
+    fn the_block_that_changed_last_is_told_first() {
+        let mut r = receiver(1);
+        for seq in [2001, 4001, 6001, 8001] {
+            r.on_data(Time::ZERO, seq, 1000, None);
+        }
+        assert_eq!(sack(&r), [(8001, 9001), (6001, 7001), (4001, 5001)]);
+        r.on_data(Time::ZERO, 3001, 500, None);
+        assert_eq!(sack(&r), [(2001, 3501), (8001, 9001), (6001, 7001)]);
+        r.on_data(Time::ZERO, 1, 2000, None);
+        assert_eq!(r.next, 3501);
+        assert_eq!(sack(&r), [(8001, 9001), (6001, 7001)]);
+    }
+
+    #[test]
+    fn filling_a_gap_delivers_everything_behind_it_at_once() {
+        let mut r = receiver(2);
+        r.on_data(Time::ZERO, 1001, 2000, None);
+        r.on_ack_sent();
+        assert_eq!(r.on_data(Time::ZERO, 1, 1000, None), 3000);
+        assert!(r.ack_now);
+    }
+
+    #[test]
+    fn what_nobody_reads_closes_the_window_and_reading_opens_it() {
+        let mut r = receiver(2);
+        r.set_reading(false, 1000);
+        r.on_data(Time::ZERO, 1, 60_000, None);
+        assert_eq!(r.window(), 0);
+        // Beyond the window: cut off, and answered.
+        r.on_ack_sent();
+        assert_eq!(r.on_data(Time::ZERO, 60_001, 1000, None), 0);
+        assert!(r.ack_now);
+        r.on_ack_sent();
+        assert!(r.set_reading(true, 1000));
+        assert_eq!(r.window(), 60_000);
+    }
+
+    #[test]
+    fn the_fin_is_not_data() {
+        let mut r = receiver(1);
+        r.on_fin(1001);
+        assert!(!r.finished());
+        assert_eq!(r.on_data(Time::ZERO, 1, 1001, None), 1000);
+        assert!(r.finished());
+    }
+}

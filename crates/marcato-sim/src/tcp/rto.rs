@@ -1,0 +1,111 @@
+//! The retransmission timer. RFC 6298.
+
+use marcato_units::Duration;
+
+/// Round-trip time as smoothed by RFC 6298, and the timeout that follows from it.
+#[derive(Clone, Debug)]
+pub(crate) struct RtoEstimator {
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    rto: Duration,
+    backoff: u32,
+    min_rto: Duration,
+    max_rto: Duration,
+}
+
+/// RFC 6298 §2: the clock granularity G. Virtual time has none to speak of; Linux counts with a jiffy.
+const G: Duration = Duration::from_millis(1);
+
+impl RtoEstimator {
+    pub(crate) fn new(min_rto: Duration, max_rto: Duration) -> Self {
+        // RFC 6298 §2.1: one second until a measurement has been made.
+        let rto = Duration::from_secs(1).clamp(min_rto, max_rto);
+        Self { srtt: None, rttvar: Duration::ZERO, rto, backoff: 0, min_rto, max_rto }
+    }
+
+    /// Takes a measurement R of a segment that was sent once (Karn's rule, RFC 6298 §3).
+    pub(crate) fn sample(&mut self, r: Duration) {
+        match self.srtt {
+            // RFC 6298 §2.2
+            None => {
+                self.srtt = Some(r);
+                self.rttvar = r / 2;
+            }
+            // RFC 6298 §2.3: alpha = 1/8, beta = 1/4, RTTVAR first.
+            Some(srtt) => {
+                self.rttvar = self.rttvar * 3 / 4 + srtt.abs_diff(r) / 4;
+                self.srtt = Some(srtt * 7 / 8 + r / 8);
+            }
+        }
+        let srtt = self.srtt.unwrap_or(r);
+        self.rto = (srtt + G.max(self.rttvar * 4)).clamp(self.min_rto, self.max_rto);
+        // RFC 6298 §5.7: a new measurement ends the back-off.
+        self.backoff = 0;
+    }
+
+    /// The timer expired: RFC 6298 §5.5.
+    pub(crate) fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// The timeout now.
+    pub(crate) fn rto(&self) -> Duration {
+        self.rto.saturating_mul(1 << self.backoff).min(self.max_rto)
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_timeout_is_a_second_before_the_first_measurement() {
+        assert_eq!(RtoEstimator::new(ms(200), ms(60_000)).rto(), ms(1000));
+    }
+
+    #[test]
+    fn measurements_follow_the_table_of_rfc_6298() {
+        let mut rto = RtoEstimator::new(ms(200), ms(60_000));
+        // R = 100: SRTT 100, RTTVAR 50, RTO 300.
+        rto.sample(ms(100));
+        assert_eq!((rto.srtt(), rto.rttvar, rto.rto()), (Some(ms(100)), ms(50), ms(300)));
+        // R' = 180: RTTVAR 3/4·50 + 1/4·80 = 57.5, SRTT 110, RTO 340.
+        rto.sample(ms(180));
+        assert_eq!(rto.srtt(), Some(ms(110)));
+        assert_eq!(rto.rttvar, Duration::from_micros(57_500));
+        assert_eq!(rto.rto(), ms(340));
+    }
+
+    #[test]
+    fn a_steady_path_rests_on_the_minimum() {
+        let mut linux = RtoEstimator::new(ms(200), ms(60_000));
+        let mut standard = RtoEstimator::new(ms(1000), ms(60_000));
+        for _ in 0..100 {
+            linux.sample(ms(20));
+            standard.sample(ms(20));
+        }
+        assert_eq!(linux.rto(), ms(200));
+        assert_eq!(standard.rto(), ms(1000));
+    }
+
+    #[test]
+    fn each_expiry_doubles_the_timeout_up_to_its_maximum() {
+        let mut rto = RtoEstimator::new(ms(200), ms(3000));
+        let mut seen = vec![rto.rto()];
+        for _ in 0..3 {
+            rto.back_off();
+            seen.push(rto.rto());
+        }
+        assert_eq!(seen, [ms(1000), ms(2000), ms(3000), ms(3000)]);
+        rto.sample(ms(100));
+        assert_eq!(rto.rto(), ms(300));
+    }
+}

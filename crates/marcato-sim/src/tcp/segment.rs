@@ -1,0 +1,130 @@
+//! A TCP segment in virtual time: every header field that matters, and the length of its payload.
+
+use marcato_units::Priority;
+
+use super::config::PriorityOption;
+
+/// Bytes of a TCP header without options.
+pub(crate) const TCP_HEADER: u32 = 20;
+/// Two no-operations and the timestamps option, as every stack lays it out. RFC 7323 appendix A.
+const TIMESTAMPS: u32 = 12;
+/// Maximum segment size (4), SACK permitted and window scale with their padding (2 + 3 + 3).
+const SYN_OPTIONS: u32 = 12;
+/// Most SACK blocks that fit beside timestamps. RFC 2018 §3.
+pub(crate) const MAX_SACK_BLOCKS: usize = 3;
+
+/// SACK blocks as they stand on the wire, the most recent first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SackBlocks {
+    blocks: [(u32, u32); MAX_SACK_BLOCKS],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// The blocks.
+    pub fn as_slice(&self) -> &[(u32, u32)] {
+        &self.blocks[..usize::from(self.len)]
+    }
+
+    /// Adds a block, unless all places are taken.
+    pub(crate) fn push(&mut self, start: u32, end: u32) {
+        if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
+            *slot = (start, end);
+            self.len += 1;
+        }
+    }
+}
+
+/// Control bits. RFC 9293 §3.1, RFC 3168 §6.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Opens the connection.
+    pub syn: bool,
+    /// The acknowledgement number counts.
+    pub ack: bool,
+    /// No more data from this end.
+    pub fin: bool,
+    /// ECN echo.
+    pub ece: bool,
+    /// Congestion window reduced.
+    pub cwr: bool,
+}
+
+/// A TCP segment: what the header says, and how much payload follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Sequence number of the first byte, modulo 2^32.
+    pub seq: u32,
+    /// Next sequence number expected from the other end, modulo 2^32.
+    pub ack: u32,
+    /// Window in bytes, with its scale applied.
+    pub window: u32,
+    /// Bytes of payload.
+    pub payload: u32,
+    /// Control bits.
+    pub flags: Flags,
+    /// Timestamp value and echo reply, in milliseconds. RFC 7323 §3.
+    pub timestamps: Option<(u32, u32)>,
+    /// What arrived beyond `ack`. RFC 2018.
+    pub sack: SackBlocks,
+    /// The priority of the payload, if the option is on. CATS §II-D2.
+    pub priority: Option<Priority>,
+}
+
+impl Segment {
+    /// Bytes of the TCP header with its options, when the priority option has this form.
+    pub(crate) fn header_len(&self, form: PriorityOption) -> u32 {
+        let mut options = 0;
+        if self.flags.syn {
+            options += SYN_OPTIONS;
+        }
+        if self.timestamps.is_some() {
+            options += TIMESTAMPS;
+        }
+        let blocks = u32::from(self.sack.len);
+        if blocks > 0 {
+            options += 4 + 8 * blocks;
+        }
+        if self.priority.is_some() {
+            options += form.len();
+        }
+        TCP_HEADER + options.next_multiple_of(4)
+    }
+
+    /// How far this segment moves the sequence: its payload, and one for each of SYN and FIN.
+    pub(crate) fn sequence_len(&self) -> u32 {
+        self.payload + u32::from(self.flags.syn) + u32::from(self.flags.fin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_segment_of_the_cats_paper_is_1056_bytes_without_its_link_header() {
+        let segment = Segment {
+            payload: 1000,
+            timestamps: Some((0, 0)),
+            priority: Some(Priority::P0),
+            ..Segment::default()
+        };
+        let ip = crate::packet::IPV4_HEADER;
+        assert_eq!(ip + segment.header_len(PriorityOption::Authors) + segment.payload, 1056);
+        assert_eq!(ip + segment.header_len(PriorityOption::Short) + segment.payload, 1056);
+        assert_eq!(ip + segment.header_len(PriorityOption::Rfc6994) + segment.payload, 1060);
+        let plain = Segment { priority: None, ..segment };
+        assert_eq!(ip + plain.header_len(PriorityOption::Short) + plain.payload, 1052);
+    }
+
+    #[test]
+    fn a_full_header_stays_within_sixty_bytes() {
+        let mut sack = SackBlocks::default();
+        for i in 0..9 {
+            sack.push(i, i + 1);
+        }
+        let ack = Segment { timestamps: Some((1, 1)), sack, ..Segment::default() };
+        assert_eq!(ack.sack.as_slice().len(), MAX_SACK_BLOCKS);
+        assert_eq!(ack.header_len(PriorityOption::Short), 20 + 12 + 28);
+    }
+}

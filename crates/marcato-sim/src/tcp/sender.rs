@@ -1,0 +1,524 @@
+//! The sending half of a connection: what is written, what may leave now, and what to do about losses.
+
+use std::collections::VecDeque;
+
+use marcato_units::{Bytes, Duration, Priority, Rate, Stream, Time};
+
+use super::config::TcpConfig;
+use super::congestion::{self, AckEvent, CongestionControl, LossState};
+use super::prr::Prr;
+use super::rate::RateEstimator;
+use super::rto::RtoEstimator;
+use super::scoreboard::{Scoreboard, Sent};
+
+/// What the sender does about losses until `snd_una` reaches `point`.
+#[derive(Clone, Debug)]
+enum Recovery {
+    Open,
+    /// Fast recovery (RFC 6675 §5), or a reduction for ECN, which differs in that nothing may be lost.
+    Fast {
+        point: u64,
+        prr: Prr,
+        /// The window that proportional rate reduction allows.
+        window: u64,
+        /// The first retransmission goes out whatever the window says. RFC 6675 §5 step 4.3.
+        first: bool,
+    },
+    /// After a timeout.
+    Timeout {
+        point: u64,
+    },
+}
+
+/// What an acknowledgement says beyond its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckInfo<'a> {
+    pub(crate) ack: u64,
+    /// SACK blocks, already as 64-bit sequence numbers.
+    pub(crate) sack: &'a [(u64, u64)],
+    pub(crate) window: u64,
+    pub(crate) ece: bool,
+    /// Round trip by the echoed timestamp.
+    pub(crate) timestamp_rtt: Option<Duration>,
+}
+
+/// A segment to be sent: what the sending half knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    pub(crate) seq: u64,
+    pub(crate) payload: u32,
+    pub(crate) fin: bool,
+    pub(crate) priority: Option<Priority>,
+    pub(crate) retransmission: bool,
+}
+
+/// What a sender has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SenderCounters {
+    pub(crate) segments: u64,
+    pub(crate) retransmissions: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) reductions: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sender {
+    mss: u64,
+    send_buffer: u64,
+    notsent_lowat: Option<u64>,
+    slow_start_after_idle: bool,
+    pace_without_rate: bool,
+    /// SND.UNA, SND.NXT, and one beyond the last byte written.
+    pub(crate) una: u64,
+    pub(crate) nxt: u64,
+    pub(crate) written: u64,
+    /// Priorities of what is unsent: each run ends before its sequence number.
+    runs: VecDeque<(u64, Priority)>,
+    /// The application has closed; the FIN takes the number `written`.
+    closed: bool,
+    fin_sent: bool,
+    peer_window: u64,
+    board: Scoreboard,
+    rto: RtoEstimator,
+    rto_at: Option<Time>,
+    persist_at: Option<Time>,
+    probe: bool,
+    recovery: Recovery,
+    congestion: Box<dyn CongestionControl>,
+    rate: RateEstimator,
+    min_rtt: Option<Duration>,
+    pace_at: Time,
+    last_sent_at: Time,
+    /// Set the CWR bit on the next new segment. RFC 3168 §6.1.2.
+    pub(crate) announce_cwr: bool,
+    /// ECN echoes before this number speak of a window already reduced.
+    ecn_point: u64,
+    pub(crate) counters: SenderCounters,
+}
+
+impl Sender {
+    pub(crate) fn new(config: &TcpConfig, stream: Stream) -> Self {
+        Self {
+            mss: u64::from(config.mss),
+            send_buffer: config.send_buffer.get(),
+            notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
+            slow_start_after_idle: config.slow_start_after_idle,
+            pace_without_rate: config.pacing,
+            una: 0,
+            nxt: 1,
+            written: 1,
+            runs: VecDeque::new(),
+            closed: false,
+            fin_sent: false,
+            peer_window: 0,
+            board: Scoreboard::default(),
+            rto: RtoEstimator::new(config.min_rto, config.max_rto),
+            rto_at: None,
+            persist_at: None,
+            probe: false,
+            recovery: Recovery::Open,
+            congestion: congestion::build(config, stream),
+            rate: RateEstimator::default(),
+            min_rtt: None,
+            pace_at: Time::ZERO,
+            last_sent_at: Time::ZERO,
+            announce_cwr: false,
+            ecn_point: 0,
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// The handshake is done; `rtt` is its round trip, if its segments were sent once.
+    pub(crate) fn on_established(&mut self, now: Time, rtt: Option<Duration>, window: u64) {
+        self.una = 1;
+        self.peer_window = window;
+        self.last_sent_at = now;
+        if let Some(rtt) = rtt {
+            self.rto.sample(rtt);
+            self.min_rtt = Some(rtt);
+            self.congestion.on_handshake(now, rtt);
+        }
+    }
+
+    /// Room in the send buffer.
+    pub(crate) fn room(&self) -> u64 {
+        self.send_buffer.saturating_sub(self.written - self.una.max(1))
+    }
+
+    /// Written and never sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.written - self.nxt.min(self.written)
+    }
+
+    /// Whether the application is asked for more.
+    pub(crate) fn is_writable(&self) -> bool {
+        !self.closed && self.room() > 0 && self.notsent_lowat.is_none_or(|lowat| self.unsent() < lowat)
+    }
+
+    /// Takes `len` bytes, or what there is room for. Returns how many.
+    pub(crate) fn write(&mut self, len: u64, priority: Priority) -> u64 {
+        if self.closed {
+            return 0;
+        }
+        let taken = len.min(self.room());
+        if taken > 0 {
+            self.written += taken;
+            match self.runs.back_mut() {
+                Some((end, last)) if *last == priority => *end = self.written,
+                _ => self.runs.push_back((self.written, priority)),
+            }
+        }
+        taken
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether everything, the FIN included, has been acknowledged.
+    pub(crate) fn finished(&self) -> bool {
+        self.fin_sent && self.una > self.written
+    }
+
+    pub(crate) fn pipe(&self) -> u64 {
+        self.board.pipe()
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.rto.srtt()
+    }
+
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
+    }
+
+    pub(crate) fn rto(&self) -> Duration {
+        self.rto.rto()
+    }
+
+    pub(crate) fn ssthresh(&self) -> u64 {
+        self.congestion.ssthresh()
+    }
+
+    pub(crate) fn delivered(&self) -> u64 {
+        self.rate.delivered
+    }
+
+    /// The window in force: the congestion control's, or what proportional rate reduction allows.
+    pub(crate) fn cwnd(&self) -> u64 {
+        match &self.recovery {
+            Recovery::Fast { window, .. } if self.congestion.uses_prr() => *window,
+            _ => self.congestion.cwnd(),
+        }
+    }
+
+    /// The pace: the congestion control's, or, where that has none and pacing is on, twice the window per round
+    /// trip in slow start and 1.2 times it afterwards, as Linux does.
+    pub(crate) fn pacing_rate(&self) -> Option<Rate> {
+        self.congestion.pacing_rate().or_else(|| {
+            let srtt = self.rto.srtt().filter(|_| self.pace_without_rate)?;
+            let cwnd = self.congestion.cwnd();
+            let percent = if cwnd < self.congestion.ssthresh() { 200 } else { 120 };
+            Some(Rate::from_bytes_over(Bytes::new(cwnd * percent / 100), srtt))
+        })
+    }
+
+    fn loss_state(&self) -> LossState {
+        match self.recovery {
+            Recovery::Open => LossState::Open,
+            Recovery::Fast { .. } => LossState::Recovery,
+            Recovery::Timeout { .. } => LossState::Loss,
+        }
+    }
+
+    /// An acknowledgement arrived. Returns whether it moved SND.UNA.
+    pub(crate) fn on_ack(&mut self, now: Time, info: AckInfo<'_>) -> bool {
+        if info.ack > self.nxt || info.ack < self.una {
+            return false;
+        }
+        self.peer_window = info.window;
+        let prior_in_flight = self.board.pipe();
+        let prior_una = self.una;
+        let (mut delivered, mut first_sent, mut last_sent) = (0u64, None::<Time>, None::<Time>);
+        let rate = &mut self.rate;
+        let mut note = |sent: &Sent| {
+            let bytes = sent.end - sent.seq;
+            delivered += bytes;
+            rate.on_delivered(now, bytes, &sent.stamp);
+            if !sent.ambiguous {
+                first_sent = Some(first_sent.map_or(sent.sent_at, |t| t.min(sent.sent_at)));
+                last_sent = Some(last_sent.map_or(sent.sent_at, |t| t.max(sent.sent_at)));
+            }
+        };
+        if info.ack > self.una {
+            self.una = info.ack;
+            self.board.ack(info.ack, &mut note);
+        }
+        for &(start, end) in info.sack {
+            if start >= self.una && end <= self.nxt && start < end {
+                self.board.sack(start, end, &mut note);
+            }
+        }
+        let newly_acked = self.una - prior_una;
+        if let Some(sent_at) = first_sent {
+            self.rto.sample(now - sent_at);
+        } else if let Some(rtt) = info.timestamp_rtt.filter(|_| newly_acked > 0) {
+            // Only retransmissions were acknowledged: the timestamp knows which sending it was. RFC 7323 §4.
+            self.rto.sample(rtt);
+        }
+        let rtt = last_sent.map(|sent_at| now - sent_at);
+        if let Some(rtt) = rtt {
+            self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
+        }
+        let newly_lost = self.board.detect_losses(self.mss);
+        self.update_recovery(now, &info);
+
+        let event = AckEvent {
+            now,
+            newly_acked,
+            delivered,
+            newly_lost,
+            prior_in_flight,
+            in_flight: self.board.pipe(),
+            rtt,
+            srtt: self.rto.srtt(),
+            rate: self.rate.sample(now, self.min_rtt),
+            total_delivered: self.rate.delivered,
+            total_lost: self.board.lost_bytes,
+            state: self.loss_state(),
+            next_send: self.pace_at,
+        };
+        self.congestion.on_ack(&event);
+        if self.congestion.limits_itself() {
+            self.rate.mark_app_limited(self.board.pipe());
+        }
+        if let Recovery::Fast { prr, window, .. } = &mut self.recovery
+            && self.congestion.uses_prr()
+        {
+            let pipe = self.board.pipe();
+            *window = pipe + prr.on_ack(delivered, pipe, self.congestion.ssthresh(), self.mss);
+        }
+        if newly_acked > 0 {
+            // RFC 6298 §5.2 and §5.3
+            self.rto_at = (!self.board.is_empty()).then(|| now + self.rto.rto());
+        }
+        if self.peer_window > 0 {
+            self.persist_at = None;
+        }
+        newly_acked > 0
+    }
+
+    fn update_recovery(&mut self, now: Time, info: &AckInfo<'_>) {
+        match self.recovery {
+            Recovery::Fast { point, .. } | Recovery::Timeout { point } if self.una >= point => {
+                self.recovery = Recovery::Open;
+                self.congestion.on_recovered(now);
+            }
+            _ => {}
+        }
+        let echoed = info.ece && self.una > self.ecn_point;
+        if matches!(self.recovery, Recovery::Open) {
+            let lost = self.board.has_lost();
+            if lost || echoed {
+                let in_flight = self.nxt - self.una;
+                self.counters.reductions += 1;
+                self.congestion.on_congestion(now, in_flight);
+                self.recovery =
+                    Recovery::Fast { point: self.nxt, prr: Prr::new(in_flight), window: 0, first: lost };
+                self.ecn_point = self.nxt;
+                self.announce_cwr = echoed;
+            }
+        }
+    }
+
+    /// The earliest time at which a timer of this half expires.
+    pub(crate) fn timer_at(&self) -> Option<Time> {
+        [self.rto_at, self.persist_at].into_iter().flatten().min()
+    }
+
+    /// When pacing lets the next segment go, if that is what holds it.
+    pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
+        (self.pace_at > now && self.next_kind().is_some()).then_some(self.pace_at)
+    }
+
+    /// A timer may have expired.
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        if self.persist_at.is_some_and(|at| at <= now) {
+            // RFC 9293 §3.8.6.1: probe a closed window, at growing intervals.
+            self.persist_at = None;
+            self.probe = true;
+            self.rto.back_off();
+        }
+        if self.rto_at.is_some_and(|at| at <= now) {
+            self.rto_at = None;
+            if self.board.is_empty() {
+                return;
+            }
+            let first = !matches!(self.recovery, Recovery::Timeout { .. });
+            self.counters.timeouts += 1;
+            self.congestion.on_rto(now, self.nxt - self.una, first);
+            self.board.mark_all_lost();
+            self.recovery = Recovery::Timeout { point: self.nxt };
+            self.ecn_point = self.nxt;
+            // RFC 6298 §5.5 and §5.6
+            self.rto.back_off();
+            self.rto_at = Some(now + self.rto.rto());
+            self.pace_at = now;
+        }
+    }
+
+    /// What would go next, were it not for pacing.
+    fn next_kind(&mut self) -> Option<Kind> {
+        let pipe = self.board.pipe();
+        let cwnd = self.cwnd();
+        let urged = matches!(self.recovery, Recovery::Fast { first: true, .. });
+        if let Some(lost) = self.board.next_lost()
+            && (urged || pipe + (lost.end - lost.seq) <= cwnd)
+        {
+            return Some(Kind::Retransmission);
+        }
+        if self.una == 0 {
+            return None;
+        }
+        let window_edge = self.una + self.peer_window;
+        let unsent = self.unsent();
+        if unsent > 0 {
+            let len = unsent.min(self.mss).min(window_edge.saturating_sub(self.nxt));
+            // Sender's silly window avoidance: a window that cuts a segment short waits, unless nothing is out.
+            let silly = len < unsent.min(self.mss) && !self.board.is_empty();
+            return (len > 0 && !silly && pipe + len <= cwnd).then_some(Kind::New { len });
+        }
+        let fin = self.closed && !self.fin_sent && pipe < cwnd.max(1);
+        fin.then_some(Kind::Fin)
+    }
+
+    /// The next segment that may leave now.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
+        if self.probe {
+            self.probe = false;
+            // An old sequence number, which makes the receiver tell its window.
+            return Some(Outgoing {
+                seq: self.una - 1,
+                payload: 0,
+                fin: false,
+                priority: None,
+                retransmission: true,
+            });
+        }
+        if self.una == 0 || self.pace_at > now {
+            return None;
+        }
+        let idle = self.board.is_empty();
+        let Some(kind) = self.next_kind() else {
+            self.note_why_nothing_goes(now);
+            return None;
+        };
+        if idle {
+            let expired = self.slow_start_after_idle && now - self.last_sent_at > self.rto.rto();
+            self.congestion.on_idle_restart(now, self.rate.is_app_limited(), expired);
+        }
+        let stamp = self.rate.on_sent(now, idle);
+        let outgoing = match kind {
+            Kind::Retransmission => {
+                let sent = self.board.resend(now, stamp)?;
+                if let Recovery::Fast { first, .. } = &mut self.recovery {
+                    *first = false;
+                }
+                self.counters.retransmissions += 1;
+                let fin = u64::from(sent.fin);
+                Outgoing {
+                    seq: sent.seq,
+                    payload: short(sent.end - sent.seq - fin),
+                    fin: sent.fin,
+                    priority: sent.priority,
+                    retransmission: true,
+                }
+            }
+            Kind::New { len } => {
+                let priority = self.take_priority(self.nxt + len);
+                let fin = self.closed && self.nxt + len == self.written;
+                self.send_new(now, len, fin, priority, stamp)
+            }
+            Kind::Fin => self.send_new(now, 0, true, None, stamp),
+        };
+        self.counters.segments += 1;
+        self.last_sent_at = now;
+        let bytes = u64::from(outgoing.payload);
+        if let Recovery::Fast { prr, .. } = &mut self.recovery {
+            prr.on_sent(bytes);
+        }
+        if let Some(rate) = self.pacing_rate() {
+            self.pace_at = self.pace_at.max(now) + rate.transmission_time(Bytes::new(bytes));
+        }
+        if self.rto_at.is_none() {
+            self.rto_at = Some(now + self.rto.rto());
+        }
+        Some(outgoing)
+    }
+
+    fn send_new(
+        &mut self,
+        now: Time,
+        len: u64,
+        fin: bool,
+        priority: Option<Priority>,
+        stamp: super::rate::DeliveryStamp,
+    ) -> Outgoing {
+        let seq = self.nxt;
+        let end = seq + len + u64::from(fin);
+        self.fin_sent |= fin;
+        self.nxt = end;
+        self.board.push(Sent {
+            seq,
+            end,
+            priority,
+            fin,
+            sent_at: now,
+            stamp,
+            sacked: false,
+            lost: false,
+            resent: false,
+            ambiguous: false,
+        });
+        Outgoing { seq, payload: short(len), fin, priority, retransmission: false }
+    }
+
+    /// The most urgent priority of the bytes up to `end`, which are about to leave.
+    fn take_priority(&mut self, end: u64) -> Option<Priority> {
+        let mut urgent: Option<Priority> = None;
+        while let Some(&(run_end, priority)) = self.runs.front() {
+            urgent = Some(urgent.map_or(priority, |u| u.min(priority)));
+            if run_end > end {
+                break;
+            }
+            self.runs.pop_front();
+            if run_end == end {
+                break;
+            }
+        }
+        urgent
+    }
+
+    fn note_why_nothing_goes(&mut self, now: Time) {
+        let window_edge = self.una + self.peer_window;
+        if self.unsent() == 0 {
+            // The path could take more than the application gives: what is measured now is the application.
+            if self.board.pipe() < self.cwnd() && !self.board.has_lost() {
+                self.rate.mark_app_limited(self.board.pipe());
+            }
+        } else if window_edge <= self.nxt && self.board.is_empty() && self.persist_at.is_none() {
+            self.persist_at = Some(now + self.rto.rto());
+        }
+    }
+}
+
+enum Kind {
+    Retransmission,
+    New { len: u64 },
+    Fin,
+}
+
+/// The length of a segment fits 32 bits: it is at most an MSS.
+fn short(len: u64) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
