@@ -23,7 +23,9 @@ impl Reno {
 
 impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &AckEvent) {
-        if matches!(ack.state, LossState::Recovery | LossState::Reduction) || ack.newly_acked == 0 {
+        // What was SACKed before counts no more: the acknowledgement that ends a recovery covers a whole window.
+        let acked = ack.newly_acked.min(ack.delivered);
+        if matches!(ack.state, LossState::Recovery | LossState::Reduction) || acked == 0 {
             return;
         }
         if self.cwnd < self.ssthresh {
@@ -33,13 +35,13 @@ impl CongestionControl for Reno {
             }
             // RFC 3465 §2.2 and §2.3: at most two segments per acknowledgement, one after a timeout.
             let limit = if ack.state == LossState::Loss { 1 } else { 2 };
-            self.cwnd += ack.newly_acked.min(limit * self.smss);
+            self.cwnd += acked.min(limit * self.smss);
         } else {
             if ack.prior_in_flight + self.smss < self.cwnd {
                 return;
             }
             // One segment per window of acknowledged bytes.
-            self.bytes_acked += ack.newly_acked;
+            self.bytes_acked += acked;
             if self.bytes_acked >= self.cwnd {
                 self.bytes_acked -= self.cwnd;
                 self.cwnd += self.smss;
