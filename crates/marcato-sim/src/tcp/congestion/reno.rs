@@ -19,6 +19,12 @@ impl Reno {
     pub(crate) fn new(smss: u64, initial_window: u64) -> Self {
         Self { cwnd: initial_window, ssthresh: u64::MAX, smss, initial_window, bytes_acked: 0 }
     }
+
+    /// RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2). In whole segments, as
+    /// Linux counts: what is left of a segment could not be sent, and over many halvings would grow to nearly one.
+    fn half(&self, in_flight: u64) -> u64 {
+        (in_flight.min(self.cwnd) / (2 * self.smss) * self.smss).max(2 * self.smss)
+    }
 }
 
 impl CongestionControl for Reno {
@@ -50,8 +56,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_congestion(&mut self, _now: Time, in_flight: u64) {
-        // RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2).
-        self.ssthresh = (in_flight.min(self.cwnd) / 2).max(2 * self.smss);
+        self.ssthresh = self.half(in_flight);
         self.cwnd = self.ssthresh;
         self.bytes_acked = 0;
     }
@@ -63,7 +68,7 @@ impl CongestionControl for Reno {
     fn on_rto(&mut self, _now: Time, in_flight: u64, first: bool) {
         // RFC 5681 §3.1: ssthresh is set once for data that times out again and again.
         if first {
-            self.ssthresh = (in_flight.min(self.cwnd) / 2).max(2 * self.smss);
+            self.ssthresh = self.half(in_flight);
         }
         self.cwnd = self.smss;
         self.bytes_acked = 0;

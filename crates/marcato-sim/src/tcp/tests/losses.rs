@@ -192,7 +192,7 @@ fn a_loss_in_the_next_window_halves_again() {
     assert!(host.sent().contains(&"12001+1000".to_owned()));
     host.get("ack 12001 sack 13001-16001");
     assert_eq!(host.tcp.stats().reductions, 2);
-    assert_eq!(host.ssthresh(), 2.5);
+    assert_eq!(host.ssthresh(), 2.0);
     host.get("ack 16001");
     assert_eq!(host.tcp.stats().reductions, 2);
 }
