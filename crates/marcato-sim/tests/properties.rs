@@ -183,6 +183,8 @@ proptest! {
                 break;
             }
         }
+        // The acknowledgement may come before the application reads.
+        net.run_until(net.now() + Duration::from_secs(2));
         let (client, server) =
             (net.app::<Talker>(flow, Side::Client).unwrap(), net.app::<Talker>(flow, Side::Server).unwrap());
         prop_assert!(finished, "{}\nclient got {}, server {}", remains(&net, flow), client.received, server.received);
@@ -192,7 +194,7 @@ proptest! {
             let stats = net.tcp_stats(flow, side).unwrap();
             prop_assert_eq!((stats.in_flight, stats.unsent), (Bytes::ZERO, Bytes::ZERO));
         }
-        // Nothing goes on for ever. (Thirty seconds let the last timers run out.)
+        // Nothing goes on for ever, once the last timers have run out.
         net.run_until(net.now() + Duration::from_secs(130));
         let before = net.events();
         net.run_until(net.now() + Duration::from_secs(1_000));
