@@ -21,7 +21,8 @@ pub struct TcpConfig {
     pub notsent_lowat: Option<Bytes>,
     /// When data is acknowledged.
     pub delayed_ack: DelayedAck,
-    /// Least retransmission timeout: RFC 6298 §2.4 asks one second, Linux takes 200 ms.
+    /// Least retransmission timeout: RFC 6298 §2.4 asks one second, Linux takes 200 ms. (Linux holds the variance's
+    /// share to that, so that its timeout is never below SRTT + 200 ms; here, as in the RFC, it bounds the whole.)
     pub min_rto: Duration,
     /// Greatest retransmission timeout. RFC 6298 §2.5: at least 60 s.
     pub max_rto: Duration,

@@ -7,7 +7,8 @@
 //! [`receiver`]. Sequence numbers are 64 bits wide inside and start at 0 with the SYN; only [`Segment`]s carry the
 //! 32 bits of the wire.
 //!
-//! Not built: RACK and tail loss probes (RFC 8985), F-RTO and undo, DSACK, urgent data, simultaneous open.
+//! Not built: RACK and tail loss probes (RFC 8985), F-RTO and undo, DSACK, Nagle's algorithm (what is written is sent),
+//! urgent data, resets, simultaneous open.
 
 mod config;
 pub mod congestion;

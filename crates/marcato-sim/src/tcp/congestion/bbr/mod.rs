@@ -5,6 +5,11 @@
 //! compensation for aggregated acknowledgements, and the long-term rate of paths with a policer. Units are bytes
 //! where Linux counts packets.
 
+mod long_term;
+#[cfg(test)]
+mod tests;
+
+use long_term::LongTerm;
 use marcato_units::{Bytes, Duration, Rate, Stream, Time};
 
 use super::max_filter::MaxFilter;
@@ -39,13 +44,6 @@ const ACK_EPOCH_RESET: u64 = 1 << 20;
 /// Below this pace one segment goes at a time, else at least two.
 const MIN_TSO_RATE: u64 = 1_200_000;
 const GSO_MAX: u64 = 65_536 - 1 - 320;
-// Long-term rate of a policed path: at least 4 rounds, at most 16, loss of 50/256, rates equal within 1/8 or
-// 4 kbit/s, used for 48 rounds.
-const LT_MIN_ROUNDS: u64 = 4;
-const LT_LOSS_THRESHOLD: u64 = 50;
-const LT_BW_RATIO: u64 = UNIT / 8;
-const LT_BW_DIFF: u64 = 4000 / 8;
-const LT_MAX_ROUNDS: u64 = 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -53,18 +51,6 @@ enum Mode {
     Drain,
     ProbeBw,
     ProbeRtt,
-}
-
-/// Sampling of the long-term rate that a policer allows.
-#[derive(Clone, Copy, Debug, Default)]
-struct LongTerm {
-    is_sampling: bool,
-    rounds: u64,
-    use_bw: bool,
-    bw: u64,
-    last_at: Time,
-    last_delivered: u64,
-    last_lost: u64,
 }
 
 /// How far acknowledgements run ahead of the rate.
@@ -434,81 +420,6 @@ impl Bbr {
             self.cwnd = self.cwnd.min(MIN_CWND_SEGMENTS * self.mss);
         }
     }
-
-    fn long_term_reset_interval(&mut self) {
-        self.lt.last_at = self.delivered_at;
-        self.lt.last_delivered = self.delivered;
-        self.lt.last_lost = self.lost;
-        self.lt.rounds = 0;
-    }
-
-    fn long_term_reset(&mut self) {
-        self.lt.bw = 0;
-        self.lt.use_bw = false;
-        self.lt.is_sampling = false;
-        self.long_term_reset_interval();
-    }
-
-    /// A policer lets a bucket through and then drops: between two losses the rate is the policer's. Two such
-    /// intervals of equal rate are believed.
-    fn long_term_sampling(&mut self, has_losses: bool, is_app_limited: bool) {
-        if self.lt.use_bw {
-            if self.mode == Mode::ProbeBw && self.round_start {
-                self.lt.rounds += 1;
-                if self.lt.rounds >= LT_MAX_ROUNDS {
-                    self.long_term_reset();
-                    self.reset_probe_bw();
-                }
-            }
-            return;
-        }
-        if !self.lt.is_sampling {
-            if !has_losses {
-                return;
-            }
-            self.long_term_reset_interval();
-            self.lt.is_sampling = true;
-        }
-        if is_app_limited {
-            self.long_term_reset();
-            return;
-        }
-        if self.round_start {
-            self.lt.rounds += 1;
-        }
-        if self.lt.rounds < LT_MIN_ROUNDS {
-            return;
-        }
-        if self.lt.rounds > 4 * LT_MIN_ROUNDS {
-            self.long_term_reset();
-            return;
-        }
-        if !has_losses {
-            return;
-        }
-        let lost = self.lost - self.lt.last_lost;
-        let delivered = self.delivered - self.lt.last_delivered;
-        if delivered == 0 || lost * UNIT < LT_LOSS_THRESHOLD * delivered {
-            return;
-        }
-        let span = self.delivered_at.since(self.lt.last_at);
-        if span < Duration::from_millis(1) {
-            return;
-        }
-        let bw = Rate::from_bytes_over(Bytes::new(delivered), span).as_bytes_per_sec();
-        if self.lt.bw != 0 {
-            let diff = bw.abs_diff(self.lt.bw);
-            if diff * UNIT <= LT_BW_RATIO * self.lt.bw || diff <= LT_BW_DIFF {
-                self.lt.bw = u64::midpoint(bw, self.lt.bw);
-                self.lt.use_bw = true;
-                self.pacing_gain = UNIT;
-                self.lt.rounds = 0;
-                return;
-            }
-        }
-        self.lt.bw = bw;
-        self.long_term_reset_interval();
-    }
 }
 
 /// BBRv1 pays no attention to ECN: a reduction is nothing to it.
@@ -602,135 +513,5 @@ impl CongestionControl for Bbr {
 
     fn limits_itself(&self) -> bool {
         self.mode == Mode::ProbeRtt
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tcp::rate::RateSample;
-    use marcato_units::Seed;
-
-    const MSS: u64 = 1000;
-    const RTT: Duration = Duration::from_millis(100);
-
-    /// A path of `bw` bytes per second and 100 ms that acknowledges a round at a time.
-    struct Path {
-        bbr: Bbr,
-        now: Time,
-        delivered: u64,
-    }
-
-    impl Path {
-        fn new() -> Self {
-            let mut bbr = Bbr::new(MSS, 10 * MSS, Seed::new(1).stream("bbr"));
-            bbr.on_established(Time::ZERO, Some(RTT));
-            Self { bbr, now: Time::ZERO, delivered: 0 }
-        }
-
-        /// One acknowledgement per round, whose sample shows `bw`; afterwards `in_flight` is out.
-        fn round(&mut self, bw: u64, prior_in_flight: u64, in_flight: u64) {
-            self.now += RTT + Duration::from_millis(1);
-            let prior_delivered = self.delivered;
-            let newly = bw / 10;
-            self.delivered += newly;
-            self.bbr.on_ack(&AckEvent {
-                now: self.now,
-                newly_acked: newly,
-                delivered: newly,
-                newly_lost: 0,
-                prior_in_flight,
-                in_flight,
-                rtt: Some(RTT),
-                srtt: Some(RTT),
-                rate: RateSample {
-                    prior_delivered,
-                    delivered: newly,
-                    interval: Some(RTT),
-                    is_app_limited: false,
-                },
-                total_delivered: self.delivered,
-                total_lost: 0,
-                state: LossState::Open,
-                next_send: self.now,
-            });
-        }
-    }
-
-    #[test]
-    fn the_gains_are_those_of_linux() {
-        assert_eq!((HIGH_GAIN, DRAIN_GAIN), (2885 * UNIT / 1000 + 1, 88));
-        assert_eq!(CYCLE[0], 320);
-        assert_eq!(CYCLE[1], 192);
-        assert_eq!(CYCLE.iter().sum::<u64>(), 8 * UNIT, "a cycle sends on average what the path carries");
-    }
-
-    #[test]
-    fn startup_ends_after_three_rounds_without_growth_and_drains() {
-        let mut path = Path::new();
-        for bw in [100_000, 200_000, 400_000] {
-            path.round(bw, 10 * MSS, 80 * MSS);
-            assert_eq!(path.bbr.mode, Mode::Startup);
-            assert_eq!(path.bbr.pacing_rate, bw * HIGH_GAIN * 99 / (UNIT * 100));
-        }
-        for _ in 0..2 {
-            path.round(400_000, 10 * MSS, 80 * MSS);
-            assert_eq!(path.bbr.mode, Mode::Startup);
-        }
-        path.round(400_000, 10 * MSS, 80 * MSS);
-        assert_eq!(path.bbr.mode, Mode::Drain);
-        assert_eq!(path.bbr.pacing_gain, DRAIN_GAIN);
-        path.round(400_000, 10 * MSS, 40 * MSS);
-        assert_eq!(path.bbr.mode, Mode::ProbeBw);
-        // Two products of 40 segments, three batches of two, and what arrives in clumps: here a whole round.
-        let product = 2 * 40 * MSS;
-        assert_eq!(path.bbr.bdp(400_000, CWND_GAIN), product);
-        assert_eq!(path.bbr.aggregation_cwnd(), 40 * MSS);
-        assert!(path.bbr.cwnd <= product + 40 * MSS + (6 + 2 + 2) * MSS);
-    }
-
-    #[test]
-    fn the_cycle_never_begins_slow_and_passes_all_phases_in_order() {
-        for seed in 0..50 {
-            let mut path = Path::new();
-            path.bbr.stream = Seed::new(seed).stream("bbr");
-            for bw in [400_000; 5] {
-                path.round(bw, 10 * MSS, 40 * MSS);
-            }
-            assert_eq!(path.bbr.mode, Mode::ProbeBw);
-            assert_ne!(path.bbr.pacing_gain, UNIT * 3 / 4, "seed {seed}");
-            let first = path.bbr.cycle_index;
-            for step in 1..=8 {
-                path.round(400_000, 60 * MSS, 40 * MSS);
-                assert_eq!(path.bbr.cycle_index, (first + step) % 8, "seed {seed}");
-                assert_eq!(path.bbr.pacing_gain, CYCLE[path.bbr.cycle_index]);
-            }
-        }
-    }
-
-    #[test]
-    fn after_ten_seconds_four_segments_probe_for_the_round_trip() {
-        let mut path = Path::new();
-        for _ in 0..99 {
-            path.round(400_000, 40 * MSS, 40 * MSS);
-        }
-        assert_eq!(path.bbr.mode, Mode::ProbeBw);
-        path.round(400_000, 40 * MSS, 40 * MSS);
-        assert_eq!(path.bbr.mode, Mode::ProbeRtt);
-        assert_eq!(path.bbr.cwnd(), 4 * MSS);
-        assert!(path.bbr.limits_itself());
-        // 200 ms and a round with four in flight, then back to the window before.
-        for _ in 0..4 {
-            path.round(40_000, 4 * MSS, 4 * MSS);
-        }
-        assert_eq!(path.bbr.mode, Mode::ProbeBw);
-        assert!(path.bbr.cwnd() > 40 * MSS);
-    }
-
-    #[test]
-    fn the_first_pace_comes_from_the_handshake() {
-        let path = Path::new();
-        // Ten segments in 100 ms, times 2.887, less 1 %.
-        assert_eq!(path.bbr.pacing_rate, 100_000 * HIGH_GAIN * 99 / (UNIT * 100));
     }
 }
