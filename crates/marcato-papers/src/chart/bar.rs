@@ -107,11 +107,11 @@ impl BarChart {
 
         let ground = scale.place(if self.axis.log { scale.lo() } else { 0.0 });
         let pitch = (frame.right - frame.left) / as_f64(count);
-        let width = (pitch * 0.84 / as_f64(self.bars.len())).min(64.0);
+        let width = (pitch * 0.92 / as_f64(self.bars.len())).min(64.0);
         let first = (pitch - width * as_f64(self.bars.len())) / 2.0;
         let widest = values().map(|value| Font::SMALL.width(&printed(value))).fold(0.0, f64::max);
         // Where the labels would run into each other they stand on end.
-        let upright = widest > width + 2.0;
+        let upright = widest > width - 2.0;
         for (group, name) in self.groups.iter().enumerate() {
             let left = frame.left + pitch * as_f64(group);
             for (index, (bars, &paint)) in self.bars.iter().zip(&paints).enumerate() {

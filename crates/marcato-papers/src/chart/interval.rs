@@ -22,6 +22,7 @@ use super::{Axis, Colour};
 pub struct IntervalChart {
     title: String,
     axis: Axis,
+    colours: Vec<(String, Colour)>,
     intervals: Vec<Interval>,
     overlaid: bool,
 }
@@ -54,7 +55,7 @@ impl Interval {
 impl IntervalChart {
     /// A chart without spans; `axis` is the horizontal one.
     pub fn new(title: impl Into<String>, axis: Axis) -> Self {
-        Self { title: title.into(), axis, intervals: vec![], overlaid: false }
+        Self { title: title.into(), axis, colours: vec![], intervals: vec![], overlaid: false }
     }
 
     /// Adds a span. Rows stand from top to bottom, and categories in the legend, in the order in which they are
@@ -69,6 +70,13 @@ impl IntervalChart {
     #[must_use]
     pub fn intervals(mut self, intervals: impl IntoIterator<Item = Interval>) -> Self {
         self.intervals.extend(intervals);
+        self
+    }
+
+    /// Chooses the colour of the category `name`; without it each category has its own.
+    #[must_use]
+    pub fn colour(mut self, name: impl Into<String>, colour: Colour) -> Self {
+        self.colours.push((name.into(), colour));
         self
     }
 
@@ -88,7 +96,10 @@ impl IntervalChart {
             .collect();
         let rows = in_order(shown.iter().map(|one| one.row.as_str()));
         let categories = in_order(shown.iter().map(|one| one.category.as_str()));
-        let paint = |index: usize| Paint::Solid(Colour::of_series(index));
+        let paint = |index: usize| {
+            let chosen = self.colours.iter().find(|(name, _)| categories.get(index) == Some(&name.as_str()));
+            Paint::Solid(chosen.map_or(Colour::of_series(index), |&(_, colour)| colour))
+        };
         let legend: Vec<(Key, &str)> =
             categories.iter().enumerate().map(|(index, &name)| (Key::Box(paint(index)), name)).collect();
 
@@ -166,6 +177,14 @@ mod tests {
     fn nothing_to_show_is_said() {
         assert!(chart(&[]).contains("no data"));
         assert!(chart(&[(1.0, 0.0)]).contains("no data"));
+    }
+
+    #[test]
+    fn a_category_has_the_colour_chosen_for_it() {
+        let chart = IntervalChart::new("t", Axis::new("time", "ms"))
+            .interval(Interval::new("row", "a", 0.0, 1.0))
+            .colour("a", Colour::Purple);
+        assert!(chart.to_svg().contains(Colour::Purple.hex()));
     }
 
     #[test]
