@@ -345,7 +345,8 @@ impl Network {
     fn deliver(&mut self, now: Time, flow: FlowId, side: Side, segment: &Segment, ecn: Ecn) {
         let Some(ends) = self.ends(flow) else { return };
         let end = &mut ends[side.index()];
-        let Delivered { bytes, connected, finished } = end.tcp.on_segment(now, segment, ecn);
+        let Delivered { bytes, connected, finished, acked } = end.tcp.on_segment(now, segment, ecn);
+        end.wants_to_write |= acked;
         if connected {
             end.reception.connected_at = Some(now);
             self.with_app(now, flow, side, App::connected);

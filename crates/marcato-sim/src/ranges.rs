@@ -81,6 +81,7 @@ impl Ranges {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "small test numbers")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -1,11 +1,18 @@
 //! Applications: what writes into and reads from the ends of a TCP flow.
 
 mod bulk;
+mod collector;
+mod conducted;
+mod fifo;
 
 use std::any::Any;
 
 pub use bulk::{Bulk, Sink};
-use marcato_units::{Bytes, Priority, Time};
+pub use collector::{Arrival, Collector};
+pub use conducted::Conducted;
+pub use fifo::Fifo;
+use marcato_sched::conductor::Message;
+use marcato_units::{Bytes, Duration, Priority, Time};
 
 use crate::tcp::{Connection, TcpStats};
 
@@ -25,7 +32,7 @@ pub trait App: Any {
     /// The connection is established.
     fn connected(&mut self, socket: &mut Socket<'_>) {}
     /// The socket takes more. Called again while something is written; after a call that writes nothing, not
-    /// before another method of this application has been called.
+    /// before data has been acknowledged or another method of this application has been called.
     fn writable(&mut self, socket: &mut Socket<'_>) {}
     /// `bytes` labelled `tag` have arrived, in the order of the stream.
     fn received(&mut self, tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {}
@@ -33,6 +40,28 @@ pub trait App: Any {
     fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {}
     /// The other end has closed and all its data has arrived.
     fn finished(&mut self, socket: &mut Socket<'_>) {}
+}
+
+/// A message that an application is going to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// When, from the start of the flow.
+    pub after: Duration,
+    /// What.
+    pub message: Message,
+}
+
+impl Planned {
+    /// A message of `len` bytes at the start of the flow.
+    pub const fn now(len: Bytes, priority: Priority) -> Self {
+        Self { after: Duration::ZERO, message: Message::new(len, priority) }
+    }
+
+    /// The same, `after` the start of the flow.
+    #[must_use]
+    pub const fn after(self, after: Duration) -> Self {
+        Self { after, ..self }
+    }
 }
 
 /// What one end of a flow has sent and the other not yet received, by label.

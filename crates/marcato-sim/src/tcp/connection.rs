@@ -56,6 +56,8 @@ pub(crate) struct Delivered {
     pub(crate) connected: bool,
     /// The other end has just finished.
     pub(crate) finished: bool,
+    /// Data of this end was acknowledged: there is more room.
+    pub(crate) acked: bool,
 }
 
 #[derive(Debug)]
@@ -201,7 +203,7 @@ impl Connection {
             }
             self.establish(now, segment.window, &mut delivered);
         }
-        self.on_ack(now, segment);
+        delivered.acked = self.on_ack(now, segment);
         self.on_payload(now, segment, ecn, &mut delivered);
         delivered
     }
@@ -247,7 +249,7 @@ impl Connection {
         delivered.connected = true;
     }
 
-    fn on_ack(&mut self, now: Time, segment: &Segment) {
+    fn on_ack(&mut self, now: Time, segment: &Segment) -> bool {
         let ack = unwrap(self.sender.una, segment.ack.wrapping_sub(self.isn));
         let mut sack = [(0, 0); MAX_SACK_BLOCKS];
         let blocks = segment.sack.as_slice();
@@ -268,7 +270,7 @@ impl Connection {
                 ece: self.ecn && segment.flags.ece,
                 timestamp_rtt,
             },
-        );
+        )
     }
 
     fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn, delivered: &mut Delivered) {
@@ -427,6 +429,7 @@ fn unwrap(near: u64, low: u32) -> u64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "the wire carries the low 32 bits")]
 mod tests {
     use super::*;
 

@@ -183,6 +183,7 @@ impl Receiver {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "small test numbers")]
 mod tests {
     use super::*;
     use marcato_units::{Bytes, Duration};
