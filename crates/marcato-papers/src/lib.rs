@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cats;
 pub mod chart;
 mod config;
 mod csv;
@@ -37,6 +38,7 @@ mod text;
 mod unit;
 mod world;
 
+pub use cats::Cats;
 pub use config::Config;
 pub use document::{Count, Document};
 pub use experiment::{Experiment, Progress, RunError, RunOptions, SeedError, Silent};
