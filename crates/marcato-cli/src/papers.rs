@@ -57,6 +57,8 @@ pub(crate) fn run(
 }
 
 fn run_each(chosen: &[&dyn Experiment], options: &RunOptions) -> Result<Vec<Report>, RunError> {
+    // Before the first of them takes an hour.
+    chosen.iter().try_for_each(|&experiment| Registry::check(experiment, options))?;
     let mut progress = Bar::new();
     chosen.iter().map(|&experiment| Registry::run(experiment, options, &mut progress)).collect()
 }

@@ -61,6 +61,20 @@ impl Registry {
         })
     }
 
+    /// Whether `experiment` runs in the world asked for; asking takes no time.
+    ///
+    /// # Errors
+    ///
+    /// When it does not.
+    pub fn check(experiment: &dyn Experiment, options: &RunOptions) -> Result<(), RunError> {
+        let (paper, world, worlds) = (experiment.name(), options.world, experiment.worlds());
+        if worlds.contains(&world) {
+            return Ok(());
+        }
+        let built: Vec<_> = worlds.iter().map(|world| world.name()).collect();
+        Err(RunError::WorldNotBuilt { paper, world, built: built.join(", ") })
+    }
+
     /// Runs `experiment` if it runs in the world asked for.
     ///
     /// # Errors
@@ -71,14 +85,10 @@ impl Registry {
         options: &RunOptions,
         progress: &mut dyn Progress,
     ) -> Result<Report, RunError> {
-        let paper = experiment.name();
-        if !experiment.worlds().contains(&options.world) {
-            let built: Vec<_> = experiment.worlds().iter().map(|world| world.name()).collect();
-            return Err(RunError::WorldNotBuilt { paper, world: options.world, built: built.join(", ") });
-        }
+        Self::check(experiment, options)?;
         let report = experiment.run(options, progress)?;
         if report.document().rows().is_empty() {
-            return Err(RunError::NoRows { paper });
+            return Err(RunError::NoRows { paper: experiment.name() });
         }
         Ok(report)
     }

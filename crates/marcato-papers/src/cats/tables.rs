@@ -80,13 +80,13 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, Error> {
     answer.section = answer
         .section
         .figure(Figure::new(
-            "fig2",
+            "completion",
             bars("Completion of each priority group", "ms", "completion", &|l, p| l.done[p.index()]).to_svg(),
             "Fig. 2: when each priority group is complete. CATS inverts the order of the baseline; the page as a \
              whole takes as long.",
         ))
         .figure(Figure::new(
-            "fig3",
+            "throughput",
             bars("Effective throughput", "Mbit/s", "bytes over completion", &Load::effective_throughput).to_svg(),
             "Fig. 3: bytes of each group over the time until it was complete.",
         ))
