@@ -12,8 +12,6 @@ pub(super) struct Load {
     pub(super) first_byte: f64,
     /// Completion of each group.
     pub(super) done: [f64; Priority::COUNT],
-    /// When the first byte of each group arrived.
-    pub(super) begun: [f64; Priority::COUNT],
     /// Longest time without a byte of the group, from the first byte of the page to the group's completion.
     pub(super) longest_wait: [f64; Priority::COUNT],
     /// Every delivery: when, of what, how much.
@@ -39,16 +37,14 @@ impl Load {
             .into_iter()
             .filter_map(|(at, place, bytes)| page::ORDER.get(place).map(|&priority| (at, priority, bytes)))
             .collect();
-        let mut begun = [f64::INFINITY; Priority::COUNT];
         let mut last = [0.0; Priority::COUNT];
         let mut longest_wait = [0.0; Priority::COUNT];
         for &(at, priority, _) in &deliveries {
             let group = priority.index();
-            begun[group] = f64::min(begun[group], at);
             longest_wait[group] = f64::max(longest_wait[group], at - last[group]);
             last[group] = at;
         }
-        Ok(Self { first_byte, done, begun, longest_wait, deliveries })
+        Ok(Self { first_byte, done, longest_wait, deliveries })
     }
 
     /// First contentful paint: the later of P0 and P1. CATS Table II, note a.

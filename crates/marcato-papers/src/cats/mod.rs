@@ -3,11 +3,14 @@
 //! Tables I and II and Figs. 2 and 3 in the configuration that the authors ran, variants beside them, and what the
 //! paper leaves open. Each file holds one question; [`Cats`] asks them all.
 
+mod late;
 mod load;
 mod page;
 mod path;
 mod published;
+mod sensitivity;
 mod tables;
+mod today;
 
 use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section, over_seeds};
 
@@ -36,6 +39,9 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("Table I, Fig. 2 and Fig. 3", tables::table1),
     ("Table II", tables::table2),
     ("variants", tables::variants),
+    ("late urgent data", late::late),
+    ("what users have today", today::today),
+    ("sensitivity", sensitivity::sensitivity),
 ];
 
 impl Experiment for Cats {

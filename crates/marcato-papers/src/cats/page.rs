@@ -19,8 +19,3 @@ pub(super) const ORDER: [Priority; Priority::COUNT] =
 pub(super) fn plan() -> Vec<Planned> {
     ORDER.into_iter().map(|priority| Planned::now(GROUPS[priority.index()], priority)).collect()
 }
-
-/// Bytes of the whole page.
-pub(super) fn total() -> Bytes {
-    GROUPS.into_iter().sum()
-}
