@@ -4,32 +4,30 @@ use std::collections::HashMap;
 
 use marcato_sched::conductor::{Conductor, Grant, MessageId, OfferError};
 use marcato_sched::feeder::{Engine, Feeder, Mode};
-use marcato_units::{Bytes, Time};
+use marcato_units::Bytes;
 
-use super::{App, Planned, Socket, Tag};
+use super::plan::{Plan, Planned};
+use super::{App, Socket, Tag};
 
 /// Offers each message of a plan to a Conductor when its time comes; a feeder moves what the Conductor grants into
 /// the socket, exactly as it does with a real one. The label of a message is its place in the plan.
 pub struct Conducted {
     conductor: Conductor,
     feeder: Feeder,
-    plan: Vec<Planned>,
-    next: usize,
-    origin: Time,
+    plan: Plan,
+    /// Labels by the Conductor's names. Only looked up, never walked, so that its order does not matter.
     tags: HashMap<MessageId, Tag>,
-    refused: Vec<(usize, OfferError)>,
+    refused: Vec<(Tag, OfferError)>,
     granted: Vec<Grant>,
 }
 
 impl Conducted {
-    /// An application with this plan, sorted by time.
+    /// An application with this plan; messages of the same time keep their order.
     pub fn new(conductor: Conductor, feeder: Feeder, plan: Vec<Planned>) -> Self {
         Self {
             conductor,
             feeder,
-            plan,
-            next: 0,
-            origin: Time::ZERO,
+            plan: Plan::new(plan),
             tags: HashMap::new(),
             refused: Vec::new(),
             granted: Vec::new(),
@@ -41,8 +39,8 @@ impl Conducted {
         &self.conductor
     }
 
-    /// Messages of the plan, by place, that the Conductor did not take.
-    pub fn refused(&self) -> &[(usize, OfferError)] {
+    /// Messages of the plan that the Conductor did not take.
+    pub fn refused(&self) -> &[(Tag, OfferError)] {
         &self.refused
     }
 
@@ -52,19 +50,13 @@ impl Conducted {
     }
 
     fn take_due(&mut self, socket: &mut Socket<'_>) {
-        while let Some(planned) = self.plan.get(self.next) {
-            let at = self.origin + planned.after;
-            if at > socket.now() {
-                socket.set_timer(at, 0);
-                break;
-            }
-            match self.conductor.offer(socket.now(), planned.message) {
+        while let Some((tag, message)) = self.plan.take_due(socket) {
+            match self.conductor.offer(socket.now(), message) {
                 Ok(id) => {
-                    self.tags.insert(id, Tag(self.next as u64));
+                    self.tags.insert(id, tag);
                 }
-                Err(error) => self.refused.push((self.next, error)),
+                Err(error) => self.refused.push((tag, error)),
             }
-            self.next += 1;
             if let Mode::Greedy { .. } = self.feeder.mode() {
                 // The authors' socket decides once within each Send, before the next one.
                 let mut lane = Lane { socket, tags: &self.tags, granted: &mut self.granted };
@@ -83,7 +75,7 @@ impl Conducted {
 
 impl App for Conducted {
     fn start(&mut self, socket: &mut Socket<'_>) {
-        self.origin = socket.now();
+        self.plan.start(socket.now());
         self.take_due(socket);
     }
 

@@ -2,24 +2,23 @@
 
 use std::collections::VecDeque;
 
-use marcato_units::{Bytes, Priority, Time};
+use marcato_units::{Bytes, Priority};
 
-use super::{App, Planned, Socket, Tag};
+use super::plan::{Plan, Planned};
+use super::{App, Socket, Tag};
 
 /// Writes each message of a plan when its time comes, one after the other. The label of a message is its place in
 /// the plan.
 #[derive(Clone, Debug)]
 pub struct Fifo {
-    plan: Vec<Planned>,
-    next: usize,
-    origin: Time,
+    plan: Plan,
     waiting: VecDeque<(Tag, Priority, Bytes)>,
 }
 
 impl Fifo {
-    /// An application with this plan, sorted by time.
+    /// An application with this plan; messages of the same time keep their order.
     pub fn new(plan: Vec<Planned>) -> Self {
-        Self { plan, next: 0, origin: Time::ZERO, waiting: VecDeque::new() }
+        Self { plan: Plan::new(plan), waiting: VecDeque::new() }
     }
 
     fn write(&mut self, socket: &mut Socket<'_>) {
@@ -33,15 +32,8 @@ impl Fifo {
     }
 
     fn take_due(&mut self, socket: &mut Socket<'_>) {
-        while let Some(planned) = self.plan.get(self.next) {
-            let at = self.origin + planned.after;
-            if at > socket.now() {
-                socket.set_timer(at, 0);
-                break;
-            }
-            let tag = Tag(self.next as u64);
-            self.waiting.push_back((tag, planned.message.priority, planned.message.len));
-            self.next += 1;
+        while let Some((tag, message)) = self.plan.take_due(socket) {
+            self.waiting.push_back((tag, message.priority, message.len));
         }
         self.write(socket);
     }
@@ -49,7 +41,7 @@ impl Fifo {
 
 impl App for Fifo {
     fn start(&mut self, socket: &mut Socket<'_>) {
-        self.origin = socket.now();
+        self.plan.start(socket.now());
         self.take_due(socket);
     }
 

@@ -4,6 +4,7 @@ mod bulk;
 mod collector;
 mod conducted;
 mod fifo;
+mod plan;
 
 use std::any::Any;
 
@@ -11,8 +12,8 @@ pub use bulk::{Bulk, Sink};
 pub use collector::{Arrival, Collector};
 pub use conducted::Conducted;
 pub use fifo::Fifo;
-use marcato_sched::conductor::Message;
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Priority, Time};
+pub use plan::Planned;
 
 use crate::tcp::{Connection, TcpStats};
 
@@ -40,28 +41,6 @@ pub trait App: Any {
     fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {}
     /// The other end has closed and all its data has arrived.
     fn finished(&mut self, socket: &mut Socket<'_>) {}
-}
-
-/// A message that an application is going to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned {
-    /// When, from the start of the flow.
-    pub after: Duration,
-    /// What.
-    pub message: Message,
-}
-
-impl Planned {
-    /// A message of `len` bytes at the start of the flow.
-    pub const fn now(len: Bytes, priority: Priority) -> Self {
-        Self { after: Duration::ZERO, message: Message::new(len, priority) }
-    }
-
-    /// The same, `after` the start of the flow.
-    #[must_use]
-    pub const fn after(self, after: Duration) -> Self {
-        Self { after, ..self }
-    }
 }
 
 /// What one end of a flow has sent and the other not yet received, by label.
