@@ -66,7 +66,7 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, Error> {
         "Table I, Fig. 2, Fig. 3: completion and effective throughput of each priority group",
         "The page of the paper (8, 25, 40, 60 and 150 kB, handed over in reverse order of priority) in the \
          configuration that the authors ran: 2 Mbit/s and 50 ms one way (a base round trip of 120 ms), segments of \
-         1000 bytes that occupy 1058 on the bottleneck, BBR, times from the first data byte received. `strict` is \
+         1000 bytes that occupy 1058 on the bottleneck, BBR, times from the first data byte received. strict is \
          the same Conductor without debt, which the paper does not have.",
         rows,
     );
