@@ -1,6 +1,6 @@
 //! A flow: two ends, and the routes between them.
 
-use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
 
 use crate::app::{App, Ledger, Sink};
 use crate::network::NodeId;
@@ -62,7 +62,17 @@ impl TcpFlow {
     }
 }
 
-/// A UDP flow of constant bit rate, as it shall be.
+/// When the packets of a UDP flow leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// One after the other at equal distances.
+    #[default]
+    Constant,
+    /// As a Poisson process: the distances are independent and exponentially distributed.
+    Poisson,
+}
+
+/// A UDP flow, as it shall be.
 #[derive(Clone, Debug)]
 pub struct UdpFlow {
     /// The sender.
@@ -73,12 +83,30 @@ pub struct UdpFlow {
     pub start: Time,
     /// From when on no packet leaves.
     pub stop: Time,
-    /// Rate of the IP packets.
+    /// Rate of the IP packets, on average.
     pub rate: Rate,
+    /// When they leave.
+    pub arrivals: Arrivals,
     /// Bytes of payload in each packet.
     pub payload: Bytes,
     /// The class in which the network serves the flow.
     pub layer: Layer,
+}
+
+impl UdpFlow {
+    /// A flow of constant bit rate and this payload, from time zero and without end.
+    pub fn new(from: NodeId, to: NodeId, rate: Rate, payload: Bytes) -> Self {
+        Self {
+            from,
+            to,
+            start: Time::ZERO,
+            stop: Time::MAX,
+            rate,
+            arrivals: Arrivals::Constant,
+            payload,
+            layer: Layer::High,
+        }
+    }
 }
 
 /// What arrived of a UDP flow.
@@ -137,14 +165,23 @@ impl End {
 
 pub(crate) struct Udp {
     pub(crate) config: UdpFlow,
-    pub(crate) gap: Duration,
+    gap: Duration,
+    stream: Stream,
     pub(crate) stats: UdpStats,
 }
 
 impl Udp {
-    pub(crate) fn new(config: UdpFlow) -> Self {
+    pub(crate) fn new(config: UdpFlow, stream: Stream) -> Self {
         let gap = config.rate.transmission_time(Bytes::from(Self::len(&config)));
-        Self { config, gap, stats: UdpStats::default() }
+        Self { config, gap, stream, stats: UdpStats::default() }
+    }
+
+    /// How long after this packet the next one leaves.
+    pub(crate) fn next_gap(&mut self) -> Duration {
+        match self.config.arrivals {
+            Arrivals::Constant => self.gap,
+            Arrivals::Poisson => self.stream.exponential(self.gap),
+        }
     }
 
     /// Length of each IP packet.

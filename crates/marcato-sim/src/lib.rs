@@ -22,7 +22,7 @@ mod tally;
 pub mod tcp;
 
 pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag};
-pub use flow::{Reception, TcpFlow, UdpFlow, UdpStats};
+pub use flow::{Arrivals, Reception, TcpFlow, UdpFlow, UdpStats};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;
 pub use network::{ConservationError, FlowError, LinkId, Network, NodeId};

@@ -1,7 +1,7 @@
 //! The network: nodes, links, flows, and the loop that moves time.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use marcato_units::{Bytes, Rate, Seed, Time};
 
@@ -117,6 +117,8 @@ pub struct Network {
     nodes: Vec<Node>,
     links: Vec<Link>,
     flows: Vec<Flow>,
+    /// How many links or flows have been given each name.
+    named: HashMap<String, u32>,
     tallies: FlowTallies,
     events: u64,
 }
@@ -131,6 +133,7 @@ impl Network {
             nodes: Vec::new(),
             links: Vec::new(),
             flows: Vec::new(),
+            named: HashMap::new(),
             tallies: FlowTallies::default(),
             events: 0,
         }
@@ -149,7 +152,7 @@ impl Network {
 
     fn one_way(&mut self, from: NodeId, to: NodeId, config: LinkConfig) -> LinkId {
         let link = id(self.links.len());
-        let name = format!("{}>{}", self.nodes[from.0 as usize].name, self.nodes[to.0 as usize].name);
+        let name = self.name("", from, to);
         self.links.push(Link::new(link, name, config, self.seed));
         self.nodes[from.0 as usize].links.push((link, to));
         LinkId(link)
@@ -163,7 +166,7 @@ impl Network {
     /// Adds a TCP flow. It takes the route with the fewest links, the first of equals.
     pub fn tcp(&mut self, flow: TcpFlow) -> Result<FlowId, FlowError> {
         let routes = [self.route(flow.client, flow.server)?, self.route(flow.server, flow.client)?];
-        let name = format!("flow{}", self.flows.len());
+        let name = self.name("flow/", flow.client, flow.server);
         let client = Connection::new(flow.client_config, self.seed, &format!("{name}/client"))?;
         let server = Connection::new(flow.server_config, self.seed, &format!("{name}/server"))?;
         let ends = [End::new(client, flow.client_app), End::new(server, flow.server_app)];
@@ -178,7 +181,18 @@ impl Network {
         }
         let routes = [self.route(flow.from, flow.to)?, Vec::new()];
         let (layer, start) = (flow.layer, flow.start);
-        Ok(self.add_flow(Kind::Udp(Udp::new(flow)), layer, routes, start))
+        let name = self.name("flow/", flow.from, flow.to);
+        let stream = self.seed.stream(&format!("{name}/arrivals"));
+        Ok(self.add_flow(Kind::Udp(Udp::new(flow, stream)), layer, routes, start))
+    }
+
+    /// Names a link or flow, and so its random streams, by its ends and by how many there are between these
+    /// already: what is added elsewhere, before or after, leaves its draws alone.
+    fn name(&mut self, what: &str, from: NodeId, to: NodeId) -> String {
+        let stem = format!("{what}{}>{}", self.nodes[from.0 as usize].name, self.nodes[to.0 as usize].name);
+        let count = self.named.entry(stem.clone()).or_default();
+        *count += 1;
+        if *count == 1 { stem } else { format!("{stem}#{count}") }
     }
 
     fn add_flow(
@@ -312,7 +326,7 @@ impl Network {
                     sent_at: now,
                     body: Body::Udp,
                 };
-                self.agenda.at(now + udp.gap, Event::Start { flow });
+                self.agenda.at(now + udp.next_gap(), Event::Start { flow });
                 let first = record.routes[0][0];
                 self.tallies.sent(&packet);
                 self.links[first as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
@@ -345,12 +359,19 @@ impl Network {
     fn deliver(&mut self, now: Time, flow: FlowId, side: Side, segment: &Segment, ecn: Ecn) {
         let Some(ends) = self.ends(flow) else { return };
         let end = &mut ends[side.index()];
-        let Delivered { bytes, connected, finished, acked } = end.tcp.on_segment(now, segment, ecn);
-        end.wants_to_write |= acked;
-        if connected {
+        let delivered = end.tcp.on_segment(now, segment, ecn);
+        end.wants_to_write |= delivered.acked;
+        if delivered.connected {
             end.reception.connected_at = Some(now);
             self.with_app(now, flow, side, App::connected);
         }
+        self.hand_out(now, flow, side, delivered);
+        self.pump(now, flow, side);
+    }
+
+    /// Tells the application what has come.
+    fn hand_out(&mut self, now: Time, flow: FlowId, side: Side, delivered: Delivered) {
+        let Delivered { bytes, finished, .. } = delivered;
         if bytes > 0 {
             self.hand_over(now, flow, side, bytes);
         }
@@ -360,7 +381,6 @@ impl Network {
             }
             self.with_app(now, flow, side, App::finished);
         }
-        self.pump(now, flow, side);
     }
 
     /// Hands `bytes` to the application, split by the labels under which they were written.
@@ -407,6 +427,11 @@ impl Network {
     /// Lets an end send all that it may, asking its application for more as long as there is room, and enters its
     /// timers.
     fn pump(&mut self, now: Time, flow: FlowId, side: Side) {
+        // An application that has begun to read again finds what waited for it.
+        if let Some(ends) = self.ends(flow) {
+            let delivered = ends[side.index()].tcp.read();
+            self.hand_out(now, flow, side, delivered);
+        }
         let Flow { kind: Kind::Tcp(ends), layer, routes } = &mut self.flows[flow.0 as usize] else { return };
         let end = &mut ends[side.index()];
         let first = routes[side.index()][0] as usize;
@@ -419,8 +444,7 @@ impl Network {
                 end.wants_to_write = end.tcp.write_offset() != before;
             }
             let Some((segment, ecn)) = end.tcp.poll(now) else { break };
-            let form = end.tcp.config().priority_option.unwrap_or(crate::tcp::PriorityOption::Rfc6994);
-            let len = IPV4_HEADER + segment.header_len(form) + segment.payload;
+            let len = IPV4_HEADER + segment.header_len(end.tcp.priority_option()) + segment.payload;
             let packet = Packet {
                 flow,
                 from: side,

@@ -81,7 +81,7 @@ impl Ranges {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "small test numbers")]
+#[expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
-use super::config::{TcpConfig, TcpConfigError};
+use super::config::{PriorityOption, TcpConfig, TcpConfigError};
 use super::receiver::Receiver;
 use super::segment::{Flags, MAX_SACK_BLOCKS, Segment};
 use super::sender::{AckInfo, Outgoing, Sender};
@@ -74,10 +74,14 @@ pub(crate) struct Connection {
     syn_sent_at: Time,
     syn_at: Option<Time>,
     syn_tries: u32,
+    /// Whether both ends have agreed on timestamps; before, whether this one offers them. RFC 7323 §3.2.
+    timestamps: bool,
     /// Timestamp to echo. RFC 7323 §4.3: TS.Recent.
     ts_recent: u32,
     ecn: bool,
+    /// The other end's FIN and all before it have arrived; the application has been told.
     peer_finished: bool,
+    finish_told: bool,
 }
 
 /// RFC 6298 §2.1: a second before the first SYN is repeated, doubling; Linux gives up after six repetitions.
@@ -95,6 +99,7 @@ impl Connection {
         Ok(Self {
             sender: Sender::new(&config, stream),
             receiver: Receiver::new(&config),
+            timestamps: config.timestamps,
             config,
             state: State::Listen,
             isn,
@@ -106,6 +111,7 @@ impl Connection {
             ts_recent: 0,
             ecn: false,
             peer_finished: false,
+            finish_told: false,
         })
     }
 
@@ -153,8 +159,9 @@ impl Connection {
         self.sender.written - 1
     }
 
-    pub(crate) fn config(&self) -> &TcpConfig {
-        &self.config
+    /// The form in which a segment carries its priority, if it does.
+    pub(crate) fn priority_option(&self) -> PriorityOption {
+        self.config.priority_option.unwrap_or(PriorityOption::Rfc6994)
     }
 
     pub(crate) fn stats(&self) -> TcpStats {
@@ -186,26 +193,41 @@ impl Connection {
         if !segment.flags.ack || matches!(self.state, State::Listen | State::SynSent) {
             return delivered;
         }
-        if let (Some((value, _)), true) = (segment.timestamps, self.config.timestamps) {
+        if let (Some((value, _)), true) = (segment.timestamps, self.timestamps) {
             // RFC 7323 §5: an older timestamp than the last in order belongs to an old duplicate.
             if value.wrapping_sub(self.ts_recent) >= 1 << 31 {
                 self.receiver.ack_now = true;
                 return delivered;
             }
-            if unwrap(self.receiver.next, segment.seq.wrapping_sub(self.peer_isn)) <= self.receiver.next {
+            // RFC 7323 §4.3: of several segments that one acknowledgement will cover, the first is echoed, so that
+            // the round trip includes the acknowledgement's delay.
+            if self.peer_seq(segment) <= self.receiver.acked {
                 self.ts_recent = value;
             }
         }
         if self.state == State::SynReceived {
-            let ack = segment.ack.wrapping_sub(self.isn);
-            if ack == 0 {
+            // RFC 9293 §3.10.7.4: it must acknowledge our SYN; nothing else has been sent.
+            if segment.ack != self.isn.wrapping_add(1) {
                 return delivered;
             }
             self.establish(now, segment.window, &mut delivered);
         }
-        delivered.acked = self.on_ack(now, segment);
-        self.on_payload(now, segment, ecn, &mut delivered);
-        delivered
+        let acked = self.on_ack(now, segment);
+        self.on_payload(now, segment, ecn);
+        Delivered { connected: delivered.connected, acked, ..self.read() }
+    }
+
+    /// What the application reads now, if it reads at all.
+    pub(crate) fn read(&mut self) -> Delivered {
+        let Some(bytes) = self.receiver.read() else { return Delivered::default() };
+        let finished = self.peer_finished && !self.finish_told;
+        self.finish_told |= finished;
+        Delivered { bytes, finished, ..Delivered::default() }
+    }
+
+    /// The segment's sequence number, 64 bits wide.
+    fn peer_seq(&self, segment: &Segment) -> u64 {
+        unwrap(self.receiver.next, segment.seq.wrapping_sub(self.peer_isn))
     }
 
     fn on_syn(&mut self, now: Time, segment: &Segment, delivered: &mut Delivered) {
@@ -215,6 +237,7 @@ impl Connection {
                 self.peer_isn = segment.seq;
                 self.receiver.on_syn();
                 self.state = State::SynReceived;
+                self.timestamps &= segment.timestamps.is_some();
                 // RFC 3168 §6.1.1: ECE and CWR in the SYN offer ECN, ECE alone in the answer accepts.
                 self.ecn = self.config.ecn && peer_offers_ecn && segment.flags.cwr;
                 self.syn_due = true;
@@ -223,6 +246,7 @@ impl Connection {
                 self.peer_isn = segment.seq;
                 self.receiver.on_syn();
                 self.ecn = self.config.ecn && peer_offers_ecn && !segment.flags.cwr;
+                self.timestamps &= segment.timestamps.is_some();
                 if let Some((value, _)) = segment.timestamps {
                     self.ts_recent = value;
                 }
@@ -259,11 +283,12 @@ impl Connection {
         }
         let timestamp_rtt = segment
             .timestamps
-            .filter(|_| self.config.timestamps)
+            .filter(|_| self.timestamps)
             .map(|(_, echo)| Duration::from_millis(u64::from(timestamp(now).wrapping_sub(echo))));
         self.sender.on_ack(
             now,
             AckInfo {
+                seq: self.peer_seq(segment),
                 ack,
                 sack: &sack[..blocks.len()],
                 window: u64::from(segment.window),
@@ -273,14 +298,14 @@ impl Connection {
         )
     }
 
-    fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn, delivered: &mut Delivered) {
+    fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
         if segment.flags.cwr {
             self.receiver.echo_ce = false;
         }
         if self.ecn && ecn == Ecn::Ce {
             self.receiver.echo_ce = true;
         }
-        let seq = unwrap(self.receiver.next, segment.seq.wrapping_sub(self.peer_isn));
+        let seq = self.peer_seq(segment);
         let len = u64::from(segment.sequence_len());
         if len == 0 {
             if seq < self.receiver.next {
@@ -292,11 +317,10 @@ impl Connection {
         if segment.flags.fin {
             self.receiver.on_fin(seq + u64::from(segment.payload));
         }
-        delivered.bytes = self.receiver.on_data(now, seq, len, segment.priority);
+        self.receiver.on_data(now, seq, len, segment.priority);
         if self.receiver.finished() && !self.peer_finished {
             self.peer_finished = true;
             self.receiver.ack_now = true;
-            delivered.finished = true;
         }
     }
 
@@ -360,7 +384,7 @@ impl Connection {
         Segment {
             seq: self.isn,
             ack: if answer { self.peer_isn.wrapping_add(1) } else { 0 },
-            window: u32::try_from(self.config.receive_buffer.get()).unwrap_or(u32::MAX),
+            window: self.receiver.syn_window(),
             flags,
             timestamps: self.stamp(now),
             ..Segment::default()
@@ -381,6 +405,7 @@ impl Connection {
         segment.flags.fin = outgoing.fin;
         if self.config.priority_option.is_some() && outgoing.payload > 0 {
             segment.priority = outgoing.priority;
+            segment.fit_sack(self.priority_option());
         }
         let fresh = !outgoing.retransmission && outgoing.payload > 0;
         if self.ecn && fresh && self.sender.announce_cwr {
@@ -404,7 +429,7 @@ impl Connection {
     }
 
     fn stamp(&self, now: Time) -> Option<(u32, u32)> {
-        self.config.timestamps.then(|| (timestamp(now), self.ts_recent))
+        self.timestamps.then(|| (timestamp(now), self.ts_recent))
     }
 }
 
@@ -429,7 +454,7 @@ fn unwrap(near: u64, low: u32) -> u64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "the wire carries the low 32 bits")]
+#[expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
 mod tests {
     use super::*;
 

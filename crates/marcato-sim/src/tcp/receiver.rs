@@ -14,6 +14,8 @@ pub(crate) struct Receiver {
     pub(crate) next: u64,
     /// Whether the other end has closed, and where.
     fin_at: Option<u64>,
+    /// Last.ACK.sent: what the last acknowledgement said. RFC 7323 §4.3.
+    pub(crate) acked: u64,
     /// What arrived beyond `next`.
     beyond: Ranges,
     /// A byte of each range that changed last, the most recent first, so that SACK tells news first.
@@ -44,6 +46,7 @@ impl Receiver {
         let scale = (64 - (buffer >> 16).leading_zeros()).min(14);
         Self {
             next: 0,
+            acked: 0,
             fin_at: None,
             beyond: Ranges::default(),
             recent: [u64::MAX; MAX_SACK_BLOCKS],
@@ -64,7 +67,13 @@ impl Receiver {
     /// The other end's SYN arrived.
     pub(crate) fn on_syn(&mut self) {
         self.next = 1;
-        self.offered = 1 + self.buffer;
+        self.acked = 1;
+        self.offered = 1 + u64::from(self.syn_window());
+    }
+
+    /// The window of a SYN, which is never scaled. RFC 7323 §2.2.
+    pub(crate) fn syn_window(&self) -> u32 {
+        u32::from(u16::try_from(self.buffer).unwrap_or(u16::MAX))
     }
 
     /// A data segment arrived. Returns how many new bytes of the stream are now in order.
@@ -96,9 +105,7 @@ impl Receiver {
         if self.fin_at.is_some_and(|fin| self.next > fin) {
             in_order -= 1;
         }
-        if !self.reading {
-            self.unread += in_order;
-        }
+        self.unread += in_order;
         self.pending += 1;
         let urgent = self.delayed_ack.urgent_at_once && priority.is_some_and(|p| p <= Priority::P1);
         let first = self.delayed_ack.first_at_once && !self.seen_data;
@@ -127,6 +134,7 @@ impl Receiver {
 
     /// An acknowledgement leaves with whatever is being sent.
     pub(crate) fn on_ack_sent(&mut self) {
+        self.acked = self.next;
         self.pending = 0;
         self.ack_at = None;
         self.ack_now = false;
@@ -140,19 +148,19 @@ impl Receiver {
         u32::try_from(edge - self.next).unwrap_or(u32::MAX)
     }
 
-    /// Whether the application reads from now on. Returns whether the window opened so far that the sender must
-    /// hear of it (RFC 9293 §3.8.6.2.2: by half of the buffer or a segment).
-    pub(crate) fn set_reading(&mut self, reading: bool, mss: u64) -> bool {
+    /// Whether the application reads from now on; what waits for it is had by [`read`](Self::read).
+    pub(crate) fn set_reading(&mut self, reading: bool, mss: u64) {
         self.reading = reading;
-        if !reading || self.unread == 0 {
-            return false;
+        if reading && self.unread > 0 {
+            // RFC 9293 §3.8.6.2.2: a window that opens by half of the buffer or a segment is told at once.
+            let opens = (self.next + self.buffer).saturating_sub(self.offered);
+            self.ack_now |= opens >= mss.min(self.buffer / 2);
         }
-        self.unread = 0;
-        let opens = (self.next + self.buffer).saturating_sub(self.offered);
-        if opens >= mss.min(self.buffer / 2) {
-            self.ack_now = true;
-        }
-        self.ack_now
+    }
+
+    /// Takes what is in order, if the application reads.
+    pub(crate) fn read(&mut self) -> Option<u64> {
+        self.reading.then(|| std::mem::take(&mut self.unread))
     }
 
     /// The SACK blocks to send, by `wire`, which shortens a sequence number.
@@ -183,7 +191,7 @@ impl Receiver {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "small test numbers")]
+#[expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
 mod tests {
     use super::*;
     use marcato_units::{Bytes, Duration};
@@ -257,7 +265,10 @@ mod tests {
         assert_eq!(r.on_data(Time::ZERO, 60_001, 1000, None), 0);
         assert!(r.ack_now);
         r.on_ack_sent();
-        assert!(r.set_reading(true, 1000));
+        assert_eq!(r.read(), None);
+        r.set_reading(true, 1000);
+        assert!(r.ack_now);
+        assert_eq!(r.read(), Some(60_000));
         assert_eq!(r.window(), 60_000);
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Scoreboard {
     sacked_above: (u64, u64),
     /// Segments marked lost and, as far as known, not sent again; ascending; stale entries are skipped.
     lost: VecDeque<u64>,
+    /// Segments marked lost and neither acknowledged nor SACKed since.
+    losses: u64,
     /// Bytes marked lost in total.
     pub(crate) lost_bytes: u64,
 }
@@ -79,6 +81,7 @@ impl Scoreboard {
         while let Some(front) = self.segments.front_mut() {
             if front.end <= ack {
                 self.pipe -= front.in_pipe();
+                self.losses -= u64::from(front.lost && !front.sacked);
                 if front.sacked {
                     if front.seq >= self.edge {
                         self.sacked_above.0 -= 1;
@@ -109,6 +112,13 @@ impl Scoreboard {
 
     /// Marks what lies within `start..end` as SACKed; `delivered` sees each segment for which that is news.
     pub(crate) fn sack(&mut self, start: u64, end: u64, mut delivered: impl FnMut(&Sent)) {
+        // Whole segments only: a block that ends within one says nothing about it yet.
+        let first = self.segments.partition_point(|s| s.seq < start);
+        let beyond = self.segments.partition_point(|s| s.end <= end);
+        if first >= beyond {
+            return;
+        }
+        let (start, end) = (self.segments[first].seq, self.segments[beyond - 1].end);
         let mut from = start;
         while let Some((gap, gap_end)) = self.sacked.first_gap(from, end) {
             let first = self.segments.partition_point(|s| s.seq < gap);
@@ -120,6 +130,7 @@ impl Scoreboard {
                     continue;
                 }
                 self.pipe -= segment.in_pipe();
+                self.losses -= u64::from(segment.lost);
                 segment.sacked = true;
                 if segment.seq >= self.edge {
                     self.sacked_above.0 += 1;
@@ -149,6 +160,7 @@ impl Scoreboard {
             }
             if !segment.sacked && !segment.lost {
                 self.pipe -= segment.in_pipe();
+                self.losses += 1;
                 segment.lost = true;
                 segment.resent = false;
                 self.lost_bytes += segment.bytes();
@@ -173,6 +185,7 @@ impl Scoreboard {
             if !segment.lost || segment.resent {
                 self.lost_bytes += segment.bytes();
             }
+            self.losses += u64::from(!segment.lost);
             segment.lost = true;
             segment.resent = false;
             self.lost.push_back(segment.seq);
@@ -209,6 +222,11 @@ impl Scoreboard {
         self.pipe += copy.bytes();
         self.lost.pop_front();
         Some(copy)
+    }
+
+    /// Whether anything is known to have been lost and has not arrived since, sent again or not.
+    pub(crate) fn has_losses(&self) -> bool {
+        self.losses > 0
     }
 
     /// Whether anything is lost and not sent again.
@@ -281,6 +299,17 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_is_sacked_when_all_of_it_is() {
+        let mut board = board(3, 1000);
+        let mut news = Vec::new();
+        for (start, end) in [(1000, 1500), (1200, 2000), (1000, 2000)] {
+            board.sack(start, end, |s| news.push(s.seq));
+            news.push(u64::MAX);
+        }
+        assert_eq!(news, [u64::MAX, u64::MAX, 1000, u64::MAX]);
+    }
+
+    #[test]
     fn what_was_sacked_is_not_sent_again_after_a_timeout() {
         let mut board = board(5, 1000);
         board.sack(1000, 2000, |_| ());
@@ -320,6 +349,8 @@ mod tests {
                     _ => {}
                 }
                 prop_assert_eq!(board.pipe(), board.pipe_by_walking());
+                let losses = board.segments.iter().filter(|s| s.lost && !s.sacked).count();
+                prop_assert_eq!(board.losses, losses as u64);
                 let sacked: u64 = board.segments.iter().filter(|s| s.sacked).map(Sent::bytes).sum();
                 prop_assert_eq!(delivered, una + sacked);
                 for (i, segment) in board.segments.iter().enumerate() {

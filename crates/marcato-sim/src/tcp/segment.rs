@@ -8,8 +8,12 @@ use super::config::PriorityOption;
 pub(crate) const TCP_HEADER: u32 = 20;
 /// Two no-operations and the timestamps option, as every stack lays it out. RFC 7323 appendix A.
 const TIMESTAMPS: u32 = 12;
-/// Maximum segment size (4), SACK permitted and window scale with their padding (2 + 3 + 3).
-const SYN_OPTIONS: u32 = 12;
+/// In a SYN: maximum segment size (4), window scale after a no-operation (1 + 3).
+const SYN_OPTIONS: u32 = 8;
+/// SACK permitted after two no-operations; beside timestamps, Linux puts it into the place of theirs.
+const SACK_PERMITTED: u32 = 4;
+/// Most bytes of options. RFC 9293 §3.1.
+const MAX_OPTIONS: u32 = 40;
 /// Most SACK blocks that fit beside timestamps. RFC 2018 §3.
 pub(crate) const MAX_SACK_BLOCKS: usize = 3;
 
@@ -72,11 +76,18 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Drops the oldest SACK blocks until the header can hold its options.
+    pub(crate) fn fit_sack(&mut self, form: PriorityOption) {
+        while self.sack.len > 0 && self.header_len(form) > TCP_HEADER + MAX_OPTIONS {
+            self.sack.len -= 1;
+        }
+    }
+
     /// Bytes of the TCP header with its options, when the priority option has this form.
     pub(crate) fn header_len(&self, form: PriorityOption) -> u32 {
         let mut options = 0;
         if self.flags.syn {
-            options += SYN_OPTIONS;
+            options += SYN_OPTIONS + if self.timestamps.is_some() { 0 } else { SACK_PERMITTED };
         }
         if self.timestamps.is_some() {
             options += TIMESTAMPS;

@@ -15,9 +15,11 @@ use super::scoreboard::{Scoreboard, Sent};
 #[derive(Clone, Debug)]
 enum Recovery {
     Open,
-    /// Fast recovery (RFC 6675 §5), or a reduction for ECN, which differs in that nothing may be lost.
+    /// Fast recovery (RFC 6675 §5), or a reduction for ECN.
     Fast {
         point: u64,
+        /// ECN asked for it and nothing has been lost.
+        echo: bool,
         prr: Prr,
         /// The window that proportional rate reduction allows.
         window: u64,
@@ -33,6 +35,8 @@ enum Recovery {
 /// What an acknowledgement says beyond its number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckInfo<'a> {
+    /// The other end's sequence number of the segment: tells whether its window is news.
+    pub(crate) seq: u64,
     pub(crate) ack: u64,
     /// SACK blocks, already as 64-bit sequence numbers.
     pub(crate) sack: &'a [(u64, u64)],
@@ -78,6 +82,8 @@ pub(crate) struct Sender {
     closed: bool,
     fin_sent: bool,
     peer_window: u64,
+    /// SND.WL1 and SND.WL2: the segment that told the window last. RFC 9293 §3.10.7.4.
+    window_told: (u64, u64),
     board: Scoreboard,
     rto: RtoEstimator,
     rto_at: Option<Time>,
@@ -111,6 +117,7 @@ impl Sender {
             closed: false,
             fin_sent: false,
             peer_window: 0,
+            window_told: (0, 0),
             board: Scoreboard::default(),
             rto: RtoEstimator::new(config.min_rto, config.max_rto),
             rto_at: None,
@@ -136,8 +143,8 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.rto.sample(rtt);
             self.min_rtt = Some(rtt);
-            self.congestion.on_handshake(now, rtt);
         }
+        self.congestion.on_established(now, rtt);
     }
 
     /// Room in the send buffer.
@@ -226,6 +233,7 @@ impl Sender {
     fn loss_state(&self) -> LossState {
         match self.recovery {
             Recovery::Open => LossState::Open,
+            Recovery::Fast { echo: true, .. } => LossState::Reduction,
             Recovery::Fast { .. } => LossState::Recovery,
             Recovery::Timeout { .. } => LossState::Loss,
         }
@@ -236,7 +244,11 @@ impl Sender {
         if info.ack > self.nxt || info.ack < self.una {
             return false;
         }
-        self.peer_window = info.window;
+        // RFC 9293 §3.10.7.4: an older segment must not bring an older window back.
+        if info.ack > self.una || (info.seq, info.ack) >= self.window_told {
+            self.peer_window = info.window;
+            self.window_told = (info.seq, info.ack);
+        }
         let prior_in_flight = self.board.pipe();
         let prior_una = self.una;
         let (mut delivered, mut first_sent, mut last_sent) = (0u64, None::<Time>, None::<Time>);
@@ -294,6 +306,7 @@ impl Sender {
         }
         if let Recovery::Fast { prr, window, .. } = &mut self.recovery
             && self.congestion.uses_prr()
+            && delivered > 0
         {
             let pipe = self.board.pipe();
             *window = pipe + prr.on_ack(delivered, pipe, self.congestion.ssthresh(), self.mss);
@@ -310,24 +323,41 @@ impl Sender {
 
     fn update_recovery(&mut self, now: Time, info: &AckInfo<'_>) {
         match self.recovery {
-            Recovery::Fast { point, .. } | Recovery::Timeout { point } if self.una >= point => {
+            Recovery::Fast { point, .. } if self.una >= point => {
                 self.recovery = Recovery::Open;
                 self.congestion.on_recovered(now);
             }
+            // After a timeout the window grows from one segment; where it has come to, it stays.
+            Recovery::Timeout { point } if self.una >= point => self.recovery = Recovery::Open,
             _ => {}
         }
         let echoed = info.ece && self.una > self.ecn_point;
-        if matches!(self.recovery, Recovery::Open) {
-            let lost = self.board.has_lost();
-            if lost || echoed {
+        // What was sent after the last reduction and is lost asks for another, even if the recovery that has just
+        // ended has already sent it again.
+        let lost = self.board.has_losses();
+        match &mut self.recovery {
+            Recovery::Open if lost || echoed => {
                 let in_flight = self.nxt - self.una;
                 self.counters.reductions += 1;
                 self.congestion.on_congestion(now, in_flight);
-                self.recovery =
-                    Recovery::Fast { point: self.nxt, prr: Prr::new(in_flight), window: 0, first: lost };
+                self.recovery = Recovery::Fast {
+                    point: self.nxt,
+                    echo: !lost,
+                    prr: Prr::new(in_flight),
+                    window: self.board.pipe(),
+                    first: self.board.has_lost(),
+                };
                 self.ecn_point = self.nxt;
-                self.announce_cwr = echoed;
+                // RFC 3168 §6.1.2: whatever the reason of the reduction.
+                self.announce_cwr = true;
             }
+            // Loss in a window that is already being reduced: repair it, reduce no further.
+            Recovery::Fast { point, echo: echo @ true, first, .. } if lost => {
+                *echo = false;
+                *point = self.nxt;
+                *first = self.board.has_lost();
+            }
+            _ => {}
         }
     }
 
@@ -360,6 +390,7 @@ impl Sender {
             self.board.mark_all_lost();
             self.recovery = Recovery::Timeout { point: self.nxt };
             self.ecn_point = self.nxt;
+            self.announce_cwr = true;
             // RFC 6298 §5.5 and §5.6
             self.rto.back_off();
             self.rto_at = Some(now + self.rto.rto());
@@ -373,7 +404,8 @@ impl Sender {
         let cwnd = self.cwnd();
         let urged = matches!(self.recovery, Recovery::Fast { first: true, .. });
         if let Some(lost) = self.board.next_lost()
-            && (urged || pipe + (lost.end - lost.seq) <= cwnd)
+            // With nothing in flight one segment goes, though its FIN make it a byte longer than the window.
+            && (urged || pipe == 0 || pipe + (lost.end - lost.seq) <= cwnd)
         {
             return Some(Kind::Retransmission);
         }
@@ -423,6 +455,10 @@ impl Sender {
                 let sent = self.board.resend(now, stamp)?;
                 if let Recovery::Fast { first, .. } = &mut self.recovery {
                     *first = false;
+                    if sent.seq <= self.una {
+                        // RFC 6675 §5.1: give the first hole's retransmission its time.
+                        self.rto_at = None;
+                    }
                 }
                 self.counters.retransmissions += 1;
                 let fin = u64::from(sent.fin);

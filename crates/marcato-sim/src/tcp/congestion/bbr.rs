@@ -221,7 +221,7 @@ impl Bbr {
     }
 
     fn save_cwnd(&mut self) {
-        if self.prior_state == LossState::Open && self.mode != Mode::ProbeRtt {
+        if !is_repairing(self.prior_state) && self.mode != Mode::ProbeRtt {
             self.prior_cwnd = self.cwnd;
         } else {
             self.prior_cwnd = self.prior_cwnd.max(self.cwnd);
@@ -237,7 +237,7 @@ impl Bbr {
             self.round_start = true;
             self.packet_conservation = false;
         }
-        self.long_term_sampling(ack);
+        self.long_term_sampling(ack.newly_lost > 0, ack.rate.is_app_limited);
         let bw = Rate::from_bytes_over(Bytes::new(ack.rate.delivered), interval).as_bytes_per_sec();
         if !ack.rate.is_app_limited || bw >= self.max_bw.max() {
             self.max_bw.update(BW_ROUNDS, self.round_count, bw);
@@ -350,8 +350,13 @@ impl Bbr {
 
     fn update_min_rtt(&mut self, ack: &AckEvent) {
         let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
+        // A lone runt may have waited for a delayed acknowledgement: its round trip must not become the minimum
+        // just because the old one has aged.
+        let is_lone_runt = ack.delivered < self.mss
+            && ack.prior_in_flight == ack.delivered
+            && ack.rate.delivered == ack.delivered;
         if let Some(rtt) = ack.rtt
-            && (expired || self.min_rtt.is_none_or(|min| rtt < min))
+            && ((expired && !is_lone_runt) || self.min_rtt.is_none_or(|min| rtt < min))
         {
             self.min_rtt = Some(rtt);
             self.min_rtt_at = ack.now;
@@ -403,7 +408,7 @@ impl Bbr {
             self.packet_conservation = true;
             self.next_round_delivered = self.delivered;
             self.cwnd = ack.in_flight + ack.delivered;
-        } else if self.prior_state != LossState::Open && ack.state == LossState::Open {
+        } else if is_repairing(self.prior_state) && !is_repairing(ack.state) {
             self.cwnd = self.cwnd.max(self.prior_cwnd);
             self.packet_conservation = false;
         }
@@ -446,7 +451,7 @@ impl Bbr {
 
     /// A policer lets a bucket through and then drops: between two losses the rate is the policer's. Two such
     /// intervals of equal rate are believed.
-    fn long_term_sampling(&mut self, ack: &AckEvent) {
+    fn long_term_sampling(&mut self, has_losses: bool, is_app_limited: bool) {
         if self.lt.use_bw {
             if self.mode == Mode::ProbeBw && self.round_start {
                 self.lt.rounds += 1;
@@ -458,13 +463,13 @@ impl Bbr {
             return;
         }
         if !self.lt.is_sampling {
-            if ack.newly_lost == 0 {
+            if !has_losses {
                 return;
             }
             self.long_term_reset_interval();
             self.lt.is_sampling = true;
         }
-        if ack.rate.is_app_limited {
+        if is_app_limited {
             self.long_term_reset();
             return;
         }
@@ -478,7 +483,7 @@ impl Bbr {
             self.long_term_reset();
             return;
         }
-        if ack.newly_lost == 0 {
+        if !has_losses {
             return;
         }
         let lost = self.lost - self.lt.last_lost;
@@ -504,6 +509,11 @@ impl Bbr {
         self.lt.bw = bw;
         self.long_term_reset_interval();
     }
+}
+
+/// BBRv1 pays no attention to ECN: a reduction is nothing to it.
+fn is_repairing(state: LossState) -> bool {
+    matches!(state, LossState::Recovery | LossState::Loss)
 }
 
 /// `value * by / of`, without overflow on the way.
@@ -543,6 +553,7 @@ impl CongestionControl for Bbr {
         self.prior_state = LossState::Loss;
         self.full_bw = 0;
         self.round_start = true;
+        self.long_term_sampling(true, false);
         // Linux enters the loss state with one segment allowed.
         self.cwnd = self.mss;
     }
@@ -561,12 +572,16 @@ impl CongestionControl for Bbr {
         }
     }
 
-    fn on_handshake(&mut self, now: Time, rtt: Duration) {
-        self.min_rtt = Some(rtt);
+    fn on_established(&mut self, now: Time, rtt: Option<Duration>) {
+        self.min_rtt = rtt;
         self.min_rtt_at = now;
         self.delivered_at = now;
-        self.has_seen_rtt = true;
-        self.init_pacing_rate(rtt);
+        self.aggregation.epoch_at = now;
+        self.long_term_reset_interval();
+        if let Some(rtt) = rtt {
+            self.has_seen_rtt = true;
+            self.init_pacing_rate(rtt);
+        }
     }
 
     fn cwnd(&self) -> u64 {
@@ -609,7 +624,7 @@ mod tests {
     impl Path {
         fn new() -> Self {
             let mut bbr = Bbr::new(MSS, 10 * MSS, Seed::new(1).stream("bbr"));
-            bbr.on_handshake(Time::ZERO, RTT);
+            bbr.on_established(Time::ZERO, Some(RTT));
             Self { bbr, now: Time::ZERO, delivered: 0 }
         }
 

@@ -17,7 +17,9 @@ use super::rate::RateSample;
 pub enum LossState {
     /// Nothing is known to be lost.
     Open,
-    /// Fast recovery, or a reduction that ECN asked for.
+    /// Nothing is known to be lost, but ECN has asked for a smaller window, and the sender is getting there.
+    Reduction,
+    /// Fast recovery.
     Recovery,
     /// The retransmission timer expired.
     Loss,
@@ -61,15 +63,15 @@ pub trait CongestionControl: Debug {
     /// Loss was detected, or ECN echoed, for the first time in a window. `in_flight` is what is outstanding. Called
     /// before [`on_ack`](Self::on_ack) of the same acknowledgement.
     fn on_congestion(&mut self, now: Time, in_flight: u64);
-    /// Recovery has ended.
+    /// Recovery or reduction has ended; not called after a timeout.
     fn on_recovered(&mut self, now: Time);
     /// The retransmission timer expired with `in_flight` bytes outstanding; `first` says that it is not a repeated
     /// expiry for the same data.
     fn on_rto(&mut self, now: Time, in_flight: u64, first: bool);
     /// Sending resumes after an idle time; `expired` says that it lasted longer than the retransmission timeout.
     fn on_idle_restart(&mut self, now: Time, app_limited: bool, expired: bool);
-    /// The first measurement of the round trip, from the handshake.
-    fn on_handshake(&mut self, now: Time, rtt: Duration);
+    /// The connection is established; `rtt` is the handshake's round trip, if its segments were sent once.
+    fn on_established(&mut self, now: Time, rtt: Option<Duration>);
     /// The congestion window in bytes.
     fn cwnd(&self) -> u64;
     /// The slow start threshold in bytes.

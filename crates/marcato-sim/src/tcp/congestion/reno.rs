@@ -23,7 +23,7 @@ impl Reno {
 
 impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &AckEvent) {
-        if ack.state == LossState::Recovery || ack.newly_acked == 0 {
+        if matches!(ack.state, LossState::Recovery | LossState::Reduction) || ack.newly_acked == 0 {
             return;
         }
         if self.cwnd < self.ssthresh {
@@ -74,7 +74,7 @@ impl CongestionControl for Reno {
         }
     }
 
-    fn on_handshake(&mut self, _now: Time, _rtt: Duration) {}
+    fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
 
     fn cwnd(&self) -> u64 {
         self.cwnd
