@@ -3,6 +3,7 @@
 //! Tables I and II and Figs. 2 and 3 in the configuration that the authors ran, variants beside them, and what the
 //! paper leaves open. Each file holds one question; [`Cats`] asks them all.
 
+mod conductor;
 mod late;
 mod load;
 mod page;
@@ -42,6 +43,7 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("late urgent data", late::late),
     ("what users have today", today::today),
     ("sensitivity", sensitivity::sensitivity),
+    ("starvation", conductor::starvation),
 ];
 
 impl Experiment for Cats {

@@ -193,6 +193,8 @@ pub(super) enum Error {
     Flow(#[from] FlowError),
     #[error(transparent)]
     Debt(#[from] marcato_sched::conductor::DebtError),
+    #[error(transparent)]
+    Offer(#[from] marcato_sched::conductor::OfferError),
     #[error("{0} did not arrive within the time of the run: run it for longer")]
     Incomplete(String),
 }
