@@ -4,14 +4,18 @@
 //! paper leaves open. Each file holds one question; [`Cats`] asks them all.
 
 mod conductor;
+mod delays;
+mod interactive;
 mod late;
 mod load;
 mod page;
 mod path;
 mod published;
+mod saving;
 mod sensitivity;
 mod tables;
 mod today;
+mod watched;
 
 use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section, over_seeds};
 
@@ -44,6 +48,10 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("what users have today", today::today),
     ("sensitivity", sensitivity::sensitivity),
     ("starvation", conductor::starvation),
+    ("Save-Data", saving::save_data),
+    ("shedding", saving::shedding),
+    ("lifetimes", saving::lifetimes),
+    ("keystrokes", interactive::interactive),
 ];
 
 impl Experiment for Cats {
