@@ -10,6 +10,7 @@ mod late;
 mod load;
 mod page;
 mod path;
+mod placeholder;
 mod published;
 mod saving;
 mod sensitivity;
@@ -52,6 +53,7 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("shedding", saving::shedding),
     ("lifetimes", saving::lifetimes),
     ("keystrokes", interactive::interactive),
+    ("placeholder", placeholder::placeholder),
 ];
 
 impl Experiment for Cats {
