@@ -16,6 +16,7 @@ mod saving;
 mod sensitivity;
 mod tables;
 mod today;
+mod video;
 mod watched;
 
 use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section, over_seeds};
@@ -54,6 +55,7 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("lifetimes", saving::lifetimes),
     ("keystrokes", interactive::interactive),
     ("placeholder", placeholder::placeholder),
+    ("video", video::video),
 ];
 
 impl Experiment for Cats {
