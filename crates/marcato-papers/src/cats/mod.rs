@@ -5,6 +5,7 @@
 
 mod conductor;
 mod delays;
+mod fairness;
 mod interactive;
 mod late;
 mod load;
@@ -56,6 +57,7 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("keystrokes", interactive::interactive),
     ("placeholder", placeholder::placeholder),
     ("video", video::video),
+    ("fairness", fairness::fairness),
 ];
 
 impl Experiment for Cats {
