@@ -17,7 +17,7 @@ const BACKLOG: Bytes = Bytes::kb(4_000);
 struct Service {
     /// The most bytes of others between two grants of P4, or before the first, while P4 waited.
     worst: Bytes,
-    /// What each level got, at every P4 grant and at the end.
+    /// What each level got, after every grant.
     cumulative: Vec<[Bytes; Priority::COUNT]>,
 }
 
@@ -49,13 +49,12 @@ impl Service {
             got[grant.priority.index()] += grant.len;
             if grant.priority == Priority::P4 {
                 since = Bytes::ZERO;
-                service.cumulative.push(got);
             } else {
                 since += grant.len;
                 service.worst = service.worst.max(since);
             }
+            service.cumulative.push(got);
         }
-        service.cumulative.push(got);
         Ok(service)
     }
 
@@ -146,7 +145,7 @@ pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, Error> {
     answer.section = answer.section.figure(Figure::new(
         "starvation",
         chart.to_svg(),
-        "Cumulative service under the authors' debts, seen at each grant of P4: the first 600 kB.",
+        "Cumulative service under the authors' debts: the first 600 kB. A level is flat while it is in debt or a more urgent one sends.",
     ));
     Ok(answer)
 }
