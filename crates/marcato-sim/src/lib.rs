@@ -21,7 +21,7 @@ mod ranges;
 mod tally;
 pub mod tcp;
 
-pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag};
+pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag, Writers};
 pub use flow::{Arrivals, Reception, TcpFlow, UdpFlow, UdpStats};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;

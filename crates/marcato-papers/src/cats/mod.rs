@@ -3,14 +3,22 @@
 //! Tables I and II and Figs. 2 and 3 in the configuration that the authors ran, variants beside them, and what the
 //! paper leaves open. Each file holds one question; [`Cats`] asks them all.
 
+mod conductor;
+mod delays;
+mod fairness;
+mod interactive;
 mod late;
 mod load;
 mod page;
 mod path;
+mod placeholder;
 mod published;
+mod saving;
 mod sensitivity;
 mod tables;
 mod today;
+mod video;
+mod watched;
 
 use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section, over_seeds};
 
@@ -42,6 +50,14 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("late urgent data", late::late),
     ("what users have today", today::today),
     ("sensitivity", sensitivity::sensitivity),
+    ("starvation", conductor::starvation),
+    ("Save-Data", saving::save_data),
+    ("shedding", saving::shedding),
+    ("lifetimes", saving::lifetimes),
+    ("keystrokes", interactive::interactive),
+    ("placeholder", placeholder::placeholder),
+    ("video", video::video),
+    ("fairness", fairness::fairness),
 ];
 
 impl Experiment for Cats {

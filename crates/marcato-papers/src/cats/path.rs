@@ -1,11 +1,12 @@
 //! The path of CATS §III-A, as the authors ran it, and the schemes that share it.
 
+use marcato_queue::{DropTail, LimitError};
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
-    App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowError, FlowId, LinkConfig, LinkId, Network,
-    NodeId, Planned, PriorityOption, Side, Tag, TcpConfig, TcpFlow,
+    App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowError, FlowId, LinkConfig, LinkId, Loss,
+    Network, NodeId, Packet, Planned, PriorityOption, Side, Tag, TcpConfig, TcpFlow, Writers,
 };
-use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
 /// The dumbbell: access links at both ends, a bottleneck between them, and TCP at both ends alike.
 #[derive(Clone, Debug)]
@@ -18,6 +19,10 @@ pub(super) struct Path {
     pub(super) access_delay: Duration,
     /// What PPP adds to each packet.
     pub(super) framing: Bytes,
+    /// What may wait before the bottleneck.
+    pub(super) queue: DropTail<Packet>,
+    /// What the bottleneck's wire loses, in both directions.
+    pub(super) loss: Loss,
     pub(super) tcp: TcpConfig,
 }
 
@@ -32,6 +37,8 @@ impl Path {
             access: Rate::from_mbps(10),
             access_delay: Duration::from_millis(5),
             framing: Bytes::new(2),
+            queue: DropTail::default(),
+            loss: Loss::None,
             tcp: TcpConfig {
                 mss: 1000,
                 send_buffer: Bytes::new(131_072),
@@ -79,7 +86,10 @@ impl Path {
         let [sender, left, right, receiver] =
             ["sender", "left", "right", "receiver"].map(|name| net.node(name));
         let access = || LinkConfig::new(self.access, self.access_delay).framing(self.framing);
-        let bottleneck = || LinkConfig::new(self.bottleneck, self.delay).framing(self.framing);
+        let bottleneck = || {
+            let link = LinkConfig::new(self.bottleneck, self.delay).framing(self.framing);
+            link.queue(self.queue.clone()).loss(self.loss.clone())
+        };
         net.link(sender, left, access(), access());
         let (bottleneck, _) = net.link(left, right, bottleneck(), bottleneck());
         net.link(right, receiver, access(), access());
@@ -99,6 +109,7 @@ impl Path {
     pub(super) fn app(&self, scheme: Scheme, plan: Vec<Planned>) -> Result<Box<dyn App>, Error> {
         Ok(match scheme {
             Scheme::Fifo => Box::new(Fifo::new(plan)),
+            Scheme::Writers(writer) => Box::new(Writers::new(plan, writer)),
             Scheme::Conductor(debt, feeding) => {
                 let config = Config { chunk: self.chunk(), ..Config::with_debt(debt) };
                 Box::new(self.conducted(config, feeding, plan)?)
@@ -113,11 +124,16 @@ impl Path {
         feeding: Feeding,
         plan: Vec<Planned>,
     ) -> Result<Conducted, Error> {
+        Ok(self.conducting(Conductor::new(config)?, feeding, plan))
+    }
+
+    /// An application that sends `plan` through this Conductor.
+    pub(super) fn conducting(&self, conductor: Conductor, feeding: Feeding, plan: Vec<Planned>) -> Conducted {
         let feeder = match feeding {
             Feeding::Greedy => Feeder::greedy(self.chunk()),
             Feeding::Lean => Feeder::lean(self.chunk()),
         };
-        Ok(Conducted::new(Conductor::new(config)?, feeder, plan))
+        Conducted::new(conductor, feeder, plan)
     }
 
     /// Sends `plan` by `scheme` over this path, alone, until `until`.
@@ -128,23 +144,32 @@ impl Path {
         until: Time,
         seed: u64,
     ) -> Result<Transfer, Error> {
-        let mut dumbbell = self.build(seed);
-        let feeding = match scheme {
-            Scheme::Fifo => Feeding::Greedy,
-            Scheme::Conductor(_, feeding) => feeding,
-        };
-        let flow = dumbbell.net.tcp(TcpFlow {
-            client: dumbbell.sender,
-            server: dumbbell.receiver,
+        let app = self.app(scheme, plan.to_vec())?;
+        let mut transfer = self.open(scheme.feeding(), app, plan, seed)?;
+        transfer.net.run_until(until);
+        Ok(transfer)
+    }
+
+    /// Puts `app`, which sends `plan` and is fed so, on this path, alone. Time has yet to move.
+    pub(super) fn open(
+        &self,
+        feeding: Feeding,
+        app: Box<dyn App>,
+        plan: &[Planned],
+        seed: u64,
+    ) -> Result<Transfer, Error> {
+        let Dumbbell { mut net, sender, receiver, bottleneck } = self.build(seed);
+        let flow = net.tcp(TcpFlow {
+            client: sender,
+            server: receiver,
             start: Time::ZERO,
             client_config: self.tcp_for(feeding),
             server_config: self.tcp.clone(),
-            client_app: self.app(scheme, plan.to_vec())?,
+            client_app: app,
             server_app: Box::new(Collector::logging()),
             layer: marcato_units::Layer::High,
         })?;
-        dumbbell.net.run_until(until);
-        Ok(Transfer { net: dumbbell.net, flow, plan: plan.to_vec(), bottleneck: dumbbell.bottleneck })
+        Ok(Transfer { net, flow, plan: plan.to_vec(), bottleneck })
     }
 }
 
@@ -161,6 +186,8 @@ pub(super) struct Dumbbell {
 pub(super) enum Scheme {
     /// As the application wrote it: the baseline.
     Fifo,
+    /// By writers that share the socket, without a Conductor: for each priority, which of them writes it.
+    Writers([usize; Priority::COUNT]),
     /// Through a Conductor with these rules of debt.
     Conductor(Debt, Feeding),
 }
@@ -184,6 +211,14 @@ impl Scheme {
     pub(super) const fn strict() -> Self {
         Self::Conductor(Debt::strict(), Feeding::Greedy)
     }
+
+    /// How it is fed: what knows no Conductor fills the send buffer.
+    pub(super) const fn feeding(self) -> Feeding {
+        match self {
+            Self::Fifo | Self::Writers(_) => Feeding::Greedy,
+            Self::Conductor(_, feeding) => feeding,
+        }
+    }
 }
 
 /// Why an experiment of this paper cannot be run.
@@ -193,6 +228,10 @@ pub(super) enum Error {
     Flow(#[from] FlowError),
     #[error(transparent)]
     Debt(#[from] marcato_sched::conductor::DebtError),
+    #[error(transparent)]
+    Offer(#[from] marcato_sched::conductor::OfferError),
+    #[error(transparent)]
+    Queue(#[from] LimitError),
     #[error("{0} did not arrive within the time of the run: run it for longer")]
     Incomplete(String),
 }
@@ -209,6 +248,28 @@ impl Transfer {
     /// The receiving application.
     pub(super) fn collector(&self) -> Result<&Collector, Error> {
         self.net.app(self.flow, Side::Server).ok_or_else(|| Error::Incomplete("the receiver".into()))
+    }
+
+    /// What was to be sent.
+    pub(super) fn plan(&self) -> &[Planned] {
+        &self.plan
+    }
+
+    /// The sending application, if it is an `A`.
+    pub(super) fn sender<A: App>(&self) -> Result<&A, Error> {
+        self.net.app(self.flow, Side::Client).ok_or_else(|| Error::Incomplete("the sender".into()))
+    }
+
+    /// How much of message `place` has arrived.
+    pub(super) fn arrived(&self, place: usize) -> Result<Bytes, Error> {
+        Ok(self.collector()?.arrival(Tag(place as u64)).map_or(Bytes::ZERO, |arrival| arrival.bytes))
+    }
+
+    /// From the offer of message `place` to its last byte at the receiver, in ms; infinite if it has not arrived.
+    pub(super) fn delay(&self, place: usize) -> Result<f64, Error> {
+        let Planned { after, message } = self.plan[place];
+        let at = self.collector()?.complete(Tag(place as u64), message.len);
+        Ok(at.map_or(f64::INFINITY, |at| at.as_millis_f64() - after.as_secs_f64() * 1e3))
     }
 
     /// When the first data byte arrived, in ms since `connect`.

@@ -5,6 +5,7 @@ mod collector;
 mod conducted;
 mod fifo;
 mod plan;
+mod writers;
 
 use std::any::Any;
 
@@ -14,6 +15,7 @@ pub use conducted::Conducted;
 pub use fifo::Fifo;
 use marcato_units::{Bytes, Priority, Time};
 pub use plan::Planned;
+pub use writers::Writers;
 
 use crate::tcp::{Connection, TcpStats};
 
