@@ -19,6 +19,8 @@ mod rto;
 mod scoreboard;
 mod segment;
 mod sender;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Congestion, DelayedAck, PriorityOption, TcpConfig, TcpConfigError};
 pub use connection::TcpStats;

@@ -111,6 +111,8 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use marcato_units::Bytes;
+    use marcato_wire::{CatsOption, SackBlock, TcpOption, TcpOptions, emit_options, options_len};
 
     #[test]
     fn a_data_segment_of_the_cats_paper_is_1056_bytes_without_its_link_header() {
@@ -137,5 +139,80 @@ mod tests {
         let ack = Segment { timestamps: Some((1, 1)), sack, ..Segment::default() };
         assert_eq!(ack.sack.as_slice().len(), MAX_SACK_BLOCKS);
         assert_eq!(ack.header_len(PriorityOption::Short), 20 + 12 + 28);
+    }
+
+    /// The options of `segment` as real ones, in the order and with the padding of Linux.
+    fn real_options(segment: &Segment, form: PriorityOption) -> Vec<TcpOption<'static>> {
+        let mut options = Vec::new();
+        if segment.flags.syn {
+            options.push(TcpOption::Mss(1460));
+        }
+        if let Some((value, echo)) = segment.timestamps {
+            // A SYN has SACK permitted where other segments have no-operations.
+            options.extend(match segment.flags.syn {
+                true => vec![TcpOption::SackPermitted],
+                false => vec![TcpOption::Nop, TcpOption::Nop],
+            });
+            options.push(TcpOption::Timestamps { value, echo });
+        } else if segment.flags.syn {
+            options.extend([TcpOption::Nop, TcpOption::Nop, TcpOption::SackPermitted]);
+        }
+        if segment.flags.syn {
+            options.extend([TcpOption::Nop, TcpOption::WindowScale(7)]);
+        }
+        if !segment.sack.as_slice().is_empty() {
+            let mut blocks = marcato_wire::SackBlocks::new();
+            for &(start, end) in segment.sack.as_slice() {
+                assert!(blocks.push(SackBlock { start, end }));
+            }
+            options.extend([TcpOption::Nop, TcpOption::Nop, TcpOption::Sack(blocks)]);
+        }
+        if let Some(priority) = segment.priority {
+            let form = match form {
+                PriorityOption::Rfc6994 => CatsOption::Rfc6994,
+                PriorityOption::Short => CatsOption::Short,
+                PriorityOption::Authors => CatsOption::Authors,
+            };
+            options.push(TcpOption::Cats { priority, form });
+        }
+        options
+    }
+
+    #[test]
+    fn headers_are_as_long_as_real_options_make_them() {
+        let forms = [PriorityOption::Rfc6994, PriorityOption::Short, PriorityOption::Authors];
+        let mut seen = 0;
+        for (form, syn, stamped, blocks, priority) in forms
+            .into_iter()
+            .flat_map(|form| (0..32u32).map(move |i| (form, i & 1 != 0, i & 2 != 0, i >> 2 & 3, i & 16 != 0)))
+        {
+            if syn && (blocks > 0 || priority) {
+                continue;
+            }
+            let mut sack = SackBlocks::default();
+            for i in 0..blocks {
+                sack.push(10 * i, 10 * i + 5);
+            }
+            let mut segment = Segment {
+                flags: Flags { syn, ack: true, ..Flags::default() },
+                timestamps: stamped.then_some((1, 2)),
+                sack,
+                priority: priority.then_some(Priority::P1),
+                ..Segment::default()
+            };
+            segment.fit_sack(form);
+            let options = real_options(&segment, form);
+            let mut bytes = [0; 40];
+            let written = emit_options(&options, &mut bytes).expect("they fit into a header");
+            assert_eq!(segment.header_len(form) as usize, 20 + written, "{form:?} {segment:?}");
+            assert_eq!(options_len(&options), Bytes::new(written as u64));
+            // And they are read back as they were meant.
+            let read: Vec<_> = TcpOptions::new(&bytes[..written]).map(Result::unwrap).collect();
+            let meant: Vec<_> = options.into_iter().filter(|option| *option != TcpOption::Nop).collect();
+            let read: Vec<_> = read.into_iter().filter(|option| *option != TcpOption::Nop).collect();
+            assert_eq!(read, meant);
+            seen += 1;
+        }
+        assert_eq!(seen, 3 * 18);
     }
 }

@@ -283,7 +283,7 @@ impl Sender {
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
         let newly_lost = self.board.detect_losses(self.mss);
-        self.update_recovery(now, &info);
+        self.update_recovery(now, prior_una, info.ece);
 
         let event = AckEvent {
             now,
@@ -321,7 +321,7 @@ impl Sender {
         newly_acked > 0
     }
 
-    fn update_recovery(&mut self, now: Time, info: &AckInfo<'_>) {
+    fn update_recovery(&mut self, now: Time, prior_una: u64, ece: bool) {
         match self.recovery {
             Recovery::Fast { point, .. } if self.una >= point => {
                 self.recovery = Recovery::Open;
@@ -331,13 +331,14 @@ impl Sender {
             Recovery::Timeout { point } if self.una >= point => self.recovery = Recovery::Open,
             _ => {}
         }
-        let echoed = info.ece && self.una > self.ecn_point;
+        let echoed = ece && self.una > self.ecn_point;
         // What was sent after the last reduction and is lost asks for another, even if the recovery that has just
         // ended has already sent it again.
         let lost = self.board.has_losses();
         match &mut self.recovery {
             Recovery::Open if lost || echoed => {
-                let in_flight = self.nxt - self.una;
+                // Before this acknowledgement, which counts among what recovery delivers.
+                let in_flight = self.nxt - prior_una;
                 self.counters.reductions += 1;
                 self.congestion.on_congestion(now, in_flight);
                 self.recovery = Recovery::Fast {

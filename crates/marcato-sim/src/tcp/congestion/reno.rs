@@ -19,11 +19,19 @@ impl Reno {
     pub(crate) fn new(smss: u64, initial_window: u64) -> Self {
         Self { cwnd: initial_window, ssthresh: u64::MAX, smss, initial_window, bytes_acked: 0 }
     }
+
+    /// RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2). In whole segments, as
+    /// Linux counts: what is left of a segment could not be sent, and over many halvings would grow to nearly one.
+    fn half(&self, in_flight: u64) -> u64 {
+        (in_flight.min(self.cwnd) / (2 * self.smss) * self.smss).max(2 * self.smss)
+    }
 }
 
 impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &AckEvent) {
-        if matches!(ack.state, LossState::Recovery | LossState::Reduction) || ack.newly_acked == 0 {
+        // What was SACKed before counts no more: the acknowledgement that ends a recovery covers a whole window.
+        let acked = ack.newly_acked.min(ack.delivered);
+        if matches!(ack.state, LossState::Recovery | LossState::Reduction) || acked == 0 {
             return;
         }
         if self.cwnd < self.ssthresh {
@@ -33,13 +41,13 @@ impl CongestionControl for Reno {
             }
             // RFC 3465 §2.2 and §2.3: at most two segments per acknowledgement, one after a timeout.
             let limit = if ack.state == LossState::Loss { 1 } else { 2 };
-            self.cwnd += ack.newly_acked.min(limit * self.smss);
+            self.cwnd += acked.min(limit * self.smss);
         } else {
             if ack.prior_in_flight + self.smss < self.cwnd {
                 return;
             }
             // One segment per window of acknowledged bytes.
-            self.bytes_acked += ack.newly_acked;
+            self.bytes_acked += acked;
             if self.bytes_acked >= self.cwnd {
                 self.bytes_acked -= self.cwnd;
                 self.cwnd += self.smss;
@@ -48,8 +56,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_congestion(&mut self, _now: Time, in_flight: u64) {
-        // RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2).
-        self.ssthresh = (in_flight.min(self.cwnd) / 2).max(2 * self.smss);
+        self.ssthresh = self.half(in_flight);
         self.cwnd = self.ssthresh;
         self.bytes_acked = 0;
     }
@@ -61,7 +68,7 @@ impl CongestionControl for Reno {
     fn on_rto(&mut self, _now: Time, in_flight: u64, first: bool) {
         // RFC 5681 §3.1: ssthresh is set once for data that times out again and again.
         if first {
-            self.ssthresh = (in_flight.min(self.cwnd) / 2).max(2 * self.smss);
+            self.ssthresh = self.half(in_flight);
         }
         self.cwnd = self.smss;
         self.bytes_acked = 0;

@@ -1,0 +1,78 @@
+//! What an event and a packet cost: "the race", one Reno flow at 250 Mbit/s and 40 ms one way with 1000-byte packets.
+//!
+//! To hold: at least 5 million events per second, and a cost per packet that does not depend on the window. Elements
+//! are events in `race/events…` and data packets in all others; the reciprocal is the time per packet.
+#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
+
+use std::hint::black_box;
+use std::time::{Duration as Wall, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use marcato_queue::{DropTail, DropTailConfig, Limit};
+use marcato_sim::{Bulk, DelayedAck, LinkConfig, LinkId, Loss, Network, TcpConfig, TcpFlow};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+/// One bulk flow of 1000-byte packets whose window is at most `window` packets, past its slow start.
+fn network(buffer: u64, window: u64, loss: Loss) -> (Network, LinkId) {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link = || {
+        let queue =
+            DropTail::new(DropTailConfig { limit: Limit::Packets(buffer) }).expect("room for a packet");
+        LinkConfig::new(Rate::from_mbps(250), Duration::from_millis(40)).queue(queue)
+    };
+    let (bottleneck, _) = net.link(client, server, link().loss(loss), link());
+    let config = TcpConfig {
+        mss: 960,
+        timestamps: false,
+        delayed_ack: DelayedAck::NONE,
+        send_buffer: Bytes::new(1 << 30),
+        receive_buffer: Bytes::new((window * 960).min(1 << 30)),
+        ..TcpConfig::default()
+    };
+    net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).expect("a route");
+    net.run_until(Time::from_secs(5));
+    (net, bottleneck)
+}
+
+/// Moves `net` on until `count` has grown by `n`, and says how long that took.
+fn advance(net: &mut Network, n: u64, count: impl Fn(&Network) -> u64) -> Wall {
+    let target = count(net) + n;
+    let begun = Instant::now();
+    while count(net) < target {
+        net.run_until(net.now() + Duration::from_millis(5));
+    }
+    // The last step overshoots: charge what was asked for.
+    let spent = begun.elapsed();
+    let done = count(net) + n - target;
+    black_box(spent.mul_f64(n as f64 / done as f64))
+}
+
+fn race(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("race");
+    group.throughput(Throughput::Elements(1));
+    let (mut net, _) = network(2500, u64::MAX / 960, Loss::None);
+    group.bench_function("events", |bencher| bencher.iter_custom(|n| advance(&mut net, n, Network::events)));
+    for (name, loss) in [("packets", Loss::None), ("packets at loss 1e-4", Loss::Random(1e-4))] {
+        let (mut net, link) = network(2500, u64::MAX / 960, loss);
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|n| advance(&mut net, n, |net| net.link_counters(link).delivered));
+        });
+    }
+    group.finish();
+}
+
+fn windows(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("packets by window");
+    group.throughput(Throughput::Elements(1));
+    for window in [100u64, 1000, 10_000] {
+        let (mut net, link) = network(20_000, window, Loss::None);
+        group.bench_with_input(BenchmarkId::from_parameter(window), &window, |bencher, _| {
+            bencher.iter_custom(|n| advance(&mut net, n, |net| net.link_counters(link).delivered));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, race, windows);
+criterion_main!(benches);

@@ -1,0 +1,166 @@
+//! Opening, closing, and what the two ends agree on.
+
+use super::*;
+
+#[test]
+fn a_lost_syn_is_repeated_after_one_two_and_four_seconds() {
+    let mut host = Host::new(config());
+    host.tcp.connect();
+    host.poll();
+    host.wait(7_500);
+    let times: Vec<u64> = host.sent_when().into_iter().map(|(at, _)| at).collect();
+    assert_eq!(times, [0, 1_000, 3_000, 7_000]);
+    host.get("syn seq 0 ack 1");
+    assert!(host.tcp.is_established());
+    // Karn: a SYN sent more than once has no round trip.
+    assert_eq!(host.tcp.stats().srtt, None);
+}
+
+#[test]
+fn nobody_tries_to_open_for_ever() {
+    let mut host = Host::new(config());
+    host.tcp.connect();
+    host.poll();
+    host.wait(1_000_000);
+    assert_eq!(host.sent().len(), 7);
+    assert!(!host.tcp.is_established());
+}
+
+#[test]
+fn a_server_repeats_its_answer_when_the_syn_comes_again_or_time_passes() {
+    let mut host = Host::new(config());
+    host.get("syn seq 0");
+    host.wait(500);
+    host.get("syn seq 0");
+    host.wait(2_500);
+    let sent = host.sent_when();
+    assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 500, 2_500]);
+    assert!(sent.iter().all(|(_, text)| text == "syn 0"));
+}
+
+#[test]
+fn the_first_data_establishes_a_server_whose_last_acknowledgement_was_lost() {
+    let mut host = Host::new(config());
+    host.get("syn seq 0");
+    host.wait(100);
+    let delivered = host.get("seq 1 len 1000 ack 1");
+    assert!(delivered.connected);
+    assert_eq!(delivered.bytes, 1000);
+    assert_eq!(host.sent(), ["syn 0", "ack 1001"]);
+}
+
+#[test]
+fn a_server_is_not_opened_by_an_acknowledgement_of_something_else() {
+    let mut host = Host::new(config());
+    host.get("syn seq 0");
+    for text in ["seq 1 ack 0", "seq 1 ack 2", "seq 1 ack 4000000000"] {
+        assert!(!host.get(text).connected, "{text}");
+    }
+    assert!(host.get("seq 1 ack 1").connected);
+}
+
+#[test]
+fn a_repeated_answer_is_acknowledged_again() {
+    let mut host = Host::connected(config());
+    host.get("syn seq 0 ack 1");
+    assert_eq!(host.sent(), ["ack 1"]);
+}
+
+#[test]
+fn the_window_of_a_syn_is_not_scaled() {
+    let mut host = Host::new(TcpConfig { receive_buffer: Bytes::new(1 << 20), ..config() });
+    host.tcp.connect();
+    host.poll();
+    assert_eq!(host.out[0].1.window, 65_535);
+    host.get("syn seq 0 ack 1");
+    assert_eq!(host.out[1].1.window, 1 << 20);
+}
+
+#[test]
+fn timestamps_are_used_when_both_ends_offer_them() {
+    for (ours, theirs) in [(true, true), (true, false), (false, true)] {
+        let mut host = Host::new(TcpConfig { timestamps: ours, ..config() });
+        host.tcp.connect();
+        host.poll();
+        assert_eq!(host.out[0].1.timestamps.is_some(), ours);
+        host.get(if theirs { "syn seq 0 ack 1 ts 9/1" } else { "syn seq 0 ack 1" });
+        assert_eq!(host.out[1].1.timestamps.is_some(), ours && theirs, "{ours} {theirs}");
+    }
+}
+
+#[test]
+fn an_old_duplicate_is_known_by_its_timestamp() {
+    let mut host = Host::new(TcpConfig { timestamps: true, ..config() });
+    host.get("syn seq 0 ts 100/0");
+    assert_eq!(host.get("seq 1 len 1000 ack 1 ts 200/1").bytes, 1000);
+    host.sent();
+    // PAWS: it would fit the window, but comes from the past; it is answered and dropped.
+    assert_eq!(host.get("seq 1001 len 1000 ack 1 ts 150/1").bytes, 0);
+    assert_eq!(host.sent(), ["ack 1001"]);
+    assert_eq!(host.get("seq 1001 len 1000 ack 1 ts 200/1").bytes, 1000);
+}
+
+#[test]
+fn of_several_segments_the_first_ones_timestamp_is_echoed() {
+    let delayed_ack = DelayedAck { first_at_once: false, ..DelayedAck::default() };
+    let mut host = Host::new(TcpConfig { timestamps: true, delayed_ack, ..config() });
+    host.get("syn seq 0 ts 100/0");
+    host.get("seq 1 len 1000 ack 1 ts 200/1");
+    host.get("seq 1001 len 1000 ack 1 ts 210/1");
+    // RFC 7323 §4.3: so that the measured round trip includes the acknowledgement's delay.
+    assert_eq!(host.out.last().unwrap().1.timestamps.unwrap().1, 200);
+}
+
+#[test]
+fn a_lost_fin_is_sent_again() {
+    let mut host = Host::connected(config());
+    host.write(1500);
+    host.close();
+    assert_eq!(host.sent(), ["1+1000", "1001+500", "fin 1501"]);
+    host.wait(100);
+    host.get("ack 1501");
+    host.wait(1_000);
+    assert_eq!(host.sent().first().map(String::as_str), Some("fin 1501"));
+    host.get("ack 1502");
+    assert!(host.tcp.all_acked());
+    host.wait(100_000);
+    assert!(host.sent().is_empty());
+}
+
+/// A full segment with its FIN is a byte longer than the window of one segment that a timeout leaves.
+#[test]
+fn a_lost_last_segment_with_its_fin_is_sent_again() {
+    let mut host = Host::connected(config());
+    host.tcp.write(Bytes::new(1000), Priority::P2);
+    host.close();
+    assert_eq!(host.sent(), ["1+1000 fin"]);
+    host.wait(350);
+    assert_eq!(host.sent_when(), [(400, "1+1000 fin".to_owned())]);
+    host.get("ack 1002");
+    assert!(host.tcp.all_acked());
+}
+
+#[test]
+fn the_other_ends_fin_is_told_once_all_before_it_is_there() {
+    let mut host = Host::connected(config());
+    assert!(!host.get("fin seq 1001 len 500 ack 1").finished);
+    assert_eq!(host.sent(), ["ack 1 sack 1001-1502"]);
+    let delivered = host.get("seq 1 len 1000 ack 1");
+    assert_eq!((delivered.bytes, delivered.finished), (1500, true));
+    assert_eq!(host.sent(), ["ack 1502"]);
+    // Its repetition is answered, and not told again.
+    let again = host.get("fin seq 1501 ack 1");
+    assert_eq!((again.bytes, again.finished), (0, false));
+    assert_eq!(host.sent(), ["ack 1502"]);
+}
+
+#[test]
+fn both_ends_may_send_at_once_and_acknowledge_with_data() {
+    let mut host = Host::connected(config());
+    host.write(2000);
+    host.get("seq 1 len 1000 ack 1001");
+    host.get("seq 1001 len 1000 ack 2001");
+    host.write(1000);
+    assert_eq!(host.sent(), ["1+1000", "1001+1000", "ack 1001", "ack 2001", "2001+1000"]);
+    assert_eq!(host.tcp.stats().in_flight, Bytes::new(1000));
+}

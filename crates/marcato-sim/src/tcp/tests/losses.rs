@@ -1,0 +1,235 @@
+//! Losses, and how they are repaired.
+
+use super::*;
+
+/// Ten segments of the initial window are out.
+fn ten_out(config: TcpConfig) -> Host {
+    let mut host = Host::connected(config);
+    host.write(50_000);
+    assert_eq!(host.sent().len(), 10);
+    host.wait(100);
+    host
+}
+
+#[test]
+fn two_duplicates_send_new_segments_and_the_third_sends_the_hole() {
+    let mut host = ten_out(config());
+    // Limited transmit, RFC 3042: what is SACKed has left the pipe.
+    host.get("ack 1 sack 1001-2001");
+    assert_eq!(host.sent(), ["10001+1000"]);
+    host.get("ack 1 sack 1001-3001");
+    assert_eq!(host.sent(), ["11001+1000"]);
+    host.get("ack 1 sack 1001-4001");
+    assert_eq!(host.sent(), ["1+1000"]);
+    let stats = host.tcp.stats();
+    assert_eq!((stats.retransmissions, stats.reductions, stats.timeouts), (1, 1, 0));
+    // Half of the window, without what limited transmit added. RFC 5681 §3.2.
+    assert_eq!(host.ssthresh(), 5.0);
+}
+
+/// RFC 6937: over the recovery one segment leaves per two delivered, and the window ends at ssthresh.
+#[test]
+fn the_window_shrinks_in_proportion() {
+    let mut host = ten_out(config());
+    for sacked in [2001, 3001, 4001] {
+        host.get(&format!("ack 1 sack 1001-{sacked}"));
+    }
+    host.sent();
+    // Twelve were out when the third duplicate came: its delivery is prr_delivered = 1.
+    let mut sent = Vec::new();
+    for sacked in (5001..=12_001).step_by(1000) {
+        host.get(&format!("ack 1 sack 1001-{sacked}"));
+        sent.push(host.sent().len());
+    }
+    // prr_out >= ceil(prr_delivered·5/12), the retransmission being the first out; then the reduction bound.
+    assert_eq!(sent.iter().sum::<usize>() + 1, 5, "{sent:?}");
+    assert!(sent.iter().all(|&n| n <= 1), "{sent:?}");
+    assert_eq!(host.tcp.stats().in_flight, Bytes::new(5000));
+    host.get("ack 12001");
+    assert_eq!(host.cwnd(), 5.0);
+    assert_eq!(host.tcp.stats().retransmissions, 1);
+}
+
+#[test]
+fn several_holes_are_filled_in_order_within_one_recovery() {
+    let mut host = ten_out(config());
+    // 1, 4001 and 6001 are lost.
+    host.get("ack 1 sack 1001-4001");
+    host.get("ack 1 sack 5001-6001 sack 1001-4001");
+    host.get("ack 1 sack 7001-8001 sack 5001-6001 sack 1001-4001");
+    host.get("ack 1 sack 7001-9001 sack 5001-6001 sack 1001-4001");
+    host.get("ack 1 sack 7001-10001 sack 5001-6001 sack 1001-4001");
+    host.wait(100);
+    host.get("ack 4001 sack 7001-10001 sack 5001-6001");
+    host.get("ack 6001 sack 7001-10001");
+    host.get("ack 10001");
+    let again: Vec<String> = host.sent().into_iter().filter(|text| text.len() < 10).collect();
+    assert_eq!(again, ["1+1000", "4001+1000", "6001+1000"]);
+    let stats = host.tcp.stats();
+    assert_eq!((stats.retransmissions, stats.reductions, stats.timeouts), (3, 1, 0));
+}
+
+#[test]
+fn a_burst_of_losses_needs_no_timeout() {
+    let mut host = ten_out(config());
+    // The first six are lost; four come.
+    for sacked in [7001, 8001, 9001, 10_001] {
+        host.get(&format!("ack 1 sack 6001-{sacked}"));
+    }
+    let mut at = 1;
+    while at < 6001 {
+        host.wait(100);
+        at += 1000;
+        host.get(&format!("ack {at} sack 6001-10001"));
+    }
+    let stats = host.tcp.stats();
+    assert_eq!(stats.timeouts, 0);
+    assert!(stats.retransmissions >= 6, "{stats:?}");
+}
+
+#[test]
+fn a_lost_tail_waits_for_the_timer() {
+    let mut host = Host::connected(config());
+    host.write(3000);
+    host.sent();
+    host.wait(100);
+    host.get("ack 2001");
+    host.wait(1_000);
+    // SRTT 100, RTTVAR 37.5: 250 ms, after the acknowledgement at 200.
+    assert_eq!(host.sent_when()[0], (450, "2001+1000".to_owned()));
+    assert_eq!(host.ssthresh(), 2.0);
+    assert_eq!(host.cwnd(), 1.0);
+}
+
+#[test]
+fn each_timeout_doubles_the_next_and_a_fresh_round_trip_ends_that() {
+    let mut host = Host::connected(config());
+    host.write(1000);
+    host.wait(5_000);
+    let times: Vec<u64> = host.sent_when().into_iter().map(|(at, _)| at).collect();
+    // The handshake gave 100 ms: RTO 300, 600, 1200, 2400.
+    assert_eq!(times, [100, 400, 1_000, 2_200, 4_600]);
+    // What was sent more than once is no measurement without timestamps: the back-off stays. RFC 6298 §5.7.
+    host.get("ack 1001");
+    assert_eq!(host.tcp.stats().rto, ms(4_800));
+    host.write(1000);
+    host.wait(100);
+    host.get("ack 2001");
+    assert_eq!(host.tcp.stats().rto, ms(250));
+}
+
+#[test]
+fn with_timestamps_a_retransmission_is_a_measurement_too() {
+    let mut host = Host::new(TcpConfig { timestamps: true, ..config() });
+    host.tcp.connect();
+    host.poll();
+    host.wait(100);
+    host.get("syn seq 0 ack 1 ts 1/1");
+    host.write(1000);
+    host.wait(2_200);
+    // Sent at 100, 400, 1000 and 2200; the echo is of the last, 2200 + 1.
+    host.get("seq 1 ack 1001 ts 2/2201");
+    // R' = 100 after R = 100: SRTT 100, RTTVAR 37.5.
+    assert_eq!(host.tcp.stats().rto, ms(250));
+}
+
+#[test]
+fn the_first_holes_retransmission_restarts_the_timer() {
+    let mut host = ten_out(config());
+    host.wait(190);
+    // 390: ten milliseconds before the timer.
+    host.get("ack 1 sack 1001-4001");
+    assert!(host.sent().contains(&"1+1000".to_owned()));
+    let rto = host.tcp.stats().rto;
+    assert_eq!(host.tcp.timers(host.now)[0], Some(host.now + rto));
+    host.wait(20);
+    assert_eq!(host.tcp.stats().timeouts, 0);
+    // It is lost too.
+    host.wait(rto.as_millis() as u64);
+    assert_eq!(host.tcp.stats().timeouts, 1);
+    assert!(host.sent().contains(&"1+1000".to_owned()));
+}
+
+#[test]
+fn a_timeout_sends_again_what_was_not_sacked_from_one_segment_on() {
+    let mut host = ten_out(config());
+    host.get("ack 1 sack 3001-5001");
+    host.sent();
+    host.wait(2_000);
+    assert_eq!(host.sent()[0], "1+1000");
+    assert_eq!(host.cwnd(), 1.0);
+    host.get("ack 1001 sack 3001-5001");
+    assert_eq!(host.sent(), ["1001+1000", "2001+1000"]);
+    host.get("ack 5001");
+    assert_eq!(host.sent()[..2], ["5001+1000", "6001+1000"]);
+}
+
+/// Slow start after a timeout ends where it has come to: not at ssthresh.
+#[test]
+fn the_end_of_a_timeouts_recovery_does_not_open_the_window() {
+    let mut host = ten_out(config());
+    host.wait(1_000);
+    assert_eq!(host.tcp.stats().timeouts, 2);
+    assert_eq!((host.cwnd(), host.ssthresh()), (1.0, 5.0));
+    // The timeout was spurious: all had arrived.
+    host.get("ack 10001");
+    // One segment, and the two that an acknowledgement in slow start may add.
+    assert_eq!(host.cwnd(), 3.0);
+}
+
+/// A segment sent after the recovery began and lost is a second congestion, even where the first recovery repairs
+/// it.
+#[test]
+fn a_loss_in_the_next_window_halves_again() {
+    let mut host = ten_out(config());
+    for sacked in (2001..=12_001).step_by(1000) {
+        host.get(&format!("ack 1 sack 1001-{sacked}"));
+    }
+    assert_eq!(host.sent().last().unwrap(), "15001+1000");
+    assert_eq!(host.tcp.stats().reductions, 1);
+    // Of the new ones the first is lost, and sent again within the recovery.
+    host.get("ack 1 sack 13001-16001 sack 1001-12001");
+    assert!(host.sent().contains(&"12001+1000".to_owned()));
+    host.get("ack 12001 sack 13001-16001");
+    assert_eq!(host.tcp.stats().reductions, 2);
+    assert_eq!(host.ssthresh(), 2.0);
+    host.get("ack 16001");
+    assert_eq!(host.tcp.stats().reductions, 2);
+}
+
+#[test]
+fn losses_are_repaired_across_the_wrap_of_the_sequence() {
+    let mut host = ten_out(TcpConfig { initial_sequence: Some(u32::MAX - 2_500), ..config() });
+    host.get("ack 1 sack 1001-4001");
+    assert!(host.sent().contains(&"1+1000".to_owned()));
+    host.get("ack 10001");
+    host.get("ack 20001");
+    assert_eq!(host.tcp.stats().delivered, Bytes::new(10_000));
+    host.wait(50);
+    assert_eq!(host.tcp.stats().retransmissions, 1);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
+    let mut host = ten_out(config());
+    let before = host.tcp.stats();
+    host.get("ack 10002");
+    host.get("ack 4294967290");
+    assert_eq!(host.tcp.stats(), before);
+    // And so are SACK blocks beyond what was sent, upside down, or of what is acknowledged.
+    host.get("ack 1 sack 20001-30001 sack 5001-4001 sack 9001-12001");
+    assert_eq!(host.tcp.stats(), before);
+}
+
+/// Acknowledgements that deliver nothing, such as those on the other end's data, open nothing in recovery.
+#[test]
+fn data_of_the_other_end_does_not_inflate_the_window_in_recovery() {
+    let mut host = ten_out(config());
+    host.get("ack 1 sack 1001-9001");
+    host.sent();
+    let in_flight = host.tcp.stats().in_flight;
+    for i in 0..5 {
+        host.get(&format!("seq {} len 1000 ack 1 sack 1001-9001", 1 + 1000 * i));
+    }
+    assert_eq!(host.tcp.stats().in_flight, in_flight);
+}

@@ -1,0 +1,176 @@
+//! One end of TCP driven segment by segment, in packetdrill's spirit: this arrives at that time; what leaves?
+#![expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
+
+mod handshake;
+mod losses;
+mod reductions;
+mod windows;
+
+use marcato_units::{Bytes, Duration, Priority, Seed, Time};
+use marcato_wire::Ecn;
+
+use super::*;
+
+/// The other end's initial sequence number: not 0, so that nothing works by accident.
+const PEER: u32 = 5_000;
+
+/// A connection and whoever plays the other end. Sequence numbers in texts are relative: the SYN is 0, the first
+/// byte 1.
+struct Host {
+    tcp: Connection,
+    isn: u32,
+    /// One beyond the greatest number seen.
+    next: u32,
+    now: Time,
+    out: Vec<(Time, Segment, Ecn)>,
+}
+
+/// Segments of 1000 bytes, no timestamps, an acknowledgement for each segment.
+fn config() -> TcpConfig {
+    TcpConfig {
+        mss: 1000,
+        timestamps: false,
+        delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::NONE },
+        initial_sequence: Some(70_000),
+        ..TcpConfig::default()
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+impl Host {
+    fn new(config: TcpConfig) -> Self {
+        let isn = config.initial_sequence.unwrap();
+        let tcp = Connection::new(config, Seed::new(1), "test").unwrap();
+        Self { tcp, isn, next: 0, now: Time::ZERO, out: Vec::new() }
+    }
+
+    /// A client whose handshake took 100 ms.
+    fn connected(config: TcpConfig) -> Self {
+        let mut host = Self::new(config);
+        host.tcp.connect();
+        host.poll();
+        host.wait(100);
+        host.get("syn seq 0 ack 1");
+        assert_eq!(host.sent(), ["syn 0", "ack 1"]);
+        host
+    }
+
+    /// A segment from the other end arrives: `syn fin ece cwr ce seq N len N ack N win N ts VALUE/ECHO sack A-B`.
+    fn get(&mut self, text: &str) -> Delivered {
+        let mut segment = Segment { seq: PEER.wrapping_add(1), window: 1 << 20, ..Segment::default() };
+        let mut ecn = Ecn::NotEct;
+        let mut words = text.split_whitespace();
+        while let Some(word) = words.next() {
+            let mut pair = |by: char| {
+                let (a, b) = words.next().unwrap().split_once(by).unwrap();
+                (a.parse::<u32>().unwrap(), b.parse::<u32>().unwrap())
+            };
+            match word {
+                "syn" => segment.flags.syn = true,
+                "fin" => segment.flags.fin = true,
+                "ece" => segment.flags.ece = true,
+                "cwr" => segment.flags.cwr = true,
+                "ce" => ecn = Ecn::Ce,
+                "ts" => segment.timestamps = Some(pair('/')),
+                "sack" => {
+                    let (a, b) = pair('-');
+                    segment.sack.push(self.isn.wrapping_add(a), self.isn.wrapping_add(b));
+                }
+                _ => {
+                    let number: u32 = words.next().unwrap().parse().unwrap();
+                    match word {
+                        "seq" => segment.seq = PEER.wrapping_add(number),
+                        "len" => segment.payload = number,
+                        "win" => segment.window = number,
+                        "ack" => {
+                            segment.flags.ack = true;
+                            segment.ack = self.isn.wrapping_add(number);
+                        }
+                        other => panic!("what is {other}?"),
+                    }
+                }
+            }
+        }
+        let delivered = self.tcp.on_segment(self.now, &segment, ecn);
+        self.poll();
+        delivered
+    }
+
+    /// The application writes.
+    fn write(&mut self, len: u64) {
+        assert_eq!(self.tcp.write(Bytes::new(len), Priority::P2), Bytes::new(len));
+        self.poll();
+    }
+
+    fn close(&mut self) {
+        self.tcp.close();
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        while let Some((segment, ecn)) = self.tcp.poll(self.now) {
+            self.out.push((self.now, segment, ecn));
+        }
+    }
+
+    /// So many milliseconds pass, with whatever timers expire in them.
+    fn wait(&mut self, millis: u64) {
+        let until = self.now + ms(millis);
+        while let Some(at) = self.tcp.timers(self.now).into_iter().flatten().min().filter(|&at| at <= until) {
+            self.now = self.now.max(at);
+            self.tcp.on_timer(self.now);
+            self.poll();
+        }
+        self.now = until;
+    }
+
+    /// What has left since the last question: `seq+len` of data, `ack N` of the rest.
+    fn sent(&mut self) -> Vec<String> {
+        self.sent_when().into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// The same with the time in milliseconds.
+    fn sent_when(&mut self) -> Vec<(u64, String)> {
+        let (isn, mut next) = (self.isn, self.next);
+        let mut text = |segment: &Segment| {
+            let Flags { syn, fin, ece, cwr, .. } = segment.flags;
+            let seq = segment.seq.wrapping_sub(isn);
+            let mut text = match segment.payload {
+                _ if syn => format!("syn {seq}"),
+                0 if fin => format!("fin {seq}"),
+                0 if seq < next => {
+                    format!("probe {seq}")
+                }
+                0 => format!("ack {}", segment.ack.wrapping_sub(PEER)),
+                len => format!("{seq}+{len}{}", if fin { " fin" } else { "" }),
+            };
+            next = next.max(seq + segment.sequence_len());
+            for (start, end) in segment.sack.as_slice() {
+                text += &format!(" sack {}-{}", start.wrapping_sub(PEER), end.wrapping_sub(PEER));
+            }
+            for (set, name) in [(ece, " ece"), (cwr, " cwr")] {
+                if set {
+                    text += name;
+                }
+            }
+            text
+        };
+        let sent =
+            self.out.iter().map(|(at, segment, _)| (at.as_nanos() / 1_000_000, text(segment))).collect();
+        self.next = next;
+        self.out.clear();
+        sent
+    }
+
+    /// Windows in segments.
+    fn cwnd(&self) -> f64 {
+        self.tcp.stats().cwnd.get() as f64 / 1000.0
+    }
+
+    fn ssthresh(&self) -> f64 {
+        self.tcp.stats().ssthresh.get() as f64 / 1000.0
+    }
+}

@@ -1,0 +1,186 @@
+//! Receive windows, delayed acknowledgements, pacing, and senders with little to say.
+
+use super::*;
+
+fn delayed() -> TcpConfig {
+    TcpConfig { delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::default() }, ..config() }
+}
+
+#[test]
+fn every_second_segment_is_acknowledged_or_after_the_timeout() {
+    let mut host = Host::connected(delayed());
+    host.get("seq 1 len 1000 ack 1");
+    host.wait(10);
+    host.get("seq 1001 len 1000 ack 1");
+    host.wait(10);
+    host.get("seq 2001 len 1000 ack 1");
+    host.wait(100);
+    assert_eq!(host.sent_when(), [(110, "ack 2001".to_owned()), (160, "ack 3001".to_owned())]);
+}
+
+#[test]
+fn the_first_segment_may_be_acknowledged_at_once() {
+    let mut host = Host::connected(TcpConfig { delayed_ack: DelayedAck::default(), ..config() });
+    host.get("seq 1 len 1000 ack 1");
+    assert_eq!(host.sent(), ["ack 1001"]);
+    host.get("seq 1001 len 1000 ack 1");
+    assert!(host.sent().is_empty());
+}
+
+#[test]
+fn what_is_out_of_order_or_fills_a_gap_is_acknowledged_at_once() {
+    let mut host = Host::connected(delayed());
+    host.get("seq 1001 len 1000 ack 1");
+    host.get("seq 1 len 1000 ack 1");
+    // A duplicate too.
+    host.get("seq 1 len 1000 ack 1");
+    assert_eq!(host.sent(), ["ack 1 sack 1001-2001", "ack 2001", "ack 2001"]);
+}
+
+#[test]
+fn data_going_out_carries_the_acknowledgement() {
+    let mut host = Host::connected(delayed());
+    host.get("seq 1 len 1000 ack 1");
+    host.write(500);
+    host.wait(100);
+    assert_eq!(host.sent(), ["1+500"]);
+}
+
+#[test]
+fn a_closed_window_is_probed_at_growing_intervals_until_it_opens() {
+    let mut host = Host::connected(config());
+    host.get("ack 1 win 2000");
+    host.write(5000);
+    assert_eq!(host.sent(), ["1+1000", "1001+1000"]);
+    host.wait(100);
+    host.get("ack 2001 win 0");
+    host.wait(2_000);
+    let probes = host.sent_when();
+    let times: Vec<u64> = probes.iter().map(|&(at, _)| at).collect();
+    assert!(probes.iter().all(|(_, text)| text == "probe 2000"), "{probes:?}");
+    // RTO 250 after the acknowledgement at 200, then 500 and 1000 more.
+    assert_eq!(times, [450, 950, 1_950]);
+    assert_eq!(host.tcp.stats().timeouts, 0);
+    // The answer to a probe says that there is room.
+    host.get("ack 2001 win 1500");
+    assert_eq!(host.sent(), ["2001+1000"]);
+    // 500 more would fit: wait for a whole segment rather than send crumbs.
+    host.get("ack 3001 win 3000");
+    assert_eq!(host.sent(), ["3001+1000", "4001+1000"]);
+}
+
+#[test]
+fn a_window_below_a_segment_is_used_when_nothing_else_is_out() {
+    let mut host = Host::connected(config());
+    host.get("ack 1 win 400");
+    host.write(1000);
+    assert_eq!(host.sent(), ["1+400"]);
+    host.get("ack 401 win 400");
+    assert_eq!(host.sent(), ["401+400"]);
+}
+
+#[test]
+fn an_older_segment_does_not_bring_back_an_older_window() {
+    let mut host = Host::connected(config());
+    host.get("seq 1 len 1000 ack 1 win 5000");
+    host.get("seq 1001 len 1000 ack 1 win 9000");
+    host.get("seq 1 len 1000 ack 1 win 0");
+    host.sent();
+    host.write(20_000);
+    assert_eq!(host.sent().len(), 9);
+}
+
+#[test]
+fn an_application_that_does_not_read_closes_the_window_and_one_that_reads_opens_it() {
+    let mut host = Host::connected(TcpConfig { receive_buffer: Bytes::new(3000), ..config() });
+    host.tcp.set_reading(false);
+    for seq in [1, 1001, 2001] {
+        assert_eq!(host.get(&format!("seq {seq} len 1000 ack 1")).bytes, 0);
+    }
+    let windows: Vec<u32> = host.out.iter().map(|(_, s, _)| s.window).collect();
+    assert_eq!(windows, [2000, 1000, 0]);
+    host.sent();
+    // A probe is answered.
+    host.get("seq 3000 ack 1");
+    assert_eq!(host.sent(), ["ack 3001"]);
+    // What comes in spite of the closed window is refused.
+    assert_eq!(host.get("seq 3001 len 1000 ack 1").bytes, 0);
+    assert_eq!(host.sent(), ["ack 3001"]);
+    host.tcp.set_reading(true);
+    assert_eq!(host.tcp.read().bytes, 3000);
+    host.poll();
+    assert_eq!(host.out[0].1.window, 3000);
+    assert_eq!(host.get("seq 3001 len 1000 ack 1").bytes, 1000);
+}
+
+#[test]
+fn a_flow_that_does_not_use_its_window_does_not_grow_it() {
+    let mut host = Host::connected(config());
+    for i in 0..20u32 {
+        host.write(1000);
+        host.wait(100);
+        host.get(&format!("ack {}", 1001 + 1000 * i));
+    }
+    assert_eq!(host.cwnd(), 10.0);
+}
+
+#[test]
+fn an_idle_connection_begins_again_with_its_initial_window_if_asked_to() {
+    for slow_start_after_idle in [true, false] {
+        let mut host = Host::connected(TcpConfig { slow_start_after_idle, ..config() });
+        host.write(50_000);
+        host.wait(100);
+        for ack in (1001..=50_001).step_by(1000) {
+            host.get(&format!("ack {ack}"));
+        }
+        assert!(host.cwnd() > 20.0);
+        let segments = if slow_start_after_idle { 10 } else { host.cwnd() as usize };
+        host.wait(5_000);
+        host.sent();
+        host.write(100_000);
+        assert_eq!(host.sent().len(), segments);
+    }
+}
+
+#[test]
+fn a_paced_reno_spaces_its_segments_by_twice_the_window_per_round_trip() {
+    let mut host = Host::connected(TcpConfig { pacing: true, ..config() });
+    host.write(10_000);
+    host.wait(99);
+    let times: Vec<Time> = host.out.iter().map(|&(at, _, _)| at).collect();
+    // 20 segments in 100 ms: 5 ms each.
+    assert_eq!(times.len(), 10);
+    assert!(times.windows(2).all(|w| w[1] - w[0] == ms(5)), "{times:?}");
+}
+
+#[test]
+fn the_socket_asks_for_more_when_little_is_unsent() {
+    let mut host = Host::connected(TcpConfig { notsent_lowat: Some(Bytes::new(2000)), ..config() });
+    let mut written = 0;
+    while host.tcp.is_writable() {
+        host.write(1000);
+        written += 1000;
+    }
+    // The initial window left; then one write below the mark, and one up to it.
+    assert_eq!(written, 12_000);
+    assert_eq!(host.tcp.unsent(), Bytes::new(2000));
+    host.get("ack 1001");
+    assert!(host.tcp.is_writable());
+}
+
+#[test]
+fn sack_blocks_make_room_for_the_priority_option() {
+    let config = TcpConfig { timestamps: true, priority_option: Some(PriorityOption::Rfc6994), ..config() };
+    let mut host = Host::new(config);
+    host.get("syn seq 0 ts 1/0");
+    host.get("seq 1 ack 1 ts 1/1");
+    for seq in [1001, 3001, 5001] {
+        host.get(&format!("seq {seq} len 1000 ack 1 ts 1/1"));
+    }
+    assert_eq!(host.out.last().unwrap().1.sack.as_slice().len(), 3);
+    host.write(1000);
+    let data = &host.out.last().unwrap().1;
+    assert_eq!(data.priority, Some(Priority::P2));
+    assert_eq!(data.sack.as_slice().len(), 2);
+    assert!(data.header_len(PriorityOption::Rfc6994) <= 60);
+}

@@ -1,0 +1,186 @@
+//! Scripted losses on a link: what two ends make of them together.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use marcato_queue::{Codel, CodelConfig};
+use marcato_sim::{
+    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, Network, NodeId, Side, Sink, Socket, TcpConfig,
+    TcpFlow, TcpStats,
+};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+/// A transfer of `segments` segments of 1000 bytes over 10 Mbit/s and 100 ms, on which these packets are lost, there
+/// and back. The client's packets are SYN (0), acknowledgement (1), then data.
+fn transfer(segments: u64, there: &[u64], back: &[u64], config: TcpConfig) -> (Network, FlowId) {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link = |lost: &[u64]| {
+        LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50)).loss(Loss::Script(lost.to_vec()))
+    };
+    net.link(client, server, link(there), link(back));
+    let app = Bulk::new(Bytes::new(1000 * segments));
+    let flow = net.tcp(TcpFlow::new(client, server, config, app)).unwrap();
+    net.run_until(Time::from_secs(300));
+    assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::new(1000 * segments));
+    for side in [Side::Client, Side::Server] {
+        assert!(net.is_finished(flow, side), "{side:?}");
+        assert!(net.reception(flow, side).finished_at.is_some());
+    }
+    (net, flow)
+}
+
+fn config() -> TcpConfig {
+    TcpConfig { mss: 1000, initial_sequence: Some(u32::MAX - 10_000), ..TcpConfig::default() }
+}
+
+fn stats(net: &Network, flow: FlowId) -> TcpStats {
+    net.tcp_stats(flow, Side::Client).unwrap()
+}
+
+fn seconds(net: &Network, flow: FlowId) -> f64 {
+    net.reception(flow, Side::Server).finished_at.unwrap().as_secs_f64()
+}
+
+#[test]
+fn lost_handshakes_delay_by_a_second() {
+    let (net, flow) = transfer(5, &[], &[], config());
+    let clean = seconds(&net, flow);
+    for (there, back) in [(vec![0], vec![]), (vec![], vec![0])] {
+        let (net, flow) = transfer(5, &there, &back, config());
+        let took = seconds(&net, flow);
+        assert!((took - clean - 1.0).abs() < 0.001, "{there:?} {back:?}: {took} instead of {clean}");
+    }
+    // The last acknowledgement of the handshake is not needed when data follows.
+    let (net, flow) = transfer(5, &[1], &[], config());
+    assert!((seconds(&net, flow) - clean).abs() < 0.001);
+    assert_eq!(stats(&net, flow).retransmissions, 0);
+}
+
+/// Wherever losses fall in the middle of a transfer, each lost segment is sent again once, within one round trip, and
+/// no timer expires.
+#[test]
+fn losses_amid_a_transfer_are_repaired_by_sack_alone() {
+    let (net, flow) = transfer(200, &[], &[], config());
+    let clean = seconds(&net, flow);
+    for lost in [vec![20], vec![20, 22, 24], vec![20, 21, 22, 23, 24], vec![14, 30, 31], (15..25).collect()] {
+        let (net, flow) = transfer(200, &lost, &[], config());
+        let stats = stats(&net, flow);
+        assert_eq!((stats.retransmissions, stats.timeouts), (lost.len() as u64, 0), "{lost:?}");
+        let took = seconds(&net, flow);
+        assert!(took < clean + 1.0, "{lost:?}: {took} instead of {clean}");
+    }
+}
+
+#[test]
+fn a_lost_tail_costs_a_timeout() {
+    // Packet 201 is the last data segment with its FIN.
+    for lost in [vec![201], vec![200, 201], vec![199, 200, 201]] {
+        let (net, flow) = transfer(200, &lost, &[], config());
+        let stats = stats(&net, flow);
+        assert_eq!((stats.retransmissions, stats.timeouts), (lost.len() as u64, 1), "{lost:?}");
+    }
+}
+
+/// A retransmission that is lost again is only found by the timer.
+#[test]
+fn a_lost_retransmission_costs_a_timeout() {
+    let (net, flow) = transfer(200, &[20], &[], config());
+    assert_eq!(stats(&net, flow).timeouts, 0);
+    // Which packet the retransmission is: the one whose loss brings a timeout.
+    let brings_timeout: Vec<u64> = (21..60)
+        .filter(|&again| {
+            let (net, flow) = transfer(200, &[20, again], &[], config());
+            stats(&net, flow).timeouts > 0
+        })
+        .collect();
+    assert_eq!(brings_timeout.len(), 1, "{brings_timeout:?}");
+    let (net, flow) = transfer(200, &[20, brings_timeout[0]], &[], config());
+    let stats = stats(&net, flow);
+    assert_eq!(stats.timeouts, 1);
+}
+
+#[test]
+fn lost_acknowledgements_cost_nothing_but_the_last() {
+    let (net, flow) = transfer(200, &[], &[5, 8, 9, 10, 30], config());
+    let stats = stats(&net, flow);
+    assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
+}
+
+/// An end that does not read for ten seconds while its window-opening acknowledgement is lost: probes find out.
+struct Sleeper;
+
+impl App for Sleeper {
+    fn connected(&mut self, socket: &mut Socket<'_>) {
+        socket.set_reading(false);
+        socket.set_timer(Time::from_secs(10), 0);
+    }
+
+    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
+        socket.set_reading(true);
+    }
+
+    fn finished(&mut self, socket: &mut Socket<'_>) {
+        socket.close();
+    }
+}
+
+#[test]
+fn a_lost_window_update_is_found_out_by_probing() {
+    let run = |lost: Vec<u64>| {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));
+        let (_, back) = net.link(client, server, link(), link().loss(Loss::Script(lost)));
+        let config = TcpConfig { receive_buffer: Bytes::kb(20), ..config() };
+        let app = Bulk::new(Bytes::kb(100));
+        let flow = net.tcp(TcpFlow::new(client, server, config, app).server_app(Sleeper)).unwrap();
+        net.run_until(Time::from_millis(9_999));
+        let before = net.link_counters(back).offered;
+        assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::ZERO, "nobody has read");
+        net.run_until(Time::from_secs(60));
+        assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(100));
+        assert!(net.is_finished(flow, Side::Client) && net.is_finished(flow, Side::Server));
+        (before, net.reception(flow, Side::Server).finished_at.unwrap(), stats(&net, flow))
+    };
+    let (before, clean, _) = run(vec![]);
+    let (_, late, stats) = run(vec![before]);
+    assert!(clean < Time::from_millis(10_900), "{clean:?}");
+    // The probes' interval has grown to seconds by then, but not beyond ten.
+    assert!(late > clean + Duration::from_millis(200) && late < clean + Duration::from_secs(10), "{late:?}");
+    assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
+}
+
+fn bottleneck(ecn: bool, congestion: Congestion) -> (Network, FlowId, LinkId) {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server): (NodeId, NodeId) = (net.node("client"), net.node("server"));
+    let link = || LinkConfig::new(Rate::from_mbps(20), Duration::from_millis(20));
+    let queue = Codel::new(CodelConfig { ecn: true, ..CodelConfig::default() }).unwrap();
+    let (there, _) = net.link(client, server, link().queue(queue), link());
+    let config = TcpConfig { ecn, congestion, ..TcpConfig::default() };
+    let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless()).server_app(Sink)).unwrap();
+    net.run_until(Time::from_secs(60));
+    (net, flow, there)
+}
+
+#[test]
+fn with_ecn_codel_slows_a_flow_down_without_losing_anything() {
+    let (net, flow, link) = bottleneck(true, Congestion::Reno);
+    let stats = stats(&net, flow);
+    let (queue, _) = net.queue_counters(link);
+    println!(
+        "CoDel with ECN: {} marks, {} reductions, {} kB",
+        queue.marked.packets,
+        stats.reductions,
+        stats.delivered.get() / 1000
+    );
+    assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
+    assert!(stats.reductions > 20);
+    // One reduction per window, however many packets of it are marked: never more than one per round trip.
+    assert!(stats.reductions <= queue.marked.packets);
+    assert!(stats.reductions <= 60_000 / 40);
+    // 60 s at 20 Mbit/s are 150 MB.
+    assert!(stats.delivered > Bytes::new(120_000_000));
+
+    let (net, flow, _) = bottleneck(false, Congestion::Reno);
+    let plain = net.tcp_stats(flow, Side::Client).unwrap();
+    assert!(plain.retransmissions > 20 && plain.timeouts == 0, "{plain:?}");
+}

@@ -1,0 +1,215 @@
+//! What simulated flows reach against what formulas say they must.
+//!
+//! `cargo test -p marcato-sim --test theory -- --nocapture` prints every figure.
+
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "test numbers are small")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use marcato_queue::{DropTail, DropTailConfig, Limit, Strict, StrictConfig};
+use marcato_sim::{
+    Arrivals, Bulk, DelayedAck, FlowId, LinkConfig, LinkId, Loss, Network, Side, TcpConfig, TcpFlow, UdpFlow,
+};
+use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
+
+const ONE_WAY: Duration = Duration::from_millis(40);
+const RTT: f64 = 0.08;
+/// 1000-byte packets: 40 bytes of headers.
+const MSS: u32 = 960;
+
+fn packets(limit: u64) -> DropTail<marcato_sim::Packet> {
+    DropTail::new(DropTailConfig { limit: Limit::Packets(limit) }).unwrap()
+}
+
+/// TCP as the formulas know it: an acknowledgement per segment, no limit but the congestion window.
+fn plain() -> TcpConfig {
+    TcpConfig {
+        mss: MSS,
+        timestamps: false,
+        delayed_ack: DelayedAck::NONE,
+        send_buffer: Bytes::new(1 << 30),
+        receive_buffer: Bytes::new(1 << 30),
+        ..TcpConfig::default()
+    }
+}
+
+/// One bulk flow over one link.
+fn one_flow(
+    seed: u64,
+    forward: LinkConfig,
+    back: LinkConfig,
+    config: TcpConfig,
+) -> (Network, FlowId, LinkId) {
+    let mut net = Network::new(Seed::new(seed));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let (link, _) = net.link(client, server, forward, back);
+    let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
+    (net, flow, link)
+}
+
+/// Payload per second that arrived between two times.
+fn goodput(net: &mut Network, flow: FlowId, from: Time, to: Time) -> f64 {
+    net.run_until(from);
+    let before = net.reception(flow, Side::Server).bytes;
+    net.run_until(to);
+    let arrived = net.reception(flow, Side::Server).bytes - before;
+    arrived.get() as f64 / (to - from).as_secs_f64()
+}
+
+/// Payload per second of a Reno flow on a wide link that loses so.
+fn reno_under(loss: Loss, seed: u64, seconds: u64) -> f64 {
+    let link = || LinkConfig::new(Rate::from_mbps(1000), ONE_WAY).queue(packets(100_000));
+    let (mut net, flow, _) = one_flow(seed, link().loss(loss), link(), plain());
+    let warm = Time::from_secs(20);
+    goodput(&mut net, flow, warm, warm + Duration::from_secs(seconds))
+}
+
+/// Mathis et al. (1997): a deterministic sawtooth, an acknowledgement per segment: 1.2247·MSS/(RTT·√p).
+#[test]
+fn reno_under_periodic_loss_follows_mathis_within_five_percent() {
+    for every in [1_000u32, 10_000] {
+        let theory = 1.5f64.sqrt() * f64::from(MSS) / RTT * f64::from(every).sqrt();
+        let measured = reno_under(Loss::Every(u64::from(every)), 1, 600);
+        println!(
+            "periodic 1/{every}: {measured:.0} B/s, formula {theory:.0}, ratio {:.4}",
+            measured / theory
+        );
+        assert!((0.95..=1.05).contains(&(measured / theory)), "1/{every}: {measured} against {theory}");
+    }
+}
+
+/// With a delayed acknowledgement for every second segment and byte counting, growth does not halve: it stays a
+/// segment per window, whoever acknowledges how.
+#[test]
+fn reno_counts_bytes_so_delayed_acknowledgements_do_not_slow_it() {
+    let link = || LinkConfig::new(Rate::from_mbps(1000), ONE_WAY).queue(packets(100_000));
+    let config = TcpConfig { delayed_ack: DelayedAck::default(), ..plain() };
+    let (mut net, flow, _) = one_flow(1, link().loss(Loss::Every(1000)), link(), config);
+    let measured = goodput(&mut net, flow, Time::from_secs(20), Time::from_secs(320));
+    let theory = 1.5f64.sqrt() * f64::from(MSS) / RTT * 1000f64.sqrt();
+    println!(
+        "periodic 1/1000, delayed: {measured:.0} B/s, formula {theory:.0}, ratio {:.4}",
+        measured / theory
+    );
+    assert!((0.92..=1.05).contains(&(measured / theory)), "{measured} against {theory}");
+}
+
+/// Random loss: 1.31·MSS/(RTT·√p) (Ott, Kemperman and Mathis), 600 s, the mean of five seeds.
+#[test]
+fn reno_under_random_loss_is_within_twenty_percent_of_the_square_root_law() {
+    let theory = 1.31 * f64::from(MSS) / (RTT * 1e-3f64.sqrt());
+    let runs: Vec<f64> = (1..=5).map(|seed| reno_under(Loss::Random(1e-3), seed, 600)).collect();
+    let mean = runs.iter().sum::<f64>() / 5.0;
+    println!("random 1e-3: {runs:.0?}, mean {mean:.0} B/s, formula {theory:.0}, ratio {:.4}", mean / theory);
+    assert!((0.8..=1.2).contains(&(mean / theory)), "{mean} against {theory}");
+}
+
+/// One flow whose buffer is b bandwidth-delay products: the window climbs from (1 + b)/2 to 1 + b products, and
+/// below one product the link idles. U = [(3+b)(1-b)/8 + b(1+b/2)] / [(1-b)/2 + b(1+b/2)].
+#[test]
+fn the_link_is_as_busy_as_its_buffer_allows() {
+    // 40 Mbit/s over 80 ms: 400 packets.
+    for b in [0.1f64, 0.25, 0.5, 1.0] {
+        let buffer = (400.0 * b).round() as u64;
+        let rate = Rate::from_mbps(40);
+        let link = || LinkConfig::new(rate, ONE_WAY);
+        let (mut net, flow, _) =
+            one_flow(1, link().queue(packets(buffer)), LinkConfig::delay_only(ONE_WAY), plain());
+        // After slow start's end, over many saw teeth of 18 to 48 s.
+        let measured = goodput(&mut net, flow, Time::from_secs(100), Time::from_secs(900));
+        let busy = measured * 8.0 * 1000.0 / 960.0 / 40e6;
+        let theory =
+            ((3.0 + b) * (1.0 - b) / 8.0 + b * (1.0 + b / 2.0)) / ((1.0 - b) / 2.0 + b * (1.0 + b / 2.0));
+        println!("buffer {b}: utilisation {busy:.4}, formula {theory:.4}");
+        assert!((busy - theory).abs() < 0.03, "buffer {b}: {busy} against {theory}");
+    }
+}
+
+/// Rounds of slow start for 25 packets without loss: 1, 2, 4, 8, 16; 2, 4, 8, 16; and so on.
+#[test]
+fn slow_start_takes_as_many_rounds_as_its_initial_window_demands() {
+    for (initial_window, rounds) in [(1, 5), (2, 4), (3, 4), (4, 3), (10, 2)] {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        let link = || LinkConfig::new(Rate::from_mbps(1000), ONE_WAY);
+        net.link(client, server, link(), link());
+        let config = TcpConfig { initial_window, ..plain() };
+        let app = Bulk::new(Bytes::new(25 * u64::from(MSS)));
+        let flow = net.tcp(TcpFlow::new(client, server, config, app)).unwrap();
+        net.run_until(Time::from_secs(5));
+        let reception = net.reception(flow, Side::Server);
+        let took = reception.last_at.unwrap() - reception.first_at.unwrap();
+        // The last packet of round r arrives r - 1 round trips after the first packet of the first.
+        let seen = (took.as_secs_f64() / RTT).round() as u64 + 1;
+        println!("initial window {initial_window}: {seen} rounds, theory {rounds}");
+        assert_eq!(seen, rounds, "initial window {initial_window}");
+    }
+}
+
+/// M/D/1: Poisson arrivals, equal packets; mean wait rho/(2·mu·(1 - rho)).
+#[test]
+fn poisson_packets_wait_as_long_as_pollaczek_and_khinchine_say() {
+    for rho in [0.5, 0.8] {
+        let mut net = Network::new(Seed::new(1));
+        let (from, to) = (net.node("a"), net.node("b"));
+        let rate = Rate::from_mbps(8);
+        net.link(
+            from,
+            to,
+            LinkConfig::new(rate, Duration::ZERO).queue(packets(1_000_000)),
+            LinkConfig::new(rate, ONE_WAY),
+        );
+        let offered = Rate::from_bps((8e6 * rho) as u64);
+        let flow = net
+            .udp(UdpFlow { arrivals: Arrivals::Poisson, ..UdpFlow::new(from, to, offered, Bytes::new(972)) })
+            .unwrap();
+        net.run_until(Time::from_secs(1000));
+        let stats = net.udp_stats(flow).unwrap();
+        // A packet of 1000 bytes takes 1 ms.
+        let wait = stats.delay_sum.as_secs_f64() / stats.packets as f64 * 1e3 - 1.0;
+        let theory = rho / (2.0 * (1.0 - rho));
+        println!("M/D/1 at {rho}: wait {wait:.4} ms, formula {theory:.4}, n {}", stats.packets);
+        assert!((wait / theory - 1.0).abs() < 0.05, "rho {rho}: {wait} against {theory}");
+    }
+}
+
+/// What PLT rests on: a high packet leaves when it would have left without any low traffic, or at most one low
+/// packet's transmission later.
+#[test]
+fn low_packets_delay_high_ones_by_at_most_one_low_packet() {
+    let step = Duration::from_micros(100);
+    // At 8 Mbit/s a low packet of 1000 bytes takes 1 ms: ten steps.
+    let residual = 10;
+    let arrivals = |with_low: bool| {
+        let mut net = Network::new(Seed::new(3));
+        let (from, to) = (net.node("a"), net.node("b"));
+        let link = || LinkConfig::new(Rate::from_mbps(8), Duration::from_millis(5));
+        net.link(from, to, link().queue(Strict::new(StrictConfig::default()).unwrap()), link());
+        let poisson = UdpFlow {
+            arrivals: Arrivals::Poisson,
+            ..UdpFlow::new(from, to, Rate::from_mbps(6), Bytes::new(372))
+        };
+        let high = net.udp(poisson).unwrap();
+        if with_low {
+            let flood = UdpFlow::new(from, to, Rate::from_mbps(10), Bytes::new(972));
+            net.udp(UdpFlow { layer: Layer::Low, ..flood }).unwrap();
+        }
+        let count = |net: &Network| net.udp_stats(high).unwrap().packets;
+        (1..=200_000u32)
+            .map(|i| {
+                net.run_until(Time::ZERO + step * i);
+                count(&net)
+            })
+            .collect::<Vec<_>>()
+    };
+    let (alone, with_low) = (arrivals(false), arrivals(true));
+    println!("strict priority: {} high packets alone, {} with low", alone[199_999], with_low[199_999]);
+    assert!(alone[199_999] > 30_000);
+    assert_ne!(alone, with_low, "the low class must have been there");
+    for t in 0..200_000 - residual {
+        assert!(with_low[t] <= alone[t], "a high packet left early, at step {t}");
+        assert!(
+            with_low[t + residual] >= alone[t],
+            "a high packet waited for more than one low packet, at step {t}"
+        );
+    }
+}
