@@ -120,3 +120,88 @@ impl Feeder {
         fed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conductor::{Config, Fixed, Message};
+    use marcato_units::Priority;
+
+    const NOW: Time = Time::ZERO;
+
+    /// A send buffer that takes what fits and has not sent `unsent` of it.
+    struct Pipe {
+        room: Bytes,
+        unsent: Bytes,
+    }
+
+    impl Engine for Pipe {
+        fn room(&self) -> Bytes {
+            self.room
+        }
+
+        fn unsent(&self) -> Bytes {
+            self.unsent
+        }
+
+        fn feed(&mut self, grant: &Grant) -> Bytes {
+            // It lies about its room, as a kernel does that is short of memory.
+            let taken = grant.len.min(self.room / 2);
+            self.room -= taken;
+            self.unsent += taken;
+            taken
+        }
+    }
+
+    fn conductor() -> Conductor<Fixed<4>> {
+        let mut conductor = Conductor::with_store(Config::default(), Fixed::new()).unwrap();
+        conductor.offer(NOW, Message::new(Bytes::kb(100), Priority::P2)).unwrap();
+        conductor
+    }
+
+    #[test]
+    fn a_lean_feeder_keeps_one_chunk_unsent() {
+        let mut conductor = conductor();
+        let mut pipe = Pipe { room: Bytes::kb(64), unsent: Bytes::ZERO };
+        let feeder = Feeder::lean(Bytes::kb(1));
+        assert_eq!(feeder.run(NOW, &mut conductor, &mut pipe), Bytes::kb(1));
+        assert_eq!(feeder.run_once(NOW, &mut conductor, &mut pipe), Run::Full);
+        for _ in 0..20 {
+            pipe.unsent -= Bytes::new(700);
+            feeder.run(NOW, &mut conductor, &mut pipe);
+            assert!(pipe.unsent >= Bytes::kb(1) && pipe.unsent < Bytes::kb(2), "{}", pipe.unsent);
+        }
+    }
+
+    #[test]
+    fn what_the_engine_does_not_take_stays_with_the_conductor() {
+        let mut conductor = conductor();
+        let mut pipe = Pipe { room: Bytes::new(1000), unsent: Bytes::ZERO };
+        let feeder = Feeder::lean(Bytes::kb(1));
+        let Run::Fed(fed) = feeder.run_once(NOW, &mut conductor, &mut pipe) else {
+            panic!("half of it fits")
+        };
+        assert_eq!(fed.len, Bytes::new(500));
+        assert_eq!(conductor.queued().bytes, Bytes::new(99_500));
+        assert_eq!(conductor.grant(NOW, Bytes::kb(1)).unwrap().offset, Bytes::new(500));
+    }
+
+    #[test]
+    fn a_greedy_feeder_fills_the_buffer() {
+        let mut conductor = conductor();
+        let mut pipe = Pipe { room: Bytes::kb(64), unsent: Bytes::kb(64) };
+        let fed = Feeder::greedy(Bytes::kb(1)).run(NOW, &mut conductor, &mut pipe);
+        assert_eq!(fed + pipe.room, Bytes::kb(64));
+        assert!(pipe.room < Bytes::kb(1), "{}", pipe.room);
+    }
+
+    #[test]
+    fn a_feeder_without_data_or_room_says_so() {
+        let mut full = Pipe { room: Bytes::ZERO, unsent: Bytes::ZERO };
+        let mut empty = Conductor::with_store(Config::default(), Fixed::<1>::new()).unwrap();
+        for feeder in [Feeder::lean(Bytes::kb(1)), Feeder::greedy(Bytes::kb(1))] {
+            assert_eq!(feeder.run_once(NOW, &mut conductor(), &mut full), Run::Full);
+            assert_eq!(feeder.run_once(NOW, &mut empty, &mut full), Run::Empty);
+        }
+    }
+}

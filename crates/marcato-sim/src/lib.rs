@@ -7,7 +7,7 @@
 //! - [`Network`]: nodes, links, flows; [`Network::run_until`] moves time.
 //! - [`LinkConfig`]: rate, delay, framing, loss, and a queue from [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
-//! - [`App`]: what runs at the ends of a TCP flow. `Conducted` puts a Conductor between application and TCP.
+//! - [`App`]: what runs at the ends of a TCP flow. [`Conducted`] puts a Conductor between application and TCP.
 #![forbid(unsafe_code)]
 
 mod agenda;
@@ -21,7 +21,7 @@ mod ranges;
 mod tally;
 pub mod tcp;
 
-pub use app::{App, Bulk, Sink, Socket, Tag};
+pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag, Writers};
 pub use flow::{Arrivals, Reception, TcpFlow, UdpFlow, UdpStats};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;

@@ -360,6 +360,7 @@ impl Network {
         let Some(ends) = self.ends(flow) else { return };
         let end = &mut ends[side.index()];
         let delivered = end.tcp.on_segment(now, segment, ecn);
+        end.wants_to_write |= delivered.acked;
         if delivered.connected {
             end.reception.connected_at = Some(now);
             self.with_app(now, flow, side, App::connected);

@@ -1,11 +1,21 @@
 //! Applications: what writes into and reads from the ends of a TCP flow.
 
 mod bulk;
+mod collector;
+mod conducted;
+mod fifo;
+mod plan;
+mod writers;
 
 use std::any::Any;
 
 pub use bulk::{Bulk, Sink};
+pub use collector::{Arrival, Collector};
+pub use conducted::Conducted;
+pub use fifo::Fifo;
 use marcato_units::{Bytes, Priority, Time};
+pub use plan::Planned;
+pub use writers::Writers;
 
 use crate::tcp::{Connection, TcpStats};
 
@@ -25,7 +35,7 @@ pub trait App: Any {
     /// The connection is established.
     fn connected(&mut self, socket: &mut Socket<'_>) {}
     /// The socket takes more. Called again while something is written; after a call that writes nothing, not
-    /// before another method of this application has been called.
+    /// before data has been acknowledged or another method of this application has been called.
     fn writable(&mut self, socket: &mut Socket<'_>) {}
     /// `bytes` labelled `tag` have arrived, in the order of the stream.
     fn received(&mut self, tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {}

@@ -56,6 +56,8 @@ pub(crate) struct Delivered {
     pub(crate) connected: bool,
     /// The other end has just finished.
     pub(crate) finished: bool,
+    /// Data of this end was acknowledged: there is more room.
+    pub(crate) acked: bool,
 }
 
 #[derive(Debug)]
@@ -210,9 +212,9 @@ impl Connection {
             }
             self.establish(now, segment.window, &mut delivered);
         }
-        self.on_ack(now, segment);
+        let acked = self.on_ack(now, segment);
         self.on_payload(now, segment, ecn);
-        Delivered { connected: delivered.connected, ..self.read() }
+        Delivered { connected: delivered.connected, acked, ..self.read() }
     }
 
     /// What the application reads now, if it reads at all.
@@ -220,7 +222,7 @@ impl Connection {
         let Some(bytes) = self.receiver.read() else { return Delivered::default() };
         let finished = self.peer_finished && !self.finish_told;
         self.finish_told |= finished;
-        Delivered { bytes, finished, connected: false }
+        Delivered { bytes, finished, ..Delivered::default() }
     }
 
     /// The segment's sequence number, 64 bits wide.
@@ -271,7 +273,7 @@ impl Connection {
         delivered.connected = true;
     }
 
-    fn on_ack(&mut self, now: Time, segment: &Segment) {
+    fn on_ack(&mut self, now: Time, segment: &Segment) -> bool {
         let ack = unwrap(self.sender.una, segment.ack.wrapping_sub(self.isn));
         let mut sack = [(0, 0); MAX_SACK_BLOCKS];
         let blocks = segment.sack.as_slice();
@@ -293,7 +295,7 @@ impl Connection {
                 ece: self.ecn && segment.flags.ece,
                 timestamp_rtt,
             },
-        );
+        )
     }
 
     fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn) {

@@ -3,8 +3,8 @@
 //! Read before working here: RFC 9293 (TCP), RFC 5681 and 6675 (congestion control, SACK recovery), RFC 6298
 //! (timer), RFC 6937 (proportional rate reduction), RFC 7323 (timestamps, window scale), RFC 3168 (ECN).
 //!
-//! [`connection`] joins the two halves of an end: [`sender`] with its [`scoreboard`] and [`congestion`] control, and
-//! [`receiver`]. Sequence numbers are 64 bits wide inside and start at 0 with the SYN; only [`Segment`]s carry the
+//! `connection` joins the two halves of an end: `sender` with its `scoreboard` and [`congestion`] control, and
+//! `receiver`. Sequence numbers are 64 bits wide inside and start at 0 with the SYN; only [`Segment`]s carry the
 //! 32 bits of the wire.
 //!
 //! Not built: RACK and tail loss probes (RFC 8985), F-RTO and undo, DSACK, Nagle's algorithm (what is written is sent),

@@ -1,5 +1,5 @@
 //! Congestion control. To add one: implement [`CongestionControl`] in a file beside [`reno`](self), give it a
-//! variant in [`Congestion`](super::Congestion), and construct it in [`build`].
+//! variant in [`Congestion`], and construct it in `build`.
 
 mod bbr;
 mod max_filter;

@@ -1,0 +1,45 @@
+# `make demo` and `make test` need nothing but a Debian machine with Rust; `make help` lists the rest.
+
+# rustup puts cargo here, but a fresh shell may not look there yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+OUT ?= out
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long bench lint doc picture clean prepare
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: prepare ## Run the CATS experiments in virtual time and write their report
+	$(CARGO) build --release --locked -p marcato-cli
+	@status=0; ./target/release/marcato papers cats --out $(OUT)/cats || status=$$?; \
+	if [ $$status -le 1 ]; then printf '\nThe report: %s\n' "$(OUT)/cats/report.html"; fi; \
+	exit $$status
+
+test: prepare ## Run every test that takes seconds, examples in the documentation too
+	$(CARGO) test --workspace --locked
+
+test-long: prepare ## Fuzz, run the slow tests and the benches (about half an hour)
+	bash .ci/long
+
+bench: prepare ## Measure speed
+	$(CARGO) bench --workspace --locked --benches
+
+lint: prepare ## Check formatting and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+doc: prepare ## Build the documentation
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+picture: demo ## Draw the README's picture anew, from a real run
+	cp $(OUT)/cats/completion.svg docs/cats.svg
+
+clean: ## Remove what was built and written
+	$(CARGO) clean
+	rm -rf $(OUT)
+
+prepare:
+	@bash tools/prepare

@@ -1,0 +1,82 @@
+//! The command `marcato`, as a function of its arguments, so that tests can call it.
+//!
+//! Results go to standard output, progress and errors to standard error. The exit status is 0 when every row lies
+//! in its band, 1 when one does not, and 2 when the command was wrong or could not be carried out.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod output;
+mod papers;
+mod progress;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::error::ErrorKind;
+use marcato_papers::Registry;
+
+/// What the exit status says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Every row lies in its band, or help was asked for: 0.
+    Ok,
+    /// A row lies outside its band: 1.
+    Outside,
+    /// The command was wrong, or could not be carried out: 2.
+    Error,
+}
+
+impl From<Status> for u8 {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Ok => 0,
+            Status::Outside => 1,
+            Status::Error => 2,
+        }
+    }
+}
+
+/// Runs the command with `arguments`, the program's name first, and the experiments of `registry`.
+/// Results are written to `stdout`, errors to `stderr`; progress is shown on the process's standard error if
+/// that is a terminal.
+///
+/// A reader of `stdout` that has gone away is no error: it chose not to read on.
+pub fn run<I>(registry: &Registry, arguments: I, stdout: &mut dyn Write, stderr: &mut dyn Write) -> Status
+where
+    I: IntoIterator<Item = OsString>,
+{
+    let command = match arguments::parse(registry, arguments) {
+        Ok(command) => command,
+        Err(error) => return said(&error, stdout, stderr),
+    };
+    let result = match command {
+        arguments::Command::Papers(asked) => papers::run(registry, &asked, stdout),
+    };
+    result.unwrap_or_else(|error| {
+        // Nobody is left to tell if that fails.
+        let _ = writeln!(stderr, "error: {error}");
+        Status::Error
+    })
+}
+
+/// Prints what clap has to say: help and version are answers, everything else is an error.
+fn said(error: &clap::Error, stdout: &mut dyn Write, stderr: &mut dyn Write) -> Status {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            match output::forgive_broken_pipe(write!(stdout, "{}", error.render())) {
+                Ok(()) => Status::Ok,
+                Err(_) => Status::Error,
+            }
+        }
+        _ => {
+            let _ = write!(stderr, "{}", error.render());
+            Status::Error
+        }
+    }
+}
+
+/// The command as the process runs it: real arguments, real streams, every experiment that is built.
+pub fn run_process() -> Status {
+    let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr());
+    run(&marcato_papers::registry(), std::env::args_os(), &mut stdout, &mut stderr)
+}

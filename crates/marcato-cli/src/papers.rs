@@ -1,0 +1,81 @@
+//! `marcato papers`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use marcato_papers::{
+    Document, Experiment, Registry, Report, RunError, RunOptions, SeedError, SelectError, WriteError,
+};
+use thiserror::Error;
+
+use crate::Status;
+use crate::arguments::{Format, Papers};
+use crate::output;
+use crate::progress::Bar;
+
+/// Why the experiments could not be run or their results not be handed over.
+#[derive(Debug, Error)]
+pub(crate) enum PapersError {
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    #[error(transparent)]
+    Seeds(#[from] SeedError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("cannot write `{}`: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot write to standard output: {0}")]
+    Print(io::Error),
+}
+
+pub(crate) fn run(
+    registry: &Registry,
+    asked: &Papers,
+    stdout: &mut dyn Write,
+) -> Result<Status, PapersError> {
+    let chosen = registry.select(&asked.paper)?;
+    let options =
+        RunOptions::repeated(asked.seed, asked.repeat)?.in_world(asked.world.into()).shortened(asked.quick);
+    let reports = run_each(&chosen, &options)?;
+    let document = match reports.as_slice() {
+        [one] if asked.paper != Registry::ALL => one.document().clone(),
+        parts => {
+            let parts: Vec<&Document> = parts.iter().map(Report::document).collect();
+            Document::join(Registry::ALL, &options, &parts)
+        }
+    };
+    write(asked, &reports, &document)?;
+    let printed = match asked.format {
+        Format::Text => reports.iter().map(Report::to_text).collect::<Vec<_>>().join("\n"),
+        Format::Json => document.to_json(),
+        Format::Csv => document.to_csv(),
+    };
+    output::print(stdout, &printed).map_err(PapersError::Print)?;
+    Ok(if document.holds() { Status::Ok } else { Status::Outside })
+}
+
+fn run_each(chosen: &[&dyn Experiment], options: &RunOptions) -> Result<Vec<Report>, RunError> {
+    // Before the first of them takes an hour.
+    chosen.iter().try_for_each(|&experiment| Registry::check(experiment, options))?;
+    let mut progress = Bar::new();
+    chosen.iter().map(|&experiment| Registry::run(experiment, options, &mut progress)).collect()
+}
+
+/// One paper's files go into the directory itself; with `all`, each paper's go into one of its own, and the rows
+/// of all of them into the directory.
+fn write(asked: &Papers, reports: &[Report], document: &Document) -> Result<(), PapersError> {
+    let Some(out) = &asked.out else { return Ok(()) };
+    if asked.paper != Registry::ALL {
+        return Ok(reports.iter().try_for_each(|report| report.write(out))?);
+    }
+    for report in reports {
+        report.write(&out.join(report.document().paper()))?;
+    }
+    for (name, text) in [("rows.json", document.to_json()), ("rows.csv", document.to_csv())] {
+        let path = out.join(name);
+        std::fs::write(&path, text).map_err(|source| PapersError::File { path, source })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! Tells the crate which commit it is built from. Never fails: a build without git says "unknown".
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=MARCATO_COMMIT");
+    let commit = std::env::var("MARCATO_COMMIT")
+        .ok()
+        .filter(|name| !name.is_empty())
+        .or_else(from_git)
+        .unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=MARCATO_COMMIT={commit}");
+}
+
+fn from_git() -> Option<String> {
+    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
+    // Unpacked inside somebody else's repository, that repository's commit would be a wrong answer.
+    let top = git(&manifest, &["rev-parse", "--show-toplevel"])?;
+    let workspace = manifest.parent()?.parent()?.canonicalize().ok()?;
+    if Path::new(&top).canonicalize().ok()? != workspace {
+        return None;
+    }
+    // The log of HEAD grows with every commit and checkout; HEAD itself only changes with the branch.
+    for file in ["HEAD", "logs/HEAD"] {
+        let path = manifest.join(git(&manifest, &["rev-parse", "--git-path", file])?);
+        if path.exists() {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+    git(&manifest, &["rev-parse", "--short=12", "HEAD"])
+}
+
+fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(directory).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}

@@ -1,0 +1,162 @@
+//! The Conductor by itself: how long the least urgent level waits.
+
+use marcato_sched::conductor::Message;
+use marcato_sched::{Conductor, Config, Debt};
+use marcato_units::{Bytes, Priority, Seed, Stream, Time};
+
+use super::Answer;
+use super::path::Error;
+use crate::chart::{Axis, LineChart, Series};
+use crate::{Figure, Row, Unit};
+
+const CHUNK: Bytes = Bytes::kb(1);
+/// Long enough for any level never to run dry, short enough for all five to wait at once.
+const BACKLOG: Bytes = Bytes::kb(4_000);
+
+/// How much P4 got, and how long it waited.
+struct Service {
+    /// The most bytes of others between two grants of P4, or before the first, while P4 waited.
+    worst: Bytes,
+    /// What each level got, after every grant.
+    cumulative: Vec<[Bytes; Priority::COUNT]>,
+}
+
+impl Service {
+    /// Grants `total` bytes in chunks; P4 always waits. `opposed` tells before each grant which other levels have
+    /// something to send.
+    fn run(
+        debt: Debt,
+        total: Bytes,
+        mut opposed: impl FnMut() -> [bool; Priority::COUNT],
+    ) -> Result<Self, Error> {
+        let mut conductor = Conductor::new(Config { chunk: CHUNK, ..Config::with_debt(debt) })?;
+        let now = Time::ZERO;
+        let (mut got, mut since) = ([Bytes::ZERO; Priority::COUNT], Bytes::ZERO);
+        let mut service = Self { worst: Bytes::ZERO, cumulative: vec![got] };
+        let mut granted = Bytes::ZERO;
+        while granted < total {
+            let opposed = opposed();
+            for level in Priority::ALL {
+                let wanted = level == Priority::P4 || opposed[level.index()];
+                if wanted && conductor.counters().level(level).queued.bytes.is_zero() {
+                    // In chunks, so that a level that stops has at most one left.
+                    let len = if level == Priority::P4 { BACKLOG } else { CHUNK };
+                    conductor.offer(now, Message::new(len, level))?;
+                }
+            }
+            let Some(grant) = conductor.grant(now, CHUNK) else { break };
+            granted += grant.len;
+            got[grant.priority.index()] += grant.len;
+            if grant.priority == Priority::P4 {
+                since = Bytes::ZERO;
+            } else {
+                since += grant.len;
+                service.worst = service.worst.max(since);
+            }
+            service.cumulative.push(got);
+        }
+        Ok(service)
+    }
+
+    /// All other levels always have something to send.
+    fn saturated(debt: Debt) -> Result<Self, Error> {
+        Self::run(debt, Bytes::kb(3_000), || [true; Priority::COUNT])
+    }
+
+    /// Each other level comes and goes by itself.
+    fn on_and_off(debt: Debt, seed: u64) -> Result<Self, Error> {
+        let mut stream: Stream = Seed::new(seed).stream("cats/starvation");
+        let mut on = [true; Priority::COUNT];
+        Self::run(debt, Bytes::kb(30_000), move || {
+            // About every 50 kB a level changes its mind: as long as the watermarks are high.
+            for level in &mut on {
+                *level ^= stream.chance(0.02);
+            }
+            on
+        })
+    }
+}
+
+fn kb(bytes: Bytes) -> f64 {
+    bytes.get() as f64 / 1e3
+}
+
+/// How many bytes of others pass while P4 waits.
+pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, Error> {
+    let mut rows = Vec::new();
+    for (name, debt, bound) in [
+        ("authors", Debt::authors(), Debt::authors().wait_bound(Priority::P4, CHUNK)),
+        // P4 has watermarks here, and may be in debt itself.
+        ("paper", Debt::paper(), Debt::paper().wait_bound_in_debt(Priority::P4, CHUNK)),
+        ("marcato", Debt::marcato(), Debt::marcato().wait_bound(Priority::P4, CHUNK)),
+    ] {
+        for (id, what, service) in [
+            ("", "all others always waiting", Service::saturated(debt)?),
+            (".onoff", "others coming and going", Service::on_and_off(debt, seed)?),
+        ] {
+            let what = format!("most kB of others while P4 waits, {name}, {what}");
+            let row = Row::new(format!("cats.starvation.{name}{id}"), what, Unit::Count)
+                .measured(kb(service.worst));
+            rows.push(match bound {
+                Some(bound) => row.at_most(kb(bound)),
+                None => row,
+            });
+        }
+    }
+
+    let service = Service::saturated(Debt::authors())?;
+    let last = service.cumulative.last().copied().unwrap_or_default();
+    let total = last.into_iter().sum::<Bytes>();
+    for priority in Priority::ALL {
+        rows.push(
+            Row::new(
+                format!("cats.starvation.authors.share.p{}", priority.index()),
+                format!("share of {priority} where all levels always wait, authors"),
+                Unit::Percent,
+            )
+            .measured(100.0 * kb(last[priority.index()]) / kb(total)),
+        );
+    }
+
+    let chart = LineChart::new(
+        "Service of each level, all five always waiting",
+        Axis::new("granted in all", "kB"),
+        Axis::new("granted to the level", "kB"),
+    );
+    let chart = Priority::ALL.into_iter().fold(chart, |chart, priority| {
+        let points = service
+            .cumulative
+            .iter()
+            .map(|got| (kb(got.iter().copied().sum()), kb(got[priority.index()])))
+            .take_while(|&(all, _)| all <= 600.0);
+        chart.series(Series::line(priority.to_string(), points))
+    });
+    let mut answer = Answer::new(
+        "Starvation: what the least urgent level has to bear",
+        "The Conductor alone, without a network: P4 always has data, grants of 1000 bytes. First all other levels \
+         always have data too (3 MB granted); then each comes and goes at random, changing about every 50 grants \
+         (30 MB). Counted are the kB (1000 bytes) of others between two grants of P4, or before the first. The \
+         bands are the bounds that follow from the watermarks: B_j = H_j + sum of M_k B_k over k > j + one chunk, \
+         summed over the more urgent levels, 233.5 kB for the authors' numbers; for the paper's rules, under which \
+         P4 itself can be in debt, the library's looser bound for that case. A strict order has no bound: there \
+         P4 gets nothing.",
+        rows,
+    );
+    answer.section = answer.section.figure(Figure::new(
+        "starvation",
+        chart.to_svg(),
+        "Cumulative service under the authors' debts: the first 600 kB. A level is flat while it is in debt or a more urgent one sends.",
+    ));
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn under_a_strict_order_the_least_urgent_level_gets_nothing() {
+        let service = Service::saturated(Debt::strict()).unwrap();
+        assert_eq!(service.worst, Bytes::kb(3_000));
+    }
+}

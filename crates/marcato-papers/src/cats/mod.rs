@@ -1,0 +1,110 @@
+//! CATS: "A Conductor-driven Asymmetric Transport Scheme for Semantic Prioritization" (arXiv 2603.13945).
+//!
+//! Tables I and II and Figs. 2 and 3 in the configuration that the authors ran, variants beside them, and what the
+//! paper leaves open. Each file holds one question; [`Cats`] asks them all.
+
+mod conductor;
+mod delays;
+mod fairness;
+mod interactive;
+mod late;
+mod load;
+mod page;
+mod path;
+mod placeholder;
+mod published;
+mod saving;
+mod sensitivity;
+mod tables;
+mod today;
+mod video;
+mod watched;
+
+use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section, over_seeds};
+
+/// The experiments of the CATS paper.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cats;
+
+/// What one question gives: its rows, and what is said and drawn about them.
+struct Answer {
+    rows: Vec<Row>,
+    section: Section,
+}
+
+impl Answer {
+    /// A section that shows all of `rows` with `text`.
+    fn new(title: &str, text: &str, rows: Vec<Row>) -> Self {
+        let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
+        Self { rows, section }
+    }
+}
+
+type Question = fn(u64, bool) -> Result<Answer, path::Error>;
+
+/// The questions, in the order of the report.
+const QUESTIONS: &[(&str, Question)] = &[
+    ("Table I, Fig. 2 and Fig. 3", tables::table1),
+    ("Table II", tables::table2),
+    ("variants", tables::variants),
+    ("late urgent data", late::late),
+    ("what users have today", today::today),
+    ("sensitivity", sensitivity::sensitivity),
+    ("starvation", conductor::starvation),
+    ("Save-Data", saving::save_data),
+    ("shedding", saving::shedding),
+    ("lifetimes", saving::lifetimes),
+    ("keystrokes", interactive::interactive),
+    ("placeholder", placeholder::placeholder),
+    ("video", video::video),
+    ("fairness", fairness::fairness),
+];
+
+impl Experiment for Cats {
+    fn name(&self) -> &'static str {
+        "cats"
+    }
+
+    fn about(&self) -> &'static str {
+        "CATS: a Conductor orders a web page over TCP BBR (arXiv 2603.13945)"
+    }
+
+    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        let failed = |error| RunError::failed("cats", error);
+        let mut document = Document::new("cats", options).config(config());
+        let mut sections = Vec::new();
+        for (name, question) in QUESTIONS {
+            progress.begin(name, Some(options.seeds().len() as u64));
+            let mut first = None;
+            let rows = over_seeds(options, progress, |seed, progress| {
+                let answer = question(seed, options.quick).map_err(failed)?;
+                progress.advance(1);
+                // Figures show the first seed; rows are means over all.
+                first.get_or_insert(answer.section);
+                Ok(answer.rows)
+            })?;
+            document = document.with_rows(rows);
+            sections.extend(first);
+        }
+        let report = Report::new("CATS", self.about(), document);
+        Ok(sections.into_iter().fold(report, Report::section))
+    }
+}
+
+/// The configuration that the authors ran, for the record.
+fn config() -> Config {
+    let path = path::Path::authors();
+    Config::new()
+        .set("bottleneck_mbps", path.bottleneck.as_mbps_f64())
+        .set("bottleneck_delay_ms", path.delay.as_secs_f64() * 1e3)
+        .set("access_mbps", path.access.as_mbps_f64())
+        .set("access_delay_ms", path.access_delay.as_secs_f64() * 1e3)
+        .set("framing_bytes", path.framing.get())
+        .set("mss", path.tcp.mss)
+        .set("initial_window", path.tcp.initial_window)
+        .set("buffers", path.tcp.send_buffer.get())
+        .set("delayed_ack", path.tcp.delayed_ack.every)
+        .set("congestion", "bbr1")
+        .set("debt", "authors")
+        .set("feeder", "greedy")
+}

@@ -1,0 +1,295 @@
+//! The path of CATS §III-A, as the authors ran it, and the schemes that share it.
+
+use marcato_queue::{DropTail, LimitError};
+use marcato_sched::{Conductor, Config, Debt, Feeder};
+use marcato_sim::{
+    App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowError, FlowId, LinkConfig, LinkId, Loss,
+    Network, NodeId, Packet, Planned, PriorityOption, Side, Tag, TcpConfig, TcpFlow, Writers,
+};
+use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
+
+/// The dumbbell: access links at both ends, a bottleneck between them, and TCP at both ends alike.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    pub(super) bottleneck: Rate,
+    /// One way, on the bottleneck alone.
+    pub(super) delay: Duration,
+    pub(super) access: Rate,
+    /// One way, on each access link.
+    pub(super) access_delay: Duration,
+    /// What PPP adds to each packet.
+    pub(super) framing: Bytes,
+    /// What may wait before the bottleneck.
+    pub(super) queue: DropTail<Packet>,
+    /// What the bottleneck's wire loses, in both directions.
+    pub(super) loss: Loss,
+    pub(super) tcp: TcpConfig,
+}
+
+impl Path {
+    /// As the authors ran it: 2 Mbit/s and 50 ms *one way*, access 10 Mbit/s and 5 ms (a base round trip of 120
+    /// ms, where the text says 50), segments of 1000 bytes, buffers of 131 072, BBR, and the authors' 4-byte
+    /// option on every data segment.
+    pub(super) fn authors() -> Self {
+        Self {
+            bottleneck: Rate::from_mbps(2),
+            delay: Duration::from_millis(50),
+            access: Rate::from_mbps(10),
+            access_delay: Duration::from_millis(5),
+            framing: Bytes::new(2),
+            queue: DropTail::default(),
+            loss: Loss::None,
+            tcp: TcpConfig {
+                mss: 1000,
+                send_buffer: Bytes::new(131_072),
+                receive_buffer: Bytes::new(131_072),
+                delayed_ack: DelayedAck {
+                    every: 2,
+                    timeout: Duration::from_millis(200),
+                    first_at_once: true,
+                    urgent_at_once: false,
+                },
+                min_rto: Duration::from_secs(1),
+                priority_option: Some(PriorityOption::Authors),
+                congestion: Congestion::Bbr,
+                ..TcpConfig::default()
+            },
+        }
+    }
+
+    /// With a base round trip of 50 ms, as the text has it: 15 ms one way on the bottleneck.
+    pub(super) fn text_rtt(self) -> Self {
+        Self { delay: Duration::from_millis(15), ..self }
+    }
+
+    /// With this change of TCP.
+    pub(super) fn with_tcp(mut self, change: impl FnOnce(&mut TcpConfig)) -> Self {
+        change(&mut self.tcp);
+        self
+    }
+
+    /// Bytes of a full data segment on the bottleneck.
+    pub(super) fn segment_on_wire(&self) -> Bytes {
+        let headers = 20 + 20 + if self.tcp.timestamps { 12 } else { 0 };
+        let option = self.tcp.priority_option.map_or(0, |form| form.len().next_multiple_of(4));
+        Bytes::from(self.tcp.mss + headers + option) + self.framing
+    }
+
+    /// The largest chunk that a feeder hands over: a segment.
+    pub(super) fn chunk(&self) -> Bytes {
+        Bytes::from(self.tcp.mss)
+    }
+
+    /// An empty network of this shape.
+    pub(super) fn build(&self, seed: u64) -> Dumbbell {
+        let mut net = Network::new(Seed::new(seed));
+        let [sender, left, right, receiver] =
+            ["sender", "left", "right", "receiver"].map(|name| net.node(name));
+        let access = || LinkConfig::new(self.access, self.access_delay).framing(self.framing);
+        let bottleneck = || {
+            let link = LinkConfig::new(self.bottleneck, self.delay).framing(self.framing);
+            link.queue(self.queue.clone()).loss(self.loss.clone())
+        };
+        net.link(sender, left, access(), access());
+        let (bottleneck, _) = net.link(left, right, bottleneck(), bottleneck());
+        net.link(right, receiver, access(), access());
+        Dumbbell { net, sender, receiver, bottleneck }
+    }
+
+    /// The TCP of a sender that is fed so.
+    pub(super) fn tcp_for(&self, feeding: Feeding) -> TcpConfig {
+        let notsent_lowat = match feeding {
+            Feeding::Greedy => None,
+            Feeding::Lean => Some(self.chunk()),
+        };
+        TcpConfig { notsent_lowat, ..self.tcp.clone() }
+    }
+
+    /// An application that sends `plan` by `scheme`.
+    pub(super) fn app(&self, scheme: Scheme, plan: Vec<Planned>) -> Result<Box<dyn App>, Error> {
+        Ok(match scheme {
+            Scheme::Fifo => Box::new(Fifo::new(plan)),
+            Scheme::Writers(writer) => Box::new(Writers::new(plan, writer)),
+            Scheme::Conductor(debt, feeding) => {
+                let config = Config { chunk: self.chunk(), ..Config::with_debt(debt) };
+                Box::new(self.conducted(config, feeding, plan)?)
+            }
+        })
+    }
+
+    /// An application that sends `plan` through a Conductor of this configuration.
+    pub(super) fn conducted(
+        &self,
+        config: Config,
+        feeding: Feeding,
+        plan: Vec<Planned>,
+    ) -> Result<Conducted, Error> {
+        Ok(self.conducting(Conductor::new(config)?, feeding, plan))
+    }
+
+    /// An application that sends `plan` through this Conductor.
+    pub(super) fn conducting(&self, conductor: Conductor, feeding: Feeding, plan: Vec<Planned>) -> Conducted {
+        let feeder = match feeding {
+            Feeding::Greedy => Feeder::greedy(self.chunk()),
+            Feeding::Lean => Feeder::lean(self.chunk()),
+        };
+        Conducted::new(conductor, feeder, plan)
+    }
+
+    /// Sends `plan` by `scheme` over this path, alone, until `until`.
+    pub(super) fn send(
+        &self,
+        scheme: Scheme,
+        plan: &[Planned],
+        until: Time,
+        seed: u64,
+    ) -> Result<Transfer, Error> {
+        let app = self.app(scheme, plan.to_vec())?;
+        let mut transfer = self.open(scheme.feeding(), app, plan, seed)?;
+        transfer.net.run_until(until);
+        Ok(transfer)
+    }
+
+    /// Puts `app`, which sends `plan` and is fed so, on this path, alone. Time has yet to move.
+    pub(super) fn open(
+        &self,
+        feeding: Feeding,
+        app: Box<dyn App>,
+        plan: &[Planned],
+        seed: u64,
+    ) -> Result<Transfer, Error> {
+        let Dumbbell { mut net, sender, receiver, bottleneck } = self.build(seed);
+        let flow = net.tcp(TcpFlow {
+            client: sender,
+            server: receiver,
+            start: Time::ZERO,
+            client_config: self.tcp_for(feeding),
+            server_config: self.tcp.clone(),
+            client_app: app,
+            server_app: Box::new(Collector::logging()),
+            layer: marcato_units::Layer::High,
+        })?;
+        Ok(Transfer { net, flow, plan: plan.to_vec(), bottleneck })
+    }
+}
+
+/// A network in the shape of a [`Path`].
+pub(super) struct Dumbbell {
+    pub(super) net: Network,
+    pub(super) sender: NodeId,
+    pub(super) receiver: NodeId,
+    pub(super) bottleneck: LinkId,
+}
+
+/// How what is to be sent reaches TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    /// As the application wrote it: the baseline.
+    Fifo,
+    /// By writers that share the socket, without a Conductor: for each priority, which of them writes it.
+    Writers([usize; Priority::COUNT]),
+    /// Through a Conductor with these rules of debt.
+    Conductor(Debt, Feeding),
+}
+
+/// How far ahead of TCP the feeder works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Feeding {
+    /// As the authors' code does: whatever fits into the send buffer.
+    Greedy,
+    /// About a chunk unsent.
+    Lean,
+}
+
+impl Scheme {
+    /// CATS as the authors ran it.
+    pub(super) const fn cats() -> Self {
+        Self::Conductor(Debt::authors(), Feeding::Greedy)
+    }
+
+    /// The authors' feeder, but nobody ever runs into debt.
+    pub(super) const fn strict() -> Self {
+        Self::Conductor(Debt::strict(), Feeding::Greedy)
+    }
+
+    /// How it is fed: what knows no Conductor fills the send buffer.
+    pub(super) const fn feeding(self) -> Feeding {
+        match self {
+            Self::Fifo | Self::Writers(_) => Feeding::Greedy,
+            Self::Conductor(_, feeding) => feeding,
+        }
+    }
+}
+
+/// Why an experiment of this paper cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    #[error(transparent)]
+    Debt(#[from] marcato_sched::conductor::DebtError),
+    #[error(transparent)]
+    Offer(#[from] marcato_sched::conductor::OfferError),
+    #[error(transparent)]
+    Queue(#[from] LimitError),
+    #[error("{0} did not arrive within the time of the run: run it for longer")]
+    Incomplete(String),
+}
+
+/// A plan that was sent over a path.
+pub(super) struct Transfer {
+    pub(super) net: Network,
+    pub(super) flow: FlowId,
+    plan: Vec<Planned>,
+    pub(super) bottleneck: LinkId,
+}
+
+impl Transfer {
+    /// The receiving application.
+    pub(super) fn collector(&self) -> Result<&Collector, Error> {
+        self.net.app(self.flow, Side::Server).ok_or_else(|| Error::Incomplete("the receiver".into()))
+    }
+
+    /// What was to be sent.
+    pub(super) fn plan(&self) -> &[Planned] {
+        &self.plan
+    }
+
+    /// The sending application, if it is an `A`.
+    pub(super) fn sender<A: App>(&self) -> Result<&A, Error> {
+        self.net.app(self.flow, Side::Client).ok_or_else(|| Error::Incomplete("the sender".into()))
+    }
+
+    /// How much of message `place` has arrived.
+    pub(super) fn arrived(&self, place: usize) -> Result<Bytes, Error> {
+        Ok(self.collector()?.arrival(Tag(place as u64)).map_or(Bytes::ZERO, |arrival| arrival.bytes))
+    }
+
+    /// From the offer of message `place` to its last byte at the receiver, in ms; infinite if it has not arrived.
+    pub(super) fn delay(&self, place: usize) -> Result<f64, Error> {
+        let Planned { after, message } = self.plan[place];
+        let at = self.collector()?.complete(Tag(place as u64), message.len);
+        Ok(at.map_or(f64::INFINITY, |at| at.as_millis_f64() - after.as_secs_f64() * 1e3))
+    }
+
+    /// When the first data byte arrived, in ms since `connect`.
+    pub(super) fn first_byte(&self) -> Result<f64, Error> {
+        let first = self.net.reception(self.flow, Side::Server).first_at;
+        first.map(Time::as_millis_f64).ok_or_else(|| Error::Incomplete("the first byte".into()))
+    }
+
+    /// When message `place` of the plan was complete, in ms since `connect`.
+    pub(super) fn complete(&self, place: usize) -> Result<f64, Error> {
+        let len = self.plan[place].message.len;
+        let at = self.collector()?.complete(Tag(place as u64), len);
+        at.map(Time::as_millis_f64).ok_or_else(|| Error::Incomplete(format!("message {place}")))
+    }
+
+    /// Every delivery: ms since the first byte, place in the plan, bytes.
+    pub(super) fn deliveries(&self) -> Result<Vec<(f64, usize, Bytes)>, Error> {
+        let origin = self.first_byte()?;
+        let place = |tag: Tag| usize::try_from(tag.0).unwrap_or(usize::MAX);
+        let log = self.collector()?.log();
+        Ok(log.iter().map(|&(at, tag, bytes)| (at.as_millis_f64() - origin, place(tag), bytes)).collect())
+    }
+}

@@ -1,0 +1,263 @@
+//! Tables I and II, Figs. 2 and 3, and the variants beside them.
+
+use marcato_sched::Debt;
+use marcato_sim::{Congestion, PriorityOption};
+use marcato_units::Priority;
+
+use super::load::{Load, physical_limit};
+use super::path::{Error, Feeding, Path, Scheme};
+use super::published::{FIRST_BYTE, PAGE_LOAD, TABLE1_CATS, TABLE1_FIFO, TABLE2};
+use super::{Answer, page};
+use crate::chart::{Axis, BarChart, Bars, LineChart, Series};
+use crate::{Figure, Row, Unit};
+
+/// Table I, the oracle of the first byte, Figs. 2 and 3.
+pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, Error> {
+    let path = Path::authors();
+    let fifo = Load::run(&path, Scheme::Fifo, seed)?;
+    let strict = Load::run(&path, Scheme::strict(), seed)?;
+    let cats = Load::run(&path, Scheme::cats(), seed)?;
+
+    let mut rows = Vec::new();
+    for (name, load, published) in
+        [("fifo", &fifo, Some(TABLE1_FIFO)), ("strict", &strict, None), ("cats", &cats, Some(TABLE1_CATS))]
+    {
+        for priority in Priority::ALL {
+            let group = priority.index();
+            let what = format!("{} complete, {name}", page::NAMES[group]);
+            let row =
+                Row::new(format!("cats.table1.{name}.p{group}"), what, Unit::Ms).measured(load.done[group]);
+            rows.push(match published {
+                Some(published) => row.paper(published[group]).within_percent(1.0),
+                None => row,
+            });
+        }
+    }
+    for (name, load) in [("fifo", &fifo), ("cats", &cats)] {
+        rows.push(
+            Row::new(format!("cats.pageload.{name}"), format!("whole page, {name}"), Unit::Ms)
+                .paper(PAGE_LOAD)
+                .measured(load.page_load())
+                .within_percent(1.0),
+        );
+    }
+    rows.push(
+        Row::new("cats.firstbyte", "connect to first data byte (by running the authors' program)", Unit::Ms)
+            .paper(FIRST_BYTE)
+            .measured(cats.first_byte)
+            .within_percent(1.0),
+    );
+    for (name, load, published) in [("fifo", &fifo, TABLE1_FIFO), ("cats", &cats, TABLE1_CATS)] {
+        for priority in Priority::ALL {
+            let group = priority.index();
+            // The paper draws Fig. 3 without printing numbers; those of Table I give them.
+            let paper = page::GROUPS[group].get() as f64 * 8.0 / published[group] / 1e3;
+            let what = format!("{} effective throughput, {name}", page::NAMES[group]);
+            rows.push(
+                Row::new(format!("cats.fig3.{name}.p{group}"), what, Unit::MbitPerS)
+                    .paper(paper)
+                    .measured(load.effective_throughput(priority))
+                    .within_percent(1.0),
+            );
+        }
+    }
+
+    let mut answer = Answer::new(
+        "Table I, Fig. 2, Fig. 3: completion and effective throughput of each priority group",
+        "The page of the paper (8, 25, 40, 60 and 150 kB, handed over in reverse order of priority) in the \
+         configuration that the authors ran: 2 Mbit/s and 50 ms one way (a base round trip of 120 ms), segments of \
+         1000 bytes that occupy 1058 on the bottleneck, BBR, times from the first data byte received. strict is \
+         the same Conductor without debt, which the paper does not have.",
+        rows,
+    );
+    let bars = |title: &str, unit: &str, label: &str, value: &dyn Fn(&Load, Priority) -> f64| {
+        let series = |name: &str, load: &Load| Bars::new(name, Priority::ALL.map(|p| value(load, p)));
+        BarChart::new(title, Axis::new(label, unit))
+            .groups(page::NAMES)
+            .bars(series("FIFO", &fifo))
+            .bars(series("CATS", &cats))
+    };
+    answer.section = answer
+        .section
+        .figure(Figure::new(
+            "completion",
+            bars("Completion of each priority group", "ms", "completion", &|l, p| l.done[p.index()]).to_svg(),
+            "Fig. 2: when each priority group is complete. CATS inverts the order of the baseline; the page as a \
+             whole takes as long.",
+        ))
+        .figure(Figure::new(
+            "throughput",
+            bars("Effective throughput", "Mbit/s", "bytes over completion", &Load::effective_throughput).to_svg(),
+            "Fig. 3: bytes of each group over the time until it was complete.",
+        ))
+        .figure(Figure::new(
+            "arrivals",
+            arrivals(&cats).to_svg(),
+            "Bytes of each group at the receiver under CATS, over time. The two pauses are BBR's first two round \
+             trips; they are the same without CATS.",
+        ));
+    Ok(answer)
+}
+
+/// How the groups arrive, as a share of each.
+fn arrivals(load: &Load) -> LineChart {
+    let chart = LineChart::new(
+        "Arrival of each group under CATS",
+        Axis::new("time since the first byte", "ms"),
+        Axis::new("arrived", "%").range(0.0, 100.0),
+    );
+    Priority::ALL.into_iter().fold(chart, |chart, priority| {
+        let total = page::GROUPS[priority.index()].get() as f64;
+        let mut sum = 0.0;
+        let points = load.deliveries.iter().filter(|d| d.1 == priority).map(|&(at, _, bytes)| {
+            sum += bytes.get() as f64;
+            (at, 100.0 * sum / total)
+        });
+        chart.series(Series::step(page::NAMES[priority.index()], points))
+    })
+}
+
+/// Table II, and the distance from the physical limit.
+pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, Error> {
+    let path = Path::authors();
+    let fifo = Load::run(&path, Scheme::Fifo, seed)?;
+    let cats = Load::run(&path, Scheme::cats(), seed)?;
+    let lean = Load::run(&path, Scheme::Conductor(Debt::authors(), Feeding::Lean), seed)?;
+    let mut rows = Vec::new();
+    let metrics: [fn(&Load) -> f64; 3] = [Load::fcp, Load::tti, Load::lcp];
+    for ((metric, paper_fifo, paper_cats, paper_gain), value) in TABLE2.into_iter().zip(metrics) {
+        let name = metric.to_uppercase();
+        let (before, after) = (value(&fifo), value(&cats));
+        for (scheme, paper, measured) in [("fifo", paper_fifo, before), ("cats", paper_cats, after)] {
+            rows.push(
+                Row::new(format!("cats.table2.{metric}.{scheme}"), format!("{name}, {scheme}"), Unit::Ms)
+                    .paper(paper)
+                    .measured(measured)
+                    .within_percent(1.0),
+            );
+        }
+        rows.push(
+            Row::new(format!("cats.table2.{metric}.gain"), format!("{name}, improvement"), Unit::Percent)
+                .paper(paper_gain)
+                .measured(100.0 * (before - after) / before)
+                .within_absolute(1.0),
+        );
+    }
+    for (scheme, load, good) in [("fifo", &fifo, true), ("cats", &cats, false)] {
+        let row = Row::new(
+            format!("cats.cls.{scheme}"),
+            format!("layout (P1) to image (P3), {scheme}: the paper's CLS is good if the image comes first"),
+            Unit::Ms,
+        )
+        .measured(load.cls());
+        rows.push(if good { row.at_most(0.0) } else { row.at_least(1.0) });
+    }
+    for (scheme, load) in [("", &cats), (".lean", &lean)] {
+        for (metric, name, upto, reached) in [
+            ("fcp", "first contentful paint", Priority::P1, load.fcp()),
+            ("plt", "page load", Priority::P4, load.page_load()),
+        ] {
+            let limit = physical_limit(&path, load.first_byte, upto);
+            rows.push(
+                Row::new(
+                    format!("cats.limit.{metric}{scheme}.ratio"),
+                    format!("{name} from connect over the physical limit of {limit:.0} ms"),
+                    Unit::Ratio,
+                )
+                .measured((load.first_byte + reached) / limit),
+            );
+        }
+    }
+    Ok(Answer::new(
+        "Table II: what the user sees, and how far it is from what the path allows",
+        "First contentful paint (P0 and P1), time to interactive (P0 to P2), largest contentful paint (P3), and the \
+         time between layout (P1) and image (P3) from which the paper judges layout shift: it counts as good where \
+         the image comes first. The physical limit is the first byte of the connection and then every remaining \
+         segment at the bottleneck's rate; what CATS loses against it is BBR's start-up.",
+        rows,
+    ))
+}
+
+/// The page under other paths and stacks.
+pub(super) fn variants(seed: u64, _quick: bool) -> Result<Answer, Error> {
+    let authors = Path::authors;
+    let variants = [
+        ("rtt50", "base round trip of 50 ms, as the text has it", authors().text_rtt()),
+        ("mss1448", "segments of 1448 bytes", authors().with_tcp(|tcp| tcp.mss = 1448)),
+        ("nooption", "segments without the option", authors().with_tcp(|tcp| tcp.priority_option = None)),
+        (
+            "rfc6994",
+            "the option in its standard form of 5 bytes",
+            authors().with_tcp(|tcp| tcp.priority_option = Some(PriorityOption::Rfc6994)),
+        ),
+        ("reno", "Reno instead of BBR", authors().with_tcp(|tcp| tcp.congestion = Congestion::Reno)),
+    ];
+    let mut rows = Vec::new();
+    for (id, name, path) in &variants {
+        for (scheme_id, scheme) in [("fifo", Scheme::Fifo), ("cats", Scheme::cats())] {
+            let load = Load::run(path, scheme, seed)?;
+            for priority in Priority::ALL {
+                let group = priority.index();
+                rows.push(
+                    Row::new(
+                        format!("cats.table1@{id}.{scheme_id}.p{group}"),
+                        format!("{} complete, {scheme_id}, {name}", page::NAMES[group]),
+                        Unit::Ms,
+                    )
+                    .measured(load.done[group]),
+                );
+            }
+        }
+    }
+    Ok(Answer::new(
+        "Table I under other conditions",
+        "The same page with one thing changed at a time. The paper prints no numbers for these.",
+        rows,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places at which the last segment of each group arrives, counted from 1: cats-facts, by running the
+    /// authors' program.
+    const LAST_SEGMENT: [usize; Priority::COUNT] = [12, 36, 93, 162, 283];
+
+    fn gaps(load: &Load) -> Vec<f64> {
+        load.deliveries.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
+    }
+
+    #[test]
+    fn the_order_of_segments_is_that_of_the_authors_program() {
+        let load = Load::run(&Path::authors(), Scheme::cats(), 1).unwrap();
+        assert_eq!(load.deliveries.len(), 283);
+        for priority in Priority::ALL {
+            let last = load.deliveries.iter().rposition(|d| d.1 == priority).unwrap() + 1;
+            assert_eq!(last, LAST_SEGMENT[priority.index()], "{priority}");
+        }
+    }
+
+    #[test]
+    fn segments_arrive_when_those_of_the_authors_program_do_with_and_without_cats() {
+        for scheme in [Scheme::Fifo, Scheme::cats()] {
+            let gaps = gaps(&Load::run(&Path::authors(), scheme, 1).unwrap());
+            for (place, gap) in gaps.iter().enumerate() {
+                // Between segments 10 and 11: 88.1 ms; 28 and 29: 54.3 ms; else one transmission time.
+                let expected = match place + 1 {
+                    10 => 88.1,
+                    28 => 54.3,
+                    _ => 4.232,
+                };
+                assert!((gap - expected).abs() < 0.051, "after segment {}: {gap} ms", place + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_limit_is_what_the_first_byte_and_the_link_allow() {
+        let path = Path::authors();
+        assert!((physical_limit(&path, 186.617, Priority::P1) - 322.0).abs() < 0.1);
+        assert!((physical_limit(&path, 186.617, Priority::P4) - 1380.0).abs() < 0.1);
+    }
+}

@@ -1,0 +1,91 @@
+//! A conducted application under observation.
+
+use marcato_sim::{App, Conducted, Socket};
+use marcato_units::{Bytes, Duration, Priority, Time};
+
+use super::path::{Error, Transfer};
+
+/// The Conductor of a [`Conducted`] after something happened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) at: Time,
+    /// Debt of P0.
+    pub(super) debt: Bytes,
+    pub(super) in_debt: bool,
+}
+
+/// A [`Conducted`], and what was seen of it: at each call of the connection, not within one.
+pub(super) struct Watched {
+    app: Conducted,
+    seen: usize,
+    /// When the first byte of each message was granted, in the order of the stream.
+    begun: Vec<Time>,
+    greatest_backlog: Bytes,
+    states: Vec<State>,
+}
+
+impl Watched {
+    pub(super) fn new(app: Conducted) -> Self {
+        Self { app, seen: 0, begun: Vec::new(), greatest_backlog: Bytes::ZERO, states: Vec::new() }
+    }
+
+    pub(super) fn app(&self) -> &Conducted {
+        &self.app
+    }
+
+    /// For each message that has begun to arrive: its place in the plan, and how long it waited from its offer to
+    /// the grant of its first byte.
+    pub(super) fn waits(transfer: &Transfer) -> Result<Vec<(usize, Duration)>, Error> {
+        // The stream keeps the order of the grants, so the n-th message to appear in it is the n-th to be begun.
+        let mut seen = vec![false; transfer.plan().len()];
+        let mut order = Vec::new();
+        for &(_, tag, _) in transfer.collector()?.log() {
+            let place = usize::try_from(tag.0).unwrap_or(usize::MAX);
+            if seen.get_mut(place).is_some_and(|seen| !std::mem::replace(seen, true)) {
+                order.push(place);
+            }
+        }
+        let begun = transfer.sender::<Self>()?.begun.iter();
+        let wait = |place: usize, begun: Time| begun.since(Time::ZERO + transfer.plan()[place].after);
+        Ok(order.into_iter().zip(begun).map(|(place, &begun)| (place, wait(place, begun))).collect())
+    }
+
+    /// The most bytes that ever waited in the Conductor.
+    pub(super) fn greatest_backlog(&self) -> Bytes {
+        self.greatest_backlog
+    }
+
+    /// Each state of P0 that differs from the one before.
+    pub(super) fn states(&self) -> &[State] {
+        &self.states
+    }
+
+    fn look(&mut self, at: Time) {
+        let fresh = &self.app.granted()[self.seen..];
+        self.begun.extend(fresh.iter().filter(|grant| grant.offset.is_zero()).map(|_| at));
+        self.seen += fresh.len();
+        let conductor = self.app.conductor();
+        self.greatest_backlog = self.greatest_backlog.max(conductor.queued().bytes);
+        let (debt, in_debt) = (conductor.debt(Priority::P0), conductor.is_in_debt(Priority::P0));
+        if self.states.last().is_none_or(|last| (last.debt, last.in_debt) != (debt, in_debt)) {
+            self.states.push(State { at, debt, in_debt });
+        }
+    }
+}
+
+impl App for Watched {
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        self.app.start(socket);
+        self.look(socket.now());
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        self.app.writable(socket);
+        self.look(socket.now());
+    }
+
+    fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {
+        self.app.timer(token, socket);
+        self.look(socket.now());
+    }
+}

@@ -1,0 +1,44 @@
+//! What an axis shows.
+
+/// No quantity is that large; leaving out what is keeps every sum and difference of values finite.
+const BEYOND: f64 = 1e100;
+
+/// An axis: what it shows, in which unit, and over which range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    label: String,
+    unit: String,
+    pub(super) log: bool,
+    pub(super) lo: Option<f64>,
+    pub(super) hi: Option<f64>,
+}
+
+impl Axis {
+    /// An axis over whatever range the data have. The `unit` may be empty for a plain number.
+    pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
+        Self { label: label.into(), unit: unit.into(), log: false, lo: None, hi: None }
+    }
+
+    /// Makes the axis logarithmic; values that are not positive are then left out.
+    #[must_use]
+    pub fn log(mut self) -> Self {
+        self.log = true;
+        self
+    }
+
+    /// Fixes the range. Data outside it are cut off at the frame.
+    #[must_use]
+    pub fn range(mut self, lo: f64, hi: f64) -> Self {
+        (self.lo, self.hi) = (Some(lo), Some(hi));
+        self
+    }
+
+    /// Whether `value` has a place on the axis.
+    pub(super) fn shows(&self, value: f64) -> bool {
+        value.abs() <= BEYOND && (!self.log || value >= 1.0 / BEYOND)
+    }
+
+    pub(super) fn title(&self) -> String {
+        if self.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, self.unit) }
+    }
+}

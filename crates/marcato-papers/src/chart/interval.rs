@@ -1,0 +1,211 @@
+//! Spans of time in lanes.
+
+use super::frame::{self, Frame, Key};
+use super::scale::Scale;
+use super::svg::{Anchor, Font, Paint, Svg};
+use super::{Axis, Colour};
+
+/// Spans along a horizontal axis, in rows: a waterfall, or what was on the wire when.
+///
+/// A row holds one line of spans for each category, one below the other, or a common one if
+/// [`overlaid`](Self::overlaid).
+///
+/// ```
+/// use marcato_papers::chart::{Axis, Interval, IntervalChart};
+/// let svg = IntervalChart::new("Page load", Axis::new("time", "ms"))
+///     .interval(Interval::new("P0", "baseline", 1293.0, 1327.0))
+///     .interval(Interval::new("P0", "CATS", 0.0, 130.0).label("130"))
+///     .to_svg();
+/// assert!(svg.contains("P0, CATS: 0 to 130"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct IntervalChart {
+    title: String,
+    axis: Axis,
+    colours: Vec<(String, Colour)>,
+    intervals: Vec<Interval>,
+    overlaid: bool,
+}
+
+/// A span.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    row: String,
+    category: String,
+    start: f64,
+    end: f64,
+    label: String,
+}
+
+impl Interval {
+    /// The span from `start` to `end` in the row and of the category so named. It is left out if it does not
+    /// start and end at finite values, or ends before it starts.
+    pub fn new(row: impl Into<String>, category: impl Into<String>, start: f64, end: f64) -> Self {
+        Self { row: row.into(), category: category.into(), start, end, label: String::new() }
+    }
+
+    /// Writes `label` beside the end of the span.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+}
+
+impl IntervalChart {
+    /// A chart without spans; `axis` is the horizontal one.
+    pub fn new(title: impl Into<String>, axis: Axis) -> Self {
+        Self { title: title.into(), axis, colours: vec![], intervals: vec![], overlaid: false }
+    }
+
+    /// Adds a span. Rows stand from top to bottom, and categories in the legend, in the order in which they are
+    /// first used.
+    #[must_use]
+    pub fn interval(mut self, interval: Interval) -> Self {
+        self.intervals.push(interval);
+        self
+    }
+
+    /// Adds spans.
+    #[must_use]
+    pub fn intervals(mut self, intervals: impl IntoIterator<Item = Interval>) -> Self {
+        self.intervals.extend(intervals);
+        self
+    }
+
+    /// Chooses the colour of the category `name`; without it each category has its own.
+    #[must_use]
+    pub fn colour(mut self, name: impl Into<String>, colour: Colour) -> Self {
+        self.colours.push((name.into(), colour));
+        self
+    }
+
+    /// Draws all categories of a row on one line: for categories that never share a moment.
+    #[must_use]
+    pub fn overlaid(mut self) -> Self {
+        self.overlaid = true;
+        self
+    }
+
+    /// The chart as an SVG image.
+    pub fn to_svg(&self) -> String {
+        let shown: Vec<&Interval> = self
+            .intervals
+            .iter()
+            .filter(|one| self.axis.shows(one.start) && self.axis.shows(one.end) && one.start <= one.end)
+            .collect();
+        let rows = in_order(shown.iter().map(|one| one.row.as_str()));
+        let categories = in_order(shown.iter().map(|one| one.category.as_str()));
+        let paint = |index: usize| {
+            let chosen = self.colours.iter().find(|(name, _)| categories.get(index) == Some(&name.as_str()));
+            Paint::Solid(chosen.map_or(Colour::of_series(index), |&(_, colour)| colour))
+        };
+        let legend: Vec<(Key, &str)> =
+            categories.iter().enumerate().map(|(index, &name)| (Key::Box(paint(index)), name)).collect();
+
+        let lines = if self.overlaid { 1.0 } else { as_f64(categories.len()) };
+        let (thickness, gap) = (16.0, 12.0);
+        let top = Frame::top_below(&legend) + 4.0;
+        let bottom = top + as_f64(rows.len()) * (thickness * lines + gap);
+        let name_width = rows.iter().map(|row| Font::LABEL.width(row)).fold(0.0, f64::max);
+        let label_width = shown.iter().map(|one| Font::SMALL.width(&one.label)).fold(0.0, f64::max);
+        let left = (16.0 + name_width + 10.0).min(frame::WIDTH * 0.4);
+        let right = frame::WIDTH - (label_width + 12.0).clamp(34.0, frame::WIDTH * 0.3);
+        let frame = Frame { left, right, top, bottom };
+        let ends = shown.iter().flat_map(|one| [one.start, one.end]);
+        let Some(scale) = Scale::new(&self.axis, ends, false, left, right) else {
+            return frame::no_data(&self.title);
+        };
+        let mut svg = Svg::new(frame::WIDTH, bottom + 52.0, &self.title);
+        frame::head(&mut svg, &self.title, &legend);
+        frame::horizontal(&mut svg, frame, &self.axis, &scale);
+        let row_top = |row: usize| top + as_f64(row) * (thickness * lines + gap) + gap / 2.0;
+        for (index, row) in rows.iter().enumerate() {
+            let middle = row_top(index) + thickness * lines / 2.0;
+            svg.text(Font::LABEL.at(Anchor::End), (left - 10.0, middle + 4.0), row);
+        }
+        for one in shown {
+            let row = rows.iter().position(|&name| name == one.row).unwrap_or(0);
+            let category = categories.iter().position(|&name| name == one.category).unwrap_or(0);
+            let line = if self.overlaid { 0.0 } else { as_f64(category) };
+            let y = row_top(row) + thickness * line;
+            let (x1, x2) = (scale.place(one.start), scale.place(one.end));
+            let about = format!("{}, {}: {} to {}", one.row, one.category, one.start, one.end);
+            // Even the shortest span shows.
+            svg.rect(paint(category), (x1, y + 1.0), (x2.max(x1 + 1.0), y + thickness - 1.0), &about);
+            if !one.label.is_empty() {
+                svg.text(Font::SMALL, (x2 + 5.0, y + thickness - 4.0), &one.label);
+            }
+        }
+        svg.line("mc-axis", (left, top), (left, bottom));
+        svg.finish()
+    }
+}
+
+/// Each name once, in the order of its first use.
+fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = vec![];
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+/// Counts of rows and categories are small.
+fn as_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(intervals: &[(f64, f64)]) -> String {
+        let spans = intervals.iter().map(|&(start, end)| Interval::new("row", "category", start, end));
+        IntervalChart::new("t", Axis::new("time", "ms")).intervals(spans).to_svg()
+    }
+
+    #[test]
+    fn spans_that_are_no_spans_are_left_out() {
+        let svg = chart(&[(0.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)]);
+        assert_eq!(svg.matches("</rect>").count(), 1);
+    }
+
+    #[test]
+    fn nothing_to_show_is_said() {
+        assert!(chart(&[]).contains("no data"));
+        assert!(chart(&[(1.0, 0.0)]).contains("no data"));
+    }
+
+    #[test]
+    fn a_category_has_the_colour_chosen_for_it() {
+        let chart = IntervalChart::new("t", Axis::new("time", "ms"))
+            .interval(Interval::new("row", "a", 0.0, 1.0))
+            .colour("a", Colour::Purple);
+        assert!(chart.to_svg().contains(Colour::Purple.hex()));
+    }
+
+    #[test]
+    fn a_span_without_length_still_shows() {
+        assert!(chart(&[(1.0, 1.0), (0.0, 5.0)]).contains("width=\"1\""));
+    }
+
+    #[test]
+    fn categories_lie_one_below_the_other_unless_overlaid() {
+        let two = IntervalChart::new("t", Axis::new("time", "ms"))
+            .interval(Interval::new("row", "a", 0.0, 1.0))
+            .interval(Interval::new("row", "b", 1.0, 2.0));
+        assert!(two.to_svg().len() > 10 && two.to_svg() != two.clone().overlaid().to_svg());
+        let heights = |svg: String| {
+            svg.lines()
+                .filter(|line| line.contains("</rect>"))
+                .map(|line| line.split("y=\"").nth(1).unwrap().split('"').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let apart = heights(two.to_svg());
+        let together = heights(two.overlaid().to_svg());
+        assert!(apart[0] != apart[1] && together[0] == together[1]);
+    }
+}

@@ -1,0 +1,21 @@
+//! Charts as SVG text: [bars](BarChart), [lines, steps and CCDFs](LineChart), [intervals](IntervalChart).
+//!
+//! Each chart is a value that is filled by chaining and then drawn by `to_svg`. The image has its own title,
+//! axes with units and, for more than one series, a legend; it follows the reader's light or dark preference,
+//! has no outside resource, and is the same text on every machine. Numbers that are not finite (or
+//! beyond 10^100), and numbers that are not positive on a logarithmic axis, are left out; a chart without any number says that it has no data.
+
+mod axis;
+mod bar;
+mod colour;
+mod frame;
+mod interval;
+mod line;
+mod scale;
+mod svg;
+
+pub use axis::Axis;
+pub use bar::{BarChart, Bars};
+pub use colour::Colour;
+pub use interval::{Interval, IntervalChart};
+pub use line::{LineChart, Series};

@@ -1,0 +1,183 @@
+//! What an experiment is.
+
+use std::error::Error;
+
+use thiserror::Error;
+
+use crate::{Report, World};
+
+/// One paper's experiments: everything that `marcato papers NAME` runs.
+pub trait Experiment: Send + Sync {
+    /// The paper's short name, as the command line spells it: lower-case, and the first part of its rows' ids.
+    fn name(&self) -> &'static str;
+
+    /// What is run, in one line.
+    fn about(&self) -> &'static str;
+
+    /// The worlds in which it can run. Virtual time only, unless said otherwise.
+    fn worlds(&self) -> &'static [World] {
+        &[World::Virtual]
+    }
+
+    /// Runs it. The report is a function of the options, Marcato's version and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be run to its end. A value outside its band is no error: its row says so.
+    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError>;
+}
+
+/// How to run an experiment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    /// A shorter run that still exercises everything; the bands are wider where the experiment says so.
+    pub quick: bool,
+    /// The seeds, one run for each, never none.
+    seeds: Vec<u64>,
+    /// Where to run.
+    pub world: World,
+}
+
+impl Default for RunOptions {
+    /// One full run in virtual time with seed 1.
+    fn default() -> Self {
+        Self { quick: false, seeds: vec![1], world: World::Virtual }
+    }
+}
+
+impl RunOptions {
+    /// The most runs that one call may ask for.
+    pub const MOST_RUNS: u32 = 1000;
+
+    /// `repeat` runs whose seeds are `seed` and the numbers after it.
+    ///
+    /// # Errors
+    ///
+    /// When `repeat` is 0 or more than [`MOST_RUNS`](Self::MOST_RUNS), or the seeds would pass the largest number.
+    pub fn repeated(seed: u64, repeat: u32) -> Result<Self, SeedError> {
+        if repeat == 0 || repeat > Self::MOST_RUNS {
+            return Err(SeedError::Repeat { repeat });
+        }
+        let last = seed.checked_add(u64::from(repeat) - 1).ok_or(SeedError::Overflow { seed, repeat })?;
+        Ok(Self { seeds: (seed..=last).collect(), ..Self::default() })
+    }
+
+    /// The same options in `world`.
+    #[must_use]
+    pub fn in_world(mut self, world: World) -> Self {
+        self.world = world;
+        self
+    }
+
+    /// The same options for a shortened run, or for a full one.
+    #[must_use]
+    pub fn shortened(mut self, quick: bool) -> Self {
+        self.quick = quick;
+        self
+    }
+
+    /// The seeds, one run for each; at least one.
+    pub fn seeds(&self) -> &[u64] {
+        &self.seeds
+    }
+}
+
+/// Why seeds could not be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SeedError {
+    /// No run, or too many.
+    #[error("cannot repeat {repeat} times: ask for 1 to {} runs", RunOptions::MOST_RUNS)]
+    Repeat {
+        /// The number asked for.
+        repeat: u32,
+    },
+    /// There are not so many numbers from the seed on.
+    #[error("cannot run seed {seed} and the {repeat} - 1 after it: choose a smaller seed")]
+    Overflow {
+        /// The first seed.
+        seed: u64,
+        /// The number of runs asked for.
+        repeat: u32,
+    },
+}
+
+/// Why an experiment could not be run.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The experiment does not run in that world yet.
+    #[error("{paper} does not run in the world `{world}` yet; what is built: {built}")]
+    WorldNotBuilt {
+        /// The paper asked for.
+        paper: &'static str,
+        /// The world asked for.
+        world: World,
+        /// The worlds in which it does run.
+        built: String,
+    },
+    /// A run reported other rows than the runs before it, so that no mean can be taken.
+    #[error("the run with seed {seed} reports other rows than the runs before it: {detail}")]
+    UnevenRows {
+        /// The seed of the odd run.
+        seed: u64,
+        /// The first difference.
+        detail: String,
+    },
+    /// The experiment ran and reported nothing, so nothing can be said to hold.
+    #[error("{paper} reported no rows")]
+    NoRows {
+        /// The paper asked for.
+        paper: &'static str,
+    },
+    /// The experiment could not be run to its end.
+    #[error("{paper} could not be run: {source}")]
+    Failed {
+        /// The paper asked for.
+        paper: &'static str,
+        /// What went wrong.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl RunError {
+    /// `paper` could not be run because of `source`.
+    pub fn failed(paper: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Failed { paper, source: source.into() }
+    }
+}
+
+/// Hears how far an experiment is. It may show that to somebody; it must not change the results.
+pub trait Progress {
+    /// A stretch of work begins, of so many steps if known.
+    fn begin(&mut self, what: &str, steps: Option<u64>);
+
+    /// So many more steps of the stretch are done.
+    fn advance(&mut self, steps: u64);
+}
+
+/// A [`Progress`] that tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn begin(&mut self, _what: &str, _steps: Option<u64>) {}
+
+    fn advance(&mut self, _steps: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_runs_take_the_seeds_that_follow() {
+        assert_eq!(RunOptions::repeated(7, 3).unwrap().seeds(), [7, 8, 9]);
+        assert_eq!(RunOptions::repeated(u64::MAX, 1).unwrap().seeds(), [u64::MAX]);
+    }
+
+    #[test]
+    fn no_run_and_too_many_are_refused() {
+        assert_eq!(RunOptions::repeated(1, 0), Err(SeedError::Repeat { repeat: 0 }));
+        assert_eq!(RunOptions::repeated(1, 1001), Err(SeedError::Repeat { repeat: 1001 }));
+        assert!(matches!(RunOptions::repeated(u64::MAX, 2), Err(SeedError::Overflow { .. })));
+    }
+}

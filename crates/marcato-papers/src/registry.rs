@@ -1,0 +1,186 @@
+//! Which experiments there are.
+
+use thiserror::Error;
+
+use crate::{Experiment, Progress, Report, RunError, RunOptions};
+
+/// The papers that Marcato sets out to reproduce, in the order in which they are listed.
+const PLANNED: [&str; 4] = ["cats", "plt", "cwr", "crq"];
+
+/// The experiments that are built into this program.
+pub fn registry() -> Registry {
+    Registry::new(vec![Box::new(crate::Cats)])
+}
+
+/// A set of experiments to choose from by name.
+#[derive(Default)]
+pub struct Registry(Vec<Box<dyn Experiment>>);
+
+impl core::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Registry").field(&self.names()).finish()
+    }
+}
+
+impl Registry {
+    /// The name that stands for every experiment.
+    pub const ALL: &'static str = "all";
+
+    /// The registry of `experiments`, in order.
+    pub fn new(experiments: Vec<Box<dyn Experiment>>) -> Self {
+        Self(experiments)
+    }
+
+    /// The experiments in order.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn Experiment> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    /// The experiments' names in order.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.iter().map(Experiment::name).collect()
+    }
+
+    /// The experiments that `name` stands for: one, or each of them for [`ALL`](Self::ALL).
+    ///
+    /// # Errors
+    ///
+    /// When there is no such experiment, or none at all.
+    pub fn select(&self, name: &str) -> Result<Vec<&dyn Experiment>, SelectError> {
+        let chosen: Vec<_> = self.iter().filter(|one| name == Self::ALL || one.name() == name).collect();
+        if !chosen.is_empty() {
+            return Ok(chosen);
+        }
+        let (name, built) = (name.to_owned(), self.names().join(", "));
+        Err(if self.0.is_empty() {
+            SelectError::Empty { name }
+        } else if PLANNED.contains(&name.as_str()) {
+            SelectError::Planned { name, built }
+        } else {
+            SelectError::Unknown { name, built }
+        })
+    }
+
+    /// Whether `experiment` runs in the world asked for; asking takes no time.
+    ///
+    /// # Errors
+    ///
+    /// When it does not.
+    pub fn check(experiment: &dyn Experiment, options: &RunOptions) -> Result<(), RunError> {
+        let (paper, world, worlds) = (experiment.name(), options.world, experiment.worlds());
+        if worlds.contains(&world) {
+            return Ok(());
+        }
+        let built: Vec<_> = worlds.iter().map(|world| world.name()).collect();
+        Err(RunError::WorldNotBuilt { paper, world, built: built.join(", ") })
+    }
+
+    /// Runs `experiment` if it runs in the world asked for.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run in that world, cannot be run to its end, or reports no rows.
+    pub fn run(
+        experiment: &dyn Experiment,
+        options: &RunOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Report, RunError> {
+        Self::check(experiment, options)?;
+        let report = experiment.run(options, progress)?;
+        if report.document().rows().is_empty() {
+            return Err(RunError::NoRows { paper: experiment.name() });
+        }
+        Ok(report)
+    }
+}
+
+/// Why no experiment could be chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SelectError {
+    /// The registry is empty.
+    #[error("cannot run `{name}`: no experiment is built into this program yet")]
+    Empty {
+        /// The name asked for.
+        name: String,
+    },
+    /// The paper is one of Marcato's, but its experiments are not written yet.
+    #[error("the experiments of `{name}` are planned but not built yet; choose from: {built}, all")]
+    Planned {
+        /// The name asked for.
+        name: String,
+        /// What there is.
+        built: String,
+    },
+    /// There is no such paper.
+    #[error("there is no experiment `{name}`; choose from: {built}, all")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// What there is.
+        built: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Document, Row, Silent, Unit, World};
+
+    struct Demo(&'static str, usize);
+
+    impl Experiment for Demo {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn about(&self) -> &'static str {
+            "counts"
+        }
+
+        fn run(&self, options: &RunOptions, _: &mut dyn Progress) -> Result<Report, RunError> {
+            let rows = (0..self.1).map(|index| Row::new(format!("demo.{index}"), "row", Unit::Count));
+            let document = rows.fold(Document::new(self.0, options), Document::row);
+            Ok(Report::new("Demo", self.about(), document))
+        }
+    }
+
+    fn two() -> Registry {
+        Registry::new(vec![Box::new(Demo("cats", 1)), Box::new(Demo("other", 1))])
+    }
+
+    fn chosen(registry: &Registry, name: &str) -> Result<Vec<&'static str>, SelectError> {
+        Ok(registry.select(name)?.iter().map(|one| one.name()).collect())
+    }
+
+    #[test]
+    fn a_name_chooses_one_and_all_chooses_each() {
+        assert_eq!(chosen(&two(), "other").unwrap(), ["other"]);
+        assert_eq!(chosen(&two(), "all").unwrap(), ["cats", "other"]);
+    }
+
+    #[test]
+    fn what_is_not_built_is_refused_and_what_is_built_is_named() {
+        assert_eq!(
+            chosen(&two(), "plt").unwrap_err().to_string(),
+            "the experiments of `plt` are planned but not built yet; choose from: cats, other, all"
+        );
+        assert_eq!(
+            chosen(&two(), "dogs").unwrap_err().to_string(),
+            "there is no experiment `dogs`; choose from: cats, other, all"
+        );
+        assert!(matches!(chosen(&Registry::default(), "all"), Err(SelectError::Empty { .. })));
+    }
+
+    #[test]
+    fn a_world_that_is_not_built_is_refused() {
+        let options = RunOptions::default().in_world(World::Lab);
+        let error = Registry::run(&Demo("cats", 1), &options, &mut Silent).unwrap_err();
+        assert_eq!(error.to_string(), "cats does not run in the world `lab` yet; what is built: virtual");
+    }
+
+    #[test]
+    fn reporting_nothing_is_an_error() {
+        let error = Registry::run(&Demo("cats", 0), &RunOptions::default(), &mut Silent).unwrap_err();
+        assert!(matches!(error, RunError::NoRows { paper: "cats" }));
+    }
+}

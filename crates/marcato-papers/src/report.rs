@@ -1,0 +1,253 @@
+//! A document with sections of text and figures around it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use thiserror::Error;
+
+use crate::{Document, Row, html, text};
+
+/// A [`Document`] and what is said and drawn about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    title: String,
+    about: String,
+    document: Document,
+    sections: Vec<Section>,
+}
+
+/// A part of a report: text, a table of rows, figures. Each may be missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    title: String,
+    text: String,
+    rows: Vec<String>,
+    figures: Vec<Figure>,
+}
+
+/// A figure: an SVG image and its caption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    id: String,
+    svg: String,
+    caption: String,
+}
+
+impl Section {
+    /// An empty section.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), ..Self::default() }
+    }
+
+    /// Sets the text: plain, paragraphs parted by an empty line.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.text = text.into();
+        self
+    }
+
+    /// Adds the rows with these ids to the section's table.
+    #[must_use]
+    pub fn rows<I: Into<String>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
+        self.rows.extend(ids.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a figure.
+    #[must_use]
+    pub fn figure(mut self, figure: Figure) -> Self {
+        self.figures.push(figure);
+        self
+    }
+}
+
+impl Figure {
+    /// A figure named `id` (lower-case letters, digits and `-`: it becomes a file name), drawn by the charts of
+    /// [`chart`](crate::chart). `svg` is put into the report as it is.
+    pub fn new(id: impl Into<String>, svg: impl Into<String>, caption: impl Into<String>) -> Self {
+        Self { id: id.into(), svg: svg.into(), caption: caption.into() }
+    }
+
+    /// The figure's name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The image.
+    pub fn svg(&self) -> &str {
+        &self.svg
+    }
+
+    /// What the figure shows.
+    pub fn caption(&self) -> &str {
+        &self.caption
+    }
+}
+
+impl Report {
+    /// A report without sections. `about` says in a sentence or two what was run.
+    pub fn new(title: impl Into<String>, about: impl Into<String>, document: Document) -> Self {
+        Self { title: title.into(), about: about.into(), document, sections: vec![] }
+    }
+
+    /// Adds a section.
+    #[must_use]
+    pub fn section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// The report's title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// What was run.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// The rows and what they came from.
+    pub const fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// The figures of all sections in order.
+    pub fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.sections.iter().flat_map(|section| &section.figures)
+    }
+
+    /// The rows as aligned tables for a terminal, one per section, and a closing line that counts them.
+    pub fn to_text(&self) -> String {
+        text::of(self)
+    }
+
+    /// The report as one HTML page that needs no other file, no script and no network.
+    pub fn to_html(&self) -> String {
+        html::of(self)
+    }
+
+    /// Writes `report.html`, `rows.json`, `rows.csv` and each figure as `ID.svg` into `directory`, which is made
+    /// if it is missing. Files of those names are replaced, others are left alone.
+    ///
+    /// # Errors
+    ///
+    /// When the report is inconsistent (nothing is written then), or a file cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<(), WriteError> {
+        self.check()?;
+        fs::create_dir_all(directory).map_err(|source| WriteError::io(directory, source))?;
+        let file = |name: &str, content: &str| {
+            let path = directory.join(name);
+            fs::write(&path, content).map_err(|source| WriteError::io(&path, source))
+        };
+        file("report.html", &self.to_html())?;
+        file("rows.json", &self.document.to_json())?;
+        file("rows.csv", &self.document.to_csv())?;
+        self.figures().try_for_each(|figure| file(&format!("{}.svg", figure.id), &figure.svg))
+    }
+
+    /// Each section with the rows of its table, then the rows that no section names.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (&str, Vec<&Row>)> {
+        let named = self.sections.iter().map(|section| (section.title.as_str(), self.rows_of(section)));
+        named.chain([("Other rows", self.other_rows())]).filter(|(_, rows)| !rows.is_empty())
+    }
+
+    pub(crate) fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    pub(crate) fn rows_of(&self, section: &Section) -> Vec<&Row> {
+        section.rows.iter().filter_map(|id| self.document.rows().iter().find(|row| row.id() == id)).collect()
+    }
+
+    pub(crate) fn other_rows(&self) -> Vec<&Row> {
+        let named: BTreeSet<&str> =
+            self.sections.iter().flat_map(|section| &section.rows).map(String::as_str).collect();
+        self.document.rows().iter().filter(|row| !named.contains(row.id())).collect()
+    }
+
+    fn check(&self) -> Result<(), WriteError> {
+        let mut ids = BTreeSet::new();
+        for row in self.document.rows() {
+            if !ids.insert(row.id()) {
+                return Err(WriteError::DuplicateRow { id: row.id().to_owned() });
+            }
+        }
+        for section in &self.sections {
+            if let Some(id) = section.rows.iter().find(|id| !ids.contains(id.as_str())) {
+                return Err(WriteError::UnknownRow { section: section.title.clone(), id: id.clone() });
+            }
+        }
+        let mut figures = BTreeSet::new();
+        for figure in self.figures() {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            if figure.id.is_empty() || !figure.id.chars().all(plain) {
+                return Err(WriteError::FigureName { id: figure.id.clone() });
+            }
+            if !figures.insert(figure.id.as_str()) {
+                return Err(WriteError::DuplicateFigure { id: figure.id.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Section {
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(crate) fn paragraphs(&self) -> impl Iterator<Item = &str> {
+        self.text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty())
+    }
+
+    pub(crate) fn figures(&self) -> &[Figure] {
+        &self.figures
+    }
+}
+
+/// Why a report could not be written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// Two rows have one id.
+    #[error("two rows are called `{id}`: give each its own id")]
+    DuplicateRow {
+        /// The id.
+        id: String,
+    },
+    /// A section shows a row that the document does not have.
+    #[error("the section `{section}` shows the row `{id}`, which does not exist")]
+    UnknownRow {
+        /// The section's title.
+        section: String,
+        /// The row's id.
+        id: String,
+    },
+    /// Two figures have one name, so that one file would replace the other.
+    #[error("two figures are called `{id}`: give each its own name")]
+    DuplicateFigure {
+        /// The name.
+        id: String,
+    },
+    /// A figure's name would not do as a file name.
+    #[error("`{id}` cannot name a figure: use lower-case letters, digits and `-`")]
+    FigureName {
+        /// The name.
+        id: String,
+    },
+    /// The file system refused.
+    #[error("cannot write `{}`: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the file system said.
+        source: io::Error,
+    },
+}
+
+impl WriteError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,37 @@
+//! Where an experiment runs.
+
+use core::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Where an experiment runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum World {
+    /// Virtual time: the discrete-event simulator.
+    #[default]
+    Virtual,
+    /// Real time: real sockets through the link emulator.
+    Lab,
+}
+
+impl World {
+    /// The world as the command line and every output spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Virtual => "virtual",
+            Self::Lab => "lab",
+        }
+    }
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for World {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

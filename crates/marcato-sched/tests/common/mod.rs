@@ -1,0 +1,42 @@
+//! Random valid rules of debt.
+
+use marcato_sched::conductor::{Debt, Multiplier, Redistribution, Watermarks};
+use marcato_units::{Bytes, Priority};
+use proptest::prelude::*;
+
+/// The largest grant of these tests.
+pub(crate) const CHUNK: Bytes = Bytes::kb(1);
+
+pub(crate) fn level() -> impl Strategy<Value = Priority> {
+    prop::sample::select(&Priority::ALL[..])
+}
+
+/// A preset, or anything else that is valid for grants of [`CHUNK`].
+pub(crate) fn rules() -> impl Strategy<Value = Debt> {
+    let watermarks = (CHUNK.get()..20_000, any::<prop::sample::Index>()).prop_map(|(high, low)| Watermarks {
+        high: Bytes::new(high),
+        low: Bytes::new(low.index(usize::try_from(high).expect("20 kB fit")) as u64 + 1),
+    });
+    let any = (
+        prop::array::uniform5(prop::option::weighted(0.8, watermarks)),
+        prop::array::uniform5((1u32..4000).prop_map(Multiplier::from_thousandths)),
+        prop::sample::select(vec![Redistribution::AllLevels, Redistribution::InDebt]),
+        any::<bool>(),
+    );
+    let any = any.prop_map(|(watermarks, multipliers, redistribution, forgive_unopposed)| Debt {
+        watermarks,
+        multipliers,
+        redistribution,
+        forgive_unopposed,
+    });
+    prop_oneof![
+        1 => prop::sample::select(vec![Debt::authors(), Debt::paper(), Debt::marcato(), Debt::strict()]),
+        3 => any,
+    ]
+    .prop_filter("valid", |rules| rules.validate(CHUNK).is_ok())
+}
+
+/// How many cases are tried; a failing one is printed, not stored.
+pub(crate) fn cases() -> ProptestConfig {
+    ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() }
+}

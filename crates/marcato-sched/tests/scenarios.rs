@@ -1,0 +1,232 @@
+//! What an application asks of the Conductor, told as stories in virtual time.
+
+use marcato_sched::conductor::{
+    CancelOutcome, Conductor, Config, Debt, Event, Message, OfferError, Removal, ReprioritiseError,
+    ShedPolicy, Shedding, Tally,
+};
+use marcato_units::{Bytes, Duration, Priority, Time};
+
+const CHUNK: Bytes = Bytes::kb(1);
+const START: Time = Time::ZERO;
+
+fn message(kilobytes: u64, priority: Priority) -> Message {
+    Message::new(Bytes::kb(kilobytes), priority)
+}
+
+fn conductor(debt: Debt) -> Conductor {
+    Conductor::new(Config::with_debt(debt)).expect("a preset")
+}
+
+fn tally(messages: u64, kilobytes: u64) -> Tally {
+    Tally { messages, bytes: Bytes::kb(kilobytes) }
+}
+
+#[test]
+fn save_data_discards_what_waits_and_refuses_what_comes_until_it_is_lifted() {
+    let mut conductor = conductor(Debt::authors());
+    conductor.offer(START, message(5, Priority::P1)).unwrap();
+    let images = conductor.offer(START, message(60, Priority::P3)).unwrap();
+    conductor.offer(START, message(150, Priority::P4)).unwrap();
+
+    assert_eq!(conductor.discard_less_urgent_than(Priority::P2), tally(2, 210));
+    assert_eq!(conductor.queued(), tally(1, 5));
+    assert_eq!(conductor.message(images), None);
+    let refused = OfferError::Discarding { threshold: Priority::P2 };
+    assert_eq!(conductor.offer(START, message(1, Priority::P3)), Err(refused));
+    let kept = conductor.offer(START, message(1, Priority::P2)).unwrap();
+    assert_eq!(
+        conductor.reprioritise(kept, Priority::P3),
+        Err(ReprioritiseError::Discarding { threshold: Priority::P2 })
+    );
+
+    assert_eq!(conductor.discard_less_urgent_than(Priority::P4), Tally::default());
+    assert!(conductor.offer(START, message(1, Priority::P4)).is_ok());
+    assert_eq!(conductor.counters().level(Priority::P4).discarded, tally(1, 150));
+}
+
+#[test]
+fn save_data_finishes_a_message_that_is_under_way_unless_a_part_of_it_is_of_use() {
+    let mut conductor = conductor(Debt::authors());
+    let whole = conductor.offer(START, message(3, Priority::P4)).unwrap();
+    conductor.grant(START, CHUNK).unwrap();
+    assert_eq!(conductor.discard_less_urgent_than(Priority::P0), Tally::default());
+    assert_eq!(conductor.cancel(whole), Ok(CancelOutcome::PartSent { sent: CHUNK }));
+
+    conductor.discard_less_urgent_than(Priority::P4);
+    conductor.offer(START, message(3, Priority::P4).allowing_partial_delivery()).unwrap();
+    conductor.grant(START, CHUNK).unwrap();
+    assert_eq!(conductor.discard_less_urgent_than(Priority::P0), tally(1, 2));
+    assert!(conductor.is_empty());
+}
+
+#[test]
+fn shedding_takes_the_least_urgent_level_first_and_the_oldest_of_it() {
+    let mut conductor = conductor(Debt::authors());
+    let at = Time::from_millis;
+    let old_image = conductor.offer(at(0), message(10, Priority::P3)).unwrap();
+    let old_sync = conductor.offer(at(1), message(10, Priority::P4)).unwrap();
+    let young_sync = conductor.offer(at(100), message(10, Priority::P4)).unwrap();
+    let policy =
+        ShedPolicy { spare: Priority::P1, older_than: Duration::from_millis(99), down_to: Bytes::kb(20) };
+    assert_eq!(conductor.shed(at(100), &policy), tally(1, 10));
+    assert_eq!(conductor.message(old_sync), None, "P4 before P3, although the image is older");
+    assert_eq!(conductor.shed(at(100), &ShedPolicy { down_to: Bytes::ZERO, ..policy }), tally(1, 10));
+    assert_eq!(conductor.message(old_image), None);
+    assert!(conductor.message(young_sync).is_some(), "not old enough");
+    assert_eq!(conductor.counters().total().shed, tally(2, 20));
+}
+
+#[test]
+fn a_backlog_that_stays_old_sheds_itself_and_a_short_stall_does_not() {
+    let config = Config { shedding: Some(Shedding::default()), ..Config::with_debt(Debt::authors()) };
+    let mut conductor = Conductor::new(config).unwrap();
+    let at = Time::from_millis;
+    conductor.offer(at(0), message(10, Priority::P0)).unwrap();
+    conductor.offer(at(0), message(10, Priority::P3)).unwrap();
+    conductor.offer(at(0), message(10, Priority::P4)).unwrap();
+    conductor.offer(at(2500), message(10, Priority::P4)).unwrap();
+
+    // Older than 2 s since 2.5 s, when that was first seen; not yet for a second.
+    conductor.grant(at(3499), CHUNK).unwrap();
+    assert_eq!(conductor.queued().messages, 4);
+    conductor.grant(at(3500), CHUNK).unwrap();
+    assert_eq!(conductor.counters().sheddings, 1);
+    assert_eq!(conductor.counters().level(Priority::P3).shed, tally(1, 10));
+    assert_eq!(conductor.counters().level(Priority::P4).shed, tally(1, 10), "the young one stays");
+    assert_eq!(conductor.queued(), tally(2, 18));
+}
+
+#[test]
+fn a_backlog_that_recovers_in_time_sheds_nothing() {
+    let config = Config { shedding: Some(Shedding::default()), ..Config::with_debt(Debt::strict()) };
+    let mut conductor = Conductor::new(config).unwrap();
+    let at = Time::from_millis;
+    conductor.offer(at(0), message(1, Priority::P3)).unwrap();
+    conductor.offer(at(2000), message(1, Priority::P4)).unwrap();
+    conductor.grant(at(2500), CHUNK).unwrap();
+    // The old one has left; the other is young at 3 s, and old from 4 s, seen at 4.5 s.
+    assert_eq!(conductor.peek(at(3000)).unwrap().priority, Priority::P4);
+    assert!(conductor.peek(at(4500)).is_some());
+    assert!(conductor.peek(at(5499)).is_some());
+    assert_eq!(conductor.counters().total().shed, Tally::default());
+    assert_eq!(conductor.peek(at(5500)), None);
+}
+
+#[test]
+fn a_message_whose_lifetime_is_over_is_never_granted() {
+    let mut events = Vec::new();
+    {
+        let mut conductor = conductor(Debt::authors()).observed_by(|event| events.push(event));
+        let at = Time::from_millis;
+        let position = |ms| message(1, Priority::P0).with_lifetime(Duration::from_millis(ms));
+        conductor.offer(at(0), position(50)).unwrap();
+        conductor.offer(at(0), position(100)).unwrap();
+        conductor.offer(at(0), message(1, Priority::P0)).unwrap();
+        let grant = conductor.grant(at(100), CHUNK).unwrap();
+        assert_eq!(grant.len, CHUNK, "at its last instant it still goes");
+        assert_eq!(conductor.counters().level(Priority::P0).expired, tally(1, 1));
+        assert_eq!(conductor.queued(), tally(1, 1));
+    }
+    let expired =
+        events.iter().filter(|e| matches!(e, Event::Removed { reason: Removal::Expired, .. })).count();
+    assert_eq!(expired, 1);
+}
+
+#[test]
+fn a_message_under_way_outlives_its_lifetime_unless_a_part_of_it_is_of_use() {
+    let lifetime = Duration::from_millis(10);
+    let whole = message(3, Priority::P2).with_lifetime(lifetime);
+    for (message, rest) in [(whole, 2), (whole.allowing_partial_delivery(), 0)] {
+        let mut conductor = conductor(Debt::authors());
+        conductor.offer(START, message).unwrap();
+        conductor.grant(START, CHUNK).unwrap();
+        assert_eq!(conductor.grant(Time::from_millis(11), Bytes::kb(9)).map(|g| g.len), {
+            (rest > 0).then_some(Bytes::kb(rest))
+        });
+        assert!(conductor.is_empty());
+    }
+}
+
+/// An hour of a 200-byte reading every 100 ms, and then readings until the debt is at its worst.
+fn an_hour_of_quiet_telemetry(debt: Debt) -> (Conductor, Bytes) {
+    let mut conductor = conductor(debt);
+    let reading = Message::new(Bytes::new(200), Priority::P0);
+    let read = |conductor: &mut Conductor, i: u64| {
+        let now = Time::from_millis(100 * i);
+        conductor.offer(now, reading).expect("there is room");
+        assert!(conductor.grant(now, CHUNK).expect("the reading waits").fin);
+    };
+    for i in 0..36_000 {
+        read(&mut conductor, i);
+    }
+    let after_the_hour = conductor.debt(Priority::P0);
+    for i in 36_000..36_300 {
+        if !conductor.is_in_debt(Priority::P0) {
+            read(&mut conductor, i);
+        }
+    }
+    (conductor, after_the_hour)
+}
+
+#[test]
+fn an_hour_of_quiet_telemetry_costs_the_authors_urgent_message_dearly_and_ours_nothing() {
+    let background_before_urgent = |conductor: &mut Conductor| {
+        let now = Time::from_secs(4_000);
+        conductor.offer(now, message(1000, Priority::P4)).unwrap();
+        let urgent = conductor.offer(now, message(1, Priority::P0)).unwrap();
+        let mut before = Bytes::ZERO;
+        loop {
+            let grant = conductor.grant(now, CHUNK).unwrap();
+            if grant.message == urgent {
+                return before;
+            }
+            before += grant.len;
+        }
+    };
+    let (mut authors, debt) = an_hour_of_quiet_telemetry(Debt::authors());
+    assert!(debt > Bytes::ZERO, "it owes to nobody in particular");
+    assert!(authors.is_in_debt(Priority::P0));
+    // 60 kB of debt, paid back at 2 bytes per byte until it is below 30 kB.
+    assert_eq!(background_before_urgent(&mut authors), Bytes::kb(16));
+
+    let (mut ours, debt) = an_hour_of_quiet_telemetry(Debt::marcato());
+    assert_eq!(debt, Bytes::ZERO);
+    assert!(!ours.is_in_debt(Priority::P0));
+    assert_eq!(background_before_urgent(&mut ours), Bytes::ZERO);
+}
+
+#[test]
+fn a_level_that_sends_while_an_urgent_one_waits_in_debt_is_charged_for_it() {
+    // One byte of P1 pays back trunc(0.5) = 0: without a charge, P0 would wait for ever.
+    let mut conductor = conductor(Debt::marcato());
+    conductor.offer(START, message(61, Priority::P0)).unwrap();
+    conductor.offer(START, Message::new(Bytes::new(1), Priority::P1)).unwrap();
+    while !conductor.is_in_debt(Priority::P0) {
+        conductor.grant(START, CHUNK).unwrap();
+    }
+    let mut passed_over = 0;
+    while conductor.grant(START, CHUNK).unwrap().priority == Priority::P1 {
+        passed_over += 1;
+        conductor.offer(START, Message::new(Bytes::new(1), Priority::P1)).unwrap();
+    }
+    assert_eq!(passed_over, 30_000, "until P1 is in debt too");
+}
+
+#[test]
+fn strict_priority_never_owes_anything() {
+    let mut conductor = conductor(Debt::strict());
+    conductor.offer(START, message(1, Priority::P4)).unwrap();
+    conductor.offer(START, message(1000, Priority::P0)).unwrap();
+    for _ in 0..1000 {
+        assert_eq!(conductor.grant(START, CHUNK).unwrap().priority, Priority::P0);
+    }
+    assert_eq!(conductor.grant(START, CHUNK).unwrap().priority, Priority::P4);
+}
+
+#[test]
+fn one_priority_for_all_is_first_in_first_out() {
+    let mut conductor = conductor(Debt::authors());
+    let ids: Vec<_> = (0..100).map(|_| conductor.offer(START, message(1, Priority::P2)).unwrap()).collect();
+    let order: Vec<_> = core::iter::from_fn(|| conductor.grant(START, CHUNK)).map(|g| g.message).collect();
+    assert_eq!(order, ids);
+}

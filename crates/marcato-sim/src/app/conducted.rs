@@ -1,0 +1,113 @@
+//! An application whose messages pass a Conductor before they reach TCP. CATS §II-C.
+
+use std::collections::HashMap;
+
+use marcato_sched::conductor::{Conductor, Grant, MessageId, OfferError};
+use marcato_sched::feeder::{Engine, Feeder, Mode};
+use marcato_units::Bytes;
+
+use super::plan::{Plan, Planned};
+use super::{App, Socket, Tag};
+
+/// Offers each message of a plan to a Conductor when its time comes; a feeder moves what the Conductor grants into
+/// the socket, exactly as it does with a real one. The label of a message is its place in the plan.
+pub struct Conducted {
+    conductor: Conductor,
+    feeder: Feeder,
+    plan: Plan,
+    /// Labels by the Conductor's names. Only looked up, never walked, so that its order does not matter.
+    tags: HashMap<MessageId, Tag>,
+    refused: Vec<(Tag, OfferError)>,
+    granted: Vec<Grant>,
+}
+
+impl Conducted {
+    /// An application with this plan; messages of the same time keep their order.
+    pub fn new(conductor: Conductor, feeder: Feeder, plan: Vec<Planned>) -> Self {
+        Self {
+            conductor,
+            feeder,
+            plan: Plan::new(plan),
+            tags: HashMap::new(),
+            refused: Vec::new(),
+            granted: Vec::new(),
+        }
+    }
+
+    /// The Conductor, for its counters and debts.
+    pub fn conductor(&self) -> &Conductor {
+        &self.conductor
+    }
+
+    /// Messages of the plan that the Conductor did not take.
+    pub fn refused(&self) -> &[(Tag, OfferError)] {
+        &self.refused
+    }
+
+    /// Every chunk that reached the socket, in order.
+    pub fn granted(&self) -> &[Grant] {
+        &self.granted
+    }
+
+    fn take_due(&mut self, socket: &mut Socket<'_>) {
+        while let Some((tag, message)) = self.plan.take_due(socket) {
+            match self.conductor.offer(socket.now(), message) {
+                Ok(id) => {
+                    self.tags.insert(id, tag);
+                }
+                Err(error) => self.refused.push((tag, error)),
+            }
+            if let Mode::Greedy { .. } = self.feeder.mode() {
+                // The authors' socket decides once within each Send, before the next one.
+                let mut lane = Lane { socket, tags: &self.tags, granted: &mut self.granted };
+                self.feeder.run_once(lane.socket.now(), &mut self.conductor, &mut lane);
+            }
+        }
+        self.feed(socket);
+    }
+
+    fn feed(&mut self, socket: &mut Socket<'_>) {
+        let now = socket.now();
+        let mut lane = Lane { socket, tags: &self.tags, granted: &mut self.granted };
+        self.feeder.run(now, &mut self.conductor, &mut lane);
+    }
+}
+
+impl App for Conducted {
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        self.plan.start(socket.now());
+        self.take_due(socket);
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        self.feed(socket);
+    }
+
+    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
+        self.take_due(socket);
+    }
+}
+
+/// A simulated TCP connection as the feeder sees it.
+struct Lane<'a, 'b> {
+    socket: &'a mut Socket<'b>,
+    tags: &'a HashMap<MessageId, Tag>,
+    granted: &'a mut Vec<Grant>,
+}
+
+impl Engine for Lane<'_, '_> {
+    fn room(&self) -> Bytes {
+        self.socket.room()
+    }
+
+    fn unsent(&self) -> Bytes {
+        self.socket.unsent()
+    }
+
+    fn feed(&mut self, grant: &Grant) -> Bytes {
+        let tag = self.tags.get(&grant.message).copied().unwrap_or_default();
+        let taken = self.socket.write(grant.len, grant.priority, tag);
+        self.granted.push(Grant { len: taken, ..*grant });
+        taken
+    }
+}

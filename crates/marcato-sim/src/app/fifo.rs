@@ -1,0 +1,55 @@
+//! What applications do today: write in the order in which they have something to say.
+
+use std::collections::VecDeque;
+
+use marcato_units::{Bytes, Priority};
+
+use super::plan::{Plan, Planned};
+use super::{App, Socket, Tag};
+
+/// Writes each message of a plan when its time comes, one after the other. The label of a message is its place in
+/// the plan.
+#[derive(Clone, Debug)]
+pub struct Fifo {
+    plan: Plan,
+    waiting: VecDeque<(Tag, Priority, Bytes)>,
+}
+
+impl Fifo {
+    /// An application with this plan; messages of the same time keep their order.
+    pub fn new(plan: Vec<Planned>) -> Self {
+        Self { plan: Plan::new(plan), waiting: VecDeque::new() }
+    }
+
+    fn write(&mut self, socket: &mut Socket<'_>) {
+        while let Some((tag, priority, left)) = self.waiting.front_mut() {
+            *left -= socket.write(*left, *priority, *tag);
+            if !left.is_zero() {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    fn take_due(&mut self, socket: &mut Socket<'_>) {
+        while let Some((tag, message)) = self.plan.take_due(socket) {
+            self.waiting.push_back((tag, message.priority, message.len));
+        }
+        self.write(socket);
+    }
+}
+
+impl App for Fifo {
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        self.plan.start(socket.now());
+        self.take_due(socket);
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        self.write(socket);
+    }
+
+    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
+        self.take_due(socket);
+    }
+}
