@@ -114,8 +114,18 @@ impl Link {
     }
 
     /// Changes the rate for every packet that has not begun to leave.
-    pub(crate) fn set_rate(&mut self, rate: Rate) {
+    pub(crate) fn set_rate(
+        &mut self,
+        now: Time,
+        rate: Rate,
+        agenda: &mut Agenda<Event>,
+        tallies: &mut FlowTallies,
+    ) {
         self.rate = Some(rate);
+        // After an outage nothing else would wake the transmitter.
+        if !self.waking && self.free_at <= now {
+            self.transmit(now, agenda, tallies);
+        }
     }
 
     /// Packets on the line.
@@ -171,6 +181,10 @@ impl Link {
     }
 
     fn transmit(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
+        // A packet that began to leave at rate 0 would occupy the link for ever: it waits in the queue instead.
+        if self.rate == Some(Rate::ZERO) {
+            return;
+        }
         // Without a rate the transmitter is free at once, so the queue empties in one go.
         while self.free_at <= now {
             let mut dropped = 0;

@@ -158,7 +158,8 @@ impl Network {
         LinkId(link)
     }
 
-    /// Changes the rate of a link at `at`, for every packet that has not begun to leave by then.
+    /// Changes the rate of a link at `at`, for every packet that has not begun to leave by then. At [`Rate::ZERO`]
+    /// packets wait until the rate changes again: an outage.
     pub fn set_rate_at(&mut self, link: LinkId, at: Time, rate: Rate) {
         self.agenda.at(at.max(self.now), Event::Rate { link: link.0, rate });
     }
@@ -268,7 +269,9 @@ impl Network {
             Event::Ready { link } => {
                 self.links[link as usize].ready(now, &mut self.agenda, &mut self.tallies);
             }
-            Event::Rate { link, rate } => self.links[link as usize].set_rate(rate),
+            Event::Rate { link, rate } => {
+                self.links[link as usize].set_rate(now, rate, &mut self.agenda, &mut self.tallies);
+            }
             Event::Start { flow } => self.start(now, flow),
             Event::Timer { flow, side, slot } => self.tcp_timer(now, flow, side, slot),
             Event::App { flow, side, token } => {

@@ -184,3 +184,21 @@ fn with_ecn_codel_slows_a_flow_down_without_losing_anything() {
     let plain = net.tcp_stats(flow, Side::Client).unwrap();
     assert!(plain.retransmissions > 20 && plain.timeouts == 0, "{plain:?}");
 }
+
+#[test]
+fn a_transfer_survives_an_outage() {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));
+    let (there, _) = net.link(client, server, link(), link());
+    let flow = net.tcp(TcpFlow::new(client, server, config(), Bulk::new(Bytes::kb(5_000)))).unwrap();
+    net.set_rate_at(there, Time::from_secs(2), Rate::ZERO);
+    net.set_rate_at(there, Time::from_secs(7), Rate::from_mbps(10));
+    net.run_until(Time::from_secs(3));
+    let during = net.link_counters(there).delivered;
+    net.run_until(Time::from_secs(6));
+    assert_eq!(net.link_counters(there).delivered, during);
+    net.run_until(Time::from_secs(60));
+    assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(5_000));
+    assert!(stats(&net, flow).timeouts > 1);
+}
