@@ -3,9 +3,23 @@
 use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
 
 use crate::app::{App, Ledger, Sink};
-use crate::network::NodeId;
 use crate::packet::{IPV4_HEADER, Side, UDP_HEADER};
-use crate::tcp::{Connection, TcpConfig};
+use crate::tcp::{Connection, TcpConfig, TcpConfigError};
+use crate::topology::{NodeId, RouteError};
+
+/// Why a flow cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// No route leads from one end to the other.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// An end of TCP cannot be configured so.
+    #[error("tcp cannot be configured so: {0}")]
+    Config(#[from] TcpConfigError),
+    /// A constant bit rate of zero, or empty packets, never end.
+    #[error("a udp flow needs a rate above 0 and a payload of 1 to 65507 bytes")]
+    EmptyUdp,
+}
 
 /// A TCP flow, as it shall be.
 pub struct TcpFlow {

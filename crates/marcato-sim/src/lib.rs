@@ -12,6 +12,7 @@
 
 mod agenda;
 mod app;
+mod event;
 mod flow;
 mod link;
 mod loss;
@@ -20,12 +21,14 @@ mod packet;
 mod ranges;
 mod tally;
 pub mod tcp;
+mod topology;
 
 pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag, Writers};
-pub use flow::{Arrivals, Reception, TcpFlow, UdpFlow, UdpStats};
+pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;
-pub use network::{ConservationError, FlowError, LinkId, Network, NodeId};
+pub use network::{ConservationError, Network};
 pub use packet::{FlowId, Packet, Side};
 pub use tally::FlowTally;
 pub use tcp::{Congestion, DelayedAck, PriorityOption, TcpConfig, TcpConfigError, TcpStats};
+pub use topology::{LinkId, NodeId, RouteError};

@@ -6,8 +6,8 @@ use marcato_queue::{Discipline, DropTail, Packet as _};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use crate::agenda::{Agenda, Moment};
+use crate::event::Event;
 use crate::loss::{Loss, LossProcess};
-use crate::network::Event;
 use crate::packet::Packet;
 use crate::tally::FlowTallies;
 

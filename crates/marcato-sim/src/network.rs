@@ -1,70 +1,20 @@
 //! The network: nodes, links, flows, and the loop that moves time.
 
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use marcato_units::{Bytes, Rate, Seed, Time};
 
 use crate::agenda::Agenda;
 use crate::app::{App, Socket};
-use crate::flow::{End, Flow, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
+use crate::event::Event;
+use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters};
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
 use crate::tally::{FlowTallies, FlowTally};
-use crate::tcp::{Connection, Delivered, Segment, TcpConfigError, TcpStats};
+use crate::tcp::{Connection, Delivered, Segment, TcpStats};
+use crate::topology::{LinkId, NodeId, Topology, id};
 use marcato_wire::Ecn;
-
-/// Names a host or router of a [`Network`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(u32);
-
-/// Names one direction of a link of a [`Network`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(u32);
-
-/// What can happen.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// The first packet of the link's line arrives.
-    Arrival { link: u32 },
-    /// The link's transmitter is free.
-    Ready { link: u32 },
-    /// The link changes its rate.
-    Rate { link: u32, rate: Rate },
-    /// The flow begins; or, for UDP, its next packet leaves.
-    Start { flow: FlowId },
-    /// A timer of an end's TCP.
-    Timer { flow: FlowId, side: Side, slot: u8 },
-    /// A timer of an end's application.
-    App { flow: FlowId, side: Side, token: u32 },
-}
-
-/// Why a flow cannot be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FlowError {
-    /// No links lead from one end to the other.
-    #[error("no route from {from} to {to}: connect them with links")]
-    NoRoute {
-        /// Name of the node from which the flow starts.
-        from: String,
-        /// Name of the node that cannot be reached.
-        to: String,
-    },
-    /// The route is too long for a packet to count.
-    #[error("the route from {from} to {to} has more than 255 links: shorten it")]
-    RouteTooLong {
-        /// Name of the node from which the flow starts.
-        from: String,
-        /// Name of the node at the end.
-        to: String,
-    },
-    /// An end of TCP cannot be configured so.
-    #[error("tcp cannot be configured so: {0}")]
-    Config(#[from] TcpConfigError),
-    /// A constant bit rate of zero, or empty packets, never end.
-    #[error("a udp flow needs a rate above 0 and a payload of 1 to 65507 bytes")]
-    EmptyUdp,
-}
 
 /// Packets have gone missing or come from nowhere: a defect of the simulator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,12 +39,6 @@ pub enum ConservationError {
     },
 }
 
-struct Node {
-    name: String,
-    /// Links that leave here, and where they lead.
-    links: Vec<(u32, NodeId)>,
-}
-
 /// Hosts, links and flows in virtual time.
 ///
 /// ```
@@ -114,7 +58,7 @@ pub struct Network {
     seed: Seed,
     now: Time,
     agenda: Agenda<Event>,
-    nodes: Vec<Node>,
+    topology: Topology,
     links: Vec<Link>,
     flows: Vec<Flow>,
     /// How many links or flows have been given each name.
@@ -130,7 +74,7 @@ impl Network {
             seed,
             now: Time::ZERO,
             agenda: Agenda::new(),
-            nodes: Vec::new(),
+            topology: Topology::default(),
             links: Vec::new(),
             flows: Vec::new(),
             named: HashMap::new(),
@@ -141,8 +85,7 @@ impl Network {
 
     /// Adds a host or router.
     pub fn node(&mut self, name: &str) -> NodeId {
-        self.nodes.push(Node { name: name.to_owned(), links: Vec::new() });
-        NodeId(id(self.nodes.len() - 1))
+        self.topology.add(name)
     }
 
     /// Connects `a` and `b`; returns the link from `a` to `b` and the one back.
@@ -154,7 +97,7 @@ impl Network {
         let link = id(self.links.len());
         let name = self.name("", from, to);
         self.links.push(Link::new(link, name, config, self.seed));
-        self.nodes[from.0 as usize].links.push((link, to));
+        self.topology.connect(from, to, link);
         LinkId(link)
     }
 
@@ -166,7 +109,8 @@ impl Network {
 
     /// Adds a TCP flow. It takes the route with the fewest links, the first of equals.
     pub fn tcp(&mut self, flow: TcpFlow) -> Result<FlowId, FlowError> {
-        let routes = [self.route(flow.client, flow.server)?, self.route(flow.server, flow.client)?];
+        let routes =
+            [self.topology.route(flow.client, flow.server)?, self.topology.route(flow.server, flow.client)?];
         let name = self.name("flow/", flow.client, flow.server);
         let client = Connection::new(flow.client_config, self.seed, &format!("{name}/client"))?;
         let server = Connection::new(flow.server_config, self.seed, &format!("{name}/server"))?;
@@ -180,7 +124,7 @@ impl Network {
         if flow.rate == Rate::ZERO || payload == 0 || payload > 65_507 {
             return Err(FlowError::EmptyUdp);
         }
-        let routes = [self.route(flow.from, flow.to)?, Vec::new()];
+        let routes = [self.topology.route(flow.from, flow.to)?, Vec::new()];
         let (layer, start) = (flow.layer, flow.start);
         let name = self.name("flow/", flow.from, flow.to);
         let stream = self.seed.stream(&format!("{name}/arrivals"));
@@ -190,7 +134,7 @@ impl Network {
     /// Names a link or flow, and so its random streams, by its ends and by how many there are between these
     /// already: what is added elsewhere, before or after, leaves its draws alone.
     fn name(&mut self, what: &str, from: NodeId, to: NodeId) -> String {
-        let stem = format!("{what}{}>{}", self.nodes[from.0 as usize].name, self.nodes[to.0 as usize].name);
+        let stem = format!("{what}{}>{}", self.topology.name(from), self.topology.name(to));
         let count = self.named.entry(stem.clone()).or_default();
         *count += 1;
         if *count == 1 { stem } else { format!("{stem}#{count}") }
@@ -208,41 +152,6 @@ impl Network {
         self.tallies.add_flow();
         self.agenda.at(start.max(self.now), Event::Start { flow });
         flow
-    }
-
-    /// Breadth first, so the fewest links; neighbours in the order in which they were connected.
-    fn route(&self, from: NodeId, to: NodeId) -> Result<Vec<u32>, FlowError> {
-        let name = |node: NodeId| self.nodes[node.0 as usize].name.clone();
-        let mut reached_by: Vec<Option<(u32, NodeId)>> = vec![None; self.nodes.len()];
-        let mut queue = VecDeque::from([from]);
-        while let Some(node) = queue.pop_front() {
-            if node == to {
-                break;
-            }
-            for &(link, next) in &self.nodes[node.0 as usize].links {
-                if next != from && reached_by[next.0 as usize].is_none() {
-                    reached_by[next.0 as usize] = Some((link, node));
-                    queue.push_back(next);
-                }
-            }
-        }
-        let mut route = Vec::new();
-        let mut at = to;
-        while at != from {
-            let Some((link, before)) = reached_by[at.0 as usize] else {
-                return Err(FlowError::NoRoute { from: name(from), to: name(to) });
-            };
-            route.push(link);
-            at = before;
-        }
-        route.reverse();
-        if route.is_empty() {
-            return Err(FlowError::NoRoute { from: name(from), to: name(to) });
-        }
-        if route.len() > 255 {
-            return Err(FlowError::RouteTooLong { from: name(from), to: name(to) });
-        }
-        Ok(route)
     }
 
     /// Runs everything that happens up to and including `until`, and stands there.
@@ -558,9 +467,4 @@ impl Network {
         let outstanding = self.tallies.outstanding();
         if outstanding == held { Ok(()) } else { Err(ConservationError::Flows { outstanding, held }) }
     }
-}
-
-/// Identifiers count what a program has built by hand: far below 2^32.
-fn id(index: usize) -> u32 {
-    u32::try_from(index).expect("fewer than 2^32 nodes, links and flows")
 }

@@ -1,0 +1,22 @@
+//! What can happen.
+
+use marcato_units::Rate;
+
+use crate::packet::{FlowId, Side};
+
+/// What can happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The first packet of the link's line arrives.
+    Arrival { link: u32 },
+    /// The link's transmitter is free.
+    Ready { link: u32 },
+    /// The link changes its rate.
+    Rate { link: u32, rate: Rate },
+    /// The flow begins; or, for UDP, its next packet leaves.
+    Start { flow: FlowId },
+    /// A timer of an end's TCP.
+    Timer { flow: FlowId, side: Side, slot: u8 },
+    /// A timer of an end's application.
+    App { flow: FlowId, side: Side, token: u32 },
+}
