@@ -141,6 +141,8 @@ pub struct UdpStats {
 pub struct Reception {
     /// When the connection was established.
     pub connected_at: Option<Time>,
+    /// When the handshake was given up.
+    pub failed_at: Option<Time>,
     /// Bytes of the stream, in order.
     pub bytes: Bytes,
     /// When the first of them arrived.

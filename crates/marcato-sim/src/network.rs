@@ -332,7 +332,10 @@ impl Network {
             return;
         }
         *scheduled = None;
-        end.tcp.on_timer(now);
+        if end.tcp.on_timer(now) {
+            end.reception.failed_at = Some(now);
+            self.with_app(now, flow, side, App::failed);
+        }
         self.pump(now, flow, side);
     }
 

@@ -55,6 +55,32 @@ fn lost_handshakes_delay_by_a_second() {
     assert_eq!(stats(&net, flow).retransmissions, 0);
 }
 
+/// Knows whether its connection was given up.
+#[derive(Default)]
+struct Hopeful {
+    failed: bool,
+}
+
+impl App for Hopeful {
+    fn failed(&mut self, _socket: &mut Socket<'_>) {
+        self.failed = true;
+    }
+}
+
+#[test]
+fn a_handshake_that_nobody_answers_is_given_up_after_seven_tries() {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));
+    net.link(client, server, link().loss(Loss::Every(1)), link());
+    let flow = net.tcp(TcpFlow::new(client, server, config(), Hopeful::default())).unwrap();
+    net.run_until(Time::from_secs(1000));
+    // 1 + 2 + 4 + 8 + 16 + 32 + 64 seconds.
+    assert_eq!(net.reception(flow, Side::Client).failed_at, Some(Time::from_secs(127)));
+    assert!(net.app::<Hopeful>(flow, Side::Client).unwrap().failed);
+    assert_eq!(net.tally(flow, Side::Client).sent, 7);
+}
+
 /// Wherever losses fall in the middle of a transfer, each lost segment is sent again once, within one round trip, and
 /// no timer expires.
 #[test]

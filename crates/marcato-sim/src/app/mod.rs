@@ -34,6 +34,8 @@ pub trait App: Any {
     fn start(&mut self, socket: &mut Socket<'_>) {}
     /// The connection is established.
     fn connected(&mut self, socket: &mut Socket<'_>) {}
+    /// The handshake was given up: nobody answers.
+    fn failed(&mut self, socket: &mut Socket<'_>) {}
     /// The socket takes more. Called again while something is written; after a call that writes nothing, not
     /// before data has been acknowledged or another method of this application has been called.
     fn writable(&mut self, socket: &mut Socket<'_>) {}

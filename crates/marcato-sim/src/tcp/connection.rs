@@ -336,7 +336,9 @@ impl Connection {
     }
 
     /// A time that [`timers`](Self::timers) gave has come, or an earlier one: calling too often does no harm.
-    pub(crate) fn on_timer(&mut self, now: Time) {
+    ///
+    /// Returns whether the handshake has just been given up.
+    pub(crate) fn on_timer(&mut self, now: Time) -> bool {
         if self.receiver.ack_at.is_some_and(|at| at <= now) {
             self.receiver.ack_at = None;
             self.receiver.ack_now = true;
@@ -344,10 +346,14 @@ impl Connection {
         if self.syn_at.is_some_and(|at| at <= now) {
             self.syn_at = None;
             self.syn_due = self.syn_tries < SYN_TRIES;
+            if !self.syn_due {
+                return true;
+            }
         }
         if self.state == State::Established {
             self.sender.on_timer(now);
         }
+        false
     }
 
     /// The next segment to send, and the code point of its IP packet.
