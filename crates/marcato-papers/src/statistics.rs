@@ -66,7 +66,9 @@ impl Mean {
     pub fn of(samples: &[f64]) -> Self {
         let n = u32::try_from(samples.len()).unwrap_or(u32::MAX);
         let count = f64::from(n);
-        let value = samples.iter().sum::<f64>() / count;
+        // Around the first sample, so that equal samples have exactly their value as mean and no spread.
+        let first = samples.first().copied().unwrap_or(f64::NAN);
+        let value = first + samples.iter().map(|x| x - first).sum::<f64>() / count;
         let ci95 = n.checked_sub(1).and_then(student_t).map(|t| {
             let squares: f64 = samples.iter().map(|x| (x - value) * (x - value)).sum();
             t * libm::sqrt(squares / (count - 1.0)) / libm::sqrt(count)
@@ -78,6 +80,12 @@ impl Mean {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_samples_have_no_spread_at_all() {
+        let mean = Mean::of(&[815.310_400_000_000_1; 10]);
+        assert_eq!((mean.value, mean.ci95), (815.310_400_000_000_1, Some(0.0)));
+    }
 
     #[test]
     fn student_t_agrees_with_the_printed_tables() {
