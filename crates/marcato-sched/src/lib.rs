@@ -37,6 +37,8 @@ extern crate std;
 
 pub mod conductor;
 pub mod feeder;
+pub mod lane;
+pub mod reserve;
 
 pub use conductor::{Conductor, Config, Debt, Grant, Message, MessageId};
 pub use feeder::{Engine, Feeder};
