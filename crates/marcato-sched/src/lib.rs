@@ -38,6 +38,7 @@ extern crate std;
 pub mod conductor;
 pub mod feeder;
 pub mod lane;
+pub mod learn;
 pub mod reserve;
 
 pub use conductor::{Conductor, Config, Debt, Grant, Message, MessageId};
