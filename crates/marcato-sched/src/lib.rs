@@ -39,6 +39,8 @@ pub mod conductor;
 pub mod feeder;
 pub mod lane;
 pub mod learn;
+#[cfg(feature = "alloc")]
+pub mod order;
 pub mod reserve;
 
 pub use conductor::{Conductor, Config, Debt, Grant, Message, MessageId};
