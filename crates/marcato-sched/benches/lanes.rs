@@ -9,7 +9,9 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_sched::schedule::{Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, LowRtt, RoundRobin, Selective};
+use marcato_sched::schedule::{
+    Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, LowRtt, Offer, RoundRobin, Selective,
+};
 use marcato_sched::{LaneId, LaneView, Purpose};
 use marcato_units::{Bytes, Duration, Priority, Time};
 
@@ -44,11 +46,25 @@ fn bench(c: &mut Criterion, name: &str, mut scheduler: impl LaneScheduler) {
             });
         });
     }
-    // Each question a microsecond after the other: releases pass by, horizons open.
+    // Each question a microsecond after the other, and the sources send: horizons open, holds are used.
     let mut moving = now;
+    let mut releases: Vec<_> = (0..8).map(|i| (source(i), source(i).1.next_release)).collect();
+    let mut message = 10;
     group.bench_function("background, time passing", |b| {
         b.iter(|| {
             moving += Duration::from_micros(1);
+            if moving.as_nanos().is_multiple_of(1_000_000) {
+                for ((key, source), next) in releases.iter_mut().filter(|(_, next)| *next <= moving) {
+                    let (priority, len) = (Priority::P0, source.size);
+                    scheduler.message_offered(
+                        moving,
+                        &Offer { message, source: Some(*key), priority, len, redundancy },
+                    );
+                    scheduler.message_complete(moving, message);
+                    message += 1;
+                    *next += source.period;
+                }
+            }
             scheduler.choose(black_box(moving), black_box(&lanes), black_box(background), black_box(PACKET))
         });
     });

@@ -347,8 +347,9 @@ pub struct Reserve {
     books: Books,
     /// The lanes that could be used last time.
     lanes: LaneSet,
-    /// No horizon opens on a lane on which a packet sent now is acknowledged before this.
-    opens: Time,
+    /// The earliest release for which no room is held on each lane yet, less its jitter. No horizon opens on a lane on
+    /// which a packet sent now is acknowledged before this.
+    opens: [Time; MAX_LANES],
     /// No release lapses before this.
     lapses: Time,
 }
@@ -362,7 +363,7 @@ impl Reserve {
             slots: [None; MAX_SOURCES],
             books: Books { placement, framing, reserved, given, turns: 0, counters },
             lanes: LaneSet::EMPTY,
-            opens: Time::MAX,
+            opens: [Time::MAX; MAX_LANES],
             lapses: Time::MAX,
         }
     }
@@ -471,14 +472,11 @@ impl Reserve {
         self.books.reserved[lane.index()]
     }
 
-    /// On which lanes room is held for this message, once it has been released.
-    pub fn held_for(&self, message: u64) -> LaneSet {
-        self.find(message).map_or(LaneSet::EMPTY, |hold| hold.on)
-    }
-
-    /// What is held for this message, on each of the lanes of [`held_for`](Self::held_for).
-    pub fn left_for(&self, message: u64) -> Bytes {
-        self.find(message).map_or(Bytes::ZERO, |hold| hold.left)
+    /// On which lanes room is held for this message, once it has been released, and how much on each.
+    pub fn held_for(&self, message: u64) -> (LaneSet, Bytes) {
+        let mut holds = self.slots.iter().flatten().flat_map(Slot::holds);
+        let hold = holds.find(|hold| hold.message.is_some_and(|(of, _)| of == message));
+        hold.map_or((LaneSet::EMPTY, Bytes::ZERO), |hold| (hold.on, hold.left))
     }
 
     /// When something that is held lapses, unless it is used before: just after this.
@@ -490,11 +488,6 @@ impl Reserve {
         self.slots.iter().flatten().filter_map(held).min()
     }
 
-    fn find(&self, message: u64) -> Option<&Hold> {
-        let mut holds = self.slots.iter().flatten().flat_map(Slot::holds);
-        holds.find(|hold| hold.message.is_some_and(|(of, _)| of == message))
-    }
-
     /// Brings everything up to `now`: holds what has come within a horizon, lets go of what has not come at all.
     /// `among` are the lanes on which room may be held.
     pub fn advance(&mut self, now: Time, lanes: &[LaneView], among: LaneSet) {
@@ -503,14 +496,20 @@ impl Reserve {
         }
         let moved = among != self.lanes;
         self.lanes = among;
+        // The one lane, or the farthest, whose horizon matters, and whether it or another opens now.
         let usable = lanes.iter().filter(|lane| among.contains(lane.id));
-        // Each placement watches the horizon that opens first among those that could open one.
-        let horizon = match self.books.placement {
-            Placement::Fastest => usable.map(|lane| lane.srtt).min(),
-            Placement::EveryLane => usable.map(|lane| lane.srtt).max(),
+        let (horizon, open) = match self.books.placement {
+            Placement::Fastest => {
+                let Some(lane) = usable.min_by_key(|lane| lane.srtt) else { return };
+                let horizon = lane.acknowledged_by(now);
+                (horizon, horizon >= self.opens[lane.id.index()])
+            }
+            Placement::EveryLane => usable.fold((now, false), |(farthest, open), lane| {
+                let horizon = lane.acknowledged_by(now);
+                (farthest.max(horizon), open || horizon >= self.opens[lane.id.index()])
+            }),
         };
-        let Some(horizon) = horizon.map(|srtt| now + srtt) else { return };
-        if !moved && horizon < self.opens {
+        if !moved && !open || among.is_empty() {
             return;
         }
         for slot in self.slots.iter_mut().flatten() {
@@ -585,24 +584,27 @@ impl Reserve {
 
     /// Works out when there will be something to do again.
     fn remind(&mut self) {
-        let (mut opens, mut lapses) = (Time::MAX, Time::MAX);
+        (self.opens, self.lapses) = ([Time::MAX; MAX_LANES], Time::MAX);
+        let mut unheld = Time::MAX;
         for slot in self.slots.iter().flatten() {
             if slot.ahead < MAX_AHEAD && !slot.is_silent() {
-                opens = opens.min(slot.next_unheld() - slot.source.jitter);
+                unheld = unheld.min(slot.next_unheld() - slot.source.jitter);
                 // What nobody asked about in time has to be passed over as well.
-                lapses = lapses.min(slot.source.lapse(slot.next_unheld()));
+                self.lapses = self.lapses.min(slot.source.lapse(slot.next_unheld()));
             }
             for hold in slot.holds() {
-                lapses = lapses.min(slot.lapse(hold));
-                let partly = self.books.placement == Placement::EveryLane
-                    && hold.message.is_none()
-                    && !self.lanes.without(hold.on.or(hold.dropped)).is_empty();
-                if partly {
-                    opens = opens.min(hold.release - slot.source.jitter);
+                self.lapses = self.lapses.min(slot.lapse(hold));
+                if self.books.placement == Placement::EveryLane && hold.message.is_none() {
+                    for lane in self.lanes.without(hold.on.or(hold.dropped)).iter() {
+                        let opens = &mut self.opens[lane.index()];
+                        *opens = (*opens).min(hold.release - slot.source.jitter);
+                    }
                 }
             }
         }
-        (self.opens, self.lapses) = (opens, lapses);
+        for opens in &mut self.opens {
+            *opens = (*opens).min(unheld);
+        }
     }
 
     /// The sums, computed anew.
@@ -726,7 +728,7 @@ mod tests {
         reserve.lost(lanes[0].id);
         assert_eq!(reserved(&mut reserve, ms(290), &lanes), (0, 0));
         reserve.released(ms(300), KEY, 1, Bytes::kb(10));
-        assert_eq!(reserve.held_for(1), LaneSet::EMPTY);
+        assert!(reserve.held_for(1).0.is_empty());
         assert_eq!(reserved(&mut reserve, ms(460), &lanes), (10, 0));
         assert_eq!(reserve.counters().dropped, 1);
     }

@@ -85,6 +85,12 @@ enum Route {
     Each(LaneSet),
 }
 
+/// Where room is held for a message, and how much on each lane.
+type Own = (LaneSet, Bytes);
+
+/// Nothing is held.
+const NOBODY: Own = (LaneSet::EMPTY, Bytes::ZERO);
+
 /// The message of one level that is on its way. Within a level, messages leave one after the other.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
@@ -204,10 +210,10 @@ impl Cwr {
         self.reserve.reserved(lane.id).min(lane.cwnd - share.max(packet))
     }
 
-    /// What is held on a lane for others than this message.
-    fn held_for_others(&self, lane: &LaneView, message: Option<u64>) -> Bytes {
-        let own = message.filter(|&message| self.reserve.held_for(message).contains(lane.id));
-        self.reserve.reserved(lane.id) - own.map_or(Bytes::ZERO, |message| self.reserve.left_for(message))
+    /// What is held on a lane for others than whose own hold this is.
+    fn held_for_others(&self, lane: &LaneView, (on, left): Own) -> Bytes {
+        let own = if on.contains(lane.id) { left } else { Bytes::ZERO };
+        self.reserve.reserved(lane.id) - own
     }
 
     /// Adds up what was denied since the latest question.
@@ -232,13 +238,13 @@ impl Cwr {
     }
 
     /// The fastest lane for one urgent packet, if possible beside what is held for others.
-    fn spread(&self, lanes: &[LaneView], among: LaneSet, message: Option<u64>, len: Bytes) -> Option<LaneId> {
-        fastest(lanes, among, len, |lane| self.held_for_others(lane, message))
+    fn spread(&self, lanes: &[LaneView], among: LaneSet, own: Own, len: Bytes) -> Option<LaneId> {
+        fastest(lanes, among, len, |lane| self.held_for_others(lane, own))
             .or_else(|| fastest(lanes, among, len, |_| Bytes::ZERO))
     }
 
     /// How a message that has not begun would travel.
-    fn route(&self, lanes: &[LaneView], among: LaneSet, fresh: Fresh) -> Route {
+    fn route(&self, lanes: &[LaneView], among: LaneSet, fresh: Fresh, held: Own) -> Route {
         if !fresh.offset.is_zero() {
             // Begun under a plan that a message of the same level has replaced.
             return Route::Spread;
@@ -254,10 +260,9 @@ impl Cwr {
         {
             return Route::Each(among);
         }
-        let held = self.reserve.held_for(fresh.message);
-        let others = |lane: &LaneView| self.held_for_others(lane, Some(fresh.message));
+        let others = |lane: &LaneView| self.held_for_others(lane, held);
         // Of equally fast lanes, the one that was kept free for it: `fastest` takes the first.
-        let own = fastest(lanes, among.and(held), needed, others);
+        let own = fastest(lanes, among.and(held.0), needed, others);
         let any = fastest(lanes, among, needed, others);
         let srtt = |id: LaneId| lanes.iter().find(|lane| lane.id == id).map(|lane| lane.srtt);
         match (own, any) {
@@ -275,11 +280,12 @@ impl Cwr {
     }
 
     fn urgent(&mut self, lanes: &[LaneView], among: LaneSet, fresh: Fresh, len: Bytes) -> Choice {
+        let held = self.reserve.held_for(fresh.message);
         let begun = self.plans[fresh.priority.index()]
             .filter(|plan| plan.message == fresh.message && plan.latest.is_some() && !fresh.offset.is_zero());
         let plan = begun.unwrap_or_else(|| Plan {
             message: fresh.message,
-            route: self.route(lanes, among, fresh),
+            route: self.route(lanes, among, fresh, held),
             latest: None,
         });
         self.pending = Some(plan);
@@ -291,13 +297,13 @@ impl Cwr {
                 if open.len() > 1 && self.may_copy(len, open) {
                     return Choice::Each(open);
                 }
-                self.spread(lanes, open, Some(fresh.message), len)
+                self.spread(lanes, open, held, len)
             }
             Route::Stay(lane) if open.contains(lane) => Some(lane),
             Route::Stay(_) | Route::Spread => None,
         };
         // What cannot go as planned, because a loss took the window, goes as LowRtt would send it.
-        one_or_wait(chosen.or_else(|| self.spread(lanes, among, Some(fresh.message), len)), among)
+        one_or_wait(chosen.or_else(|| self.spread(lanes, among, held, len)), among)
     }
 }
 
@@ -316,9 +322,9 @@ impl LaneScheduler for Cwr {
         let among = if swift.is_empty() { all.without(barred) } else { swift };
         match purpose {
             Purpose::New(fresh) => self.urgent(lanes, among, fresh, len),
-            Purpose::Retransmission { .. } => one_or_wait(self.spread(lanes, among, None, len), among),
+            Purpose::Retransmission { .. } => one_or_wait(self.spread(lanes, among, NOBODY, len), among),
             Purpose::Duplicate { .. } => {
-                let choice = one_or_wait(self.spread(lanes, among, None, len), among);
+                let choice = one_or_wait(self.spread(lanes, among, NOBODY, len), among);
                 let within = self
                     .copies
                     .checked_add(len)
