@@ -1,6 +1,10 @@
 //! The sender's brain. The [`conductor`] holds messages in five queues and says, one chunk at a time, whose bytes
 //! leave next; the [`feeder`] moves each chunk into whatever transport lies underneath, its [`feeder::Engine`].
 //!
+//! Where a connection has several lanes, a [`schedule`] chooses among them, from snapshots ([`lane`]); room in a window
+//! can be kept for sources that send periodically ([`reserve`]), of which the application tells or which it lets
+//! [`learn`]. Engines that ask stream by stream get their [`order`] here too.
+//!
 //! Nothing here does input or output, reads a clock or stores a byte of payload: the application keeps its bytes
 //! by [`MessageId`], the Conductor counts them.
 //!
@@ -27,6 +31,36 @@
 //! assert_eq!(grant.message, photo);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Lanes
+//!
+//! A lane is one path in one layer, with its own congestion window. Before each packet the session says how its lanes
+//! are and what the packet is for, and is told which lane takes it:
+//!
+//! ```
+//! use marcato_sched::reserve::{Source, SourceKey};
+//! use marcato_sched::schedule::{Choice, Cwr, CwrConfig, Fresh, LaneScheduler, Wait};
+//! use marcato_sched::{LaneId, LaneView, Purpose};
+//! use marcato_units::{Bytes, Duration, Priority, Time};
+//!
+//! let mut scheduler = Cwr::new(CwrConfig::paper())?;
+//! // A sensor sends 3 kB every 100 ms, next at 40 ms.
+//! let sensor = Source::new(Duration::from_millis(100), Bytes::kb(3), Time::from_millis(40));
+//! scheduler.declare(SourceKey(1), sensor)?;
+//!
+//! // One lane with a window of 4 kB and a round trip of 50 ms. A background packet still fits ...
+//! let id = LaneId::new(0).expect("there are sixteen");
+//! let mut lane = LaneView::new(id, Bytes::kb(4), Duration::from_millis(50));
+//! let background = Purpose::New(Fresh::new(1, Priority::P4, Bytes::kb(100)));
+//! let now = Time::ZERO;
+//! assert_eq!(scheduler.choose(now, &[lane], background, Bytes::kb(1)), Choice::One(id));
+//! scheduler.sent(now, &lane, background, Bytes::kb(1));
+//! lane.in_flight += Bytes::kb(1);
+//!
+//! // ... a second would still be in flight when the sensor sends.
+//! assert_eq!(scheduler.choose(now, &[lane], background, Bytes::kb(1)), Choice::Wait(Wait::Reserved));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -37,6 +71,14 @@ extern crate std;
 
 pub mod conductor;
 pub mod feeder;
+pub mod lane;
+pub mod learn;
+#[cfg(feature = "alloc")]
+pub mod order;
+pub mod reserve;
+pub mod schedule;
 
 pub use conductor::{Conductor, Config, Debt, Grant, Message, MessageId};
 pub use feeder::{Engine, Feeder};
+pub use lane::{LaneId, LaneSet, LaneView};
+pub use schedule::{Choice, LaneScheduler, Purpose};

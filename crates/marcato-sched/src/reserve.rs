@@ -1,0 +1,887 @@
+//! Congestion window kept free for periodic sources (CWR §III-D1).
+//!
+//! A [`Source`] sends a message of a known size every period. From the moment at which a background packet could
+//! still be in flight at the next release, room for that message is held on a lane (or on all), and background data
+//! has to leave it alone. Each such hold belongs to one release of one source; what is reserved on a lane is their sum.
+
+use core::time::Duration;
+
+use marcato_units::{Bytes, Time};
+use thiserror::Error;
+
+use crate::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
+
+/// The most sources of one connection.
+pub const MAX_SOURCES: usize = 16;
+/// The most releases of one source for which room is held at once. It matters to sources whose period is shorter than
+/// a round-trip time; what is released further ahead gets its room later.
+pub const MAX_AHEAD: usize = 8;
+/// No window is as large as this, and the sum of all holds, were each as large, can be counted.
+const LARGEST: Bytes = Bytes::new(1 << 48);
+/// A message later than this part of its period is not waited for any longer.
+const PATIENCE: u64 = 8;
+/// A source that has missed so many releases in a row is waited for no more, until it sends again.
+const MISSES: u64 = 3;
+
+/// The application's name for a periodic source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceKey(pub u64);
+
+/// What a periodic source will send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The time from one release to the next.
+    pub period: Duration,
+    /// The length of each message; of the longest, if they differ.
+    pub size: Bytes,
+    /// When the next message is handed over.
+    pub next_release: Time,
+    /// How far a release may lie from its time, either way.
+    pub jitter: Duration,
+}
+
+impl Source {
+    /// A source that keeps its times.
+    pub const fn new(period: Duration, size: Bytes, next_release: Time) -> Self {
+        Self { period, size, next_release, jitter: Duration::ZERO }
+    }
+
+    /// The same source, of which a release may come so much earlier or later.
+    #[must_use]
+    pub const fn with_jitter(self, jitter: Duration) -> Self {
+        Self { jitter, ..self }
+    }
+
+    /// When the last message expected at `release` may come.
+    fn lapse(&self, release: Time) -> Time {
+        release + self.jitter + Duration::from_nanos(nanos(self.period) / PATIENCE)
+    }
+}
+
+/// Why a source was not accepted. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DeclareError {
+    /// It would release everything at once.
+    #[error("a source needs a period longer than zero: offer its message without a source instead")]
+    ZeroPeriod,
+    /// There would be nothing to reserve.
+    #[error("a source needs messages of at least one byte")]
+    ZeroSize,
+    /// Its releases could not be told from each other.
+    #[error("a jitter of {jitter:?} is not below half the period of {period:?}: do not declare the source")]
+    JitterTooLarge {
+        /// The jitter declared.
+        jitter: Duration,
+        /// The period declared.
+        period: Duration,
+    },
+    /// The table is full.
+    #[error("{limit} sources are declared already: withdraw one first")]
+    TooManySources {
+        /// The most that are kept.
+        limit: usize,
+    },
+}
+
+/// How a message becomes as many bytes as it will count against a congestion window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Framing {
+    payload: Bytes,
+    overhead: Bytes,
+}
+
+/// Why a framing is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FramingError {
+    /// No number of such packets would carry anything.
+    #[error("a packet has to carry at least one byte of a message")]
+    ZeroPayload,
+}
+
+impl Framing {
+    /// Nothing is added: sizes are given as they count.
+    pub const NONE: Self = Self { payload: Bytes::MAX, overhead: Bytes::ZERO };
+
+    /// Packets that carry up to `payload` bytes of a message and `overhead` bytes of everything else.
+    ///
+    /// # Errors
+    ///
+    /// If a packet carries nothing.
+    pub const fn new(payload: Bytes, overhead: Bytes) -> Result<Self, FramingError> {
+        if payload.is_zero() {
+            return Err(FramingError::ZeroPayload);
+        }
+        Ok(Self { payload, overhead })
+    }
+
+    /// What `len` bytes of one message count.
+    pub const fn wire(&self, len: Bytes) -> Bytes {
+        let packets = len.get().div_ceil(self.payload.get());
+        Bytes::new(len.get().saturating_add(packets.saturating_mul(self.overhead.get())))
+    }
+}
+
+/// On which lanes room is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// On the lane that has the lowest smoothed round-trip time when its horizon opens; of equal ones, on that which
+    /// was so used longest ago.
+    Fastest,
+    /// On every lane, on each from when its own horizon opens.
+    EveryLane,
+}
+
+/// What happened to releases so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReserveCounters {
+    /// Releases for which room was held on at least one lane.
+    pub held: u64,
+    /// Holds on one lane that a loss there ended.
+    pub dropped: u64,
+    /// Releases that did not come in time.
+    pub missed: u64,
+    /// Messages of a source at a time when none was expected of it.
+    pub unexpected: u64,
+    /// Learned sources that gave way to declared ones.
+    pub displaced: u64,
+}
+
+/// Room for one release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hold {
+    release: Time,
+    /// The message that was released, once it was, and when.
+    message: Option<(u64, Time)>,
+    /// What has yet to be sent.
+    left: Bytes,
+    /// Where the room is held.
+    on: LaneSet,
+    /// Where it was, until a loss.
+    dropped: LaneSet,
+}
+
+impl Hold {
+    const NONE: Self = Self {
+        release: Time::MAX,
+        message: None,
+        left: Bytes::ZERO,
+        on: LaneSet::EMPTY,
+        dropped: LaneSet::EMPTY,
+    };
+}
+
+/// A source and the releases for which room is held, the earliest first: those whose message has come, then the others.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    key: SourceKey,
+    source: Source,
+    learned: bool,
+    /// Releases missed in a row.
+    missed: u64,
+    holds: [Hold; MAX_AHEAD],
+    ahead: usize,
+}
+
+impl Slot {
+    const fn new(key: SourceKey, source: Source, learned: bool) -> Self {
+        Self { key, source, learned, missed: 0, holds: [Hold::NONE; MAX_AHEAD], ahead: 0 }
+    }
+
+    fn holds(&self) -> &[Hold] {
+        &self.holds[..self.ahead]
+    }
+
+    /// How many of the holds have no message yet.
+    fn unreleased(&self) -> usize {
+        self.holds().iter().filter(|hold| hold.message.is_none()).count()
+    }
+
+    /// The first release for which no room is held.
+    fn next_unheld(&self) -> Time {
+        let releases = u32::try_from(self.unreleased()).unwrap_or(u32::MAX);
+        self.source.next_release + self.source.period.saturating_mul(releases)
+    }
+
+    const fn is_silent(&self) -> bool {
+        self.missed >= MISSES
+    }
+
+    /// The last moment at which a hold is of use.
+    fn lapse(&self, hold: &Hold) -> Time {
+        match hold.message {
+            // Whoever never says that a message is complete would otherwise hold its room for ever.
+            Some((_, released)) => released + self.source.period,
+            None => self.source.lapse(hold.release),
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> Hold {
+        let hold = self.holds[at];
+        self.holds.copy_within(at + 1..self.ahead, at);
+        self.ahead -= 1;
+        self.holds[self.ahead] = Hold::NONE;
+        hold
+    }
+}
+
+/// What is kept for all sources together.
+#[derive(Clone, Debug)]
+struct Books {
+    placement: Placement,
+    framing: Framing,
+    /// The sum of the holds on each lane.
+    reserved: [Bytes; MAX_LANES],
+    /// When each lane was last given a hold by [`Placement::Fastest`], as a count.
+    given: [u64; MAX_LANES],
+    turns: u64,
+    counters: ReserveCounters,
+}
+
+impl Books {
+    /// Makes the holds of one source whose horizon has opened.
+    fn reach(&mut self, slot: &mut Slot, now: Time, horizon: Time, lanes: &[LaneView], among: LaneSet) {
+        let jitter = slot.source.jitter;
+        while slot.ahead < MAX_AHEAD && !slot.is_silent() {
+            let release = slot.next_unheld();
+            if release == Time::MAX || release - jitter > horizon {
+                break;
+            }
+            let left = self.framing.wire(slot.source.size).min(LARGEST);
+            slot.holds[slot.ahead] = Hold { release, left, ..Hold::NONE };
+            slot.ahead += 1;
+            self.counters.held += 1;
+        }
+        // A message that has come is sent on what it has.
+        for hold in slot.holds[..slot.ahead].iter_mut().filter(|hold| hold.message.is_none()) {
+            match self.placement {
+                // Where it was lost, nothing is held again; a lane that has gone is replaced.
+                Placement::Fastest if hold.on.and(among).is_empty() && hold.dropped.is_empty() => {
+                    let candidates = lanes.iter().filter(|lane| among.contains(lane.id));
+                    let best = candidates.min_by_key(|lane| (lane.srtt, self.given[lane.id.index()]));
+                    let Some(lane) = best else { continue };
+                    self.give_back(core::slice::from_ref(hold));
+                    self.turns += 1;
+                    self.given[lane.id.index()] = self.turns;
+                    self.hold_on(hold, lane.id);
+                    hold.on = LaneSet::one(lane.id);
+                }
+                Placement::Fastest => {}
+                Placement::EveryLane => {
+                    for lane in lanes.iter().filter(|lane| among.contains(lane.id)) {
+                        let open = lane.acknowledged_by(now) >= hold.release - jitter;
+                        if open && !hold.on.or(hold.dropped).contains(lane.id) {
+                            self.hold_on(hold, lane.id);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn hold_on(&mut self, hold: &mut Hold, lane: LaneId) {
+        hold.on.insert(lane);
+        self.reserved[lane.index()] += hold.left;
+    }
+
+    /// Leaves no more than `left` in a hold.
+    fn shrink(&mut self, hold: &mut Hold, left: Bytes) {
+        let spare = hold.left - left;
+        hold.left -= spare;
+        for lane in hold.on.iter() {
+            self.reserved[lane.index()] -= spare;
+        }
+    }
+
+    fn give_back(&mut self, holds: &[Hold]) {
+        for hold in holds {
+            for lane in hold.on.iter() {
+                self.reserved[lane.index()] -= hold.left;
+            }
+        }
+    }
+
+    /// Drops the holds without a message.
+    fn void(&mut self, slot: &mut Slot) {
+        while let Some(at) = slot.holds().iter().position(|hold| hold.message.is_none()) {
+            let hold = slot.remove(at);
+            self.give_back(&[hold]);
+        }
+    }
+
+    /// Gives up what one source was expected to send before `now`.
+    fn lapse(&mut self, slot: &mut Slot, now: Time) {
+        let mut at = 0;
+        while at < slot.ahead {
+            if now <= slot.lapse(&slot.holds[at]) {
+                at += 1;
+                continue;
+            }
+            let hold = slot.remove(at);
+            self.give_back(&[hold]);
+            if hold.message.is_none() {
+                self.miss(slot, 1);
+            }
+        }
+        // And the releases that went by while nobody asked.
+        let last = slot.source.lapse(slot.source.next_release);
+        if slot.unreleased() == 0 && !slot.is_silent() && now > last {
+            self.miss(slot, (nanos(now.since(last)) / nanos(slot.source.period).max(1)).saturating_add(1));
+        }
+        if slot.is_silent() {
+            self.void(slot);
+        }
+    }
+
+    fn miss(&mut self, slot: &mut Slot, releases: u64) {
+        self.counters.missed = self.counters.missed.saturating_add(releases);
+        slot.missed = slot.missed.saturating_add(releases);
+        let span = nanos(slot.source.period).saturating_mul(releases);
+        slot.source.next_release += Duration::from_nanos(span);
+    }
+}
+
+/// The sources of one connection, and what is held for them.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    slots: [Option<Slot>; MAX_SOURCES],
+    books: Books,
+    /// The lanes that could be used last time.
+    lanes: LaneSet,
+    /// The earliest release for which no room is held on each lane yet, less its jitter. No horizon opens on a lane on
+    /// which a packet sent now is acknowledged before this.
+    opens: [Time; MAX_LANES],
+    /// No release lapses before this.
+    lapses: Time,
+}
+
+impl Reserve {
+    /// Without any source.
+    pub const fn new(placement: Placement, framing: Framing) -> Self {
+        let counters = ReserveCounters { held: 0, dropped: 0, missed: 0, unexpected: 0, displaced: 0 };
+        let (reserved, given) = ([Bytes::ZERO; MAX_LANES], [0; MAX_LANES]);
+        Self {
+            slots: [None; MAX_SOURCES],
+            books: Books { placement, framing, reserved, given, turns: 0, counters },
+            lanes: LaneSet::EMPTY,
+            opens: [Time::MAX; MAX_LANES],
+            lapses: Time::MAX,
+        }
+    }
+
+    /// How messages become bytes of a window.
+    pub const fn framing(&self) -> Framing {
+        self.books.framing
+    }
+
+    /// What happened so far.
+    pub const fn counters(&self) -> &ReserveCounters {
+        &self.books.counters
+    }
+
+    /// What is known of a source, its next release brought up to date by what it has sent.
+    pub fn source(&self, key: SourceKey) -> Option<Source> {
+        self.slots.iter().flatten().find(|slot| slot.key == key).map(|slot| slot.source)
+    }
+
+    /// Whether the application itself has declared this source.
+    pub fn is_declared(&self, key: SourceKey) -> bool {
+        self.slots.iter().flatten().any(|slot| slot.key == key && !slot.learned)
+    }
+
+    /// Announces a source, or announces it anew. A declared source takes the place of a learned one, of the same name
+    /// or, if the table is full, of another.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be, or as many are declared as may.
+    pub fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        self.insert(key, source, false)
+    }
+
+    /// As [`declare`](Self::declare), for a source that was learned. Nothing happens to a declared one.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be, or there is no place for it.
+    pub fn learn(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        self.insert(key, source, true)
+    }
+
+    fn insert(&mut self, key: SourceKey, source: Source, learned: bool) -> Result<(), DeclareError> {
+        if source.period.is_zero() {
+            return Err(DeclareError::ZeroPeriod);
+        }
+        if source.size.is_zero() {
+            return Err(DeclareError::ZeroSize);
+        }
+        if source.jitter >= source.period / 2 && !source.jitter.is_zero() {
+            return Err(DeclareError::JitterTooLarge { jitter: source.jitter, period: source.period });
+        }
+        if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.key == key) {
+            if learned && !slot.learned {
+                return Ok(());
+            }
+            if !learned {
+                // The application says when the next release is: what was expected before is void.
+                self.books.void(slot);
+            }
+            // What is held stays held, at its new time; a size that has changed counts from the next hold on.
+            *slot = Slot { source, learned, missed: 0, ..*slot };
+            retime(slot);
+            self.remind();
+            return Ok(());
+        }
+        let free = self.slots.iter().position(Option::is_none);
+        let place = free.or_else(|| {
+            let displaced = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.learned);
+            if learned { None } else { self.slots.iter().position(displaced) }
+        });
+        let Some(place) = place else { return Err(DeclareError::TooManySources { limit: MAX_SOURCES }) };
+        if let Some(slot) = self.slots[place] {
+            self.books.counters.displaced += 1;
+            self.books.give_back(slot.holds());
+        }
+        self.slots[place] = Some(Slot::new(key, source, learned));
+        self.remind();
+        Ok(())
+    }
+
+    /// Forgets a source and what is held for it; `false` if there is none of this name.
+    pub fn withdraw(&mut self, key: SourceKey) -> bool {
+        self.forget(|slot| slot.key == key)
+    }
+
+    /// Forgets a source that was learned, and what is held for it.
+    pub fn unlearn(&mut self, key: SourceKey) -> bool {
+        self.forget(|slot| slot.key == key && slot.learned)
+    }
+
+    fn forget(&mut self, which: impl Fn(&Slot) -> bool) -> bool {
+        let Some(place) = self.slots.iter().position(|slot| slot.as_ref().is_some_and(&which)) else {
+            return false;
+        };
+        if let Some(slot) = self.slots[place].take() {
+            self.books.give_back(slot.holds());
+        }
+        self.remind();
+        true
+    }
+
+    /// What is held on this lane for all sources together.
+    pub fn reserved(&self, lane: LaneId) -> Bytes {
+        self.books.reserved[lane.index()]
+    }
+
+    /// On which lanes room is held for this message, once it has been released, and how much on each.
+    pub fn held_for(&self, message: u64) -> (LaneSet, Bytes) {
+        let mut holds = self.slots.iter().flatten().flat_map(Slot::holds);
+        let hold = holds.find(|hold| hold.message.is_some_and(|(of, _)| of == message));
+        hold.map_or((LaneSet::EMPTY, Bytes::ZERO), |hold| (hold.on, hold.left))
+    }
+
+    /// When something that is held lapses, unless it is used before: just after this.
+    pub fn lapses(&self) -> Option<Time> {
+        let held = |slot: &Slot| {
+            let held = slot.holds().iter().filter(|hold| !hold.on.is_empty());
+            held.map(|hold| slot.lapse(hold)).min()
+        };
+        self.slots.iter().flatten().filter_map(held).min()
+    }
+
+    /// Brings everything up to `now`: holds what has come within a horizon, lets go of what has not come at all.
+    /// `among` are the lanes on which room may be held.
+    pub fn advance(&mut self, now: Time, lanes: &[LaneView], among: LaneSet) {
+        if now > self.lapses {
+            self.lapse(now);
+        }
+        let moved = among != self.lanes;
+        self.lanes = among;
+        // The one lane, or the farthest, whose horizon matters, and whether it or another opens now.
+        let usable = lanes.iter().filter(|lane| among.contains(lane.id));
+        let (horizon, open) = match self.books.placement {
+            Placement::Fastest => {
+                let Some(lane) = usable.min_by_key(|lane| lane.srtt) else { return };
+                let horizon = lane.acknowledged_by(now);
+                (horizon, horizon >= self.opens[lane.id.index()])
+            }
+            Placement::EveryLane => usable.fold((now, false), |(farthest, open), lane| {
+                let horizon = lane.acknowledged_by(now);
+                (farthest.max(horizon), open || horizon >= self.opens[lane.id.index()])
+            }),
+        };
+        if !moved && !open || among.is_empty() {
+            return;
+        }
+        for slot in self.slots.iter_mut().flatten() {
+            self.books.reach(slot, now, horizon, lanes, among);
+        }
+        self.remind();
+    }
+
+    /// Gives up what was expected before `now`.
+    fn lapse(&mut self, now: Time) {
+        for slot in self.slots.iter_mut().flatten() {
+            self.books.lapse(slot, now);
+        }
+        self.remind();
+    }
+
+    /// A message of this source has been handed over. If one was expected, what is held for it is now its own.
+    pub fn released(&mut self, now: Time, key: SourceKey, message: u64, len: Bytes) {
+        if now > self.lapses {
+            self.lapse(now);
+        }
+        let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.key == key) else { return };
+        let source = slot.source;
+        if slot.is_silent() {
+            // It is back; what it sends next is expected from now.
+            slot.missed = 0;
+            slot.source.next_release = now + source.period;
+        } else if now < source.next_release - source.period / 2 {
+            // Nearer to the release before, which has had its message.
+            self.books.counters.unexpected += 1;
+        } else {
+            slot.missed = 0;
+            if let Some(hold) = slot.holds[..slot.ahead].iter_mut().find(|hold| hold.message.is_none()) {
+                self.books.shrink(hold, self.books.framing.wire(len));
+                hold.message = Some((message, now));
+            }
+            let off = now.since(source.next_release).max(source.next_release.since(now));
+            // Within its jitter the source keeps to its grid; beyond it, the grid has moved.
+            let grid = if off <= source.jitter { source.next_release } else { now };
+            slot.source.next_release = grid + source.period;
+            retime(slot);
+        }
+        self.remind();
+    }
+
+    /// Of this message, `left` bytes (as they count against a window) have yet to leave.
+    pub fn used(&mut self, message: u64, left: Bytes) {
+        for slot in self.slots.iter_mut().flatten() {
+            let of = |hold: &Hold| hold.message.is_some_and(|(of, _)| of == message);
+            let Some(at) = slot.holds().iter().position(of) else { continue };
+            self.books.shrink(&mut slot.holds[at], left);
+            if slot.holds[at].left.is_zero() {
+                slot.remove(at);
+                self.remind();
+            }
+            return;
+        }
+    }
+
+    /// What was held on this lane is lost with the window that a loss takes away (CWR §III-D1). What is released
+    /// later gets room again when its own horizon opens.
+    pub fn lost(&mut self, lane: LaneId) {
+        for hold in self.slots.iter_mut().flatten().flat_map(|slot| &mut slot.holds[..slot.ahead]) {
+            if hold.on.contains(lane) {
+                hold.on.remove(lane);
+                hold.dropped.insert(lane);
+                self.books.counters.dropped += 1;
+            }
+        }
+        self.books.reserved[lane.index()] = Bytes::ZERO;
+    }
+
+    /// Works out when there will be something to do again.
+    fn remind(&mut self) {
+        (self.opens, self.lapses) = ([Time::MAX; MAX_LANES], Time::MAX);
+        let mut unheld = Time::MAX;
+        for slot in self.slots.iter().flatten() {
+            if slot.ahead < MAX_AHEAD && !slot.is_silent() {
+                unheld = unheld.min(slot.next_unheld() - slot.source.jitter);
+                // What nobody asked about in time has to be passed over as well.
+                self.lapses = self.lapses.min(slot.source.lapse(slot.next_unheld()));
+            }
+            for hold in slot.holds() {
+                self.lapses = self.lapses.min(slot.lapse(hold));
+                if self.books.placement == Placement::EveryLane && hold.message.is_none() {
+                    for lane in self.lanes.without(hold.on.or(hold.dropped)).iter() {
+                        let opens = &mut self.opens[lane.index()];
+                        *opens = (*opens).min(hold.release - slot.source.jitter);
+                    }
+                }
+            }
+        }
+        for opens in &mut self.opens {
+            *opens = (*opens).min(unheld);
+        }
+    }
+
+    /// The sums, computed anew.
+    #[cfg(test)]
+    fn sums(&self) -> [Bytes; MAX_LANES] {
+        let mut sums = [Bytes::ZERO; MAX_LANES];
+        for hold in self.slots.iter().flatten().flat_map(Slot::holds) {
+            for lane in hold.on.iter() {
+                sums[lane.index()] += hold.left;
+            }
+        }
+        sums
+    }
+}
+
+/// Puts the holds without a message where the source's next releases now are.
+fn retime(slot: &mut Slot) {
+    let mut release = slot.source.next_release;
+    for hold in slot.holds[..slot.ahead].iter_mut().filter(|hold| hold.message.is_none()) {
+        hold.release = release;
+        release += slot.source.period;
+    }
+}
+
+/// A span in nanoseconds, at most 584 years.
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEY: SourceKey = SourceKey(7);
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn lane(index: u8, millis: u64) -> LaneView {
+        LaneView::new(LaneId::new(index).unwrap(), Bytes::kb(100), Duration::from_millis(millis))
+    }
+
+    fn all(lanes: &[LaneView]) -> LaneSet {
+        lanes.iter().map(|lane| lane.id).collect()
+    }
+
+    /// What is reserved in kB on the first two lanes at `now`.
+    fn reserved(reserve: &mut Reserve, now: Time, lanes: &[LaneView]) -> (u64, u64) {
+        reserve.advance(now, lanes, all(lanes));
+        assert_eq!(reserve.sums(), reserve.books.reserved);
+        let on = |index| reserve.reserved(LaneId::new(index).unwrap()).get() / 1000;
+        (on(0), on(1))
+    }
+
+    fn every(millis: u64, kb: u64, next: u64) -> Source {
+        Source::new(Duration::from_millis(millis), Bytes::kb(kb), ms(next))
+    }
+
+    #[test]
+    fn room_is_held_from_a_round_trip_before_the_release() {
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(200, 10, 300)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(250) - Duration::from_nanos(1), &lanes), (0, 0));
+        assert_eq!(reserved(&mut reserve, ms(250), &lanes), (10, 0));
+        // Once it is open it stays open, although a sample makes the round trip shorter.
+        assert_eq!(reserved(&mut reserve, ms(251), &[lane(0, 40)]), (10, 0));
+    }
+
+    #[test]
+    fn on_equal_round_trips_the_lanes_take_turns() {
+        let lanes = [lane(0, 50), lane(1, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(100, 10, 100)).unwrap();
+        let mut order = std::vec::Vec::new();
+        for (message, release) in (100..700).step_by(100).enumerate() {
+            order.push(reserved(&mut reserve, ms(release - 10), &lanes));
+            reserve.released(ms(release), KEY, message as u64, Bytes::kb(10));
+            reserve.used(message as u64, Bytes::ZERO);
+            assert_eq!(reserve.sums(), [Bytes::ZERO; MAX_LANES]);
+        }
+        assert_eq!(order, [(10, 0), (0, 10), (10, 0), (0, 10), (10, 0), (0, 10)]);
+    }
+
+    #[test]
+    fn every_lane_opens_at_its_own_horizon() {
+        let lanes = [lane(0, 20), lane(1, 100)];
+        let mut reserve = Reserve::new(Placement::EveryLane, Framing::NONE);
+        reserve.declare(KEY, every(500, 10, 500)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(399), &lanes), (0, 0));
+        assert_eq!(reserved(&mut reserve, ms(400), &lanes), (0, 10));
+        assert_eq!(reserved(&mut reserve, ms(479), &lanes), (0, 10));
+        assert_eq!(reserved(&mut reserve, ms(480), &lanes), (10, 10));
+        assert_eq!(reserve.counters().held, 1);
+    }
+
+    #[test]
+    fn several_sources_add_up_as_do_several_releases_of_one() {
+        // CWR, table II, and a source that is faster than a round trip.
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(SourceKey(1), every(100, 10, 1000)).unwrap();
+        reserve.declare(SourceKey(2), every(70, 7, 1010)).unwrap();
+        reserve.declare(SourceKey(3), every(135, 5, 1060)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(955), &lanes), (10, 0));
+        assert_eq!(reserved(&mut reserve, ms(960), &lanes), (17, 0));
+        assert_eq!(reserved(&mut reserve, ms(1000), &lanes), (17, 0));
+        assert_eq!(reserved(&mut reserve, ms(1010), &lanes), (22, 0));
+        reserve.declare(SourceKey(4), every(10, 1, 1020)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(1010), &lanes), (27, 0));
+    }
+
+    #[test]
+    fn a_loss_drops_what_is_held_until_the_next_message() {
+        let lanes = [lane(0, 50), lane(1, 60)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(200, 10, 300)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(280), &lanes), (10, 0));
+        reserve.lost(lanes[0].id);
+        assert_eq!(reserved(&mut reserve, ms(290), &lanes), (0, 0));
+        reserve.released(ms(300), KEY, 1, Bytes::kb(10));
+        assert!(reserve.held_for(1).0.is_empty());
+        assert_eq!(reserved(&mut reserve, ms(460), &lanes), (10, 0));
+        assert_eq!(reserve.counters().dropped, 1);
+    }
+
+    #[test]
+    fn a_lane_that_goes_away_is_replaced() {
+        let lanes = [lane(0, 50), lane(1, 60)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(200, 10, 300)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(280), &lanes), (10, 0));
+        assert_eq!(reserved(&mut reserve, ms(281), &lanes[1..]), (0, 10));
+        reserve.advance(ms(282), &[], LaneSet::EMPTY);
+        assert_eq!(reserved(&mut reserve, ms(283), &lanes), (0, 10));
+    }
+
+    #[test]
+    fn a_source_that_stops_is_waited_for_three_times() {
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(80, 10, 100)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(110), &lanes), (10, 0));
+        assert_eq!(reserve.lapses(), Some(ms(110)));
+        // Late by more than an eighth of its period: no longer waited for.
+        assert_eq!(reserved(&mut reserve, ms(111), &lanes), (0, 0));
+        assert_eq!(reserved(&mut reserve, ms(130), &lanes), (10, 0));
+        assert_eq!(reserved(&mut reserve, ms(270), &lanes), (10, 0));
+        assert_eq!(reserved(&mut reserve, ms(271), &lanes), (0, 0));
+        assert_eq!(reserved(&mut reserve, ms(10_000), &lanes), (0, 0));
+        assert_eq!(reserve.counters().missed, 3);
+        // It is back.
+        reserve.released(ms(20_000), KEY, 1, Bytes::kb(10));
+        assert_eq!(reserved(&mut reserve, ms(20_030), &lanes), (10, 0));
+        assert_eq!(reserve.source(KEY).unwrap().next_release, ms(20_080));
+    }
+
+    #[test]
+    fn a_source_whose_grid_has_moved_is_followed() {
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(100, 10, 100).with_jitter(Duration::from_millis(5))).unwrap();
+        let next = |reserve: &Reserve| reserve.source(KEY).unwrap().next_release;
+        reserve.released(ms(104), KEY, 1, Bytes::kb(10));
+        assert_eq!(next(&reserve), ms(200));
+        reserve.released(ms(190), KEY, 2, Bytes::kb(10));
+        assert_eq!(next(&reserve), ms(290));
+        reserve.released(ms(195), KEY, 3, Bytes::kb(10));
+        assert_eq!((next(&reserve), reserve.counters().unexpected), (ms(290), 1));
+    }
+
+    #[test]
+    fn impossible_sources_are_refused_and_learned_ones_give_way() {
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        let good = every(100, 1, 0);
+        assert_eq!(
+            reserve.declare(KEY, Source { period: Duration::ZERO, ..good }),
+            Err(DeclareError::ZeroPeriod)
+        );
+        assert_eq!(reserve.declare(KEY, Source { size: Bytes::ZERO, ..good }), Err(DeclareError::ZeroSize));
+        let jittery = good.with_jitter(Duration::from_millis(50));
+        assert!(matches!(reserve.declare(KEY, jittery), Err(DeclareError::JitterTooLarge { .. })));
+        for key in 0..MAX_SOURCES as u64 {
+            reserve.learn(SourceKey(key), good).unwrap();
+        }
+        let full = Err(DeclareError::TooManySources { limit: MAX_SOURCES });
+        assert_eq!(reserve.learn(SourceKey(99), good), full);
+        reserve.declare(SourceKey(99), good).unwrap();
+        assert_eq!((reserve.counters().displaced, reserve.source(SourceKey(0))), (1, None));
+        for key in 1..MAX_SOURCES as u64 {
+            reserve.declare(SourceKey(key), good).unwrap();
+        }
+        assert_eq!(reserve.declare(SourceKey(100), good), full);
+        // A learned source never replaces a declared one of its name.
+        reserve.learn(SourceKey(99), every(1, 1, 0)).unwrap();
+        assert_eq!(reserve.source(SourceKey(99)), Some(good));
+        assert!(
+            !reserve.unlearn(SourceKey(99))
+                && reserve.withdraw(SourceKey(99))
+                && !reserve.withdraw(SourceKey(99))
+        );
+    }
+
+    #[test]
+    fn headers_count_too() {
+        let framing = Framing::new(Bytes::new(1300), Bytes::new(50)).unwrap();
+        assert_eq!(framing.wire(Bytes::kb(10)), Bytes::new(10_400));
+        assert_eq!(framing.wire(Bytes::ZERO), Bytes::ZERO);
+        assert_eq!(framing.wire(Bytes::MAX), Bytes::MAX);
+        assert_eq!(Framing::NONE.wire(Bytes::kb(10)), Bytes::kb(10));
+        assert_eq!(Framing::new(Bytes::ZERO, Bytes::ZERO), Err(FramingError::ZeroPayload));
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Declare(u64, u64, u64, u64),
+        Learn(u64, u64),
+        Release(u64, u64),
+        Use(u64, u64),
+        Lose(u8),
+        Withdraw(u64),
+        Advance(u8, u64),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (0..20u64, prop_oneof![1..300u64, Just(u64::MAX)], 0..50u64, any::<u64>())
+                .prop_map(|(key, period, size, next)| Op::Declare(key, period, size, next)),
+            (0..20u64, 1..300u64).prop_map(|(key, period)| Op::Learn(key, period)),
+            (0..20u64, 0..50u64).prop_map(|(key, len)| Op::Release(key, len)),
+            (0..40u64, 0..50u64).prop_map(|(message, left)| Op::Use(message, left)),
+            (0..3u8).prop_map(Op::Lose),
+            (0..20u64).prop_map(Op::Withdraw),
+            (0..8u8, prop_oneof![1..200u64, Just(u64::MAX / 1_000_000)])
+                .prop_map(|(set, rtt)| Op::Advance(set, rtt)),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_sums_are_those_of_the_holds(
+            ops in prop::collection::vec((op(), prop_oneof![20 => 0..60u64, 1 => Just(100_000_000u64)]), 1..200),
+            placement in prop::sample::select(&[Placement::Fastest, Placement::EveryLane][..]),
+        ) {
+            let mut reserve = Reserve::new(placement, Framing::NONE);
+            let (mut now, mut messages) = (Time::ZERO, 0);
+            for (op, step) in ops {
+                now += Duration::from_millis(step);
+                match op {
+                    Op::Declare(key, period, size, next) => {
+                        // Near, or absurd.
+                        let next = if next % 4 == 0 { Time::from_nanos(next) } else { now + Duration::from_millis(next % 300) };
+                        let period = Duration::from_millis(period);
+                        let _ = reserve.declare(SourceKey(key), Source::new(period, Bytes::kb(size), next));
+                    }
+                    Op::Learn(key, period) => {
+                        let period = Duration::from_millis(period);
+                        let _ = reserve.learn(SourceKey(key), Source::new(period, Bytes::kb(1), now + period));
+                    }
+                    Op::Release(key, len) => {
+                        messages += 1;
+                        reserve.released(now, SourceKey(key), messages, Bytes::kb(len));
+                    }
+                    Op::Use(message, left) => reserve.used(messages.saturating_sub(message), Bytes::kb(left)),
+                    Op::Lose(index) => reserve.lost(LaneId::new(index).unwrap()),
+                    Op::Withdraw(key) => { reserve.withdraw(SourceKey(key)); }
+                    Op::Advance(set, rtt) => {
+                        let lanes = [0u8, 1, 2].map(|i| lane(i, rtt / (u64::from(i) + 1)));
+                        let among = lanes.iter().filter(|lane| set & (1 << lane.id.index()) != 0).map(|lane| lane.id);
+                        reserve.advance(now, &lanes, among.collect());
+                    }
+                }
+                prop_assert_eq!(reserve.sums(), reserve.books.reserved);
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! How many bytes may be sent twice.
+
+use marcato_units::Bytes;
+use thiserror::Error;
+
+/// A bound on redundancy: an allowance, and a share of what is sent for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    allowance: Bytes,
+    thousandths: u32,
+}
+
+/// Why a budget is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BudgetError {
+    /// More copies than lanes could carry.
+    #[error(
+        "{thousandths} thousandths are more than {limit}: give the copies per first byte, in thousandths"
+    )]
+    ShareTooLarge {
+        /// What was asked for.
+        thousandths: u32,
+        /// The most that means anything: a copy on every other lane.
+        limit: u32,
+    },
+}
+
+impl Budget {
+    /// No bound: the reproduction of CWR.
+    pub const UNLIMITED: Self = Self { allowance: Bytes::MAX, thousandths: 0 };
+    /// A copy on each of the other lanes.
+    #[expect(clippy::cast_possible_truncation, reason = "there are few lanes")]
+    const MOST: u32 = 1000 * (crate::lane::MAX_LANES as u32 - 1);
+
+    /// `allowance` bytes, and `thousandths` of all bytes that have been sent for the first time, of any priority.
+    ///
+    /// # Errors
+    ///
+    /// If the share is more than a copy on every other lane.
+    pub const fn new(allowance: Bytes, thousandths: u32) -> Result<Self, BudgetError> {
+        if thousandths > Self::MOST {
+            return Err(BudgetError::ShareTooLarge { thousandths, limit: Self::MOST });
+        }
+        Ok(Self { allowance, thousandths })
+    }
+
+    /// What may be sent twice altogether, once `first` bytes have been sent for the first time.
+    pub fn limit(&self, first: Bytes) -> Bytes {
+        let share = u128::from(first.get()) * u128::from(self.thousandths) / 1000;
+        self.allowance + Bytes::new(u64::try_from(share).unwrap_or(u64::MAX))
+    }
+}
+
+impl Default for Budget {
+    /// 100 kB and a tenth of what is sent.
+    fn default() -> Self {
+        Self { allowance: Bytes::kb(100), thousandths: 100 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_grows_with_what_is_sent() {
+        let budget = Budget::new(Bytes::kb(1), 500).unwrap();
+        assert_eq!(budget.limit(Bytes::ZERO), Bytes::kb(1));
+        assert_eq!(budget.limit(Bytes::kb(10)), Bytes::kb(6));
+        assert_eq!(Budget::UNLIMITED.limit(Bytes::ZERO), Bytes::MAX);
+        assert_eq!(Budget::new(Bytes::ZERO, 15_000).unwrap().limit(Bytes::MAX), Bytes::MAX);
+        assert!(Budget::new(Bytes::ZERO, 15_001).is_err());
+    }
+}

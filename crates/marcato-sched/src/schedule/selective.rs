@@ -1,0 +1,162 @@
+//! Selective redundancy that ignores the congestion window: what CWR argues against (CWR §II, its references 11
+//! and 12).
+
+use core::time::Duration;
+
+use marcato_units::{Bytes, Priority, Time};
+
+use super::{Choice, LaneScheduler, Purpose, Wait, beside, eligible};
+use crate::lane::{LaneView, MAX_LANES};
+
+/// What one lane owes for having sent beyond its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    /// Sent beyond the window in this interval.
+    overdrawn: Bytes,
+    /// Taken from the window in this interval, for the one before.
+    cut: Bytes,
+    /// When this interval ends.
+    ends: Time,
+}
+
+impl Account {
+    /// The account as it stands at `now`.
+    fn at(self, now: Time, srtt: Duration) -> Self {
+        if now < self.ends {
+            return self;
+        }
+        let next = Self { overdrawn: Bytes::ZERO, cut: self.overdrawn, ends: self.ends + srtt };
+        // Whatever was due has been paid when two intervals have passed.
+        if now < next.ends { next } else { Self { ends: now, ..Self::default() } }
+    }
+}
+
+/// Sends urgent data on every lane at once, whatever their windows say, and shrinks the windows afterwards; other data
+/// as [`LowRtt`](super::LowRtt).
+///
+/// The window of a lane is smaller, for the interval after the one in which it was exceeded, by the bytes by which it
+/// was; then it is what it was before (CWR §II). What an interval is, the paper does not say. Here it is a smoothed
+/// round-trip time, and the first begins when the window is first exceeded.
+///
+/// CWR's objection holds: with messages of 20 kB this is no longer congestion control. It is not meant for use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selective {
+    threshold: Priority,
+    accounts: [Account; MAX_LANES],
+    exceeded: Bytes,
+}
+
+impl Selective {
+    /// A scheduler to which data of `threshold` and above is urgent.
+    pub fn new(threshold: Priority) -> Self {
+        Self { threshold, accounts: [Account::default(); MAX_LANES], exceeded: Bytes::ZERO }
+    }
+
+    /// How many bytes have been sent beyond the windows so far.
+    pub const fn exceeded(&self) -> Bytes {
+        self.exceeded
+    }
+
+    const fn is_urgent(&self, purpose: Purpose) -> bool {
+        !self.threshold.is_more_urgent_than(purpose.priority())
+    }
+}
+
+impl LaneScheduler for Selective {
+    fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
+        let among = eligible(lanes).without(purpose.barred());
+        if !self.is_urgent(purpose) {
+            return beside(lanes, among, len, |lane| self.reserved(now, lane));
+        }
+        match (purpose, among.first()) {
+            (_, None) => Choice::Wait(Wait::NoLane),
+            (Purpose::New(_), Some(only)) if among.len() == 1 => Choice::One(only),
+            (Purpose::New(_), Some(_)) => Choice::Each(among),
+            // A copy has been sent everywhere already, so one more is enough.
+            (Purpose::Retransmission { .. } | Purpose::Duplicate { .. }, Some(first)) => {
+                let quickest =
+                    lanes.iter().filter(|lane| among.contains(lane.id)).min_by_key(|lane| lane.srtt);
+                Choice::One(quickest.map_or(first, |lane| lane.id))
+            }
+        }
+    }
+
+    fn sent(&mut self, now: Time, lane: &LaneView, purpose: Purpose, len: Bytes) {
+        let beyond = len - lane.free();
+        if !self.is_urgent(purpose) || beyond.is_zero() {
+            return;
+        }
+        let account = &mut self.accounts[lane.id.index()];
+        *account = account.at(now, lane.srtt);
+        if account.ends <= now {
+            account.ends = now + lane.srtt;
+        }
+        account.overdrawn += beyond;
+        self.exceeded += beyond;
+    }
+
+    fn reserved(&self, now: Time, lane: &LaneView) -> Bytes {
+        self.accounts[lane.id.index()].at(now, lane.srtt).cut
+    }
+
+    fn wakeup(&self) -> Option<Time> {
+        // A cut ends with its interval; an interval in which something is owed ends in a cut, which frees nothing.
+        self.accounts.iter().filter(|account| !account.cut.is_zero()).map(|account| account.ends).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Fresh;
+    use super::*;
+    use crate::lane::LaneId;
+
+    const PACKET: Bytes = Bytes::kb(1);
+    const RTT: Duration = Duration::from_millis(50);
+
+    fn lane(index: u8, in_flight: u64) -> LaneView {
+        let view = LaneView::new(LaneId::new(index).unwrap(), Bytes::kb(10), RTT);
+        LaneView { in_flight: Bytes::kb(in_flight), ..view }
+    }
+
+    #[test]
+    fn urgent_data_goes_everywhere_even_without_room_and_is_paid_back_once() {
+        let mut scheduler = Selective::new(Priority::P0);
+        let (full, open) = (lane(0, 10), lane(1, 0));
+        let urgent = Purpose::New(Fresh::new(1, Priority::P0, PACKET));
+        let background = Purpose::New(Fresh::new(2, Priority::P4, Bytes::kb(100)));
+
+        let start = Time::from_millis(100);
+        let Choice::Each(set) = scheduler.choose(start, &[full, open], urgent, PACKET) else {
+            panic!("two lanes")
+        };
+        assert_eq!(set.len(), 2);
+        scheduler.sent(start, &full, urgent, PACKET);
+        scheduler.sent(start, &open, urgent, PACKET);
+        assert_eq!(scheduler.exceeded(), PACKET);
+
+        // In the interval of the burst, nothing is cut: the engine's own account of bytes in flight holds data back.
+        let later = |millis| start + Duration::from_millis(millis);
+        assert_eq!(scheduler.reserved(later(49), &full), Bytes::ZERO);
+        // In the next, the window is smaller by what was exceeded ...
+        assert_eq!(scheduler.reserved(later(50), &full), PACKET);
+        assert_eq!(scheduler.reserved(later(99), &full), PACKET);
+        assert_eq!(scheduler.reserved(later(50), &open), Bytes::ZERO);
+        let nearly = lane(0, 9);
+        assert_eq!(scheduler.choose(later(60), &[nearly], background, PACKET), Choice::Wait(Wait::Reserved));
+        // ... and then as it was.
+        assert_eq!(scheduler.reserved(later(100), &full), Bytes::ZERO);
+        assert_eq!(scheduler.choose(later(100), &[nearly], background, PACKET), Choice::One(nearly.id));
+    }
+
+    #[test]
+    fn other_data_respects_the_window() {
+        let mut scheduler = Selective::new(Priority::P0);
+        let background = Purpose::New(Fresh::new(2, Priority::P1, PACKET));
+        assert_eq!(
+            scheduler.choose(Time::ZERO, &[lane(0, 10)], background, PACKET),
+            Choice::Wait(Wait::NoRoom)
+        );
+        assert_eq!(scheduler.choose(Time::ZERO, &[], background, PACKET), Choice::Wait(Wait::NoLane));
+    }
+}

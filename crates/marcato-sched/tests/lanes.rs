@@ -1,0 +1,577 @@
+//! What lane schedulers promise, on engines that keep their windows and lose nothing unless told to.
+
+use std::collections::{HashMap, VecDeque};
+
+use marcato_sched::conductor::Redundancy;
+use marcato_sched::lane::PathId;
+use marcato_sched::reserve::{Source, SourceKey};
+use marcato_sched::schedule::{
+    Budget, Choice, Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, LowRtt, Offer, Purpose, RoundRobin,
+    Selective, Wait,
+};
+use marcato_sched::{LaneId, LaneSet, LaneView};
+use marcato_units::{Bytes, Duration, Layer, Priority, Time};
+use proptest::prelude::*;
+
+const PACKET: Bytes = Bytes::kb(1);
+
+fn cases() -> ProptestConfig {
+    ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+fn id(index: u8) -> LaneId {
+    LaneId::new(index).expect("there are sixteen")
+}
+
+fn lane(index: u8, window: Bytes, rtt: u64) -> LaneView {
+    LaneView::new(id(index), window, Duration::from_millis(rtt))
+}
+
+/// Lanes that acknowledge each packet exactly one round trip after it was sent.
+struct World<S> {
+    scheduler: S,
+    lanes: Vec<LaneView>,
+    /// When what on which lane is acknowledged.
+    flying: Vec<VecDeque<(Time, Bytes)>>,
+    now: Time,
+    messages: u64,
+    /// Background bytes sent.
+    background: Bytes,
+    /// Copies sent, as this world counts them.
+    copies: Bytes,
+    first: Bytes,
+}
+
+impl<S: LaneScheduler> World<S> {
+    fn new(scheduler: S, lanes: Vec<LaneView>) -> Self {
+        let flying = vec![VecDeque::new(); lanes.len()];
+        let (background, copies, first) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
+        Self { scheduler, lanes, flying, now: Time::ZERO, messages: 0, background, copies, first }
+    }
+
+    /// Goes on to `now`; what is acknowledged by then makes room.
+    fn pass_to(&mut self, now: Time) {
+        self.now = now;
+        for (lane, flying) in self.lanes.iter_mut().zip(&mut self.flying) {
+            while let Some(&(_, len)) = flying.front().filter(|(at, _)| *at <= now) {
+                flying.pop_front();
+                lane.in_flight -= len;
+                self.scheduler.acked(now, lane.id, len);
+            }
+        }
+    }
+
+    fn send(&mut self, purpose: Purpose, len: Bytes) -> Choice {
+        let choice = self.scheduler.choose(self.now, &self.lanes, purpose, len);
+        assert_eq!(
+            choice,
+            self.scheduler.choose(self.now, &self.lanes, purpose, len),
+            "asking changes nothing"
+        );
+        for (copy, on) in choice.lanes().iter().enumerate() {
+            let lane = &mut self.lanes[on.index()];
+            assert!(lane.free() >= len, "room is there");
+            self.scheduler.sent(self.now, lane, purpose, len);
+            lane.in_flight += len;
+            self.flying[on.index()].push_back((self.now + lane.srtt, len));
+            *(if copy == 0 { &mut self.first } else { &mut self.copies }) += len;
+        }
+        choice
+    }
+
+    /// Sends as much background data as goes; why it stopped.
+    fn saturate(&mut self) -> Wait {
+        loop {
+            match self.send(Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX)), PACKET) {
+                Choice::Wait(why) => return why,
+                _ => self.background += PACKET,
+            }
+        }
+    }
+
+    /// Releases an urgent message and sends what goes at once: the choices, and what remains.
+    fn release(
+        &mut self,
+        source: Option<SourceKey>,
+        len: Bytes,
+        redundancy: Redundancy,
+    ) -> (Vec<Choice>, Bytes) {
+        self.messages += 1;
+        let message = self.messages;
+        let offer = Offer { message, source, priority: Priority::P0, len, redundancy };
+        self.scheduler.message_offered(self.now, &offer);
+        let mut fresh = Fresh { redundancy, ..Fresh::new(message, Priority::P0, len) };
+        let mut choices = Vec::new();
+        while !fresh.rest.is_zero() {
+            let packet = fresh.rest.min(PACKET);
+            match self.send(Purpose::New(fresh), packet) {
+                Choice::Wait(_) => return (choices, fresh.rest),
+                choice => choices.push(choice),
+            }
+            fresh = fresh.after(packet);
+        }
+        self.scheduler.message_complete(self.now, message);
+        (choices, Bytes::ZERO)
+    }
+}
+
+fn paper() -> CwrConfig {
+    CwrConfig::paper()
+}
+
+/// CWR, Fig. 3: a window of four packets, empty; stream 1 has data at t1; stream 2 gets three urgent packets at t3. One
+/// packet of stream 1 leaves at t2, those of stream 2 from t3 on, and the rest of stream 1 at t5 to t8, when
+/// acknowledgements make room.
+#[test]
+fn the_example_of_figure_3() {
+    let t = |step: u64| ms(10 * step);
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    let source = SourceKey(2);
+    // The packet of t2 is acknowledged at t5, so a round trip is three steps.
+    scheduler.declare(source, Source::new(Duration::from_secs(1), PACKET * 3, t(3))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 30)]);
+    let mut sent: Vec<(u64, u64)> = Vec::new();
+    let mut stream_1 = Bytes::kb(5);
+    for step in 1..=8 {
+        world.pass_to(t(step));
+        if step == 3 {
+            let (choices, left) = world.release(Some(source), PACKET * 3, Redundancy::Once);
+            assert_eq!((choices.len(), left), (3, Bytes::ZERO), "all of it leaves at once");
+            sent.extend([(3, 2); 3]);
+        }
+        // The figure draws what is ready at t1 as leaving at t2.
+        while step >= 2 && !stream_1.is_zero() {
+            let choice = world.send(Purpose::New(Fresh::new(99, Priority::P4, stream_1)), PACKET);
+            if choice.lanes().is_empty() {
+                let reserved = if step < 3 { Wait::Reserved } else { Wait::NoRoom };
+                assert_eq!(choice, Choice::Wait(reserved), "t{step}");
+                break;
+            }
+            sent.push((step, 1));
+            stream_1 -= PACKET;
+        }
+    }
+    // One packet at t2; at t5 the first acknowledgement, at t6 those of stream 2. (Sent back to back on a real link
+    // they come one by one, at t6 to t8; here a packet takes no time.)
+    assert_eq!(sent, [(2, 1), (3, 2), (3, 2), (3, 2), (5, 1), (6, 1), (6, 1), (6, 1)]);
+}
+
+#[test]
+fn without_a_reservation_the_message_of_figure_3_has_to_wait() {
+    let mut world = World::new(LowRtt::new(), vec![lane(0, PACKET * 4, 30)]);
+    world.pass_to(ms(20));
+    assert_eq!(world.saturate(), Wait::NoRoom);
+    world.pass_to(ms(30));
+    assert_eq!(world.release(None, PACKET * 3, Redundancy::Once), (vec![], PACKET * 3));
+}
+
+#[test]
+fn a_redundant_message_takes_all_lanes_or_one() {
+    let mut world =
+        World::new(CwrRed::new(paper()).unwrap(), vec![lane(0, PACKET * 8, 20), lane(1, PACKET * 4, 50)]);
+    let both: LaneSet = [id(0), id(1)].into_iter().collect();
+    assert_eq!(world.release(None, PACKET * 4, Redundancy::EveryLane).0, [Choice::Each(both); 4]);
+    // The slow lane is full now.
+    assert_eq!(world.release(None, PACKET * 2, Redundancy::EveryLane).0, [Choice::One(id(0)); 2]);
+    world.pass_to(ms(20));
+    // It fits neither at once, but both together: split, and no part of it is sent twice.
+    world.lanes[0].cwnd = PACKET * 3;
+    world.pass_to(ms(60));
+    world.lanes[1].cwnd = PACKET * 3;
+    let (choices, left) = world.release(None, PACKET * 5, Redundancy::EveryLane);
+    assert_eq!(choices, [vec![Choice::One(id(0)); 3], vec![Choice::One(id(1)); 2]].concat());
+    assert_eq!((left, world.copies), (Bytes::ZERO, PACKET * 4));
+}
+
+#[test]
+fn what_was_not_sent_twice_at_first_is_not_later() {
+    let mut world =
+        World::new(CwrRed::new(paper()).unwrap(), vec![lane(0, PACKET * 4, 20), lane(1, PACKET * 4, 50)]);
+    let (choices, left) = world.release(None, PACKET * 12, Redundancy::EveryLane);
+    assert_eq!((choices.len(), left), (8, PACKET * 4));
+    world.pass_to(ms(100));
+    let rest = Fresh { redundancy: Redundancy::EveryLane, ..Fresh::new(1, Priority::P0, PACKET * 12) }
+        .after(PACKET * 8);
+    assert_eq!(world.send(Purpose::New(rest), PACKET), Choice::One(id(0)));
+}
+
+#[test]
+fn a_message_that_fits_the_fast_lane_only_in_part_takes_the_slow_one_whole() {
+    // CWR §IV-C2: if the reservation is not successful, the slower path may be selected.
+    let mut world =
+        World::new(Cwr::new(paper()).unwrap(), vec![lane(0, PACKET * 2, 20), lane(1, PACKET * 9, 50)]);
+    assert_eq!(world.release(None, PACKET * 3, Redundancy::Once).0, [Choice::One(id(1)); 3]);
+    assert_eq!(world.release(None, PACKET * 2, Redundancy::Once).0, [Choice::One(id(0)); 2]);
+}
+
+#[test]
+fn a_message_of_one_source_leaves_the_room_of_another_alone() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 40), lane(1, PACKET * 4, 50)]);
+    // Room is held on lane 0, so a message of nobody's takes the slower lane.
+    assert_eq!(world.release(None, PACKET * 2, Redundancy::Once).0, [Choice::One(id(1)); 2]);
+    // A third finds no other room: urgent data is not refused.
+    assert_eq!(world.release(None, PACKET * 3, Redundancy::Once).0, [Choice::One(id(0)); 3]);
+}
+
+#[test]
+fn after_a_loss_a_message_is_sent_as_low_rtt_would() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_millis(100), PACKET * 3, ms(100))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 8, 50), lane(1, PACKET * 8, 90)]);
+    world.pass_to(ms(60));
+    assert_eq!(world.saturate(), Wait::Reserved);
+    world.scheduler.lost(world.now, id(0));
+    world.lanes[0].cwnd = PACKET * 6;
+    // Room is held no longer, but a smaller window is full ...
+    assert_eq!(world.saturate(), Wait::NoRoom);
+    world.pass_to(ms(100));
+    // ... and the message waits.
+    assert_eq!(world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once).1, PACKET * 3);
+    // For the next, room is held again.
+    world.pass_to(ms(199));
+    world.saturate();
+    world.pass_to(ms(200));
+    let (choices, left) = world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once);
+    assert_eq!((choices.len(), left), (3, Bytes::ZERO));
+}
+
+#[test]
+fn on_equal_round_trips_both_lanes_give_room_in_turn() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_millis(100), PACKET * 3, ms(100))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 8, 50), lane(1, PACKET * 8, 50)]);
+    let mut order = Vec::new();
+    for release in (100..=600).step_by(100) {
+        for step in (release - 100..release).step_by(10) {
+            world.pass_to(ms(step));
+            world.saturate();
+        }
+        world.pass_to(ms(release));
+        let (choices, _) = world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once);
+        order.extend(choices.first().map(|choice| choice.lanes().first().unwrap().index()));
+        assert_eq!(choices.len(), 3);
+    }
+    assert_eq!(order, [0, 1, 0, 1, 0, 1]);
+}
+
+#[test]
+fn unused_capacity_is_counted() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(40))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 40)]);
+    assert_eq!(world.saturate(), Wait::Reserved);
+    world.pass_to(ms(30));
+    assert_eq!(world.saturate(), Wait::Reserved);
+    // Three packets' room for 30 ms.
+    let unused = world.scheduler.unused();
+    assert_eq!(unused.byte_nanos, 3_000 * 30_000_000);
+    assert!(unused.refusals >= 2);
+    // What the message takes is not unused any more.
+    world.pass_to(ms(40));
+    world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once);
+    world.pass_to(ms(60));
+    world.saturate();
+    assert_eq!(world.scheduler.unused().byte_nanos, 3_000 * 40_000_000);
+}
+
+#[test]
+fn a_reservation_that_nobody_uses_ends_at_the_announced_time() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_millis(800), PACKET * 3, ms(40))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 1000)]);
+    assert_eq!(world.saturate(), Wait::Reserved);
+    let wakeup = world.scheduler.wakeup().unwrap();
+    assert_eq!(wakeup, ms(140));
+    world.pass_to(wakeup + Duration::from_nanos(1));
+    // The next release lies within the long round trip already.
+    assert_eq!((world.saturate(), world.scheduler.reserve().counters().missed), (Wait::Reserved, 1));
+}
+
+#[test]
+fn an_undeclared_source_is_learned_and_then_finds_room() {
+    // With a round trip of 53 ms, the window is full of background data when a message comes.
+    let mut world = World::new(Cwr::new(CwrConfig::marcato()).unwrap(), vec![lane(0, Bytes::kb(40), 53)]);
+    let mut at_once = Vec::new();
+    for release in 1..=30 {
+        for step in 0..10 {
+            world.pass_to(ms(release * 100 + step * 10 - 100));
+            world.saturate();
+        }
+        world.pass_to(ms(release * 100));
+        at_once.push(world.release(Some(SourceKey(5)), Bytes::kb(10), Redundancy::Once).1.is_zero());
+    }
+    assert!(at_once[..11].iter().filter(|at_once| !**at_once).count() > 5, "nobody knew: {at_once:?}");
+    assert!(at_once[13..].iter().all(|at_once| *at_once), "{at_once:?}");
+}
+
+/// A release in the run of several sources.
+fn schedule(sources: &[Source], until: Time) -> Vec<(Time, usize)> {
+    let mut releases = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
+        let mut at = source.next_release;
+        while at < until {
+            releases.push((at, index));
+            at += source.period;
+        }
+    }
+    releases.sort();
+    releases
+}
+
+/// Runs saturating background against sources; how many messages left at once, of how many.
+fn honoured<S: LaneScheduler>(
+    world: &mut World<S>,
+    sources: &[Source],
+    redundancy: Redundancy,
+    until: Time,
+) -> (usize, usize) {
+    let releases = schedule(sources, until);
+    let mut at_once = 0;
+    let mut next = 0;
+    let mut step = 0;
+    while next < releases.len() {
+        let (at, index) = releases[next];
+        let tick = ms(step);
+        if tick < at {
+            world.pass_to(tick);
+            step += 1;
+        } else {
+            world.pass_to(at);
+            let (_, left) = world.release(Some(SourceKey(index as u64)), sources[index].size, redundancy);
+            at_once += usize::from(left.is_zero());
+            next += 1;
+        }
+        world.saturate();
+    }
+    (at_once, releases.len())
+}
+
+fn table_2() -> Vec<Source> {
+    [(100, 10), (70, 7), (135, 5)]
+        .map(|(period, kb)| Source::new(Duration::from_millis(period), Bytes::kb(kb), ms(period)))
+        .to_vec()
+}
+
+#[test]
+fn the_sources_of_table_2_all_find_room() {
+    for (first, second) in [(50, 50), (50, 100), (20, 100)] {
+        let lanes = vec![lane(0, Bytes::kb(60), first), lane(1, Bytes::kb(60), second)];
+        let declare = |declare: &mut dyn FnMut(SourceKey, Source)| {
+            for (key, source) in table_2().into_iter().enumerate() {
+                declare(SourceKey(key as u64), source);
+            }
+        };
+        let until = Time::from_secs(20);
+
+        let mut scheduler = Cwr::new(paper()).unwrap();
+        declare(&mut |key, source| scheduler.declare(key, source).unwrap());
+        let mut world = World::new(scheduler, lanes.clone());
+        let (at_once, all) = honoured(&mut world, &table_2(), Redundancy::Once, until);
+        assert_eq!(at_once, all, "Cwr at {first}/{second} ms");
+        assert_eq!(world.copies, Bytes::ZERO);
+
+        let mut scheduler = CwrRed::new(paper()).unwrap();
+        declare(&mut |key, source| scheduler.declare(key, source).unwrap());
+        let mut world = World::new(scheduler, lanes.clone());
+        let (at_once, all) = honoured(&mut world, &table_2(), Redundancy::EveryLane, until);
+        assert_eq!(at_once, all, "CwrRed at {first}/{second} ms");
+        let messages: Bytes =
+            schedule(&table_2(), until).iter().map(|(_, index)| table_2()[*index].size).sum();
+        assert_eq!(world.copies, messages, "each is sent twice, whole");
+
+        let mut world = World::new(LowRtt::new(), lanes);
+        let (at_once, all) = honoured(&mut world, &table_2(), Redundancy::Once, until);
+        assert!(at_once < all, "LowRtt makes none wait: {at_once} of {all}");
+    }
+}
+
+fn sources() -> impl Strategy<Value = Vec<Source>> {
+    let source = (15u64..200, 1u64..6, 1u64..100, 0u64..1_000_000).prop_map(|(period, kb, next, nanos)| {
+        let next = ms(next + 300) + Duration::from_nanos(nanos);
+        Source::new(Duration::from_millis(period), Bytes::kb(kb), next)
+    });
+    prop::collection::vec(source, 1..5)
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn an_announced_reservation_is_honoured_absent_loss(
+        sources in sources(),
+        rtts in prop::collection::vec(5u64..120, 1..4),
+        redundant in any::<bool>(),
+    ) {
+        // Windows that hold whatever the sources have in flight at once: what is released within a round trip before
+        // and a round trip after a moment, and the background packet that always fits.
+        let longest = *rtts.iter().max().unwrap();
+        let releases = |source: &Source| (1..).take_while(|k| source.period * *k <= Duration::from_millis(longest)).count();
+        let per_lane = |source: &Source| source.size * (2 * (releases(source) as u64 + 1));
+        let window = sources.iter().map(per_lane).sum::<Bytes>() + PACKET;
+        // No more releases within a round trip than are looked ahead to.
+        prop_assume!(sources.iter().all(|source| Duration::from_millis(longest) < source.period * 8));
+        let lanes: Vec<_> = rtts.iter().zip(0..).map(|(rtt, index)| lane(index, window, *rtt)).collect();
+        let until = ms(1500);
+        if redundant {
+            let mut scheduler = CwrRed::new(paper()).unwrap();
+            for (key, source) in sources.iter().enumerate() {
+                scheduler.declare(SourceKey(key as u64), *source).unwrap();
+            }
+            let mut world = World::new(scheduler, lanes);
+            let (at_once, all) = honoured(&mut world, &sources, Redundancy::EveryLane, until);
+            prop_assert_eq!(at_once, all);
+            prop_assert!(world.background > Bytes::ZERO);
+            // On every lane, too.
+            let messages: Bytes = schedule(&sources, until).iter().map(|(_, index)| sources[*index].size).sum();
+            prop_assert_eq!(world.copies, messages * (rtts.len() as u64 - 1));
+        } else {
+            let mut scheduler = Cwr::new(paper()).unwrap();
+            for (key, source) in sources.iter().enumerate() {
+                scheduler.declare(SourceKey(key as u64), *source).unwrap();
+            }
+            let mut world = World::new(scheduler, lanes);
+            let (at_once, all) = honoured(&mut world, &sources, Redundancy::Once, until);
+            prop_assert_eq!(at_once, all);
+            prop_assert!(world.background > Bytes::ZERO);
+        }
+    }
+
+    #[test]
+    fn background_keeps_its_share_of_every_window(
+        sources in sources(),
+        share in 0u32..=1000,
+        window in 1u64..60,
+        rtts in prop::collection::vec(5u64..120, 1..4),
+    ) {
+        let config = CwrConfig { background_share: share, ..paper() };
+        let mut scheduler = CwrRed::new(config).unwrap();
+        for (key, source) in sources.iter().enumerate() {
+            scheduler.declare(SourceKey(key as u64), Source { size: source.size * 20, ..*source }).unwrap();
+        }
+        let window = Bytes::kb(window);
+        let lanes: Vec<_> = rtts.iter().zip(0..).map(|(rtt, index)| lane(index, window, *rtt)).collect();
+        let mut world = World::new(scheduler, lanes);
+        for step in 0..60 {
+            world.pass_to(ms(step * 10));
+            world.saturate();
+            for lane in &world.lanes {
+                let least = Bytes::new(window.get() * u64::from(share) / 1000).max(PACKET);
+                prop_assert!(lane.in_flight + PACKET > least, "{:?} of {least}", lane);
+            }
+        }
+    }
+
+    #[test]
+    fn no_duplicate_goes_beyond_the_budget(
+        allowance in 0u64..20_000,
+        thousandths in 0u32..2000,
+        steps in prop::collection::vec((0u64..30, 1u64..12_000, any::<bool>()), 1..60),
+    ) {
+        let budget = Budget::new(Bytes::new(allowance), thousandths).unwrap();
+        let config = CwrConfig { budget, ..paper() };
+        let lanes = vec![lane(0, Bytes::kb(30), 20), lane(1, Bytes::kb(20), 50), lane(2, Bytes::kb(25), 50)];
+        let mut world = World::new(CwrRed::new(config).unwrap(), lanes);
+        let mut now = Time::ZERO;
+        for (pause, len, copy) in steps {
+            now += Duration::from_millis(pause);
+            world.pass_to(now);
+            if copy {
+                let purpose = Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(0)) };
+                let choice = world.send(purpose, PACKET);
+                if !choice.lanes().is_empty() {
+                    // This world took it for a first copy.
+                    world.first -= PACKET;
+                    world.copies += PACKET;
+                }
+            } else {
+                world.release(None, Bytes::new(len), Redundancy::EveryLane);
+            }
+            prop_assert!(world.copies <= budget.limit(world.first), "{} of {}", world.copies, world.first);
+            prop_assert_eq!((world.scheduler.copies(), world.scheduler.first()), (world.copies, world.first));
+        }
+    }
+
+    #[test]
+    fn nothing_panics_and_only_lanes_that_can_are_chosen(
+        calls in prop::collection::vec(
+            (0u8..7, absurd(), prop::collection::vec(view(), 0..6), 0usize..5, absurd(), absurd()), 1..80),
+        which in 0u8..5,
+    ) {
+        let mut scheduler: Box<dyn LaneScheduler> = match which {
+            0 => Box::new(LowRtt::new()),
+            1 => Box::new(RoundRobin::new()),
+            2 => Box::new(Selective::new(Priority::P1)),
+            3 => {
+                let mut cwr = Cwr::new(CwrConfig::marcato()).unwrap();
+                cwr.declare(SourceKey(0), Source::new(Duration::from_nanos(1), Bytes::MAX, Time::ZERO)).unwrap();
+                cwr.declare(SourceKey(1), Source::new(Duration::MAX, Bytes::new(1), Time::MAX)).unwrap();
+                Box::new(cwr)
+            }
+            _ => {
+                let mut red = CwrRed::new(paper()).unwrap();
+                red.declare(SourceKey(0), Source::new(Duration::from_millis(1), Bytes::kb(1), ms(5))).unwrap();
+                Box::new(red)
+            }
+        };
+        let mut now = Time::ZERO;
+        let mut messages: HashMap<u64, Fresh> = HashMap::new();
+        for (call, time, lanes, level, len, size) in calls {
+            now = now.max(Time::from_nanos(time));
+            let (len, priority) = (Bytes::new(len), Priority::ALL[level]);
+            let message = size % 4;
+            let fresh = *messages.entry(message).or_insert(Fresh::new(message, priority, Bytes::new(size)));
+            let purpose = match call {
+                0 => Purpose::Retransmission { priority, lost_on: id(0) },
+                1 => Purpose::Duplicate { priority, carried: lanes.iter().take(2).map(|lane| lane.id).collect() },
+                2 => {
+                    let source = Some(SourceKey(size % 3));
+                    let offer = Offer { message, source, priority, len, redundancy: Redundancy::EveryLane };
+                    scheduler.message_offered(now, &offer);
+                    Purpose::New(fresh)
+                }
+                3 => { scheduler.lost(now, id(u8::try_from(level).unwrap())); Purpose::New(fresh) }
+                4 => { scheduler.message_complete(now, message); messages.remove(&message); Purpose::New(fresh) }
+                _ => Purpose::New(Fresh { redundancy: Redundancy::EveryLane, ..fresh }),
+            };
+            let choice = scheduler.choose(now, &lanes, purpose, len);
+            for on in choice.lanes().iter() {
+                // Ids may be given twice here, which only a careless session does.
+                let mut named = lanes.iter().filter(|lane| lane.id == on);
+                prop_assert!(named.clone().any(|lane| lane.usable));
+                prop_assert!(which == 2 || named.clone().any(|lane| lane.free() >= len));
+                let lane = named.next().unwrap();
+                scheduler.sent(now, lane, purpose, len);
+                prop_assert!(scheduler.reserved(now, lane) <= lane.cwnd || which == 2);
+            }
+            if let (Some(fresh), false) = (messages.get_mut(&message), choice.lanes().is_empty()) {
+                *fresh = fresh.after(len);
+            }
+            let _ = scheduler.wakeup();
+        }
+    }
+}
+
+fn absurd() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..100_000_000u64, 1 => Just(0), 1 => Just(u64::MAX), 1 => any::<u64>()]
+}
+
+fn view() -> impl Strategy<Value = LaneView> {
+    (0u8..16, absurd(), absurd(), absurd(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(index, cwnd, in_flight, srtt, low, usable, backup)| LaneView {
+            id: id(index),
+            path: PathId(0),
+            layer: if low { Layer::Low } else { Layer::High },
+            cwnd: Bytes::new(cwnd),
+            in_flight: Bytes::new(in_flight),
+            srtt: Duration::from_nanos(srtt),
+            usable,
+            backup,
+        },
+    )
+}
