@@ -246,15 +246,13 @@ const fn after(t: Time, nanos: u64) -> Time {
 
 impl<P: Packet> Discipline<P> for Codel<P> {
     fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
-        let len = packet.len();
-        self.counters.enqueued.count(len);
-        if !self.limit.admits(self.backlog, len) {
-            self.counters.overflow(&packet);
-            return Verdict::Dropped(packet);
+        match self.limit.take(packet, &mut self.backlog, &mut self.counters) {
+            Ok(packet) => {
+                self.queue.push_back(Waiting { since: now, packet });
+                Verdict::Queued
+            }
+            Err(packet) => Verdict::Dropped(packet),
         }
-        self.backlog.push(len);
-        self.queue.push_back(Waiting { since: now, packet });
-        Verdict::Queued
     }
 
     /// RFC 8289 §5.5, with marks.

@@ -78,15 +78,13 @@ impl<P> Default for DropTail<P> {
 
 impl<P: Packet> Discipline<P> for DropTail<P> {
     fn enqueue(&mut self, _now: Time, packet: P) -> Verdict<P> {
-        let len = packet.len();
-        self.counters.enqueued.count(len);
-        if !self.limit.admits(self.backlog, len) {
-            self.counters.overflow(&packet);
-            return Verdict::Dropped(packet);
+        match self.limit.take(packet, &mut self.backlog, &mut self.counters) {
+            Ok(packet) => {
+                self.queue.push_back(packet);
+                Verdict::Queued
+            }
+            Err(packet) => Verdict::Dropped(packet),
         }
-        self.backlog.push(len);
-        self.queue.push_back(packet);
-        Verdict::Queued
     }
 
     fn dequeue_with(&mut self, _now: Time, _on_drop: &mut dyn FnMut(P)) -> Option<P> {

@@ -2,7 +2,7 @@
 
 use marcato_units::Bytes;
 
-use crate::Backlog;
+use crate::{Backlog, Counters, Packet};
 
 /// How much may wait in a buffer. The packet being transmitted has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,11 +26,28 @@ pub enum LimitError {
 
 impl Limit {
     /// Whether a packet of `len` bytes may join `backlog`.
-    pub(crate) fn admits(self, backlog: Backlog, len: Bytes) -> bool {
+    fn admits(self, backlog: Backlog, len: Bytes) -> bool {
         match self {
             Self::Packets(limit) => backlog.packets < limit,
             Self::Bytes(limit) => backlog.bytes.checked_add(len).is_some_and(|sum| sum <= limit),
         }
+    }
+
+    /// Counts `packet` in, as part of `backlog`; or, where there is no room for it, counts its loss and hands it back.
+    pub(crate) fn take<P: Packet>(
+        self,
+        packet: P,
+        backlog: &mut Backlog,
+        counters: &mut Counters,
+    ) -> Result<P, P> {
+        let len = packet.len();
+        counters.enqueued.count(len);
+        if !self.admits(*backlog, len) {
+            counters.overflow(&packet);
+            return Err(packet);
+        }
+        backlog.push(len);
+        Ok(packet)
     }
 
     /// This limit, if a packet can ever pass it.

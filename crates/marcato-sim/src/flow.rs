@@ -2,7 +2,7 @@
 
 use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
 
-use crate::app::{App, Ledger, Sink};
+use crate::app::{App, Ledger, Sink, Socket};
 use crate::packet::{IPV4_HEADER, Side, UDP_HEADER};
 use crate::tcp::{Connection, TcpConfig, TcpConfigError};
 use crate::topology::{NodeId, RouteError};
@@ -176,6 +176,13 @@ impl End {
             scheduled: [None; 3],
             app_timers: Vec::new(),
         }
+    }
+
+    /// Lets the application see its connection.
+    pub(crate) fn call(&mut self, now: Time, call: impl FnOnce(&mut dyn App, &mut Socket<'_>)) {
+        let mut socket =
+            Socket { now, tcp: &mut self.tcp, ledger: &mut self.ledger, timers: &mut self.app_timers };
+        call(&mut *self.app, &mut socket);
     }
 }
 

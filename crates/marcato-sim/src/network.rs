@@ -263,9 +263,7 @@ impl Network {
         let Some(ends) = self.ends(flow) else { return };
         let end = &mut ends[side.index()];
         end.wants_to_write = true;
-        let mut socket =
-            Socket { now, tcp: &mut end.tcp, ledger: &mut end.ledger, timers: &mut end.app_timers };
-        call(&mut *end.app, &mut socket);
+        end.call(now, call);
     }
 
     fn deliver(&mut self, now: Time, flow: FlowId, side: Side, segment: &Segment, ecn: Ecn) {
@@ -317,9 +315,7 @@ impl Network {
                 peer.ledger.pop_front();
             }
             at += piece;
-            let mut socket =
-                Socket { now, tcp: &mut end.tcp, ledger: &mut end.ledger, timers: &mut end.app_timers };
-            end.app.received(tag, Bytes::new(piece), &mut socket);
+            end.call(now, |app, socket| app.received(tag, Bytes::new(piece), socket));
         }
     }
 
@@ -353,9 +349,7 @@ impl Network {
         loop {
             if end.wants_to_write && end.tcp.is_writable() {
                 let before = end.tcp.write_offset();
-                let mut socket =
-                    Socket { now, tcp: &mut end.tcp, ledger: &mut end.ledger, timers: &mut end.app_timers };
-                end.app.writable(&mut socket);
+                end.call(now, App::writable);
                 end.wants_to_write = end.tcp.write_offset() != before;
             }
             let Some((segment, ecn)) = end.tcp.poll(now) else { break };

@@ -32,7 +32,7 @@ impl Bulk {
 
 impl App for Bulk {
     fn writable(&mut self, socket: &mut Socket<'_>) {
-        // In pieces, so that a huge transfer does not need a huge send buffer at once.
+        // The socket takes what it has room for and asks again when there is more.
         self.left -= socket.write(self.left, self.priority, self.tag);
         if self.left.is_zero() {
             socket.close();
