@@ -21,7 +21,7 @@ mod time;
 pub use bytes::Bytes;
 pub use core::time::Duration;
 pub use layer::Layer;
-pub use priority::Priority;
+pub use priority::{Priority, PrioritySet};
 pub use random::{Seed, Stream};
 pub use rate::Rate;
 pub use time::Time;

@@ -50,6 +50,55 @@ impl fmt::Display for Priority {
     }
 }
 
+/// A set of levels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PrioritySet(u8);
+
+impl PrioritySet {
+    /// No level.
+    pub const EMPTY: Self = Self(0);
+    /// Every level.
+    pub const ALL: Self = Self((1 << Priority::COUNT) - 1);
+
+    /// Just this level.
+    pub const fn one(level: Priority) -> Self {
+        Self(1 << level as u8)
+    }
+
+    /// The set without this level.
+    #[must_use]
+    pub const fn without(self, level: Priority) -> Self {
+        Self(self.0 & !(1 << level as u8))
+    }
+
+    /// The set and this level.
+    #[must_use]
+    pub const fn with(self, level: Priority) -> Self {
+        Self(self.0 | 1 << level as u8)
+    }
+
+    /// Whether the level is in it.
+    pub const fn contains(self, level: Priority) -> bool {
+        self.0 & (1 << level as u8) != 0
+    }
+
+    /// Whether no level is in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The set as bits, the most urgent level in the lowest.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Debug for PrioritySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(Priority::ALL.into_iter().filter(|&level| self.contains(level))).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +114,14 @@ mod tests {
         assert!(Priority::P0.is_more_urgent_than(Priority::P4));
         assert!(!Priority::P2.is_more_urgent_than(Priority::P2));
         assert_eq!(Priority::default(), Priority::P2);
+    }
+
+    #[test]
+    fn a_set_of_levels_holds_what_was_put_in() {
+        let set = PrioritySet::one(Priority::P0).with(Priority::P4);
+        assert!(set.contains(Priority::P0) && set.contains(Priority::P4) && !set.contains(Priority::P2));
+        assert_eq!(set.without(Priority::P0), PrioritySet::one(Priority::P4));
+        assert_eq!(PrioritySet::ALL.bits(), 0b11111);
+        assert!(PrioritySet::one(Priority::P3).without(Priority::P3).is_empty());
     }
 }

@@ -20,7 +20,7 @@ mod message;
 pub mod shed;
 pub mod store;
 
-use marcato_units::{Bytes, Priority, Time};
+use marcato_units::{Bytes, Priority, PrioritySet, Time};
 
 pub use counter::{Counters, LevelCounters, Tally};
 pub use debt::{Debt, DebtError, Multiplier, Redistribution, Watermarks};
@@ -95,6 +95,8 @@ struct Latest {
     ledger: Ledger,
     /// The levels that waited then.
     waiting: Levels,
+    /// Those of them among which was chosen.
+    among: Levels,
     redistributed: bool,
 }
 
@@ -308,13 +310,20 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     ///
     /// Whenever anything waits and the budget is not zero, something is granted.
     pub fn grant(&mut self, now: Time, budget: Bytes) -> Option<Grant> {
+        self.grant_among(now, budget, PrioritySet::ALL)
+    }
+
+    /// As [`grant`](Self::grant), of these levels only: the others have data that the engine cannot take now, so
+    /// they are not waiting for their turn. They still forgive and pay back as levels that wait.
+    pub fn grant_among(&mut self, now: Time, budget: Bytes, among: PrioritySet) -> Option<Grant> {
         self.tidy(now);
         if budget.is_zero() {
             return None;
         }
         let before = self.ledger;
         let waiting = self.waiting;
-        let (priority, redistributed) = self.ledger.choose(&self.rules, waiting)?;
+        let among = waiting & among.bits();
+        let (priority, redistributed) = self.ledger.choose(&self.rules, among)?;
         if redistributed {
             self.counters.redistributions += 1;
             self.observer.observe(Event::Redistributed);
@@ -334,7 +343,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
             self.unlink_granted(slot);
         }
         self.ledger.charge(&self.rules, priority, len, waiting);
-        self.latest = Some(Latest { grant, slot, ledger: before, waiting, redistributed });
+        self.latest = Some(Latest { grant, slot, ledger: before, waiting, among, redistributed });
         self.observer.observe(Event::Granted(grant));
         self.announce(before.in_debt);
         Some(grant)
@@ -365,7 +374,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.ledger = latest.ledger;
         if !taken.is_zero() {
             // The same choice from the same debts, redistribution included.
-            let _ = self.ledger.choose(&self.rules, latest.waiting);
+            let _ = self.ledger.choose(&self.rules, latest.among);
             self.ledger.charge(&self.rules, grant.priority, taken, latest.waiting);
         } else if latest.redistributed {
             self.counters.redistributions -= 1;
@@ -388,8 +397,13 @@ impl<S: Store, O: Observer> Conductor<S, O> {
 
     /// The message that the next grant at the time `now` would serve.
     pub fn peek(&mut self, now: Time) -> Option<Pending> {
+        self.peek_among(now, PrioritySet::ALL)
+    }
+
+    /// The message that [`grant_among`](Self::grant_among) would serve.
+    pub fn peek_among(&mut self, now: Time, among: PrioritySet) -> Option<Pending> {
         self.tidy(now);
-        let (priority, _) = { self.ledger }.choose(&self.rules, self.waiting)?;
+        let (priority, _) = { self.ledger }.choose(&self.rules, self.waiting & among.bits())?;
         Some(self.pending(self.levels[priority.index()].head))
     }
 }
@@ -713,6 +727,23 @@ mod tests {
 
     fn message(len: u64, priority: Priority) -> Message {
         Message::new(Bytes::new(len), priority)
+    }
+
+    #[test]
+    fn a_level_that_the_engine_cannot_take_is_passed_over_and_owes_nothing_for_it() {
+        let mut conductor = conductor();
+        let urgent = conductor.offer(NOW, message(700, Priority::P0)).unwrap();
+        let patient = conductor.offer(NOW, message(700, Priority::P4)).unwrap();
+        let others = PrioritySet::ALL.without(Priority::P0);
+        assert_eq!(conductor.peek_among(NOW, others).map(|pending| pending.message), Some(patient));
+        let grant = conductor.grant_among(NOW, Bytes::new(500), others).unwrap();
+        assert_eq!((grant.message, grant.offset), (patient, Bytes::ZERO));
+        assert_eq!(conductor.debt(Priority::P0), Bytes::ZERO);
+        // Taken back, it is as if it had never been chosen, and the urgent message is next as ever.
+        conductor.refuse(grant, Bytes::ZERO).unwrap();
+        assert_eq!(conductor.peek(NOW).map(|pending| pending.message), Some(urgent));
+        assert_eq!(conductor.peek_among(NOW, PrioritySet::EMPTY), None);
+        assert_eq!(conductor.grant_among(NOW, Bytes::new(500), PrioritySet::one(Priority::P3)), None);
     }
 
     #[test]
