@@ -9,10 +9,17 @@
 extern crate std;
 
 mod ecn;
+mod frame;
 mod tcp_option;
+mod varint;
 
 pub use ecn::Ecn;
+pub use frame::{
+    ALPN, Decoded, EncodeError, ErrorCode, Frame, FrameError, MAX_COPIES, MAX_FRAME_HEADER, MessageFrame,
+    MessageNumber, Twin,
+};
 pub use tcp_option::{
     CATS_EXID, CatsOption, EmitError, MAX_OPTIONS, SackBlock, SackBlocks, TcpOption, TcpOptionError,
     TcpOptions, emit_options, options_len,
 };
+pub use varint::{Truncated, VarInt};

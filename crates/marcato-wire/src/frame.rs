@@ -1,0 +1,681 @@
+//! Marcato's message frames: what says whose bytes follow, on a TCP connection as on a QUIC stream.
+//!
+//! `docs/wire.md` is the normative description; this file follows it field by field.
+
+use core::fmt;
+
+use marcato_units::{Bytes, Priority};
+
+use crate::varint::VarInt;
+
+/// What both ends name in TLS's application-layer protocol negotiation (RFC 7301).
+pub const ALPN: &[u8] = b"marcato/1";
+
+/// No frame header is longer, however its integers are written: with the fewest bytes it takes at most 29.
+pub const MAX_FRAME_HEADER: usize = 4 * VarInt::MAX_LEN + 4;
+
+/// On how many streams one run of bytes may travel at once.
+pub const MAX_COPIES: u8 = 16;
+
+const MESSAGE: u8 = 1;
+const RESET: u8 = 2;
+const DONE: u8 = 3;
+
+const LAST: u8 = 0x01;
+const RECEIPT: u8 = 0x02;
+const COPIES: u8 = 0x04;
+
+/// The number of a message on the wire. Each sender counts up from 0, in the order in which it first sends of each.
+///
+/// It is at most 2^62 − 1; a larger one can be made but not [encoded](Frame::encode).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageNumber(pub u64);
+
+impl fmt::Display for MessageNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Which of the copies of a run of bytes this one is.
+///
+/// The copies ride on consecutive QUIC streams of one kind, in the order of their indices, each at the same place in
+/// its stream and behind a header of the same length. So the header of any copy tells where the payload of all begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Twin {
+    /// This copy's place, from 0 up to but without `copies`.
+    pub index: u8,
+    /// How many copies there are: 2 to [`MAX_COPIES`].
+    pub copies: u8,
+}
+
+/// A MESSAGE frame: `len` bytes of a message follow its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MessageFrame {
+    /// The message.
+    pub id: MessageNumber,
+    /// What the message matters. All frames of a message say the same.
+    pub priority: Priority,
+    /// Where in the message the payload begins.
+    pub offset: Bytes,
+    /// How many bytes of payload follow; none only with `last`.
+    pub len: Bytes,
+    /// Whether the message ends where the payload does.
+    pub last: bool,
+    /// Whether the sender asks for [`Frame::Done`] when the receiver wants no more of the message.
+    pub receipt: bool,
+    /// Which copy this is, if there are several.
+    pub twin: Option<Twin>,
+}
+
+impl MessageFrame {
+    /// Where in the message the payload ends: `offset` + `len`.
+    pub fn end(&self) -> Bytes {
+        self.offset + self.len
+    }
+}
+
+/// One frame; of a MESSAGE, its header.
+///
+/// ```
+/// use marcato_units::{Bytes, Priority};
+/// use marcato_wire::{Decoded, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+/// let greeting = Frame::Message(MessageFrame {
+///     id: MessageNumber(7),
+///     priority: Priority::P0,
+///     offset: Bytes::ZERO,
+///     len: Bytes::new(5),
+///     last: true,
+///     receipt: false,
+///     twin: None,
+/// });
+/// let mut out = [0; MAX_FRAME_HEADER];
+/// let written = greeting.encode(&mut out)?;
+/// assert_eq!(out[..written], [0x01, 0x07, 0x00, 0x01, 0x00, 0x05]);
+/// assert_eq!(Frame::decode(&out)?, Decoded::Frame { frame: greeting, len: written });
+/// assert_eq!(Frame::decode(&out[..2])?, Decoded::Incomplete { needed: 6 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Frame {
+    /// Type 1: a run of a message's bytes follows.
+    Message(MessageFrame),
+    /// Type 2: the sender gives a message up. What the receiver has of it is void, unless it has the whole.
+    Reset {
+        /// The message.
+        id: MessageNumber,
+        /// Why, in the application's words; at most 2^62 − 1.
+        code: u64,
+    },
+    /// Type 3: the receiver wants no more of a message: it has the whole, or was told that it was given up.
+    Done {
+        /// The message.
+        id: MessageNumber,
+    },
+}
+
+/// What the bytes begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decoded {
+    /// A frame.
+    Frame {
+        /// The frame.
+        frame: Frame,
+        /// How many bytes it took, of a MESSAGE its header only. At most [`MAX_FRAME_HEADER`].
+        len: usize,
+    },
+    /// A part of a frame, so far in order.
+    Incomplete {
+        /// How many bytes the frame has at least, those given included: with fewer there is no use in trying again.
+        needed: usize,
+    },
+}
+
+/// Why bytes are no frame. Offsets count from the frame's first byte, and are those of the field's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// No frame has this type. There is no telling how long it is.
+    #[error("frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)")]
+    Type {
+        /// Where the type begins.
+        at: usize,
+        /// The type.
+        value: u64,
+    },
+    /// The priority is none of the five.
+    #[error("priority {value} at byte {at} is unknown: it must be 0 to 4")]
+    Priority {
+        /// Where the priority is.
+        at: usize,
+        /// What ought to be one.
+        value: u8,
+    },
+    /// A bit that means nothing is set.
+    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x07 may be")]
+    Flags {
+        /// Where the flags are.
+        at: usize,
+        /// All of them.
+        value: u8,
+    },
+    /// There is no such copy.
+    #[error("copy {index} of {copies} at byte {at} cannot be: there must be 2 to 16 copies, counted from 0")]
+    Twin {
+        /// Where the copy's index is; the number of copies is the byte after.
+        at: usize,
+        /// The index.
+        index: u8,
+        /// The number of copies.
+        copies: u8,
+    },
+    /// There is no payload, and no end of a message to tell.
+    #[error("length 0 at byte {at} without LAST says nothing: it must be 1 or more, or LAST be set")]
+    Empty {
+        /// Where the length begins.
+        at: usize,
+    },
+    /// The message would be longer than a message can be.
+    #[error(
+        "length {len} at byte {at} after offset {offset} is too much: both together must stay below 2^62"
+    )]
+    TooLong {
+        /// Where the length begins.
+        at: usize,
+        /// The offset.
+        offset: Bytes,
+        /// The length.
+        len: Bytes,
+    },
+}
+
+/// Why a frame cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// The buffer is too short. Nothing was written.
+    #[error("the frame takes {needed} bytes but there is room for {room}: give it MAX_FRAME_HEADER")]
+    NoRoom {
+        /// How many bytes the frame takes.
+        needed: usize,
+        /// How many there are.
+        room: usize,
+    },
+    /// A number is too large.
+    #[error("{field} is {value}: it must stay below 2^62")]
+    TooLarge {
+        /// The field's name.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// The message would be longer than a message can be.
+    #[error("offset {offset} and length {len} are too much: both together must stay below 2^62")]
+    TooLong {
+        /// The offset.
+        offset: Bytes,
+        /// The length.
+        len: Bytes,
+    },
+    /// There is no payload, and no end of a message to tell.
+    #[error("a MESSAGE without payload says nothing unless it is the last: leave it out")]
+    Empty,
+    /// There is no such copy.
+    #[error("copy {index} of {copies} cannot be: there must be 2 to 16 copies, counted from 0")]
+    Twin {
+        /// The copy's index.
+        index: u8,
+        /// The number of copies.
+        copies: u8,
+    },
+}
+
+/// The integer in `field`, if it can be written.
+fn varint(field: &'static str, value: u64) -> Result<VarInt, EncodeError> {
+    VarInt::new(value).ok_or(EncodeError::TooLarge { field, value })
+}
+
+impl Twin {
+    const fn is_possible(self) -> bool {
+        self.copies >= 2 && self.copies <= MAX_COPIES && self.index < self.copies
+    }
+}
+
+impl Frame {
+    /// The message that the frame is about.
+    pub const fn id(&self) -> MessageNumber {
+        match *self {
+            Self::Message(MessageFrame { id, .. }) | Self::Reset { id, .. } | Self::Done { id } => id,
+        }
+    }
+
+    /// How many bytes [`encode`](Self::encode) writes.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the frame cannot be written into any buffer.
+    pub fn encoded_len(&self) -> Result<usize, EncodeError> {
+        let id = varint("the message's number", self.id().0)?.encoded_len();
+        Ok(match *self {
+            Self::Message(message) => {
+                let offset = varint("the offset", message.offset.get())?.encoded_len();
+                let len = varint("the length", message.len.get())?.encoded_len();
+                // Neither sum nor terms come near 2^64, so that nothing saturates.
+                if message.end().get() > VarInt::MAX.get() {
+                    return Err(EncodeError::TooLong { offset: message.offset, len: message.len });
+                }
+                if message.len.is_zero() && !message.last {
+                    return Err(EncodeError::Empty);
+                }
+                let copies = match message.twin {
+                    Some(twin) if twin.is_possible() => 2,
+                    Some(Twin { index, copies }) => return Err(EncodeError::Twin { index, copies }),
+                    None => 0,
+                };
+                1 + id + 1 + 1 + copies + offset + len
+            }
+            Self::Reset { code, .. } => 1 + id + varint("the code", code)?.encoded_len(),
+            Self::Done { .. } => 1 + id,
+        })
+    }
+
+    /// Writes the frame to the beginning of `out`, every integer in the fewest bytes that hold it, and says how many
+    /// bytes it took. [`MAX_FRAME_HEADER`] bytes are always enough.
+    ///
+    /// # Errors
+    /// [`EncodeError`]; `out` is then as it was.
+    pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let needed = self.encoded_len()?;
+        let room = out.len();
+        let out = out.get_mut(..needed).ok_or(EncodeError::NoRoom { needed, room })?;
+        let mut writer = Writer { out };
+        match *self {
+            Self::Message(message) => {
+                writer.byte(MESSAGE);
+                writer.varint(message.id.0);
+                // The index is 0 to 4.
+                writer.byte(message.priority as u8);
+                let flag = |set, bit| if set { bit } else { 0 };
+                writer.byte(
+                    flag(message.last, LAST)
+                        | flag(message.receipt, RECEIPT)
+                        | flag(message.twin.is_some(), COPIES),
+                );
+                if let Some(Twin { index, copies }) = message.twin {
+                    writer.byte(index);
+                    writer.byte(copies);
+                }
+                writer.varint(message.offset.get());
+                writer.varint(message.len.get());
+            }
+            Self::Reset { id, code } => {
+                writer.byte(RESET);
+                writer.varint(id.0);
+                writer.varint(code);
+            }
+            Self::Done { id } => {
+                writer.byte(DONE);
+                writer.varint(id.0);
+            }
+        }
+        Ok(needed)
+    }
+
+    /// Reads the frame that `bytes` begin with; whatever follows it does not matter. Integers in more bytes than they
+    /// need are read as well, the type's too, as QUIC does (RFC 9000 §16).
+    ///
+    /// # Errors
+    /// [`FrameError`] as soon as a byte is seen with which no frame can go on.
+    pub fn decode(bytes: &[u8]) -> Result<Decoded, FrameError> {
+        let mut reader = Reader { bytes, at: 0 };
+        match reader.frame() {
+            Ok(frame) => Ok(Decoded::Frame { frame, len: reader.at }),
+            Err(Stop::Incomplete { needed }) => Ok(Decoded::Incomplete { needed }),
+            Err(Stop::Malformed(error)) => Err(error),
+        }
+    }
+}
+
+/// Writes fields into bytes that were counted beforehand.
+struct Writer<'a> {
+    out: &'a mut [u8],
+}
+
+impl Writer<'_> {
+    fn byte(&mut self, byte: u8) {
+        if let Some((first, rest)) = core::mem::take(&mut self.out).split_first_mut() {
+            *first = byte;
+            self.out = rest;
+        }
+    }
+
+    fn varint(&mut self, value: u64) {
+        let written = VarInt::new(value).and_then(|value| value.encode(self.out)).unwrap_or(0);
+        self.out = core::mem::take(&mut self.out).get_mut(written..).unwrap_or_default();
+    }
+}
+
+/// Why reading a frame ended early.
+enum Stop {
+    Incomplete { needed: usize },
+    Malformed(FrameError),
+}
+
+impl From<FrameError> for Stop {
+    fn from(error: FrameError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+/// Reads fields, and knows where it is.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    /// The next byte; `after` is how many bytes the rest of the frame has at least.
+    fn byte(&mut self, after: usize) -> Result<u8, Stop> {
+        let &byte = self.bytes.get(self.at).ok_or(Stop::Incomplete { needed: self.at + 1 + after })?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// The next integer; `after` is how many bytes the rest of the frame has at least.
+    fn varint(&mut self, after: usize) -> Result<u64, Stop> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let (value, len) = VarInt::decode(rest)
+            .map_err(|truncated| Stop::Incomplete { needed: self.at + truncated.needed + after })?;
+        self.at += len;
+        Ok(value.get())
+    }
+
+    fn frame(&mut self) -> Result<Frame, Stop> {
+        // The shortest frame, DONE, has two bytes.
+        let frame_type = self.varint(1)?;
+        if frame_type == u64::from(MESSAGE) {
+            self.message().map(Frame::Message)
+        } else if frame_type == u64::from(RESET) {
+            Ok(Frame::Reset { id: MessageNumber(self.varint(1)?), code: self.varint(0)? })
+        } else if frame_type == u64::from(DONE) {
+            Ok(Frame::Done { id: MessageNumber(self.varint(0)?) })
+        } else {
+            Err(FrameError::Type { at: 0, value: frame_type }.into())
+        }
+    }
+
+    /// What follows the type of a MESSAGE.
+    fn message(&mut self) -> Result<MessageFrame, Stop> {
+        let id = MessageNumber(self.varint(4)?);
+        let at = self.at;
+        let value = self.byte(3)?;
+        let priority = Priority::from_index(usize::from(value)).ok_or(FrameError::Priority { at, value })?;
+        let at = self.at;
+        let flags = self.byte(2)?;
+        if flags & !(LAST | RECEIPT | COPIES) != 0 {
+            return Err(FrameError::Flags { at, value: flags }.into());
+        }
+        let last = flags & LAST != 0;
+        let twin = if flags & COPIES != 0 {
+            let at = self.at;
+            let twin = Twin { index: self.byte(3)?, copies: self.byte(2)? };
+            if !twin.is_possible() {
+                return Err(FrameError::Twin { at, index: twin.index, copies: twin.copies }.into());
+            }
+            Some(twin)
+        } else {
+            None
+        };
+        let offset = Bytes::new(self.varint(1)?);
+        let at = self.at;
+        let len = Bytes::new(self.varint(0)?);
+        if (offset + len).get() > VarInt::MAX.get() {
+            return Err(FrameError::TooLong { at, offset, len }.into());
+        }
+        if len.is_zero() && !last {
+            return Err(FrameError::Empty { at }.into());
+        }
+        Ok(MessageFrame { id, priority, offset, len, last, receipt: flags & RECEIPT != 0, twin })
+    }
+}
+
+/// The application error codes that Marcato gives to QUIC: in STOP_SENDING, RESET_STREAM and CONNECTION_CLOSE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// CONNECTION_CLOSE: all is well.
+    NoError,
+    /// STOP_SENDING and the RESET_STREAM that answers it: the receiver wants no more of the message.
+    Settled,
+    /// RESET_STREAM: the sender goes on without this stream; what it carried goes elsewhere, or was given up.
+    Abandoned,
+    /// CONNECTION_CLOSE: the peer broke a rule of this protocol.
+    ProtocolViolation,
+    /// CONNECTION_CLOSE: the peer exceeded a limit of its receiver.
+    LimitExceeded,
+}
+
+impl ErrorCode {
+    /// The code as QUIC carries it.
+    pub const fn get(self) -> u64 {
+        match self {
+            Self::NoError => 0,
+            Self::Settled => 1,
+            Self::Abandoned => 2,
+            Self::ProtocolViolation => 3,
+            Self::LimitExceeded => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::format;
+    use std::vec::Vec;
+
+    const HELLO: MessageFrame = MessageFrame {
+        id: MessageNumber(7),
+        priority: Priority::P0,
+        offset: Bytes::ZERO,
+        len: Bytes::new(5),
+        last: true,
+        receipt: false,
+        twin: None,
+    };
+
+    fn written(frame: Frame) -> Vec<u8> {
+        let mut out = [0; MAX_FRAME_HEADER];
+        let len = frame.encode(&mut out).unwrap();
+        out[..len].to_vec()
+    }
+
+    #[test]
+    fn the_worked_example_of_the_wire_description_is_what_is_written() {
+        let description = include_str!("../../../docs/wire.md");
+        let (_, example) = description.split_once("```hex\n").unwrap();
+        let (example, _) = example.split_once("```").unwrap();
+        let expected: Vec<u8> = example
+            .lines()
+            .flat_map(|line| line.split('#').next().unwrap().split_whitespace())
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+            .collect();
+        let frame = Frame::Message(MessageFrame {
+            id: MessageNumber(300),
+            priority: Priority::P1,
+            offset: Bytes::new(16_384),
+            len: Bytes::new(5),
+            last: true,
+            receipt: true,
+            twin: Some(Twin { index: 1, copies: 2 }),
+        });
+        let mut ours = written(frame);
+        ours.extend(b"hello");
+        assert_eq!(ours, expected);
+        assert_eq!(Frame::decode(&expected), Ok(Decoded::Frame { frame, len: expected.len() - 5 }));
+    }
+
+    #[test]
+    fn integers_in_more_bytes_than_they_need_are_read() {
+        let mut long = [0_u8; MAX_FRAME_HEADER];
+        let mut at = 0;
+        for field in [&[0xc0, 0, 0, 0, 0, 0, 0, 1][..], &[0xc0, 0, 0, 0, 0, 0, 0, 7], &[0, 5, 0, 2]] {
+            long[at..at + field.len()].copy_from_slice(field);
+            at += field.len();
+        }
+        long[at] = 0xc0;
+        long[at + 8] = 0xc0;
+        long[at + 15] = 5;
+        let frame = Frame::Message(MessageFrame { twin: Some(Twin { index: 0, copies: 2 }), ..HELLO });
+        assert_eq!(Frame::decode(&long), Ok(Decoded::Frame { frame, len: MAX_FRAME_HEADER }));
+    }
+
+    #[test]
+    fn what_no_frame_can_be_is_refused_by_place_and_remedy() {
+        let refused: [(&[u8], &str); 9] = [
+            (&[0], "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)"),
+            (
+                &[0x40, 0x63],
+                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)",
+            ),
+            (&[1, 7, 5], "priority 5 at byte 2 is unknown: it must be 0 to 4"),
+            (&[1, 7, 0, 9], "flags 0x09 at byte 3 have a reserved bit set: only those of 0x07 may be"),
+            (
+                &[1, 7, 0, 4, 0, 1],
+                "copy 0 of 1 at byte 4 cannot be: there must be 2 to 16 copies, counted from 0",
+            ),
+            (
+                &[1, 7, 0, 4, 2, 2],
+                "copy 2 of 2 at byte 4 cannot be: there must be 2 to 16 copies, counted from 0",
+            ),
+            (
+                &[1, 7, 0, 4, 2, 17],
+                "copy 2 of 17 at byte 4 cannot be: there must be 2 to 16 copies, counted from 0",
+            ),
+            (
+                &[1, 7, 0, 0, 9, 0],
+                "length 0 at byte 5 without LAST says nothing: it must be 1 or more, or LAST be set",
+            ),
+            (
+                &[1, 7, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+                "length 1 B at byte 12 after offset 4611686018427387903 B is too much: both together must stay below 2^62",
+            ),
+        ];
+        for (bytes, words) in refused {
+            assert_eq!(format!("{}", Frame::decode(bytes).unwrap_err()), words);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_back_is_not_written() {
+        let mut out = [0xaa; MAX_FRAME_HEADER];
+        let mut refused = |frame: Frame| frame.encode(&mut out).unwrap_err();
+        let message = |change: fn(&mut MessageFrame)| {
+            let mut frame = HELLO;
+            change(&mut frame);
+            Frame::Message(frame)
+        };
+        let large = 1 << 62;
+        assert_eq!(
+            refused(Frame::Done { id: MessageNumber(large) }),
+            EncodeError::TooLarge { field: "the message's number", value: large }
+        );
+        assert_eq!(
+            refused(Frame::Reset { id: MessageNumber(0), code: large }),
+            EncodeError::TooLarge { field: "the code", value: large }
+        );
+        assert_eq!(
+            refused(message(|frame| frame.offset = Bytes::MAX)),
+            EncodeError::TooLarge { field: "the offset", value: u64::MAX }
+        );
+        assert_eq!(
+            refused(message(|frame| frame.offset = Bytes::new(VarInt::MAX.get()))),
+            EncodeError::TooLong { offset: Bytes::new(VarInt::MAX.get()), len: Bytes::new(5) }
+        );
+        assert_eq!(
+            refused(message(|frame| {
+                frame.len = Bytes::ZERO;
+                frame.last = false;
+            })),
+            EncodeError::Empty
+        );
+        assert_eq!(
+            refused(message(|frame| frame.twin = Some(Twin { index: 0, copies: 17 }))),
+            EncodeError::Twin { index: 0, copies: 17 }
+        );
+        assert_eq!(out, [0xaa; MAX_FRAME_HEADER]);
+        assert_eq!(
+            Frame::Message(HELLO).encode(&mut out[..5]),
+            Err(EncodeError::NoRoom { needed: 6, room: 5 })
+        );
+        assert_eq!(out, [0xaa; MAX_FRAME_HEADER]);
+    }
+
+    /// Numbers of all magnitudes.
+    fn number() -> impl Strategy<Value = u64> {
+        (0..=VarInt::MAX.get(), 0u32..62).prop_map(|(value, shift)| value >> shift)
+    }
+
+    prop_compose! {
+        fn message()(
+            id in number(), priority in 0..Priority::COUNT, offset in number(), len in number(), last: bool,
+            receipt: bool, twin in prop::option::of((2..=MAX_COPIES).prop_flat_map(|copies| (0..copies, Just(copies))))
+        ) -> Frame {
+            let len = len.min(VarInt::MAX.get() - offset);
+            Frame::Message(MessageFrame {
+                id: MessageNumber(id),
+                priority: Priority::ALL[priority],
+                offset: Bytes::new(offset),
+                len: Bytes::new(len),
+                last: last || len == 0,
+                receipt,
+                twin: twin.map(|(index, copies)| Twin { index, copies }),
+            })
+        }
+    }
+
+    fn frame() -> impl Strategy<Value = Frame> {
+        prop_oneof![
+            4 => message(),
+            1 => (number(), number()).prop_map(|(id, code)| Frame::Reset { id: MessageNumber(id), code }),
+            1 => number().prop_map(|id| Frame::Done { id: MessageNumber(id) }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back_and_any_part_of_it_is_incomplete(frame in frame(), tail: [u8; 4]) {
+            let mut bytes = written(frame);
+            let len = bytes.len();
+            prop_assert!(len <= 29);
+            for cut in 0..len {
+                match Frame::decode(&bytes[..cut]) {
+                    Ok(Decoded::Incomplete { needed }) => prop_assert!(cut < needed && needed <= len),
+                    other => prop_assert!(false, "{other:?} from {cut} of {len} bytes"),
+                }
+            }
+            bytes.extend(tail);
+            prop_assert_eq!(Frame::decode(&bytes), Ok(Decoded::Frame { frame, len }));
+        }
+
+        #[test]
+        fn bytes_from_anybody_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            match Frame::decode(&bytes) {
+                Ok(Decoded::Frame { frame, len }) => {
+                    prop_assert!(len <= bytes.len().min(MAX_FRAME_HEADER));
+                    let again = written(frame);
+                    prop_assert_eq!(Frame::decode(&again), Ok(Decoded::Frame { frame, len: again.len() }));
+                }
+                Ok(Decoded::Incomplete { needed }) => {
+                    prop_assert!(bytes.len() < needed && needed <= MAX_FRAME_HEADER);
+                }
+                Err(_) => {}
+            }
+        }
+
+        #[test]
+        fn twins_have_headers_of_one_length(frame in message(), copies in 2..=MAX_COPIES) {
+            let Frame::Message(mut first) = frame else { unreachable!("message() makes MESSAGE frames") };
+            first.twin = Some(Twin { index: 0, copies });
+            let other = MessageFrame { twin: Some(Twin { index: copies - 1, copies }), ..first };
+            prop_assert_eq!(Frame::Message(first).encoded_len(), Frame::Message(other).encoded_len());
+        }
+    }
+}

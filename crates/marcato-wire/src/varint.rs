@@ -1,0 +1,142 @@
+//! QUIC's variable-length integers. RFC 9000 §16.
+
+use core::fmt;
+
+/// An integer below 2^62 that takes 1, 2, 4 or 8 bytes: the first two bits say which. RFC 9000 §16.
+///
+/// ```
+/// use marcato_wire::VarInt;
+/// let mut out = [0; 8];
+/// let written = VarInt::new(494_878_333).and_then(|value| value.encode(&mut out));
+/// assert_eq!(written, Some(4));
+/// assert_eq!(out[..4], [0x9d, 0x7f, 0x3e, 0x7d]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VarInt(u64);
+
+impl VarInt {
+    /// The largest: 2^62 − 1.
+    pub const MAX: Self = Self((1 << 62) - 1);
+    /// The most bytes that one takes.
+    pub const MAX_LEN: usize = 8;
+
+    /// `value`, or `None` if it is 2^62 or more.
+    pub const fn new(value: u64) -> Option<Self> {
+        if value <= Self::MAX.0 { Some(Self(value)) } else { None }
+    }
+
+    /// The integer.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// How many bytes [`encode`](Self::encode) writes: the fewest that hold the integer.
+    pub const fn encoded_len(self) -> usize {
+        match self.0 {
+            0..=0x3f => 1,
+            0x40..=0x3fff => 2,
+            0x4000..=0x3fff_ffff => 4,
+            _ => 8,
+        }
+    }
+
+    /// Writes the integer in the fewest bytes that hold it, and says how many; `None`, and nothing written, if `out`
+    /// is shorter.
+    pub fn encode(self, out: &mut [u8]) -> Option<usize> {
+        let len = self.encoded_len();
+        // The length's logarithm stands in the two highest bits of the first byte.
+        let tag = u64::from(len.trailing_zeros()) << (8 * len - 2);
+        let bytes = (self.0 | tag).to_be_bytes();
+        out.get_mut(..len)?.copy_from_slice(&bytes[8 - len..]);
+        Some(len)
+    }
+
+    /// Reads the integer that `bytes` begin with, and says how many bytes it took.
+    ///
+    /// More bytes than the integer needs are as good: RFC 9000 §16 lets a sender use them.
+    ///
+    /// # Errors
+    /// [`Truncated`] if `bytes` end before it does.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), Truncated> {
+        let &first = bytes.first().ok_or(Truncated { needed: 1 })?;
+        let len = 1 << (first >> 6);
+        let bytes = bytes.get(..len).ok_or(Truncated { needed: len })?;
+        let rest = bytes.iter().skip(1);
+        let value = rest.fold(u64::from(first & 0x3f), |value, &byte| (value << 8) | u64::from(byte));
+        Ok((Self(value), len))
+    }
+}
+
+impl From<u32> for VarInt {
+    fn from(value: u32) -> Self {
+        Self(u64::from(value))
+    }
+}
+
+impl fmt::Display for VarInt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// An integer goes on beyond the bytes that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the integer takes {needed} bytes: read on")]
+pub struct Truncated {
+    /// How many bytes it takes, as far as can be told: 1 if there are none.
+    pub needed: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_examples_of_rfc_9000_appendix_a_1_are_read_and_written() {
+        let examples: [(&[u8], u64); 4] = [
+            (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c], 151_288_809_941_952_652),
+            (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
+            (&[0x7b, 0xbd], 15_293),
+            (&[0x25], 37),
+        ];
+        for (bytes, value) in examples {
+            assert_eq!(VarInt::decode(bytes), Ok((VarInt(value), bytes.len())));
+            let mut out = [0; 8];
+            assert_eq!(VarInt(value).encode(&mut out), Some(bytes.len()));
+            assert_eq!(&out[..bytes.len()], bytes);
+        }
+        assert_eq!(
+            VarInt::decode(&[0x40, 0x25]),
+            Ok((VarInt(37), 2)),
+            "the appendix reads 37 from two bytes too"
+        );
+    }
+
+    #[test]
+    fn the_largest_integer_fits_and_the_next_does_not() {
+        let mut out = [0; 8];
+        assert_eq!(VarInt::MAX.encode(&mut out), Some(8));
+        assert_eq!(out, [0xff; 8]);
+        assert_eq!(VarInt::decode(&out), Ok((VarInt::MAX, 8)));
+        assert_eq!(VarInt::new(1 << 62), None);
+        assert_eq!(VarInt::MAX.encode(&mut out[..7]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_what_is_cut_short_says_how_much_is_needed(
+            value in 0..=VarInt::MAX.get(), shift in 0u32..62
+        ) {
+            let value = VarInt(value >> shift);
+            let mut out = [0; 8];
+            let len = value.encode(&mut out).unwrap();
+            prop_assert_eq!(len, value.encoded_len());
+            prop_assert_eq!(VarInt::decode(&out), Ok((value, len)));
+            prop_assert_eq!(VarInt::decode(&[]), Err(Truncated { needed: 1 }));
+            for cut in 1..len {
+                prop_assert_eq!(VarInt::decode(&out[..cut]), Err(Truncated { needed: len }));
+            }
+        }
+    }
+}
