@@ -4,3 +4,5 @@
 //! lane scheduler says on which lanes, and gated congestion controllers make the engine obey. Nothing here opens a
 //! socket or reads a clock: datagrams and the time come in as arguments.
 #![forbid(unsafe_code)]
+
+pub mod inbox;

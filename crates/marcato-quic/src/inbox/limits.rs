@@ -1,0 +1,145 @@
+//! What an inbox takes from a peer before it calls that too much.
+
+use core::fmt;
+
+use marcato_units::Bytes;
+
+/// Bounds of everything that a peer can make an [`Inbox`](super::Inbox) hold.
+///
+/// The three that begin with `unread` are *back-pressure*: where they are reached, [`wants_data`](super::Inbox::wants_data)
+/// says no, and the session leaves the rest in the engine, whose flow control slows the peer down. A caller who goes on
+/// feeding is refused at twice these. `hints` are forgotten, the oldest first. All others are *fatal*: an honest peer
+/// whose window they were made for never gets there.
+///
+/// What arrived ahead of a gap cannot be left in the engine, since what fills the gap comes the same way. So `ahead` and
+/// `parked` must hold what a peer can send from a loss until its repair: more than the connection's flow-control window,
+/// because reading from the engine opens it again.
+///
+/// Payload is never copied: each piece keeps the datagram that it came in alive, so that up to as many datagrams as
+/// pieces are held, however short the pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboxLimits {
+    /// Bytes that could be read and were not (4 MiB).
+    pub unread: Bytes,
+    /// Pieces that could be read and were not (16 384).
+    pub unread_pieces: usize,
+    /// Complete messages of which a part was not read (4096).
+    pub unread_messages: usize,
+    /// Messages of which something is missing (4096).
+    pub open_messages: usize,
+    /// Bytes of all messages that arrived ahead of a gap in their message (64 MiB).
+    pub ahead: Bytes,
+    /// Pieces of one message that arrived ahead of a gap (16 384).
+    pub ahead_pieces_per_message: usize,
+    /// Bytes of one stream that wait for a frame header (8 MiB).
+    pub parked_per_stream: Bytes,
+    /// Bytes of all streams that wait for a frame header (32 MiB).
+    pub parked: Bytes,
+    /// Pieces that arrived ahead of a gap or wait for a frame header, together (131 072).
+    pub pieces: usize,
+    /// Streams of which something is missing; of each kind, also the gaps between those that have ended (4096). Must not
+    /// be less than what the engine lets the peer open.
+    pub streams: usize,
+    /// Gaps in what has arrived of one stream (8192).
+    pub gaps_per_stream: usize,
+    /// Gaps in what has arrived of all streams (131 072).
+    pub gaps: usize,
+    /// Streams with a part of one message that has not arrived (4096).
+    pub streams_per_message: usize,
+    /// Gaps between the numbers of the messages that are settled (8192). Senders number in the order of first sending,
+    /// so that this need not be more than `open_messages`.
+    pub id_gaps: usize,
+    /// Streams of which a twin's header has told what they carry (4096).
+    pub hints: usize,
+    /// Actions that nobody has polled (65 536).
+    pub actions: usize,
+}
+
+impl Default for InboxLimits {
+    fn default() -> Self {
+        const MIB: u64 = 1 << 20;
+        Self {
+            unread: Bytes::new(4 * MIB),
+            unread_pieces: 16_384,
+            unread_messages: 4096,
+            open_messages: 4096,
+            ahead: Bytes::new(64 * MIB),
+            ahead_pieces_per_message: 16_384,
+            parked_per_stream: Bytes::new(8 * MIB),
+            parked: Bytes::new(32 * MIB),
+            pieces: 131_072,
+            streams: 4096,
+            gaps_per_stream: 8192,
+            gaps: 131_072,
+            streams_per_message: 4096,
+            id_gaps: 8192,
+            hints: 4096,
+            actions: 65_536,
+        }
+    }
+}
+
+impl InboxLimits {
+    /// The most bytes of payload and headers that are ever held: what is unread, ahead and parked together.
+    pub fn most_bytes(&self) -> Bytes {
+        self.unread * 2 + self.ahead + self.parked
+    }
+
+    /// The most pieces that are ever held.
+    pub fn most_pieces(&self) -> usize {
+        self.unread_pieces.saturating_mul(2).saturating_add(self.pieces)
+    }
+
+    /// The most messages that are ever held.
+    pub fn most_messages(&self) -> usize {
+        self.unread_messages.saturating_mul(2).saturating_add(self.open_messages)
+    }
+}
+
+/// A fatal one of the [`InboxLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InboxLimit {
+    /// [`InboxLimits::open_messages`].
+    OpenMessages,
+    /// [`InboxLimits::ahead`].
+    Ahead,
+    /// [`InboxLimits::ahead_pieces_per_message`].
+    AheadPiecesPerMessage,
+    /// [`InboxLimits::parked_per_stream`].
+    ParkedPerStream,
+    /// [`InboxLimits::parked`].
+    Parked,
+    /// [`InboxLimits::pieces`].
+    Pieces,
+    /// [`InboxLimits::streams`].
+    Streams,
+    /// [`InboxLimits::gaps_per_stream`].
+    GapsPerStream,
+    /// [`InboxLimits::gaps`].
+    Gaps,
+    /// [`InboxLimits::streams_per_message`].
+    StreamsPerMessage,
+    /// [`InboxLimits::id_gaps`].
+    IdGaps,
+    /// [`InboxLimits::actions`].
+    Actions,
+}
+
+impl fmt::Display for InboxLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenMessages => "open_messages",
+            Self::Ahead => "ahead",
+            Self::AheadPiecesPerMessage => "ahead_pieces_per_message",
+            Self::ParkedPerStream => "parked_per_stream",
+            Self::Parked => "parked",
+            Self::Pieces => "pieces",
+            Self::Streams => "streams",
+            Self::GapsPerStream => "gaps_per_stream",
+            Self::Gaps => "gaps",
+            Self::StreamsPerMessage => "streams_per_message",
+            Self::IdGaps => "id_gaps",
+            Self::Actions => "actions",
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! One message while it arrives and is read.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use marcato_units::{Bytes as ByteCount, Priority};
+use marcato_wire::{MessageFrame, MessageNumber};
+
+use super::error::InboxError;
+use super::{cut, length};
+
+/// How much a message holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) unread: u64,
+    pub(super) unread_pieces: usize,
+    pub(super) ahead: u64,
+    pub(super) ahead_pieces: usize,
+}
+
+/// A message that is not complete, or not wholly read.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) priority: Priority,
+    /// Where it ends, once a frame with LAST has told.
+    end: Option<u64>,
+    /// Whether a frame with payload told it, so that all that end there have to.
+    end_has_payload: bool,
+    /// How far the frames with payload and without LAST reach.
+    reach: u64,
+    /// Everything below has been read.
+    read_to: u64,
+    /// Everything below has arrived.
+    arrived_to: u64,
+    /// From `read_to` to `arrived_to`, in order.
+    ready: VecDeque<Bytes>,
+    /// What arrived beyond `arrived_to`: disjoint, none at `arrived_to`.
+    ahead: BTreeMap<u64, Bytes>,
+    ahead_bytes: u64,
+    /// The streams with a frame of this message that has not wholly arrived, or has to be answered.
+    pub(super) carriers: BTreeSet<u64>,
+}
+
+impl Message {
+    pub(super) fn new(priority: Priority) -> Self {
+        Self {
+            priority,
+            end: None,
+            end_has_payload: false,
+            reach: 0,
+            read_to: 0,
+            arrived_to: 0,
+            ready: VecDeque::new(),
+            ahead: BTreeMap::new(),
+            ahead_bytes: 0,
+            carriers: BTreeSet::new(),
+        }
+    }
+
+    /// Whether nothing is missing.
+    pub(super) fn is_complete(&self) -> bool {
+        self.end == Some(self.arrived_to)
+    }
+
+    /// Whether [`read`](Self::read) would give something.
+    pub(super) fn is_readable(&self) -> bool {
+        !self.ready.is_empty() || self.is_complete()
+    }
+
+    pub(super) fn held(&self) -> Held {
+        Held {
+            unread: self.arrived_to - self.read_to,
+            unread_pieces: self.ready.len(),
+            ahead: self.ahead_bytes,
+            ahead_pieces: self.ahead.len(),
+        }
+    }
+
+    /// Takes note of what a frame's header says of the message, if that can be.
+    pub(super) fn admit(&mut self, frame: &MessageFrame) -> Result<(), InboxError> {
+        let message: MessageNumber = frame.id;
+        if frame.priority != self.priority {
+            return Err(InboxError::Priority { message, was: self.priority, now: frame.priority });
+        }
+        let reach = frame.end().get();
+        let last_differs = InboxError::LastDiffers { message, end: frame.end() };
+        let beyond = |end, reach| {
+            let (end, reach) = (ByteCount::new(end), ByteCount::new(reach));
+            Err(InboxError::BeyondEnd { message, end, reach })
+        };
+        match self.end {
+            Some(end) if frame.last && end != reach => {
+                return Err(InboxError::TwoEnds { message, was: ByteCount::new(end), now: frame.end() });
+            }
+            Some(end) if reach > end => return beyond(end, reach),
+            Some(end) if !frame.last && reach == end && self.end_has_payload => return Err(last_differs),
+            _ => {}
+        }
+        if !frame.last {
+            self.reach = self.reach.max(reach);
+            return Ok(());
+        }
+        if self.reach > reach {
+            return beyond(reach, self.reach);
+        }
+        let has_payload = !frame.len.is_zero();
+        if has_payload && self.reach == reach {
+            return Err(last_differs);
+        }
+        self.end = Some(reach);
+        self.end_has_payload |= has_payload;
+        Ok(())
+    }
+
+    /// Takes `bytes` that begin at `offset`, and says how many of them are new. What has arrived before stays.
+    ///
+    /// Costs O(log pieces), and what it overlaps.
+    pub(super) fn insert(&mut self, offset: u64, mut bytes: Bytes) -> u64 {
+        let mut at = offset;
+        let mut new = 0;
+        while !bytes.is_empty() {
+            // What is there already, below `arrived_to` or in a piece ahead.
+            let covered_to = if at < self.arrived_to {
+                self.arrived_to
+            } else {
+                let before = self.ahead.range(..=at).next_back();
+                before.map_or(0, |(&start, piece)| start + length(piece))
+            };
+            if covered_to > at {
+                at += length(&cut(&mut bytes, covered_to - at));
+                continue;
+            }
+            let next = self.ahead.range(at..).next().map_or(u64::MAX, |(&start, _)| start);
+            let piece = cut(&mut bytes, next - at);
+            let len = length(&piece);
+            new += len;
+            if at == self.arrived_to {
+                self.arrived_to += len;
+                self.ready.push_back(piece);
+                self.close_gap();
+            } else {
+                self.ahead_bytes += len;
+                self.ahead.insert(at, piece);
+            }
+            at += len;
+        }
+        new
+    }
+
+    /// Moves what is no longer ahead of a gap.
+    fn close_gap(&mut self) {
+        while let Some(next) = self.ahead.first_entry()
+            && *next.key() == self.arrived_to
+        {
+            let piece = next.remove();
+            self.ahead_bytes -= length(&piece);
+            self.arrived_to += length(&piece);
+            self.ready.push_back(piece);
+        }
+    }
+
+    /// The next piece: its offset, its bytes, and whether it is the last.
+    pub(super) fn read(&mut self) -> (u64, Bytes, bool) {
+        let bytes = self.ready.pop_front().unwrap_or_default();
+        let offset = self.read_to;
+        self.read_to += length(&bytes);
+        (offset, bytes, self.end == Some(self.read_to))
+    }
+}

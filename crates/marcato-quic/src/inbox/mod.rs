@@ -1,0 +1,735 @@
+//! The receiving side of a session: from bytes of streams, in whatever order they arrive, to messages.
+//!
+//! A message may come on several streams at once: whole copies over several lanes, or ranges that were sent again because
+//! a lane stalled. The inbox merges them by message and offset, hands each byte out once and in order, the most urgent
+//! message first, and says which streams are then of no more use. The rules are those of `docs/wire.md`.
+//!
+//! **Order does not matter.** Chunks of a stream may come in any order and more than once. Once the header of a frame is
+//! known its payload goes where it belongs, however much of it is missing before. What comes ahead of its header is
+//! *parked*. If the header of a copy is lost, that of a *twin* on a neighbouring stream does as well.
+//!
+//! **Payload is never copied**, only cut ([`Bytes::slice`]). Where copies overlap, what comes first counts. That later
+//! bytes are the same cannot be seen without keeping what was handed out, and is not checked.
+//!
+//! **Everything a peer can grow has a limit** ([`InboxLimits`]): some are back-pressure
+//! ([`wants_data`](Inbox::wants_data)), the others fatal. A chunk costs O(log n) in what is held, and what it overlaps.
+
+mod error;
+mod limits;
+mod message;
+mod output;
+mod ranges;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use marcato_units::{Bytes as ByteCount, Priority};
+use marcato_wire::{Decoded, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Twin, VarInt};
+
+pub use error::InboxError;
+pub use limits::{InboxLimit, InboxLimits};
+use message::{Held, Message};
+pub use output::{Action, InboxCounters, InboxLoad, Piece};
+use ranges::RangeSet;
+pub use stream::Side;
+use stream::{Body, Kind, Stream, is_bidirectional};
+
+/// `bytes`' length as a number of bytes in a stream or message.
+fn length(bytes: &Bytes) -> u64 {
+    bytes.len() as u64
+}
+
+/// Cuts the first `len` bytes off, or all if they are fewer.
+fn cut(bytes: &mut Bytes, len: u64) -> Bytes {
+    bytes.split_to(usize::try_from(len).map_or(bytes.len(), |len| len.min(bytes.len())))
+}
+
+/// A frame that a twin's header has told of.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    frame: MessageFrame,
+    /// Where in its stream the frame begins.
+    at: u64,
+    /// Where its payload does.
+    start: u64,
+}
+
+/// Merges what comes on streams into messages.
+///
+/// ```
+/// use bytes::Bytes;
+/// use marcato_quic::inbox::{Inbox, InboxLimits, Side};
+/// let mut inbox = Inbox::new(Side::Server, InboxLimits::default());
+/// // Message 7, P0, its whole 5 bytes; what comes first is the end of the stream.
+/// inbox.stream_data(2, 8, Bytes::from_static(b"llo"))?;
+/// assert_eq!(inbox.read(), None);
+/// inbox.stream_data(2, 0, Bytes::from_static(b"\x01\x07\x00\x01\x00\x05he"))?;
+/// inbox.stream_finished(2, 11)?;
+/// assert_eq!(inbox.read().map(|piece| piece.bytes), Some(Bytes::from_static(b"he")));
+/// let piece = inbox.read();
+/// assert!(piece.is_some_and(|piece| piece.last && piece.offset.get() == 2));
+/// # Ok::<(), marcato_quic::inbox::InboxError>(())
+/// ```
+#[derive(Debug)]
+pub struct Inbox {
+    side: Side,
+    limits: InboxLimits,
+    /// Streams of which something is missing.
+    streams: BTreeMap<u64, Stream>,
+    /// Streams of which nothing more is wanted or comes, by their number among those of their kind.
+    closed: [RangeSet; 4],
+    control: Option<u64>,
+    /// Frames that twins have told of, by the stream that carries them.
+    hints: BTreeMap<u64, Hint>,
+    /// Messages that are open, or complete and not wholly read.
+    messages: BTreeMap<MessageNumber, Message>,
+    /// Messages that are complete or were given up.
+    settled: RangeSet,
+    /// Messages of which something can be read, the most urgent first.
+    readable: BTreeSet<(Priority, MessageNumber)>,
+    actions: VecDeque<Action>,
+    load: InboxLoad,
+    counters: InboxCounters,
+    failed: Option<InboxError>,
+}
+
+impl Inbox {
+    /// An inbox for the end `side` of a connection.
+    pub fn new(side: Side, limits: InboxLimits) -> Self {
+        Self {
+            side,
+            limits,
+            streams: BTreeMap::new(),
+            closed: Default::default(),
+            control: None,
+            hints: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            settled: RangeSet::default(),
+            readable: BTreeSet::new(),
+            actions: VecDeque::new(),
+            load: InboxLoad::default(),
+            counters: InboxCounters::default(),
+            failed: None,
+        }
+    }
+
+    /// Takes `bytes` that arrived on `stream`, whose first has the given `offset` in the stream.
+    ///
+    /// Chunks may come in any order, overlap and be repeated. Bytes of streams that are of no more use are ignored.
+    ///
+    /// # Errors
+    /// [`InboxError`] if the peer broke a rule or exceeded a limit. The connection is then lost: every later call of
+    /// this, [`stream_finished`](Self::stream_finished) and [`stream_reset`](Self::stream_reset) gives the same error.
+    pub fn stream_data(&mut self, stream: u64, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
+        self.unless_failed(|inbox| inbox.data(stream, offset, bytes))
+    }
+
+    /// Takes note that `stream` ends at `final_size`: its FIN arrived. Bytes before may still be missing.
+    ///
+    /// # Errors
+    /// As [`stream_data`](Self::stream_data).
+    pub fn stream_finished(&mut self, stream: u64, final_size: u64) -> Result<(), InboxError> {
+        self.unless_failed(|inbox| inbox.finished(stream, final_size))
+    }
+
+    /// Takes note that the peer reset `stream`. What arrived of it counts, unless it waited for a header.
+    ///
+    /// # Errors
+    /// As [`stream_data`](Self::stream_data).
+    pub fn stream_reset(&mut self, stream: u64) -> Result<(), InboxError> {
+        self.unless_failed(|inbox| inbox.reset(stream))
+    }
+
+    /// The next piece of the most urgent message of which there is something to be read; among messages of one priority,
+    /// of that which the peer began first. `None` if nothing can be read now.
+    ///
+    /// The pieces of a message come in order and without gap or overlap; the last says so.
+    pub fn read(&mut self) -> Option<Piece> {
+        let &(priority, number) = self.readable.first()?;
+        let message = self.messages.get_mut(&number)?;
+        let before = message.held();
+        let (offset, bytes, last) = message.read();
+        self.load.replace(before, message.held());
+        if last || !message.is_readable() {
+            self.readable.remove(&(priority, number));
+        }
+        if last {
+            self.messages.remove(&number);
+            // Where the inbox failed between the last byte and the settling, it was not counted.
+            self.load.unread_messages = self.load.unread_messages.saturating_sub(1);
+        }
+        Some(Piece { message: number, priority, offset: ByteCount::new(offset), bytes, last })
+    }
+
+    /// The next thing to be done, in the order in which they arose. Poll until `None` after each input.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Whether the session should read from the engine. If not, it [reads](Self::read) first, or leaves everything in the
+    /// engine so that flow control slows the peer down. Ask before every [`stream_data`](Self::stream_data).
+    ///
+    /// It is never false while there is nothing to read, so that waiting for it cannot take for ever.
+    pub fn wants_data(&self) -> bool {
+        let InboxLimits { unread, unread_pieces, unread_messages, .. } = self.limits;
+        self.readable.is_empty()
+            || (self.load.unread < unread
+                && self.load.unread_pieces < unread_pieces
+                && self.load.unread_messages < unread_messages)
+    }
+
+    /// What has been seen since the beginning.
+    pub fn counters(&self) -> &InboxCounters {
+        &self.counters
+    }
+
+    /// What is held now.
+    pub fn load(&self) -> InboxLoad {
+        InboxLoad {
+            open_messages: self.messages.len().saturating_sub(self.load.unread_messages),
+            streams: self.streams.len(),
+            hints: self.hints.len(),
+            id_gaps: self.settled.gaps(),
+            actions: self.actions.len(),
+            ..self.load
+        }
+    }
+
+    fn unless_failed(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<(), InboxError>,
+    ) -> Result<(), InboxError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let result = step(self).and_then(|()| self.check_limits());
+        self.failed = result.err();
+        result
+    }
+}
+
+/// What comes in.
+impl Inbox {
+    fn data(&mut self, id: u64, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
+        let kind = self.kind(id)?;
+        let end = offset.checked_add(length(&bytes)).filter(|&end| end <= VarInt::MAX.get());
+        let end = end.ok_or(InboxError::StreamTooLong { stream: id })?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.is_closed(id) {
+            self.counters.late += ByteCount::new(length(&bytes));
+            return Ok(());
+        }
+        let stream = self.streams.entry(id).or_insert_with(|| Stream::new(kind));
+        if stream.final_size.is_some_and(|last| end > last) {
+            return Err(InboxError::FinalSize { stream: id, end });
+        }
+        stream.reach = stream.reach.max(end);
+        let mut new = 0;
+        let mut at = offset;
+        // Only what is new of the stream goes further.
+        while let Some(stream) = self.streams.get_mut(&id)
+            && let Some((from, to)) = stream.seen.first_gap(at, end)
+        {
+            let gaps = stream.seen.gaps();
+            stream.seen.insert(from, to);
+            self.load.gaps = self.load.gaps + stream.seen.gaps() - gaps;
+            if stream.seen.gaps() > self.limits.gaps_per_stream {
+                return Err(limit(InboxLimit::GapsPerStream, self.limits.gaps_per_stream));
+            }
+            let mut rest = bytes.slice(..);
+            cut(&mut rest, from - offset);
+            self.place(id, from, cut(&mut rest, to - from))?;
+            new += to - from;
+            at = to;
+        }
+        self.counters.repeated += ByteCount::new(length(&bytes) - new);
+        self.go_on(id)
+    }
+
+    fn finished(&mut self, id: u64, end: u64) -> Result<(), InboxError> {
+        let kind = self.kind(id)?;
+        if end > VarInt::MAX.get() {
+            return Err(InboxError::StreamTooLong { stream: id });
+        }
+        if self.is_closed(id) {
+            return Ok(());
+        }
+        let stream = self.streams.entry(id).or_insert_with(|| Stream::new(kind));
+        if stream.reach > end || stream.final_size.is_some_and(|last| last != end) {
+            return Err(InboxError::FinalSize { stream: id, end });
+        }
+        stream.final_size = Some(end);
+        self.go_on(id)
+    }
+
+    fn reset(&mut self, id: u64) -> Result<(), InboxError> {
+        self.kind(id)?;
+        if self.is_closed(id) {
+            return Ok(());
+        }
+        self.counters.resets += 1;
+        self.close(id)
+    }
+
+    /// The kind of a stream by its id.
+    fn kind(&self, id: u64) -> Result<Kind, InboxError> {
+        let kind = Kind::of(id, self.side).filter(|_| id <= VarInt::MAX.get());
+        kind.ok_or(InboxError::NotReceiving { stream: id })
+    }
+
+    fn is_closed(&self, id: u64) -> bool {
+        self.closed_like(id).contains(id >> 2)
+    }
+
+    fn closed_like(&self, id: u64) -> &RangeSet {
+        let [a, b, c, d] = &self.closed;
+        match id & 3 {
+            0 => a,
+            1 => b,
+            2 => c,
+            _ => d,
+        }
+    }
+}
+
+/// Streams.
+impl Inbox {
+    /// Puts bytes of a stream, which begin at `at` and are new to it, where they belong.
+    fn place(&mut self, id: u64, mut at: u64, mut bytes: Bytes) -> Result<(), InboxError> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let (known, start, end) = match &stream.body {
+            // The header of a foretold body has yet to come: it waits at the cursor.
+            Some(body) if body.foretold => (stream.cursor, body.start, body.end),
+            Some(body) => (body.start, body.start, body.end),
+            None => (stream.cursor, u64::MAX, u64::MAX),
+        };
+        let payload = stream.body.map(|body| body.frame);
+
+        let late = length(&cut(&mut bytes, known.saturating_sub(at)));
+        self.counters.late += ByteCount::new(late);
+        at += late;
+
+        let header = cut(&mut bytes, start.saturating_sub(at));
+        let header_len = length(&header);
+        if header_len > 0 && stream.ended {
+            return Err(InboxError::AfterMessage { stream: id, at: stream.cursor });
+        }
+        self.park(id, at, header)?;
+        at += header_len;
+
+        let body = cut(&mut bytes, end.saturating_sub(at));
+        if !bytes.is_empty() {
+            return Err(InboxError::AfterMessage { stream: id, at: end });
+        }
+        match payload {
+            Some(frame) if !body.is_empty() => {
+                self.deliver(frame.id, frame.offset.get() + (at - start), body)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets bytes wait for a header.
+    fn park(&mut self, id: u64, at: u64, bytes: Bytes) -> Result<(), InboxError> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.load.parked += ByteCount::new(length(&bytes));
+        self.load.parked_pieces += 1;
+        self.counters.parked_peak = self.counters.parked_peak.max(self.load.parked);
+        stream.park(at, bytes);
+        if stream.parked_bytes > self.limits.parked_per_stream.get() {
+            return Err(limit_bytes(InboxLimit::ParkedPerStream, self.limits.parked_per_stream));
+        }
+        Ok(())
+    }
+
+    /// Takes the next piece that waits below `end`.
+    fn unpark_below(&mut self, id: u64, end: u64) -> Option<(u64, Bytes)> {
+        let stream = self.streams.get_mut(&id)?;
+        let pieces = stream.parked.len();
+        let piece = stream.unpark_below(end)?;
+        self.load.parked -= ByteCount::new(length(&piece.1));
+        self.load.parked_pieces = self.load.parked_pieces + stream.parked.len() - pieces;
+        Some(piece)
+    }
+
+    /// Reads the headers that have come, settles what has become complete, and closes the stream if it is at its end.
+    fn go_on(&mut self, id: u64) -> Result<(), InboxError> {
+        while self.next_frame(id)? {}
+        if let Some(Stream { body: Some(body), .. }) = self.streams.get(&id) {
+            self.settle_if_complete(body.frame.id)?;
+        }
+        self.close_if_at_end(id)
+    }
+
+    /// Reads the header at the cursor, and says whether another may follow at once.
+    fn next_frame(&mut self, id: u64) -> Result<bool, InboxError> {
+        let Some(stream) = self.streams.get(&id) else { return Ok(false) };
+        if stream.ended || stream.body.is_some_and(|body| !body.foretold) {
+            return Ok(false);
+        }
+        let at = stream.cursor;
+        let mut header = [0; MAX_FRAME_HEADER];
+        let filled = stream.peek(&mut header);
+        let decoded = Frame::decode(header.get(..filled).unwrap_or_default());
+        let decoded = decoded.map_err(|error| InboxError::Frame { stream: id, at, error })?;
+        let Decoded::Frame { frame, len } = decoded else {
+            // The header is not where its twin said it ends.
+            if let Some(body) = stream.body.filter(|body| at + filled as u64 >= body.start) {
+                return Err(InboxError::Twin { stream: id, message: body.frame.id });
+            }
+            // Without bytes there is nothing that a hint could place.
+            if stream.body.is_none() && !stream.parked.is_empty() {
+                self.use_hint(id)?;
+            }
+            return Ok(false);
+        };
+        let start = at + len as u64;
+        while self.unpark_below(id, start).is_some() {}
+        self.counters.frames += 1;
+        let misplaced = InboxError::Misplaced { stream: id, at };
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(false) };
+        if stream.kind == Kind::Undecided {
+            stream.kind = Kind::Messages;
+            if !matches!(frame, Frame::Message(_)) {
+                stream.kind = Kind::Control;
+                if self.control.replace(id).is_some() {
+                    return Err(InboxError::SecondControlStream { stream: id });
+                }
+            }
+        }
+        match (stream.kind, frame) {
+            (Kind::Messages, Frame::Message(frame)) => {
+                self.begin(id, frame, at, start)?;
+                return Ok(false);
+            }
+            (Kind::Control, Frame::Reset { id: message, code }) => {
+                stream.cursor = start;
+                self.give_up(message, code)?;
+            }
+            (Kind::Control | Kind::Replies, Frame::Done { id: message }) => {
+                stream.cursor = start;
+                self.counters.acknowledged += 1;
+                self.actions.push_back(Action::Acknowledged { stream: id, message });
+            }
+            _ => return Err(misplaced),
+        }
+        // One chunk may bring many of these: they must not pile up beyond the limit meanwhile.
+        self.check_limits()?;
+        Ok(true)
+    }
+
+    /// Takes the MESSAGE frame whose header stood from `at` to `start`.
+    fn begin(&mut self, id: u64, frame: MessageFrame, at: u64, start: u64) -> Result<(), InboxError> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        if let Some(body) = &mut stream.body {
+            if body.frame != frame || body.start != start {
+                return Err(InboxError::Twin { stream: id, message: body.frame.id });
+            }
+            body.foretold = false;
+            stream.cursor = body.end;
+            self.hints.remove(&id);
+            return Ok(());
+        }
+        if let Some(hint) = self.hints.remove(&id)
+            && hint.at == at
+            && (hint.frame != frame || hint.start != start)
+        {
+            return Err(InboxError::Twin { stream: id, message: hint.frame.id });
+        }
+        self.adopt(id, frame, start, false)?;
+        self.tell_twins(id, frame, at, start)
+    }
+
+    /// Makes `frame`, whose payload begins at `start`, what the stream carries now.
+    fn adopt(&mut self, id: u64, frame: MessageFrame, start: u64, foretold: bool) -> Result<(), InboxError> {
+        let end = start.checked_add(frame.len.get()).filter(|&end| end <= VarInt::MAX.get());
+        let end = end.ok_or(InboxError::StreamTooLong { stream: id })?;
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        stream.kind = Kind::Messages;
+        stream.body = Some(Body { frame, start, end, foretold });
+        if !foretold {
+            stream.cursor = end;
+        }
+        if stream.reach > end {
+            return Err(InboxError::AfterMessage { stream: id, at: end });
+        }
+        match stream.final_size {
+            Some(last) if last < end => return Err(InboxError::CutShort { stream: id, end: last }),
+            Some(last) if last > end => return Err(InboxError::AfterMessage { stream: id, at: end }),
+            _ => {}
+        }
+        if self.settled.contains(frame.id.0) {
+            return self.dismiss(id, &mut false);
+        }
+        let open = self.messages.len().saturating_sub(self.load.unread_messages);
+        let message = match self.messages.entry(frame.id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if open >= self.limits.open_messages => {
+                return Err(limit(InboxLimit::OpenMessages, self.limits.open_messages));
+            }
+            Entry::Vacant(new) => new.insert(Message::new(frame.priority)),
+        };
+        message.admit(&frame)?;
+        message.carriers.insert(id);
+        if message.carriers.len() > self.limits.streams_per_message {
+            return Err(limit(InboxLimit::StreamsPerMessage, self.limits.streams_per_message));
+        }
+        // Of a foretold body, what waits below `start` is its header.
+        let header = if foretold { self.take_header(id, start) } else { Vec::new() };
+        while let Some((at, bytes)) = self.unpark_below(id, end) {
+            self.deliver(frame.id, frame.offset.get() + (at - start), bytes)?;
+        }
+        for (at, bytes) in header {
+            self.park(id, at, bytes)?;
+        }
+        self.settle_if_complete(frame.id)
+    }
+
+    /// Takes out what has come of a header that ends at `start`: at most as many pieces as a header has bytes.
+    fn take_header(&mut self, id: u64, start: u64) -> Vec<(u64, Bytes)> {
+        std::iter::from_fn(|| self.unpark_below(id, start)).collect()
+    }
+
+    /// Tells the streams of the other copies what they carry. docs/wire.md, "Copies".
+    fn tell_twins(&mut self, id: u64, frame: MessageFrame, at: u64, start: u64) -> Result<(), InboxError> {
+        let Some(Twin { index: own, copies }) = frame.twin else { return Ok(()) };
+        let broken = InboxError::Twin { stream: id, message: frame.id };
+        let first = id.checked_sub(4 * u64::from(own)).ok_or(broken)?;
+        for index in (0..copies).filter(|&index| index != own) {
+            let twin = first + 4 * u64::from(index);
+            if twin > VarInt::MAX.get() {
+                return Err(broken);
+            }
+            if self.is_closed(twin) {
+                continue;
+            }
+            let known = self.streams.get(&twin);
+            if known.is_some_and(|stream| stream.ended || stream.cursor > at || stream.body.is_some()) {
+                continue;
+            }
+            let frame = MessageFrame { twin: Some(Twin { index, copies }), ..frame };
+            self.hints.insert(twin, Hint { frame, at, start });
+            if self.hints.len() > self.limits.hints {
+                // Stream numbers count up: the least is the oldest.
+                self.hints.pop_first();
+                self.counters.hints_evicted += 1;
+            }
+            if self.streams.get(&twin).is_some_and(|stream| !stream.parked.is_empty()) {
+                self.use_hint(twin)?;
+                self.close_if_at_end(twin)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Places what waits on a stream by what a twin's header told.
+    fn use_hint(&mut self, id: u64) -> Result<(), InboxError> {
+        let Some(stream) = self.streams.get(&id) else { return Ok(()) };
+        let Some(&hint) = self.hints.get(&id).filter(|hint| hint.at <= stream.cursor) else { return Ok(()) };
+        self.hints.remove(&id);
+        if hint.at < stream.cursor {
+            return Ok(());
+        }
+        if !matches!(stream.kind, Kind::Undecided | Kind::Messages) || stream.ended {
+            return Err(InboxError::Twin { stream: id, message: hint.frame.id });
+        }
+        self.counters.foretold += 1;
+        self.adopt(id, hint.frame, hint.start, true)
+    }
+
+    /// Ends a stream's part in a message that is settled. `answered` says whether DONE was sent on the control stream.
+    fn dismiss(&mut self, id: u64, answered: &mut bool) -> Result<(), InboxError> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(body) = stream.body.take() else { return Ok(()) };
+        stream.cursor = body.end;
+        let has_arrived = stream.seen.floor() >= body.end;
+        let answer_here = body.frame.receipt && is_bidirectional(id);
+        stream.ended = !answer_here;
+        while let Some((at, bytes)) = self.unpark_below(id, body.end) {
+            if at >= body.start {
+                self.counters.late += ByteCount::new(length(&bytes));
+            }
+        }
+        if answer_here || (body.frame.receipt && !std::mem::replace(answered, true)) {
+            self.counters.dones += 1;
+            self.actions.push_back(Action::Done { stream: id, message: body.frame.id });
+        }
+        if !answer_here && !has_arrived {
+            self.counters.stops += 1;
+            self.actions.push_back(Action::Stop { stream: id });
+            return self.close(id);
+        }
+        self.close_if_at_end(id)
+    }
+
+    /// Closes a stream of which nothing is missing, or complains if it should not end there.
+    fn close_if_at_end(&mut self, id: u64) -> Result<(), InboxError> {
+        let Some(stream) = self.streams.get(&id) else { return Ok(()) };
+        let Some(last) = stream.final_size else { return Ok(()) };
+        match stream.body {
+            Some(body) if last < body.end => Err(InboxError::CutShort { stream: id, end: last }),
+            Some(body) if last > body.end => Err(InboxError::AfterMessage { stream: id, at: body.end }),
+            None if last < stream.cursor => Err(InboxError::CutShort { stream: id, end: last }),
+            None if stream.ended && last > stream.cursor => {
+                Err(InboxError::AfterMessage { stream: id, at: stream.cursor })
+            }
+            _ if !stream.has_arrived() => Ok(()),
+            // Whoever asked for a receipt is remembered until there is one.
+            Some(body) if body.frame.receipt => Ok(()),
+            // What is left over is a part of a header.
+            None if last > stream.cursor => Err(InboxError::CutShort { stream: id, end: last }),
+            _ => self.close(id),
+        }
+    }
+
+    /// Forgets a stream, but for its being over.
+    fn close(&mut self, id: u64) -> Result<(), InboxError> {
+        if let Some(stream) = self.streams.remove(&id) {
+            self.load.parked -= ByteCount::new(stream.parked_bytes);
+            self.load.parked_pieces -= stream.parked.len();
+            self.load.gaps -= stream.seen.gaps();
+            if let Some(body) = stream.body
+                && let Some(message) = self.messages.get_mut(&body.frame.id)
+            {
+                message.carriers.remove(&id);
+            }
+        }
+        self.hints.remove(&id);
+        let [a, b, c, d] = &mut self.closed;
+        let closed = match id & 3 {
+            0 => a,
+            1 => b,
+            2 => c,
+            _ => d,
+        };
+        closed.insert_one(id >> 2);
+        if closed.gaps() > self.limits.streams {
+            return Err(limit(InboxLimit::Streams, self.limits.streams));
+        }
+        Ok(())
+    }
+}
+
+/// Messages.
+impl Inbox {
+    /// Gives `bytes` at `offset` to a message.
+    fn deliver(&mut self, number: MessageNumber, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
+        let Some(message) = self.messages.get_mut(&number).filter(|message| !message.is_complete()) else {
+            self.counters.late += ByteCount::new(length(&bytes));
+            return Ok(());
+        };
+        let before = message.held();
+        let len = length(&bytes);
+        let new = message.insert(offset, bytes);
+        let held = message.held();
+        self.counters.accepted += ByteCount::new(new);
+        self.counters.duplicate += ByteCount::new(len - new);
+        self.load.replace(before, held);
+        self.counters.ahead_peak = self.counters.ahead_peak.max(self.load.ahead);
+        self.counters.unread_peak = self.counters.unread_peak.max(self.load.unread);
+        if message.is_readable() {
+            self.readable.insert((message.priority, number));
+        }
+        if held.ahead_pieces > self.limits.ahead_pieces_per_message {
+            return Err(limit(InboxLimit::AheadPiecesPerMessage, self.limits.ahead_pieces_per_message));
+        }
+        Ok(())
+    }
+
+    /// Settles a message of which nothing is missing any more.
+    fn settle_if_complete(&mut self, number: MessageNumber) -> Result<(), InboxError> {
+        let Some(message) = self.messages.get_mut(&number).filter(|message| message.is_complete()) else {
+            return Ok(());
+        };
+        if self.settled.contains(number.0) {
+            return Ok(());
+        }
+        let carriers = std::mem::take(&mut message.carriers);
+        self.readable.insert((message.priority, number));
+        self.load.unread_messages += 1;
+        self.counters.completed += 1;
+        self.settle(number, &carriers)
+    }
+
+    /// Gives a message up as its sender did, unless it is complete.
+    fn give_up(&mut self, number: MessageNumber, code: u64) -> Result<(), InboxError> {
+        if self.settled.contains(number.0) {
+            return Ok(());
+        }
+        let mut carriers = BTreeSet::new();
+        if let Some(message) = self.messages.remove(&number) {
+            let held = message.held();
+            self.readable.remove(&(message.priority, number));
+            self.counters.discarded += ByteCount::new(held.unread) + ByteCount::new(held.ahead);
+            self.load.replace(held, Held::default());
+            carriers = message.carriers;
+        }
+        self.counters.given_up += 1;
+        self.actions.push_back(Action::Reset { message: number, code });
+        self.settle(number, &carriers)
+    }
+
+    /// Remembers that a message is settled, and ends what its streams do for it.
+    fn settle(&mut self, number: MessageNumber, carriers: &BTreeSet<u64>) -> Result<(), InboxError> {
+        self.settled.insert_one(number.0);
+        if self.settled.gaps() > self.limits.id_gaps {
+            return Err(limit(InboxLimit::IdGaps, self.limits.id_gaps));
+        }
+        let mut answered = false;
+        carriers.iter().try_for_each(|&id| self.dismiss(id, &mut answered))
+    }
+
+    /// Whether everything that has no limit of its own is within its bounds.
+    fn check_limits(&self) -> Result<(), InboxError> {
+        let limits = &self.limits;
+        let load = &self.load;
+        let counts = [
+            (self.streams.len(), limits.streams, InboxLimit::Streams),
+            (load.ahead_pieces + load.parked_pieces, limits.pieces, InboxLimit::Pieces),
+            (load.gaps, limits.gaps, InboxLimit::Gaps),
+            (self.actions.len(), limits.actions, InboxLimit::Actions),
+        ];
+        if let Some((_, most, which)) = counts.into_iter().find(|&(count, most, _)| count > most) {
+            return Err(limit(which, most));
+        }
+        let bytes =
+            [(load.ahead, limits.ahead, InboxLimit::Ahead), (load.parked, limits.parked, InboxLimit::Parked)];
+        if let Some((_, most, which)) = bytes.into_iter().find(|&(count, most, _)| count > most) {
+            return Err(limit_bytes(which, most));
+        }
+        // What was ahead or parked a moment ago is readable at once when a gap closes: the caller is not to blame.
+        let held = load.unread + load.ahead + load.parked;
+        let pieces = load.unread_pieces + load.ahead_pieces + load.parked_pieces;
+        let overfed = held > limits.most_bytes()
+            || pieces > limits.most_pieces()
+            || self.messages.len() > limits.most_messages();
+        if overfed { Err(InboxError::Overfed) } else { Ok(()) }
+    }
+}
+
+impl InboxLoad {
+    /// Counts a message with `now` where it counted with `before`.
+    fn replace(&mut self, before: Held, now: Held) {
+        self.unread = self.unread - ByteCount::new(before.unread) + ByteCount::new(now.unread);
+        self.unread_pieces = self.unread_pieces - before.unread_pieces + now.unread_pieces;
+        self.ahead = self.ahead - ByteCount::new(before.ahead) + ByteCount::new(now.ahead);
+        self.ahead_pieces = self.ahead_pieces - before.ahead_pieces + now.ahead_pieces;
+    }
+}
+
+fn limit(limit: InboxLimit, most: usize) -> InboxError {
+    InboxError::Limit { limit, most: most as u64 }
+}
+
+fn limit_bytes(limit: InboxLimit, most: ByteCount) -> InboxError {
+    InboxError::Limit { limit, most: most.get() }
+}

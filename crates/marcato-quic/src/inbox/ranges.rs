@@ -1,0 +1,118 @@
+//! Sets of whole numbers that mostly grow from 0 upwards without gaps.
+
+use std::collections::BTreeMap;
+
+/// A set of numbers: all below a floor, and disjoint, non-adjacent half-open ranges above it.
+///
+/// What counts up from 0 and is nearly in order (the bytes of a stream, the numbers of messages) is one floor, and takes
+/// room only where there are gaps. Every operation costs O(log ranges), and what it merges.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RangeSet {
+    floor: u64,
+    above: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    /// The first number that is not in the set.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// How many ranges there are above the floor: as many as there are gaps.
+    pub(super) fn gaps(&self) -> usize {
+        self.above.len()
+    }
+
+    pub(super) fn contains(&self, number: u64) -> bool {
+        self.covered_to(number).is_some()
+    }
+
+    /// The end of the range that holds `number`.
+    fn covered_to(&self, number: u64) -> Option<u64> {
+        if number < self.floor {
+            return Some(self.floor);
+        }
+        let (_, &end) = self.above.range(..=number).next_back()?;
+        (number < end).then_some(end)
+    }
+
+    /// The first part of `start..end` that is not in the set.
+    pub(super) fn first_gap(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let from = self.covered_to(start).unwrap_or(start);
+        if from >= end {
+            return None;
+        }
+        let to = self.above.range(from..).next().map_or(end, |(&next, _)| next.min(end));
+        Some((from, to))
+    }
+
+    /// Adds `start..end`; whatever touches becomes one range.
+    pub(super) fn insert(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let (mut start, mut end) = (start, end);
+        if let Some((&before, &before_end)) = self.above.range(..start).next_back()
+            && before_end >= start
+        {
+            start = before;
+            end = end.max(before_end);
+        }
+        while let Some((&next, &next_end)) = self.above.range(start..=end).next() {
+            self.above.remove(&next);
+            end = end.max(next_end);
+        }
+        if start <= self.floor {
+            self.floor = self.floor.max(end);
+        } else {
+            self.above.insert(start, end);
+        }
+    }
+
+    /// Adds `number`.
+    pub(super) fn insert_one(&mut self, number: u64) {
+        self.insert(number, number.saturating_add(1));
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "test numbers are small")]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_arrives_in_order_takes_no_room() {
+        let mut set = RangeSet::default();
+        for number in 0..1000 {
+            set.insert_one(number);
+            assert_eq!((set.floor(), set.gaps()), (number + 1, 0));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_set_agrees_with_a_plain_set_of_numbers(
+            inserts in prop::collection::vec((0u64..60, 0u64..12), 0..30), probe in (0u64..70, 0u64..20)
+        ) {
+            let mut set = RangeSet::default();
+            let mut numbers = [false; 100];
+            for (start, len) in inserts {
+                set.insert(start, start + len);
+                numbers[start as usize..(start + len) as usize].fill(true);
+            }
+            for number in 0..100u64 {
+                prop_assert_eq!(set.contains(number), numbers[number as usize]);
+            }
+            prop_assert_eq!(set.floor(), numbers.iter().position(|&in_it| !in_it).unwrap() as u64);
+            let (start, end) = (probe.0, probe.0 + probe.1);
+            let first = (start..end).find(|&n| !numbers[n as usize]);
+            let gap = first.map(|from| (from, (from..end).find(|&n| numbers[n as usize]).unwrap_or(end)));
+            prop_assert_eq!(set.first_gap(start, end), gap);
+            // Disjoint, ascending, never touching, not even the floor.
+            let list: Vec<_> = set.above.iter().map(|(&start, &end)| (start, end)).collect();
+            prop_assert!(list.windows(2).all(|w| w[0].1 < w[1].0));
+            prop_assert!(list.iter().all(|&(start, end)| set.floor < start && start < end));
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Whatever order, loss and repetition do to the copies of messages, each is read once, whole and in order; whatever a
+//! hostile peer sends, the inbox stays within its limits.
+#![expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use marcato_quic::inbox::{Action, Inbox, InboxError, InboxLimits, Side};
+use marcato_units::{Bytes as ByteCount, Priority, Seed, Stream};
+use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Twin};
+use proptest::prelude::*;
+
+/// The byte of message `id` at `offset`.
+fn byte(id: u64, offset: u64) -> u8 {
+    (id.wrapping_mul(31) + offset.wrapping_mul(7) + (offset >> 8)) as u8
+}
+
+fn header(frame: Frame) -> Vec<u8> {
+    let mut out = [0; MAX_FRAME_HEADER];
+    let len = frame.encode(&mut out).unwrap();
+    out[..len].to_vec()
+}
+
+fn shuffle<T>(items: &mut [T], random: &mut Stream) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last as u64 + 1) as usize);
+    }
+}
+
+/// Checks that what is read is right, piece by piece.
+#[derive(Default)]
+struct Reader {
+    read_to: BTreeMap<u64, u64>,
+    complete: BTreeSet<u64>,
+    bytes: u64,
+}
+
+impl Reader {
+    /// Reads one piece, and says whether there was one.
+    fn read(&mut self, inbox: &mut Inbox, priority: impl Fn(u64) -> Priority) -> bool {
+        let Some(piece) = inbox.read() else { return false };
+        let id = piece.message.0;
+        assert!(!self.complete.contains(&id), "message {id} goes on after its last piece");
+        let read_to = self.read_to.entry(id).or_default();
+        assert_eq!(piece.offset.get(), *read_to, "message {id} has a gap or an overlap");
+        for &got in &piece.bytes {
+            assert_eq!(got, byte(id, *read_to), "message {id} at {read_to}");
+            *read_to += 1;
+        }
+        assert!(piece.last || !piece.bytes.is_empty(), "an empty piece says nothing");
+        assert_eq!(piece.priority, priority(id));
+        if piece.last {
+            self.complete.insert(id);
+        }
+        self.bytes += piece.bytes.len() as u64;
+        true
+    }
+}
+
+/// One stream as it was sent.
+struct Sent {
+    id: u64,
+    frame: MessageFrame,
+    header: usize,
+    bytes: Bytes,
+    /// Streams of one number are twins.
+    run: usize,
+    kept: Vec<bool>,
+}
+
+impl Sent {
+    fn header_kept(&self) -> bool {
+        self.kept[..self.header].iter().all(|&kept| kept)
+    }
+}
+
+/// Whether what was kept of `message`'s streams makes it whole.
+fn is_covered(sent: &[Sent], message: u64, len: u64) -> bool {
+    let of_message = || sent.iter().filter(|sent| sent.frame.id.0 == message);
+    let mut covered = vec![false; len as usize];
+    let mut end_known = false;
+    for stream in of_message() {
+        let by_twin = stream.frame.twin.is_some()
+            && of_message().any(|twin| twin.run == stream.run && twin.header_kept());
+        if stream.header_kept() || by_twin {
+            end_known |= stream.frame.last;
+            let offset = stream.frame.offset.get() as usize;
+            for (at, &kept) in stream.kept[stream.header..].iter().enumerate() {
+                covered[offset + at] |= kept;
+            }
+        }
+    }
+    end_known && covered.into_iter().all(|covered| covered)
+}
+
+#[derive(Clone, Debug)]
+struct Spec {
+    len: u64,
+    priority: usize,
+    /// For each run: where it ends as a share of 256, its copies, whether they say so.
+    runs: Vec<(u8, u8, bool)>,
+    /// Overlapping ranges that are sent again.
+    again: Vec<(u64, u64)>,
+    bidirectional: bool,
+    receipt: bool,
+}
+
+fn spec() -> impl Strategy<Value = Spec> {
+    (
+        0u64..300,
+        0..Priority::COUNT,
+        prop::collection::vec((any::<u8>(), 1u8..=3, any::<bool>()), 0..3),
+        prop::collection::vec((0u64..300, 1u64..100), 0..3),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(len, priority, mut runs, again, bidirectional, receipt)| {
+            runs.push((255, 1 + runs.len() as u8, true));
+            Spec { len, priority, runs, again, bidirectional, receipt }
+        })
+}
+
+/// Puts the messages on streams.
+fn send(specs: &[Spec]) -> Vec<Sent> {
+    let mut sent: Vec<Sent> = Vec::new();
+    let mut next = [3u64, 1];
+    let mut run = 0;
+    for (id, spec) in specs.iter().enumerate() {
+        let id = id as u64;
+        let mut frame = |start: u64, end: u64, copies: u8, told: bool| {
+            run += 1;
+            for index in 0..copies {
+                let frame = MessageFrame {
+                    id: MessageNumber(id),
+                    priority: Priority::ALL[spec.priority],
+                    offset: ByteCount::new(start),
+                    len: ByteCount::new(end - start),
+                    last: end == spec.len,
+                    receipt: spec.receipt,
+                    twin: (told && copies > 1).then_some(Twin { index, copies }),
+                };
+                let mut bytes = header(Frame::Message(frame));
+                let header = bytes.len();
+                bytes.extend((start..end).map(|offset| byte(id, offset)));
+                let stream = &mut next[usize::from(spec.bidirectional)];
+                let kept = vec![true; bytes.len()];
+                sent.push(Sent { id: *stream, frame, header, bytes: bytes.into(), run, kept });
+                *stream += 4;
+            }
+        };
+        let mut start = 0;
+        for &(share, copies, told) in &spec.runs {
+            let end = if share == 255 { spec.len } else { spec.len * u64::from(share) / 256 }.max(start);
+            if end > start || (spec.len == 0 && share == 255) {
+                frame(start, end, copies, told);
+                start = end;
+            }
+        }
+        if start < spec.len {
+            frame(start, spec.len, 1, false);
+        }
+        for &(start, len) in &spec.again {
+            let end = (start + len).min(spec.len);
+            if start < end {
+                frame(start, end, 1, false);
+            }
+        }
+    }
+    sent
+}
+
+/// What happens at the receiver.
+enum Event {
+    /// Bytes of a stream, by their range.
+    Data(usize, usize, usize),
+    Fin(usize),
+}
+
+/// Cuts the streams into chunks, loses what can be lost, repeats and mixes the rest.
+fn transmit(specs: &[Spec], sent: &mut [Sent], random: &mut Stream) -> Vec<Event> {
+    let mut chunks = Vec::new();
+    for (place, stream) in sent.iter().enumerate() {
+        let mut at = 0;
+        while at < stream.bytes.len() {
+            let end = (at + 1 + random.below(40) as usize).min(stream.bytes.len());
+            chunks.push((place, at, end));
+            at = end;
+        }
+    }
+    shuffle(&mut chunks, random);
+    let loss = random.unit();
+    chunks.retain(|&(place, at, end)| {
+        if !random.chance(loss) {
+            return true;
+        }
+        sent[place].kept[at..end].fill(false);
+        let id = sent[place].frame.id.0;
+        let lost = is_covered(sent, id, specs[id as usize].len);
+        if !lost {
+            sent[place].kept[at..end].fill(true);
+        }
+        !lost
+    });
+    let mut events = Vec::new();
+    for (place, at, end) in chunks {
+        events.push(Event::Data(place, at, end));
+        if random.chance(0.3) {
+            // Again, and more or less of it, but nothing that was lost.
+            let kept = &sent[place].kept;
+            let mut from = at + random.below((end - at) as u64) as usize;
+            let mut to = end;
+            while random.chance(0.9) && to < kept.len() && kept[to] {
+                to += 1;
+            }
+            while random.chance(0.9) && from > 0 && kept[from - 1] {
+                from -= 1;
+            }
+            events.push(Event::Data(place, from, to));
+        }
+    }
+    events.extend((0..sent.len()).filter(|_| random.chance(0.7)).map(Event::Fin));
+    shuffle(&mut events, random);
+    events
+}
+
+proptest! {
+    #[test]
+    fn each_message_is_read_once_and_whole_whatever_its_copies_lose(
+        specs in prop::collection::vec(spec(), 1..6), seed: u64
+    ) {
+        let mut random = Seed::new(seed).stream("network");
+        let mut sent = send(&specs);
+        let events = transmit(&specs, &mut sent, &mut random);
+
+        let mut inbox = Inbox::new(Side::Client, InboxLimits::default());
+        let mut reader = Reader::default();
+        let mut stopped = BTreeSet::new();
+        let mut done: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for event in events {
+            match event {
+                Event::Data(place, at, end) => {
+                    let stream = &sent[place];
+                    inbox.stream_data(stream.id, at as u64, stream.bytes.slice(at..end)).unwrap();
+                }
+                Event::Fin(place) => {
+                    inbox.stream_finished(sent[place].id, sent[place].bytes.len() as u64).unwrap();
+                }
+            }
+            while random.chance(0.5) && reader.read(&mut inbox, |id| Priority::ALL[specs[id as usize].priority]) {}
+            while let Some(action) = inbox.poll() {
+                match action {
+                    Action::Stop { stream } => prop_assert!(stopped.insert(stream), "{} twice", stream),
+                    Action::Done { stream, message } => done.entry(message.0).or_default().push(stream),
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+        }
+        while reader.read(&mut inbox, |id| Priority::ALL[specs[id as usize].priority]) {}
+
+        for (id, spec) in specs.iter().enumerate() {
+            let id = id as u64;
+            prop_assert!(reader.complete.contains(&id), "message {} is not complete", id);
+            prop_assert_eq!(reader.read_to.get(&id).copied().unwrap_or(0), spec.len);
+            let done = done.remove(&id).unwrap_or_default();
+            prop_assert_eq!(done.is_empty(), !spec.receipt);
+            let streams: BTreeSet<u64> = done.iter().copied().collect();
+            prop_assert!(!spec.bidirectional || streams.len() == done.len(), "DONE twice on a stream");
+        }
+        for stream in &sent {
+            let whole = stream.kept.iter().all(|&kept| kept);
+            let reusable = stream.frame.receipt && stream.id & 2 == 0;
+            prop_assert!(!(reusable && stopped.contains(&stream.id)), "a stream to be reused was stopped");
+            prop_assert!(
+                whole || reusable || !stream.header_kept() || stopped.contains(&stream.id),
+                "stream {} goes on in vain", stream.id
+            );
+        }
+        let load = inbox.load();
+        prop_assert_eq!((load.open_messages, load.unread_messages, load.unread.get(), load.ahead.get()), (0, 0, 0, 0));
+        prop_assert_eq!(load.id_gaps, 0);
+        prop_assert_eq!(inbox.counters().accepted.get(), specs.iter().map(|spec| spec.len).sum::<u64>());
+        prop_assert_eq!(inbox.counters().completed, specs.len() as u64);
+    }
+}
+
+/// Limits that a few bytes reach.
+fn tight(random: &mut Stream) -> InboxLimits {
+    let mut small = |most: u64| 1 + random.below(most) as usize;
+    InboxLimits {
+        unread: ByteCount::new(small(400) as u64),
+        unread_pieces: small(40),
+        unread_messages: small(8),
+        open_messages: small(12),
+        ahead: ByteCount::new(small(600) as u64),
+        ahead_pieces_per_message: small(60),
+        parked_per_stream: ByteCount::new(small(200) as u64),
+        parked: ByteCount::new(small(600) as u64),
+        pieces: small(100),
+        streams: small(40),
+        gaps_per_stream: small(40),
+        gaps: small(120),
+        streams_per_message: small(12),
+        id_gaps: small(12),
+        hints: small(20),
+        actions: small(60),
+    }
+}
+
+/// Whether what is held is within the limits: exactly, since a step that would exceed one fails.
+fn assert_bounded(inbox: &Inbox, limits: &InboxLimits) {
+    let load = inbox.load();
+    assert!(load.open_messages <= limits.open_messages, "{load:?}");
+    assert!(load.open_messages + load.unread_messages <= limits.most_messages(), "{load:?}");
+    assert!(load.ahead <= limits.ahead && load.parked <= limits.parked, "{load:?}");
+    assert!(load.unread + load.ahead + load.parked <= limits.most_bytes(), "{load:?}");
+    assert!(load.ahead_pieces + load.parked_pieces <= limits.pieces, "{load:?}");
+    assert!(load.unread_pieces + load.ahead_pieces + load.parked_pieces <= limits.most_pieces(), "{load:?}");
+    assert!(load.streams <= limits.streams && load.gaps <= limits.gaps, "{load:?}");
+    assert!(load.hints <= limits.hints && load.id_gaps <= limits.id_gaps, "{load:?}");
+    assert!(load.actions <= limits.actions, "{load:?}");
+}
+
+/// A stream that keeps most rules: what a hostile peer sends to get far.
+fn hostile_stream(random: &mut Stream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..1 + random.below(2) {
+        let id = random.below(10);
+        let len = id * 20;
+        let start = random.below(len + 1);
+        let end = start + random.below(len - start + 1);
+        match random.below(12) {
+            0 => bytes.extend(header(Frame::Reset { id: MessageNumber(id), code: 0 })),
+            1 => bytes.extend(header(Frame::Done { id: MessageNumber(id) })),
+            2 => bytes.extend((0..random.below(20)).map(|_| random.next_u64() as u8)),
+            _ => {
+                let copies = 2 + random.below(3) as u8;
+                let frame = MessageFrame {
+                    id: MessageNumber(id),
+                    priority: Priority::ALL[(id % 5) as usize],
+                    offset: ByteCount::new(start),
+                    len: ByteCount::new(end - start),
+                    last: end == len || start == end,
+                    receipt: random.chance(0.5),
+                    twin: random
+                        .chance(0.3)
+                        .then(|| Twin { index: random.below(copies.into()) as u8, copies }),
+                };
+                bytes.extend(header(Frame::Message(frame)));
+                bytes.extend((start..end).map(|offset| byte(id, offset)));
+            }
+        }
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn a_hostile_peer_neither_breaks_nor_swells_the_inbox(seed: u64) {
+        let mut random = Seed::new(seed).stream("hostile");
+        let limits = tight(&mut random);
+        let mut inbox = Inbox::new(Side::Client, limits);
+        let mut reader = Reader::default();
+        let mut streams: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut failed: Option<InboxError> = None;
+        let greedy = random.chance(0.5);
+        for _ in 0..400 {
+            let id = random.below(60);
+            let bytes = streams.entry(id).or_insert_with(|| hostile_stream(&mut random));
+            let result = match random.below(20) {
+                0 => inbox.stream_finished(id, bytes.len() as u64),
+                1 => inbox.stream_reset(id),
+                2..=17 => {
+                    let start = random.below(bytes.len() as u64) as usize;
+                    let end = start + random.below((bytes.len() - start) as u64 + 1) as usize;
+                    let chunk = Bytes::copy_from_slice(&bytes[start..end]);
+                    if greedy || inbox.wants_data() { inbox.stream_data(id, start as u64, chunk) } else { Ok(()) }
+                }
+                18 => {
+                    reader.read(&mut inbox, |id| Priority::ALL[(id % 5) as usize]);
+                    failed.map_or(Ok(()), Err)
+                }
+                _ => {
+                    inbox.poll();
+                    failed.map_or(Ok(()), Err)
+                }
+            };
+            match result {
+                Ok(()) => {}
+                Err(InboxError::Overfed) if !greedy => {
+                    prop_assert!(false, "who heeds wants_data() is never told to have overfed");
+                }
+                // Whoever fails goes on failing the same way, and never panics.
+                Err(error) => prop_assert_eq!(*failed.get_or_insert(error), error),
+            }
+            if failed.is_none() {
+                assert_bounded(&inbox, &limits);
+            }
+            let (load, counters) = (inbox.load(), inbox.counters());
+            prop_assert_eq!(
+                counters.accepted.get(),
+                reader.bytes + (load.unread + load.ahead + counters.discarded).get(),
+                "what was accepted was read, discarded or is held"
+            );
+        }
+    }
+}
