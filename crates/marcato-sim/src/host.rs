@@ -17,6 +17,60 @@ use crate::route::{Path, RouteEnds, RouteId};
 /// to come back. Nothing else is asked for: a host that wants to act at some time names it there.
 ///
 /// To add one, implement this in your own crate; after the run get it back by [`Network::host`](crate::Network::host).
+///
+/// ```
+/// use marcato_sim::{DatagramFlow, Host, HostContext, Incoming, LinkConfig, Network, Outgoing, Route, RouteId, Side};
+/// use marcato_units::{Duration, Rate, Seed, Time};
+///
+/// /// Returns every datagram to where it came from.
+/// #[derive(Default)]
+/// struct Echo {
+///     waiting: Option<Incoming>,
+///     seen: Vec<(Time, usize)>,
+/// }
+///
+/// impl Host for Echo {
+///     fn datagram(&mut self, now: Time, incoming: Incoming, _context: &HostContext<'_>) {
+///         self.seen.push((now, incoming.route.index()));
+///         self.waiting = Some(incoming);
+///     }
+///
+///     fn transmit(&mut self, _now: Time, payload: &mut Vec<u8>) -> Option<Outgoing> {
+///         let incoming = self.waiting.take()?;
+///         payload.extend_from_slice(&incoming.payload);
+///         Some(Outgoing::to(incoming.remote))
+///     }
+/// }
+///
+/// /// Says hello over every route.
+/// struct Hello(Vec<RouteId>);
+///
+/// impl Host for Hello {
+///     fn start(&mut self, _now: Time, context: &HostContext<'_>) {
+///         self.0 = context.routes().collect();
+///     }
+///
+///     fn datagram(&mut self, _now: Time, _incoming: Incoming, _context: &HostContext<'_>) {}
+///
+///     fn transmit(&mut self, _now: Time, payload: &mut Vec<u8>) -> Option<Outgoing> {
+///         payload.extend_from_slice(b"hello");
+///         self.0.pop().map(Outgoing::over)
+///     }
+/// }
+///
+/// let mut net = Network::new(Seed::new(1));
+/// let [wifi, cellular, server] = ["wifi", "cellular", "server"].map(|name| net.node(name));
+/// for (interface, ms) in [(wifi, 10), (cellular, 50)] {
+///     let link = || LinkConfig::delay_only(Duration::from_millis(ms));
+///     net.link(interface, server, link(), link());
+/// }
+/// let routes = vec![Route::new(wifi, server), Route::new(cellular, server)];
+/// let flow = net.datagrams(DatagramFlow::new(Hello(Vec::new()), Echo::default(), routes))?;
+/// net.run_until(Time::from_secs(1));
+/// let echo: &Echo = net.host(flow, Side::Server).ok_or("an echo")?;
+/// assert_eq!(echo.seen, [(Time::from_millis(10), 0), (Time::from_millis(50), 1)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[expect(unused_variables, reason = "the defaults do nothing")]
 pub trait Host: Any {
     /// The flow begins.
@@ -122,8 +176,9 @@ impl HostContext<'_> {
     }
 
     /// The routes, in the order in which they were added.
-    pub fn routes(&self) -> impl Iterator<Item = RouteId> + use<> {
-        (0u8..).take(self.routes.len()).map(RouteId)
+    pub fn routes(&self) -> impl ExactSizeIterator<Item = RouteId> + Clone + use<> {
+        // At most `MAX_ROUTES`.
+        (0..u8::try_from(self.routes.len()).unwrap_or(u8::MAX)).map(RouteId)
     }
 
     /// This host's own address on a route. A NAT may have put another in its place, of which the host does not know.

@@ -10,12 +10,18 @@ use crate::topology::{NodeId, RouteError};
 /// Most routes that a datagram flow may have.
 pub const MAX_ROUTES: usize = 16;
 
-/// Names a route of a datagram flow. Routes are numbered from 0 in the order in which they were added.
+/// Names a route of a datagram flow. Routes are numbered from 0, below [`MAX_ROUTES`], in the order in which they were
+/// added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteId(pub(crate) u8);
 
 impl RouteId {
-    /// The route's number: below [`MAX_ROUTES`].
+    /// The route with this number. If a flow has none such, what is to go by it is unroutable.
+    pub const fn new(number: u8) -> Self {
+        Self(number)
+    }
+
+    /// The route's number, for arrays.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
