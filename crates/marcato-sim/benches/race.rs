@@ -1,7 +1,8 @@
 //! What an event and a packet cost: "the race", one Reno flow at 250 Mbit/s and 40 ms one way with 1000-byte packets.
 //!
 //! To hold: at least 5 million events per second, and a cost per packet that does not depend on the window. Elements
-//! are events in `race/events…` and data packets in all others; the reciprocal is the time per packet.
+//! are events in `race/events…`, datagrams in `datagrams…` and data packets in all others; the reciprocal is the time
+//! per packet.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use std::hint::black_box;
@@ -9,7 +10,10 @@ use std::time::{Duration as Wall, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use marcato_queue::{DropTail, DropTailConfig, Limit};
-use marcato_sim::{Bulk, DelayedAck, LinkConfig, LinkId, Loss, Network, TcpConfig, TcpFlow};
+use marcato_sim::{
+    Bulk, DatagramFlow, DelayedAck, Host, HostContext, Incoming, LinkConfig, LinkId, Loss, Network, Outgoing,
+    Route, RouteId, Side, TcpConfig, TcpFlow,
+};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 /// One bulk flow of 1000-byte packets whose window is at most `window` packets, past its slow start.
@@ -74,5 +78,51 @@ fn windows(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, race, windows);
+/// Answers each datagram with one of the same length on the same route; the client begins with `open` on each.
+struct Volley {
+    open: usize,
+    ready: Vec<RouteId>,
+}
+
+impl Host for Volley {
+    fn start(&mut self, _now: Time, context: &HostContext<'_>) {
+        let routes = context.routes();
+        self.ready.extend(routes.clone().cycle().take(self.open * routes.len()));
+    }
+
+    fn datagram(&mut self, _now: Time, incoming: Incoming, _context: &HostContext<'_>) {
+        self.ready.push(incoming.route);
+    }
+
+    fn transmit(&mut self, _now: Time, payload: &mut Vec<u8>) -> Option<Outgoing> {
+        payload.resize(1200, 0);
+        self.ready.pop().map(Outgoing::over)
+    }
+}
+
+/// Hosts that do next to nothing, so that the network's own share shows.
+fn datagrams(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("datagrams by route");
+    group.throughput(Throughput::Elements(1));
+    for routes in [1u32, 2, 16] {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        let link = || LinkConfig::new(Rate::from_mbps(1000), Duration::from_millis(10));
+        net.link(client, server, link(), link());
+        let hosts = [320 / routes as usize, 0].map(|open| Volley { open, ready: Vec::new() });
+        let [here, there] = hosts;
+        let all = vec![Route::new(client, server); routes as usize];
+        let flow = net.datagrams(DatagramFlow::new(here, there, all)).expect("a route");
+        net.run_until(Time::from_secs(1));
+        group.bench_with_input(BenchmarkId::from_parameter(routes), &routes, |bencher, _| {
+            let arrived = |net: &Network| {
+                [Side::Client, Side::Server].map(|side| net.tally(flow, side).arrived).into_iter().sum()
+            };
+            bencher.iter_custom(|n| advance(&mut net, n, arrived));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, race, windows, datagrams);
 criterion_main!(benches);

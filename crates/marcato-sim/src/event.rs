@@ -11,12 +11,16 @@ pub(crate) enum Event {
     Arrival { link: u32 },
     /// The link's transmitter is free.
     Ready { link: u32 },
+    /// The link goes up or down.
+    Up { link: u32, up: bool },
     /// The link changes its rate.
     Rate { link: u32, rate: Rate },
     /// The flow begins; or, for UDP, its next packet leaves.
     Start { flow: FlowId },
     /// A timer of an end's TCP.
     Timer { flow: FlowId, side: Side, slot: u8 },
+    /// The timer of a host.
+    Host { flow: FlowId, side: Side },
     /// A timer of an end's application.
     App { flow: FlowId, side: Side, token: u32 },
 }

@@ -3,7 +3,9 @@
 use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
 
 use crate::app::{App, Ledger, Sink, Socket};
-use crate::packet::{IPV4_HEADER, Side, UDP_HEADER};
+use crate::datagram::Datagrams;
+use crate::packet::{IPV4_HEADER, UDP_HEADER};
+use crate::route::{AddRouteError, Path};
 use crate::tcp::{Connection, TcpConfig, TcpConfigError};
 use crate::topology::{NodeId, RouteError};
 
@@ -19,6 +21,12 @@ pub enum FlowError {
     /// A constant bit rate of zero, or empty packets, never end.
     #[error("a udp flow needs a rate above 0 and a payload of 1 to 65507 bytes")]
     EmptyUdp,
+    /// A datagram flow has nowhere to send.
+    #[error("a datagram flow needs a route: add one")]
+    NoRoute,
+    /// A route of a datagram flow cannot be.
+    #[error(transparent)]
+    AddRoute(#[from] AddRouteError),
 }
 
 /// A TCP flow, as it shall be.
@@ -216,17 +224,11 @@ impl Udp {
 pub(crate) enum Kind {
     Tcp(Box<[End; 2]>),
     Udp(Udp),
+    Datagrams(Box<Datagrams>),
 }
 
 pub(crate) struct Flow {
     pub(crate) kind: Kind,
-    pub(crate) layer: Layer,
-    /// Links from each end to the other.
-    pub(crate) routes: [Vec<u32>; 2],
-}
-
-impl Flow {
-    pub(crate) fn route(&self, from: Side) -> &[u32] {
-        &self.routes[from.index()]
-    }
+    /// The way of its packets, by route. All but datagram flows have one.
+    pub(crate) paths: Vec<Path>,
 }

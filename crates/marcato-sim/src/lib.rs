@@ -7,28 +7,38 @@
 //! - [`Network`]: nodes, links, flows; [`Network::run_until`] moves time.
 //! - [`LinkConfig`]: rate, delay, framing, loss, and a queue from [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
+//! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
 //! - [`App`]: what runs at the ends of a TCP flow. [`Conducted`] puts a Conductor between application and TCP.
 #![forbid(unsafe_code)]
 
+mod address;
 mod agenda;
 mod app;
+mod datagram;
 mod event;
 mod flow;
+mod host;
 mod link;
 mod loss;
 mod network;
 mod packet;
+mod payload;
 mod ranges;
+mod route;
 mod tally;
 pub mod tcp;
 mod topology;
 
+pub use address::{Family, Rebinding};
 pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag, Writers};
+pub use datagram::DatagramFlow;
 pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};
+pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;
 pub use network::{ConservationError, Network};
 pub use packet::{FlowId, Packet, Side};
+pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteStats};
 pub use tally::FlowTally;
 pub use tcp::{Congestion, DelayedAck, PriorityOption, TcpConfig, TcpConfigError, TcpStats};
 pub use topology::{LinkId, NodeId, RouteError};

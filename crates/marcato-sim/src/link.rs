@@ -68,7 +68,7 @@ pub struct LinkCounters {
     pub offered: u64,
     /// Packets that its queue dropped, at either end of the queue.
     pub dropped: u64,
-    /// Packets that the wire lost.
+    /// Packets that the wire lost, or that met the link while it was down.
     pub lost: u64,
     /// Packets that came out at the far end.
     pub delivered: u64,
@@ -85,6 +85,7 @@ pub(crate) struct Link {
     delay: Duration,
     framing: Bytes,
     loss: LossProcess,
+    up: bool,
     pub(crate) queue: Box<dyn Discipline<Packet>>,
     /// When the packet on the transmitter is out.
     free_at: Time,
@@ -105,6 +106,7 @@ impl Link {
             delay: config.delay,
             framing: config.framing,
             loss: LossProcess::new(config.loss, stream),
+            up: true,
             queue: config.queue,
             free_at: Time::ZERO,
             waking: false,
@@ -128,6 +130,12 @@ impl Link {
         }
     }
 
+    /// Takes the link up or down. While it is down, every packet that is offered, begins to leave, or would come
+    /// out at the far end is lost.
+    pub(crate) fn set_up(&mut self, up: bool) {
+        self.up = up;
+    }
+
     /// Packets on the line.
     pub(crate) fn under_way(&self) -> u64 {
         self.line.len() as u64
@@ -142,9 +150,14 @@ impl Link {
         tallies: &mut FlowTallies,
     ) {
         self.counters.offered += 1;
+        if !self.up {
+            self.counters.lost += 1;
+            tallies.dropped(packet);
+            return;
+        }
         if let Some(packet) = self.queue.enqueue(now, packet).lost() {
             self.counters.dropped += 1;
-            tallies.dropped(&packet);
+            tallies.dropped(packet);
         }
         if self.waking {
             return;
@@ -162,11 +175,16 @@ impl Link {
         self.transmit(now, agenda, tallies);
     }
 
-    /// Takes the packet that arrives now off the line.
-    pub(crate) fn arrive(&mut self, agenda: &mut Agenda<Event>) -> Option<Packet> {
+    /// Takes the packet that arrives now off the line; `None` if the link is down.
+    pub(crate) fn arrive(&mut self, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) -> Option<Packet> {
         let (_, packet) = self.line.pop_front()?;
         if let Some(&(moment, _)) = self.line.front() {
             agenda.enter(moment, Event::Arrival { link: self.id });
+        }
+        if !self.up {
+            self.counters.lost += 1;
+            tallies.dropped(packet);
+            return None;
         }
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len();
@@ -190,7 +208,7 @@ impl Link {
             let mut dropped = 0;
             let packet = self.queue.dequeue_with(now, &mut |packet| {
                 dropped += 1;
-                tallies.dropped(&packet);
+                tallies.dropped(packet);
             });
             self.counters.dropped += dropped;
             let Some(packet) = packet else { break };
@@ -203,9 +221,11 @@ impl Link {
                 }
                 None => now,
             };
-            if self.loss.loses() {
+            // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
+            // all the same, so that what comes after an outage does not depend on what the wire did in it.
+            if self.loss.loses() || !self.up {
                 self.counters.lost += 1;
-                tallies.dropped(&packet);
+                tallies.dropped(packet);
                 continue;
             }
             let moment = agenda.reserve(out_at + self.delay);

@@ -5,16 +5,20 @@ use std::collections::HashMap;
 
 use marcato_units::{Bytes, Rate, Seed, Time};
 
+use crate::address::AddressBook;
 use crate::agenda::Agenda;
 use crate::app::{App, Socket};
 use crate::event::Event;
 use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters};
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
+use crate::route::Path;
 use crate::tally::{FlowTallies, FlowTally};
 use crate::tcp::{Connection, Delivered, Segment, TcpStats};
 use crate::topology::{LinkId, NodeId, Topology, id};
 use marcato_wire::Ecn;
+
+mod hosts;
 
 /// Packets have gone missing or come from nowhere: a defect of the simulator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +40,14 @@ pub enum ConservationError {
         outstanding: u64,
         /// Queued or under way.
         held: u64,
+    },
+    /// The datagrams outstanding are not those whose payloads are kept.
+    #[error("{outstanding} datagrams outstanding but {kept} payloads kept")]
+    Payloads {
+        /// Datagrams sent, and neither arrived nor dropped.
+        outstanding: u64,
+        /// Payloads in the network's keeping.
+        kept: u64,
     },
 }
 
@@ -63,7 +75,10 @@ pub struct Network {
     flows: Vec<Flow>,
     /// How many links or flows have been given each name.
     named: HashMap<String, u32>,
+    addresses: AddressBook,
     tallies: FlowTallies,
+    /// Where a host writes the datagram that leaves next.
+    payload: Vec<u8>,
     events: u64,
 }
 
@@ -78,7 +93,9 @@ impl Network {
             links: Vec::new(),
             flows: Vec::new(),
             named: HashMap::new(),
+            addresses: AddressBook::default(),
             tallies: FlowTallies::default(),
+            payload: Vec::new(),
             events: 0,
         }
     }
@@ -107,15 +124,21 @@ impl Network {
         self.agenda.at(at.max(self.now), Event::Rate { link: link.0, rate });
     }
 
+    /// Takes a link up or down at `at`. While a link is down, each packet that is offered to it, begins to leave it
+    /// or would come out of it is lost; whoever sent it is not told.
+    pub fn set_link_up_at(&mut self, link: LinkId, at: Time, up: bool) {
+        self.agenda.at(at.max(self.now), Event::Up { link: link.0, up });
+    }
+
     /// Adds a TCP flow. It takes the route with the fewest links, the first of equals.
     pub fn tcp(&mut self, flow: TcpFlow) -> Result<FlowId, FlowError> {
-        let routes =
+        let links =
             [self.topology.route(flow.client, flow.server)?, self.topology.route(flow.server, flow.client)?];
         let name = self.name("flow/", flow.client, flow.server);
         let client = Connection::new(flow.client_config, self.seed, &format!("{name}/client"))?;
         let server = Connection::new(flow.server_config, self.seed, &format!("{name}/server"))?;
         let ends = [End::new(client, flow.client_app), End::new(server, flow.server_app)];
-        Ok(self.add_flow(Kind::Tcp(Box::new(ends)), flow.layer, routes, flow.start))
+        Ok(self.add_flow(Kind::Tcp(Box::new(ends)), vec![Path { layer: flow.layer, links }], flow.start))
     }
 
     /// Adds a UDP flow.
@@ -124,11 +147,11 @@ impl Network {
         if flow.rate == Rate::ZERO || payload == 0 || payload > 65_507 {
             return Err(FlowError::EmptyUdp);
         }
-        let routes = [self.topology.route(flow.from, flow.to)?, Vec::new()];
+        let links = [self.topology.route(flow.from, flow.to)?, Vec::new()];
         let (layer, start) = (flow.layer, flow.start);
         let name = self.name("flow/", flow.from, flow.to);
         let stream = self.seed.stream(&format!("{name}/arrivals"));
-        Ok(self.add_flow(Kind::Udp(Udp::new(flow, stream)), layer, routes, start))
+        Ok(self.add_flow(Kind::Udp(Udp::new(flow, stream)), vec![Path { layer, links }], start))
     }
 
     /// Names a link or flow, and so its random streams, by its ends and by how many there are between these
@@ -140,15 +163,9 @@ impl Network {
         if *count == 1 { stem } else { format!("{stem}#{count}") }
     }
 
-    fn add_flow(
-        &mut self,
-        kind: Kind,
-        layer: marcato_units::Layer,
-        routes: [Vec<u32>; 2],
-        start: Time,
-    ) -> FlowId {
+    fn add_flow(&mut self, kind: Kind, paths: Vec<Path>, start: Time) -> FlowId {
         let flow = FlowId(id(self.flows.len()));
-        self.flows.push(Flow { kind, layer, routes });
+        self.flows.push(Flow { kind, paths });
         self.tallies.add_flow();
         self.agenda.at(start.max(self.now), Event::Start { flow });
         flow
@@ -171,18 +188,20 @@ impl Network {
     fn step(&mut self, now: Time, event: Event) {
         match event {
             Event::Arrival { link } => {
-                if let Some(packet) = self.links[link as usize].arrive(&mut self.agenda) {
+                if let Some(packet) = self.links[link as usize].arrive(&mut self.agenda, &mut self.tallies) {
                     self.forward(now, packet);
                 }
             }
             Event::Ready { link } => {
                 self.links[link as usize].ready(now, &mut self.agenda, &mut self.tallies);
             }
+            Event::Up { link, up } => self.links[link as usize].set_up(up),
             Event::Rate { link, rate } => {
                 self.links[link as usize].set_rate(now, rate, &mut self.agenda, &mut self.tallies);
             }
             Event::Start { flow } => self.start(now, flow),
             Event::Timer { flow, side, slot } => self.tcp_timer(now, flow, side, slot),
+            Event::Host { flow, side } => self.host_timer(flow, side),
             Event::App { flow, side, token } => {
                 self.with_app(now, flow, side, |app, socket| app.timer(token, socket));
                 self.pump(now, flow, side);
@@ -193,17 +212,18 @@ impl Network {
     /// A packet has passed a link: on to the next, or to its end.
     fn forward(&mut self, now: Time, mut packet: Packet) {
         packet.hop += 1;
-        let route = self.flows[packet.flow.0 as usize].route(packet.from);
-        if let Some(&link) = route.get(usize::from(packet.hop)) {
+        let path = &self.flows[packet.flow.0 as usize].paths[usize::from(packet.route)];
+        if let Some(&link) = path.links[packet.from.index()].get(usize::from(packet.hop)) {
             self.links[link as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
             return;
         }
-        self.tallies.arrived(&packet);
         match packet.body {
             Body::Tcp(ref segment) => {
+                self.tallies.arrived(&packet);
                 self.deliver(now, packet.flow, packet.from.peer(), segment, packet.ecn);
             }
             Body::Udp => {
+                self.tallies.arrived(&packet);
                 if let Kind::Udp(udp) = &mut self.flows[packet.flow.0 as usize].kind {
                     let delay = now - packet.sent_at;
                     udp.stats.packets += 1;
@@ -212,6 +232,7 @@ impl Network {
                     udp.stats.delay_max = udp.stats.delay_max.max(delay);
                 }
             }
+            Body::Datagram(_) => self.datagram_arrives(packet),
         }
     }
 
@@ -231,25 +252,27 @@ impl Network {
                 let packet = Packet {
                     flow,
                     from: Side::Client,
+                    route: 0,
                     hop: 0,
                     ecn: Ecn::NotEct,
-                    layer: record.layer,
+                    layer: record.paths[0].layer,
                     len: Udp::len(&udp.config),
                     sent_at: now,
                     body: Body::Udp,
                 };
                 self.agenda.at(now + udp.next_gap(), Event::Start { flow });
-                let first = record.routes[0][0];
+                let first = record.paths[0].links[0][0];
                 self.tallies.sent(&packet);
                 self.links[first as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
             }
+            Kind::Datagrams(_) => self.start_hosts(flow),
         }
     }
 
     fn ends(&mut self, flow: FlowId) -> Option<&mut [End; 2]> {
         match &mut self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => Some(ends),
-            Kind::Udp(_) => None,
+            Kind::Udp(_) | Kind::Datagrams(_) => None,
         }
     }
 
@@ -343,9 +366,10 @@ impl Network {
             let delivered = ends[side.index()].tcp.read();
             self.hand_out(now, flow, side, delivered);
         }
-        let Flow { kind: Kind::Tcp(ends), layer, routes } = &mut self.flows[flow.0 as usize] else { return };
+        let Flow { kind: Kind::Tcp(ends), paths } = &mut self.flows[flow.0 as usize] else { return };
         let end = &mut ends[side.index()];
-        let first = routes[side.index()][0] as usize;
+        let path = &paths[0];
+        let first = path.links[side.index()][0] as usize;
         loop {
             if end.wants_to_write && end.tcp.is_writable() {
                 let before = end.tcp.write_offset();
@@ -357,9 +381,10 @@ impl Network {
             let packet = Packet {
                 flow,
                 from: side,
+                route: 0,
                 hop: 0,
                 ecn,
-                layer: *layer,
+                layer: path.layer,
                 len,
                 sent_at: now,
                 body: Body::Tcp(segment),
@@ -392,19 +417,20 @@ impl Network {
         self.events
     }
 
-    /// What an end of a TCP flow has seen and done; `None` for a UDP flow.
+    /// What an end of a TCP flow has seen and done; `None` for other flows.
     pub fn tcp_stats(&self, flow: FlowId, side: Side) -> Option<TcpStats> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => Some(ends[side.index()].tcp.stats()),
-            Kind::Udp(_) => None,
+            Kind::Udp(_) | Kind::Datagrams(_) => None,
         }
     }
 
-    /// What an end of a TCP flow has received; nothing for a UDP flow, which has [`udp_stats`](Self::udp_stats).
+    /// What an end of a TCP flow has received; nothing for other flows, which have [`udp_stats`](Self::udp_stats) and
+    /// [`route_stats`](Self::route_stats).
     pub fn reception(&self, flow: FlowId, side: Side) -> Reception {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].reception,
-            Kind::Udp(_) => Reception::default(),
+            Kind::Udp(_) | Kind::Datagrams(_) => Reception::default(),
         }
     }
 
@@ -412,15 +438,15 @@ impl Network {
     pub fn is_finished(&self, flow: FlowId, side: Side) -> bool {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].tcp.all_acked(),
-            Kind::Udp(_) => false,
+            Kind::Udp(_) | Kind::Datagrams(_) => false,
         }
     }
 
-    /// What arrived of a UDP flow; `None` for a TCP flow.
+    /// What arrived of a UDP flow; `None` for other flows.
     pub fn udp_stats(&self, flow: FlowId) -> Option<UdpStats> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Udp(udp) => Some(udp.stats),
-            Kind::Tcp(_) => None,
+            Kind::Tcp(_) | Kind::Datagrams(_) => None,
         }
     }
 
@@ -428,7 +454,7 @@ impl Network {
     pub fn app<A: App>(&self, flow: FlowId, side: Side) -> Option<&A> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => (&*ends[side.index()].app as &dyn Any).downcast_ref(),
-            Kind::Udp(_) => None,
+            Kind::Udp(_) | Kind::Datagrams(_) => None,
         }
     }
 
@@ -449,7 +475,8 @@ impl Network {
     }
 
     /// Checks that no packet has gone missing: on each link offered = dropped + lost + delivered + queued + under
-    /// way, and over all flows sent = arrived + dropped + in the network. Debug builds check it after each run.
+    /// way, over all flows sent = arrived + dropped + in the network, and that each datagram in the network, and nothing
+    /// else, has its payload kept. Debug builds check it after each run.
     pub fn check_conservation(&self) -> Result<(), ConservationError> {
         let mut held = 0;
         for link in &self.links {
@@ -462,6 +489,16 @@ impl Network {
             held += inside;
         }
         let outstanding = self.tallies.outstanding();
-        if outstanding == held { Ok(()) } else { Err(ConservationError::Flows { outstanding, held }) }
+        if outstanding != held {
+            return Err(ConservationError::Flows { outstanding, held });
+        }
+        let is_datagrams = |flow: &Flow| matches!(flow.kind, Kind::Datagrams(_));
+        let outstanding = (0u32..)
+            .zip(&self.flows)
+            .filter(|(_, flow)| is_datagrams(flow))
+            .map(|(flow, _)| self.tallies.outstanding_of(FlowId(flow)))
+            .sum();
+        let kept = self.tallies.payloads.len();
+        if outstanding == kept { Ok(()) } else { Err(ConservationError::Payloads { outstanding, kept }) }
     }
 }

@@ -4,6 +4,7 @@ use marcato_queue::{FlowKey, Packet as Queueable};
 use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::Ecn;
 
+use crate::payload::PayloadId;
 use crate::tcp::Segment;
 
 /// One end of a flow.
@@ -33,12 +34,15 @@ impl Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub(crate) u32);
 
-/// A packet in virtual time: its headers and lengths; nobody needs its payload.
+/// A packet in virtual time: its headers and lengths. Only a datagram between [hosts](crate::Host) has a payload, which
+/// the network keeps for it; of all others nobody needs it.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub(crate) flow: FlowId,
     /// The end that sent it.
     pub(crate) from: Side,
+    /// The route of its flow that it takes; all but datagram flows have one, number 0.
+    pub(crate) route: u8,
     /// How many links of its route lie behind it.
     pub(crate) hop: u8,
     pub(crate) ecn: Ecn,
@@ -54,10 +58,23 @@ pub struct Packet {
 pub(crate) enum Body {
     Tcp(Segment),
     Udp,
+    Datagram(Datagram),
+}
+
+/// A UDP datagram between hosts: real bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Datagram {
+    pub(crate) payload: PayloadId,
+    /// Which of its sender's addresses it came from: an index into [`RouteEnd`](crate::route::RouteEnd).
+    pub(crate) source: u32,
+    /// Which of its receiver's addresses it was sent to.
+    pub(crate) destination: u32,
 }
 
 /// Bytes of an IPv4 header without options.
 pub(crate) const IPV4_HEADER: u32 = 20;
+/// Bytes of an IPv6 header without extensions.
+pub(crate) const IPV6_HEADER: u32 = 40;
 /// Bytes of a UDP header.
 pub(crate) const UDP_HEADER: u32 = 8;
 
@@ -67,7 +84,8 @@ impl Queueable for Packet {
     }
 
     fn flow(&self) -> FlowKey {
-        FlowKey::new(u64::from(self.flow.0) << 1 | self.from.index() as u64)
+        // The routes of a flow differ in their ports or addresses, so to a queue they are flows of their own.
+        FlowKey::new(u64::from(self.route) << 33 | u64::from(self.flow.0) << 1 | self.from.index() as u64)
     }
 
     fn ecn(&self) -> Ecn {
@@ -80,5 +98,18 @@ impl Queueable for Packet {
 
     fn layer(&self) -> Layer {
         self.layer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_datagrams_need_makes_no_tcp_packet_bigger_or_dearer_to_move() {
+        assert!(size_of::<Datagram>() < size_of::<Segment>());
+        assert_eq!(size_of::<Body>(), size_of::<Segment>());
+        assert_eq!(size_of::<Packet>(), size_of::<Body>() + 24);
+        assert!(!std::mem::needs_drop::<Packet>());
     }
 }

@@ -1,6 +1,7 @@
 //! Where the packets of each flow are.
 
-use crate::packet::{FlowId, Packet, Side};
+use crate::packet::{Body, FlowId, Packet, Side};
+use crate::payload::Payloads;
 
 /// What became of the packets that one end of a flow sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,17 +14,20 @@ pub struct FlowTally {
     pub dropped: u64,
 }
 
-/// The tallies of all flows.
+/// The tallies of all flows, and the payloads of what they have under way.
 #[derive(Default)]
-pub(crate) struct FlowTallies(Vec<[FlowTally; 2]>);
+pub(crate) struct FlowTallies {
+    flows: Vec<[FlowTally; 2]>,
+    pub(crate) payloads: Payloads,
+}
 
 impl FlowTallies {
     pub(crate) fn add_flow(&mut self) {
-        self.0.push([FlowTally::default(); 2]);
+        self.flows.push([FlowTally::default(); 2]);
     }
 
     pub(crate) fn of(&self, flow: FlowId, from: Side) -> FlowTally {
-        self.0[flow.0 as usize][from.index()]
+        self.flows[flow.0 as usize][from.index()]
     }
 
     pub(crate) fn sent(&mut self, packet: &Packet) {
@@ -34,16 +38,25 @@ impl FlowTallies {
         self.slot(packet).arrived += 1;
     }
 
-    pub(crate) fn dropped(&mut self, packet: &Packet) {
-        self.slot(packet).dropped += 1;
+    /// The end of a packet and of its payload.
+    pub(crate) fn dropped(&mut self, packet: Packet) {
+        self.slot(&packet).dropped += 1;
+        if let Body::Datagram(datagram) = packet.body {
+            self.payloads.take(datagram.payload);
+        }
     }
 
     /// Packets that were sent and have neither arrived nor been dropped: they must be in the network.
     pub(crate) fn outstanding(&self) -> u64 {
-        self.0.iter().flatten().map(|t| t.sent - t.arrived - t.dropped).sum()
+        self.flows.iter().flatten().map(|t| t.sent - t.arrived - t.dropped).sum()
+    }
+
+    /// The same of one flow.
+    pub(crate) fn outstanding_of(&self, flow: FlowId) -> u64 {
+        self.flows[flow.0 as usize].iter().map(|t| t.sent - t.arrived - t.dropped).sum()
     }
 
     fn slot(&mut self, packet: &Packet) -> &mut FlowTally {
-        &mut self.0[packet.flow.0 as usize][packet.from.index()]
+        &mut self.flows[packet.flow.0 as usize][packet.from.index()]
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Names a host or router of a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(u32);
+pub struct NodeId(pub(crate) u32);
 
 /// Names one direction of a link of a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
