@@ -276,6 +276,54 @@ fn a_message_of_one_source_leaves_the_room_of_another_alone() {
 }
 
 #[test]
+fn copies_of_an_unannounced_message_leave_the_room_of_a_source_alone() {
+    let mut scheduler = CwrRed::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 50), lane(1, PACKET * 6, 50)]);
+    let both: LaneSet = [id(0), id(1)].into_iter().collect();
+    // It would fit both lanes, but on one only in what is held there.
+    assert_eq!(world.release(None, PACKET * 2, Redundancy::EveryLane).0, [Choice::One(id(1)); 2]);
+    // What fits both beside what is held goes twice.
+    assert_eq!(world.release(None, PACKET, Redundancy::EveryLane).0, [Choice::Each(both)]);
+    // And the source finds what was announced.
+    world.pass_to(ms(30));
+    let (choices, left) = world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::EveryLane);
+    assert_eq!((choices, left), (vec![Choice::Each(both); 3], Bytes::ZERO));
+}
+
+#[test]
+fn urgent_retransmissions_may_use_reserved_room_and_others_may_not() {
+    let again = |priority| Purpose::Retransmission { priority, lost_on: id(0) };
+    let schedulers: [Box<dyn Fn() -> Box<dyn LaneScheduler>>; 2] = [
+        Box::new(|| {
+            let mut cwr = Cwr::new(paper()).unwrap();
+            cwr.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+            Box::new(cwr)
+        }),
+        Box::new(|| {
+            let mut red = CwrRed::new(paper()).unwrap();
+            red.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+            Box::new(red)
+        }),
+    ];
+    for scheduler in &schedulers {
+        let mut scheduler = scheduler();
+        let mut lanes = [lane(0, PACKET * 4, 50)];
+        // One packet fits beside what is held, whoever's.
+        let background = again(Priority::P4);
+        assert_eq!(scheduler.choose(Time::ZERO, &lanes, background, PACKET), Choice::One(id(0)));
+        scheduler.sent(Time::ZERO, &lanes[0], background, PACKET);
+        lanes[0].in_flight += PACKET;
+        assert_eq!(scheduler.choose(Time::ZERO, &lanes, background, PACKET), Choice::Wait(Wait::Reserved));
+        assert_eq!(scheduler.choose(Time::ZERO, &lanes, again(Priority::P0), PACKET), Choice::One(id(0)));
+        // Where there is room that nobody holds, urgent data takes that.
+        let both = [lanes[0], lane(1, PACKET * 9, 90)];
+        let elsewhere = scheduler.choose(Time::ZERO, &both, again(Priority::P0), PACKET);
+        assert_eq!(elsewhere, Choice::One(id(1)));
+    }
+}
+
+#[test]
 fn after_a_loss_a_message_is_sent_as_low_rtt_would() {
     let mut scheduler = Cwr::new(paper()).unwrap();
     scheduler.declare(SourceKey(1), Source::new(Duration::from_millis(100), PACKET * 3, ms(100))).unwrap();
