@@ -46,7 +46,7 @@ pub use registry::{Registry, SelectError, registry};
 pub use repeat::over_seeds;
 pub use report::{Figure, Report, Section, WriteError};
 pub use row::Row;
-pub use statistics::{Mean, student_t};
+pub use statistics::{Mean, Percentile, Samples, student_t};
 pub use unit::Unit;
 pub use world::World;
 
