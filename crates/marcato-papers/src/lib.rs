@@ -25,6 +25,7 @@ mod cats;
 pub mod chart;
 mod config;
 mod csv;
+pub mod cwr;
 mod document;
 mod experiment;
 mod html;
