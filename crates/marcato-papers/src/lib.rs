@@ -25,6 +25,7 @@ mod cats;
 pub mod chart;
 mod config;
 mod csv;
+pub mod cwr;
 mod document;
 mod experiment;
 mod html;
@@ -46,7 +47,7 @@ pub use registry::{Registry, SelectError, registry};
 pub use repeat::over_seeds;
 pub use report::{Figure, Report, Section, WriteError};
 pub use row::Row;
-pub use statistics::{Mean, student_t};
+pub use statistics::{Mean, Percentile, Samples, student_t};
 pub use unit::Unit;
 pub use world::World;
 

@@ -1,4 +1,4 @@
-//! The mean of repeated runs and how sure it is.
+//! The mean of repeated runs and how sure it is; the distribution of many samples.
 
 /// Student's t for a two-sided 95 % confidence interval with `freedom` degrees of freedom; `None` for 0.
 ///
@@ -77,9 +77,169 @@ impl Mean {
     }
 }
 
+/// Which sample of a distribution: the share of samples, in thousandths, that it is not exceeded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Percentile(u16);
+
+impl Percentile {
+    /// The median: half of the samples are not greater.
+    pub const P50: Self = Self(500);
+    /// 90 of 100 samples are not greater.
+    pub const P90: Self = Self(900);
+    /// 99 of 100 samples are not greater.
+    pub const P99: Self = Self(990);
+    /// 999 of 1000 samples are not greater.
+    pub const P99_9: Self = Self(999);
+    /// No sample is greater.
+    pub const MAX: Self = Self(1000);
+
+    /// So many thousandths of all samples; `None` above 1000.
+    pub const fn from_thousandths(thousandths: u16) -> Option<Self> {
+        if thousandths <= 1000 { Some(Self(thousandths)) } else { None }
+    }
+
+    /// The place, counted from 1, of the sample among `count` ordered ones: the least that is at least the share.
+    /// In integers, so that no rounding moves it.
+    fn rank(self, count: usize) -> usize {
+        // A count of samples in memory, times 1000, fits 128 bits; the rank is not above the count.
+        let rank = (count as u128 * u128::from(self.0)).div_ceil(1000).max(1);
+        usize::try_from(rank).unwrap_or(usize::MAX)
+    }
+}
+
+/// Samples in ascending order, of which some may be infinite: what never came counts as greater than everything.
+/// Samples that are not a number are left out.
+///
+/// ```
+/// use marcato_papers::{Percentile, Samples};
+/// let delays = Samples::new([3.0, 1.0, f64::INFINITY, 2.0]);
+/// assert_eq!(delays.percentile(Percentile::P50), Some(2.0));
+/// assert_eq!(delays.percentile(Percentile::P99), Some(f64::INFINITY));
+/// assert_eq!(delays.share_above(2.0), 0.5);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples(Vec<f64>);
+
+impl Samples {
+    /// These samples, put in order.
+    pub fn new(samples: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = samples.into_iter().filter(|sample| !sample.is_nan()).collect();
+        sorted.sort_by(f64::total_cmp);
+        Self(sorted)
+    }
+
+    /// All of them, ascending.
+    pub fn sorted(&self) -> &[f64] {
+        &self.0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The nearest rank: the least sample that at least the share asked for does not exceed. It is always one of the
+    /// samples, never a value between two; of n samples it is the one at place ⌈n · share⌉ in ascending order. `None`
+    /// if there is none.
+    pub fn percentile(&self, percentile: Percentile) -> Option<f64> {
+        self.0.get(percentile.rank(self.0.len()) - 1).copied()
+    }
+
+    /// The share of samples that are greater than `value`; 0 if there is none.
+    pub fn share_above(&self, value: f64) -> f64 {
+        share(self.0.len() - self.0.partition_point(|&sample| sample <= value), self.0.len())
+    }
+
+    /// The complementary cumulative distribution: for each finite value that occurs, in ascending order, the share of
+    /// samples that are greater. It is 1 below the first and holds from each to the next.
+    pub fn ccdf(&self) -> Vec<(f64, f64)> {
+        let count = self.0.len();
+        let mut done = 0;
+        let mut steps = Vec::new();
+        for equal in self.0.chunk_by(|a, b| a == b) {
+            done += equal.len();
+            if let Some(&value) = equal.first().filter(|value| value.is_finite()) {
+                steps.push((value, share(count - done, count)));
+            }
+        }
+        steps
+    }
+}
+
+impl FromIterator<f64> for Samples {
+    fn from_iter<I: IntoIterator<Item = f64>>(samples: I) -> Self {
+        Self::new(samples)
+    }
+}
+
+/// Counts of samples are far below 2^53.
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn a_percentile_is_the_nearest_rank() {
+        let thousand = Samples::new((1..=1000).rev().map(f64::from));
+        let of = |samples: &Samples, percentile| samples.percentile(percentile).unwrap();
+        for (percentile, value) in [
+            (Percentile::P50, 500.0),
+            (Percentile::P90, 900.0),
+            (Percentile::P99, 990.0),
+            (Percentile::P99_9, 999.0),
+            (Percentile::MAX, 1000.0),
+            (Percentile::from_thousandths(0).unwrap(), 1.0),
+            (Percentile::from_thousandths(1).unwrap(), 1.0),
+        ] {
+            assert_eq!(of(&thousand, percentile), value, "{percentile:?}");
+        }
+        // Where the share is no whole number of samples, the next one: 50 % of 5 is the third, 99 % of 6 the last.
+        assert_eq!(of(&Samples::new([5.0, 4.0, 3.0, 2.0, 1.0]), Percentile::P50), 3.0);
+        assert_eq!(of(&Samples::new((1..=6).map(f64::from)), Percentile::P99), 6.0);
+        // Below 1000 samples, 99.9 % are all.
+        assert_eq!(of(&Samples::new((1..=999).map(f64::from)), Percentile::P99_9), 999.0);
+        assert_eq!(Samples::default().percentile(Percentile::P50), None);
+        assert_eq!(Percentile::from_thousandths(1001), None);
+    }
+
+    #[test]
+    fn what_never_came_counts_and_what_is_no_number_does_not() {
+        let samples = Samples::new([f64::NAN, 2.0, f64::INFINITY, -f64::NAN, 1.0, 2.0]);
+        assert_eq!((samples.len(), samples.percentile(Percentile::MAX)), (4, Some(f64::INFINITY)));
+        assert_eq!(samples.ccdf(), [(1.0, 0.75), (2.0, 0.25)]);
+        assert_eq!((samples.share_above(0.0), samples.share_above(1e300)), (1.0, 0.25));
+        assert!(Samples::new([f64::NAN]).is_empty() && Samples::default().ccdf().is_empty());
+        assert_eq!(Samples::default().share_above(0.0), 0.0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_percentile_is_a_sample_that_enough_do_not_exceed_and_a_ccdf_says_what_counting_says(
+            samples in prop::collection::vec((0..50u8).prop_map(f64::from), 1..200), thousandths in 0..=1000u16,
+        ) {
+            let sorted = Samples::new(samples.iter().copied());
+            let value = sorted.percentile(Percentile::from_thousandths(thousandths).unwrap()).unwrap();
+            let count = |test: &dyn Fn(f64) -> bool| samples.iter().filter(|&&sample| test(sample)).count();
+            prop_assert!(samples.contains(&value));
+            let wanted = samples.len() * usize::from(thousandths);
+            prop_assert!(count(&|sample| sample <= value) * 1000 >= wanted);
+            prop_assert!(count(&|sample| sample < value) * 1000 < wanted.max(1));
+            for (at, share) in sorted.ccdf() {
+                prop_assert_eq!(share, count(&|sample| sample > at) as f64 / samples.len() as f64);
+                prop_assert_eq!(share, sorted.share_above(at));
+            }
+        }
+    }
 
     #[test]
     fn equal_samples_have_no_spread_at_all() {

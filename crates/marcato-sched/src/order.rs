@@ -3,7 +3,8 @@
 //! A packet carries at most one stream frame, because the loss of a packet should hold up one stream only. What was
 //! lost goes first, whatever its priority.
 
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use marcato_units::{Bytes, Priority};
 use thiserror::Error;
@@ -50,6 +51,9 @@ pub trait StreamOrder {
     /// flight, so nothing is refused.
     fn lost(&mut self, stream: StreamId, len: Bytes);
 
+    /// The frame that [`next`](Self::next) would give: ask whether a lane takes it before it is taken.
+    fn peek(&self, room: Bytes) -> Option<Frame>;
+
     /// The frame of a packet that has room for `room` bytes of stream data.
     fn next(&mut self, room: Bytes) -> Option<Frame>;
 
@@ -60,68 +64,210 @@ pub trait StreamOrder {
     fn is_empty(&self) -> bool;
 }
 
-/// Bytes of one stream that wait.
+/// The end of a list.
+const END: usize = usize::MAX;
+
+/// Bytes of one stream that wait together.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Piece {
     stream: StreamId,
     left: Bytes,
+    /// Its neighbours in the line; `next` links what is free, too.
+    prev: usize,
+    next: usize,
+    /// The next piece of the same stream in this line.
+    later: usize,
 }
 
-/// Entries, the oldest first. Neighbours of one stream are one.
-#[derive(Clone, Debug, Default)]
-struct Fifo(VecDeque<Entry>);
+/// The first and the last piece of a stream in a line.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: usize,
+    last: usize,
+}
 
-impl Fifo {
-    /// Whether these bytes need no entry of their own.
-    fn continues(&self, stream: StreamId) -> bool {
-        self.0.back().is_some_and(|entry| entry.stream == stream)
+/// Pieces in a row. Each operation takes time logarithmic in the streams that wait; dropping a stream does so for each
+/// of its pieces, which were all added once. Taking bytes allocates nothing, and the room of pieces that have gone is
+/// used again.
+#[derive(Clone, Debug)]
+struct Line {
+    pieces: Vec<Piece>,
+    free: usize,
+    front: usize,
+    back: usize,
+    len: usize,
+    streams: BTreeMap<StreamId, Ends>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { pieces: Vec::new(), free: END, front: END, back: END, len: 0, streams: BTreeMap::new() }
+    }
+}
+
+impl Line {
+    const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
-    fn push(&mut self, stream: StreamId, len: Bytes) {
-        match self.0.back_mut() {
-            Some(entry) if entry.stream == stream => entry.left += len,
-            _ => self.0.push_back(Entry { stream, left: len }),
+    /// The piece at the back, if it is of this stream.
+    fn back_of(&mut self, stream: StreamId) -> Option<&mut Piece> {
+        self.pieces.get_mut(self.back).filter(|piece| piece.stream == stream)
+    }
+
+    /// The last piece of this stream, wherever it stands.
+    fn last_of(&mut self, stream: StreamId) -> Option<&mut Piece> {
+        self.streams.get(&stream).map(|ends| &mut self.pieces[ends.last])
+    }
+
+    /// Adds a piece at the back.
+    fn push(&mut self, stream: StreamId, left: Bytes) {
+        let piece = Piece { stream, left, prev: END, next: END, later: END };
+        let at = if let Some(free) = self.pieces.get_mut(self.free) {
+            let at = self.free;
+            self.free = free.next;
+            *free = piece;
+            at
+        } else {
+            self.pieces.push(piece);
+            self.pieces.len() - 1
+        };
+        let ends = self.streams.entry(stream).or_insert(Ends { first: at, last: at });
+        if ends.last != at {
+            self.pieces[ends.last].later = at;
+            ends.last = at;
+        }
+        self.link_back(at);
+    }
+
+    fn link_back(&mut self, at: usize) {
+        self.pieces[at].prev = self.back;
+        self.pieces[at].next = END;
+        match self.pieces.get_mut(self.back) {
+            Some(back) => back.next = at,
+            None => self.front = at,
+        }
+        self.back = at;
+        self.len += 1;
+    }
+
+    fn unlink(&mut self, at: usize) {
+        let Piece { prev, next, .. } = self.pieces[at];
+        match self.pieces.get_mut(prev) {
+            Some(piece) => piece.next = next,
+            None => self.front = next,
+        }
+        match self.pieces.get_mut(next) {
+            Some(piece) => piece.prev = prev,
+            None => self.back = prev,
+        }
+        self.len -= 1;
+    }
+
+    /// Takes a piece out and keeps its room for another.
+    fn discard(&mut self, at: usize) {
+        self.unlink(at);
+        self.pieces[at].next = self.free;
+        self.free = at;
+    }
+
+    fn front(&self) -> Option<&Piece> {
+        self.pieces.get(self.front)
+    }
+
+    /// Takes `len` bytes from the front; whether that was the end of the piece.
+    fn take(&mut self, len: Bytes) -> bool {
+        let at = self.front;
+        let Some(piece) = self.pieces.get_mut(at) else { return false };
+        piece.left -= len;
+        let Piece { stream, left, later, .. } = *piece;
+        if !left.is_zero() {
+            return false;
+        }
+        // What stands in front is the first of its stream.
+        self.discard(at);
+        if later == END {
+            self.streams.remove(&stream);
+        } else if let Some(ends) = self.streams.get_mut(&stream) {
+            ends.first = later;
+        }
+        true
+    }
+
+    /// Sends the front to the back. Only for a line in which each stream has one piece: those of one stream would
+    /// otherwise change places.
+    fn rotate(&mut self) {
+        let at = self.front;
+        if at != self.back {
+            self.unlink(at);
+            self.link_back(at);
         }
     }
 
-    /// Takes up to `room` bytes from the oldest entry; whether that was all of it.
-    fn take(&mut self, room: Bytes) -> Option<(StreamId, Bytes, bool)> {
-        let entry = self.0.front_mut()?;
-        let len = entry.left.min(room);
-        entry.left -= len;
-        let (stream, finished) = (entry.stream, entry.left.is_zero());
-        if finished {
-            self.0.pop_front();
-        }
-        Some((stream, len, finished))
-    }
-
-    fn take_frame(&mut self, room: Bytes, retransmission: bool) -> Option<Frame> {
-        self.take(room).map(|(stream, len, _)| Frame { stream, len, retransmission })
-    }
-
-    /// Removes a stream; how many entries it had.
+    /// Drops a stream; how many pieces it had.
     fn remove(&mut self, stream: StreamId) -> usize {
-        let before = self.0.len();
-        self.0.retain(|entry| entry.stream != stream);
-        before - self.0.len()
+        let before = self.len;
+        let mut at = self.streams.remove(&stream).map_or(END, |ends| ends.first);
+        while let Some(piece) = self.pieces.get(at) {
+            let later = piece.later;
+            self.discard(at);
+            at = later;
+        }
+        before - self.len
+    }
+}
+
+/// What was lost, in the order in which it was: what every order sends first.
+#[derive(Clone, Debug, Default)]
+struct Lost(Line);
+
+impl Lost {
+    fn add(&mut self, stream: StreamId, len: Bytes) {
+        if len.is_zero() {
+            return;
+        }
+        match self.0.back_of(stream) {
+            Some(piece) => piece.left += len,
+            None => self.0.push(stream, len),
+        }
+    }
+
+    /// The next frame, where `fresh` stands in front of what has not been sent before.
+    fn before(&self, fresh: Option<&Piece>, room: Bytes) -> Option<Frame> {
+        let (piece, retransmission) = match self.0.front() {
+            Some(lost) => (lost, true),
+            None => (fresh?, false),
+        };
+        let len = piece.left.min(room);
+        (!len.is_zero()).then_some(Frame { stream: piece.stream, len, retransmission })
+    }
+
+    /// Takes a frame: from here, or by `fresh` if it has not been sent before.
+    fn take(&mut self, frame: &Frame, fresh: impl FnOnce(Bytes)) {
+        if frame.retransmission {
+            self.0.take(frame.len);
+        } else {
+            fresh(frame.len);
+        }
     }
 }
 
 /// What was lost first; then by priority, and within a level first in, first out (CWR §III-C, Fig. 2b). The paper knows
 /// one bit of priority; here are all levels. Strict priority starves what matters less, as the paper says.
+///
+/// Writing, taking and resetting take time logarithmic in what waits; taking allocates nothing.
 #[derive(Clone, Debug)]
 pub struct PriorityFifo {
-    lost: Fifo,
-    levels: [Fifo; Priority::COUNT],
+    lost: Lost,
+    levels: [Line; Priority::COUNT],
     waiting: usize,
     limit: usize,
 }
 
 impl PriorityFifo {
-    /// One in which up to `limit` writes wait.
+    /// One in which up to `limit` writes wait. What continues the latest write of its level counts as part of that.
     pub fn new(limit: usize) -> Self {
-        Self { lost: Fifo::default(), levels: Default::default(), waiting: 0, limit }
+        Self { lost: Lost::default(), levels: Default::default(), waiting: 0, limit }
     }
 }
 
@@ -131,36 +277,36 @@ impl StreamOrder for PriorityFifo {
             return Err(WriteError::Empty);
         }
         let level = &mut self.levels[priority.index()];
-        if !level.continues(stream) {
-            if self.waiting >= self.limit {
-                return Err(WriteError::TooMany { limit: self.limit });
-            }
+        if let Some(piece) = level.back_of(stream) {
+            piece.left += len;
+        } else if self.waiting < self.limit {
             self.waiting += 1;
+            level.push(stream, len);
+        } else {
+            return Err(WriteError::TooMany { limit: self.limit });
         }
-        level.push(stream, len);
         Ok(())
     }
 
     fn lost(&mut self, stream: StreamId, len: Bytes) {
-        if !len.is_zero() {
-            self.lost.push(stream, len);
-        }
+        self.lost.add(stream, len);
+    }
+
+    fn peek(&self, room: Bytes) -> Option<Frame> {
+        self.lost.before(self.levels.iter().find_map(Line::front), room)
     }
 
     fn next(&mut self, room: Bytes) -> Option<Frame> {
-        if room.is_zero() {
-            return None;
-        }
-        if let Some(frame) = self.lost.take_frame(room, true) {
-            return Some(frame);
-        }
-        let (stream, len, finished) = self.levels.iter_mut().find_map(|level| level.take(room))?;
-        self.waiting -= usize::from(finished);
-        Some(Frame { stream, len, retransmission: false })
+        let frame = self.peek(room)?;
+        self.lost.take(&frame, |len| {
+            let level = self.levels.iter_mut().find(|level| !level.is_empty());
+            self.waiting -= usize::from(level.is_some_and(|level| level.take(len)));
+        });
+        Some(frame)
     }
 
     fn reset(&mut self, stream: StreamId) {
-        self.lost.remove(stream);
+        self.lost.0.remove(stream);
         self.waiting -= self.levels.iter_mut().map(|level| level.remove(stream)).sum::<usize>();
     }
 
@@ -170,62 +316,60 @@ impl StreamOrder for PriorityFifo {
 }
 
 /// What was lost first; then one packet of each stream in turn, whatever its priority: what MP-QUIC does by default (CWR
-/// §III-C, Fig. 2a).
+/// §III-C, Fig. 2a). A stream has one turn, however often it writes.
+///
+/// Writing, taking and resetting take time logarithmic in the streams that wait; taking allocates nothing.
 #[derive(Clone, Debug)]
 pub struct RoundRobin {
-    lost: Fifo,
-    turns: VecDeque<Entry>,
+    lost: Lost,
+    /// One piece for each stream.
+    turns: Line,
     limit: usize,
 }
 
 impl RoundRobin {
     /// One in which up to `limit` streams wait.
     pub fn new(limit: usize) -> Self {
-        Self { lost: Fifo::default(), turns: VecDeque::new(), limit }
+        Self { lost: Lost::default(), turns: Line::default(), limit }
     }
 }
 
 impl StreamOrder for RoundRobin {
-    /// In time linear in the streams that wait: a stream has one turn, however often it writes.
     fn write(&mut self, stream: StreamId, _: Priority, len: Bytes) -> Result<(), WriteError> {
         if len.is_zero() {
             return Err(WriteError::Empty);
         }
-        if let Some(entry) = self.turns.iter_mut().find(|entry| entry.stream == stream) {
-            entry.left += len;
-            return Ok(());
-        }
-        if self.turns.len() >= self.limit {
+        if let Some(piece) = self.turns.last_of(stream) {
+            piece.left += len;
+        } else if self.turns.len < self.limit {
+            self.turns.push(stream, len);
+        } else {
             return Err(WriteError::TooMany { limit: self.limit });
         }
-        self.turns.push_back(Entry { stream, left: len });
         Ok(())
     }
 
     fn lost(&mut self, stream: StreamId, len: Bytes) {
-        if !len.is_zero() {
-            self.lost.push(stream, len);
-        }
+        self.lost.add(stream, len);
+    }
+
+    fn peek(&self, room: Bytes) -> Option<Frame> {
+        self.lost.before(self.turns.front(), room)
     }
 
     fn next(&mut self, room: Bytes) -> Option<Frame> {
-        if room.is_zero() {
-            return None;
-        }
-        if let Some(frame) = self.lost.take_frame(room, true) {
-            return Some(frame);
-        }
-        let Entry { stream, left } = self.turns.pop_front()?;
-        let len = left.min(room);
-        if left > len {
-            self.turns.push_back(Entry { stream, left: left - len });
-        }
-        Some(Frame { stream, len, retransmission: false })
+        let frame = self.peek(room)?;
+        self.lost.take(&frame, |len| {
+            if !self.turns.take(len) {
+                self.turns.rotate();
+            }
+        });
+        Some(frame)
     }
 
     fn reset(&mut self, stream: StreamId) {
-        self.lost.remove(stream);
-        self.turns.retain(|entry| entry.stream != stream);
+        self.lost.0.remove(stream);
+        self.turns.remove(stream);
     }
 
     fn is_empty(&self) -> bool {
@@ -235,8 +379,9 @@ impl StreamOrder for RoundRobin {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use std::vec::Vec;
 
     const PACKET: Bytes = Bytes::kb(1);
     const BACKGROUND: Priority = Priority::P4;
@@ -314,5 +459,163 @@ mod tests {
         }
         check(PriorityFifo::new(2));
         check(RoundRobin::new(2));
+    }
+
+    /// The same orders, by looking through plain lists.
+    #[derive(Default)]
+    struct Naive {
+        turns: bool,
+        limit: usize,
+        lost: Vec<(StreamId, Bytes)>,
+        fresh: Vec<(Priority, StreamId, Bytes)>,
+    }
+
+    impl StreamOrder for Naive {
+        fn write(&mut self, stream: StreamId, priority: Priority, len: Bytes) -> Result<(), WriteError> {
+            if len.is_zero() {
+                return Err(WriteError::Empty);
+            }
+            let same_level = |piece: &&mut (Priority, StreamId, Bytes)| self.turns || piece.0 == priority;
+            let mut level: Vec<_> = self.fresh.iter_mut().filter(same_level).collect();
+            let from = if self.turns { 0 } else { level.len().saturating_sub(1) };
+            if let Some(piece) = level[from..].iter_mut().find(|piece| piece.1 == stream) {
+                piece.2 += len;
+                return Ok(());
+            }
+            if self.fresh.len() >= self.limit {
+                return Err(WriteError::TooMany { limit: self.limit });
+            }
+            self.fresh.push((priority, stream, len));
+            Ok(())
+        }
+
+        fn lost(&mut self, stream: StreamId, len: Bytes) {
+            match self.lost.last_mut() {
+                _ if len.is_zero() => {}
+                Some(last) if last.0 == stream => last.1 += len,
+                _ => self.lost.push((stream, len)),
+            }
+        }
+
+        fn peek(&self, room: Bytes) -> Option<Frame> {
+            let Self { turns, limit, lost, fresh } = self;
+            Self { turns: *turns, limit: *limit, lost: lost.clone(), fresh: fresh.clone() }.next(room)
+        }
+
+        fn next(&mut self, room: Bytes) -> Option<Frame> {
+            if room.is_zero() {
+                return None;
+            }
+            if let Some((stream, left)) = self.lost.first_mut() {
+                let frame = Frame { stream: *stream, len: room.min(*left), retransmission: true };
+                *left -= frame.len;
+                self.lost.retain(|(_, left)| !left.is_zero());
+                return Some(frame);
+            }
+            let level = |at: &usize| if self.turns { 0 } else { self.fresh[*at].0.index() };
+            let at = (0..self.fresh.len()).min_by_key(level)?;
+            let (_, stream, left) = &mut self.fresh[at];
+            let frame = Frame { stream: *stream, len: room.min(*left), retransmission: false };
+            *left -= frame.len;
+            if self.turns {
+                self.fresh.rotate_left(1);
+            }
+            self.fresh.retain(|(_, _, left)| !left.is_zero());
+            Some(frame)
+        }
+
+        fn reset(&mut self, stream: StreamId) {
+            self.lost.retain(|piece| piece.0 != stream);
+            self.fresh.retain(|piece| piece.1 != stream);
+        }
+
+        fn is_empty(&self) -> bool {
+            self.lost.is_empty() && self.fresh.is_empty()
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Write(StreamId, Priority, Bytes),
+        Lost(StreamId, Bytes),
+        Next(Bytes),
+        Reset(StreamId),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let stream = || (0..6u64).prop_map(StreamId);
+        let len = || (0..3000u64).prop_map(Bytes::new);
+        prop_oneof![
+            6 => (stream(), prop::sample::select(&Priority::ALL[..]), len())
+                .prop_map(|(stream, priority, len)| Op::Write(stream, priority, len)),
+            2 => (stream(), len()).prop_map(|(stream, len)| Op::Lost(stream, len)),
+            6 => len().prop_map(Op::Next),
+            1 => stream().prop_map(Op::Reset),
+        ]
+    }
+
+    /// What a line keeps, in total and by stream, agrees with what is linked.
+    fn assert_sound(line: &Line) {
+        let mut last = END;
+        let mut linked: BTreeMap<StreamId, Vec<usize>> = BTreeMap::new();
+        let mut at = line.front;
+        while let Some(piece) = line.pieces.get(at) {
+            assert!(piece.prev == last && !piece.left.is_zero());
+            linked.entry(piece.stream).or_default().push(at);
+            (last, at) = (at, piece.next);
+        }
+        assert_eq!((line.back, line.len), (last, linked.values().map(Vec::len).sum()));
+        assert!(line.streams.keys().eq(linked.keys()), "{line:?}");
+        for (ends, at) in line.streams.values().zip(linked.values()) {
+            assert_eq!((ends.first, Some(&ends.last)), (at[0], at.last()));
+            let later = at.iter().skip(1).copied().chain([END]);
+            assert!(at.iter().map(|at| line.pieces[*at].later).eq(later));
+        }
+    }
+
+    fn agrees<O: StreamOrder>(mut order: O, mut naive: Naive, ops: &[Op], lines: impl Fn(&O) -> Vec<&Line>) {
+        let mut most = 0;
+        for op in ops {
+            match *op {
+                Op::Write(stream, priority, len) => {
+                    assert_eq!(order.write(stream, priority, len), naive.write(stream, priority, len));
+                }
+                Op::Lost(stream, len) => {
+                    order.lost(stream, len);
+                    naive.lost(stream, len);
+                }
+                Op::Next(room) => {
+                    assert_eq!(order.peek(room), naive.peek(room));
+                    assert_eq!(order.next(room), naive.next(room));
+                }
+                Op::Reset(stream) => {
+                    order.reset(stream);
+                    naive.reset(stream);
+                }
+            }
+            assert_eq!(order.is_empty(), naive.is_empty());
+            let lines = lines(&order);
+            lines.iter().copied().for_each(assert_sound);
+            let waiting = naive.lost.len() + naive.fresh.len();
+            assert_eq!(lines.iter().map(|line| line.len).sum::<usize>(), waiting);
+            // No line has ever had room for more than waited at once.
+            most = most.max(waiting);
+            assert!(lines.iter().all(|line| line.pieces.len() <= most));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn both_orders_agree_with_plain_lists_and_keep_nothing_that_has_gone(
+            ops in prop::collection::vec(op(), 1..200), limit in 0usize..12,
+        ) {
+            let naive = |turns| Naive { turns, limit, ..Naive::default() };
+            agrees(PriorityFifo::new(limit), naive(false), &ops, |order| {
+                order.levels.iter().chain([&order.lost.0]).collect()
+            });
+            agrees(RoundRobin::new(limit), naive(true), &ops, |order| std::vec![&order.turns, &order.lost.0]);
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::lane::PathId;
+use marcato_sched::order::{PriorityFifo, StreamId, StreamOrder};
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_sched::schedule::{
     Budget, Choice, Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, LowRtt, Offer, Purpose, RoundRobin,
@@ -123,41 +124,96 @@ fn paper() -> CwrConfig {
     CwrConfig::paper()
 }
 
+/// A link that sends one packet after the other, each in the same time.
+struct Serial {
+    packet_time: Duration,
+    free_at: Time,
+}
+
+impl Serial {
+    fn new(packet_time: Duration) -> Self {
+        Self { packet_time, free_at: Time::ZERO }
+    }
+
+    /// When a packet has left that comes at `now`.
+    fn pass(&mut self, now: Time) -> Time {
+        self.free_at = self.free_at.max(now) + self.packet_time;
+        self.free_at
+    }
+}
+
 /// CWR, Fig. 3: a window of four packets, empty; stream 1 has data at t1; stream 2 gets three urgent packets at t3. One
-/// packet of stream 1 leaves at t2, those of stream 2 from t3 on, and the rest of stream 1 at t5 to t8, when
-/// acknowledgements make room.
+/// packet of stream 1 leaves at t2. The urgent ones leave at once, the last being sent shortly after t4, and the rest of
+/// stream 1 leaves at t5, t6, t7 and t8.
+///
+/// The model of time in which all of that is so: t1 to t8 are one step apart. The path carries one packet in a step, and
+/// acknowledges each by itself. The sender's own link takes half a step for a packet, so that three are sent in one and
+/// a half; the round trip of a packet that does not queue is three steps, of which one and a half are propagation, there
+/// and back. What is ready at t1 the figure draws as leaving at t2: the sender asks for the first time then.
 #[test]
 fn the_example_of_figure_3() {
-    let t = |step: u64| ms(10 * step);
+    let step = Duration::from_millis(10);
+    let t = |half_steps: u64| Time::ZERO + step / 2 * u32::try_from(half_steps).unwrap();
+    let (mut link, mut path) = (Serial::new(step / 2), Serial::new(step));
+    let propagation = step * 3 / 2;
+    let (background, urgent) = (StreamId(1), StreamId(2));
+
     let mut scheduler = Cwr::new(paper()).unwrap();
-    let source = SourceKey(2);
-    // The packet of t2 is acknowledged at t5, so a round trip is three steps.
-    scheduler.declare(source, Source::new(Duration::from_secs(1), PACKET * 3, t(3))).unwrap();
-    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 30)]);
-    let mut sent: Vec<(u64, u64)> = Vec::new();
-    let mut stream_1 = Bytes::kb(5);
-    for step in 1..=8 {
-        world.pass_to(t(step));
-        if step == 3 {
-            let (choices, left) = world.release(Some(source), PACKET * 3, Redundancy::Once);
-            assert_eq!((choices.len(), left), (3, Bytes::ZERO), "all of it leaves at once");
-            sent.extend([(3, 2); 3]);
+    scheduler.declare(SourceKey(2), Source::new(Duration::from_secs(1), PACKET * 3, t(2 * 3))).unwrap();
+    let mut streams = PriorityFifo::new(2);
+    let mut messages = HashMap::from([
+        (background, Fresh::new(1, Priority::P4, PACKET * 5)),
+        (urgent, Fresh::new(2, Priority::P0, PACKET * 3)),
+    ]);
+    let mut lane = lane(0, PACKET * 4, 30);
+    let mut acknowledged = VecDeque::new();
+    // When, in half steps, a packet of which stream begins to leave.
+    let mut sent = Vec::new();
+    let mut urgent_sent = Time::ZERO;
+    for half in 2..=16 {
+        let now = t(half);
+        while acknowledged.front().is_some_and(|at| *at <= now) {
+            acknowledged.pop_front();
+            lane.in_flight -= PACKET;
+            scheduler.acked(now, lane.id, PACKET);
         }
-        // The figure draws what is ready at t1 as leaving at t2.
-        while step >= 2 && !stream_1.is_zero() {
-            let choice = world.send(Purpose::New(Fresh::new(99, Priority::P4, stream_1)), PACKET);
-            if choice.lanes().is_empty() {
-                let reserved = if step < 3 { Wait::Reserved } else { Wait::NoRoom };
-                assert_eq!(choice, Choice::Wait(reserved), "t{step}");
-                break;
+        if half == 2 {
+            streams.write(background, Priority::P4, PACKET * 5).unwrap();
+        }
+        if half == 2 * 3 {
+            streams.write(urgent, Priority::P0, PACKET * 3).unwrap();
+            let (source, redundancy) = (Some(SourceKey(2)), Redundancy::Once);
+            let offer = Offer { message: 2, source, priority: Priority::P0, len: PACKET * 3, redundancy };
+            scheduler.message_offered(now, &offer);
+        }
+        if half < 2 * 2 || link.free_at > now {
+            continue;
+        }
+        let Some(frame) = streams.peek(PACKET) else { continue };
+        let fresh = messages[&frame.stream];
+        match scheduler.choose(now, &[lane], Purpose::New(fresh), frame.len) {
+            Choice::Wait(why) => {
+                assert_eq!(frame.stream, background, "what is urgent never waits");
+                let reserved = if half < 2 * 3 { Wait::Reserved } else { Wait::NoRoom };
+                assert_eq!(why, reserved, "at half step {half}");
             }
-            sent.push((step, 1));
-            stream_1 -= PACKET;
+            choice => {
+                assert_eq!((choice, streams.next(PACKET)), (Choice::One(lane.id), Some(frame)));
+                scheduler.sent(now, &lane, Purpose::New(fresh), frame.len);
+                lane.in_flight += frame.len;
+                messages.insert(frame.stream, fresh.after(frame.len));
+                let left_link = link.pass(now);
+                acknowledged.push_back(path.pass(left_link) + propagation);
+                if frame.stream == urgent {
+                    urgent_sent = left_link;
+                }
+                sent.push((half, frame.stream.0));
+            }
         }
     }
-    // One packet at t2; at t5 the first acknowledgement, at t6 those of stream 2. (Sent back to back on a real link
-    // they come one by one, at t6 to t8; here a packet takes no time.)
-    assert_eq!(sent, [(2, 1), (3, 2), (3, 2), (3, 2), (5, 1), (6, 1), (6, 1), (6, 1)]);
+    assert_eq!(sent, [(4, 1), (6, 2), (7, 2), (8, 2), (10, 1), (12, 1), (14, 1), (16, 1)]);
+    assert_eq!(urgent_sent, t(9), "half a step after t4");
+    assert!(streams.is_empty());
 }
 
 #[test]
@@ -217,6 +273,54 @@ fn a_message_of_one_source_leaves_the_room_of_another_alone() {
     assert_eq!(world.release(None, PACKET * 2, Redundancy::Once).0, [Choice::One(id(1)); 2]);
     // A third finds no other room: urgent data is not refused.
     assert_eq!(world.release(None, PACKET * 3, Redundancy::Once).0, [Choice::One(id(0)); 3]);
+}
+
+#[test]
+fn copies_of_an_unannounced_message_leave_the_room_of_a_source_alone() {
+    let mut scheduler = CwrRed::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 50), lane(1, PACKET * 6, 50)]);
+    let both: LaneSet = [id(0), id(1)].into_iter().collect();
+    // It would fit both lanes, but on one only in what is held there.
+    assert_eq!(world.release(None, PACKET * 2, Redundancy::EveryLane).0, [Choice::One(id(1)); 2]);
+    // What fits both beside what is held goes twice.
+    assert_eq!(world.release(None, PACKET, Redundancy::EveryLane).0, [Choice::Each(both)]);
+    // And the source finds what was announced.
+    world.pass_to(ms(30));
+    let (choices, left) = world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::EveryLane);
+    assert_eq!((choices, left), (vec![Choice::Each(both); 3], Bytes::ZERO));
+}
+
+#[test]
+fn urgent_retransmissions_may_use_reserved_room_and_others_may_not() {
+    let again = |priority| Purpose::Retransmission { priority, lost_on: id(0) };
+    let schedulers: [Box<dyn Fn() -> Box<dyn LaneScheduler>>; 2] = [
+        Box::new(|| {
+            let mut cwr = Cwr::new(paper()).unwrap();
+            cwr.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+            Box::new(cwr)
+        }),
+        Box::new(|| {
+            let mut red = CwrRed::new(paper()).unwrap();
+            red.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+            Box::new(red)
+        }),
+    ];
+    for scheduler in &schedulers {
+        let mut scheduler = scheduler();
+        let mut lanes = [lane(0, PACKET * 4, 50)];
+        // One packet fits beside what is held, whoever's.
+        let background = again(Priority::P4);
+        assert_eq!(scheduler.choose(Time::ZERO, &lanes, background, PACKET), Choice::One(id(0)));
+        scheduler.sent(Time::ZERO, &lanes[0], background, PACKET);
+        lanes[0].in_flight += PACKET;
+        assert_eq!(scheduler.choose(Time::ZERO, &lanes, background, PACKET), Choice::Wait(Wait::Reserved));
+        assert_eq!(scheduler.choose(Time::ZERO, &lanes, again(Priority::P0), PACKET), Choice::One(id(0)));
+        // Where there is room that nobody holds, urgent data takes that.
+        let both = [lanes[0], lane(1, PACKET * 9, 90)];
+        let elsewhere = scheduler.choose(Time::ZERO, &both, again(Priority::P0), PACKET);
+        assert_eq!(elsewhere, Choice::One(id(1)));
+    }
 }
 
 #[test]

@@ -6,11 +6,12 @@ use marcato_sim::Planned;
 use marcato_units::{Duration, Priority};
 
 use super::path::{Error, Transfer};
+use crate::{Percentile, Samples};
 
 /// From the offer of each message to its last byte at the receiver, in ms, sorted. What did not arrive took for
 /// ever.
 #[derive(Clone, Debug)]
-pub(super) struct Delays(Vec<f64>);
+pub(super) struct Delays(Samples);
 
 impl Delays {
     /// Of the messages at `priority` that were offered within `during`.
@@ -22,14 +23,12 @@ impl Delays {
         let wanted =
             |planned: &Planned| planned.message.priority == priority && during.contains(&planned.after);
         let places = transfer.plan().iter().enumerate().filter(|(_, planned)| wanted(planned));
-        let mut delays = places.map(|(place, _)| transfer.delay(place)).collect::<Result<Vec<_>, _>>()?;
-        delays.sort_by(f64::total_cmp);
-        Ok(Self(delays))
+        places.map(|(place, _)| transfer.delay(place)).collect::<Result<_, _>>().map(Self)
     }
 
     /// Of those that arrived.
     pub(super) fn arrived(&self) -> Self {
-        Self(self.0.iter().copied().filter(|delay| delay.is_finite()).collect())
+        Self(self.sorted().iter().copied().filter(|delay| delay.is_finite()).collect())
     }
 
     /// Share of the messages that arrived, in %.
@@ -37,20 +36,19 @@ impl Delays {
         100.0 * self.arrived().0.len() as f64 / self.0.len() as f64
     }
 
-    /// The least delay that at least `percent` % of the messages do not exceed: the nearest rank.
-    pub(super) fn percentile(&self, percent: usize) -> f64 {
-        let rank = (self.0.len() * percent).div_ceil(100);
-        self.0.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    /// The nearest rank; not a number where there is no message.
+    pub(super) fn percentile(&self, percentile: Percentile) -> f64 {
+        self.0.percentile(percentile).unwrap_or(f64::NAN)
     }
 
     /// The greatest.
     pub(super) fn max(&self) -> f64 {
-        self.percentile(100)
+        self.percentile(Percentile::MAX)
     }
 
     /// All of them, ascending.
     pub(super) fn sorted(&self) -> &[f64] {
-        &self.0
+        self.0.sorted()
     }
 }
 
@@ -59,16 +57,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_the_nearest_rank() {
-        let delays = Delays((1..=200).map(f64::from).collect());
-        assert_eq!((delays.percentile(50), delays.percentile(99), delays.max()), (100.0, 198.0, 200.0));
-    }
-
-    #[test]
     fn what_did_not_arrive_took_for_ever() {
-        let delays = Delays(vec![1.0, 2.0, 3.0, f64::INFINITY]);
+        let delays = Delays(Samples::new([1.0, 2.0, 3.0, f64::INFINITY]));
         assert_eq!((delays.arrived_percent(), delays.max()), (75.0, f64::INFINITY));
         assert_eq!(delays.arrived().max(), 3.0);
-        assert!(Delays(vec![]).max().is_nan());
+        assert!(Delays(Samples::default()).max().is_nan());
     }
 }

@@ -9,7 +9,7 @@ use super::delays::Delays;
 use super::path::{Error, Feeding, Path, Scheme, Transfer};
 use super::watched::Watched;
 use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
+use crate::{Figure, Percentile, Row, Unit};
 
 const END: Duration = Duration::from_secs(20);
 /// The handshake and BBR's start-up are over.
@@ -71,9 +71,11 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, Error> {
     for (id, name, scheme) in SCHEMES {
         let (transfer, [warm, end]) = run(scheme, Duration::ZERO, seed)?;
         let delays = Delays::of(&transfer, Priority::P0, WARM..END)?;
-        for (metric, value) in
-            [("p50", delays.percentile(50)), ("p99", delays.percentile(99)), ("max", delays.max())]
-        {
+        for (metric, value) in [
+            ("p50", delays.percentile(Percentile::P50)),
+            ("p99", delays.percentile(Percentile::P99)),
+            ("max", delays.max()),
+        ] {
             rows.push(
                 Row::new(
                     format!("cats.interactive.{id}.{metric}"),

@@ -12,7 +12,7 @@ use super::path::{Error, Feeding, Path, Transfer};
 use super::watched::Watched;
 use super::{Answer, page};
 use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
+use crate::{Figure, Percentile, Row, Unit};
 
 /// The page for a user who wants to save data.
 pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, Error> {
@@ -108,7 +108,9 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, Error> {
     for (id, name, transfer) in [("off", "without shedding", &off), ("on", "with shedding", &on)] {
         for (level, priority) in [("p0", Priority::P0), ("p2", Priority::P2)] {
             let delays = Delays::of(transfer, priority, SLOW)?;
-            for (metric, value) in [("p50", delays.percentile(50)), ("p99", delays.percentile(99))] {
+            for (metric, value) in
+                [("p50", delays.percentile(Percentile::P50)), ("p99", delays.percentile(Percentile::P99))]
+            {
                 let what = format!("{priority} offered while it is slow, {metric} delay, {name}");
                 rows.push(
                     Row::new(format!("cats.shedding.{id}.{level}.{metric}"), what, Unit::Ms).measured(value),
@@ -123,8 +125,18 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, Error> {
         for (metric, what, value, unit) in [
             ("p4.delivered", "P4 delivered", arrived, Unit::Percent),
             ("p4.shed", "P4 shed", shed, Unit::Percent),
-            ("p4.age.p50", "P4 offered while it is slow, p50 age at delivery", ages.percentile(50), Unit::Ms),
-            ("p4.age.p99", "P4 offered while it is slow, p99 age at delivery", ages.percentile(99), Unit::Ms),
+            (
+                "p4.age.p50",
+                "P4 offered while it is slow, p50 age at delivery",
+                ages.percentile(Percentile::P50),
+                Unit::Ms,
+            ),
+            (
+                "p4.age.p99",
+                "P4 offered while it is slow, p99 age at delivery",
+                ages.percentile(Percentile::P99),
+                Unit::Ms,
+            ),
             (
                 "backlog",
                 "greatest backlog in the Conductor, kB",
@@ -188,12 +200,22 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, Error> {
         let offered = plan.iter().filter(|planned| planned.message.priority == Priority::P1).count();
         for (metric, what, value, unit) in [
             ("expired", "positions expired", 100.0 * expired.messages as f64 / offered as f64, Unit::Percent),
-            ("age.p50", "age of positions at delivery, p50", ages.arrived().percentile(50), Unit::Ms),
-            ("age.p99", "age of positions at delivery, p99", ages.arrived().percentile(99), Unit::Ms),
+            (
+                "age.p50",
+                "age of positions at delivery, p50",
+                ages.arrived().percentile(Percentile::P50),
+                Unit::Ms,
+            ),
+            (
+                "age.p99",
+                "age of positions at delivery, p99",
+                ages.arrived().percentile(Percentile::P99),
+                Unit::Ms,
+            ),
             (
                 "p2.p99",
                 "P2 offered while it is slow, p99 delay",
-                Delays::of(&transfer, Priority::P2, SLOW)?.percentile(99),
+                Delays::of(&transfer, Priority::P2, SLOW)?.percentile(Percentile::P99),
                 Unit::Ms,
             ),
         ] {

@@ -23,6 +23,7 @@ pub struct BarChart {
     axis: Axis,
     groups: Vec<String>,
     bars: Vec<Bars>,
+    part: Option<String>,
 }
 
 /// The bars of one series: one in each group.
@@ -30,6 +31,7 @@ pub struct BarChart {
 pub struct Bars {
     name: String,
     values: Vec<f64>,
+    parts: Vec<f64>,
     colour: Option<Colour>,
     outlined: bool,
 }
@@ -37,13 +39,22 @@ pub struct Bars {
 impl Bars {
     /// A series with one value for each group in order; a value that is not a number leaves its place empty.
     pub fn new(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
-        Self { name: name.into(), values: values.into_iter().collect(), colour: None, outlined: false }
+        let values = values.into_iter().collect();
+        Self { name: name.into(), values, parts: vec![], colour: None, outlined: false }
     }
 
     /// Chooses the colour; without it each series has its own.
     #[must_use]
     pub fn colour(mut self, colour: Colour) -> Self {
         self.colour = Some(colour);
+        self
+    }
+
+    /// How much of each bar is stacked on top in a lighter shade: the part that [`BarChart::part`] names. The values of
+    /// the series are the totals. A part is held between nothing and its total; one that is not a number is not drawn.
+    #[must_use]
+    pub fn parts(mut self, parts: impl IntoIterator<Item = f64>) -> Self {
+        self.parts = parts.into_iter().collect();
         self
     }
 
@@ -58,7 +69,7 @@ impl Bars {
 impl BarChart {
     /// A chart without bars; `axis` is the vertical one.
     pub fn new(title: impl Into<String>, axis: Axis) -> Self {
-        Self { title: title.into(), axis, groups: vec![], bars: vec![] }
+        Self { title: title.into(), axis, groups: vec![], bars: vec![], part: None }
     }
 
     /// Names the groups, from left to right.
@@ -75,6 +86,13 @@ impl BarChart {
         self
     }
 
+    /// Says what the lighter part of bars is: see [`Bars::parts`].
+    #[must_use]
+    pub fn part(mut self, name: impl Into<String>) -> Self {
+        self.part = Some(name.into());
+        self
+    }
+
     /// The chart as an SVG image.
     pub fn to_svg(&self) -> String {
         let count = self.groups.len();
@@ -87,11 +105,13 @@ impl BarChart {
                 if bars.outlined { Paint::Outlined(colour) } else { Paint::Solid(colour) }
             })
             .collect();
+        let part = self.part.as_deref().map(|name| (Key::Box(Paint::Light(Colour::Grey)), name));
         let legend: Vec<(Key, &str)> = self
             .bars
             .iter()
             .zip(&paints)
             .map(|(bars, &paint)| (Key::Box(paint), bars.name.as_str()))
+            .chain(part)
             .collect();
         // Room above the plot for the value of the highest bar.
         let top = Frame::top_below(&legend) + 14.0;
@@ -121,7 +141,17 @@ impl BarChart {
                 };
                 let (x, y) = (left + first + width * as_f64(index), scale.place(value));
                 let about = format!("{name}, {}: {}", bars.name, printed(value));
-                svg.rect(paint, (x + 1.0, y), (x + width - 1.0, ground), &about);
+                let (from, to) = (x + 1.0, x + width - 1.0);
+                let part = bars.parts.get(group).copied().filter(|part| part.is_finite());
+                if let Some(part) = part.map(|part| part.clamp(value.min(0.0), value.max(0.0))) {
+                    let name = self.part.as_deref().unwrap_or("part");
+                    let split = scale.place(value - part);
+                    svg.rect(paint, (from, split), (to, ground), &about);
+                    let about = format!("{about}, {name}: {}", printed(part));
+                    svg.rect(Paint::Light(paint.colour()), (from, y), (to, split), &about);
+                } else {
+                    svg.rect(paint, (from, y), (to, ground), &about);
+                }
                 let middle = x + width / 2.0;
                 if upright {
                     svg.text(Font::SMALL.upright(), (middle + 4.0, y.min(ground) - 5.0), &printed(value));
@@ -175,6 +205,32 @@ mod tests {
     fn surplus_values_are_left_out_and_negative_ones_hang_down() {
         let svg = chart(&[-1.0, 2.0, 3.0]);
         assert_eq!(svg.matches("</rect>").count(), 2);
+    }
+
+    #[test]
+    fn a_part_is_stacked_lighter_on_top_and_both_make_the_whole_bar() {
+        let svg = BarChart::new("t", Axis::new("throughput", "Mbit/s").range(0.0, 200.0))
+            .groups(["10 kB", "50 kB", "none"])
+            .bars(Bars::new("LowRTT", [160.0, 100.0, f64::NAN]).parts([40.0, 500.0, 1.0]))
+            .bars(Bars::new("CWR", [80.0, 80.0, 80.0]).parts([f64::NAN, -1.0]))
+            .part("priority data")
+            .to_svg();
+        let height = |about: &str| {
+            let line = svg.lines().find(|line| line.contains(about)).unwrap();
+            let from = line.find("height=\"").unwrap() + 8;
+            line[from..].split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        // 270 pixels are 200 Mbit/s; what is drawn around lies inside by 0.75 at either side.
+        let near = |height: f64, mbps: f64| (height - mbps * 1.35).abs() < 1.51;
+        assert!(near(height("<title>10 kB, LowRTT: 160</title>"), 120.0));
+        assert!(near(height("<title>10 kB, LowRTT: 160, priority data: 40</title>"), 40.0));
+        // No part is greater than the whole, or less than nothing.
+        assert!(near(height("<title>50 kB, LowRTT: 100, priority data: 100</title>"), 100.0));
+        assert!(near(height("<title>50 kB, CWR: 80</title>"), 80.0));
+        assert!(!svg.contains("none, LowRTT") && !svg.contains("NaN"));
+        assert!(!svg.contains("10 kB, CWR: 80, priority"), "what is not a number is not drawn");
+        assert_eq!(svg.matches("fill-opacity=\"0.4\"").count(), 4, "three parts and the legend");
+        assert!(svg.contains(">priority data</text>"));
     }
 
     #[test]

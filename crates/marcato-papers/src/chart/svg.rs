@@ -70,6 +70,16 @@ pub(super) enum Paint {
     Solid(Colour),
     /// Drawn around, with a hint of its colour inside.
     Outlined(Colour),
+    /// Drawn around, and lighter inside than a filled one: a part of it.
+    Light(Colour),
+}
+
+impl Paint {
+    pub(super) const fn colour(self) -> Colour {
+        match self {
+            Self::Solid(colour) | Self::Outlined(colour) | Self::Light(colour) => colour,
+        }
+    }
 }
 
 /// An image being drawn.
@@ -102,13 +112,14 @@ impl Svg {
         let (x, y, width, height) = (x1.min(x2), y1.min(y2), (x1 - x2).abs(), (y1 - y2).abs());
         let look = match paint {
             Paint::Solid(colour) => format!(r#"fill="{}""#, colour.hex()),
-            Paint::Outlined(colour) => {
+            Paint::Outlined(colour) | Paint::Light(colour) => {
                 let hex = colour.hex();
-                format!(r#"fill="{hex}" fill-opacity="0.15" stroke="{hex}" stroke-width="1.5""#)
+                let opacity = if matches!(paint, Paint::Light(_)) { "0.4" } else { "0.15" };
+                format!(r#"fill="{hex}" fill-opacity="{opacity}" stroke="{hex}" stroke-width="1.5""#)
             }
         };
         // The stroke lies inside the rectangle.
-        let inset = if matches!(paint, Paint::Outlined(_)) { 0.75 } else { 0.0 };
+        let inset = if matches!(paint, Paint::Solid(_)) { 0.0 } else { 0.75 };
         let _ = write!(
             self.body,
             r#"<rect x="{}" y="{}" width="{}" height="{}" {look}"#,
@@ -131,6 +142,22 @@ impl Svg {
             self.body,
             r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="2" stroke-linejoin="round"{dash}/>"#,
             places.join(" "),
+            colour.hex()
+        );
+    }
+
+    /// Stairs through these points: from each along to the next, then up or down. In half the text that a
+    /// [`polyline`](Self::polyline) takes.
+    pub(super) fn stairs(&mut self, colour: Colour, dashed: bool, points: &[(f64, f64)]) {
+        let Some((&(x, y), rest)) = points.split_first() else { return };
+        let mut path = format!("M{} {}", Px(x), Px(y));
+        for &(x, y) in rest {
+            let _ = write!(path, "H{}V{}", Px(x), Px(y));
+        }
+        let dash = if dashed { r#" stroke-dasharray="6 4""# } else { "" };
+        let _ = writeln!(
+            self.body,
+            r#"<path d="{path}" fill="none" stroke="{}" stroke-width="2" stroke-linejoin="round"{dash}/>"#,
             colour.hex()
         );
     }

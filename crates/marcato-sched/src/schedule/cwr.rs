@@ -250,17 +250,22 @@ impl Cwr {
             return Route::Spread;
         }
         let needed = self.config.framing.wire(fresh.rest);
+        let others = |lane: &LaneView| self.held_for_others(lane, held);
         let mut candidates = lanes.iter().filter(|lane| among.contains(lane.id));
-        // CWR §III-D2: redundantly only if each lane takes all of it.
+        // CWR §III-D2: redundantly only if each lane takes all of it. Where no room is held for this message, copies
+        // take none of what is held for others; the paper does not say.
+        let takes = |lane: &LaneView| {
+            let covered = held.0.contains(lane.id) && held.1 >= needed;
+            lane.free() - if covered { Bytes::ZERO } else { others(lane) } >= needed
+        };
         if self.redundant
             && fresh.redundancy == Redundancy::EveryLane
             && among.len() > 1
             && self.may_copy(needed, among)
-            && candidates.all(|lane| lane.free() >= needed)
+            && candidates.all(takes)
         {
             return Route::Each(among);
         }
-        let others = |lane: &LaneView| self.held_for_others(lane, held);
         // Of equally fast lanes, the one that was kept free for it: `fastest` takes the first.
         let own = fastest(lanes, among.and(held.0), needed, others);
         let any = fastest(lanes, among, needed, others);

@@ -1,0 +1,143 @@
+//! What the CWR paper prints, and the setting in which it was measured.
+
+use core::fmt;
+use core::time::Duration;
+
+use marcato_units::{Bytes, Rate};
+
+/// The transmission rate of each path (§IV-A).
+pub const RATE: Rate = Rate::from_mbps(100);
+/// The share of packets that each path loses (§IV-A: 0.05 %).
+pub const LOSS: f64 = 0.000_5;
+/// The longest packet, by which a window grows for each window that is acknowledged (§IV-B).
+pub const PACKET: Bytes = Bytes::new(1350);
+/// The round-trip times of both paths in the experiments with one source (§IV-B) and the first with three (§IV-C1).
+pub const SAME_RTT: [Duration; 2] = [Duration::from_millis(50); 2];
+/// The round-trip times of both paths in the other experiments with three sources (§IV-C2).
+pub const DIFFERENT_RTTS: [[Duration; 2]; 2] = [
+    [Duration::from_millis(50), Duration::from_millis(100)],
+    [Duration::from_millis(20), Duration::from_millis(100)],
+];
+/// About how long a message takes that finds room and loses nothing: half of a round trip of 50 ms (§IV-B).
+pub const UNDISTURBED: Duration = Duration::from_millis(25);
+/// How long a message takes at least of which a packet is lost and sent again, in round-trip times (§IV-B).
+pub const REPAIRED_RTTS: f64 = 1.625;
+/// The same with a round trip of 50 ms (§IV-B).
+pub const REPAIRED: Duration = Duration::from_micros(81_250);
+
+/// The path schedulers that the paper compares (§IV).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheduler {
+    /// The path of the lowest round-trip time with room, for all data alike.
+    LowRtt,
+    /// Congestion window reservation, on one path for each message.
+    Cwr,
+    /// Congestion window reservation on every path, and urgent messages on all of them.
+    CwrRed,
+}
+
+impl Scheduler {
+    /// Each of them, in the order of the paper.
+    pub const ALL: [Self; 3] = [Self::LowRtt, Self::Cwr, Self::CwrRed];
+
+    /// Its name in the paper.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LowRtt => "LowRTT",
+            Self::Cwr => "CWR",
+            Self::CwrRed => "CWR+RED",
+        }
+    }
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A source of urgent messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Periodic {
+    /// The time from one message to the next: the paper's inter-arrival time.
+    pub period: Duration,
+    /// The length of each message.
+    pub size: Bytes,
+}
+
+const fn every(millis: u64, kilobytes: u64) -> Periodic {
+    Periodic { period: Duration::from_millis(millis), size: Bytes::kb(kilobytes) }
+}
+
+/// A row of Table I.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Growth {
+    /// The only source of urgent messages.
+    pub source: Periodic,
+    /// Who chose the paths.
+    pub scheduler: Scheduler,
+    /// By how much the window of the first and of the second path grew in a round trip, on average over congestion
+    /// avoidance.
+    pub per_rtt: [Bytes; 2],
+}
+
+const fn row(source: Periodic, scheduler: Scheduler, first: u64, second: u64) -> Growth {
+    Growth { source, scheduler, per_rtt: [Bytes::new(first), Bytes::new(second)] }
+}
+
+/// Table I: mean growth of the congestion windows per round trip (50 ms), in bytes.
+pub const TABLE_1: [Growth; 18] = {
+    use Scheduler::{Cwr, CwrRed, LowRtt};
+    [
+        row(every(50, 10), LowRtt, 1342, 1340),
+        row(every(50, 10), Cwr, 1264, 1263),
+        row(every(50, 10), CwrRed, 1190, 1189),
+        row(every(50, 25), LowRtt, 1333, 1334),
+        row(every(50, 25), Cwr, 1175, 1246),
+        row(every(50, 25), CwrRed, 969, 972),
+        row(every(50, 50), LowRtt, 1336, 1350),
+        row(every(50, 50), Cwr, 1111, 1102),
+        row(every(50, 50), CwrRed, 738, 771),
+        row(every(100, 10), LowRtt, 1346, 1354),
+        row(every(100, 10), Cwr, 1294, 1318),
+        row(every(100, 10), CwrRed, 1289, 1306),
+        row(every(100, 25), LowRtt, 1334, 1345),
+        row(every(100, 25), Cwr, 1288, 1254),
+        row(every(100, 25), CwrRed, 1183, 1200),
+        row(every(100, 50), LowRtt, 1332, 1335),
+        row(every(100, 50), Cwr, 1149, 1183),
+        row(every(100, 50), CwrRed, 1048, 1033),
+    ]
+};
+
+/// Table II: the sources of the experiments with three of them, S1 to S3.
+pub const TABLE_2: [Periodic; 3] = [every(100, 10), every(70, 7), every(135, 5)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_1_has_every_scheduler_with_every_source_once() {
+        let mut rows = TABLE_1.iter();
+        for (period, size) in [(50, 10), (50, 25), (50, 50), (100, 10), (100, 25), (100, 50)] {
+            for scheduler in Scheduler::ALL {
+                let row = rows.next().unwrap();
+                assert_eq!((row.source, row.scheduler), (every(period, size), scheduler));
+            }
+        }
+        assert_eq!(rows.next(), None);
+    }
+
+    #[test]
+    fn what_the_paper_says_of_its_table_is_so() {
+        // §IV-B: LowRTT comes close to a packet per round trip, a reservation costs growth, redundancy costs more.
+        for rows in TABLE_1.chunks(3) {
+            let [low_rtt, cwr, red] = [0, 1, 2].map(|at| rows[at].per_rtt);
+            assert!(low_rtt.iter().all(|growth| growth.get().abs_diff(PACKET.get()) <= 18));
+            assert!((0..2).all(|path| red[path] < cwr[path] && cwr[path] < low_rtt[path]));
+        }
+        assert_eq!(REPAIRED, SAME_RTT[0].mul_f64(REPAIRED_RTTS));
+        assert_eq!(UNDISTURBED * 2, SAME_RTT[0]);
+    }
+}
