@@ -5,4 +5,29 @@
 //! socket or reads a clock: datagrams and the time come in as arguments.
 #![forbid(unsafe_code)]
 
+mod clock;
+mod config;
+mod controller;
+mod endpoint;
+mod event;
+mod gate;
+mod identity;
 pub mod inbox;
+mod lane;
+mod outbox;
+mod pacer;
+mod scheduler;
+mod session;
+
+pub use config::{Batch, Growth, Pacing, PathScheduler, SessionConfig, SessionConfigError, Stall, StreamUse};
+pub use controller::Congestion;
+pub use endpoint::{
+    ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, SessionId, SocketId,
+};
+pub use event::{Event, LaneLoss, WindowChange};
+pub use identity::{Identity, IdentityError, Trust};
+pub use inbox::Piece;
+pub use lane::{LaneRequest, LaneState, LaneStats};
+pub use marcato_sched::conductor::MessageId;
+pub use marcato_wire::MessageNumber;
+pub use session::{LaneError, Message, SendError, Session, SessionStats, Transmit};

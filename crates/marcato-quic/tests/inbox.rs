@@ -17,7 +17,7 @@ fn byte(id: u64, offset: u64) -> u8 {
 
 fn header(frame: Frame) -> Vec<u8> {
     let mut out = [0; MAX_FRAME_HEADER];
-    let len = frame.encode(&mut out).unwrap();
+    let len = frame.encode(&mut out).expect("the header fits");
     out[..len].to_vec()
 }
 

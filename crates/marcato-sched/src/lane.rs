@@ -15,6 +15,9 @@ pub const MAX_LANES: usize = 16;
 pub struct LaneId(u8);
 
 impl LaneId {
+    /// The first lane of a connection.
+    pub const FIRST: Self = Self(0);
+
     /// The lane with this number, or `None` from [`MAX_LANES`] on.
     pub const fn new(index: u8) -> Option<Self> {
         if (index as usize) < MAX_LANES { Some(Self(index)) } else { None }
@@ -93,6 +96,8 @@ const _: () = assert!(MAX_LANES <= u16::BITS as usize);
 impl LaneSet {
     /// No lane.
     pub const EMPTY: Self = Self(0);
+    /// Every lane that there can be.
+    pub const ALL: Self = Self(u16::MAX);
 
     /// Just this lane.
     pub const fn one(lane: LaneId) -> Self {

@@ -23,6 +23,7 @@ mod loss;
 mod network;
 mod packet;
 mod payload;
+pub mod quic;
 mod ranges;
 mod route;
 mod tally;

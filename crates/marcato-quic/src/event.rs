@@ -1,0 +1,97 @@
+//! What a session tells its owner.
+
+use marcato_sched::conductor::{MessageId, Removal};
+use marcato_sched::lane::LaneId;
+use marcato_units::{Bytes, Time};
+use marcato_wire::MessageNumber;
+
+/// Why a lane is gone, or never came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaneLoss {
+    /// We closed it.
+    Closed,
+    /// The peer closed it.
+    ClosedByPeer,
+    /// Nothing was heard on it for too long.
+    Silent,
+    /// It could not be opened.
+    Refused(String),
+}
+
+/// How a window changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowChange {
+    /// It grew in slow start, or under a controller that has no such phases.
+    Opened,
+    /// It grew in congestion avoidance.
+    Grew,
+    /// It was reduced.
+    Reduced,
+}
+
+/// Something that the owner of a session may want to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The handshake is done; messages leave from now on.
+    Connected,
+    /// The session is over. Nothing else follows.
+    Closed {
+        /// Why, in words.
+        reason: String,
+    },
+    /// There is something to [read](crate::Session::read).
+    Readable,
+    /// The receiver has all of this message.
+    Delivered(MessageId),
+    /// The receiver wants no more of this message, although it does not have all of it.
+    Declined(MessageId),
+    /// The rest of this message will not be sent.
+    Dropped {
+        /// Which message.
+        message: MessageId,
+        /// How much of it had been handed to the engine.
+        sent: Bytes,
+        /// Why.
+        reason: Removal,
+    },
+    /// The peer gave up this message that it was sending. What was read of it is void.
+    GivenUp {
+        /// Which message.
+        message: MessageNumber,
+        /// Why, in the peer's application's words.
+        code: u64,
+    },
+    /// A lane carries data from now on.
+    LaneUp(LaneId),
+    /// Nothing has been heard for too long of what was sent on this lane; what is stuck there goes elsewhere too.
+    LaneStalled(LaneId),
+    /// A stalled lane answers again.
+    LaneRecovered(LaneId),
+    /// The peer wishes to have this lane used only if no other can be, or takes the wish back.
+    LaneBackup {
+        /// Which lane.
+        lane: LaneId,
+        /// Whether it is to be the last choice.
+        backup: bool,
+    },
+    /// The address of the lane's other end has changed.
+    LaneMoved(LaneId),
+    /// A lane is gone.
+    LaneDown {
+        /// Which lane; `None` if it never had a name.
+        lane: Option<LaneId>,
+        /// Why.
+        reason: LaneLoss,
+    },
+    /// The window of a lane has changed. Only with [`SessionConfig::trace_windows`](crate::SessionConfig).
+    Window {
+        /// Which lane.
+        lane: LaneId,
+        /// When.
+        at: Time,
+        /// How.
+        change: WindowChange,
+        /// To what.
+        window: Bytes,
+    },
+}

@@ -1,0 +1,112 @@
+//! Spreads the packets of a lane over a round trip.
+
+use marcato_units::{Bytes, Duration, Time};
+
+/// A token bucket, in bytes. Its rate comes from the controller: its own, if it has one, else 1.25 windows in each
+/// round trip (RFC 9002 §7.7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pacer {
+    /// Bytes per second; 0 until known.
+    rate: u64,
+    /// What may leave at once.
+    burst: u64,
+    /// Tokens, in byte nanoseconds per second: whole bytes would be lost to rounding at low rates. Urgent data is
+    /// never held back, but counts: tokens may be owed.
+    tokens: i128,
+    at: Time,
+}
+
+const SECOND: i128 = 1_000_000_000;
+
+impl Pacer {
+    pub(crate) const fn new(now: Time) -> Self {
+        Self { rate: 0, burst: 0, tokens: 0, at: now }
+    }
+
+    /// Sets the rate anew: `own`, in bytes per second, unless it is 0.
+    pub(crate) fn adjust(&mut self, now: Time, own: u64, window: Bytes, srtt: Duration, mtu: Bytes) {
+        self.refill(now);
+        let fresh = self.rate == 0;
+        let nanos = srtt.as_nanos().max(1);
+        let derived = u128::from(window.get()) * 1_250_000_000 / nanos;
+        self.rate =
+            if own > 0 { own } else { u64::try_from(derived).unwrap_or(u64::MAX) }.clamp(1, u64::MAX >> 8);
+        // Two milliseconds, at least two and at most 64 packets: timers come late, and slow start begins with ten.
+        let span = u128::from(self.rate) * 2 / 1000;
+        let (few, many) = (mtu.get() * 10, mtu.get() * 64);
+        self.burst = u64::try_from(span).unwrap_or(u64::MAX).clamp(few, many.max(few));
+        let full = i128::from(self.burst) * SECOND;
+        self.tokens = if fresh { full } else { self.tokens.min(full) };
+    }
+
+    fn refill(&mut self, now: Time) {
+        let nanos = i128::try_from(now.since(self.at).as_nanos()).unwrap_or(i128::MAX / SECOND);
+        self.at = self.at.max(now);
+        let full = i128::from(self.burst) * SECOND;
+        self.tokens = self.tokens.saturating_add(nanos.saturating_mul(i128::from(self.rate))).min(full);
+    }
+
+    /// When a packet of this length may leave; now or before if it may now.
+    pub(crate) fn ready(&mut self, now: Time, len: Bytes) -> Time {
+        self.refill(now);
+        let missing = i128::from(len.get()) * SECOND - self.tokens;
+        if self.rate == 0 || missing <= 0 {
+            return now;
+        }
+        let nanos = missing / i128::from(self.rate) + 1;
+        now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// A packet of this length has left.
+    pub(crate) fn sent(&mut self, now: Time, len: Bytes) {
+        self.refill(now);
+        self.tokens -= i128::from(len.get()) * SECOND;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: Bytes = Bytes::new(1250);
+
+    #[test]
+    fn a_bulk_sender_gets_a_quarter_more_than_a_window_in_each_round_trip() {
+        let mut pacer = Pacer::new(Time::ZERO);
+        let (window, srtt) = (Bytes::kb(125), Duration::from_millis(100));
+        let (mut now, mut sent) = (Time::ZERO, Bytes::ZERO);
+        while now < Time::from_secs(10) {
+            pacer.adjust(now, 0, window, srtt, MTU);
+            now = now.max(pacer.ready(now, MTU));
+            pacer.sent(now, MTU);
+            sent += MTU;
+        }
+        // 1.25 MB/s · 1.25 for 10 s, and the burst it began with.
+        let expected = 15_625_000;
+        assert!((expected..expected + 64 * MTU.get()).contains(&sent.get()), "{sent}");
+    }
+
+    #[test]
+    fn a_wait_ends_when_it_says() {
+        let mut pacer = Pacer::new(Time::ZERO);
+        pacer.adjust(Time::ZERO, 1_000_000, Bytes::kb(100), Duration::from_millis(50), MTU);
+        let mut now = Time::ZERO;
+        while pacer.ready(now, MTU) <= now {
+            pacer.sent(now, MTU);
+        }
+        now = pacer.ready(now, MTU);
+        assert_eq!(pacer.ready(now, MTU), now);
+        // 1250 bytes at 1 MB/s.
+        assert!(now <= Time::from_micros(1251), "{now:?}");
+    }
+
+    #[test]
+    fn urgent_data_goes_at_once_and_is_paid_for_by_what_comes_after() {
+        let mut pacer = Pacer::new(Time::ZERO);
+        pacer.adjust(Time::ZERO, 1_000_000, Bytes::kb(100), Duration::from_millis(50), MTU);
+        let burst = Bytes::new(pacer.burst);
+        pacer.sent(Time::ZERO, burst + Bytes::kb(100));
+        let ready = pacer.ready(Time::ZERO, MTU);
+        assert!(ready > Time::from_millis(101) && ready < Time::from_millis(102), "{ready:?}");
+    }
+}

@@ -1,0 +1,556 @@
+//! A session: one connection, its lanes, and what it sends and receives.
+//!
+//! `input` is what comes in, `output` what goes out; the owner's side is here.
+
+mod input;
+mod output;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::Bytes as Payload;
+use marcato_sched::conductor::{self, CancelError, MessageId, OfferError, Redundancy, Removal, Tally};
+use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
+use marcato_sched::reserve::{DeclareError, Source, SourceKey};
+use marcato_sched::schedule::{Choice, Fresh, LaneScheduler, Offer, Purpose, Unused, Wait};
+use marcato_sched::{Conductor, Grant};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
+use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, MessageFrame, Twin};
+use noq_proto::{
+    Connection, Dir, Event as EngineEvent, FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus,
+    ReadError, StreamEvent, StreamId, VarInt, WriteError,
+};
+
+use crate::clock::Clock;
+use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
+use crate::endpoint::{SocketId, Sockets};
+use crate::event::{Event, LaneLoss};
+use crate::gate::{Gated, Happening};
+use crate::inbox::{Action, Inbox, Piece, Side};
+use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes, Load, Owed};
+use crate::outbox::{Carrier, Key, Outbox, Outgoing, Role, Run};
+use crate::scheduler::Scheduler;
+
+/// A gate that passes whatever the session has chosen has room for anything.
+const PASS: Bytes = Bytes::new(1 << 60);
+
+/// A message to be sent.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its bytes; at least one.
+    pub body: Payload,
+    /// How much it matters.
+    pub priority: Priority,
+    /// How long it is worth sending; `None` for ever.
+    pub lifetime: Option<Duration>,
+    /// On how many lanes it travels.
+    pub redundancy: Redundancy,
+    /// Whether a part of it is of use to the receiver.
+    pub partial_ok: bool,
+    /// The periodic source that made it.
+    pub source: Option<SourceKey>,
+}
+
+impl Message {
+    /// A message that never expires, travels once and is of use only as a whole.
+    pub const fn new(body: Payload, priority: Priority) -> Self {
+        Self { body, priority, lifetime: None, redundancy: Redundancy::Once, partial_ok: false, source: None }
+    }
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// Nothing is sent any more.
+    #[error("the session is closed: open another")]
+    Closed,
+    /// The Conductor refused it.
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    /// Too many are on their way.
+    #[error("{limit} messages have not been acknowledged: send again after some have been delivered")]
+    TooManyUnfinished {
+        /// The most that may be.
+        limit: usize,
+    },
+}
+
+/// Why a lane was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaneError {
+    /// Only clients open paths.
+    #[error("a server cannot open a lane: let the client do it")]
+    NotAClient,
+    /// As many as may are open or wait to be.
+    #[error("the session has {limit} lanes, as many as it may: remove one first")]
+    TooMany {
+        /// The most that may be.
+        limit: u8,
+    },
+    /// Nothing would tell the two lanes apart.
+    #[error("another lane goes to {remote} already: give each lane its own port at both ends")]
+    SameRemote {
+        /// The address.
+        remote: SocketAddr,
+    },
+    /// It does not exist.
+    #[error("there is no such lane")]
+    Unknown,
+    /// The engine refused.
+    #[error("the engine refuses: {0}")]
+    Engine(String),
+}
+
+/// What a session has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStats {
+    /// Chunks handed to the engine for the first time.
+    pub chunks: u64,
+    /// Of those, copies.
+    pub copies: u64,
+    /// Chunks sent again on another lane because theirs was stuck.
+    pub reinjected: u64,
+    /// Packets that left on another lane than they were meant for.
+    pub misrouted: u64,
+    /// Chunks that the engine kept, because their lane could not send at that moment.
+    pub kept: u64,
+    /// Times that flow control stopped a message.
+    pub flow_blocked: u64,
+    /// Polls of the engine.
+    pub polls: u64,
+}
+
+/// A datagram to be sent; its bytes are at the end of the buffer given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The socket it leaves by.
+    pub socket: SocketId,
+    /// Where it goes.
+    pub to: SocketAddr,
+    /// How it is marked.
+    pub ecn: marcato_wire::Ecn,
+    /// How many bytes it has.
+    pub len: usize,
+    /// If these are several datagrams, how long each is but the last.
+    pub segment: Option<usize>,
+    /// The lane; `None` for what belongs to none.
+    pub lane: Option<LaneId>,
+}
+
+/// Remembers what the Conductor removed by itself.
+#[derive(Debug, Default)]
+struct Removals(Vec<(MessageId, Bytes, Removal)>);
+
+impl conductor::Observer for Removals {
+    fn observe(&mut self, event: conductor::Event) {
+        if let conductor::Event::Removed { id, sent, reason, .. } = event {
+            self.0.push((id, sent, reason));
+        }
+    }
+}
+
+/// A run that is to be sent again on another lane.
+#[derive(Clone, Copy, Debug)]
+struct Repair {
+    key: Key,
+    run: Run,
+    priority: Priority,
+    lost_on: LaneId,
+    stream: Option<StreamId>,
+}
+
+/// A chunk that is to leave once more, at once, on another lane.
+#[derive(Clone, Copy, Debug)]
+struct Duplicate {
+    key: Key,
+    lane: LaneId,
+    run: Run,
+    fin: bool,
+    purpose: Purpose,
+    wire: Bytes,
+}
+
+/// A connection with its lanes.
+///
+/// It is driven by its [`Endpoint`](crate::Endpoint): after each call that may change something, the endpoint is polled
+/// for datagrams until there are none.
+pub struct Session {
+    conn: Connection,
+    clock: Clock,
+    config: Arc<SessionConfig>,
+    sockets: Sockets,
+    conductor: Conductor<conductor::Slab, Removals>,
+    scheduler: Scheduler,
+    lanes: Lanes,
+    outbox: Outbox,
+    inbox: Inbox,
+    repairs: VecDeque<Repair>,
+    duplicates: VecDeque<Duplicate>,
+    /// Lanes to open once the engine can.
+    requests: VecDeque<LaneRequest>,
+    /// Where packets of unknown addresses came in, the latest last.
+    arrivals: VecDeque<(SocketAddr, SocketId)>,
+    events: VecDeque<Event>,
+    /// The engine may have something to say of its own accord.
+    flush: bool,
+    /// It holds data that the gates keep back.
+    held: bool,
+    /// What the next packet carries that was meant for one that did not leave.
+    kept: Option<Load>,
+    /// Levels of which the engine takes nothing, for lack of credit.
+    blocked: PrioritySet,
+    established: bool,
+    confirmed: bool,
+    closed: bool,
+    /// A path's address has changed, so that its controller may be another.
+    moving_until: Time,
+    control: Option<StreamId>,
+    /// What is to be written to streams as soon as they take it.
+    notes: VecDeque<(StreamId, Payload)>,
+    /// Streams with data that the inbox had no room for.
+    unread: VecDeque<StreamId>,
+    /// When to look again although nothing happens.
+    wake: Option<Time>,
+    happenings: Vec<Happening>,
+    stats: SessionStats,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("lanes", &self.lanes)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Setting up, and the owner's side.
+impl Session {
+    pub(crate) fn new(
+        conn: Connection,
+        clock: Clock,
+        config: Arc<SessionConfig>,
+        sockets: Sockets,
+        first: LaneRequest,
+        now: Time,
+    ) -> Result<Self, SessionConfigError> {
+        config.validate()?;
+        let conductor = Conductor::new(config.conductor)?.observed_by(Removals::default());
+        let scheduler = config.path_scheduler.build(config.framing())?;
+        let side = if conn.side().is_server() { Side::Server } else { Side::Client };
+        let mut session = Self {
+            conn,
+            clock,
+            sockets,
+            conductor,
+            scheduler,
+            lanes: Lanes::default(),
+            outbox: Outbox::default(),
+            inbox: Inbox::new(side, config.inbox),
+            repairs: VecDeque::new(),
+            duplicates: VecDeque::new(),
+            requests: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            events: VecDeque::new(),
+            flush: true,
+            held: false,
+            kept: None,
+            blocked: PrioritySet::EMPTY,
+            established: false,
+            confirmed: false,
+            closed: false,
+            moving_until: Time::ZERO,
+            control: None,
+            notes: VecDeque::new(),
+            unread: VecDeque::new(),
+            wake: None,
+            happenings: Vec::new(),
+            stats: SessionStats::default(),
+            config,
+        };
+        session.adopt(now, noq_proto::PathId::ZERO, 0, first, LaneState::Up);
+        Ok(session)
+    }
+
+    /// Takes a message to send.
+    ///
+    /// # Errors
+    ///
+    /// If the session is closed, the message is empty or too long, or as much as may waits or is on its way.
+    pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
+        if self.closed {
+            return Err(SendError::Closed);
+        }
+        if self.outbox.len() >= self.config.max_unfinished {
+            return Err(SendError::TooManyUnfinished { limit: self.config.max_unfinished });
+        }
+        let Message { body, priority, lifetime, redundancy, partial_ok, source } = message;
+        let len = Bytes::new(body.len() as u64);
+        let offered = conductor::Message { len, priority, lifetime, redundancy, partial_ok };
+        let id = self.conductor.offer(now, offered)?;
+        let offer = Offer { message: id.get(), source, priority, len, redundancy };
+        self.scheduler.message_offered(now, &offer);
+        self.outbox.insert(Outgoing { id, number: None, body, priority, carriers: Vec::new(), fed: false });
+        self.sweep(now);
+        Ok(id)
+    }
+
+    /// Takes a message back. What has left of it is void; the receiver is told.
+    ///
+    /// # Errors
+    ///
+    /// If all of it has been handed to the engine, or there is no such message.
+    pub fn cancel(&mut self, now: Time, message: MessageId) -> Result<(), CancelError> {
+        self.conductor.cancel(message)?;
+        self.sweep(now);
+        Ok(())
+    }
+
+    /// Moves the rest of a message to another level.
+    ///
+    /// # Errors
+    ///
+    /// If nothing of it waits.
+    pub fn reprioritise(
+        &mut self,
+        message: MessageId,
+        priority: Priority,
+    ) -> Result<(), conductor::ReprioritiseError> {
+        self.conductor.reprioritise(message, priority)
+    }
+
+    /// Refuses data less urgent than `threshold` from now on and drops what waits of it; what was dropped.
+    pub fn discard_less_urgent_than(&mut self, now: Time, threshold: Priority) -> Tally {
+        let tally = self.conductor.discard_less_urgent_than(threshold);
+        self.sweep(now);
+        tally
+    }
+
+    /// Announces a periodic source, for which room is then kept if the lane scheduler reserves.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be, or as many are declared as may.
+    pub fn reserve(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        self.scheduler.declare(key, source)
+    }
+
+    /// Takes an announcement back; `false` if there is no such source.
+    pub fn release(&mut self, key: SourceKey) -> bool {
+        self.scheduler.withdraw(key)
+    }
+
+    /// What is known of a source, declared or learned.
+    pub fn source(&self, key: SourceKey) -> Option<Source> {
+        self.scheduler.source(key)
+    }
+
+    /// The next piece of what has been received: of each message in order, of all messages as they come.
+    pub fn read(&mut self, now: Time) -> Option<Piece> {
+        let piece = self.inbox.read();
+        if !self.unread.is_empty() && self.inbox.wants_data() {
+            for stream in std::mem::take(&mut self.unread) {
+                self.read_stream(now, stream);
+            }
+            self.act(now);
+        }
+        piece
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Asks for another lane. It is opened as soon as the peer allows, and [`Event::LaneUp`] tells of it.
+    ///
+    /// # Errors
+    ///
+    /// At a server, beyond the limit, or where another lane has the same remote address.
+    pub fn add_lane(&mut self, now: Time, request: LaneRequest) -> Result<(), LaneError> {
+        if self.conn.side().is_server() {
+            return Err(LaneError::NotAClient);
+        }
+        if self.lanes.len() + self.requests.len() >= usize::from(self.config.max_lanes) {
+            return Err(LaneError::TooMany { limit: self.config.max_lanes });
+        }
+        let taken = self.lanes.to(request.remote).is_some();
+        if taken || self.requests.iter().any(|other| other.remote == request.remote) {
+            return Err(LaneError::SameRemote { remote: request.remote });
+        }
+        self.requests.push_back(request);
+        self.open_lanes(now);
+        Ok(())
+    }
+
+    /// Gives up a lane. What is under way there is sent again on others.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such lane, or it is the last.
+    pub fn remove_lane(&mut self, now: Time, lane: LaneId) -> Result<(), LaneError> {
+        let path = self.lanes.get(lane).ok_or(LaneError::Unknown)?.path;
+        self.conn
+            .close_path(self.clock.instant(now), path, VarInt::from_u32(0))
+            .map_err(|error| LaneError::Engine(error.to_string()))?;
+        self.after_engine(now);
+        Ok(())
+    }
+
+    /// Says whether a lane is to be used only while no other can be. The peer is told; at this end, acknowledgements
+    /// leave by the first lane that is not a backup.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such lane, or it is being closed.
+    pub fn set_backup(&mut self, now: Time, lane: LaneId, backup: bool) -> Result<(), LaneError> {
+        let known = self.lanes.get_mut(lane).ok_or(LaneError::Unknown)?;
+        let status = if backup { PathStatus::Backup } else { PathStatus::Available };
+        self.conn
+            .set_path_status(known.path, status)
+            .map_err(|error| LaneError::Engine(error.to_string()))?;
+        known.backup = backup;
+        self.after_engine(now);
+        Ok(())
+    }
+
+    /// Ends the session. What has not been sent never will be.
+    pub fn close(&mut self, now: Time, code: ErrorCode, reason: &str) {
+        if self.closed {
+            return;
+        }
+        let code = VarInt::from_u64(code.get()).unwrap_or_default();
+        self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
+        self.closed = true;
+        self.flush = true;
+    }
+
+    /// Whether the handshake is done and the session not over.
+    pub fn is_open(&self) -> bool {
+        self.established && !self.closed
+    }
+
+    /// Whether nothing remains to be done, not even for the engine.
+    pub fn is_drained(&self) -> bool {
+        self.conn.is_drained()
+    }
+
+    /// The lanes as schedulers see them.
+    pub fn lanes(&self) -> impl Iterator<Item = (LaneView, LaneState, LaneStats)> + '_ {
+        self.lanes.iter().map(|lane| (lane.view(lane.is_usable()), lane.state, lane.stats))
+    }
+
+    /// What waits to be handed to the engine.
+    pub fn queued(&self) -> Tally {
+        self.conductor.queued()
+    }
+
+    /// How many messages are on their way: queued, or not wholly acknowledged.
+    pub fn unfinished(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// The Conductor's counters.
+    pub fn conducted(&self) -> &conductor::Counters {
+        self.conductor.counters()
+    }
+
+    /// What was received, and what it cost to keep.
+    pub fn received(&self) -> crate::inbox::InboxCounters {
+        *self.inbox.counters()
+    }
+
+    /// What the session has done.
+    pub const fn stats(&self) -> SessionStats {
+        self.stats
+    }
+
+    /// Capacity that background data was denied for the sake of reservations.
+    pub fn unused(&self) -> Unused {
+        self.scheduler.unused()
+    }
+
+    /// The engine's own statistics.
+    pub fn engine_stats(&mut self) -> noq_proto::ConnectionStats {
+        self.conn.stats()
+    }
+
+    /// The endpoint has other sockets than before.
+    pub(crate) fn know_sockets(&mut self, sockets: Sockets) {
+        self.sockets = sockets;
+    }
+
+    /// Drops what the Conductor has removed by itself or been told to.
+    fn sweep(&mut self, now: Time) {
+        while let Some((id, sent, reason)) = self.conductor.observer_mut().0.pop() {
+            let Some(key) = self.outbox.find(id) else { continue };
+            self.abandon(key, reason);
+            self.scheduler.message_complete(now, id.get());
+            self.events.push_back(Event::Dropped { message: id, sent, reason });
+        }
+    }
+
+    /// Forgets a message of which not everything will be sent, and tells the receiver.
+    fn abandon(&mut self, key: Key, reason: Removal) {
+        let Some(message) = self.outbox.remove(key) else { return };
+        for carrier in &message.carriers {
+            self.reset(carrier.stream, ErrorCode::Abandoned);
+        }
+        if let Some(id) = message.number {
+            self.tell(Frame::Reset { id, code: reason as u64 });
+        }
+    }
+
+    /// Writes a frame to the control stream.
+    fn tell(&mut self, frame: Frame) {
+        if self.control.is_none() {
+            self.control = self.conn.streams().open(Dir::Uni);
+            if let Some(stream) = self.control {
+                let _ = self.conn.send_stream(stream).set_priority(engine_priority(Priority::P0));
+            }
+        }
+        let Some(stream) = self.control else { return };
+        self.note(stream, frame);
+    }
+
+    fn note(&mut self, stream: StreamId, frame: Frame) {
+        let mut header = [0; MAX_FRAME_HEADER];
+        if let Ok(len) = frame.encode(&mut header) {
+            self.notes.push_back((stream, Payload::copy_from_slice(&header[..len])));
+            self.write_notes();
+        }
+    }
+
+    /// Hands small frames to the engine, as far as it has credit.
+    fn write_notes(&mut self) {
+        while let Some((stream, note)) = self.notes.pop_front() {
+            let mut chunks = [note];
+            match self.conn.send_stream(stream).write_chunks(&mut &mut chunks[..]) {
+                Ok(_) if chunks[0].is_empty() => {}
+                Ok(_) | Err(WriteError::Blocked) => {
+                    let [note] = chunks;
+                    self.notes.push_front((stream, note));
+                    return;
+                }
+                // Nobody listens any more.
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {}
+            }
+            self.flush = true;
+        }
+    }
+
+    fn reset(&mut self, stream: StreamId, code: ErrorCode) {
+        let code = VarInt::from_u64(code.get()).unwrap_or_default();
+        // A stream that is closed already needs no reset.
+        let _ = self.conn.send_stream(stream).reset(code);
+        self.flush = true;
+    }
+}
+
+/// How an engine stream is ranked among those that have something to send again.
+const fn engine_priority(priority: Priority) -> i32 {
+    // The engine has it the other way round: the higher number goes first.
+    -(priority as i32)
+}

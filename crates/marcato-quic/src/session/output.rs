@@ -1,0 +1,726 @@
+//! What goes out: one packet, or one batch, at a time.
+
+use super::*;
+
+/// What came of trying to hand a chunk to the engine.
+enum Written {
+    /// So many bytes of the message.
+    Some(u64),
+    /// There is no credit.
+    Blocked,
+    /// The receiver wants nothing more of it.
+    Refused,
+}
+
+impl Session {
+    /// The next datagram, or up to `max` equal ones, to be sent; `None` if nothing may leave now.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Time,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if !self.established || self.closed {
+            // The handshake and the end are the engine's own.
+            let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
+            self.drain(now, None, Load::Other);
+            return transmit;
+        }
+        loop {
+            if self.flush {
+                // With every gate shut, what needs no window goes out, and each lane that is refused tells that the
+                // engine holds data.
+                self.lanes.shut();
+                let before = self.lanes.blocked();
+                let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
+                self.drain(now, None, Load::Other);
+                if transmit.is_some() {
+                    return transmit;
+                }
+                self.flush = false;
+                self.held = self.lanes.blocked() != before;
+                if !self.held {
+                    self.kept = None;
+                    for lane in self.lanes.iter_mut() {
+                        lane.owed.clear();
+                    }
+                }
+            }
+            if self.held {
+                if let Some(transmit) = self.send_held(now, buf) {
+                    return Some(transmit);
+                }
+                if self.flush {
+                    continue;
+                }
+            }
+            let transmit = self
+                .send_duplicate(now, buf)
+                .or_else(|| self.send_repair(now, buf))
+                .or_else(|| self.feed(now, max, buf));
+            // A chunk that stayed in the engine has to leave it before anything else happens.
+            if transmit.is_none() && self.flush {
+                continue;
+            }
+            return transmit;
+        }
+    }
+
+    fn poll_engine(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.stats.polls += 1;
+        let transmit = self.conn.poll_transmit(self.clock.instant(now), max, buf)?;
+        let lane = self.lanes.to(transmit.destination).map(|lane| lane.id);
+        let socket = self.socket_to(transmit.destination).unwrap_or_default();
+        let ecn =
+            transmit.ecn.map_or(marcato_wire::Ecn::NotEct, |ecn| marcato_wire::Ecn::from_bits(ecn as u8));
+        Some(Transmit {
+            socket,
+            to: transmit.destination,
+            ecn,
+            len: transmit.size,
+            segment: transmit.segment_size,
+            lane,
+        })
+    }
+
+    /// Lets the engine send on one lane only, whatever its window.
+    fn poll_on(
+        &mut self,
+        now: Time,
+        on: LaneId,
+        load: Load,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.lanes.shut();
+        let gate = Arc::clone(&self.lanes.get(on)?.gate);
+        gate.set_overdraft(PASS);
+        gate.set_shut(false);
+        let transmit = self.poll_engine(now, max, buf);
+        gate.set_shut(true);
+        gate.set_overdraft(Bytes::ZERO);
+        let left = self.drain(now, Some(on), load);
+        if let Some(transmit) = &transmit
+            && left == 0
+            && transmit.lane != Some(on)
+        {
+            // A probe of another path, which no gate holds, went first and may have taken the data along.
+            self.stats.misrouted += 1;
+            self.kept = Some(load);
+            self.flush = true;
+        }
+        transmit
+    }
+
+    /// The lanes as a scheduler may use them for data of this level, and when a lane that waits for its pacer is
+    /// ready.
+    fn views(&mut self, now: Time, level: Priority, packet: Bytes) -> (Views, Option<Time>) {
+        let any = self.lanes.iter().any(Lane::is_usable);
+        let paced = match self.config.pacing {
+            Pacing::Off => false,
+            Pacing::Session => level != Priority::P0,
+            Pacing::Strict => true,
+        };
+        let mut views = Views::new();
+        let mut ready: Option<Time> = None;
+        for lane in self.lanes.iter_mut() {
+            // A silent lane is better than none.
+            let silent = lane.state == LaneState::Stalled && !lane.paused;
+            let mut view = lane.view(lane.is_usable() || (!any && silent));
+            if paced {
+                let at = lane.pacer.ready(now, packet);
+                if at > now {
+                    view.in_flight = view.in_flight.max(view.cwnd);
+                    ready = Some(ready.map_or(at, |earliest| earliest.min(at)));
+                }
+            }
+            views.push(view);
+        }
+        (views, ready)
+    }
+
+    fn look_again(&mut self, at: Option<Time>) {
+        if let Some(at) = at {
+            self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+        }
+    }
+
+    /// What the engine holds by itself: what was lost, and control frames.
+    fn send_held(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let most_urgent = |lane: &Lane| {
+            let owed = lane.owed.iter().enumerate().min_by_key(|(_, owed)| owed.priority);
+            owed.map(|(at, owed)| (owed.priority, lane.id, at, owed.pinned))
+        };
+        let owed = self.lanes.iter().filter_map(most_urgent).min_by_key(|owed| owed.0);
+        let Some((priority, lost_on, at, pinned)) = owed else {
+            return self.send_control(now, buf);
+        };
+        let mtu = self.lanes.get(lost_on)?.gate.mtu();
+        let (views, _) = self.views(now, Priority::P0, mtu);
+        let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
+        let purpose = Purpose::Retransmission { priority, lost_on };
+        let choice = match self.scheduler.choose(now, &views, purpose, mtu) {
+            _ if stay => Some(lost_on),
+            // A copy whose own lane is full waits for it: elsewhere it would share the fate of its twin.
+            _ if pinned && views.of(lost_on).is_some_and(|view| view.usable) => None,
+            Choice::One(lane) => Some(lane),
+            Choice::Each(lanes) => lanes.first(),
+            Choice::Wait(_) => None,
+        };
+        let Some(lane) = choice else {
+            self.look_again(self.scheduler.wakeup().map(just_after));
+            return None;
+        };
+        let load = self.kept.unwrap_or(Load::Repair { priority, pinned });
+        let transmit = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf);
+        match &transmit {
+            Some(transmit) => {
+                self.kept = None;
+                if let Some(from) = self.lanes.get_mut(lost_on) {
+                    from.owed.remove(at);
+                }
+                if let Some(view) = views.of(lane) {
+                    self.scheduler.sent(now, view, purpose, Bytes::new(transmit.len as u64));
+                }
+            }
+            None => self.pause(lane),
+        }
+        self.flush = true;
+        transmit
+    }
+
+    /// Control frames are small, and acknowledgements ride with them: they wait for no window.
+    fn send_control(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
+        loop {
+            let usable = self.lanes.iter().filter(|lane| lane.is_usable());
+            let best = usable.min_by_key(|lane| (lane.backup, lane.srtt)).map(|lane| lane.id);
+            let silent = || {
+                let others = self.lanes.iter().filter(|lane| !lane.paused);
+                others.min_by_key(|lane| (lane.state, lane.srtt)).map(|lane| lane.id)
+            };
+            let Some(lane) = best.or_else(silent) else {
+                // Nothing can leave now. Whatever changes that sets `flush`.
+                self.held = false;
+                return None;
+            };
+            let load = self.kept.unwrap_or(Load::Other);
+            if let Some(transmit) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
+                self.kept = None;
+                self.flush = true;
+                return Some(transmit);
+            }
+            self.pause(lane);
+        }
+    }
+
+    fn pause(&mut self, lane: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.paused = true;
+        }
+    }
+
+    /// The copies of the chunk that left last.
+    fn send_duplicate(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
+        while let Some(duplicate) = self.duplicates.pop_front() {
+            let Duplicate { key, lane, run, fin, purpose, wire } = duplicate;
+            let Some(message) = self.outbox.get_mut(key) else { continue };
+            let priority = message.priority;
+            let carrier = message.carriers.iter_mut().find(|carrier| carrier.role == Role::Copy(lane));
+            let Some(carrier) = carrier.filter(|carrier| !carrier.ended && carrier.written == run.start)
+            else {
+                continue;
+            };
+            let stream = carrier.stream;
+            match self.write(key, stream, run, fin) {
+                Written::Some(written) if written == run.len() => {}
+                // A copy that cannot follow gets nothing more; what it has carried may still be of use.
+                Written::Some(_) => self.end_copies(key, LaneSet::one(lane)),
+                Written::Blocked | Written::Refused => {
+                    self.end_copies(key, LaneSet::one(lane));
+                    continue;
+                }
+            }
+            let (views, _) = self.views(now, Priority::P0, wire);
+            if let Some(view) = views.of(lane) {
+                self.scheduler.sent(now, view, purpose, wire);
+            }
+            self.stats.copies += 1;
+            let load = Load::Run { key, run, priority, pinned: true };
+            if let Some(transmit) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
+                return Some(transmit);
+            }
+            self.keep(lane, load);
+        }
+        None
+    }
+
+    /// A chunk is in the engine and did not leave: its lane is being validated anew.
+    fn keep(&mut self, lane: LaneId, load: Load) {
+        self.stats.kept += 1;
+        self.kept = Some(load);
+        self.pause(lane);
+        self.flush = true;
+    }
+
+    /// What is stuck on a lane, by another.
+    fn send_repair(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
+        while let Some(&Repair { key, run, priority, lost_on, stream }) = self.repairs.front() {
+            let Some(message) = self.outbox.get(key).filter(|_| run.len() > 0) else {
+                self.repairs.pop_front();
+                continue;
+            };
+            let whole = message.body.len() as u64;
+            let payload = self.payload(run.len());
+            let wire = payload + OVERHEAD;
+            let (views, ready) = self.views(now, priority, wire);
+            let purpose = Purpose::Retransmission { priority, lost_on };
+            let lane = match self.scheduler.choose(now, &views, purpose, wire) {
+                Choice::One(lane) => lane,
+                Choice::Each(lanes) => lanes.first()?,
+                Choice::Wait(_) => {
+                    self.look_again(ready);
+                    self.look_again(self.scheduler.wakeup().map(just_after));
+                    return None;
+                }
+            };
+            let stream = match stream {
+                Some(stream) => stream,
+                None => {
+                    let last = run.end == whole;
+                    self.open_carrier(key, Role::Repair, run, last, None)?
+                }
+            };
+            let header = self.header_left(key, stream);
+            let chunk =
+                Run { start: run.start, end: run.start + payload.get().saturating_sub(header).max(1) };
+            let chunk = Run { end: chunk.end.min(run.end), ..chunk };
+            match self.write(key, stream, chunk, chunk.end == run.end) {
+                Written::Some(written) => {
+                    let rest = Run { start: run.start + written, ..run };
+                    if let Some(front) = self.repairs.front_mut() {
+                        *front = Repair { run: rest, stream: Some(stream), ..*front };
+                    }
+                }
+                Written::Blocked => return None,
+                Written::Refused => {
+                    self.repairs.pop_front();
+                    continue;
+                }
+            }
+            self.stats.reinjected += 1;
+            if let Some(view) = views.of(lane) {
+                self.scheduler.sent(now, view, purpose, wire);
+            }
+            let load = Load::Run { key, run: chunk, priority, pinned: false };
+            let transmit = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf);
+            if transmit.is_none() {
+                self.keep(lane, load);
+            }
+            return transmit;
+        }
+        None
+    }
+
+    /// How many stream bytes a packet takes on whichever lane, of `rest`.
+    fn payload(&self, rest: u64) -> Bytes {
+        let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing);
+        let mtu = usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200));
+        SessionConfig::payload(mtu).min(Bytes::new(rest.max(1)))
+    }
+
+    /// The most urgent chunk of new data that may leave.
+    fn feed(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let mut among = self.offered();
+        let mut reserved = false;
+        let found = loop {
+            let Some(pending) = self.conductor.peek_among(now, among) else { break None };
+            let rest = pending.rest().get();
+            let key = self.outbox.find(pending.message)?;
+            let payload = self.payload(rest + self.header_len(key));
+            let wire = payload + OVERHEAD;
+            let (views, ready) = self.views(now, pending.priority, wire);
+            let purpose = Purpose::new(Fresh::from(pending));
+            match self.scheduler.choose(now, &views, purpose, wire) {
+                Choice::Wait(wait) => {
+                    reserved |= wait == Wait::Reserved;
+                    if wait == Wait::NoRoom {
+                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()) {
+                            lane.gate.set_cwnd_limited();
+                        }
+                    }
+                    self.look_again(ready);
+                    self.look_again(
+                        self.scheduler.wakeup().filter(|_| wait == Wait::Reserved).map(just_after),
+                    );
+                    among = among.without(pending.priority);
+                }
+                choice => break Some((key, pending.priority, choice, purpose, views, payload, wire)),
+            }
+        };
+        self.tell_gates(now, reserved);
+        self.sweep(now);
+        let (key, level, choice, purpose, views, payload, wire) = found?;
+        match choice {
+            Choice::Wait(_) => None,
+            Choice::One(lane) => {
+                self.send_once(now, max, buf, key, level, lane, purpose, views, payload, wire, among)
+            }
+            Choice::Each(lanes) => {
+                self.send_each(now, buf, key, lanes, purpose, &views, payload, wire, among)
+            }
+        }
+    }
+
+    /// The levels of which something may be fed: those that flow control does not stop and, while the engine holds
+    /// something that was lost, those more urgent than that.
+    fn offered(&self) -> PrioritySet {
+        let owed = self.lanes.iter().flat_map(|lane| lane.owed.iter()).map(|owed| owed.priority).min();
+        let mut among = PrioritySet::ALL;
+        for level in Priority::ALL {
+            let behind = self.held && owed.is_some_and(|owed| !level.is_more_urgent_than(owed));
+            if behind || self.blocked.contains(level) {
+                among = among.without(level);
+            }
+        }
+        among
+    }
+
+    /// Tells the controllers whether their windows are used as far as they might be.
+    fn tell_gates(&self, now: Time, reserved: bool) {
+        let idle = self.conductor.is_empty() && self.repairs.is_empty();
+        for lane in self.lanes.iter() {
+            lane.gate.set_app_limited(idle);
+            if self.config.growth == Growth::Credited {
+                let view = lane.view(true);
+                let kept = self.scheduler.reserved(now, &view).min(view.free());
+                let share =
+                    if reserved && !view.cwnd.is_zero() { kept.get() * 1000 / view.cwnd.get() } else { 0 };
+                lane.gate.set_idle_share(share);
+            }
+        }
+    }
+
+    /// Sends a chunk, or a batch of them, of one message on one lane.
+    #[expect(clippy::too_many_arguments, reason = "all that was found out by choosing")]
+    fn send_once(
+        &mut self,
+        now: Time,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+        key: Key,
+        level: Priority,
+        lane: LaneId,
+        mut purpose: Purpose,
+        mut views: Views,
+        mut payload: Bytes,
+        mut wire: Bytes,
+        among: PrioritySet,
+    ) -> Option<Transmit> {
+        let main = self.main_carrier(key)?;
+        let limit = self.batch(level, lane).min(max);
+        self.end_copies(key, LaneSet::ALL);
+        let mut run: Option<Run> = None;
+        let mut packets = 0;
+        while packets < limit.get() {
+            let header = self.header_left(key, main);
+            let budget = payload - Bytes::new(header);
+            let Some(grant) = self.conductor.grant_among(now, budget.max(Bytes::new(1)), among) else {
+                break;
+            };
+            // What went before it in this batch leaves all the same.
+            let Some((chunk, cut)) = self.feed_grant(now, key, main, grant) else { break };
+            if chunk.len() > 0 {
+                run = Some(Run { start: run.map_or(chunk.start, |run| run.start), end: chunk.end });
+                packets += 1;
+                self.stats.chunks += 1;
+                if let Some(view) = views.of(lane) {
+                    self.scheduler.sent(now, view, purpose, wire);
+                }
+                self.finish_grant(now, key, &grant, cut);
+            }
+            if cut || grant.fin || packets == limit.get() {
+                break;
+            }
+            // Another packet of the same message, if it is still its turn and there is room on the same lane.
+            if let Some(view) = views.of_mut(lane) {
+                view.in_flight += wire;
+            }
+            let next = self.conductor.peek_among(now, among).filter(|next| next.message == grant.message);
+            let Some(next) = next else { break };
+            payload = self.payload(next.rest().get());
+            wire = payload + OVERHEAD;
+            purpose = Purpose::new(Fresh::from(next));
+            if self.scheduler.choose(now, &views, purpose, wire) != Choice::One(lane) {
+                break;
+            }
+        }
+        let run = run?;
+        let load = Load::Run { key, run, priority: level, pinned: false };
+        let transmit = self.poll_on(now, lane, load, NonZeroUsize::new(packets)?, buf);
+        if transmit.is_none() {
+            self.keep(lane, load);
+        }
+        transmit
+    }
+
+    /// Sends a chunk on several lanes: at once on one, and by the next polls on the others.
+    #[expect(clippy::too_many_arguments, reason = "all that was found out by choosing")]
+    fn send_each(
+        &mut self,
+        now: Time,
+        buf: &mut Vec<u8>,
+        key: Key,
+        lanes: LaneSet,
+        purpose: Purpose,
+        views: &Views,
+        payload: Bytes,
+        wire: Bytes,
+        among: PrioritySet,
+    ) -> Option<Transmit> {
+        let (main, home) = self.copied_carriers(key, lanes)?;
+        // The carrier of the whole takes the lane that has no copy.
+        let home = if lanes.contains(home) { home } else { lanes.first()? };
+        let all: LaneSet = self.lanes.iter().map(|lane| lane.id).collect();
+        self.end_copies(key, all.without(lanes).or(LaneSet::one(home)));
+        let header = self.header_left(key, main);
+        let budget = payload - Bytes::new(header);
+        let grant = self.conductor.grant_among(now, budget.max(Bytes::new(1)), among)?;
+        let (run, cut) = self.feed_grant(now, key, main, grant)?;
+        if run.len() == 0 {
+            return None;
+        }
+        self.stats.chunks += 1;
+        if let Some(view) = views.of(home) {
+            self.scheduler.sent(now, view, purpose, wire);
+        }
+        for lane in lanes.without(LaneSet::one(home)).iter() {
+            let fin = grant.fin && !cut;
+            self.duplicates.push_back(Duplicate { key, lane, run, fin, purpose, wire });
+        }
+        self.finish_grant(now, key, &grant, cut);
+        let load = Load::Run { key, run, priority: grant.priority, pinned: true };
+        let transmit = self.poll_on(now, home, load, NonZeroUsize::MIN, buf);
+        if transmit.is_none() {
+            self.keep(home, load);
+        }
+        transmit
+    }
+
+    /// How many packets of this level may go to the engine at once.
+    fn batch(&self, level: Priority, lane: LaneId) -> NonZeroUsize {
+        let most = NonZeroUsize::new(self.config.batch.packets).unwrap_or(NonZeroUsize::MIN);
+        if level == Priority::P0 {
+            return most;
+        }
+        let Some(lane) = self.lanes.get(lane) else { return NonZeroUsize::MIN };
+        // What the lane sends in the span: window · span / srtt.
+        let bytes = u128::from(lane.gate.window().get()) * self.config.batch.span.as_nanos()
+            / lane.srtt.as_nanos().max(1);
+        let packets = usize::try_from(bytes / u128::from(lane.gate.mtu().get().max(1))).unwrap_or(usize::MAX);
+        NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)
+    }
+
+    /// Hands a granted chunk to the engine, and gives back what it did not take; whether that was some.
+    fn feed_grant(&mut self, now: Time, key: Key, stream: StreamId, grant: Grant) -> Option<(Run, bool)> {
+        let start = grant.offset.get();
+        let chunk = Run { start, end: start + grant.len.get() };
+        match self.write(key, stream, chunk, grant.fin) {
+            Written::Some(written) if written == chunk.len() => Some((chunk, false)),
+            Written::Some(written) => {
+                let _ = self.conductor.refuse(grant, Bytes::new(written));
+                self.stop_level(grant.priority);
+                Some((Run { end: start + written, ..chunk }, true))
+            }
+            Written::Blocked => {
+                let _ = self.conductor.refuse(grant, Bytes::ZERO);
+                self.stop_level(grant.priority);
+                // Another level may have credit.
+                self.flush = true;
+                None
+            }
+            Written::Refused => {
+                let _ = self.conductor.refuse(grant, Bytes::ZERO);
+                self.settled(now, key, false);
+                None
+            }
+        }
+    }
+
+    fn stop_level(&mut self, level: Priority) {
+        self.blocked = self.blocked.with(level);
+        self.stats.flow_blocked += 1;
+    }
+
+    fn finish_grant(&mut self, now: Time, key: Key, grant: &Grant, cut: bool) {
+        if grant.fin && !cut {
+            if let Some(message) = self.outbox.get_mut(key) {
+                message.fed = true;
+            }
+            self.scheduler.message_complete(now, grant.message.get());
+        }
+    }
+
+    /// How many bytes the header takes that a message's first chunk has before it.
+    fn header_len(&self, key: Key) -> u64 {
+        // Most messages have begun, and what is left of theirs is told by their stream.
+        let begun = self.outbox.get(key).is_some_and(|message| !message.carriers.is_empty());
+        if begun { 0 } else { MAX_FRAME_HEADER as u64 }
+    }
+
+    fn header_left(&self, key: Key, stream: StreamId) -> u64 {
+        let message = self.outbox.get(key);
+        let carrier = message.and_then(|message| message.carriers.iter().find(|it| it.stream == stream));
+        carrier.map_or(0, |carrier| carrier.header.len() as u64)
+    }
+
+    /// The stream that carries all of a message, opened if it is not yet.
+    fn main_carrier(&mut self, key: Key) -> Option<StreamId> {
+        let message = self.outbox.get(key)?;
+        if let Some(main) = message.carriers.iter().find(|carrier| carrier.role == Role::Main) {
+            return Some(main.stream);
+        }
+        let run = Run { start: 0, end: message.body.len() as u64 };
+        self.open_carrier(key, Role::Main, run, true, None)
+    }
+
+    /// The stream that carries all of a message, and the lane that it has to itself, with streams for the copies on the
+    /// other lanes, opened if none is yet.
+    fn copied_carriers(&mut self, key: Key, lanes: LaneSet) -> Option<(StreamId, LaneId)> {
+        let message = self.outbox.get(key)?;
+        if message.carriers.is_empty() {
+            let run = Run { start: 0, end: message.body.len() as u64 };
+            let copies = u8::try_from(lanes.len()).ok()?;
+            let twins = self.config.streams == StreamUse::PerMessage;
+            let twin = |index| twins.then_some(Twin { index, copies });
+            let home = lanes.first()?;
+            let main = self.open_carrier(key, Role::Main, run, true, twin(0))?;
+            for (index, lane) in (1..).zip(lanes.without(LaneSet::one(home)).iter()) {
+                // Without credit for another stream, the message goes without a copy there.
+                self.open_carrier(key, Role::Copy(lane), run, true, twin(index));
+            }
+            return Some((main, home));
+        }
+        let copied: LaneSet = message
+            .carriers
+            .iter()
+            .filter_map(|carrier| if let Role::Copy(lane) = carrier.role { Some(lane) } else { None })
+            .collect();
+        let main = self.main_carrier(key)?;
+        Some((main, lanes.without(copied).first().or(lanes.first())?))
+    }
+
+    /// Opens a stream for a run of a message; `None` if the peer allows none now.
+    fn open_carrier(
+        &mut self,
+        key: Key,
+        role: Role,
+        run: Run,
+        last: bool,
+        twin: Option<Twin>,
+    ) -> Option<StreamId> {
+        let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair;
+        let idle = if reuse { self.outbox.idle_stream() } else { None };
+        let dir = if reuse { Dir::Bi } else { Dir::Uni };
+        let Some(stream) = idle.or_else(|| self.conn.streams().open(dir)) else {
+            // Of no level, until the peer allows more.
+            self.blocked = PrioritySet::ALL;
+            self.stats.flow_blocked += 1;
+            return None;
+        };
+        let id = self.outbox.number(key)?;
+        let priority = self.outbox.get(key)?.priority;
+        let frame = Frame::Message(MessageFrame {
+            id,
+            priority,
+            offset: Bytes::new(run.start),
+            len: Bytes::new(run.len()),
+            last,
+            receipt: reuse,
+            twin,
+        });
+        let mut header = [0; MAX_FRAME_HEADER];
+        let len = frame.encode(&mut header).ok()?;
+        let header = Payload::copy_from_slice(&header[..len]);
+        let _ = self.conn.send_stream(stream).set_priority(engine_priority(priority));
+        let carrier =
+            Carrier { stream, role, run, written: run.start, header, acknowledged: false, ended: false };
+        self.outbox.add_carrier(key, carrier);
+        Some(stream)
+    }
+
+    /// The copies on these lanes get nothing more: something was not sent twice.
+    fn end_copies(&mut self, key: Key, lanes: LaneSet) {
+        let Some(message) = self.outbox.get_mut(key).filter(|message| message.is_copied()) else { return };
+        for carrier in &mut message.carriers {
+            if let Role::Copy(lane) = carrier.role {
+                carrier.ended |= lanes.contains(lane);
+            }
+        }
+    }
+
+    /// Writes a chunk, with its header before it if that is due, and the stream's end after it if it is the last.
+    fn write(&mut self, key: Key, stream: StreamId, chunk: Run, fin: bool) -> Written {
+        let Some(message) = self.outbox.get_mut(key) else { return Written::Refused };
+        let (Ok(start), Ok(end)) = (usize::try_from(chunk.start), usize::try_from(chunk.end)) else {
+            return Written::Refused;
+        };
+        let body = message.body.slice(start..end);
+        let Some(carrier) = message.carrier_mut(stream) else { return Written::Refused };
+        let header = carrier.header.clone();
+        let mut chunks = [header.clone(), body];
+        let taken = match self.conn.send_stream(stream).write_chunks(&mut &mut chunks[..]) {
+            Ok(taken) => taken,
+            Err(WriteError::Blocked) => return Written::Blocked,
+            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return Written::Refused,
+        };
+        let of_header = taken.min(header.len());
+        carrier.header = header.slice(of_header..);
+        let written = (taken - of_header) as u64;
+        carrier.written += written;
+        let whole = written == chunk.len();
+        if fin && whole && (self.config.streams == StreamUse::PerMessage || carrier.role == Role::Repair) {
+            let _ = self.conn.send_stream(stream).finish();
+        }
+        Written::Some(written)
+    }
+}
+
+/// The moment after this one: what is reserved *until* a time is free from the next instant on.
+fn just_after(at: Time) -> Time {
+    at + Duration::from_nanos(1)
+}
+
+/// Snapshots of the lanes, without allocation.
+#[derive(Clone, Copy)]
+struct Views {
+    views: [LaneView; MAX_LANES],
+    len: usize,
+}
+
+impl Views {
+    const fn new() -> Self {
+        let none = LaneView::new(LaneId::FIRST, Bytes::ZERO, Duration::ZERO);
+        Self { views: [none; MAX_LANES], len: 0 }
+    }
+
+    fn push(&mut self, view: LaneView) {
+        self.views[self.len] = view;
+        self.len += 1;
+    }
+
+    fn of(&self, lane: LaneId) -> Option<&LaneView> {
+        self.iter().find(|view| view.id == lane)
+    }
+
+    fn of_mut(&mut self, lane: LaneId) -> Option<&mut LaneView> {
+        self.views[..self.len].iter_mut().find(|view| view.id == lane)
+    }
+}
+
+impl std::ops::Deref for Views {
+    type Target = [LaneView];
+
+    fn deref(&self) -> &[LaneView] {
+        &self.views[..self.len]
+    }
+}

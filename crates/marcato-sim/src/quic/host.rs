@@ -1,0 +1,241 @@
+//! An end of a QUIC session as a host.
+
+use std::any::Any;
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use marcato_quic::{
+    Endpoint, EndpointConfig, EndpointStats, Event, Identity, LaneRequest, LocalSocket, Session,
+    SessionConfig, SessionId, SocketId, Trust,
+};
+use marcato_units::{Seed, Time};
+
+use super::app::{QuicApp, QuicContext};
+use crate::host::{Destination, Host, HostContext, Incoming, Outgoing};
+use crate::route::RouteId;
+
+/// Which end of a session a host is.
+#[derive(Clone, Debug)]
+pub enum QuicRole {
+    /// Begins it over route 0, and asks for a lane on each of the others.
+    Client {
+        /// Whom it believes.
+        trust: Trust,
+        /// The name that the server's certificate has.
+        name: String,
+    },
+    /// Waits for it.
+    Server {
+        /// What it shows.
+        identity: Identity,
+    },
+}
+
+/// An end of a QUIC session in virtual time, with an application on it. It has a socket for each route.
+pub struct QuicHost {
+    role: QuicRole,
+    config: SessionConfig,
+    epoch: Instant,
+    app: Box<dyn QuicApp>,
+    endpoint: Option<Endpoint>,
+    session: Option<SessionId>,
+    /// The latest batch, as far as it has not left.
+    batch: Vec<u8>,
+    at: usize,
+    segment: usize,
+    outgoing: Option<Outgoing>,
+    error: Option<String>,
+}
+
+/// Datagrams that the engine may hand over at once.
+const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
+
+impl QuicHost {
+    /// A host. The engine wants its time as instants; `epoch` stands for the beginning of virtual time, and nothing
+    /// depends on which instant it is.
+    pub fn new(role: QuicRole, config: SessionConfig, epoch: Instant, app: impl QuicApp) -> Self {
+        Self {
+            role,
+            config,
+            epoch,
+            app: Box::new(app),
+            endpoint: None,
+            session: None,
+            batch: Vec::new(),
+            at: 0,
+            segment: 0,
+            outgoing: None,
+            error: None,
+        }
+    }
+
+    /// Its application.
+    pub fn app<A: QuicApp>(&self) -> Option<&A> {
+        (&*self.app as &dyn Any).downcast_ref()
+    }
+
+    /// Its application, to change it.
+    pub fn app_mut<A: QuicApp>(&mut self) -> Option<&mut A> {
+        (&mut *self.app as &mut dyn Any).downcast_mut()
+    }
+
+    /// Its session, once there is one, to look at.
+    pub fn session(&self) -> Option<&Session> {
+        self.endpoint.as_ref()?.peek(self.session?)
+    }
+
+    /// Its session, once there is one. Use it within [`Network::with_host`](crate::Network::with_host), so that the
+    /// network takes what it has to send.
+    pub fn session_mut(&mut self) -> Option<&mut Session> {
+        self.endpoint.as_mut()?.session(self.session?)
+    }
+
+    /// What its endpoint has seen.
+    pub fn endpoint_stats(&self) -> Option<EndpointStats> {
+        self.endpoint.as_ref().map(Endpoint::stats)
+    }
+
+    /// Why there is no session, if it could not be begun.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    fn begin(&mut self, now: Time, context: &HostContext<'_>) -> Result<(), Box<dyn std::error::Error>> {
+        let sockets = context.routes().filter_map(|route| {
+            Some(LocalSocket { layer: context.layer(route)?, ..LocalSocket::new(context.local(route)?) })
+        });
+        let mut config = EndpointConfig::new(sockets.collect());
+        config.seed = Some(Seed::new(context.stream("quic").next_u64()));
+        let mut endpoint = Endpoint::new(config, self.epoch)?;
+        match &self.role {
+            QuicRole::Server { identity } => endpoint.listen(identity, self.config.clone())?,
+            QuicRole::Client { trust, name } => {
+                let mut routes = context.routes();
+                let first = routes.next().and_then(|route| context.remote(route)).ok_or("no route")?;
+                let config = self.config.clone();
+                let id = endpoint.connect(now, SocketId(0), first, name, trust, config)?;
+                self.session = Some(id);
+                for route in routes {
+                    add_lane(&mut endpoint, id, now, route, context);
+                }
+            }
+        }
+        self.endpoint = Some(endpoint);
+        Ok(())
+    }
+
+    /// Tells the application what has happened; whether that was anything.
+    fn dispatch(&mut self, now: Time) -> bool {
+        let Some(endpoint) = &mut self.endpoint else { return false };
+        let mut any = false;
+        while let Some((id, event)) = endpoint.poll_event() {
+            any = true;
+            self.session = Some(id);
+            let Some(session) = endpoint.session(id) else { continue };
+            if event == Event::Readable {
+                while let Some(piece) = session.read(now) {
+                    self.app.received(piece, &mut QuicContext { now, session });
+                }
+            }
+            self.app.event(&event, &mut QuicContext { now, session });
+        }
+        any
+    }
+
+    /// Lets the application hand over more; whether it did.
+    fn idle(&mut self, now: Time) -> bool {
+        let (Some(endpoint), Some(id)) = (&mut self.endpoint, self.session) else { return false };
+        match endpoint.peek(id) {
+            Some(session) if session.is_open() => {}
+            _ => return false,
+        }
+        let Some(session) = endpoint.session(id) else { return false };
+        self.app.idle(&mut QuicContext { now, session })
+    }
+
+    fn next_of_batch(&mut self, payload: &mut Vec<u8>) -> Option<Outgoing> {
+        let outgoing = self.outgoing?;
+        let end = (self.at + self.segment).min(self.batch.len());
+        payload.extend_from_slice(&self.batch[self.at..end]);
+        self.at = end;
+        if end == self.batch.len() {
+            self.outgoing = None;
+        }
+        Some(outgoing)
+    }
+}
+
+fn add_lane(endpoint: &mut Endpoint, id: SessionId, now: Time, route: RouteId, context: &HostContext<'_>) {
+    let socket = SocketId(u8::try_from(route.index()).unwrap_or(u8::MAX));
+    let (Some(remote), Some(layer)) = (context.remote(route), context.layer(route)) else { return };
+    let request = LaneRequest { layer, ..LaneRequest::new(socket, remote) };
+    if let Some(session) = endpoint.session(id) {
+        // A session with as many lanes as it may have goes without this one.
+        let _ = session.add_lane(now, request);
+    }
+}
+
+impl Host for QuicHost {
+    fn start(&mut self, now: Time, context: &HostContext<'_>) {
+        self.app.start(now, context);
+        if let Err(error) = self.begin(now, context) {
+            self.error = Some(error.to_string());
+        }
+    }
+
+    fn datagram(&mut self, now: Time, incoming: Incoming, _: &HostContext<'_>) {
+        let Some(endpoint) = &mut self.endpoint else { return };
+        let socket = SocketId(u8::try_from(incoming.route.index()).unwrap_or(u8::MAX));
+        endpoint.handle_datagram(now, socket, incoming.remote, incoming.ecn, incoming.payload);
+    }
+
+    fn timer(&mut self, now: Time, _: &HostContext<'_>) {
+        let Some(endpoint) = &mut self.endpoint else { return };
+        if endpoint.next_timeout().is_some_and(|at| at <= now) {
+            endpoint.handle_timeout(now);
+        }
+        if self.app.next_timer().is_some_and(|at| at <= now)
+            && let Some(session) = self.session.and_then(|id| endpoint.session(id))
+        {
+            self.app.timer(&mut QuicContext { now, session });
+        }
+    }
+
+    fn route_added(&mut self, now: Time, route: RouteId, context: &HostContext<'_>) {
+        let Some(endpoint) = &mut self.endpoint else { return };
+        if let (Some(addr), Some(layer)) = (context.local(route), context.layer(route)) {
+            // The routes and the sockets have the same numbers.
+            let _ = endpoint.add_socket(LocalSocket { layer, ..LocalSocket::new(addr) });
+        }
+        if let (QuicRole::Client { .. }, Some(id)) = (&self.role, self.session) {
+            add_lane(endpoint, id, now, route, context);
+        }
+    }
+
+    fn transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Outgoing> {
+        loop {
+            if let Some(outgoing) = self.next_of_batch(payload) {
+                return Some(outgoing);
+            }
+            let endpoint = self.endpoint.as_mut()?;
+            self.batch.clear();
+            if let Some(transmit) = endpoint.poll_transmit(now, BATCH, &mut self.batch) {
+                self.at = 0;
+                self.segment = transmit.segment.unwrap_or(transmit.len).max(1);
+                let local = endpoint.socket(transmit.socket).map(|socket| socket.addr.ip());
+                let to = Destination::Address { remote: transmit.to, local };
+                self.outgoing = Some(Outgoing { to, ecn: transmit.ecn });
+                continue;
+            }
+            if !self.dispatch(now) && !self.idle(now) {
+                return None;
+            }
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        let endpoint = self.endpoint.as_ref()?.next_timeout();
+        let app = self.app.next_timer().filter(|_| self.session.is_some());
+        [endpoint, app].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,234 @@
+//! Periodic sources beside background data: the traffic generator of CWR §III-A.
+
+use bytes::Bytes as Payload;
+use marcato_quic::{Event, Message};
+use marcato_sched::conductor::Redundancy;
+use marcato_sched::reserve::{Source, SourceKey};
+use marcato_units::{Bytes, Duration, Priority, Stream, Time};
+
+use super::app::{QuicApp, QuicContext};
+use super::collector::{HEADER, SOURCE_BULK};
+use crate::host::HostContext;
+
+/// When a source releases its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// At equal distances.
+    Periodic,
+    /// On a grid, each release up to so much before or after its time, uniformly.
+    Jittered(Duration),
+    /// As a Poisson process, a period apart on average.
+    Poisson,
+}
+
+/// A source of messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Periodic {
+    /// From one message to the next.
+    pub period: Duration,
+    /// Bytes of each, at least 16.
+    pub size: Bytes,
+    /// When the first is released.
+    pub first: Time,
+    /// When they are released.
+    pub release: Release,
+    /// How much they matter.
+    pub priority: Priority,
+    /// On how many lanes they travel.
+    pub redundancy: Redundancy,
+    /// How long they are worth sending.
+    pub lifetime: Option<Duration>,
+    /// Whether the session is told of the source.
+    pub declared: bool,
+    /// Whether its messages name it, so that it can be learned.
+    pub named: bool,
+}
+
+impl Periodic {
+    /// A declared source of the most urgent messages, that keeps its times and sends once.
+    pub const fn new(period: Duration, size: Bytes) -> Self {
+        Self {
+            period,
+            size,
+            first: Time::ZERO,
+            release: Release::Periodic,
+            priority: Priority::P0,
+            redundancy: Redundancy::Once,
+            lifetime: None,
+            declared: true,
+            named: true,
+        }
+    }
+}
+
+/// Data that fills whatever room there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Background {
+    /// How much it matters.
+    pub priority: Priority,
+    /// Bytes of each message.
+    pub size: Bytes,
+}
+
+impl Default for Background {
+    /// P4 in messages of 1 MB.
+    fn default() -> Self {
+        Self { priority: Priority::P4, size: Bytes::kb(1000) }
+    }
+}
+
+struct State {
+    periodic: Periodic,
+    /// Which message is next.
+    sequence: u32,
+    /// When it is released.
+    next: Time,
+    stream: Option<Stream>,
+    declared: bool,
+}
+
+/// Sends what its sources release, and background data.
+pub struct Traffic {
+    sources: Vec<State>,
+    background: Vec<(Background, Payload)>,
+    until: Time,
+    /// Messages that sources released.
+    pub released: u64,
+    /// Messages that the session did not take.
+    pub refused: u64,
+    open: bool,
+}
+
+impl Traffic {
+    /// Without any background.
+    pub fn new(sources: Vec<Periodic>) -> Self {
+        let state = |periodic: Periodic| State {
+            periodic,
+            sequence: 0,
+            next: periodic.first,
+            stream: None,
+            declared: false,
+        };
+        Self {
+            sources: sources.into_iter().map(state).collect(),
+            background: Vec::new(),
+            until: Time::MAX,
+            released: 0,
+            refused: 0,
+            open: false,
+        }
+    }
+
+    /// With background data, of one kind or of several levels.
+    #[must_use]
+    pub fn background(mut self, background: Background) -> Self {
+        let mut body = vec![0; usize::try_from(background.size.get()).unwrap_or(0).max(HEADER)];
+        body[..4].copy_from_slice(&SOURCE_BULK.to_le_bytes());
+        self.background.push((background, body.into()));
+        self
+    }
+
+    /// Sources release nothing from this time on.
+    #[must_use]
+    pub fn until(self, until: Time) -> Self {
+        Self { until, ..self }
+    }
+}
+
+impl State {
+    /// The time of the release on the grid.
+    fn due(&self) -> Time {
+        let periods = u64::try_from(self.periodic.period.as_nanos()).unwrap_or(u64::MAX);
+        self.periodic.first + Duration::from_nanos(periods.saturating_mul(u64::from(self.sequence)))
+    }
+
+    fn advance(&mut self) {
+        self.sequence += 1;
+        self.next = match (self.periodic.release, &mut self.stream) {
+            (Release::Jittered(jitter), Some(stream)) => {
+                let span = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
+                let offset = Duration::from_nanos(stream.below(span.saturating_mul(2).saturating_add(1)));
+                self.due() + offset - jitter
+            }
+            (Release::Poisson, Some(stream)) => self.next + stream.exponential(self.periodic.period),
+            _ => self.due(),
+        };
+    }
+}
+
+impl QuicApp for Traffic {
+    fn start(&mut self, _: Time, host: &HostContext<'_>) {
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            source.stream = Some(host.stream(&format!("source/{index}")));
+        }
+    }
+
+    fn event(&mut self, event: &Event, context: &mut QuicContext<'_>) {
+        if *event != Event::Connected {
+            return;
+        }
+        self.open = true;
+        for source in &mut self.sources {
+            // What would have been released before anybody could send is not made up for.
+            while source.next < context.now() {
+                source.advance();
+            }
+        }
+        self.declare(context);
+    }
+
+    fn timer(&mut self, context: &mut QuicContext<'_>) {
+        let now = context.now();
+        let until = self.until;
+        for (index, source) in (0u32..).zip(&mut self.sources) {
+            while source.next <= now && source.next < until {
+                let Periodic { size, priority, redundancy, lifetime, named, .. } = source.periodic;
+                let mut body = vec![0; usize::try_from(size.get()).unwrap_or(0).max(HEADER)];
+                body[..4].copy_from_slice(&index.to_le_bytes());
+                body[4..8].copy_from_slice(&source.sequence.to_le_bytes());
+                body[8..HEADER].copy_from_slice(&now.as_nanos().to_le_bytes());
+                let mut message = Message::new(body.into(), priority);
+                message.redundancy = redundancy;
+                message.lifetime = lifetime;
+                message.source = named.then_some(SourceKey(u64::from(index)));
+                self.released += 1;
+                self.refused += u64::from(context.session().send(now, message).is_err());
+                source.advance();
+            }
+        }
+    }
+
+    fn idle(&mut self, context: &mut QuicContext<'_>) -> bool {
+        let now = context.now();
+        let mut any = false;
+        for (background, body) in &self.background {
+            let queued = context.session().conducted().level(background.priority).queued;
+            if queued.bytes < background.size {
+                let message = Message::new(body.clone(), background.priority);
+                any |= context.session().send(now, message).is_ok();
+            }
+        }
+        any
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        let next = self.sources.iter().map(|source| source.next).filter(|&next| next < self.until).min();
+        next.filter(|_| self.open)
+    }
+}
+
+impl Traffic {
+    fn declare(&mut self, context: &mut QuicContext<'_>) {
+        for (index, source) in (0u64..).zip(&mut self.sources) {
+            let Periodic { period, size, declared, release, .. } = source.periodic;
+            if !declared || source.declared {
+                continue;
+            }
+            source.declared = true;
+            let jitter = if let Release::Jittered(jitter) = release { jitter } else { Duration::ZERO };
+            let announced = Source::new(period, size, source.due()).with_jitter(jitter);
+            // A source that cannot be reserved for is sent all the same.
+            let _ = context.session().reserve(SourceKey(index), announced);
+        }
+    }
+}
