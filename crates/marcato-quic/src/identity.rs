@@ -68,6 +68,11 @@ impl Identity {
         self.chain.first()
     }
 
+    /// The chain and the key, for other TLS servers.
+    pub fn parts(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (self.chain.clone(), self.key.clone_key())
+    }
+
     pub(crate) fn server_crypto(&self) -> Result<Arc<QuicServerConfig>, IdentityError> {
         let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])?
