@@ -4,3 +4,8 @@
 //! lane scheduler says on which lanes, and gated congestion controllers make the engine obey. Nothing here opens a
 //! socket or reads a clock: datagrams and the time come in as arguments.
 #![forbid(unsafe_code)]
+
+mod controller;
+mod gate;
+
+pub use controller::Congestion;

@@ -1,0 +1,328 @@
+//! The gate in each congestion controller: how an unmodified engine is made to send on one lane and not on another.
+//!
+//! The engine asks a path's controller for its window before it builds a packet. A shut gate answers zero, so the engine
+//! passes on to the next path. Whatever the engine tells the controller, the gate writes into a log that the session
+//! reads: that is how it knows which packet left on which lane and what became of it.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use marcato_units::Bytes;
+use noq_proto::RttEstimator;
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+
+use crate::controller::Congestion;
+
+/// What the engine told a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    /// This packet, which has to be acknowledged, has left.
+    Sent { pn: u64, bytes: u16 },
+    /// It has been acknowledged.
+    Acked { pn: u64, bytes: u64 },
+    /// It has been declared lost.
+    Lost { pn: u64, bytes: u16 },
+    /// The window has another size.
+    Window { at: Instant, change: Change, window: u64 },
+}
+
+/// How a window changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It grew in slow start, or in a controller that has no such phases.
+    Opened,
+    /// It grew in congestion avoidance.
+    Grew,
+    /// It was reduced.
+    Reduced,
+}
+
+/// What a session and the controller of one lane share.
+///
+/// The engine's controllers have to be `Send + Sync`, although one session alone uses them; hence atomics and a lock
+/// that nobody contends for.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    shut: AtomicBool,
+    /// Subtracted from the window while the gate is open: room kept from what the engine retransmits by itself.
+    reserve: AtomicU64,
+    /// Added to the window: selective redundancy, which ignores it.
+    overdraft: AtomicU64,
+    /// The inner controller's window.
+    window: AtomicU64,
+    in_flight: AtomicU64,
+    mtu: AtomicU64,
+    /// Whether what the session has for this lane is less than its window. The engine's own flag is useless under a
+    /// session that writes only what leaves at once (it would always say so, and no window would ever grow).
+    app_limited: AtomicBool,
+    /// The session would have sent more, had the window had room.
+    cwnd_limited: AtomicBool,
+    /// How much of the window has been kept empty for reservations, in thousandths: growth is credited with it.
+    idle_share: AtomicU64,
+    /// How often the engine wanted to send here and found no room, the gate being shut or not.
+    blocked: AtomicU64,
+    /// How the engine should pace here, if at all.
+    engine_paces: bool,
+    pacing_rate: AtomicU64,
+    log: Mutex<VecDeque<Happening>>,
+}
+
+impl Gate {
+    fn new(window: u64, mtu: u16, engine_paces: bool) -> Self {
+        Self {
+            // Born open: a new path that is shut while data waits could not be validated.
+            shut: AtomicBool::new(false),
+            reserve: AtomicU64::new(0),
+            overdraft: AtomicU64::new(0),
+            window: AtomicU64::new(window),
+            in_flight: AtomicU64::new(0),
+            mtu: AtomicU64::new(u64::from(mtu)),
+            app_limited: AtomicBool::new(true),
+            cwnd_limited: AtomicBool::new(false),
+            idle_share: AtomicU64::new(0),
+            blocked: AtomicU64::new(0),
+            engine_paces,
+            pacing_rate: AtomicU64::new(0),
+            log: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, VecDeque<Happening>> {
+        // Whoever panicked while holding it left a log that is still good to read.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets nothing pass but what needs no window, or everything again.
+    pub(crate) fn set_shut(&self, shut: bool) {
+        self.shut.store(shut, Relaxed);
+    }
+
+    /// Keeps this much of the window from the engine while the gate is open.
+    pub(crate) fn set_reserve(&self, reserve: Bytes) {
+        self.reserve.store(reserve.get(), Relaxed);
+    }
+
+    /// Lets the engine exceed its window by this much.
+    pub(crate) fn set_overdraft(&self, overdraft: Bytes) {
+        self.overdraft.store(overdraft.get(), Relaxed);
+    }
+
+    /// Says whether the window is more than there is to send.
+    pub(crate) fn set_app_limited(&self, limited: bool) {
+        self.app_limited.store(limited, Relaxed);
+    }
+
+    /// Says that more would have been sent, had there been room.
+    pub(crate) fn set_cwnd_limited(&self) {
+        self.cwnd_limited.store(true, Relaxed);
+    }
+
+    /// Credits growth with a part of the window, in thousandths, that is empty only because it is reserved.
+    pub(crate) fn set_idle_share(&self, thousandths: u64) {
+        self.idle_share.store(thousandths.min(900), Relaxed);
+    }
+
+    /// The window of the controller itself.
+    pub(crate) fn window(&self) -> Bytes {
+        Bytes::new(self.window.load(Relaxed))
+    }
+
+    /// What is under way and counts against the window.
+    pub(crate) fn in_flight(&self) -> Bytes {
+        Bytes::new(self.in_flight.load(Relaxed))
+    }
+
+    /// The size of a full packet.
+    pub(crate) fn mtu(&self) -> Bytes {
+        Bytes::new(self.mtu.load(Relaxed))
+    }
+
+    /// The controller's own rate in bytes per second; 0 if it has none.
+    pub(crate) fn pacing_rate(&self) -> u64 {
+        self.pacing_rate.load(Relaxed)
+    }
+
+    /// How often the engine was refused here.
+    pub(crate) fn blocked(&self) -> u64 {
+        self.blocked.load(Relaxed)
+    }
+
+    /// Moves what happened since the last time into `into`.
+    pub(crate) fn drain(&self, into: &mut Vec<Happening>) {
+        into.extend(self.log().drain(..));
+    }
+}
+
+/// Builds gated controllers, one for each path of one connection.
+#[derive(Debug)]
+pub(crate) struct GateFactory {
+    pub(crate) congestion: Congestion,
+    pub(crate) initial_window: Option<Bytes>,
+    /// Whether the engine paces. If it does, a chunk may stay in it until the pacer lets it go.
+    pub(crate) engine_paces: bool,
+}
+
+impl ControllerFactory for GateFactory {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let inner = self.congestion.build(now, current_mtu, self.initial_window);
+        let gate = Arc::new(Gate::new(inner.window(), current_mtu, self.engine_paces));
+        Box::new(Gated { gate, inner })
+    }
+}
+
+/// A controller behind its gate.
+#[derive(Debug)]
+pub(crate) struct Gated {
+    gate: Arc<Gate>,
+    inner: Box<dyn Controller>,
+}
+
+impl Gated {
+    /// The gate of the controller that the engine uses on a path. There is no other way to learn which of the
+    /// controllers that a factory built went to which path.
+    pub(crate) fn gate_of(controller: &dyn Controller) -> Option<Arc<Gate>> {
+        controller.clone_box().into_any().downcast::<Self>().ok().map(|gated| gated.gate)
+    }
+
+    fn grew_or_opened(&self, window: u64) -> Change {
+        match self.inner.metrics().ssthresh {
+            Some(ssthresh) if window >= ssthresh => Change::Grew,
+            _ => Change::Opened,
+        }
+    }
+
+    /// Publishes the window, and writes down how it changed.
+    fn publish(&self, now: Option<Instant>, reduced: bool) {
+        let window = self.inner.window();
+        let before = self.gate.window.swap(window, Relaxed);
+        self.gate.pacing_rate.store(self.inner.metrics().pacing_rate.unwrap_or(0), Relaxed);
+        let Some(at) = now.filter(|_| window != before || reduced) else { return };
+        let change = if reduced || window < before { Change::Reduced } else { self.grew_or_opened(window) };
+        self.gate.log().push_back(Happening::Window { at, change, window });
+    }
+}
+
+impl Controller for Gated {
+    fn on_sent(&mut self, now: Instant, bytes: u64, largest_pn: u64) {
+        self.inner.on_sent(now, bytes, largest_pn);
+    }
+
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
+        self.gate.in_flight.fetch_add(u64::from(bytes), Relaxed);
+        self.gate.log().push_back(Happening::Sent { pn, bytes });
+        self.inner.on_packet_sent(now, bytes, pn);
+    }
+
+    fn on_cwnd_limited(&mut self) {
+        self.gate.blocked.fetch_add(1, Relaxed);
+        if !self.gate.shut.load(Relaxed) {
+            self.inner.on_cwnd_limited();
+        }
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, _: bool, rtt: &RttEstimator) {
+        if self.gate.cwnd_limited.swap(false, Relaxed) {
+            self.inner.on_cwnd_limited();
+        }
+        let held = self.gate.in_flight.load(Relaxed);
+        self.gate.in_flight.store(held.saturating_sub(bytes), Relaxed);
+        self.gate.log().push_back(Happening::Acked { pn, bytes });
+        let app_limited = self.gate.app_limited.load(Relaxed);
+        let credited = match self.gate.idle_share.load(Relaxed) {
+            0 => bytes,
+            // What was acknowledged stands for a window of which a part had to stay empty.
+            idle => bytes * 1000 / (1000 - idle),
+        };
+        self.inner.on_ack(now, sent, credited, pn, app_limited, rtt);
+        self.publish(Some(now), false);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, largest: Option<u64>) {
+        // Lost MTU probes are told to nobody, so the sum is put right here.
+        self.gate.in_flight.store(in_flight, Relaxed);
+        let app_limited = self.gate.app_limited.load(Relaxed);
+        self.inner.on_end_acks(now, in_flight, app_limited, largest);
+        self.publish(Some(now), false);
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent_congestion: bool,
+        is_ecn: bool,
+        lost_bytes: u64,
+        largest_lost_pn: u64,
+    ) {
+        let before = self.inner.window();
+        self.inner.on_congestion_event(
+            now,
+            sent,
+            is_persistent_congestion,
+            is_ecn,
+            lost_bytes,
+            largest_lost_pn,
+        );
+        self.publish(Some(now), self.inner.window() < before);
+    }
+
+    fn on_packet_lost(&mut self, lost_bytes: u16, pn: u64, now: Instant) {
+        let held = self.gate.in_flight.load(Relaxed);
+        self.gate.in_flight.store(held.saturating_sub(u64::from(lost_bytes)), Relaxed);
+        self.gate.log().push_back(Happening::Lost { pn, bytes: lost_bytes });
+        self.inner.on_packet_lost(lost_bytes, pn, now);
+        self.publish(Some(now), false);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.inner.on_spurious_congestion_event();
+        self.publish(None, false);
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.gate.mtu.store(u64::from(new_mtu), Relaxed);
+        self.inner.on_mtu_update(new_mtu);
+        self.publish(None, false);
+    }
+
+    fn on_ack_frequency_update(&mut self, threshold: u64, delay: std::time::Duration) {
+        self.inner.on_ack_frequency_update(threshold, delay);
+    }
+
+    fn window(&self) -> u64 {
+        if self.gate.shut.load(Relaxed) {
+            return 0;
+        }
+        let window = self.inner.window().saturating_add(self.gate.overdraft.load(Relaxed));
+        window.saturating_sub(self.gate.reserve.load(Relaxed))
+    }
+
+    /// Never from the gated window: the pacer divides by it.
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = self.inner.metrics();
+        if !self.gate.engine_paces {
+            // Above 2^32 the engine's pacer lets everything pass. A huge rate would not do: its delays can be zero
+            // and yet not over, and virtual time would stand still.
+            metrics.congestion_window = u64::MAX / 4;
+            metrics.pacing_rate = None;
+            metrics.send_quantum = None;
+        }
+        metrics
+    }
+
+    /// The gate is shared: the engine clones a controller when a peer's port changes, and the lane is still the same.
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self { gate: Arc::clone(&self.gate), inner: self.inner.clone_box() })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.inner.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
