@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod controller;
+#[cfg(test)]
+mod engine;
+#[cfg_attr(not(test), expect(dead_code, reason = "the session that drives the engine is to come"))]
 mod gate;
 
 pub use controller::Congestion;
