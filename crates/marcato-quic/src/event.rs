@@ -27,6 +27,8 @@ pub enum WindowChange {
     Grew,
     /// It was reduced.
     Reduced,
+    /// A reduction was taken back: what had been declared lost has arrived.
+    Restored,
 }
 
 /// Something that the owner of a session may want to know.

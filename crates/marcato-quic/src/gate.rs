@@ -37,7 +37,9 @@ pub(crate) enum Happening {
 #[derive(Debug)]
 pub(crate) struct Gate {
     shut: AtomicBool,
-    /// Added to the window: what is let through has been measured against it by the session, reservations included.
+    /// Subtracted from the window while the gate is open: room kept from what the engine retransmits by itself.
+    reserve: AtomicU64,
+    /// Added to the window: selective redundancy, which ignores it.
     overdraft: AtomicU64,
     /// The inner controller's window.
     window: AtomicU64,
@@ -66,6 +68,7 @@ impl Gate {
         Self {
             // Born open: a new path that is shut while data waits could not be validated.
             shut: AtomicBool::new(false),
+            reserve: AtomicU64::new(0),
             overdraft: AtomicU64::new(0),
             window: AtomicU64::new(window),
             in_flight: AtomicU64::new(0),
@@ -100,6 +103,11 @@ impl Gate {
     /// Lets nothing pass but what needs no window, or everything again.
     pub(crate) fn set_shut(&self, shut: bool) {
         self.shut.store(shut, Relaxed);
+    }
+
+    /// Keeps this much of the window from the engine while the gate is open.
+    pub(crate) fn set_reserve(&self, reserve: Bytes) {
+        self.reserve.store(reserve.get(), Relaxed);
     }
 
     /// Lets the engine exceed its window by this much.
@@ -165,8 +173,7 @@ pub(crate) struct GateFactory {
 impl ControllerFactory for GateFactory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let inner = self.congestion.build(now, current_mtu, self.initial_window);
-        let gate = Arc::new(Gate::new(inner.window(), current_mtu, self.engine_paces));
-        Box::new(Gated { gate, inner })
+        Box::new(Gated::new(inner, current_mtu, self.engine_paces))
     }
 }
 
@@ -175,9 +182,19 @@ impl ControllerFactory for GateFactory {
 pub(crate) struct Gated {
     gate: Arc<Gate>,
     inner: Box<dyn Controller>,
+    /// The window that the log knows.
+    logged: u64,
+    /// A reduction was taken back since.
+    restored: bool,
 }
 
 impl Gated {
+    /// Puts a gate in front of a controller.
+    pub(crate) fn new(inner: Box<dyn Controller>, mtu: u16, engine_paces: bool) -> Self {
+        let window = inner.window();
+        Self { gate: Arc::new(Gate::new(window, mtu, engine_paces)), inner, logged: window, restored: false }
+    }
+
     /// The gate of the controller that the engine uses on a path. There is no other way to learn which of the
     /// controllers that a factory built went to which path.
     pub(crate) fn gate_of(controller: &dyn Controller) -> Option<Arc<Gate>> {
@@ -189,6 +206,7 @@ impl Gated {
         if self.gate.replaced.swap(false, Relaxed) {
             let mut replacement = self.gate.replacement.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(controller) = replacement.take() {
+                self.logged = controller.window();
                 self.inner = controller;
             }
         }
@@ -201,14 +219,18 @@ impl Gated {
         }
     }
 
-    /// Publishes the window, and writes down how it changed.
-    fn publish(&self, now: Option<Instant>, reduced: bool) {
+    /// Publishes the window, and writes down how it changed; without a time, at the next opportunity.
+    fn publish(&mut self, now: Option<Instant>, reduced: bool) {
         let window = self.inner.window();
-        let before = self.gate.window.swap(window, Relaxed);
+        self.gate.window.store(window, Relaxed);
         self.gate.pacing_rate.store(self.inner.metrics().pacing_rate.unwrap_or(0), Relaxed);
-        let Some(at) = now.filter(|_| window != before || reduced) else { return };
-        let change =
-            if reduced || window < before { WindowChange::Reduced } else { self.grew_or_opened(window) };
+        let Some(at) = now.filter(|_| window != self.logged || reduced) else { return };
+        let change = match std::mem::take(&mut self.restored) {
+            _ if reduced || window < self.logged => WindowChange::Reduced,
+            true => WindowChange::Restored,
+            false => self.grew_or_opened(window),
+        };
+        self.logged = window;
         self.gate.log().push_back(Happening::Window { at, change, window });
     }
 }
@@ -242,6 +264,8 @@ impl Controller for Gated {
         let app_limited = self.gate.app_limited.load(Relaxed);
         let credited = match self.gate.idle_share.load(Relaxed) {
             0 => bytes,
+            // A controller with a rate of its own measures it by these bytes; it would believe in a faster link.
+            _ if self.inner.metrics().pacing_rate.is_some() => bytes,
             // What was acknowledged stands for a window of which a part had to stay empty.
             idle => bytes * 1000 / (1000 - idle),
         };
@@ -279,6 +303,11 @@ impl Controller for Gated {
     }
 
     fn on_packet_lost(&mut self, lost_bytes: u16, pn: u64, now: Instant) {
+        // The engine tells of a lost packet of mere acknowledgements too, with no size. It was never in flight, and
+        // nobody has to send it again.
+        if lost_bytes == 0 {
+            return;
+        }
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held.saturating_sub(u64::from(lost_bytes)), Relaxed);
         self.gate.log().push_back(Happening::Lost { pn, bytes: lost_bytes });
@@ -287,7 +316,9 @@ impl Controller for Gated {
     }
 
     fn on_spurious_congestion_event(&mut self) {
+        let before = self.inner.window();
         self.inner.on_spurious_congestion_event();
+        self.restored = self.inner.window() > before;
         self.publish(None, false);
     }
 
@@ -305,7 +336,8 @@ impl Controller for Gated {
         if self.gate.shut.load(Relaxed) {
             return 0;
         }
-        self.inner.window().saturating_add(self.gate.overdraft.load(Relaxed))
+        let window = self.inner.window().saturating_add(self.gate.overdraft.load(Relaxed));
+        window.saturating_sub(self.gate.reserve.load(Relaxed))
     }
 
     /// Never from the gated window: the pacer divides by it.
@@ -323,7 +355,7 @@ impl Controller for Gated {
 
     /// The gate is shared: the engine clones a controller when a peer's port changes, and the lane is still the same.
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self { gate: Arc::clone(&self.gate), inner: self.inner.clone_box() })
+        Box::new(Self { gate: Arc::clone(&self.gate), inner: self.inner.clone_box(), ..*self })
     }
 
     fn initial_window(&self) -> u64 {
@@ -332,5 +364,76 @@ impl Controller for Gated {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_window_that_is_restored_is_not_taken_for_one_that_grew() {
+        let now = Instant::now();
+        let later = now + Duration::from_millis(10);
+        let mut gated = Gated::new(Congestion::Cubic.build(now, 1200, None), 1200, false);
+        let gate = Arc::clone(&gated.gate);
+        let before = gate.window().get();
+        gated.on_congestion_event(later, now, false, false, 1200, 1);
+        let reduced = gate.window().get();
+        assert!(reduced < before);
+        gated.on_spurious_congestion_event();
+        assert_eq!(gate.window().get(), before);
+        gated.on_end_acks(later, 0, false, None);
+
+        let mut log = Vec::new();
+        gate.drain(&mut log);
+        let window = |change, window| Happening::Window { at: later, change, window };
+        assert_eq!(log, [window(WindowChange::Reduced, reduced), window(WindowChange::Restored, before)]);
+    }
+
+    #[test]
+    fn lost_acknowledgements_are_no_losses() {
+        let now = Instant::now();
+        let mut gated = Gated::new(Congestion::RENO.build(now, 1200, None), 1200, false);
+        gated.on_packet_sent(now, 1200, 1);
+        gated.on_packet_lost(0, 2, now);
+        let mut log = Vec::new();
+        gated.gate.drain(&mut log);
+        assert_eq!(log, [Happening::Sent { pn: 1, bytes: 1200 }]);
+    }
+
+    #[test]
+    fn a_gate_is_born_open_and_shut_it_has_no_window_but_the_same_metrics() {
+        let now = Instant::now();
+        for engine_paces in [false, true] {
+            for congestion in [Congestion::RENO, Congestion::Cubic, Congestion::Bbr3] {
+                let gated =
+                    Gated::new(congestion.build(now, 1200, Some(Bytes::new(50_000))), 1200, engine_paces);
+                assert_eq!(gated.window(), 50_000);
+                gated.gate.set_reserve(Bytes::new(20_000));
+                gated.gate.set_overdraft(Bytes::new(5_000));
+                assert_eq!(gated.window(), 35_000);
+                let open = gated.metrics();
+                gated.gate.set_shut(true);
+                assert_eq!(gated.window(), 0);
+                let shut = gated.metrics();
+                assert!(shut.congestion_window >= 50_000);
+                assert_eq!(shut.congestion_window, open.congestion_window);
+                assert_eq!(shut.pacing_rate, open.pacing_rate);
+                assert_eq!(gated.gate.window(), Bytes::new(50_000));
+            }
+        }
+    }
+
+    #[test]
+    fn a_clone_shares_the_gate() {
+        let now = Instant::now();
+        let gated = Gated::new(Congestion::RENO.build(now, 1200, None), 1200, false);
+        let shared = Gated::gate_of(&*gated.clone_box()).unwrap();
+        shared.set_shut(true);
+        assert_eq!(gated.window(), 0);
+        assert!(Gated::gate_of(&*Congestion::RENO.build(now, 1200, None)).is_none());
     }
 }

@@ -9,6 +9,8 @@ mod clock;
 mod config;
 mod controller;
 mod endpoint;
+#[cfg(test)]
+mod engine;
 mod event;
 mod gate;
 mod identity;

@@ -83,8 +83,21 @@ impl Session {
         })
     }
 
-    /// Lets the engine send on one lane only, whatever its window.
+    /// Lets the engine send on one lane only, whatever its window: that has been seen to.
     fn poll_on(
+        &mut self,
+        now: Time,
+        on: LaneId,
+        load: Load,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.lanes.get(on)?.gate.set_overdraft(PASS);
+        self.poll_within(now, on, load, max, buf)
+    }
+
+    /// Lets the engine send on one lane only, within its window.
+    fn poll_within(
         &mut self,
         now: Time,
         on: LaneId,
@@ -94,11 +107,11 @@ impl Session {
     ) -> Option<Transmit> {
         self.lanes.shut();
         let gate = Arc::clone(&self.lanes.get(on)?.gate);
-        gate.set_overdraft(PASS);
         gate.set_shut(false);
         let transmit = self.poll_engine(now, max, buf);
         gate.set_shut(true);
         gate.set_overdraft(Bytes::ZERO);
+        gate.set_reserve(Bytes::ZERO);
         let left = self.drain(now, Some(on), load);
         if let Some(transmit) = &transmit
             && left == 0
@@ -172,7 +185,12 @@ impl Session {
             return None;
         };
         let load = self.kept.unwrap_or(Load::Repair { priority, pinned });
-        let transmit = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf);
+        // The engine chooses what it sends again. Whatever that is, it keeps to the window that this level may use.
+        let view = views.of(lane).copied()?;
+        let kept_free =
+            if priority == Priority::P0 { Bytes::ZERO } else { self.scheduler.reserved(now, &view) };
+        self.lanes.get(lane)?.gate.set_reserve(kept_free);
+        let transmit = self.poll_within(now, lane, load, NonZeroUsize::MIN, buf);
         match &transmit {
             Some(transmit) => {
                 self.kept = None;
