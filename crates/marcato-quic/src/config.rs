@@ -156,7 +156,8 @@ pub struct SessionConfig {
     pub max_lanes: u8,
     /// After how long without any packet the connection is given up.
     pub idle_timeout: Duration,
-    /// After how long without any packet one lane is given up; `None` for never.
+    /// After how long without an acknowledgement of what was sent on it one lane is given up, if there is another;
+    /// `None` for never.
     pub lane_idle_timeout: Option<Duration>,
     /// How often a quiet lane is kept alive; `None` for never.
     pub keep_alive: Option<Duration>,
@@ -326,7 +327,8 @@ impl SessionConfig {
             .min_mtu(self.initial_mtu.min(1200))
             .mtu_discovery_config(self.mtu_discovery.then(MtuDiscoveryConfig::default))
             .max_idle_timeout(self.idle_timeout.try_into().ok())
-            .default_path_max_idle_timeout(self.lane_idle_timeout)
+            // The session gives up silent lanes by itself.
+            .default_path_max_idle_timeout(None)
             .default_path_keep_alive_interval(self.keep_alive)
             .allow_spin(self.spin)
             .max_concurrent_multipath_paths(u32::from(self.max_lanes))

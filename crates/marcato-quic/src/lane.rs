@@ -119,6 +119,8 @@ pub(crate) struct Lane {
     sent: VecDeque<Sent>,
     /// Of those, how many carry messages and have not been acknowledged.
     loaded: usize,
+    /// Bytes under way, probes included.
+    flying: u64,
     /// When an acknowledgement came last, or the first packet after a silence left.
     heard: Time,
 }
@@ -150,6 +152,7 @@ impl Lane {
             stats: LaneStats::default(),
             sent: VecDeque::new(),
             loaded: 0,
+            flying: 0,
             heard: now,
         }
     }
@@ -175,21 +178,24 @@ impl Lane {
 
     /// Notes a packet that has left.
     pub(crate) fn sent(&mut self, now: Time, pn: u64, bytes: u16, load: Load) {
-        if self.loaded == 0 {
+        if self.flying == 0 {
             self.heard = now;
         }
+        self.flying += u64::from(bytes);
         self.loaded += usize::from(matches!(load, Load::Run { .. }));
         self.stats.packets += 1;
         self.stats.bytes += Bytes::from(u32::from(bytes));
         self.stats.repairs += u64::from(matches!(load, Load::Repair { .. }));
-        // The handshake's packets have numbers of their own; they are not mixed up with what is fed.
-        if self.sent.back().is_none_or(|last| last.pn < pn) {
+        // Of a lost probe nobody is told, and nothing is owed for it: it need not be remembered. The handshake's
+        // packets have numbers of their own; they are not mixed up with what is fed.
+        if load != Load::Other && self.sent.back().is_none_or(|last| last.pn < pn) {
             self.sent.push_back(Sent { pn, bytes, load, settled: false });
         }
     }
 
     /// Takes a packet out that was acknowledged or lost.
     pub(crate) fn settle(&mut self, pn: u64, bytes: u64) -> Option<Load> {
+        self.flying = self.flying.saturating_sub(bytes);
         let at = self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?;
         let sent = &mut self.sent[at];
         // A packet of the handshake may have the same number, but not the same length as well.
@@ -208,6 +214,23 @@ impl Lane {
     /// An acknowledgement has come.
     pub(crate) fn heard(&mut self, now: Time) {
         self.heard = now;
+        if self.gate.in_flight().is_zero() {
+            self.flying = 0;
+        }
+    }
+
+    /// Forgets what is under way: nobody will say what becomes of it.
+    pub(crate) fn forget_sent(&mut self) {
+        self.sent.clear();
+        self.loaded = 0;
+        self.flying = 0;
+    }
+
+    /// Since when nothing has been heard of what is under way.
+    pub(crate) fn silent_since(&self) -> Option<Time> {
+        let waiting =
+            matches!(self.state, LaneState::Up | LaneState::Stalled) && !self.gate.in_flight().is_zero();
+        waiting.then_some(self.heard)
     }
 
     /// What carries messages and has not been heard of.

@@ -2,6 +2,8 @@
 
 use super::*;
 
+/// The error code of a path that is given up because nothing comes back on it (draft-ietf-quic-multipath).
+const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;
 /// Addresses of which nothing is known yet that are remembered.
 const MAX_ARRIVALS: usize = 16;
 /// How long after an address has changed the engine may go back to the old one (three PTOs at most, generously).
@@ -54,7 +56,10 @@ impl Session {
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let engine = self.conn.poll_timeout().map(|at| self.clock.time(at));
         let stalls = self.lanes.iter().filter_map(|lane| lane.stalls_at(self.config.stall)).min();
-        [engine, stalls.filter(|_| !self.closed), self.wake].into_iter().flatten().min()
+        let silent = self.lanes.iter().filter_map(Lane::silent_since).min();
+        let given_up = silent.zip(self.config.lane_idle_timeout).map(|(since, span)| since + span);
+        let lanes = [stalls, given_up].into_iter().flatten().min();
+        [engine, lanes.filter(|_| !self.closed), self.wake].into_iter().flatten().min()
     }
 
     fn arrived_from(&mut self, now: Time, socket: SocketId, remote: SocketAddr) {
@@ -449,6 +454,8 @@ impl Session {
                 lane.gate = gate;
             }
             if lane.remote != remote {
+                // What was sent before will be acknowledged, but the controller is not told.
+                lane.forget_sent();
                 lane.remote = remote;
                 lane.socket = socket.unwrap_or(lane.socket);
                 self.events.push_back(Event::LaneMoved(id));
@@ -461,6 +468,20 @@ impl Session {
     fn look_for_stalls(&mut self, now: Time) {
         for id in (0..).map_while(LaneId::new) {
             let Some(lane) = self.lanes.get(id) else { continue };
+            let silent = lane.silent_since().zip(self.config.lane_idle_timeout);
+            if silent.is_some_and(|(since, span)| since + span <= now) {
+                // The engine's own timeout would also take a lane that is well but carries data one way only: what
+                // acknowledges it comes back on another.
+                let path = lane.path;
+                let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
+                if self.conn.close_path(self.clock.instant(now), path, unstable).is_ok() {
+                    self.after_engine(now);
+                } else if let Some(lane) = self.lanes.get_mut(id) {
+                    // It is the last.
+                    lane.heard(now);
+                }
+                continue;
+            }
             if lane.stalls_at(self.config.stall).is_none_or(|at| at > now) {
                 continue;
             }

@@ -113,6 +113,9 @@ impl Session {
         gate.set_overdraft(Bytes::ZERO);
         gate.set_reserve(Bytes::ZERO);
         let left = self.drain(now, Some(on), load);
+        if transmit.as_ref().is_some_and(|transmit| self.may_have_spilled(on, transmit)) {
+            self.flush = true;
+        }
         if let Some(transmit) = &transmit
             && left == 0
             && transmit.lane != Some(on)
@@ -123,6 +126,19 @@ impl Session {
             self.flush = true;
         }
         transmit
+    }
+
+    /// Whether the last packet is so full that some of its chunk may have been left over. The engine adds
+    /// acknowledgements as it likes; after losses these are long, and no headroom is enough for all of them.
+    fn may_have_spilled(&self, on: LaneId, transmit: &Transmit) -> bool {
+        let Some(lane) = self.lanes.get(on) else { return false };
+        let last = match transmit.segment {
+            Some(segment) if !transmit.len.is_multiple_of(segment) => transmit.len % segment,
+            Some(segment) => segment,
+            None => transmit.len,
+        };
+        // A frame of stream data takes at least this much; less room than that is not filled.
+        Bytes::new(last as u64) + Bytes::new(16) > lane.gate.mtu()
     }
 
     /// The lanes as a scheduler may use them for data of this level, and when a lane that waits for its pacer is
