@@ -204,7 +204,7 @@ impl Default for SessionConfig {
             keep_alive: Some(Duration::from_secs(3)),
             spin: true,
             inbox: InboxLimits::default(),
-            max_streams: 1024,
+            max_streams: 4096,
             stream_window: Bytes::new(1 << 20),
             receive_window: Bytes::new(16 << 20),
             send_window: Bytes::new(32 << 20),

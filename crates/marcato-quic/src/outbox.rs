@@ -33,12 +33,28 @@ impl Run {
     }
 }
 
+/// The most that one stream carries of a message. The engine looks through all that it holds of a stream for each
+/// packet; with a long message on one stream its cost would grow with the window.
+const LONGEST_RUN: u64 = 128 << 10;
+
+impl Run {
+    /// The run of a message of `len` bytes in which `offset` lies, of those that go on a stream each.
+    pub(crate) fn around(offset: u64, len: u64) -> Self {
+        let start = offset - offset % LONGEST_RUN;
+        Self { start, end: len.min(start + LONGEST_RUN) }
+    }
+
+    pub(crate) const fn contains(self, offset: u64) -> bool {
+        self.start <= offset && offset < self.end
+    }
+}
+
 /// What a stream carries for its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// All of it.
+    /// A run of it, in the first place.
     Main,
-    /// All of it once more, on the lane that it stays on; until something could not be sent twice.
+    /// The same run once more, on the lane that it stays on; until something could not be sent twice.
     Copy(LaneId),
     /// A run that got stuck elsewhere.
     Repair,
@@ -55,8 +71,6 @@ pub(crate) struct Carrier {
     pub(crate) written: u64,
     /// The frame's header, as far as it has not been written.
     pub(crate) header: Payload,
-    /// All of it has been acknowledged.
-    pub(crate) acknowledged: bool,
     /// Nothing more will be written to it.
     pub(crate) ended: bool,
 }
@@ -70,11 +84,22 @@ pub(crate) struct Outgoing {
     pub(crate) body: Payload,
     pub(crate) priority: Priority,
     pub(crate) carriers: Vec<Carrier>,
+    /// Bytes of runs that have been acknowledged as a whole.
+    pub(crate) acked: u64,
     /// Everything has been granted.
     pub(crate) fed: bool,
 }
 
 impl Outgoing {
+    pub(crate) fn len(&self) -> u64 {
+        self.body.len() as u64
+    }
+
+    /// The stream that carries these bytes in this role.
+    pub(crate) fn carrier_of(&self, role: Role, offset: u64) -> Option<&Carrier> {
+        self.carriers.iter().find(|carrier| carrier.role == role && carrier.run.contains(offset))
+    }
+
     pub(crate) fn carrier_mut(&mut self, stream: StreamId) -> Option<&mut Carrier> {
         self.carriers.iter_mut().find(|carrier| carrier.stream == stream)
     }
@@ -155,6 +180,29 @@ impl Outbox {
             message.carriers.push(carrier);
             self.by_stream.insert(stream, key);
         }
+    }
+
+    /// A stream and its end have been acknowledged. Gives the streams that carried the same run, which is wanted no
+    /// more, and whether that was the last of the message.
+    pub(crate) fn acknowledge(&mut self, key: Key, stream: StreamId) -> (Vec<StreamId>, bool) {
+        self.by_stream.remove(&stream);
+        let Some(message) = self.get_mut(key) else { return Default::default() };
+        let Some(at) = message.carriers.iter().position(|carrier| carrier.stream == stream) else {
+            return Default::default();
+        };
+        let Carrier { role, run, .. } = message.carriers.swap_remove(at);
+        if role == Role::Repair {
+            // The receiver says when it has the rest as well.
+            return Default::default();
+        }
+        message.acked += run.len();
+        let complete = message.acked == message.len();
+        let same = |carrier: &mut Carrier| carrier.role != Role::Repair && carrier.run == run;
+        let losers = message.carriers.extract_if(.., same).map(|carrier| carrier.stream).collect::<Vec<_>>();
+        for loser in &losers {
+            self.by_stream.remove(loser);
+        }
+        (losers, complete)
     }
 
     /// A stream that may carry another message.

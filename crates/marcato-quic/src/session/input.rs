@@ -202,11 +202,11 @@ impl Session {
     /// A stream and its end have been acknowledged.
     fn acknowledged(&mut self, now: Time, stream: StreamId) {
         let Some(key) = self.outbox.carried_by(stream) else { return };
-        let Some(message) = self.outbox.get_mut(key) else { return };
-        let len = message.body.len() as u64;
-        let Some(carrier) = message.carrier_mut(stream) else { return };
-        carrier.acknowledged = true;
-        if carrier.run.len() == len {
+        let (losers, complete) = self.outbox.acknowledge(key, stream);
+        for loser in losers {
+            self.reset(loser, ErrorCode::Abandoned);
+        }
+        if complete {
             self.settled(now, key, true);
         }
     }
@@ -224,9 +224,6 @@ impl Session {
     pub(super) fn settled(&mut self, now: Time, key: Key, complete: bool) {
         let Some(message) = self.outbox.remove(key) else { return };
         for carrier in message.carriers {
-            if carrier.acknowledged {
-                continue;
-            }
             // A stream that may be used again is not reset if all of its message has been written to it.
             let whole = carrier.role != Role::Repair && carrier.written == carrier.run.end;
             if self.config.streams == StreamUse::Reuse && complete && whole {

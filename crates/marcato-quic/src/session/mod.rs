@@ -167,7 +167,6 @@ struct Duplicate {
     key: Key,
     lane: LaneId,
     run: Run,
-    fin: bool,
     purpose: Purpose,
     wire: Bytes,
 }
@@ -292,7 +291,15 @@ impl Session {
         let id = self.conductor.offer(now, offered)?;
         let offer = Offer { message: id.get(), source, priority, len, redundancy };
         self.scheduler.message_offered(now, &offer);
-        self.outbox.insert(Outgoing { id, number: None, body, priority, carriers: Vec::new(), fed: false });
+        self.outbox.insert(Outgoing {
+            id,
+            number: None,
+            body,
+            priority,
+            carriers: Vec::new(),
+            acked: 0,
+            fed: false,
+        });
         self.sweep(now);
         Ok(id)
     }

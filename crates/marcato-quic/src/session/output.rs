@@ -256,16 +256,16 @@ impl Session {
     /// The copies of the chunk that left last.
     fn send_duplicate(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(duplicate) = self.duplicates.pop_front() {
-            let Duplicate { key, lane, run, fin, purpose, wire } = duplicate;
-            let Some(message) = self.outbox.get_mut(key) else { continue };
+            let Duplicate { key, lane, run, purpose, wire } = duplicate;
+            let Some(message) = self.outbox.get(key) else { continue };
             let priority = message.priority;
-            let carrier = message.carriers.iter_mut().find(|carrier| carrier.role == Role::Copy(lane));
+            let carrier = message.carrier_of(Role::Copy(lane), run.start);
             let Some(carrier) = carrier.filter(|carrier| !carrier.ended && carrier.written == run.start)
             else {
                 continue;
             };
             let stream = carrier.stream;
-            match self.write(key, stream, run, fin) {
+            match self.write(key, stream, run) {
                 Written::Some(written) if written == run.len() => {}
                 // A copy that cannot follow gets nothing more; what it has carried may still be of use.
                 Written::Some(_) => self.end_copies(key, LaneSet::one(lane)),
@@ -303,7 +303,7 @@ impl Session {
                 self.repairs.pop_front();
                 continue;
             };
-            let whole = message.body.len() as u64;
+            let whole = message.len();
             let payload = self.payload(run.len());
             let wire = payload + OVERHEAD;
             let (views, ready) = self.views(now, priority, wire);
@@ -328,7 +328,7 @@ impl Session {
             let chunk =
                 Run { start: run.start, end: run.start + payload.get().saturating_sub(header).max(1) };
             let chunk = Run { end: chunk.end.min(run.end), ..chunk };
-            match self.write(key, stream, chunk, chunk.end == run.end) {
+            match self.write(key, stream, chunk) {
                 Written::Some(written) => {
                     let rest = Run { start: run.start + written, ..run };
                     if let Some(front) = self.repairs.front_mut() {
@@ -370,7 +370,7 @@ impl Session {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
-            let payload = self.payload(rest + self.header_len(key));
+            let payload = self.payload(rest + self.header_len(key, pending.sent.get()));
             let wire = payload + OVERHEAD;
             let (views, ready) = self.views(now, pending.priority, wire);
             let purpose = Purpose::new(Fresh::from(pending));
@@ -450,14 +450,15 @@ impl Session {
         mut wire: Bytes,
         among: PrioritySet,
     ) -> Option<Transmit> {
-        let main = self.main_carrier(key)?;
+        let (main, whole) = self.main_carrier(key, purpose.offset())?;
         let limit = self.batch(level, lane).min(max);
         self.end_copies(key, LaneSet::ALL);
         let mut run: Option<Run> = None;
         let mut packets = 0;
         while packets < limit.get() {
             let header = self.header_left(key, main);
-            let budget = payload - Bytes::new(header);
+            let left = run.map_or(whole.end - purpose.offset().get(), |run: Run| whole.end - run.end);
+            let budget = (payload - Bytes::new(header)).min(Bytes::new(left));
             let Some(grant) = self.conductor.grant_among(now, budget.max(Bytes::new(1)), among) else {
                 break;
             };
@@ -472,10 +473,10 @@ impl Session {
                 }
                 self.finish_grant(now, key, &grant, cut);
             }
-            if cut || grant.fin || packets == limit.get() {
+            if cut || chunk.end == whole.end || packets == limit.get() {
                 break;
             }
-            // Another packet of the same message, if it is still its turn and there is room on the same lane.
+            // Another packet of the same run, if it is still its turn and there is room on the same lane.
             if let Some(view) = views.of_mut(lane) {
                 view.in_flight += wire;
             }
@@ -511,13 +512,14 @@ impl Session {
         wire: Bytes,
         among: PrioritySet,
     ) -> Option<Transmit> {
-        let (main, home) = self.copied_carriers(key, lanes)?;
+        let (main, whole, home) = self.copied_carriers(key, purpose.offset(), lanes)?;
         // The carrier of the whole takes the lane that has no copy.
         let home = if lanes.contains(home) { home } else { lanes.first()? };
         let all: LaneSet = self.lanes.iter().map(|lane| lane.id).collect();
         self.end_copies(key, all.without(lanes).or(LaneSet::one(home)));
         let header = self.header_left(key, main);
-        let budget = payload - Bytes::new(header);
+        let left = Bytes::new(whole.end) - purpose.offset();
+        let budget = (payload - Bytes::new(header)).min(left);
         let grant = self.conductor.grant_among(now, budget.max(Bytes::new(1)), among)?;
         let (run, cut) = self.feed_grant(now, key, main, grant)?;
         if run.len() == 0 {
@@ -528,8 +530,7 @@ impl Session {
             self.scheduler.sent(now, view, purpose, wire);
         }
         for lane in lanes.without(LaneSet::one(home)).iter() {
-            let fin = grant.fin && !cut;
-            self.duplicates.push_back(Duplicate { key, lane, run, fin, purpose, wire });
+            self.duplicates.push_back(Duplicate { key, lane, run, purpose, wire });
         }
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, run, priority: grant.priority, pinned: true };
@@ -558,7 +559,7 @@ impl Session {
     fn feed_grant(&mut self, now: Time, key: Key, stream: StreamId, grant: Grant) -> Option<(Run, bool)> {
         let start = grant.offset.get();
         let chunk = Run { start, end: start + grant.len.get() };
-        match self.write(key, stream, chunk, grant.fin) {
+        match self.write(key, stream, chunk) {
             Written::Some(written) if written == chunk.len() => Some((chunk, false)),
             Written::Some(written) => {
                 let _ = self.conductor.refuse(grant, Bytes::new(written));
@@ -594,10 +595,10 @@ impl Session {
         }
     }
 
-    /// How many bytes the header takes that a message's first chunk has before it.
-    fn header_len(&self, key: Key) -> u64 {
-        // Most messages have begun, and what is left of theirs is told by their stream.
-        let begun = self.outbox.get(key).is_some_and(|message| !message.carriers.is_empty());
+    /// How many bytes the header may take that the chunk at `offset` has before it.
+    fn header_len(&self, key: Key, offset: u64) -> u64 {
+        let begun =
+            self.outbox.get(key).is_some_and(|message| message.carrier_of(Role::Main, offset).is_some());
         if begun { 0 } else { MAX_FRAME_HEADER as u64 }
     }
 
@@ -607,40 +608,49 @@ impl Session {
         carrier.map_or(0, |carrier| carrier.header.len() as u64)
     }
 
-    /// The stream that carries all of a message, opened if it is not yet.
-    fn main_carrier(&mut self, key: Key) -> Option<StreamId> {
+    /// The stream that carries the run around `offset`, opened if it is not yet, and that run.
+    fn main_carrier(&mut self, key: Key, offset: Bytes) -> Option<(StreamId, Run)> {
         let message = self.outbox.get(key)?;
-        if let Some(main) = message.carriers.iter().find(|carrier| carrier.role == Role::Main) {
-            return Some(main.stream);
+        if let Some(main) = message.carrier_of(Role::Main, offset.get()) {
+            return Some((main.stream, main.run));
         }
-        let run = Run { start: 0, end: message.body.len() as u64 };
-        self.open_carrier(key, Role::Main, run, true, None)
+        let run = Run::around(offset.get(), message.len());
+        let last = run.end == message.len();
+        Some((self.open_carrier(key, Role::Main, run, last, None)?, run))
     }
 
-    /// The stream that carries all of a message, and the lane that it has to itself, with streams for the copies on the
-    /// other lanes, opened if none is yet.
-    fn copied_carriers(&mut self, key: Key, lanes: LaneSet) -> Option<(StreamId, LaneId)> {
+    /// The stream that carries the run around `offset`, that run, and the lane that the stream has to itself; with
+    /// streams for the copies on the other lanes, opened if none is yet.
+    fn copied_carriers(
+        &mut self,
+        key: Key,
+        offset: Bytes,
+        lanes: LaneSet,
+    ) -> Option<(StreamId, Run, LaneId)> {
         let message = self.outbox.get(key)?;
-        if message.carriers.is_empty() {
-            let run = Run { start: 0, end: message.body.len() as u64 };
+        let at = offset.get();
+        if message.carrier_of(Role::Main, at).is_none() {
+            let run = Run::around(at, message.len());
+            let last = run.end == message.len();
             let copies = u8::try_from(lanes.len()).ok()?;
             let twins = self.config.streams == StreamUse::PerMessage;
             let twin = |index| twins.then_some(Twin { index, copies });
             let home = lanes.first()?;
-            let main = self.open_carrier(key, Role::Main, run, true, twin(0))?;
+            let main = self.open_carrier(key, Role::Main, run, last, twin(0))?;
             for (index, lane) in (1..).zip(lanes.without(LaneSet::one(home)).iter()) {
-                // Without credit for another stream, the message goes without a copy there.
-                self.open_carrier(key, Role::Copy(lane), run, true, twin(index));
+                // Without credit for another stream, the run goes without a copy there.
+                self.open_carrier(key, Role::Copy(lane), run, last, twin(index));
             }
-            return Some((main, home));
+            return Some((main, run, home));
         }
         let copied: LaneSet = message
             .carriers
             .iter()
+            .filter(|carrier| carrier.run.contains(at))
             .filter_map(|carrier| if let Role::Copy(lane) = carrier.role { Some(lane) } else { None })
             .collect();
-        let main = self.main_carrier(key)?;
-        Some((main, lanes.without(copied).first().or(lanes.first())?))
+        let (main, run) = self.main_carrier(key, offset)?;
+        Some((main, run, lanes.without(copied).first().or(lanes.first())?))
     }
 
     /// Opens a stream for a run of a message; `None` if the peer allows none now.
@@ -676,8 +686,7 @@ impl Session {
         let len = frame.encode(&mut header).ok()?;
         let header = Payload::copy_from_slice(&header[..len]);
         let _ = self.conn.send_stream(stream).set_priority(engine_priority(priority));
-        let carrier =
-            Carrier { stream, role, run, written: run.start, header, acknowledged: false, ended: false };
+        let carrier = Carrier { stream, role, run, written: run.start, header, ended: false };
         self.outbox.add_carrier(key, carrier);
         Some(stream)
     }
@@ -693,7 +702,7 @@ impl Session {
     }
 
     /// Writes a chunk, with its header before it if that is due, and the stream's end after it if it is the last.
-    fn write(&mut self, key: Key, stream: StreamId, chunk: Run, fin: bool) -> Written {
+    fn write(&mut self, key: Key, stream: StreamId, chunk: Run) -> Written {
         let Some(message) = self.outbox.get_mut(key) else { return Written::Refused };
         let (Ok(start), Ok(end)) = (usize::try_from(chunk.start), usize::try_from(chunk.end)) else {
             return Written::Refused;
@@ -711,8 +720,8 @@ impl Session {
         carrier.header = header.slice(of_header..);
         let written = (taken - of_header) as u64;
         carrier.written += written;
-        let whole = written == chunk.len();
-        if fin && whole && (self.config.streams == StreamUse::PerMessage || carrier.role == Role::Repair) {
+        let finished = carrier.written == carrier.run.end;
+        if finished && (self.config.streams == StreamUse::PerMessage || carrier.role == Role::Repair) {
             let _ = self.conn.send_stream(stream).finish();
         }
         Written::Some(written)
