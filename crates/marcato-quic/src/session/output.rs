@@ -2,6 +2,19 @@
 
 use super::*;
 
+/// The chunk that is next.
+#[derive(Clone, Copy)]
+struct Next {
+    key: Key,
+    fresh: Fresh,
+    /// Stream bytes that its packet takes.
+    payload: Bytes,
+    /// What the packet counts against a window.
+    wire: Bytes,
+    /// The levels among which it was chosen.
+    among: PrioritySet,
+}
+
 /// What came of trying to hand a chunk to the engine.
 enum Written {
     /// So many bytes of the message.
@@ -373,8 +386,8 @@ impl Session {
             let payload = self.payload(rest + self.header_len(key, pending.sent.get()));
             let wire = payload + OVERHEAD;
             let (views, ready) = self.views(now, pending.priority, wire);
-            let purpose = Purpose::new(Fresh::from(pending));
-            match self.scheduler.choose(now, &views, purpose, wire) {
+            let fresh = Fresh::from(pending);
+            match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
                     reserved |= wait == Wait::Reserved;
                     if wait == Wait::NoRoom {
@@ -388,20 +401,16 @@ impl Session {
                     );
                     among = among.without(pending.priority);
                 }
-                choice => break Some((key, pending.priority, choice, purpose, views, payload, wire)),
+                choice => break Some((Next { key, fresh, payload, wire, among }, choice, views)),
             }
         };
         self.tell_gates(now, reserved);
         self.sweep(now);
-        let (key, level, choice, purpose, views, payload, wire) = found?;
+        let (next, choice, views) = found?;
         match choice {
             Choice::Wait(_) => None,
-            Choice::One(lane) => {
-                self.send_once(now, max, buf, key, level, lane, purpose, views, payload, wire, among)
-            }
-            Choice::Each(lanes) => {
-                self.send_each(now, buf, key, lanes, purpose, &views, payload, wire, among)
-            }
+            Choice::One(lane) => self.send_once(now, max, buf, next, lane, views),
+            Choice::Each(lanes) => self.send_each(now, buf, next, lanes, &views),
         }
     }
 
@@ -435,62 +444,50 @@ impl Session {
     }
 
     /// Sends a chunk, or a batch of them, of one message on one lane.
-    #[expect(clippy::too_many_arguments, reason = "all that was found out by choosing")]
     fn send_once(
         &mut self,
         now: Time,
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
-        key: Key,
-        level: Priority,
+        next: Next,
         lane: LaneId,
-        mut purpose: Purpose,
         mut views: Views,
-        mut payload: Bytes,
-        mut wire: Bytes,
-        among: PrioritySet,
     ) -> Option<Transmit> {
-        let (main, whole) = self.main_carrier(key, purpose.offset())?;
-        let limit = self.batch(level, lane).min(max);
+        let Next { key, fresh, mut payload, mut wire, among } = next;
+        let (main, whole) = self.main_carrier(key, fresh.offset)?;
+        let limit = self.batch(fresh.priority, lane).min(max);
         self.end_copies(key, LaneSet::ALL);
-        let mut run: Option<Run> = None;
-        let mut packets = 0;
-        while packets < limit.get() {
-            let header = self.header_left(key, main);
-            let left = run.map_or(whole.end - purpose.offset().get(), |run: Run| whole.end - run.end);
-            let budget = (payload - Bytes::new(header)).min(Bytes::new(left));
-            let Some(grant) = self.conductor.grant_among(now, budget.max(Bytes::new(1)), among) else {
-                break;
-            };
-            // What went before it in this batch leaves all the same.
-            let Some((chunk, cut)) = self.feed_grant(now, key, main, grant) else { break };
-            if chunk.len() > 0 {
-                run = Some(Run { start: run.map_or(chunk.start, |run| run.start), end: chunk.end });
-                packets += 1;
-                self.stats.chunks += 1;
-                if let Some(view) = views.of(lane) {
-                    self.scheduler.sent(now, view, purpose, wire);
-                }
-                self.finish_grant(now, key, &grant, cut);
-            }
-            if cut || chunk.end == whole.end || packets == limit.get() {
-                break;
-            }
-            // Another packet of the same run, if it is still its turn and there is room on the same lane.
+        // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
+        let most = Bytes::new(whole.end) - fresh.offset;
+        let header = Bytes::new(self.header_left(key, main));
+        let (mut total, mut packets) = (Bytes::ZERO, 0);
+        loop {
+            let chunk = if packets == 0 { payload - header } else { payload };
+            let before = fresh.after(total);
+            total = (total + chunk.max(Bytes::new(1))).min(most);
+            packets += 1;
             if let Some(view) = views.of_mut(lane) {
+                self.scheduler.sent(now, view, Purpose::New(before), wire);
                 view.in_flight += wire;
             }
-            let next = self.conductor.peek_among(now, among).filter(|next| next.message == grant.message);
-            let Some(next) = next else { break };
-            payload = self.payload(next.rest().get());
+            if packets == limit.get() || total == most {
+                break;
+            }
+            payload = self.payload((most - total).get());
             wire = payload + OVERHEAD;
-            purpose = Purpose::new(Fresh::from(next));
-            if self.scheduler.choose(now, &views, purpose, wire) != Choice::One(lane) {
+            let after = Purpose::New(fresh.after(total));
+            if self.scheduler.choose(now, &views, after, wire) != Choice::One(lane) {
                 break;
             }
         }
-        let run = run?;
-        let load = Load::Run { key, run, priority: level, pinned: false };
+        let grant = self.conductor.grant_among(now, total, among)?;
+        let (run, cut) = self.feed_grant(now, key, main, grant)?;
+        if run.len() == 0 {
+            return None;
+        }
+        self.stats.chunks += packets as u64;
+        self.finish_grant(now, key, &grant, cut);
+        let load = Load::Run { key, run, priority: fresh.priority, pinned: false };
         let transmit = self.poll_on(now, lane, load, NonZeroUsize::new(packets)?, buf);
         if transmit.is_none() {
             self.keep(lane, load);
@@ -499,26 +496,23 @@ impl Session {
     }
 
     /// Sends a chunk on several lanes: at once on one, and by the next polls on the others.
-    #[expect(clippy::too_many_arguments, reason = "all that was found out by choosing")]
     fn send_each(
         &mut self,
         now: Time,
         buf: &mut Vec<u8>,
-        key: Key,
+        next: Next,
         lanes: LaneSet,
-        purpose: Purpose,
         views: &Views,
-        payload: Bytes,
-        wire: Bytes,
-        among: PrioritySet,
     ) -> Option<Transmit> {
-        let (main, whole, home) = self.copied_carriers(key, purpose.offset(), lanes)?;
+        let Next { key, fresh, payload, wire, among } = next;
+        let purpose = Purpose::New(fresh);
+        let (main, whole, home) = self.copied_carriers(key, fresh.offset, lanes)?;
         // The carrier of the whole takes the lane that has no copy.
         let home = if lanes.contains(home) { home } else { lanes.first()? };
         let all: LaneSet = self.lanes.iter().map(|lane| lane.id).collect();
         self.end_copies(key, all.without(lanes).or(LaneSet::one(home)));
         let header = self.header_left(key, main);
-        let left = Bytes::new(whole.end) - purpose.offset();
+        let left = Bytes::new(whole.end) - fresh.offset;
         let budget = (payload - Bytes::new(header)).min(left);
         let grant = self.conductor.grant_among(now, budget.max(Bytes::new(1)), among)?;
         let (run, cut) = self.feed_grant(now, key, main, grant)?;
@@ -543,7 +537,14 @@ impl Session {
 
     /// How many packets of this level may go to the engine at once.
     fn batch(&self, level: Priority, lane: LaneId) -> NonZeroUsize {
-        let most = NonZeroUsize::new(self.config.batch.packets).unwrap_or(NonZeroUsize::MIN);
+        let most = self.config.batch.packets;
+        // A batch is one grant, and no grant is to exceed the level's high watermark.
+        let watermarks = self.conductor.rules().watermarks[level.index()];
+        let mtu = self.lanes.get(lane).map_or(Bytes::new(1), |lane| lane.gate.mtu()).get().max(1);
+        let most = watermarks.map_or(most, |marks| {
+            usize::try_from(marks.high.get() / mtu).map_or(most, |packets| packets.min(most))
+        });
+        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
         if level == Priority::P0 {
             return most;
         }
@@ -551,7 +552,7 @@ impl Session {
         // What the lane sends in the span: window · span / srtt.
         let bytes = u128::from(lane.gate.window().get()) * self.config.batch.span.as_nanos()
             / lane.srtt.as_nanos().max(1);
-        let packets = usize::try_from(bytes / u128::from(lane.gate.mtu().get().max(1))).unwrap_or(usize::MAX);
+        let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
         NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)
     }
 
