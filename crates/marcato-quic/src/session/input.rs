@@ -82,9 +82,6 @@ impl Session {
         self.flush = true;
         for lane in self.lanes.iter_mut() {
             lane.paused = false;
-            if let Some(srtt) = self.conn.rtt(lane.path) {
-                lane.srtt = srtt;
-            }
         }
         self.drain(now, None, Load::Other);
         while let Some(event) = self.conn.poll() {
@@ -112,6 +109,7 @@ impl Session {
         for id in (0..).map_while(LaneId::new) {
             let Some(lane) = self.lanes.get_mut(id) else { continue };
             lane.gate.drain(&mut happenings);
+            let mut heard = false;
             for happening in happenings.drain(..) {
                 match happening {
                     Happening::Sent { pn, bytes } => {
@@ -124,6 +122,7 @@ impl Session {
                     Happening::Acked { pn, bytes } => {
                         lane.heard(now);
                         lane.settle(pn, bytes);
+                        heard = true;
                         lane.stats.acked += Bytes::new(bytes);
                         self.scheduler.acked(now, id, Bytes::new(bytes));
                         if lane.state == LaneState::Stalled {
@@ -154,6 +153,9 @@ impl Session {
                         }
                     }
                 }
+            }
+            if heard && let Some(srtt) = self.conn.rtt(lane.path) {
+                lane.srtt = srtt;
             }
         }
         self.happenings = happenings;
@@ -439,26 +441,24 @@ impl Session {
         self.conn.network_path(path).ok().map(|tuple| tuple.remote())
     }
 
-    /// Looks whether paths have other addresses, and so other controllers, than they had.
+    /// Looks whether paths have other addresses, and so perhaps other controllers, than they had.
     fn follow_moves(&mut self) {
         for id in (0..).map_while(LaneId::new) {
             let Some(path) = self.lanes.get(id).map(|lane| lane.path) else { continue };
             let Some(remote) = self.remote_of(path) else { continue };
             let socket = self.socket_to(remote);
-            let gate = self.conn.congestion_state(path).and_then(Gated::gate_of);
             let Some(lane) = self.lanes.get_mut(id) else { continue };
-            if let Some(gate) = gate.filter(|gate| !Arc::ptr_eq(gate, &lane.gate)) {
+            lane.socket = socket.unwrap_or(lane.socket);
+            if lane.remote == remote {
+                continue;
+            }
+            if let Some(gate) = self.conn.congestion_state(path).and_then(Gated::gate_of) {
                 lane.gate = gate;
             }
-            if lane.remote != remote {
-                // What was sent before will be acknowledged, but the controller is not told.
-                lane.forget_sent();
-                lane.remote = remote;
-                lane.socket = socket.unwrap_or(lane.socket);
-                self.events.push_back(Event::LaneMoved(id));
-            } else if let Some(socket) = socket {
-                lane.socket = socket;
-            }
+            // What was sent before will be acknowledged, but the controller is not told.
+            lane.forget_sent();
+            lane.remote = remote;
+            self.events.push_back(Event::LaneMoved(id));
         }
     }
 
