@@ -33,6 +33,8 @@ struct Reader {
     read_to: BTreeMap<u64, u64>,
     complete: BTreeSet<u64>,
     bytes: u64,
+    /// Whether the bytes themselves may be wrong.
+    lied_to: bool,
 }
 
 impl Reader {
@@ -44,7 +46,7 @@ impl Reader {
         let read_to = self.read_to.entry(id).or_default();
         assert_eq!(piece.offset.get(), *read_to, "message {id} has a gap or an overlap");
         for &got in &piece.bytes {
-            assert_eq!(got, byte(id, *read_to), "message {id} at {read_to}");
+            assert!(self.lied_to || got == byte(id, *read_to), "message {id} at {read_to}");
             *read_to += 1;
         }
         assert!(piece.last || !piece.bytes.is_empty(), "an empty piece says nothing");
@@ -285,7 +287,8 @@ proptest! {
 
 /// Limits that a few bytes reach.
 fn tight(random: &mut Stream) -> InboxLimits {
-    let mut small = |most: u64| 1 + random.below(most) as usize;
+    let scale = 1 + random.below(20);
+    let mut small = |most: u64| 1 + random.below(most * scale) as usize;
     InboxLimits {
         unread: ByteCount::new(small(400) as u64),
         unread_pieces: small(40),
@@ -320,34 +323,35 @@ fn assert_bounded(inbox: &Inbox, limits: &InboxLimits) {
     assert!(load.actions <= limits.actions, "{load:?}");
 }
 
-/// A stream that keeps most rules: what a hostile peer sends to get far.
-fn hostile_stream(random: &mut Stream) -> Vec<u8> {
+/// A stream that keeps most rules, so that a hostile peer gets far.
+fn hostile_stream(id: u64, lies: bool, random: &mut Stream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..1 + random.below(2) {
-        let id = random.below(10);
+    let control = id == 3 || random.chance(0.01);
+    let frames = if control { 20 } else { 1 + u64::from(random.chance(0.005)) };
+    for _ in 0..frames {
+        let id = random.below(20);
         let len = id * 20;
-        let start = random.below(len + 1);
-        let end = start + random.below(len - start + 1);
-        match random.below(12) {
-            0 => bytes.extend(header(Frame::Reset { id: MessageNumber(id), code: 0 })),
-            1 => bytes.extend(header(Frame::Done { id: MessageNumber(id) })),
-            2 => bytes.extend((0..random.below(20)).map(|_| random.next_u64() as u8)),
-            _ => {
-                let copies = 2 + random.below(3) as u8;
-                let frame = MessageFrame {
-                    id: MessageNumber(id),
-                    priority: Priority::ALL[(id % 5) as usize],
-                    offset: ByteCount::new(start),
-                    len: ByteCount::new(end - start),
-                    last: end == len || start == end,
-                    receipt: random.chance(0.5),
-                    twin: random
-                        .chance(0.3)
-                        .then(|| Twin { index: random.below(copies.into()) as u8, copies }),
-                };
-                bytes.extend(header(Frame::Message(frame)));
-                bytes.extend((start..end).map(|offset| byte(id, offset)));
-            }
+        if random.chance(0.005) {
+            bytes.extend((0..20).map(|_| random.next_u64() as u8));
+        } else if control && random.chance(0.3) {
+            bytes.extend(header(Frame::Reset { id: MessageNumber(id), code: 0 }));
+        } else if control {
+            bytes.extend(header(Frame::Done { id: MessageNumber(id) }));
+        } else {
+            let start = if random.chance(0.5) { 0 } else { random.below(len + 1) };
+            let end = if random.chance(0.5) { len } else { start + 1 + random.below(len + 1) };
+            let end = end.clamp(start, len);
+            let frame = MessageFrame {
+                id: MessageNumber(id),
+                priority: Priority::ALL[(id % 5) as usize],
+                offset: ByteCount::new(start),
+                len: ByteCount::new(end - start),
+                last: end == len || start == end,
+                receipt: random.chance(0.5),
+                twin: (lies && random.chance(0.1)).then(|| Twin { index: random.below(2) as u8, copies: 2 }),
+            };
+            bytes.extend(header(Frame::Message(frame)));
+            bytes.extend((start..end).map(|offset| byte(id, offset)));
         }
     }
     bytes
@@ -360,19 +364,24 @@ proptest! {
         let mut random = Seed::new(seed).stream("hostile");
         let limits = tight(&mut random);
         let mut inbox = Inbox::new(Side::Client, limits);
-        let mut reader = Reader::default();
+        // Who lies about twins has bytes put where they do not belong, until the twin's own header shows it.
+        let lies = random.chance(0.3);
+        let mut reader = Reader { lied_to: lies, ..Reader::default() };
         let mut streams: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut failed: Option<InboxError> = None;
         let greedy = random.chance(0.5);
         for _ in 0..400 {
-            let id = random.below(60);
-            let bytes = streams.entry(id).or_insert_with(|| hostile_stream(&mut random));
+            // Streams of the peer, and now and then one of ours.
+            let id = 2 * random.below(60) + u64::from(!random.chance(0.001));
+            let bytes = streams.entry(id).or_insert_with(|| hostile_stream(id, lies, &mut random));
             let result = match random.below(20) {
                 0 => inbox.stream_finished(id, bytes.len() as u64),
                 1 => inbox.stream_reset(id),
                 2..=17 => {
-                    let start = random.below(bytes.len() as u64) as usize;
-                    let end = start + random.below((bytes.len() - start) as u64 + 1) as usize;
+                    let len = bytes.len() as u64;
+                    let start = if random.chance(0.7) { 0 } else { random.below(len) };
+                    let end = if random.chance(0.7) { len } else { start + random.below(len - start + 1) };
+                    let (start, end) = (start as usize, end as usize);
                     let chunk = Bytes::copy_from_slice(&bytes[start..end]);
                     if greedy || inbox.wants_data() { inbox.stream_data(id, start as u64, chunk) } else { Ok(()) }
                 }
