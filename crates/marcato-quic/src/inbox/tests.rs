@@ -575,3 +575,40 @@ fn old_hints_make_room_for_new_ones() {
     }
     assert_eq!((inbox.load().hints, inbox.counters().hints_evicted), (10, 90));
 }
+
+#[test]
+fn streams_that_are_over_count_towards_no_limit() {
+    let mut inbox = limited(|limits| {
+        limits.streams_per_message = 1;
+        limits.streams = 1;
+        limits.hints = 1;
+    });
+    for n in 0..50 {
+        let frame = MessageFrame { last: false, ..run(0, 2 * n, 2) };
+        let bytes = message(frame, b"xy");
+        let id = PEER_UNI + 4 * n;
+        let whole = n % 2 == 0;
+        inbox.stream_data(id, 0, bytes.slice(..bytes.len() - usize::from(!whole))).unwrap();
+        if whole {
+            inbox.stream_finished(id, bytes.len() as u64).unwrap();
+        } else {
+            inbox.stream_reset(id).unwrap();
+        }
+        assert_eq!(inbox.load().streams, 0);
+    }
+    let told = copy(run(1, 0, 10), 0, 2);
+    inbox.stream_data(PEER_UNI + 400, 0, message(told, b"")).unwrap();
+    assert_eq!(inbox.load().hints, 1);
+    inbox.stream_reset(PEER_UNI + 404).unwrap();
+    assert_eq!(inbox.load().hints, 0, "a hint is forgotten with its stream");
+}
+
+#[test]
+fn with_nothing_to_read_data_is_wanted_however_little_may_be_unread() {
+    let mut inbox = limited(|limits| limits.unread_messages = 0);
+    assert!(inbox.wants_data());
+    inbox.stream_data(PEER_UNI, 0, message(run(0, 0, 10), TEN)).unwrap();
+    assert!(!inbox.wants_data());
+    inbox.read().unwrap();
+    assert!(inbox.wants_data());
+}
