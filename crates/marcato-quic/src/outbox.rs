@@ -36,7 +36,7 @@ impl Run {
 /// What a stream carries for its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// All of it.
+    /// All of it, or all that had not been written to an earlier one when that one's beginning got stuck.
     Main,
     /// All of it once more, on the lane that it stays on; until something could not be sent twice.
     Copy(LaneId),
@@ -72,11 +72,53 @@ pub(crate) struct Outgoing {
     pub(crate) carriers: Vec<Carrier>,
     /// Everything has been granted.
     pub(crate) fed: bool,
+    /// Where the stream begins that carries the whole or, from there on, the rest.
+    pub(crate) main_from: u64,
+    /// What has been lost and sent again by the engine, at most [`MAX_LOST`] runs.
+    pub(crate) lost: Vec<Run>,
 }
+
+/// Beyond, the gaps between lost runs are taken for lost as well.
+const MAX_LOST: usize = 32;
 
 impl Outgoing {
     pub(crate) fn carrier_mut(&mut self, stream: StreamId) -> Option<&mut Carrier> {
         self.carriers.iter_mut().find(|carrier| carrier.stream == stream)
+    }
+
+    /// Whether a stream carries it, or will carry its rest.
+    pub(crate) fn has_main(&self) -> bool {
+        self.carriers.iter().any(|carrier| carrier.role == Role::Main)
+    }
+
+    /// Whether the streams of which everything was acknowledged carry all of it.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        let len = self.body.len() as u64;
+        let mut reached = 0;
+        loop {
+            let acknowledged = self.carriers.iter().filter(|carrier| carrier.acknowledged);
+            let onward =
+                acknowledged.filter(|carrier| carrier.run.start <= reached).map(|carrier| carrier.run.end);
+            match onward.max() {
+                Some(end) if end > reached => reached = end,
+                _ => return reached >= len,
+            }
+        }
+    }
+
+    /// Notes that a run of it was lost.
+    pub(crate) fn lose(&mut self, run: Run) {
+        let full = self.lost.len() >= MAX_LOST;
+        let near = self.lost.iter_mut().find(|known| known.start <= run.end && run.start <= known.end);
+        match near {
+            Some(known) => *known = Run { start: known.start.min(run.start), end: known.end.max(run.end) },
+            None if !full => self.lost.push(run),
+            None => {
+                if let Some(last) = self.lost.last_mut() {
+                    *last = Run { start: last.start.min(run.start), end: last.end.max(run.end) };
+                }
+            }
+        }
     }
 
     /// Whether a copy of it is on its way besides the main one.
@@ -129,6 +171,13 @@ impl Outbox {
         message.as_mut().filter(|_| *tenant == key.tenant)
     }
 
+    /// All of them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut Outgoing)> {
+        (0u32..)
+            .zip(&mut self.slots)
+            .filter_map(|(slot, (tenant, message))| Some((Key { slot, tenant: *tenant }, message.as_mut()?)))
+    }
+
     pub(crate) fn find(&self, id: MessageId) -> Option<Key> {
         self.by_id.get(&id).copied()
     }
@@ -155,6 +204,14 @@ impl Outbox {
             message.carriers.push(carrier);
             self.by_stream.insert(stream, key);
         }
+    }
+
+    /// Takes a stream from its message.
+    pub(crate) fn remove_carrier(&mut self, stream: StreamId) -> Option<Carrier> {
+        let key = self.by_stream.remove(&stream)?;
+        let message = self.get_mut(key)?;
+        let at = message.carriers.iter().position(|carrier| carrier.stream == stream)?;
+        Some(message.carriers.remove(at))
     }
 
     /// A stream that may carry another message.
@@ -185,5 +242,80 @@ impl Outbox {
             self.by_stream.remove(&carrier.stream);
         }
         Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marcato_sched::conductor::{Conductor, Config, Message};
+    use marcato_units::{Bytes, Time};
+    use noq_proto::{Dir, Side};
+
+    fn message(len: usize) -> Outgoing {
+        let mut conductor = Conductor::new(Config::default()).unwrap();
+        let offered = Message::new(Bytes::new(len as u64), Priority::P0);
+        let id = conductor.offer(Time::ZERO, offered).unwrap();
+        Outgoing {
+            id,
+            number: None,
+            body: vec![0; len].into(),
+            priority: Priority::P0,
+            carriers: Vec::new(),
+            fed: false,
+            main_from: 0,
+            lost: Vec::new(),
+        }
+    }
+
+    fn carrier(index: u64, role: Role, start: u64, end: u64, acknowledged: bool) -> Carrier {
+        Carrier {
+            stream: StreamId::new(Side::Client, Dir::Uni, index),
+            role,
+            run: Run { start, end },
+            written: end,
+            header: Payload::new(),
+            acknowledged,
+            ended: false,
+        }
+    }
+
+    #[test]
+    fn a_message_is_acknowledged_when_the_streams_that_are_cover_it() {
+        let mut outgoing = message(1000);
+        outgoing.carriers =
+            vec![carrier(0, Role::Main, 600, 1000, true), carrier(1, Role::Repair, 0, 500, true)];
+        assert!(!outgoing.is_acknowledged());
+        outgoing.carriers.push(carrier(2, Role::Repair, 450, 700, false));
+        assert!(!outgoing.is_acknowledged());
+        outgoing.carriers[2].acknowledged = true;
+        assert!(outgoing.is_acknowledged());
+    }
+
+    #[test]
+    fn lost_runs_are_merged_and_bounded() {
+        let mut outgoing = message(1);
+        for start in (0..100_000).step_by(1000) {
+            outgoing.lose(Run { start, end: start + 100 });
+        }
+        assert_eq!(outgoing.lost.len(), MAX_LOST);
+        // Whatever was lost is in it.
+        for start in (0..100_000).step_by(1000) {
+            assert!(outgoing.lost.iter().any(|run| run.start <= start && start + 100 <= run.end), "{start}");
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_outlive_its_message() {
+        let mut outbox = Outbox::default();
+        let key = outbox.insert(message(10));
+        outbox.add_carrier(key, carrier(0, Role::Main, 0, 10, false));
+        let stream = StreamId::new(Side::Client, Dir::Uni, 0);
+        assert_eq!(outbox.carried_by(stream), Some(key));
+        assert!(outbox.remove(key).is_some());
+        assert_eq!((outbox.carried_by(stream), outbox.len()), (None, 0));
+        let next = outbox.insert(message(10));
+        assert!(next != key && outbox.get(key).is_none() && outbox.get(next).is_some());
+        assert!(outbox.remove(key).is_none());
     }
 }

@@ -12,6 +12,13 @@ enum Written {
     Refused,
 }
 
+/// How close to full a packet is that may have left a rest behind.
+const SPILL: Bytes = Bytes::new(16);
+/// Control frames alone do not fill a packet of this length.
+const BULKY: usize = 600;
+/// How soon a scheduler is asked again that has named a time that has passed.
+const STALE: Duration = Duration::from_millis(1);
+
 impl Session {
     /// The next datagram, or up to `max` equal ones, to be sent; `None` if nothing may leave now.
     pub(crate) fn poll_transmit(
@@ -33,7 +40,8 @@ impl Session {
                 self.lanes.shut();
                 let before = self.lanes.blocked();
                 let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
-                self.drain(now, None, Load::Other);
+                // A probe goes through a shut gate, and takes along what the engine has to send again.
+                self.drain(now, None, self.due());
                 if transmit.is_some() {
                     return transmit;
                 }
@@ -41,9 +49,10 @@ impl Session {
                 self.held = self.lanes.blocked() != before;
                 if !self.held {
                     self.kept = None;
-                    for lane in self.lanes.iter_mut() {
-                        lane.owed.clear();
-                    }
+                    self.bulky = false;
+                    // Acknowledgements, if any were due, have left.
+                    self.answered();
+                    self.owed.iter_mut().for_each(VecDeque::clear);
                 }
             }
             if self.held {
@@ -54,10 +63,7 @@ impl Session {
                     continue;
                 }
             }
-            let transmit = self
-                .send_duplicate(now, buf)
-                .or_else(|| self.send_repair(now, buf))
-                .or_else(|| self.feed(now, max, buf));
+            let transmit = self.send_duplicate(now, buf).or_else(|| self.send_next(now, max, buf));
             // A chunk that stayed in the engine has to leave it before anything else happens.
             if transmit.is_none() && self.flush {
                 continue;
@@ -83,7 +89,20 @@ impl Session {
         })
     }
 
-    /// Lets the engine send on one lane only, whatever its window.
+    /// What a packet carries that the engine sends of its own accord.
+    fn due(&self) -> Load {
+        let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
+        let repair = owed.map(|priority| Load::Repair { priority, pinned: false });
+        self.kept.or(repair).unwrap_or(Load::Other)
+    }
+
+    /// Acknowledgements ride along with any packet that may carry data.
+    fn answered(&mut self) {
+        self.unanswered = 0;
+        self.answer_due = false;
+    }
+
+    /// Lets the engine send on one lane only, whatever its window. Whether `load` has left on it.
     fn poll_on(
         &mut self,
         now: Time,
@@ -91,7 +110,7 @@ impl Session {
         load: Load,
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
+    ) -> Option<(Transmit, bool)> {
         self.lanes.shut();
         let gate = Arc::clone(&self.lanes.get(on)?.gate);
         gate.set_overdraft(PASS);
@@ -99,17 +118,22 @@ impl Session {
         let transmit = self.poll_engine(now, max, buf);
         gate.set_shut(true);
         gate.set_overdraft(Bytes::ZERO);
-        let left = self.drain(now, Some(on), load);
-        if let Some(transmit) = &transmit
-            && left == 0
-            && transmit.lane != Some(on)
-        {
+        let (here, elsewhere) = self.drain(now, Some(on), load);
+        let transmit = transmit?;
+        if here > 0 {
+            self.answered();
+            // A chunk is less than a packet. Where the last packet is full all the same, acknowledgements have taken
+            // room, and a rest may have stayed behind.
+            let full = self.lanes.get(on).map_or(Bytes::MAX, |lane| lane.gate.mtu());
+            let last = transmit.segment.map_or(transmit.len, |segment| (transmit.len - 1) % segment + 1);
+            self.flush |= Bytes::new(last as u64) + SPILL >= full;
+        } else {
             // A probe of another path, which no gate holds, went first and may have taken the data along.
-            self.stats.misrouted += 1;
+            self.stats.misrouted += u64::from(elsewhere > 0);
             self.kept = Some(load);
             self.flush = true;
         }
-        transmit
+        Some((transmit, here > 0))
     }
 
     /// The lanes as a scheduler may use them for data of this level, and when a lane that waits for its pacer is
@@ -145,77 +169,98 @@ impl Session {
         }
     }
 
+    /// Looks again when what is reserved may be free.
+    fn await_scheduler(&mut self, now: Time) {
+        // What is reserved *until* a time is free from the next instant on. A scheduler may name a time that has passed
+        // and hide a later one behind it; asked at once, it would say the same for ever.
+        let at = self.scheduler.wakeup().map(|at| at + Duration::from_nanos(1));
+        self.look_again(at.map(|at| if at > now { at } else { now + STALE }));
+    }
+
     /// What the engine holds by itself: what was lost, and control frames.
     fn send_held(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let most_urgent = |lane: &Lane| {
-            let owed = lane.owed.iter().enumerate().min_by_key(|(_, owed)| owed.priority);
-            owed.map(|(at, owed)| (owed.priority, lane.id, at, owed.pinned))
-        };
-        let owed = self.lanes.iter().filter_map(most_urgent).min_by_key(|owed| owed.0);
-        let Some((priority, lost_on, at, pinned)) = owed else {
+        let most_urgent = |level: &Priority| Some((*level, *self.owed[level.index()].front()?));
+        let Some((priority, Owed { pinned, lost_on })) = Priority::ALL.iter().find_map(most_urgent) else {
             return self.send_control(now, buf);
         };
-        let mtu = self.lanes.get(lost_on)?.gate.mtu();
-        let (views, _) = self.views(now, Priority::P0, mtu);
+        let mtu = self.lanes.iter().map(|lane| lane.gate.mtu()).max()?;
+        let (views, ready) = self.views(now, priority, mtu);
         let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
         let purpose = Purpose::Retransmission { priority, lost_on };
         let choice = match self.scheduler.choose(now, &views, purpose, mtu) {
             _ if stay => Some(lost_on),
-            // A copy whose own lane is full waits for it: elsewhere it would share the fate of its twin.
-            _ if pinned && views.of(lost_on).is_some_and(|view| view.usable) => None,
             Choice::One(lane) => Some(lane),
             Choice::Each(lanes) => lanes.first(),
-            Choice::Wait(_) => None,
+            Choice::Wait(_) => self.overdraw(),
         };
         let Some(lane) = choice else {
-            self.look_again(self.scheduler.wakeup().map(just_after));
+            self.look_again(ready);
+            self.await_scheduler(now);
             return None;
         };
         let load = self.kept.unwrap_or(Load::Repair { priority, pinned });
-        let transmit = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf);
-        match &transmit {
-            Some(transmit) => {
-                self.kept = None;
-                if let Some(from) = self.lanes.get_mut(lost_on) {
-                    from.owed.remove(at);
-                }
-                if let Some(view) = views.of(lane) {
-                    self.scheduler.sent(now, view, purpose, Bytes::new(transmit.len as u64));
-                }
-            }
-            None => self.pause(lane),
-        }
+        let polled = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf);
         self.flush = true;
-        transmit
+        let Some((transmit, left)) = polled else {
+            self.pause(now, lane);
+            return None;
+        };
+        if left {
+            self.kept = None;
+            self.owed[priority.index()].pop_front();
+            if let Some(view) = views.of(lane) {
+                self.scheduler.sent(now, view, purpose, Bytes::new(transmit.len as u64));
+            }
+        }
+        Some(transmit)
     }
 
-    /// Control frames are small, and acknowledgements ride with them: they wait for no window.
+    /// The lane for a packet although there is no room: while the engine holds data, acknowledgements leave only with
+    /// it, and the peer must not wait for them. One packet for two that have come, as with acknowledgements themselves
+    /// (RFC 9000 §13.2.2), so that no more leaves than arrives.
+    fn overdraw(&mut self) -> Option<LaneId> {
+        if self.unanswered < 2 && !self.answer_due {
+            return None;
+        }
+        let lane = self.quickest()?;
+        self.stats.overdrawn += 1;
+        Some(lane)
+    }
+
+    /// The fastest lane, or what comes nearest to one.
+    fn quickest(&self) -> Option<LaneId> {
+        let usable = self.lanes.iter().filter(|lane| lane.is_usable());
+        let best = usable.min_by_key(|lane| (lane.told_backup, lane.srtt));
+        let silent =
+            || self.lanes.iter().filter(|lane| !lane.paused).min_by_key(|lane| (lane.state, lane.srtt));
+        best.or_else(silent).map(|lane| lane.id)
+    }
+
+    /// What the engine holds and nobody knows of. Control frames are small, and acknowledgements ride with them: they
+    /// wait for no window. What is not small is data of a path that was given up, and does wait.
     fn send_control(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
-            let usable = self.lanes.iter().filter(|lane| lane.is_usable());
-            let best = usable.min_by_key(|lane| (lane.backup, lane.srtt)).map(|lane| lane.id);
-            let silent = || {
-                let others = self.lanes.iter().filter(|lane| !lane.paused);
-                others.min_by_key(|lane| (lane.state, lane.srtt)).map(|lane| lane.id)
-            };
-            let Some(lane) = best.or_else(silent) else {
+            let roomy = self.lanes.iter().filter(|lane| {
+                lane.is_usable() && lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu()
+            });
+            let best = roomy.min_by_key(|lane| (lane.told_backup, lane.srtt)).map(|lane| lane.id);
+            let any = if self.bulky { self.overdraw() } else { self.quickest() };
+            let Some(lane) = best.or(any) else {
                 // Nothing can leave now. Whatever changes that sets `flush`.
-                self.held = false;
+                self.held &= self.bulky;
                 return None;
             };
-            let load = self.kept.unwrap_or(Load::Other);
-            if let Some(transmit) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
-                self.kept = None;
+            let priority = Priority::P4;
+            let unknown = if self.bulky { Load::Repair { priority, pinned: false } } else { Load::Other };
+            let load = self.kept.unwrap_or(unknown);
+            if let Some((transmit, left)) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
+                if left {
+                    self.bulky |= self.kept.take().is_none() && transmit.len > BULKY;
+                }
                 self.flush = true;
                 return Some(transmit);
             }
-            self.pause(lane);
-        }
-    }
-
-    fn pause(&mut self, lane: LaneId) {
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.paused = true;
+            self.pause(now, lane);
         }
     }
 
@@ -245,28 +290,53 @@ impl Session {
                 self.scheduler.sent(now, view, purpose, wire);
             }
             self.stats.copies += 1;
-            let load = Load::Run { key, run, priority, pinned: true };
-            if let Some(transmit) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
+            let load = Load::Run { key, stream, run, priority, pinned: true };
+            if let Some((transmit, _)) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
                 return Some(transmit);
             }
-            self.keep(lane, load);
+            self.keep(now, lane, load);
         }
         None
     }
 
     /// A chunk is in the engine and did not leave: its lane is being validated anew.
-    fn keep(&mut self, lane: LaneId, load: Load) {
-        self.stats.kept += 1;
-        self.kept = Some(load);
-        self.pause(lane);
+    fn keep(&mut self, now: Time, lane: LaneId, load: Load) {
         self.flush = true;
+        // Unless its stream has been reset meanwhile, and it is gone.
+        if let Load::Run { key, .. } = load
+            && self.outbox.get(key).is_some()
+        {
+            self.stats.kept += 1;
+            self.kept = Some(load);
+            self.pause(now, lane);
+        }
+    }
+
+    /// The most urgent of what is new and what has to go once more; at the same level, the latter.
+    fn send_next(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let offered = self.offered();
+        let mut above = PrioritySet::EMPTY;
+        for level in Priority::ALL {
+            if offered.contains(level) && !self.repairs[level.index()].is_empty() {
+                let transmit = self.feed(now, max, buf, above).or_else(|| self.send_repair(now, buf, level));
+                // A chunk that stayed in the engine has to leave it before anything else happens.
+                if transmit.is_some() || self.flush {
+                    return transmit;
+                }
+            }
+            if offered.contains(level) {
+                above = above.with(level);
+            }
+        }
+        self.feed(now, max, buf, offered)
     }
 
     /// What is stuck on a lane, by another.
-    fn send_repair(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        while let Some(&Repair { key, run, priority, lost_on, stream }) = self.repairs.front() {
+    fn send_repair(&mut self, now: Time, buf: &mut Vec<u8>, level: Priority) -> Option<Transmit> {
+        while let Some(&Repair { key, run, priority, lost_on, stream }) = self.repairs[level.index()].front()
+        {
             let Some(message) = self.outbox.get(key).filter(|_| run.len() > 0) else {
-                self.repairs.pop_front();
+                self.repairs[level.index()].pop_front();
                 continue;
             };
             let whole = message.body.len() as u64;
@@ -279,7 +349,7 @@ impl Session {
                 Choice::Each(lanes) => lanes.first()?,
                 Choice::Wait(_) => {
                     self.look_again(ready);
-                    self.look_again(self.scheduler.wakeup().map(just_after));
+                    self.await_scheduler(now);
                     return None;
                 }
             };
@@ -297,13 +367,13 @@ impl Session {
             match self.write(key, stream, chunk, chunk.end == run.end) {
                 Written::Some(written) => {
                     let rest = Run { start: run.start + written, ..run };
-                    if let Some(front) = self.repairs.front_mut() {
+                    if let Some(front) = self.repairs[level.index()].front_mut() {
                         *front = Repair { run: rest, stream: Some(stream), ..*front };
                     }
                 }
                 Written::Blocked => return None,
                 Written::Refused => {
-                    self.repairs.pop_front();
+                    self.repairs[level.index()].pop_front();
                     continue;
                 }
             }
@@ -311,12 +381,12 @@ impl Session {
             if let Some(view) = views.of(lane) {
                 self.scheduler.sent(now, view, purpose, wire);
             }
-            let load = Load::Run { key, run: chunk, priority, pinned: false };
+            let load = Load::Run { key, stream, run: chunk, priority, pinned: false };
             let transmit = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf);
             if transmit.is_none() {
-                self.keep(lane, load);
+                self.keep(now, lane, load);
             }
-            return transmit;
+            return transmit.map(|polled| polled.0);
         }
         None
     }
@@ -329,13 +399,22 @@ impl Session {
     }
 
     /// The most urgent chunk of new data that may leave.
-    fn feed(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let mut among = self.offered();
+    fn feed(
+        &mut self,
+        now: Time,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+        mut among: PrioritySet,
+    ) -> Option<Transmit> {
         let mut reserved = false;
         let found = loop {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
+            if self.no_streams && self.outbox.get(key).is_some_and(|message| !message.has_main()) {
+                among = among.without(pending.priority);
+                continue;
+            }
             let payload = self.payload(rest + self.header_len(key));
             let wire = payload + OVERHEAD;
             let (views, ready) = self.views(now, pending.priority, wire);
@@ -344,14 +423,16 @@ impl Session {
                 Choice::Wait(wait) => {
                     reserved |= wait == Wait::Reserved;
                     if wait == Wait::NoRoom {
-                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()) {
+                        // Those that only wait for their pacer are not limited by their window.
+                        let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
+                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
                             lane.gate.set_cwnd_limited();
                         }
                     }
                     self.look_again(ready);
-                    self.look_again(
-                        self.scheduler.wakeup().filter(|_| wait == Wait::Reserved).map(just_after),
-                    );
+                    if wait == Wait::Reserved {
+                        self.await_scheduler(now);
+                    }
                     among = among.without(pending.priority);
                 }
                 choice => break Some((key, pending.priority, choice, purpose, views, payload, wire)),
@@ -374,7 +455,7 @@ impl Session {
     /// The levels of which something may be fed: those that flow control does not stop and, while the engine holds
     /// something that was lost, those more urgent than that.
     fn offered(&self) -> PrioritySet {
-        let owed = self.lanes.iter().flat_map(|lane| lane.owed.iter()).map(|owed| owed.priority).min();
+        let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
         let mut among = PrioritySet::ALL;
         for level in Priority::ALL {
             let behind = self.held && owed.is_some_and(|owed| !level.is_more_urgent_than(owed));
@@ -386,8 +467,15 @@ impl Session {
     }
 
     /// Tells the controllers whether their windows are used as far as they might be.
-    fn tell_gates(&self, now: Time, reserved: bool) {
-        let idle = self.conductor.is_empty() && self.repairs.is_empty();
+    fn tell_gates(&mut self, now: Time, reserved: bool) {
+        // What flow control stops fills no window (RFC 9002 §7.8).
+        let mut free = PrioritySet::ALL;
+        for level in Priority::ALL.into_iter().filter(|level| self.blocked.contains(*level)) {
+            free = free.without(level);
+        }
+        let idle = self.repairs.iter().all(VecDeque::is_empty)
+            && !self.held
+            && self.conductor.peek_among(now, free).is_none();
         for lane in self.lanes.iter() {
             lane.gate.set_app_limited(idle);
             if self.config.growth == Growth::Credited {
@@ -455,12 +543,12 @@ impl Session {
             }
         }
         let run = run?;
-        let load = Load::Run { key, run, priority: level, pinned: false };
+        let load = Load::Run { key, stream: main, run, priority: level, pinned: false };
         let transmit = self.poll_on(now, lane, load, NonZeroUsize::new(packets)?, buf);
         if transmit.is_none() {
-            self.keep(lane, load);
+            self.keep(now, lane, load);
         }
-        transmit
+        transmit.map(|polled| polled.0)
     }
 
     /// Sends a chunk on several lanes: at once on one, and by the next polls on the others.
@@ -498,12 +586,12 @@ impl Session {
             self.duplicates.push_back(Duplicate { key, lane, run, fin, purpose, wire });
         }
         self.finish_grant(now, key, &grant, cut);
-        let load = Load::Run { key, run, priority: grant.priority, pinned: true };
+        let load = Load::Run { key, stream: main, run, priority: grant.priority, pinned: true };
         let transmit = self.poll_on(now, home, load, NonZeroUsize::MIN, buf);
         if transmit.is_none() {
-            self.keep(home, load);
+            self.keep(now, home, load);
         }
-        transmit
+        transmit.map(|polled| polled.0)
     }
 
     /// How many packets of this level may go to the engine at once.
@@ -528,7 +616,9 @@ impl Session {
             Written::Some(written) if written == chunk.len() => Some((chunk, false)),
             Written::Some(written) => {
                 let _ = self.conductor.refuse(grant, Bytes::new(written));
-                self.stop_level(grant.priority);
+                // The next attempt is refused, and only then does the engine tell when there is credit again. What of
+                // the header was written has to leave meanwhile.
+                self.flush = true;
                 Some((Run { end: start + written, ..chunk }, true))
             }
             Written::Blocked => {
@@ -563,7 +653,7 @@ impl Session {
     /// How many bytes the header takes that a message's first chunk has before it.
     fn header_len(&self, key: Key) -> u64 {
         // Most messages have begun, and what is left of theirs is told by their stream.
-        let begun = self.outbox.get(key).is_some_and(|message| !message.carriers.is_empty());
+        let begun = self.outbox.get(key).is_some_and(Outgoing::has_main);
         if begun { 0 } else { MAX_FRAME_HEADER as u64 }
     }
 
@@ -579,7 +669,7 @@ impl Session {
         if let Some(main) = message.carriers.iter().find(|carrier| carrier.role == Role::Main) {
             return Some(main.stream);
         }
-        let run = Run { start: 0, end: message.body.len() as u64 };
+        let run = Run { start: message.main_from, end: message.body.len() as u64 };
         self.open_carrier(key, Role::Main, run, true, None)
     }
 
@@ -621,9 +711,14 @@ impl Session {
         let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair;
         let idle = if reuse { self.outbox.idle_stream() } else { None };
         let dir = if reuse { Dir::Bi } else { Dir::Uni };
-        let Some(stream) = idle.or_else(|| self.conn.streams().open(dir)) else {
-            // Of no level, until the peer allows more.
-            self.blocked = PrioritySet::ALL;
+        if self.no_streams && idle.is_none() {
+            return None;
+        }
+        let fresh = || self.conn.streams().open(dir).inspect(|_| self.stats.streams += 1);
+        let Some(stream) = idle.or_else(fresh) else {
+            // None before the peer allows more. Messages that have begun go on: until they end, it may not.
+            self.no_streams = true;
+            self.flush = true;
             self.stats.flow_blocked += 1;
             return None;
         };
@@ -683,11 +778,6 @@ impl Session {
         }
         Written::Some(written)
     }
-}
-
-/// The moment after this one: what is reserved *until* a time is free from the next instant on.
-fn just_after(at: Time) -> Time {
-    at + Duration::from_nanos(1)
 }
 
 /// Snapshots of the lanes, without allocation.
