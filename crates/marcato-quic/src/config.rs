@@ -142,6 +142,9 @@ pub struct SessionConfig {
     pub batch: Batch,
     /// When a lane is believed dead.
     pub stall: Stall,
+    /// Whether the peer's wish to have a lane used only while no other can be is followed, and not only reported. Both
+    /// ends also express it for a lane that does not answer.
+    pub heed_backup: bool,
     /// UDP payload of a full packet until more is known to pass: 1200 to 65 527 bytes.
     pub initial_mtu: u16,
     /// Whether larger packets are probed for.
@@ -166,7 +169,7 @@ pub struct SessionConfig {
     pub spin: bool,
     /// Bounds on what the peer can make us keep.
     pub inbox: InboxLimits,
-    /// Streams that the peer may have open, of each kind.
+    /// Streams that the peer may have open, of each kind: at least 2.
     pub max_streams: u32,
     /// What the peer may send on one stream before we have read it. Above 2 MB, an engine that is read too late
     /// closes the connection.
@@ -193,6 +196,7 @@ impl Default for SessionConfig {
             streams: StreamUse::default(),
             batch: Batch::default(),
             stall: Stall::default(),
+            heed_backup: true,
             initial_mtu: 1200,
             mtu_discovery: true,
             packet_threshold: 3,
@@ -235,6 +239,12 @@ pub enum SessionConfigError {
         /// What was asked for.
         asked: u16,
     },
+    /// The control stream takes one for ever.
+    #[error("with {asked} streams of each kind, a control stream leaves none for messages: allow at least 2")]
+    Streams {
+        /// What was asked for.
+        asked: u32,
+    },
     /// A window that the engine cannot survive.
     #[error("a stream window of {asked} lets the engine's assembler fail: give at most 2 MB")]
     StreamWindow {
@@ -273,11 +283,16 @@ impl SessionConfig {
     }
 
     pub(crate) fn validate(&self) -> Result<(), SessionConfigError> {
+        self.conductor.debt.validate(self.conductor.chunk)?;
+        self.path_scheduler.build(self.framing())?;
         if self.max_lanes == 0 || usize::from(self.max_lanes) > MAX_LANES {
             return Err(SessionConfigError::Lanes { asked: self.max_lanes });
         }
         if !(1200..=65_527).contains(&self.initial_mtu) {
             return Err(SessionConfigError::Mtu { asked: self.initial_mtu });
+        }
+        if self.max_streams < 2 {
+            return Err(SessionConfigError::Streams { asked: self.max_streams });
         }
         if self.stream_window > Bytes::kb(2000) {
             return Err(SessionConfigError::StreamWindow { asked: self.stream_window });
@@ -295,7 +310,6 @@ impl SessionConfig {
         }
         for (what, zero) in [
             ("the number of packets in a batch", self.batch.packets == 0),
-            ("the number of streams", self.max_streams == 0),
             ("the number of unfinished messages", self.max_unfinished == 0),
             ("the stream window", self.stream_window.is_zero()),
             ("the receive window", self.receive_window.is_zero()),

@@ -1,6 +1,6 @@
 //! An endpoint: its sockets by name, and the sessions that share them.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,9 +68,9 @@ impl Sockets {
     }
 }
 
-/// A session within its endpoint.
+/// A session within its endpoint. No name is given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(usize);
+pub struct SessionId(u64);
 
 /// How an endpoint is set up.
 #[derive(Clone, Debug)]
@@ -167,11 +167,16 @@ pub struct Endpoint {
     config: EndpointConfig,
     random: Arc<Random>,
     listener: Option<Listener>,
-    sessions: HashMap<usize, Place>,
+    sessions: BTreeMap<SessionId, Place>,
+    /// The engine's names for sessions, which it gives again.
+    handles: HashMap<ConnectionHandle, SessionId>,
+    next: u64,
     /// Sessions that may have something to send, in turn.
-    ready: VecDeque<usize>,
+    ready: VecDeque<SessionId>,
     /// When each session waits for something.
-    timeouts: BTreeSet<(Time, usize)>,
+    timeouts: BTreeSet<(Time, SessionId)>,
+    /// Sessions of which nothing is left but what their owner may want to read, until it has heard that they are over.
+    over: VecDeque<SessionId>,
     /// What the endpoint itself has to say: refusals, retries, resets.
     answers: VecDeque<(Transmit, Vec<u8>)>,
     events: VecDeque<(SessionId, Event)>,
@@ -181,6 +186,7 @@ pub struct Endpoint {
 
 struct Place {
     session: Session,
+    handle: ConnectionHandle,
     ready: bool,
     timeout: Option<Time>,
 }
@@ -226,7 +232,10 @@ impl Endpoint {
             config,
             random,
             listener: None,
-            sessions: HashMap::new(),
+            sessions: BTreeMap::new(),
+            handles: HashMap::new(),
+            next: 0,
+            over: VecDeque::new(),
             ready: VecDeque::new(),
             timeouts: BTreeSet::new(),
             answers: VecDeque::new(),
@@ -282,6 +291,7 @@ impl Endpoint {
         trust: &Trust,
         session: SessionConfig,
     ) -> Result<SessionId, ConnectError> {
+        self.bury();
         if usize::from(socket.0) >= self.config.sockets.len() {
             return Err(ConnectError::Socket(socket));
         }
@@ -299,17 +309,20 @@ impl Endpoint {
         let (handle, conn) = self.engine.connect(self.clock.instant(now), client, to, name)?;
         let first = self.sockets.request(socket, to);
         let session = Session::new(conn, self.clock, Arc::new(session), self.sockets.clone(), first, now)?;
-        self.add(handle, session);
-        Ok(SessionId(handle.0))
+        Ok(self.add(handle, session))
     }
 
-    fn add(&mut self, handle: ConnectionHandle, session: Session) {
-        self.sessions.insert(handle.0, Place { session, ready: false, timeout: None });
-        self.touch(handle.0);
+    fn add(&mut self, handle: ConnectionHandle, session: Session) -> SessionId {
+        let id = SessionId(self.next);
+        self.next += 1;
+        self.handles.insert(handle, id);
+        self.sessions.insert(id, Place { session, handle, ready: false, timeout: None });
+        self.touch(id);
+        id
     }
 
     /// Something may have changed in a session: it is asked for datagrams, and for its timeout.
-    fn touch(&mut self, id: usize) {
+    fn touch(&mut self, id: SessionId) {
         let Some(place) = self.sessions.get_mut(&id) else { return };
         if !place.ready {
             place.ready = true;
@@ -319,13 +332,13 @@ impl Endpoint {
 
     /// A session, to do something with it. The endpoint has to be polled afterwards.
     pub fn session(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.touch(id.0);
-        self.sessions.get_mut(&id.0).map(|place| &mut place.session)
+        self.touch(id);
+        self.sessions.get_mut(&id).map(|place| &mut place.session)
     }
 
     /// A session, to look at.
     pub fn peek(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id.0).map(|place| &place.session)
+        self.sessions.get(&id).map(|place| &place.session)
     }
 
     /// What the endpoint has seen.
@@ -342,16 +355,19 @@ impl Endpoint {
         ecn: Ecn,
         payload: BytesMut,
     ) {
+        self.bury();
         self.stats.datagrams += 1;
+        let len = payload.len();
         let tuple = FourTuple::new(from, self.sockets.ip(socket));
         let ecn = EcnCodepoint::from_bits(ecn.to_bits());
         self.scratch.clear();
         let mut answer = std::mem::take(&mut self.scratch);
         match self.engine.handle(self.clock.instant(now), tuple, ecn, payload, &mut answer) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                if let Some(place) = self.sessions.get_mut(&handle.0) {
-                    place.session.handle(now, socket, from, event);
-                    self.touch(handle.0);
+                let id = self.handles.get(&handle).copied();
+                if let Some((id, place)) = id.and_then(|id| Some((id, self.sessions.get_mut(&id)?))) {
+                    place.session.handle(now, socket, from, len, event);
+                    self.touch(id);
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
@@ -430,6 +446,7 @@ impl Endpoint {
 
     /// What was waited for may have come.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.bury();
         while let Some(&(at, id)) = self.timeouts.first() {
             if at > now {
                 break;
@@ -451,6 +468,7 @@ impl Endpoint {
 
     /// The next datagram to be sent, or up to `max` of equal length but the last; its bytes are appended to `buf`.
     pub fn poll_transmit(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.bury();
         if let Some((answer, bytes)) = self.answers.pop_front() {
             buf.extend_from_slice(&bytes);
             return Some(answer);
@@ -475,10 +493,10 @@ impl Endpoint {
     }
 
     /// A session has nothing to send: what it has for the endpoint, for its owner, and when it wakes.
-    fn settle(&mut self, now: Time, id: usize) {
+    fn settle(&mut self, now: Time, id: SessionId) {
         let Some(place) = self.sessions.get_mut(&id) else { return };
         while let Some(event) = place.session.poll_endpoint_event() {
-            if let Some(event) = self.engine.handle_event(ConnectionHandle(id), event) {
+            if let Some(event) = self.engine.handle_event(place.handle, event) {
                 place.session.handle_internal(now, event);
                 if !place.ready {
                     place.ready = true;
@@ -487,7 +505,7 @@ impl Endpoint {
             }
         }
         while let Some(event) = place.session.poll_event() {
-            self.events.push_back((SessionId(id), event));
+            self.events.push_back((id, event));
         }
         let timeout = place.session.next_timeout();
         if timeout != place.timeout {
@@ -500,22 +518,39 @@ impl Endpoint {
             place.timeout = timeout;
         }
         if place.session.is_drained() {
-            if let Some(old) = place.timeout {
+            if let Some(old) = place.timeout.take() {
                 self.timeouts.remove(&(old, id));
             }
-            self.sessions.remove(&id);
+            if self.handles.get(&place.handle) == Some(&id) {
+                self.handles.remove(&place.handle);
+                self.over.push_back(id);
+                // If its owner has heard of the end already, this is the end.
+                self.bury();
+            }
+        }
+    }
+
+    /// Forgets the sessions that are over and of which the owner has taken every event.
+    fn bury(&mut self) {
+        if self.events.is_empty() {
+            for id in self.over.drain(..) {
+                self.sessions.remove(&id);
+            }
         }
     }
 
     /// What has happened, and in which session. Events come once [`poll_transmit`](Self::poll_transmit) has answered
     /// `None`.
+    ///
+    /// A session that is over can be read from until anything but this, [`session`](Self::session) and
+    /// [`peek`](Self::peek) is called after its last event was taken.
     pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
         self.events.pop_front()
     }
 
     /// The sessions that there are.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
-        self.sessions.keys().map(|id| SessionId(*id))
+        self.sessions.keys().copied()
     }
 }
 

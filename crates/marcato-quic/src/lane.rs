@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use marcato_sched::lane::{LaneId, LaneView, MAX_LANES, PathId};
 use marcato_units::{Bytes, Duration, Layer, Priority, Time};
+use noq_proto::StreamId;
 
 use crate::controller::Congestion;
 use crate::endpoint::SocketId;
@@ -71,8 +72,8 @@ pub struct LaneStats {
 /// What a packet carried, so far as the session knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// A run of bytes of a message, of a batch of packets that carried it.
-    Run { key: Key, run: Run, priority: Priority, pinned: bool },
+    /// A run of bytes of a message, of a batch of packets that carried it, on this stream.
+    Run { key: Key, stream: StreamId, run: Run, priority: Priority, pinned: bool },
     /// What the engine sent again by itself.
     Repair { priority: Priority, pinned: bool },
     /// Control frames, probes.
@@ -86,15 +87,33 @@ pub(crate) struct Sent {
     pub(crate) bytes: u16,
     pub(crate) load: Load,
     settled: bool,
+    /// What it carried goes by another lane.
+    given_up: bool,
+}
+
+impl Sent {
+    /// Whether its acknowledgement is waited for.
+    const fn counts(&self) -> bool {
+        !self.settled && !self.given_up
+    }
 }
 
 /// Something that the engine has to send again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owed {
-    pub(crate) priority: Priority,
-    /// Whether it is a copy, and its twin is on another lane: it stays where it was.
+    /// Whether it is a copy, and its twin is on another lane: it stays where it was if it can.
     pub(crate) pinned: bool,
+    /// Where it was.
+    pub(crate) lost_on: LaneId,
 }
+
+/// A lane that dies again within this has not really recovered.
+const SOON: Duration = Duration::from_secs(10);
+/// Half of how long it is then left alone at first. It doubles each time.
+const HOLD: Duration = Duration::from_millis(125);
+
+/// Each trial of a lane is twice as long as the one before, but so many times at most.
+const MAX_TRIALS: u32 = 4;
 
 /// A lane as its session knows it.
 #[derive(Debug)]
@@ -108,21 +127,37 @@ pub(crate) struct Lane {
     pub(crate) socket: SocketId,
     pub(crate) remote: SocketAddr,
     pub(crate) state: LaneState,
+    /// Its owner wants it to be used only while no other can be.
     pub(crate) backup: bool,
+    /// The peer wants that.
+    pub(crate) shunned: bool,
+    /// What the peer was told.
+    pub(crate) told_backup: bool,
+    /// Its own controller, if it asked for one.
+    pub(crate) congestion: Option<Congestion>,
     pub(crate) srtt: Duration,
     /// A chunk was fed and nothing left: the path is being validated again. Until something happens, it is left alone.
     pub(crate) paused: bool,
     pub(crate) pacer: Pacer,
-    pub(crate) owed: VecDeque<Owed>,
     pub(crate) stats: LaneStats,
-    /// Packets under way, by packet number. As many as the window holds.
+    /// When it was last believed dead.
+    pub(crate) stalled_at: Time,
+    /// Packets with data under way, by packet number. As many as the window holds.
     sent: VecDeque<Sent>,
-    /// Of those, how many carry messages and have not been acknowledged.
+    /// Of those, how many have not been acknowledged and were not given up.
     loaded: usize,
-    /// Bytes under way, probes included.
-    flying: u64,
+    /// Up to this one, packets left before the path's address changed: of these the engine tells losses only.
+    before_move: Option<u64>,
     /// When an acknowledgement came last, or the first packet after a silence left.
     heard: Time,
+    /// How often it has been tried anew in vain.
+    trials: u32,
+    /// It answers, although it is still believed dead.
+    answers: bool,
+    /// When it recovered last.
+    recovered_at: Option<Time>,
+    /// How often it died again soon after it had recovered.
+    flaps: u32,
 }
 
 impl Lane {
@@ -145,15 +180,22 @@ impl Lane {
             remote: request.remote,
             state,
             backup: request.backup,
+            shunned: false,
+            told_backup: false,
+            congestion: request.congestion,
             srtt: Duration::ZERO,
             paused: false,
             pacer: Pacer::new(now),
-            owed: VecDeque::new(),
             stats: LaneStats::default(),
+            stalled_at: Time::ZERO,
             sent: VecDeque::new(),
             loaded: 0,
-            flying: 0,
+            before_move: None,
             heard: now,
+            trials: 0,
+            answers: false,
+            recovered_at: None,
+            flaps: 0,
         }
     }
 
@@ -172,83 +214,148 @@ impl Lane {
             in_flight: self.gate.in_flight(),
             srtt: self.srtt,
             usable,
-            backup: self.backup,
+            backup: self.told_backup,
         }
     }
 
     /// Notes a packet that has left.
     pub(crate) fn sent(&mut self, now: Time, pn: u64, bytes: u16, load: Load) {
-        if self.flying == 0 {
-            self.heard = now;
-        }
-        self.flying += u64::from(bytes);
-        self.loaded += usize::from(matches!(load, Load::Run { .. }));
         self.stats.packets += 1;
         self.stats.bytes += Bytes::from(u32::from(bytes));
         self.stats.repairs += u64::from(matches!(load, Load::Repair { .. }));
-        // Of a lost probe nobody is told, and nothing is owed for it: it need not be remembered. The handshake's
-        // packets have numbers of their own; they are not mixed up with what is fed.
-        if load != Load::Other && self.sent.back().is_none_or(|last| last.pn < pn) {
-            self.sent.push_back(Sent { pn, bytes, load, settled: false });
+        // Of other packets nothing has to be known later. Some of them are never settled: of probes that are lost, and of
+        // the handshake's packets, the engine tells nothing.
+        if load == Load::Other || self.sent.back().is_some_and(|last| last.pn >= pn) {
+            return;
         }
+        if self.loaded == 0 {
+            self.heard = now;
+        }
+        self.loaded += 1;
+        self.sent.push_back(Sent { pn, bytes, load, settled: false, given_up: false });
     }
 
     /// Takes a packet out that was acknowledged or lost.
     pub(crate) fn settle(&mut self, pn: u64, bytes: u64) -> Option<Load> {
-        self.flying = self.flying.saturating_sub(bytes);
+        // Whatever of before is not lost by now has arrived (RFC 9002 §6.1.1).
+        if self.before_move.is_some_and(|last| pn > last.saturating_add(3)) {
+            let last = self.before_move.take();
+            while let Some(sent) = self.sent.front().filter(|sent| Some(sent.pn) <= last) {
+                self.loaded -= usize::from(sent.counts());
+                self.sent.pop_front();
+            }
+        }
         let at = self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?;
         let sent = &mut self.sent[at];
         // A packet of the handshake may have the same number, but not the same length as well.
         if sent.settled || u64::from(sent.bytes) != bytes {
             return None;
         }
+        self.loaded -= usize::from(sent.counts());
         sent.settled = true;
         let load = sent.load;
-        self.loaded -= usize::from(matches!(load, Load::Run { .. }));
         while self.sent.front().is_some_and(|sent| sent.settled) {
             self.sent.pop_front();
         }
         Some(load)
     }
 
+    /// Its address has changed: of packets sent before, the engine no longer tells that they were acknowledged.
+    pub(crate) fn moved(&mut self) {
+        self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
+    }
+
+    /// Forgets what is under way: the path is no more, and whatever it carried goes elsewhere.
+    pub(crate) fn forget(&mut self) {
+        self.sent.clear();
+        self.loaded = 0;
+    }
+
+    /// Packets with data under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.sent.len()
+    }
+
     /// An acknowledgement has come.
     pub(crate) fn heard(&mut self, now: Time) {
         self.heard = now;
-        if self.gate.in_flight().is_zero() {
-            self.flying = 0;
+        self.answers = self.is_in_doubt();
+    }
+
+    /// Whether it is believed dead, or used only because the others are.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.state == LaneState::Stalled || self.trials > 0
+    }
+
+    /// Its silence counts from now on.
+    pub(crate) fn spare(&mut self, now: Time) {
+        self.heard = now;
+    }
+
+    /// It is believed dead from now on.
+    pub(crate) fn fall_silent(&mut self, now: Time) {
+        self.stats.stalls += 1;
+        self.stalled_at = now;
+        self.answers = false;
+        match self.recovered_at.take() {
+            Some(at) if now.since(at) < SOON => self.flaps = (self.flaps + 1).min(6),
+            Some(_) => self.flaps = 0,
+            None => {}
         }
     }
 
-    /// Forgets what is under way: nobody will say what becomes of it.
-    pub(crate) fn forget_sent(&mut self) {
-        self.sent.clear();
+    /// When it is used again, if it answers. At once; later if it died again soon after it had recovered: what travels
+    /// by other lanes may answer for a lane on which nothing comes back, again and again.
+    pub(crate) fn recovers_at(&self) -> Option<Time> {
+        let hold = if self.flaps == 0 { Duration::ZERO } else { HOLD.saturating_mul(1 << self.flaps) };
+        let living = matches!(self.state, LaneState::Up | LaneState::Stalled);
+        (self.answers && living).then(|| self.stalled_at + hold)
+    }
+
+    /// It is used again because it answers.
+    pub(crate) fn recover(&mut self, now: Time) {
+        self.state = LaneState::Up;
+        self.answers = false;
+        self.trials = 0;
+        self.recovered_at = Some(now);
+    }
+
+    /// It is used again although nothing has come.
+    pub(crate) fn try_again(&mut self, now: Time) {
+        self.state = LaneState::Up;
+        self.heard = now;
+        self.trials = (self.trials + 1).min(MAX_TRIALS);
+    }
+
+    /// Takes out what carries runs of messages and has not been heard of; whether there were repairs beside.
+    pub(crate) fn take_unheard(&mut self, mut take: impl FnMut(Key, StreamId, Run, Priority)) -> bool {
+        let mut repaired = false;
+        for sent in self.sent.iter_mut().filter(|sent| sent.counts()) {
+            sent.given_up = true;
+            match sent.load {
+                Load::Run { key, stream, run, priority, .. } => take(key, stream, run, priority),
+                Load::Repair { .. } => repaired = true,
+                Load::Other => {}
+            }
+        }
         self.loaded = 0;
-        self.flying = 0;
-    }
-
-    /// Since when nothing has been heard of what is under way.
-    pub(crate) fn silent_since(&self) -> Option<Time> {
-        let waiting =
-            matches!(self.state, LaneState::Up | LaneState::Stalled) && !self.gate.in_flight().is_zero();
-        waiting.then_some(self.heard)
-    }
-
-    /// What carries messages and has not been heard of.
-    pub(crate) fn unheard(&self) -> impl Iterator<Item = (Key, Run, Priority)> + '_ {
-        self.sent.iter().filter(|sent| !sent.settled).filter_map(|sent| match sent.load {
-            Load::Run { key, run, priority, .. } => Some((key, run, priority)),
-            Load::Repair { .. } | Load::Other => None,
-        })
+        repaired
     }
 
     /// When its silence will have been too long.
     pub(crate) fn stalls_at(&self, stall: crate::config::Stall) -> Option<Time> {
-        if self.state != LaneState::Up || self.loaded == 0 {
+        // One that is on trial has to answer something, be it only a probe.
+        if self.state != LaneState::Up || (self.loaded == 0 && self.trials == 0) {
             return None;
         }
         let rtts = u64::try_from(self.srtt.as_nanos() * u128::from(stall.rtts) / 1000).unwrap_or(u64::MAX);
         let patience = Duration::from_nanos(rtts).max(self.srtt.saturating_add(stall.floor));
-        Some(self.heard + patience)
+        Some(self.heard + patience.saturating_mul(1 << self.trials))
+    }
+
+    /// Whether nothing has come for a round trip although something should have.
+    pub(crate) fn is_quiet(&self, now: Time) -> bool {
+        self.loaded > 0 && now.since(self.heard) >= self.srtt
     }
 
     /// Sets the pacer to what the controller says now.
@@ -301,10 +408,6 @@ impl Lanes {
         self.iter().find(|lane| lane.remote == remote)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.iter().count()
-    }
-
     /// Shuts every gate.
     pub(crate) fn shut(&self) {
         for lane in self.iter() {
@@ -315,5 +418,120 @@ impl Lanes {
     /// How often the engine has been refused so far.
     pub(crate) fn blocked(&self) -> u64 {
         self.iter().map(|lane| lane.gate.blocked()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Stall;
+    use crate::gate::GateFactory;
+    use noq_proto::congestion::ControllerFactory;
+
+    fn lane() -> Lane {
+        let factory = GateFactory { congestion: Congestion::RENO, initial_window: None, engine_paces: false };
+        let controller = Arc::new(factory).build(std::time::Instant::now(), 1200);
+        let gate = crate::gate::Gated::gate_of(&*controller).unwrap();
+        let request = LaneRequest::new(SocketId(0), SocketAddr::from(([10, 0, 0, 1], 1)));
+        let path = noq_proto::PathId::ZERO;
+        let mut lane = Lane::new(LaneId::FIRST, path, 0, gate, request, LaneState::Up, Time::ZERO);
+        lane.srtt = Duration::from_millis(20);
+        lane
+    }
+
+    const REPAIR: Load = Load::Repair { priority: Priority::P0, pinned: false };
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn packets_of_which_the_engine_tells_nothing_are_not_kept() {
+        let mut lane = lane();
+        for pn in 0..10_000 {
+            // A probe for a larger packet is lost in silence; what comes after it is acknowledged.
+            let load = if pn % 100 == 0 { Load::Other } else { REPAIR };
+            lane.sent(ms(pn), pn, 1200, load);
+            if pn % 100 != 0 {
+                assert_eq!(lane.settle(pn, 1200), Some(REPAIR));
+            }
+        }
+        assert_eq!(lane.under_way(), 0);
+        assert_eq!(lane.stalls_at(Stall::default()), None);
+    }
+
+    #[test]
+    fn silence_counts_from_the_first_packet_after_a_rest_or_the_latest_acknowledgement() {
+        let mut lane = lane();
+        lane.sent(ms(1000), 0, 1200, REPAIR);
+        lane.sent(ms(1010), 1, 1200, REPAIR);
+        // 2.5 round trips are 50 ms, but one and 50 ms are longer.
+        assert_eq!(lane.stalls_at(Stall::default()), Some(ms(1070)));
+        lane.settle(0, 1200);
+        lane.heard(ms(1020));
+        assert_eq!(lane.stalls_at(Stall::default()), Some(ms(1090)));
+        lane.settle(1, 1200);
+        assert_eq!(lane.stalls_at(Stall::default()), None);
+    }
+
+    #[test]
+    fn what_left_before_a_move_is_forgotten_once_later_packets_are_acknowledged() {
+        let mut lane = lane();
+        for pn in 0..10 {
+            lane.sent(ms(1), pn, 1200, REPAIR);
+        }
+        lane.moved();
+        for pn in 10..20 {
+            lane.sent(ms(2), pn, 1200, REPAIR);
+        }
+        // Of those before, losses are told still.
+        assert_eq!(lane.settle(3, 1200), Some(REPAIR));
+        assert_eq!(lane.settle(10, 1200), Some(REPAIR));
+        assert_eq!(lane.under_way(), 20);
+        for pn in 11..20 {
+            assert_eq!(lane.settle(pn, 1200), Some(REPAIR));
+        }
+        assert_eq!(lane.under_way(), 0);
+        assert_eq!(lane.stalls_at(Stall::default()), None);
+        assert_eq!(lane.settle(5, 1200), None);
+    }
+
+    #[test]
+    fn what_was_given_up_is_given_up_once() {
+        let mut lane = lane();
+        for pn in 0..5 {
+            lane.sent(ms(1), pn, 1200, REPAIR);
+        }
+        assert!(lane.take_unheard(|_, _, _, _| {}));
+        assert!(!lane.take_unheard(|_, _, _, _| {}));
+        assert_eq!(lane.stalls_at(Stall::default()), None);
+        // It is lost or acknowledged all the same, one day.
+        assert_eq!(lane.settle(4, 1200), Some(REPAIR));
+    }
+
+    #[test]
+    fn a_lane_that_dies_again_and_again_is_used_again_later_and_later() {
+        let mut lane = lane();
+        let mut now = ms(1000);
+        let mut holds = Vec::new();
+        for _ in 0..9 {
+            lane.state = LaneState::Stalled;
+            lane.fall_silent(now);
+            assert_eq!(lane.recovers_at(), None);
+            lane.heard(now);
+            let at = lane.recovers_at().unwrap();
+            holds.push((at - now).as_millis());
+            now = at;
+            lane.recover(now);
+            assert!(!lane.is_in_doubt());
+            now += Duration::from_millis(100);
+        }
+        assert_eq!(holds, [0, 250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        // After a good while, it is believed at once again.
+        now += SOON;
+        lane.state = LaneState::Stalled;
+        lane.fall_silent(now);
+        lane.heard(now);
+        assert_eq!(lane.recovers_at(), Some(now));
     }
 }

@@ -32,4 +32,4 @@ pub use inbox::Piece;
 pub use lane::{LaneRequest, LaneState, LaneStats};
 pub use marcato_sched::conductor::MessageId;
 pub use marcato_wire::MessageNumber;
-pub use session::{LaneError, Message, SendError, Session, SessionStats, Transmit};
+pub use session::{LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit};

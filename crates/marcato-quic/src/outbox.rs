@@ -38,10 +38,9 @@ impl Run {
 const LONGEST_RUN: u64 = 128 << 10;
 
 impl Run {
-    /// The run of a message of `len` bytes in which `offset` lies, of those that go on a stream each.
-    pub(crate) fn around(offset: u64, len: u64) -> Self {
-        let start = offset - offset % LONGEST_RUN;
-        Self { start, end: len.min(start + LONGEST_RUN) }
+    /// The run from `start` on that a new stream carries of a message of `len` bytes.
+    pub(crate) fn from(start: u64, len: u64) -> Self {
+        Self { start, end: len.min(start - start % LONGEST_RUN + LONGEST_RUN) }
     }
 
     pub(crate) const fn contains(self, offset: u64) -> bool {
@@ -71,6 +70,8 @@ pub(crate) struct Carrier {
     pub(crate) written: u64,
     /// The frame's header, as far as it has not been written.
     pub(crate) header: Payload,
+    /// All of it has been acknowledged.
+    pub(crate) acknowledged: bool,
     /// Nothing more will be written to it.
     pub(crate) ended: bool,
 }
@@ -84,13 +85,22 @@ pub(crate) struct Outgoing {
     pub(crate) body: Payload,
     pub(crate) priority: Priority,
     pub(crate) carriers: Vec<Carrier>,
-    /// Bytes of runs that have been acknowledged as a whole.
-    pub(crate) acked: u64,
     /// Everything has been granted.
     pub(crate) fed: bool,
+    /// Up to here, all of it has been acknowledged by streams as a whole.
+    pub(crate) reached: u64,
+    /// What has been lost and sent again by the engine, at most [`MAX_LOST`] runs.
+    pub(crate) lost: Vec<Run>,
 }
 
+/// Beyond, the gaps between lost runs are taken for lost as well.
+const MAX_LOST: usize = 32;
+
 impl Outgoing {
+    pub(crate) fn carrier_mut(&mut self, stream: StreamId) -> Option<&mut Carrier> {
+        self.carriers.iter_mut().find(|carrier| carrier.stream == stream)
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.body.len() as u64
     }
@@ -100,8 +110,31 @@ impl Outgoing {
         self.carriers.iter().find(|carrier| carrier.role == role && carrier.run.contains(offset))
     }
 
-    pub(crate) fn carrier_mut(&mut self, stream: StreamId) -> Option<&mut Carrier> {
-        self.carriers.iter_mut().find(|carrier| carrier.stream == stream)
+    /// Goes on from what was reached, over streams of which everything was acknowledged.
+    fn reach(&mut self) {
+        loop {
+            let acknowledged = self.carriers.iter().filter(|carrier| carrier.acknowledged);
+            let onward = acknowledged.filter(|carrier| carrier.run.start <= self.reached);
+            match onward.map(|carrier| carrier.run.end).max() {
+                Some(end) if end > self.reached => self.reached = end,
+                _ => return,
+            }
+        }
+    }
+
+    /// Notes that a run of it was lost.
+    pub(crate) fn lose(&mut self, run: Run) {
+        let full = self.lost.len() >= MAX_LOST;
+        let near = self.lost.iter_mut().find(|known| known.start <= run.end && run.start <= known.end);
+        match near {
+            Some(known) => *known = Run { start: known.start.min(run.start), end: known.end.max(run.end) },
+            None if !full => self.lost.push(run),
+            None => {
+                if let Some(last) = self.lost.last_mut() {
+                    *last = Run { start: last.start.min(run.start), end: last.end.max(run.end) };
+                }
+            }
+        }
     }
 
     /// Whether a copy of it is on its way besides the main one.
@@ -154,6 +187,13 @@ impl Outbox {
         message.as_mut().filter(|_| *tenant == key.tenant)
     }
 
+    /// All of them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut Outgoing)> {
+        (0u32..)
+            .zip(&mut self.slots)
+            .filter_map(|(slot, (tenant, message))| Some((Key { slot, tenant: *tenant }, message.as_mut()?)))
+    }
+
     pub(crate) fn find(&self, id: MessageId) -> Option<Key> {
         self.by_id.get(&id).copied()
     }
@@ -182,27 +222,33 @@ impl Outbox {
         }
     }
 
-    /// A stream and its end have been acknowledged. Gives the streams that carried the same run, which is wanted no
-    /// more, and whether that was the last of the message.
+    /// A stream and its end have been acknowledged. Gives the streams that carried nothing that is still wanted, and
+    /// whether all of the message has been acknowledged.
     pub(crate) fn acknowledge(&mut self, key: Key, stream: StreamId) -> (Vec<StreamId>, bool) {
-        self.by_stream.remove(&stream);
         let Some(message) = self.get_mut(key) else { return Default::default() };
-        let Some(at) = message.carriers.iter().position(|carrier| carrier.stream == stream) else {
-            return Default::default();
-        };
-        let Carrier { role, run, .. } = message.carriers.swap_remove(at);
-        if role == Role::Repair {
-            // The receiver says when it has the rest as well.
-            return Default::default();
+        if let Some(carrier) = message.carrier_mut(stream) {
+            carrier.acknowledged = true;
         }
-        message.acked += run.len();
-        let complete = message.acked == message.len();
-        let same = |carrier: &mut Carrier| carrier.role != Role::Repair && carrier.run == run;
-        let losers = message.carriers.extract_if(.., same).map(|carrier| carrier.stream).collect::<Vec<_>>();
-        for loser in &losers {
-            self.by_stream.remove(loser);
+        message.reach();
+        let (reached, complete) = (message.reached, message.reached >= message.len());
+        message.lost.retain(|run| run.end > reached);
+        let done = |carrier: &mut Carrier| carrier.run.end <= reached;
+        let mut losers = Vec::new();
+        for carrier in message.carriers.extract_if(.., done).collect::<Vec<_>>() {
+            self.by_stream.remove(&carrier.stream);
+            if !carrier.acknowledged {
+                losers.push(carrier.stream);
+            }
         }
         (losers, complete)
+    }
+
+    /// Takes a stream from its message.
+    pub(crate) fn remove_carrier(&mut self, stream: StreamId) -> Option<Carrier> {
+        let key = self.by_stream.remove(&stream)?;
+        let message = self.get_mut(key)?;
+        let at = message.carriers.iter().position(|carrier| carrier.stream == stream)?;
+        Some(message.carriers.remove(at))
     }
 
     /// A stream that may carry another message.
@@ -233,5 +279,103 @@ impl Outbox {
             self.by_stream.remove(&carrier.stream);
         }
         Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marcato_sched::conductor::{Conductor, Config, Message};
+    use marcato_units::{Bytes, Time};
+    use noq_proto::{Dir, Side};
+
+    fn message(len: usize) -> Outgoing {
+        let mut conductor = Conductor::new(Config::default()).unwrap();
+        let offered = Message::new(Bytes::new(len as u64), Priority::P0);
+        let id = conductor.offer(Time::ZERO, offered).unwrap();
+        Outgoing {
+            id,
+            number: None,
+            body: vec![0; len].into(),
+            priority: Priority::P0,
+            carriers: Vec::new(),
+            fed: false,
+            reached: 0,
+            lost: Vec::new(),
+        }
+    }
+
+    fn carrier(index: u64, role: Role, start: u64, end: u64, acknowledged: bool) -> Carrier {
+        Carrier {
+            stream: StreamId::new(Side::Client, Dir::Uni, index),
+            role,
+            run: Run { start, end },
+            written: end,
+            header: Payload::new(),
+            acknowledged,
+            ended: false,
+        }
+    }
+
+    #[test]
+    fn a_message_is_acknowledged_when_the_streams_that_are_cover_it() {
+        let mut outbox = Outbox::default();
+        let key = outbox.insert(message(1000));
+        for (index, role, start, end) in
+            [(0, Role::Main, 600, 1000), (1, Role::Repair, 0, 500), (2, Role::Repair, 450, 700)]
+        {
+            outbox.add_carrier(key, carrier(index, role, start, end, false));
+        }
+        let stream = |index| StreamId::new(Side::Client, Dir::Uni, index);
+        assert_eq!(outbox.acknowledge(key, stream(0)), (vec![], false));
+        assert_eq!(outbox.acknowledge(key, stream(1)), (vec![], false));
+        assert_eq!(outbox.carried_by(stream(1)), None);
+        assert_eq!(outbox.acknowledge(key, stream(2)), (vec![], true));
+    }
+
+    #[test]
+    fn a_copy_of_what_has_been_acknowledged_is_wanted_no_more() {
+        let mut outbox = Outbox::default();
+        let key = outbox.insert(message(1000));
+        outbox.add_carrier(key, carrier(0, Role::Main, 0, 600, false));
+        outbox.add_carrier(key, carrier(1, Role::Copy(LaneId::FIRST), 0, 600, false));
+        outbox.add_carrier(key, carrier(2, Role::Main, 600, 1000, false));
+        let stream = |index| StreamId::new(Side::Client, Dir::Uni, index);
+        assert_eq!(outbox.acknowledge(key, stream(1)), (vec![stream(0)], false));
+        assert_eq!(outbox.acknowledge(key, stream(2)), (vec![], true));
+    }
+
+    #[test]
+    fn a_long_message_goes_in_runs() {
+        assert_eq!(Run::from(0, 100), Run { start: 0, end: 100 });
+        assert_eq!(Run::from(0, 1 << 20), Run { start: 0, end: 128 << 10 });
+        assert_eq!(Run::from(200_000, 1 << 20), Run { start: 200_000, end: 256 << 10 });
+    }
+
+    #[test]
+    fn lost_runs_are_merged_and_bounded() {
+        let mut outgoing = message(1);
+        for start in (0..100_000).step_by(1000) {
+            outgoing.lose(Run { start, end: start + 100 });
+        }
+        assert_eq!(outgoing.lost.len(), MAX_LOST);
+        // Whatever was lost is in it.
+        for start in (0..100_000).step_by(1000) {
+            assert!(outgoing.lost.iter().any(|run| run.start <= start && start + 100 <= run.end), "{start}");
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_outlive_its_message() {
+        let mut outbox = Outbox::default();
+        let key = outbox.insert(message(10));
+        outbox.add_carrier(key, carrier(0, Role::Main, 0, 10, false));
+        let stream = StreamId::new(Side::Client, Dir::Uni, 0);
+        assert_eq!(outbox.carried_by(stream), Some(key));
+        assert!(outbox.remove(key).is_some());
+        assert_eq!((outbox.carried_by(stream), outbox.len()), (None, 0));
+        let next = outbox.insert(message(10));
+        assert!(next != key && outbox.get(key).is_none() && outbox.get(next).is_some());
+        assert!(outbox.remove(key).is_none());
     }
 }

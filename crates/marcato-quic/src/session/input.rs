@@ -8,6 +8,10 @@ const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;
 const MAX_ARRIVALS: usize = 16;
 /// How long after an address has changed the engine may go back to the old one (three PTOs at most, generously).
 const MOVE: Duration = Duration::from_secs(10);
+/// Datagrams that are no longer than this carry hardly more than acknowledgements, and want none.
+const ACKS_ONLY: usize = 150;
+/// A lane that sent nothing when it should have is tried again after this, if nothing else happens before.
+const RETRY: Duration = Duration::from_millis(20);
 
 impl Session {
     /// The engine has a datagram for this session; it came in on `socket` from `remote`.
@@ -16,8 +20,12 @@ impl Session {
         now: Time,
         socket: SocketId,
         remote: SocketAddr,
+        len: usize,
         event: noq_proto::ConnectionEvent,
     ) {
+        if len > ACKS_ONLY {
+            self.unanswered = self.unanswered.saturating_add(1);
+        }
         if self.lanes.to(remote).is_none_or(|lane| lane.socket != socket) {
             self.arrived_from(now, socket, remote);
         }
@@ -46,20 +54,30 @@ impl Session {
         let instant = self.clock.instant(now);
         if self.conn.poll_timeout().is_some_and(|at| at <= instant) {
             self.conn.handle_timeout(instant);
+            // Perhaps it was that of a delayed acknowledgement.
+            self.answer_due = self.unanswered > 0;
             self.after_engine(now);
         }
         self.look_for_stalls(now);
+        self.give_up_silent(now);
         self.wake = self.wake.filter(|&at| at > now);
+        if self.retry.is_some_and(|at| at <= now) {
+            self.retry = None;
+            self.flush = true;
+            self.lanes.iter_mut().for_each(|lane| lane.paused = false);
+        }
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else comes first.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let engine = self.conn.poll_timeout().map(|at| self.clock.time(at));
+        if self.closed {
+            return engine;
+        }
         let stalls = self.lanes.iter().filter_map(|lane| lane.stalls_at(self.config.stall)).min();
-        let silent = self.lanes.iter().filter_map(Lane::silent_since).min();
-        let given_up = silent.zip(self.config.lane_idle_timeout).map(|(since, span)| since + span);
-        let lanes = [stalls, given_up].into_iter().flatten().min();
-        [engine, lanes.filter(|_| !self.closed), self.wake].into_iter().flatten().min()
+        let recoveries = self.lanes.iter().filter_map(Lane::recovers_at).min();
+        let given_up = self.given_up_at().map(|(at, _)| at).min();
+        [engine, stalls, recoveries, given_up, self.wake, self.retry].into_iter().flatten().min()
     }
 
     fn arrived_from(&mut self, now: Time, socket: SocketId, remote: SocketAddr) {
@@ -87,14 +105,20 @@ impl Session {
         while let Some(event) = self.conn.poll() {
             self.engine_event(now, event);
         }
+        if self.closed {
+            return;
+        }
         if now < self.moving_until {
-            self.follow_moves();
+            self.follow_moves(now);
         }
         if self.confirmed {
             self.open_lanes(now);
         }
         self.act(now);
         self.write_notes();
+        if self.notes.len() > MAX_NOTES {
+            self.fail(now, ErrorCode::LimitExceeded, "frames wait for credit that never comes".to_owned());
+        }
         if self.config.pacing != Pacing::Off {
             for lane in self.lanes.iter_mut() {
                 lane.pace(now);
@@ -102,10 +126,12 @@ impl Session {
         }
     }
 
-    /// Reads the gates' logs. Packets that left on `on` carried `load`; on other lanes, nothing of ours.
-    pub(super) fn drain(&mut self, now: Time, on: Option<LaneId>, load: Load) -> usize {
+    /// Reads the gates' logs. If anything was sent, it carried `load`: it was meant to leave on `on`, but a probe on
+    /// another lane may have taken it along. How many packets left on `on`, and how many on others.
+    pub(super) fn drain(&mut self, now: Time, on: Option<LaneId>, load: Load) -> (usize, usize) {
         let mut happenings = std::mem::take(&mut self.happenings);
-        let mut sent = 0;
+        let mut sent = (0, 0);
+        let mut recovered = false;
         for id in (0..).map_while(LaneId::new) {
             let Some(lane) = self.lanes.get_mut(id) else { continue };
             lane.gate.drain(&mut happenings);
@@ -113,36 +139,36 @@ impl Session {
             for happening in happenings.drain(..) {
                 match happening {
                     Happening::Sent { pn, bytes } => {
-                        let meant = on == Some(id);
-                        sent += usize::from(meant);
-                        let load = if meant { load } else { Load::Other };
+                        let count = if on == Some(id) { &mut sent.0 } else { &mut sent.1 };
+                        *count += 1;
+                        let bytes_sent = Bytes::from(u32::from(bytes));
+                        // Longer packets than the path is known to take are probes for that.
+                        let load = if bytes_sent > lane.gate.mtu() { Load::Other } else { load };
                         lane.sent(now, pn, bytes, load);
-                        lane.pacer.sent(now, Bytes::from(u32::from(bytes)));
+                        lane.pacer.sent(now, bytes_sent);
                     }
                     Happening::Acked { pn, bytes } => {
+                        heard = true;
                         lane.heard(now);
                         lane.settle(pn, bytes);
-                        heard = true;
                         lane.stats.acked += Bytes::new(bytes);
                         self.scheduler.acked(now, id, Bytes::new(bytes));
-                        if lane.state == LaneState::Stalled {
-                            lane.state = LaneState::Up;
-                            self.events.push_back(Event::LaneRecovered(id));
-                        }
+                        recovered |= lane.is_in_doubt();
                     }
                     Happening::Lost { pn, bytes } => {
                         lane.stats.lost += 1;
                         self.scheduler.lost(now, id);
-                        match lane.settle(pn, u64::from(bytes)) {
-                            Some(Load::Run { key, priority, pinned, .. }) => {
-                                if self.outbox.get(key).is_some() {
-                                    lane.owed.push_back(Owed { priority, pinned });
-                                }
+                        let owed = match lane.settle(pn, u64::from(bytes)) {
+                            Some(Load::Run { key, run, priority, pinned, .. }) => {
+                                let Some(message) = self.outbox.get_mut(key) else { continue };
+                                message.lose(run);
+                                Some((priority, pinned))
                             }
-                            Some(Load::Repair { priority, pinned }) => {
-                                lane.owed.push_back(Owed { priority, pinned });
-                            }
-                            Some(Load::Other) | None => {}
+                            Some(Load::Repair { priority, pinned }) => Some((priority, pinned)),
+                            Some(Load::Other) | None => None,
+                        };
+                        if let Some((priority, pinned)) = owed {
+                            self.owed[priority.index()].push_back(Owed { pinned, lost_on: id });
                         }
                     }
                     Happening::Window { at, change, window } => {
@@ -159,10 +185,16 @@ impl Session {
             }
         }
         self.happenings = happenings;
+        if recovered {
+            self.look_for_recoveries(now);
+        }
         sent
     }
 
     fn engine_event(&mut self, now: Time, event: EngineEvent) {
+        if self.closed {
+            return;
+        }
         match event {
             EngineEvent::Connected => {
                 self.established = true;
@@ -170,8 +202,7 @@ impl Session {
             }
             EngineEvent::HandshakeConfirmed => self.confirmed = true,
             EngineEvent::ConnectionLost { reason } => {
-                self.closed = true;
-                self.events.push_back(Event::Closed { reason: reason.to_string() });
+                self.over(reason.to_string());
             }
             EngineEvent::Stream(event) => self.stream_event(now, event),
             EngineEvent::Path(event) => self.path_event(now, event),
@@ -190,9 +221,8 @@ impl Session {
                 }
             }
             StreamEvent::Readable { id } => self.read_stream(now, id),
-            StreamEvent::Writable { .. } | StreamEvent::Available { .. } => {
-                self.blocked = PrioritySet::EMPTY;
-            }
+            StreamEvent::Writable { .. } => self.blocked = PrioritySet::EMPTY,
+            StreamEvent::Available { .. } => self.no_streams = false,
             StreamEvent::Finished { id } => self.acknowledged(now, id),
             StreamEvent::Stopped { id, error_code } => {
                 let Some(key) = self.outbox.carried_by(id) else { return };
@@ -219,13 +249,16 @@ impl Session {
             self.settled(now, key, true);
         }
         self.outbox.done(stream);
-        self.blocked = PrioritySet::EMPTY;
+        self.no_streams = false;
     }
 
     /// The receiver has all of a message, or wants no more of it.
     pub(super) fn settled(&mut self, now: Time, key: Key, complete: bool) {
         let Some(message) = self.outbox.remove(key) else { return };
         for carrier in message.carriers {
+            if carrier.acknowledged {
+                continue;
+            }
             // A stream that may be used again is not reset if all of its message has been written to it.
             let whole = carrier.role != Role::Repair && carrier.written == carrier.run.end;
             if self.config.streams == StreamUse::Reuse && complete && whole {
@@ -235,9 +268,8 @@ impl Session {
             }
         }
         if !message.fed {
-            // The rest need not be sent. That it is gone is no news to the scheduler alone.
+            // The rest need not be sent. The sweep finds no such message any more.
             let _ = self.conductor.cancel(message.id);
-            self.conductor.observer_mut().0.clear();
             self.scheduler.message_complete(now, message.id.get());
         }
         let event = if complete { Event::Delivered(message.id) } else { Event::Declined(message.id) };
@@ -253,6 +285,7 @@ impl Session {
         }
         let number = u64::from(stream);
         let mut result = Ok(());
+        let mut over = false;
         {
             let mut source = self.conn.recv_stream(stream);
             // Read out of order, each byte is read once: at its end, what was read is how long it is.
@@ -260,6 +293,10 @@ impl Session {
             // Out of order: what waits for a gap would count as one more of the gaps that the engine allows.
             let Ok(mut chunks) = source.read(false) else { return };
             while result.is_ok() {
+                if !self.inbox.wants_data() {
+                    self.unread.push_back(stream);
+                    break;
+                }
                 match chunks.next(usize::MAX) {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len() as u64;
@@ -267,11 +304,13 @@ impl Session {
                     }
                     Ok(None) => {
                         result = self.inbox.stream_finished(number, read);
+                        over = true;
                         break;
                     }
                     Err(ReadError::Blocked) => break,
                     Err(ReadError::Reset(_)) => {
                         result = self.inbox.stream_reset(number);
+                        over = true;
                         break;
                     }
                 }
@@ -280,16 +319,12 @@ impl Session {
         }
         self.flush = true;
         if let Err(error) = result {
-            let code = error.code();
-            let reason = error.to_string();
-            self.conn.close(
-                self.clock.instant(now),
-                VarInt::from_u64(code.get()).unwrap_or_default(),
-                Payload::copy_from_slice(reason.as_bytes()),
-            );
-            self.closed = true;
-            self.events.push_back(Event::Closed { reason });
-            return;
+            return self.fail(now, error.code(), error.to_string());
+        }
+        if over && stream.dir() == Dir::Bi {
+            self.act(now);
+            self.ended.insert(stream);
+            self.finish_answered(stream);
         }
         if self.inbox.load().unread_pieces > 0 && self.events.back() != Some(&Event::Readable) {
             self.events.push_back(Event::Readable);
@@ -311,7 +346,7 @@ impl Session {
                 Action::Done { stream, message } => {
                     let frame = Frame::Done { id: message };
                     match engine_stream(stream).filter(|stream| stream.dir() == Dir::Bi) {
-                        Some(stream) => self.note(stream, frame),
+                        Some(stream) => self.note(Some(stream), frame),
                         None => self.tell(frame),
                     }
                 }
@@ -350,6 +385,9 @@ impl Session {
             gate.replace(self.clock.instant(now), congestion, self.config.initial_window);
         }
         let mut lane = Lane::new(id, path, number, gate, request, state, now);
+        lane.told_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
+        // The peer may have said so before the path was validated.
+        lane.shunned = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
         lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
         lane.pace(now);
         self.lanes.insert(lane);
@@ -361,7 +399,13 @@ impl Session {
         if !self.confirmed || self.closed {
             return;
         }
-        while let Some(request) = self.requests.pop_front() {
+        for _ in 0..self.requests.len() {
+            let Some(request) = self.requests.pop_front() else { return };
+            // Another that went there is still being closed, or all names are taken by such.
+            if self.lanes.to(request.remote).is_some() || self.lanes.vacant().is_none() {
+                self.requests.push_back(request);
+                continue;
+            }
             let tuple = FourTuple::new(request.remote, self.sockets.ip(request.socket));
             let status = if request.backup { PathStatus::Backup } else { PathStatus::Available };
             match self.conn.open_path(tuple, status, self.clock.instant(now)) {
@@ -398,7 +442,11 @@ impl Session {
                 if let Some(lane) = known.and_then(|lane| self.lanes.get_mut(lane)) {
                     lane.state = LaneState::Up;
                     self.events.push_back(Event::LaneUp(lane.id));
+                } else {
+                    // Without a gate of ours the engine would use it as it likes.
+                    let _ = self.conn.close_path(self.clock.instant(now), id, VarInt::from_u32(0));
                 }
+                self.rank_lanes();
             }
             PathEvent::Abandoned { id, reason, .. } => {
                 let reason = match reason {
@@ -410,8 +458,12 @@ impl Session {
                 if let Some(lane) = lane {
                     // The engine will send again what was under way, but only after three PTOs.
                     self.give_up_on(lane, LaneState::Closing);
+                    if let Some(lane) = self.lanes.get_mut(lane) {
+                        lane.forget();
+                    }
                 }
                 self.events.push_back(Event::LaneDown { lane, reason });
+                self.rank_lanes();
             }
             PathEvent::Discarded { id, .. } => {
                 if let Some(lane) = self.lanes.of_path(id) {
@@ -419,9 +471,14 @@ impl Session {
                 }
             }
             PathEvent::RemoteStatus { id, status, .. } => {
-                if let Some(lane) = self.lanes.of_path(id) {
-                    let backup = status == PathStatus::Backup;
-                    self.events.push_back(Event::LaneBackup { lane, backup });
+                let Some(id) = self.lanes.of_path(id) else { return };
+                let Some(lane) = self.lanes.get_mut(id) else { return };
+                // What we have said ourselves comes back as an echo.
+                let backup = status == PathStatus::Backup && !lane.told_backup;
+                if lane.shunned != backup {
+                    lane.shunned = backup;
+                    self.events.push_back(Event::LaneBackup { lane: id, backup });
+                    self.rank_lanes();
                 }
             }
             _ => {}
@@ -431,7 +488,7 @@ impl Session {
     /// A path that the peer has opened becomes a lane, of the layer that its socket has.
     fn adopt_peers(&mut self, now: Time, path: noq_proto::PathId) -> Option<LaneId> {
         let remote = self.remote_of(path)?;
-        let socket = self.socket_to(remote)?;
+        let socket = self.socket_to(remote).unwrap_or_default();
         let request = self.sockets.request(socket, remote);
         let number = self.number_of(path);
         self.adopt(now, path, number, request, LaneState::Up)
@@ -442,55 +499,149 @@ impl Session {
     }
 
     /// Looks whether paths have other addresses, and so perhaps other controllers, than they had.
-    fn follow_moves(&mut self) {
+    fn follow_moves(&mut self, now: Time) {
         for id in (0..).map_while(LaneId::new) {
             let Some(path) = self.lanes.get(id).map(|lane| lane.path) else { continue };
             let Some(remote) = self.remote_of(path) else { continue };
-            let socket = self.socket_to(remote);
-            let Some(lane) = self.lanes.get_mut(id) else { continue };
-            lane.socket = socket.unwrap_or(lane.socket);
-            if lane.remote == remote {
+            if self.lanes.get(id).is_none_or(|lane| lane.remote == remote) {
                 continue;
             }
-            if let Some(gate) = self.conn.congestion_state(path).and_then(Gated::gate_of) {
+            let socket = self.socket_to(remote);
+            let gate = self.conn.congestion_state(path).and_then(Gated::gate_of);
+            let Some(lane) = self.lanes.get_mut(id) else { continue };
+            if let Some(gate) = gate.filter(|gate| !Arc::ptr_eq(gate, &lane.gate)) {
+                if let Some(congestion) = lane.congestion {
+                    gate.replace(self.clock.instant(now), congestion, self.config.initial_window);
+                }
                 lane.gate = gate;
             }
-            // What was sent before will be acknowledged, but the controller is not told.
-            lane.forget_sent();
-            lane.remote = remote;
+            // The engine may have something to say to the old address yet, by the old socket.
+            let old = (std::mem::replace(&mut lane.remote, remote), lane.socket);
+            lane.socket = socket.unwrap_or(lane.socket);
+            lane.moved();
             self.events.push_back(Event::LaneMoved(id));
+            self.arrivals.retain(|(known, _)| *known != old.0);
+            self.arrivals.push_back(old);
+            if self.arrivals.len() > MAX_ARRIVALS {
+                self.arrivals.pop_front();
+            }
+        }
+    }
+
+    /// When a lane that is believed dead is given up, if another is well.
+    fn given_up_at(&self) -> impl Iterator<Item = (Time, LaneId)> + '_ {
+        let well = self.lanes.iter().any(|lane| lane.state == LaneState::Up && !lane.is_in_doubt());
+        let span = self.config.lane_idle_timeout.filter(|_| well);
+        let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
+        silent.filter_map(move |lane| Some((lane.stalled_at + span?, lane.id)))
+    }
+
+    /// Gives up lanes that have been silent for long. The engine's own timeout would also take a lane that is well but
+    /// carries data one way only: what acknowledges it comes back on another.
+    fn give_up_silent(&mut self, now: Time) {
+        loop {
+            let silent = self.given_up_at().find(|(at, _)| *at <= now);
+            let Some((_, id)) = silent else { return };
+            let Some(lane) = self.lanes.get_mut(id) else { return };
+            let path = lane.path;
+            let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
+            if self.conn.close_path(self.clock.instant(now), path, unstable).is_err() {
+                // The engine knows of no other.
+                lane.stalled_at = now;
+                return;
+            }
+            lane.state = LaneState::Closing;
+            self.after_engine(now);
         }
     }
 
     fn look_for_stalls(&mut self, now: Time) {
+        if self.closed {
+            return;
+        }
         for id in (0..).map_while(LaneId::new) {
             let Some(lane) = self.lanes.get(id) else { continue };
-            let silent = lane.silent_since().zip(self.config.lane_idle_timeout);
-            if silent.is_some_and(|(since, span)| since + span <= now) {
-                // The engine's own timeout would also take a lane that is well but carries data one way only: what
-                // acknowledges it comes back on another.
-                let path = lane.path;
-                let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
-                if self.conn.close_path(self.clock.instant(now), path, unstable).is_ok() {
-                    self.after_engine(now);
-                } else if let Some(lane) = self.lanes.get_mut(id) {
-                    // It is the last.
-                    lane.heard(now);
-                }
-                continue;
-            }
             if lane.stalls_at(self.config.stall).is_none_or(|at| at > now) {
                 continue;
             }
-            let other = self.lanes.iter().any(|lane| lane.id != id && lane.is_usable());
+            // The peer acknowledges all by the first lane that is not spared. If nothing comes of that one either, it
+            // is the one to doubt.
+            let answering = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.told_backup);
+            let first = answering.min_by_key(|lane| lane.number).filter(|first| first.is_quiet(now));
+            let id = first.map_or(id, |first| first.id);
+            let other = self.lanes.iter().any(|lane| lane.id != id && lane.state == LaneState::Up);
+            // If none answers, they are tried in turn: acknowledgements of all leave by one, and that may be the dead one.
+            let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
+            let next = silent.min_by_key(|lane| lane.stalled_at).map(|lane| lane.id).filter(|_| !other);
             let Some(lane) = self.lanes.get_mut(id) else { continue };
-            if other {
-                lane.stats.stalls += 1;
-                self.give_up_on(id, LaneState::Stalled);
-                self.events.push_back(Event::LaneStalled(id));
-            } else {
+            if !other && next.is_none() {
                 // There is nowhere else to go. The engine's own probes go on.
-                lane.heard(now);
+                lane.spare(now);
+                continue;
+            }
+            lane.fall_silent(now);
+            self.give_up_on(id, LaneState::Stalled);
+            self.events.push_back(Event::LaneStalled(id));
+            if let Some(lane) = next.and_then(|next| self.lanes.get_mut(next)) {
+                lane.try_again(now);
+            }
+            // What they have sent was perhaps acknowledged by the one that is dead.
+            self.lanes.iter_mut().for_each(|lane| lane.spare(now));
+            self.rank_lanes();
+            self.flush = true;
+        }
+        self.look_for_recoveries(now);
+    }
+
+    /// Uses lanes again that answer.
+    fn look_for_recoveries(&mut self, now: Time) {
+        let mut any = false;
+        for lane in self.lanes.iter_mut() {
+            if lane.recovers_at().is_some_and(|at| at <= now) {
+                lane.recover(now);
+                self.events.push_back(Event::LaneRecovered(lane.id));
+                any = true;
+            }
+        }
+        if any {
+            // Those that were only tried for want of a better one are not needed any more.
+            for lane in self.lanes.iter_mut().filter(|lane| lane.state == LaneState::Up && lane.is_in_doubt())
+            {
+                lane.state = LaneState::Stalled;
+            }
+            self.rank_lanes();
+        }
+    }
+
+    /// Tells the engine, which tells the peer, which lanes are only to be used while no other can be: those that do not
+    /// answer and, while there is a better one, those that either end wishes to have spared. The engine lets data and
+    /// acknowledgements leave on the others only.
+    pub(super) fn rank_lanes(&mut self) {
+        // What the peer spares may be dead the other way, which is worse than not being wanted.
+        let rank = |lane: &Lane| match (lane.shunned && self.config.heed_backup, lane.backup) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        };
+        let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
+        let Some(best) = up.map(rank).min() else { return };
+        let mut said = [None; MAX_LANES];
+        for lane in self.lanes.iter() {
+            let backup = match lane.state {
+                LaneState::Up => rank(lane) > best,
+                LaneState::Stalled => true,
+                LaneState::Opening | LaneState::Closing => continue,
+            };
+            said[lane.id.index()] = Some(backup).filter(|backup| *backup != lane.told_backup);
+        }
+        for (lane, backup) in
+            self.lanes.iter_mut().filter_map(|lane| Some((said[lane.id.index()]?, lane))).map(|(b, l)| (l, b))
+        {
+            let status = if backup { PathStatus::Backup } else { PathStatus::Available };
+            // Without multipath there is one path only, and nothing to tell.
+            if self.conn.set_path_status(lane.path, status).is_ok() {
+                lane.told_backup = backup;
+                self.flush = true;
             }
         }
     }
@@ -499,18 +650,79 @@ impl Session {
     fn give_up_on(&mut self, id: LaneId, state: LaneState) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         lane.state = state;
-        let mut stuck: Vec<(Key, Run, Priority)> = lane.unheard().collect();
-        for (key, run, priority) in stuck.drain(..) {
-            if self.outbox.get(key).is_none() {
+        let mut stuck = Vec::new();
+        // What the engine has sent again by itself is not known run by run.
+        let repaired =
+            lane.take_unheard(|key, stream, run, priority| stuck.push((key, stream, run, priority)));
+        if repaired {
+            for (key, message) in self.outbox.iter_mut() {
+                for carrier in &message.carriers {
+                    let within = |run: &&Run| carrier.run.start <= run.start && run.end <= carrier.run.end;
+                    let lost = message.lost.iter().filter(within);
+                    stuck.extend(lost.map(|run| (key, carrier.stream, *run, message.priority)));
+                }
+            }
+        }
+        for (key, stream, run, priority) in stuck {
+            let Some(message) = self.outbox.get(key) else { continue };
+            // What has been begun anew goes elsewhere already.
+            let Some(carrier) = message.carriers.iter().find(|carrier| carrier.stream == stream) else {
+                continue;
+            };
+            let travels = |copy: &Carrier| match copy.role {
+                Role::Copy(on) => self.lanes.get(on).is_some_and(|lane| lane.state == LaneState::Up),
+                Role::Main => matches!(carrier.role, Role::Copy(_)),
+                Role::Repair => false,
+            };
+            let mut others = message.carriers.iter().filter(|other| other.stream != stream);
+            if others.any(|copy| copy.written >= run.end && travels(copy)) {
                 continue;
             }
-            // Packets of one batch name the same run, and neighbours may go together.
-            match self.repairs.back_mut() {
-                Some(last) if last.key == key && last.stream.is_none() && run.start <= last.run.end => {
-                    last.run.end = last.run.end.max(run.end);
-                }
-                _ => self.repairs.push_back(Repair { key, run, priority, lost_on: id, stream: None }),
+            if run.start == carrier.run.start {
+                self.begin_anew(key, stream, priority, id);
+            } else {
+                self.repair(Repair { key, run, priority, lost_on: id, stream: None });
             }
+        }
+    }
+
+    fn repair(&mut self, repair: Repair) {
+        let Repair { key, run, priority, .. } = repair;
+        let repairs = &mut self.repairs[priority.index()];
+        // Packets of one batch name the same run, and neighbours may go together.
+        match repairs.back_mut() {
+            Some(last)
+                if last.key == key
+                    && last.stream.is_none()
+                    && last.run.start <= run.start
+                    && run.start <= last.run.end =>
+            {
+                last.run.end = last.run.end.max(run.end);
+            }
+            _ => repairs.push_back(repair),
+        }
+    }
+
+    /// Where the header of a frame is stuck, what follows it on its stream is of no use to the receiver. So the stream is
+    /// given up; what was written to it, and the rest when its time comes, goes on others.
+    fn begin_anew(&mut self, key: Key, stream: StreamId, priority: Priority, lost_on: LaneId) {
+        // What follows is new to whatever stream will carry it: a stream is opened where none carries the next byte.
+        let Some(carrier) = self.outbox.remove_carrier(stream) else { return };
+        self.reset(stream, ErrorCode::Abandoned);
+        for repair in self.repairs.iter_mut().flatten().filter(|repair| repair.stream == Some(stream)) {
+            repair.stream = None;
+        }
+        let run = Run { start: carrier.run.start, end: carrier.written };
+        if run.len() > 0 {
+            self.repair(Repair { key, run, priority, lost_on, stream: None });
+        }
+    }
+
+    /// Leaves a lane alone for a moment.
+    pub(super) fn pause(&mut self, now: Time, lane: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.paused = true;
+            self.retry = Some(self.retry.map_or(now + RETRY, |at| at.min(now + RETRY)));
         }
     }
 }

@@ -5,7 +5,7 @@
 mod input;
 mod output;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -116,11 +116,44 @@ pub struct SessionStats {
     pub misrouted: u64,
     /// Chunks that the engine kept, because their lane could not send at that moment.
     pub kept: u64,
+    /// Streams opened for messages.
+    pub streams: u64,
     /// Times that flow control stopped a message.
     pub flow_blocked: u64,
+    /// Packets with data that left although their lane had no room, because acknowledgements could leave in no other way.
+    pub overdrawn: u64,
     /// Polls of the engine.
     pub polls: u64,
 }
+
+/// What a session holds now, beside what the Conductor and the inbox count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionLoad {
+    /// Packets with data of messages that have neither been acknowledged nor been declared lost. The lanes' windows
+    /// bound them.
+    pub under_way: usize,
+    /// Packets that the engine has to send again. They were under way, and are bounded as these.
+    pub owed: usize,
+    /// Runs that wait to be sent again on another lane. Each was a packet under way, and is entered once.
+    pub repairs: usize,
+    /// Copies of the latest chunk that have to leave: fewer than there are lanes.
+    pub duplicates: usize,
+    /// Small frames that the engine has no credit for, at most [`MAX_NOTES`].
+    pub notes: usize,
+    /// Streams that wait to be read: no more than the peer may open.
+    pub unread: usize,
+    /// Events that nobody has taken.
+    pub events: usize,
+    /// Lanes that wait to be opened, at most [`SessionConfig::max_lanes`].
+    pub requests: usize,
+    /// Messages of which something is not acknowledged, at most [`SessionConfig::max_unfinished`].
+    pub unfinished: usize,
+}
+
+/// Frames that tell of messages given up or received and wait for the peer's credit. A peer that grants none and goes on
+/// asking is cut off beyond.
+pub const MAX_NOTES: usize = 4096;
 
 /// A datagram to be sent; its bytes are at the end of the buffer given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +218,8 @@ pub struct Session {
     lanes: Lanes,
     outbox: Outbox,
     inbox: Inbox,
-    repairs: VecDeque<Repair>,
+    /// By level.
+    repairs: [VecDeque<Repair>; Priority::COUNT],
     duplicates: VecDeque<Duplicate>,
     /// Lanes to open once the engine can.
     requests: VecDeque<LaneRequest>,
@@ -207,11 +241,27 @@ pub struct Session {
     moving_until: Time,
     control: Option<StreamId>,
     /// What is to be written to streams as soon as they take it.
-    notes: VecDeque<(StreamId, Payload)>,
+    notes: VecDeque<(Option<StreamId>, Payload)>,
     /// Streams with data that the inbox had no room for.
     unread: VecDeque<StreamId>,
+    /// What the engine has to send again, by level, the earliest lost first.
+    owed: [VecDeque<Owed>; Priority::COUNT],
+    /// What the engine held of its own accord was more than control frames.
+    bulky: bool,
+    /// The peer allows no more streams. What has one goes on.
+    no_streams: bool,
+    /// Datagrams that may want an acknowledgement and have come since one could leave.
+    unanswered: u32,
+    /// And the engine has waited for others as long as it may.
+    answer_due: bool,
+    /// The peer's bidirectional streams of which its half is over, and ours is not.
+    ended: BTreeSet<StreamId>,
     /// When to look again although nothing happens.
     wake: Option<Time>,
+    /// When lanes that sent nothing when they should have are tried again.
+    retry: Option<Time>,
+    /// The owner has been told that it is over.
+    told: bool,
     happenings: Vec<Happening>,
     stats: SessionStats,
 }
@@ -248,7 +298,7 @@ impl Session {
             lanes: Lanes::default(),
             outbox: Outbox::default(),
             inbox: Inbox::new(side, config.inbox),
-            repairs: VecDeque::new(),
+            repairs: Default::default(),
             duplicates: VecDeque::new(),
             requests: VecDeque::new(),
             arrivals: VecDeque::new(),
@@ -264,7 +314,15 @@ impl Session {
             control: None,
             notes: VecDeque::new(),
             unread: VecDeque::new(),
+            owed: Default::default(),
+            ended: BTreeSet::new(),
+            bulky: false,
+            no_streams: false,
+            unanswered: 0,
+            answer_due: false,
             wake: None,
+            retry: None,
+            told: false,
             happenings: Vec::new(),
             stats: SessionStats::default(),
             config,
@@ -297,8 +355,9 @@ impl Session {
             body,
             priority,
             carriers: Vec::new(),
-            acked: 0,
             fed: false,
+            reached: 0,
+            lost: Vec::new(),
         });
         self.sweep(now);
         Ok(id)
@@ -315,7 +374,7 @@ impl Session {
         Ok(())
     }
 
-    /// Moves the rest of a message to another level.
+    /// Moves the rest of a message to another level. The receiver learns of it only if nothing of the message has left.
     ///
     /// # Errors
     ///
@@ -325,7 +384,17 @@ impl Session {
         message: MessageId,
         priority: Priority,
     ) -> Result<(), conductor::ReprioritiseError> {
-        self.conductor.reprioritise(message, priority)
+        self.conductor.reprioritise(message, priority)?;
+        let key = self.outbox.find(message);
+        let Some(outgoing) = key.and_then(|key| self.outbox.get_mut(key)) else { return Ok(()) };
+        // All frames of a message name the priority of the first. docs/wire.md, "Frames".
+        if outgoing.number.is_none() {
+            outgoing.priority = priority;
+        }
+        for carrier in &outgoing.carriers {
+            let _ = self.conn.send_stream(carrier.stream).set_priority(engine_priority(priority));
+        }
+        Ok(())
     }
 
     /// Refuses data less urgent than `threshold` from now on and drops what waits of it; what was dropped.
@@ -358,7 +427,9 @@ impl Session {
     pub fn read(&mut self, now: Time) -> Option<Piece> {
         let piece = self.inbox.read();
         if !self.unread.is_empty() && self.inbox.wants_data() {
-            for stream in std::mem::take(&mut self.unread) {
+            while self.inbox.wants_data()
+                && let Some(stream) = self.unread.pop_front()
+            {
                 self.read_stream(now, stream);
             }
             self.act(now);
@@ -380,10 +451,14 @@ impl Session {
         if self.conn.side().is_server() {
             return Err(LaneError::NotAClient);
         }
-        if self.lanes.len() + self.requests.len() >= usize::from(self.config.max_lanes) {
+        let lasting = |lane: &&Lane| lane.state != LaneState::Closing;
+        if self.lanes.iter().filter(lasting).count() + self.requests.len()
+            >= usize::from(self.config.max_lanes)
+        {
             return Err(LaneError::TooMany { limit: self.config.max_lanes });
         }
-        let taken = self.lanes.to(request.remote).is_some();
+        // One that is being closed is waited for.
+        let taken = self.lanes.iter().filter(lasting).any(|lane| lane.remote == request.remote);
         if taken || self.requests.iter().any(|other| other.remote == request.remote) {
             return Err(LaneError::SameRemote { remote: request.remote });
         }
@@ -419,18 +494,20 @@ impl Session {
             .set_path_status(known.path, status)
             .map_err(|error| LaneError::Engine(error.to_string()))?;
         known.backup = backup;
+        known.told_backup = backup;
+        self.rank_lanes();
         self.after_engine(now);
         Ok(())
     }
 
-    /// Ends the session. What has not been sent never will be.
+    /// Ends the session. What has not been sent never will be. [`Event::Closed`] tells of it as of any other end.
     pub fn close(&mut self, now: Time, code: ErrorCode, reason: &str) {
         if self.closed {
             return;
         }
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
-        self.closed = true;
+        self.over("closed at this end".to_owned());
         self.flush = true;
     }
 
@@ -457,6 +534,26 @@ impl Session {
     /// How many messages are on their way: queued, or not wholly acknowledged.
     pub fn unfinished(&self) -> usize {
         self.outbox.len()
+    }
+
+    /// What it holds now.
+    pub fn load(&self) -> SessionLoad {
+        SessionLoad {
+            under_way: self.lanes.iter().map(Lane::under_way).sum(),
+            owed: self.owed.iter().map(VecDeque::len).sum(),
+            repairs: self.repairs.iter().map(VecDeque::len).sum(),
+            duplicates: self.duplicates.len(),
+            notes: self.notes.len(),
+            unread: self.unread.len(),
+            events: self.events.len(),
+            requests: self.requests.len(),
+            unfinished: self.outbox.len(),
+        }
+    }
+
+    /// What the inbox holds now.
+    pub fn inbox_load(&self) -> crate::inbox::InboxLoad {
+        self.inbox.load()
     }
 
     /// The Conductor's counters.
@@ -491,12 +588,27 @@ impl Session {
 
     /// Drops what the Conductor has removed by itself or been told to.
     fn sweep(&mut self, now: Time) {
-        while let Some((id, sent, reason)) = self.conductor.observer_mut().0.pop() {
+        for (id, sent, reason) in std::mem::take(&mut self.conductor.observer_mut().0) {
             let Some(key) = self.outbox.find(id) else { continue };
             self.abandon(key, reason);
             self.scheduler.message_complete(now, id.get());
             self.events.push_back(Event::Dropped { message: id, sent, reason });
         }
+    }
+
+    /// The session has ended. Nothing happens in it any more.
+    fn over(&mut self, reason: String) {
+        self.closed = true;
+        if !std::mem::replace(&mut self.told, true) {
+            self.events.push_back(Event::Closed { reason });
+        }
+    }
+
+    /// Ends the session because of something that the peer did.
+    fn fail(&mut self, now: Time, code: ErrorCode, reason: String) {
+        let code = VarInt::from_u64(code.get()).unwrap_or_default();
+        self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
+        self.over(reason);
     }
 
     /// Forgets a message of which not everything will be sent, and tells the receiver.
@@ -512,17 +624,11 @@ impl Session {
 
     /// Writes a frame to the control stream.
     fn tell(&mut self, frame: Frame) {
-        if self.control.is_none() {
-            self.control = self.conn.streams().open(Dir::Uni);
-            if let Some(stream) = self.control {
-                let _ = self.conn.send_stream(stream).set_priority(engine_priority(Priority::P0));
-            }
-        }
-        let Some(stream) = self.control else { return };
-        self.note(stream, frame);
+        self.note(None, frame);
     }
 
-    fn note(&mut self, stream: StreamId, frame: Frame) {
+    /// Writes a frame to a stream; `None` is the control stream.
+    fn note(&mut self, stream: Option<StreamId>, frame: Frame) {
         let mut header = [0; MAX_FRAME_HEADER];
         if let Ok(len) = frame.encode(&mut header) {
             self.notes.push_back((stream, Payload::copy_from_slice(&header[..len])));
@@ -530,20 +636,57 @@ impl Session {
         }
     }
 
-    /// Hands small frames to the engine, as far as it has credit.
+    /// The control stream, opened if the peer allows it.
+    fn control_stream(&mut self) -> Option<StreamId> {
+        if self.control.is_none() {
+            self.control = self.conn.streams().open(Dir::Uni);
+            if let Some(stream) = self.control {
+                let _ = self.conn.send_stream(stream).set_priority(engine_priority(Priority::P0));
+            }
+        }
+        self.control
+    }
+
+    /// Hands small frames to the engine, as far as it has credit. One stream without does not stop the others.
     fn write_notes(&mut self) {
-        while let Some((stream, note)) = self.notes.pop_front() {
+        let mut stuck: Option<StreamId> = None;
+        for _ in 0..self.notes.len() {
+            let Some((stream, note)) = self.notes.pop_front() else { return };
+            let target = match stream {
+                Some(stream) => Some(stream),
+                None => self.control_stream(),
+            };
+            let Some(target) = target.filter(|target| stuck != Some(*target)) else {
+                self.notes.push_back((stream, note));
+                continue;
+            };
             let mut chunks = [note];
-            match self.conn.send_stream(stream).write_chunks(&mut &mut chunks[..]) {
-                Ok(_) if chunks[0].is_empty() => {}
+            match self.conn.send_stream(target).write_chunks(&mut &mut chunks[..]) {
+                Ok(_) if chunks[0].is_empty() => {
+                    self.flush = true;
+                    self.finish_answered(target);
+                }
                 Ok(_) | Err(WriteError::Blocked) => {
+                    // The order on each stream is kept: all of them go round.
+                    stuck = Some(target);
                     let [note] = chunks;
-                    self.notes.push_front((stream, note));
-                    return;
+                    self.notes.push_back((stream, note));
                 }
                 // Nobody listens any more.
                 Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {}
             }
+        }
+    }
+
+    /// Ends our half of a stream of the peer's once the other half is over and everything asked for has been said.
+    /// Otherwise the stream would count against those that the peer may open, for ever.
+    fn finish_answered(&mut self, stream: StreamId) {
+        if stream.dir() == Dir::Bi
+            && self.ended.contains(&stream)
+            && self.notes.iter().all(|(on, _)| *on != Some(stream))
+        {
+            self.ended.remove(&stream);
+            let _ = self.conn.send_stream(stream).finish();
             self.flush = true;
         }
     }

@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// What came of trying to hand a chunk to the engine.
+enum Written {
+    /// So many bytes of the message.
+    Some(u64),
+    /// There is no credit.
+    Blocked,
+    /// The receiver wants nothing more of it.
+    Refused,
+}
+
 /// The chunk that is next.
 #[derive(Clone, Copy)]
 struct Next {
@@ -15,15 +25,21 @@ struct Next {
     among: PrioritySet,
 }
 
-/// What came of trying to hand a chunk to the engine.
-enum Written {
-    /// So many bytes of the message.
-    Some(u64),
-    /// There is no credit.
-    Blocked,
-    /// The receiver wants nothing more of it.
-    Refused,
+/// What a lane has room for.
+#[derive(Clone, Copy)]
+enum Room {
+    /// Whatever is sent: that has been seen to, or is small.
+    Any,
+    /// What is left of its window beside this much.
+    Beside(Bytes),
 }
+
+/// How close to full a packet is that may have left a rest behind.
+const SPILL: Bytes = Bytes::new(16);
+/// Control frames alone do not fill a packet of this length.
+const BULKY: usize = 600;
+/// How soon a scheduler is asked again that has named a time that has passed.
+const STALE: Duration = Duration::from_millis(1);
 
 impl Session {
     /// The next datagram, or up to `max` equal ones, to be sent; `None` if nothing may leave now.
@@ -46,7 +62,8 @@ impl Session {
                 self.lanes.shut();
                 let before = self.lanes.blocked();
                 let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
-                self.drain(now, None, Load::Other);
+                // A probe goes through a shut gate, and takes along what the engine has to send again.
+                self.drain(now, None, self.due());
                 if transmit.is_some() {
                     return transmit;
                 }
@@ -54,9 +71,10 @@ impl Session {
                 self.held = self.lanes.blocked() != before;
                 if !self.held {
                     self.kept = None;
-                    for lane in self.lanes.iter_mut() {
-                        lane.owed.clear();
-                    }
+                    self.bulky = false;
+                    // Acknowledgements, if any were due, have left.
+                    self.answered();
+                    self.owed.iter_mut().for_each(VecDeque::clear);
                 }
             }
             if self.held {
@@ -67,10 +85,7 @@ impl Session {
                     continue;
                 }
             }
-            let transmit = self
-                .send_duplicate(now, buf)
-                .or_else(|| self.send_repair(now, buf))
-                .or_else(|| self.feed(now, max, buf));
+            let transmit = self.send_duplicate(now, buf).or_else(|| self.send_next(now, max, buf));
             // A chunk that stayed in the engine has to leave it before anything else happens.
             if transmit.is_none() && self.flush {
                 continue;
@@ -96,62 +111,56 @@ impl Session {
         })
     }
 
-    /// Lets the engine send on one lane only, whatever its window: that has been seen to.
+    /// What a packet carries that the engine sends of its own accord.
+    fn due(&self) -> Load {
+        let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
+        let repair = owed.map(|priority| Load::Repair { priority, pinned: false });
+        self.kept.or(repair).unwrap_or(Load::Other)
+    }
+
+    /// Acknowledgements ride along with any packet that may carry data.
+    fn answered(&mut self) {
+        self.unanswered = 0;
+        self.answer_due = false;
+    }
+
+    /// Lets the engine send on one lane only. Whether `load` has left on it.
     fn poll_on(
         &mut self,
         now: Time,
         on: LaneId,
+        room: Room,
         load: Load,
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        self.lanes.get(on)?.gate.set_overdraft(PASS);
-        self.poll_within(now, on, load, max, buf)
-    }
-
-    /// Lets the engine send on one lane only, within its window.
-    fn poll_within(
-        &mut self,
-        now: Time,
-        on: LaneId,
-        load: Load,
-        max: NonZeroUsize,
-        buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
+    ) -> Option<(Transmit, bool)> {
         self.lanes.shut();
         let gate = Arc::clone(&self.lanes.get(on)?.gate);
+        match room {
+            Room::Any => gate.set_overdraft(PASS),
+            Room::Beside(reserve) => gate.set_reserve(reserve),
+        }
         gate.set_shut(false);
         let transmit = self.poll_engine(now, max, buf);
         gate.set_shut(true);
         gate.set_overdraft(Bytes::ZERO);
         gate.set_reserve(Bytes::ZERO);
-        let left = self.drain(now, Some(on), load);
-        if transmit.as_ref().is_some_and(|transmit| self.may_have_spilled(on, transmit)) {
-            self.flush = true;
-        }
-        if let Some(transmit) = &transmit
-            && left == 0
-            && transmit.lane != Some(on)
-        {
+        let (here, elsewhere) = self.drain(now, Some(on), load);
+        let transmit = transmit?;
+        if here > 0 {
+            self.answered();
+            // A chunk is less than a packet. Where the last packet is full all the same, acknowledgements have taken
+            // room, and a rest may have stayed behind.
+            let full = self.lanes.get(on).map_or(Bytes::MAX, |lane| lane.gate.mtu());
+            let last = transmit.segment.map_or(transmit.len, |segment| (transmit.len - 1) % segment + 1);
+            self.flush |= Bytes::new(last as u64) + SPILL >= full;
+        } else {
             // A probe of another path, which no gate holds, went first and may have taken the data along.
-            self.stats.misrouted += 1;
+            self.stats.misrouted += u64::from(elsewhere > 0);
             self.kept = Some(load);
             self.flush = true;
         }
-        transmit
-    }
-
-    /// Whether the last packet is so full that some of its chunk may have been left over. The engine adds
-    /// acknowledgements as it likes; after losses these are long, and no headroom is enough for all of them.
-    fn may_have_spilled(&self, on: LaneId, transmit: &Transmit) -> bool {
-        let Some(lane) = self.lanes.get(on) else { return false };
-        let last = match transmit.segment {
-            Some(segment) if !transmit.len.is_multiple_of(segment) => transmit.len % segment,
-            Some(segment) => segment,
-            None => transmit.len,
-        };
-        // A frame of stream data takes at least this much; less room than that is not filled.
-        Bytes::new(last as u64) + Bytes::new(16) > lane.gate.mtu()
+        Some((transmit, here > 0))
     }
 
     /// The lanes as a scheduler may use them for data of this level, and when a lane that waits for its pacer is
@@ -187,82 +196,103 @@ impl Session {
         }
     }
 
+    /// Looks again when what is reserved may be free.
+    fn await_scheduler(&mut self, now: Time) {
+        // What is reserved *until* a time is free from the next instant on. A scheduler may name a time that has passed
+        // and hide a later one behind it; asked at once, it would say the same for ever.
+        let at = self.scheduler.wakeup().map(|at| at + Duration::from_nanos(1));
+        self.look_again(at.map(|at| if at > now { at } else { now + STALE }));
+    }
+
     /// What the engine holds by itself: what was lost, and control frames.
     fn send_held(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let most_urgent = |lane: &Lane| {
-            let owed = lane.owed.iter().enumerate().min_by_key(|(_, owed)| owed.priority);
-            owed.map(|(at, owed)| (owed.priority, lane.id, at, owed.pinned))
-        };
-        let owed = self.lanes.iter().filter_map(most_urgent).min_by_key(|owed| owed.0);
-        let Some((priority, lost_on, at, pinned)) = owed else {
+        let most_urgent = |level: &Priority| Some((*level, *self.owed[level.index()].front()?));
+        let Some((priority, Owed { pinned, lost_on })) = Priority::ALL.iter().find_map(most_urgent) else {
             return self.send_control(now, buf);
         };
-        let mtu = self.lanes.get(lost_on)?.gate.mtu();
-        let (views, _) = self.views(now, Priority::P0, mtu);
+        let mtu = self.lanes.iter().map(|lane| lane.gate.mtu()).max()?;
+        let (views, ready) = self.views(now, priority, mtu);
         let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
         let purpose = Purpose::Retransmission { priority, lost_on };
-        let choice = match self.scheduler.choose(now, &views, purpose, mtu) {
-            _ if stay => Some(lost_on),
-            // A copy whose own lane is full waits for it: elsewhere it would share the fate of its twin.
-            _ if pinned && views.of(lost_on).is_some_and(|view| view.usable) => None,
-            Choice::One(lane) => Some(lane),
-            Choice::Each(lanes) => lanes.first(),
-            Choice::Wait(_) => None,
+        // The engine chooses what it sends again. Whatever that is, it keeps to the window that this level may use.
+        let beside = |session: &Self, lane| match views.of(lane) {
+            Some(view) if priority != Priority::P0 => Room::Beside(session.scheduler.reserved(now, view)),
+            _ => Room::Beside(Bytes::ZERO),
         };
-        let Some(lane) = choice else {
-            self.look_again(self.scheduler.wakeup().map(just_after));
+        let choice = match self.scheduler.choose(now, &views, purpose, mtu) {
+            _ if stay => Some((lost_on, Room::Beside(Bytes::ZERO))),
+            Choice::One(lane) => Some((lane, beside(self, lane))),
+            Choice::Each(lanes) => lanes.first().map(|lane| (lane, Room::Any)),
+            Choice::Wait(_) => self.overdraw().map(|lane| (lane, Room::Any)),
+        };
+        let Some((lane, room)) = choice else {
+            self.look_again(ready);
+            self.await_scheduler(now);
             return None;
         };
         let load = self.kept.unwrap_or(Load::Repair { priority, pinned });
-        // The engine chooses what it sends again. Whatever that is, it keeps to the window that this level may use.
-        let view = views.of(lane).copied()?;
-        let kept_free =
-            if priority == Priority::P0 { Bytes::ZERO } else { self.scheduler.reserved(now, &view) };
-        self.lanes.get(lane)?.gate.set_reserve(kept_free);
-        let transmit = self.poll_within(now, lane, load, NonZeroUsize::MIN, buf);
-        match &transmit {
-            Some(transmit) => {
-                self.kept = None;
-                if let Some(from) = self.lanes.get_mut(lost_on) {
-                    from.owed.remove(at);
-                }
-                if let Some(view) = views.of(lane) {
-                    self.scheduler.sent(now, view, purpose, Bytes::new(transmit.len as u64));
-                }
-            }
-            None => self.pause(lane),
-        }
+        let polled = self.poll_on(now, lane, room, load, NonZeroUsize::MIN, buf);
         self.flush = true;
-        transmit
+        let Some((transmit, left)) = polled else {
+            self.pause(now, lane);
+            return None;
+        };
+        if left {
+            self.kept = None;
+            self.owed[priority.index()].pop_front();
+            if let Some(view) = views.of(lane) {
+                self.scheduler.sent(now, view, purpose, Bytes::new(transmit.len as u64));
+            }
+        }
+        Some(transmit)
     }
 
-    /// Control frames are small, and acknowledgements ride with them: they wait for no window.
+    /// The lane for a packet although there is no room: while the engine holds data, acknowledgements leave only with
+    /// it, and the peer must not wait for them. One packet for two that have come, as with acknowledgements themselves
+    /// (RFC 9000 §13.2.2), so that no more leaves than arrives.
+    fn overdraw(&mut self) -> Option<LaneId> {
+        if self.unanswered < 2 && !self.answer_due {
+            return None;
+        }
+        let lane = self.quickest()?;
+        self.stats.overdrawn += 1;
+        Some(lane)
+    }
+
+    /// The fastest lane, or what comes nearest to one.
+    fn quickest(&self) -> Option<LaneId> {
+        let usable = self.lanes.iter().filter(|lane| lane.is_usable());
+        let best = usable.min_by_key(|lane| (lane.told_backup, lane.srtt));
+        let silent =
+            || self.lanes.iter().filter(|lane| !lane.paused).min_by_key(|lane| (lane.state, lane.srtt));
+        best.or_else(silent).map(|lane| lane.id)
+    }
+
+    /// What the engine holds and nobody knows of. Control frames are small, and acknowledgements ride with them: they
+    /// wait for no window. What is not small is data of a path that was given up, and does wait.
     fn send_control(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
-            let usable = self.lanes.iter().filter(|lane| lane.is_usable());
-            let best = usable.min_by_key(|lane| (lane.backup, lane.srtt)).map(|lane| lane.id);
-            let silent = || {
-                let others = self.lanes.iter().filter(|lane| !lane.paused);
-                others.min_by_key(|lane| (lane.state, lane.srtt)).map(|lane| lane.id)
-            };
-            let Some(lane) = best.or_else(silent) else {
+            let roomy = self.lanes.iter().filter(|lane| {
+                lane.is_usable() && lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu()
+            });
+            let best = roomy.min_by_key(|lane| (lane.told_backup, lane.srtt)).map(|lane| lane.id);
+            let any = if self.bulky { self.overdraw() } else { self.quickest() };
+            let Some(lane) = best.or(any) else {
                 // Nothing can leave now. Whatever changes that sets `flush`.
-                self.held = false;
+                self.held &= self.bulky;
                 return None;
             };
-            let load = self.kept.unwrap_or(Load::Other);
-            if let Some(transmit) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
-                self.kept = None;
+            let priority = Priority::P4;
+            let unknown = if self.bulky { Load::Repair { priority, pinned: false } } else { Load::Other };
+            let load = self.kept.unwrap_or(unknown);
+            if let Some((transmit, left)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
+                if left {
+                    self.bulky |= self.kept.take().is_none() && transmit.len > BULKY;
+                }
                 self.flush = true;
                 return Some(transmit);
             }
-            self.pause(lane);
-        }
-    }
-
-    fn pause(&mut self, lane: LaneId) {
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.paused = true;
+            self.pause(now, lane);
         }
     }
 
@@ -292,28 +322,54 @@ impl Session {
                 self.scheduler.sent(now, view, purpose, wire);
             }
             self.stats.copies += 1;
-            let load = Load::Run { key, run, priority, pinned: true };
-            if let Some(transmit) = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf) {
+            let load = Load::Run { key, stream, run, priority, pinned: true };
+            if let Some((transmit, _)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
                 return Some(transmit);
             }
-            self.keep(lane, load);
+            self.keep(now, lane, load);
         }
         None
     }
 
     /// A chunk is in the engine and did not leave: its lane is being validated anew.
-    fn keep(&mut self, lane: LaneId, load: Load) {
-        self.stats.kept += 1;
-        self.kept = Some(load);
-        self.pause(lane);
+    fn keep(&mut self, now: Time, lane: LaneId, load: Load) {
         self.flush = true;
+        // Unless its stream has been reset meanwhile, and it is gone.
+        if let Load::Run { key, .. } = load
+            && self.outbox.get(key).is_some()
+        {
+            self.stats.kept += 1;
+            self.kept = Some(load);
+            self.pause(now, lane);
+        }
+    }
+
+    /// The most urgent of what is new and what has to go once more; at the same level, the latter.
+    fn send_next(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let offered = self.offered();
+        let mut above = PrioritySet::EMPTY;
+        for level in Priority::ALL {
+            if offered.contains(level) && !self.repairs[level.index()].is_empty() {
+                let transmit = self.feed(now, max, buf, above).or_else(|| self.send_repair(now, buf, level));
+                // A chunk that stayed in the engine has to leave it before anything else happens.
+                if transmit.is_some() || self.flush {
+                    return transmit;
+                }
+            }
+            if offered.contains(level) {
+                above = above.with(level);
+            }
+        }
+        self.feed(now, max, buf, offered)
     }
 
     /// What is stuck on a lane, by another.
-    fn send_repair(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        while let Some(&Repair { key, run, priority, lost_on, stream }) = self.repairs.front() {
-            let Some(message) = self.outbox.get(key).filter(|_| run.len() > 0) else {
-                self.repairs.pop_front();
+    fn send_repair(&mut self, now: Time, buf: &mut Vec<u8>, level: Priority) -> Option<Transmit> {
+        while let Some(&Repair { key, run, priority, lost_on, stream }) = self.repairs[level.index()].front()
+        {
+            let wanted = |message: &&Outgoing| run.len() > 0 && run.end > message.reached;
+            let Some(message) = self.outbox.get(key).filter(wanted) else {
+                self.repairs[level.index()].pop_front();
                 continue;
             };
             let whole = message.len();
@@ -326,7 +382,7 @@ impl Session {
                 Choice::Each(lanes) => lanes.first()?,
                 Choice::Wait(_) => {
                     self.look_again(ready);
-                    self.look_again(self.scheduler.wakeup().map(just_after));
+                    self.await_scheduler(now);
                     return None;
                 }
             };
@@ -344,13 +400,13 @@ impl Session {
             match self.write(key, stream, chunk) {
                 Written::Some(written) => {
                     let rest = Run { start: run.start + written, ..run };
-                    if let Some(front) = self.repairs.front_mut() {
+                    if let Some(front) = self.repairs[level.index()].front_mut() {
                         *front = Repair { run: rest, stream: Some(stream), ..*front };
                     }
                 }
                 Written::Blocked => return None,
                 Written::Refused => {
-                    self.repairs.pop_front();
+                    self.repairs[level.index()].pop_front();
                     continue;
                 }
             }
@@ -358,12 +414,12 @@ impl Session {
             if let Some(view) = views.of(lane) {
                 self.scheduler.sent(now, view, purpose, wire);
             }
-            let load = Load::Run { key, run: chunk, priority, pinned: false };
-            let transmit = self.poll_on(now, lane, load, NonZeroUsize::MIN, buf);
+            let load = Load::Run { key, stream, run: chunk, priority, pinned: false };
+            let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf);
             if transmit.is_none() {
-                self.keep(lane, load);
+                self.keep(now, lane, load);
             }
-            return transmit;
+            return transmit.map(|polled| polled.0);
         }
         None
     }
@@ -376,14 +432,24 @@ impl Session {
     }
 
     /// The most urgent chunk of new data that may leave.
-    fn feed(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let mut among = self.offered();
+    fn feed(
+        &mut self,
+        now: Time,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+        mut among: PrioritySet,
+    ) -> Option<Transmit> {
         let mut reserved = false;
         let found = loop {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
-            let payload = self.payload(rest + self.header_len(key, pending.sent.get()));
+            let header = self.header_len(key, pending.sent.get());
+            if self.no_streams && header > 0 {
+                among = among.without(pending.priority);
+                continue;
+            }
+            let payload = self.payload(rest + header);
             let wire = payload + OVERHEAD;
             let (views, ready) = self.views(now, pending.priority, wire);
             let fresh = Fresh::from(pending);
@@ -391,14 +457,16 @@ impl Session {
                 Choice::Wait(wait) => {
                     reserved |= wait == Wait::Reserved;
                     if wait == Wait::NoRoom {
-                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()) {
+                        // Those that only wait for their pacer are not limited by their window.
+                        let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
+                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
                             lane.gate.set_cwnd_limited();
                         }
                     }
                     self.look_again(ready);
-                    self.look_again(
-                        self.scheduler.wakeup().filter(|_| wait == Wait::Reserved).map(just_after),
-                    );
+                    if wait == Wait::Reserved {
+                        self.await_scheduler(now);
+                    }
                     among = among.without(pending.priority);
                 }
                 choice => break Some((Next { key, fresh, payload, wire, among }, choice, views)),
@@ -417,7 +485,7 @@ impl Session {
     /// The levels of which something may be fed: those that flow control does not stop and, while the engine holds
     /// something that was lost, those more urgent than that.
     fn offered(&self) -> PrioritySet {
-        let owed = self.lanes.iter().flat_map(|lane| lane.owed.iter()).map(|owed| owed.priority).min();
+        let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
         let mut among = PrioritySet::ALL;
         for level in Priority::ALL {
             let behind = self.held && owed.is_some_and(|owed| !level.is_more_urgent_than(owed));
@@ -429,8 +497,15 @@ impl Session {
     }
 
     /// Tells the controllers whether their windows are used as far as they might be.
-    fn tell_gates(&self, now: Time, reserved: bool) {
-        let idle = self.conductor.is_empty() && self.repairs.is_empty();
+    fn tell_gates(&mut self, now: Time, reserved: bool) {
+        // What flow control stops fills no window (RFC 9002 §7.8).
+        let mut free = PrioritySet::ALL;
+        for level in Priority::ALL.into_iter().filter(|level| self.blocked.contains(*level)) {
+            free = free.without(level);
+        }
+        let idle = self.repairs.iter().all(VecDeque::is_empty)
+            && !self.held
+            && self.conductor.peek_among(now, free).is_none();
         for lane in self.lanes.iter() {
             lane.gate.set_app_limited(idle);
             if self.config.growth == Growth::Credited {
@@ -487,12 +562,12 @@ impl Session {
         }
         self.stats.chunks += packets as u64;
         self.finish_grant(now, key, &grant, cut);
-        let load = Load::Run { key, run, priority: fresh.priority, pinned: false };
-        let transmit = self.poll_on(now, lane, load, NonZeroUsize::new(packets)?, buf);
+        let load = Load::Run { key, stream: main, run, priority: fresh.priority, pinned: false };
+        let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::new(packets)?, buf);
         if transmit.is_none() {
-            self.keep(lane, load);
+            self.keep(now, lane, load);
         }
-        transmit
+        transmit.map(|polled| polled.0)
     }
 
     /// Sends a chunk on several lanes: at once on one, and by the next polls on the others.
@@ -527,12 +602,12 @@ impl Session {
             self.duplicates.push_back(Duplicate { key, lane, run, purpose, wire });
         }
         self.finish_grant(now, key, &grant, cut);
-        let load = Load::Run { key, run, priority: grant.priority, pinned: true };
-        let transmit = self.poll_on(now, home, load, NonZeroUsize::MIN, buf);
+        let load = Load::Run { key, stream: main, run, priority: grant.priority, pinned: true };
+        let transmit = self.poll_on(now, home, Room::Any, load, NonZeroUsize::MIN, buf);
         if transmit.is_none() {
-            self.keep(home, load);
+            self.keep(now, home, load);
         }
-        transmit
+        transmit.map(|polled| polled.0)
     }
 
     /// How many packets of this level may go to the engine at once.
@@ -564,7 +639,9 @@ impl Session {
             Written::Some(written) if written == chunk.len() => Some((chunk, false)),
             Written::Some(written) => {
                 let _ = self.conductor.refuse(grant, Bytes::new(written));
-                self.stop_level(grant.priority);
+                // The next attempt is refused, and only then does the engine tell when there is credit again. What of
+                // the header was written has to leave meanwhile.
+                self.flush = true;
                 Some((Run { end: start + written, ..chunk }, true))
             }
             Written::Blocked => {
@@ -609,18 +686,27 @@ impl Session {
         carrier.map_or(0, |carrier| carrier.header.len() as u64)
     }
 
-    /// The stream that carries the run around `offset`, opened if it is not yet, and that run.
+    /// What a new stream carries. One that is to be used again is free only when all of its message has arrived: were the
+    /// message on several, they might be more than the peer allows.
+    fn run_from(&self, start: u64, len: u64) -> Run {
+        match self.config.streams {
+            StreamUse::PerMessage => Run::from(start, len),
+            StreamUse::Reuse => Run { start, end: len },
+        }
+    }
+
+    /// The stream that carries what begins at `offset`, opened if it is not yet, and its run.
     fn main_carrier(&mut self, key: Key, offset: Bytes) -> Option<(StreamId, Run)> {
         let message = self.outbox.get(key)?;
         if let Some(main) = message.carrier_of(Role::Main, offset.get()) {
             return Some((main.stream, main.run));
         }
-        let run = Run::around(offset.get(), message.len());
+        let run = self.run_from(offset.get(), message.len());
         let last = run.end == message.len();
         Some((self.open_carrier(key, Role::Main, run, last, None)?, run))
     }
 
-    /// The stream that carries the run around `offset`, that run, and the lane that the stream has to itself; with
+    /// The stream that carries what begins at `offset`, its run, and the lane that the stream has to itself; with
     /// streams for the copies on the other lanes, opened if none is yet.
     fn copied_carriers(
         &mut self,
@@ -630,8 +716,8 @@ impl Session {
     ) -> Option<(StreamId, Run, LaneId)> {
         let message = self.outbox.get(key)?;
         let at = offset.get();
-        if message.carrier_of(Role::Main, at).is_none() {
-            let run = Run::around(at, message.len());
+        if !message.carriers.iter().any(|carrier| carrier.role != Role::Repair && carrier.run.contains(at)) {
+            let run = self.run_from(at, message.len());
             let last = run.end == message.len();
             let copies = u8::try_from(lanes.len()).ok()?;
             let twins = self.config.streams == StreamUse::PerMessage;
@@ -666,9 +752,14 @@ impl Session {
         let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair;
         let idle = if reuse { self.outbox.idle_stream() } else { None };
         let dir = if reuse { Dir::Bi } else { Dir::Uni };
-        let Some(stream) = idle.or_else(|| self.conn.streams().open(dir)) else {
-            // Of no level, until the peer allows more.
-            self.blocked = PrioritySet::ALL;
+        if self.no_streams && idle.is_none() {
+            return None;
+        }
+        let fresh = || self.conn.streams().open(dir).inspect(|_| self.stats.streams += 1);
+        let Some(stream) = idle.or_else(fresh) else {
+            // None before the peer allows more. Messages that have begun go on: until they end, it may not.
+            self.no_streams = true;
+            self.flush = true;
             self.stats.flow_blocked += 1;
             return None;
         };
@@ -687,7 +778,8 @@ impl Session {
         let len = frame.encode(&mut header).ok()?;
         let header = Payload::copy_from_slice(&header[..len]);
         let _ = self.conn.send_stream(stream).set_priority(engine_priority(priority));
-        let carrier = Carrier { stream, role, run, written: run.start, header, ended: false };
+        let carrier =
+            Carrier { stream, role, run, written: run.start, header, acknowledged: false, ended: false };
         self.outbox.add_carrier(key, carrier);
         Some(stream)
     }
@@ -727,11 +819,6 @@ impl Session {
         }
         Written::Some(written)
     }
-}
-
-/// The moment after this one: what is reserved *until* a time is free from the next instant on.
-fn just_after(at: Time) -> Time {
-    at + Duration::from_nanos(1)
 }
 
 /// Snapshots of the lanes, without allocation.

@@ -18,6 +18,11 @@ pub trait QuicApp: Any {
     fn event(&mut self, event: &Event, context: &mut QuicContext<'_>) {}
     /// A piece of a message has been received.
     fn received(&mut self, piece: Piece, context: &mut QuicContext<'_>) {}
+    /// Whether it wants what has been received. If not, that stays in the session, and the peer is slowed down; it is
+    /// asked again after each event and timer.
+    fn reads(&self) -> bool {
+        true
+    }
     /// Time has come to [`next_timer`](Self::next_timer).
     fn timer(&mut self, context: &mut QuicContext<'_>) {}
     /// The session has nothing that it could send now. Whoever wants to saturate it hands over more; `true` if so.

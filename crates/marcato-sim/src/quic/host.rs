@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use marcato_quic::{
-    Endpoint, EndpointConfig, EndpointStats, Event, Identity, LaneRequest, LocalSocket, Session,
-    SessionConfig, SessionId, SocketId, Trust,
+    Endpoint, EndpointConfig, EndpointStats, Identity, LaneRequest, LocalSocket, Session, SessionConfig,
+    SessionId, SocketId, Trust,
 };
 use marcato_units::{Seed, Time};
 
@@ -45,7 +45,11 @@ pub struct QuicHost {
     segment: usize,
     outgoing: Option<Outgoing>,
     error: Option<String>,
+    tune: Option<Tune>,
 }
+
+/// Changes how an endpoint is set up.
+type Tune = Box<dyn Fn(&mut EndpointConfig)>;
 
 /// Datagrams that the engine may hand over at once.
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
@@ -66,7 +70,14 @@ impl QuicHost {
             segment: 0,
             outgoing: None,
             error: None,
+            tune: None,
         }
+    }
+
+    /// With an endpoint that `tune` sets up otherwise than by default. It sees one socket for each route.
+    #[must_use]
+    pub fn tuned(self, tune: impl Fn(&mut EndpointConfig) + 'static) -> Self {
+        Self { tune: Some(Box::new(tune)), ..self }
     }
 
     /// Its application.
@@ -95,6 +106,11 @@ impl QuicHost {
         self.endpoint.as_ref().map(Endpoint::stats)
     }
 
+    /// Its endpoint, to look at.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
+    }
+
     /// Why there is no session, if it could not be begun.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
@@ -106,6 +122,9 @@ impl QuicHost {
         });
         let mut config = EndpointConfig::new(sockets.collect());
         config.seed = Some(Seed::new(context.stream("quic").next_u64()));
+        if let Some(tune) = &self.tune {
+            tune(&mut config);
+        }
         let mut endpoint = Endpoint::new(config, self.epoch)?;
         match &self.role {
             QuicRole::Server { identity } => endpoint.listen(identity, self.config.clone())?,
@@ -132,11 +151,7 @@ impl QuicHost {
             any = true;
             self.session = Some(id);
             let Some(session) = endpoint.session(id) else { continue };
-            if event == Event::Readable {
-                while let Some(piece) = session.read(now) {
-                    self.app.received(piece, &mut QuicContext { now, session });
-                }
-            }
+            deliver(&mut *self.app, now, session);
             self.app.event(&event, &mut QuicContext { now, session });
         }
         any
@@ -175,6 +190,15 @@ fn add_lane(endpoint: &mut Endpoint, id: SessionId, now: Time, route: RouteId, c
     }
 }
 
+/// Hands over what has been received, as far as the application wants it.
+fn deliver(app: &mut dyn QuicApp, now: Time, session: &mut Session) {
+    while app.reads()
+        && let Some(piece) = session.read(now)
+    {
+        app.received(piece, &mut QuicContext { now, session });
+    }
+}
+
 impl Host for QuicHost {
     fn start(&mut self, now: Time, context: &HostContext<'_>) {
         self.app.start(now, context);
@@ -198,6 +222,7 @@ impl Host for QuicHost {
             && let Some(session) = self.session.and_then(|id| endpoint.session(id))
         {
             self.app.timer(&mut QuicContext { now, session });
+            deliver(&mut *self.app, now, session);
         }
     }
 

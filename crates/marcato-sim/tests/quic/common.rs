@@ -1,0 +1,433 @@
+//! What the tests share: applications that check every byte, and networks to run them in.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use bytes::Bytes as Payload;
+use marcato_queue::{DropTail, DropTailConfig, Limit};
+use marcato_quic::{
+    Congestion, Event, Identity, LaneError, LaneRequest, Message, MessageId, MessageNumber, Piece, Session,
+    SessionConfig, SocketId, Trust,
+};
+use marcato_sim::quic::{QuicApp, QuicContext, QuicHost, QuicRole};
+use marcato_sim::{
+    DatagramFlow, Family, FlowId, HostContext, LinkConfig, LinkId, Network, Packet, Route, RouteId, Side,
+};
+use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(crate) fn at(ms: u64) -> Time {
+    Time::from_millis(ms)
+}
+
+/// Bytes that are unlike at each place of each message.
+pub(crate) fn body(index: u64, len: usize) -> Payload {
+    let mut state = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes.into()
+}
+
+/// FNV-1a.
+pub(crate) fn hash(bytes: &[u8], from: u64) -> u64 {
+    bytes.iter().fold(from, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+pub(crate) const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A message that has arrived, or a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Received {
+    pub(crate) priority: Priority,
+    pub(crate) len: u64,
+    pub(crate) hash: u64,
+    pub(crate) done: Option<Time>,
+}
+
+/// What a message looked like when it was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sent {
+    pub(crate) id: MessageId,
+    pub(crate) at: Time,
+    pub(crate) priority: Priority,
+    pub(crate) len: u64,
+    pub(crate) hash: u64,
+}
+
+/// An application that sends what it is told to at its times, fills the session with background data if it is told to,
+/// and checks what it receives: each message in order and without gap, repetition or anything after its end.
+#[derive(Default)]
+pub(crate) struct Peer {
+    plan: VecDeque<(Time, Message)>,
+    /// Keep so much of this level waiting, until a time.
+    fill: Option<(Priority, Time)>,
+    open: bool,
+    /// Do not read between these times.
+    deaf: Option<(Time, Time)>,
+    now: Time,
+    woken: bool,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) refused: u64,
+    pub(crate) received: BTreeMap<MessageNumber, Received>,
+    pub(crate) bytes: [u64; Priority::COUNT],
+    pub(crate) events: Vec<(Time, Event)>,
+    made: u64,
+}
+
+impl Peer {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends these at these times, or as soon as there is a session.
+    pub(crate) fn sending(mut self, plan: impl IntoIterator<Item = (Time, Message)>) -> Self {
+        self.plan.extend(plan);
+        self.plan.make_contiguous().sort_by_key(|(at, _)| *at);
+        self
+    }
+
+    /// Always has something of this level to send, until then.
+    pub(crate) fn filling(self, priority: Priority, until: Time) -> Self {
+        Self { fill: Some((priority, until)), ..self }
+    }
+
+    /// Reads nothing meanwhile.
+    pub(crate) fn deaf(self, from: Time, to: Time) -> Self {
+        Self { deaf: Some((from, to)), ..self }
+    }
+
+    fn send(&mut self, now: Time, session: &mut Session, message: Message) -> Option<MessageId> {
+        let (priority, len) = (message.priority, message.body.len() as u64);
+        let hash = hash(&message.body, EMPTY);
+        match session.send(now, message) {
+            Ok(id) => {
+                self.sent.push(Sent { id, at: now, priority, len, hash });
+                Some(id)
+            }
+            Err(_) => {
+                self.refused += 1;
+                None
+            }
+        }
+    }
+
+    /// What has wholly arrived.
+    pub(crate) fn complete(&self) -> Vec<(Priority, u64, u64)> {
+        let done = self.received.values().filter(|message| message.done.is_some());
+        let mut all: Vec<_> = done.map(|it| (it.priority, it.len, it.hash)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What was handed over.
+    pub(crate) fn handed(&self) -> Vec<(Priority, u64, u64)> {
+        let mut all: Vec<_> = self.sent.iter().map(|it| (it.priority, it.len, it.hash)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    pub(crate) fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
+        self.events.iter().filter(|(_, event)| which(event)).count()
+    }
+
+    pub(crate) fn first(&self, which: impl Fn(&Event) -> bool) -> Option<Time> {
+        self.events.iter().find(|(_, event)| which(event)).map(|(at, _)| *at)
+    }
+}
+
+impl QuicApp for Peer {
+    fn event(&mut self, event: &Event, context: &mut QuicContext<'_>) {
+        let ended = self.events.iter().any(|(_, event)| matches!(event, Event::Closed { .. }));
+        assert!(!ended, "{event:?} after the end");
+        self.now = context.now();
+        if *event == Event::Connected {
+            self.open = true;
+        }
+        if *event != Event::Readable {
+            self.events.push((context.now(), event.clone()));
+        }
+        if let Event::GivenUp { message, .. } = event {
+            self.received.remove(message);
+        }
+    }
+
+    fn received(&mut self, piece: Piece, context: &mut QuicContext<'_>) {
+        self.bytes[piece.priority.index()] += piece.bytes.len() as u64;
+        let message = self.received.entry(piece.message).or_insert(Received {
+            priority: piece.priority,
+            len: 0,
+            hash: EMPTY,
+            done: None,
+        });
+        assert_eq!(message.done, None, "{:?} has ended", piece.message);
+        assert_eq!(message.priority, piece.priority);
+        assert_eq!(message.len, piece.offset.get(), "a gap or a repetition in {:?}", piece.message);
+        message.len += piece.bytes.len() as u64;
+        message.hash = hash(&piece.bytes, message.hash);
+        message.done = piece.last.then_some(context.now());
+    }
+
+    fn reads(&self) -> bool {
+        self.deaf.is_none_or(|(from, to)| self.now < from || self.now >= to)
+    }
+
+    fn timer(&mut self, context: &mut QuicContext<'_>) {
+        let now = context.now();
+        self.now = now;
+        self.woken |= self.deaf.is_some_and(|(_, to)| now >= to);
+        while self.plan.front().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, message)) = self.plan.pop_front() {
+                self.send(now, context.session(), message);
+            }
+        }
+    }
+
+    fn idle(&mut self, context: &mut QuicContext<'_>) -> bool {
+        let now = context.now();
+        self.now = now;
+        let Some((priority, _)) = self.fill.filter(|(_, until)| now < *until) else { return false };
+        if context.session().conducted().level(priority).queued.bytes >= Bytes::kb(100) {
+            return false;
+        }
+        self.made += 1;
+        let message = Message::new(body(1 << 40 | self.made, 100_000), priority);
+        self.send(now, context.session(), message).is_some()
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        let plan = self.plan.front().map(|(at, _)| *at).filter(|_| self.open);
+        let wake = self.deaf.map(|(_, to)| to).filter(|_| !self.woken);
+        [plan, wake].into_iter().flatten().min()
+    }
+}
+
+/// A path of a test's network.
+pub(crate) struct PathSpec {
+    pub(crate) up: LinkConfig,
+    pub(crate) down: LinkConfig,
+}
+
+/// The same both ways.
+pub(crate) fn path(mbps: u64, one_way_ms: u64) -> PathSpec {
+    let link = || LinkConfig::new(Rate::from_mbps(mbps), ms(one_way_ms));
+    PathSpec { up: link(), down: link() }
+}
+
+impl PathSpec {
+    pub(crate) fn map(self, change: impl Fn(LinkConfig) -> LinkConfig) -> Self {
+        Self { up: change(self.up), down: change(self.down) }
+    }
+}
+
+/// A client and a server, with a path for each lane.
+pub(crate) struct Pair {
+    pub(crate) net: Network,
+    pub(crate) flow: FlowId,
+    /// From the client, and from the server, for each path.
+    pub(crate) links: Vec<(LinkId, LinkId)>,
+}
+
+/// How a pair is set up.
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) client: SessionConfig,
+    pub(crate) server: SessionConfig,
+    pub(crate) family: Family,
+    pub(crate) tune: fn(&mut marcato_quic::EndpointConfig),
+}
+
+impl Setup {
+    pub(crate) fn new(seed: u64, config: &SessionConfig) -> Self {
+        Self { seed, client: config.clone(), server: config.clone(), family: Family::V4, tune: |_| {} }
+    }
+
+    pub(crate) fn pair(self, paths: Vec<PathSpec>, client: Peer, server: Peer) -> Pair {
+        let mut net = Network::new(Seed::new(self.seed));
+        let far = net.node("server");
+        let mut links = Vec::new();
+        let mut routes = Vec::new();
+        for (index, path) in paths.into_iter().enumerate() {
+            let near = net.node(&format!("client/{index}"));
+            links.push(net.link(near, far, path.up, path.down));
+            routes.push(Route::new(near, far));
+        }
+        self.over(net, links, routes, client, server)
+    }
+
+    /// Over a network that is there already.
+    pub(crate) fn over(
+        self,
+        mut net: Network,
+        links: Vec<(LinkId, LinkId)>,
+        routes: Vec<Route>,
+        client: Peer,
+        server: Peer,
+    ) -> Pair {
+        let (identity, trust) = identity();
+        let epoch = Instant::now();
+        let role = QuicRole::Client { trust, name: "server".to_owned() };
+        let client = QuicHost::new(role, self.client, epoch, client);
+        let server =
+            QuicHost::new(QuicRole::Server { identity }, self.server, epoch, server).tuned(self.tune);
+        let flow = DatagramFlow::new(client, server, routes).family(self.family);
+        let flow = net.datagrams(flow).unwrap();
+        Pair { net, flow, links }
+    }
+}
+
+pub(crate) fn identity() -> (Identity, Trust) {
+    let identity = Identity::self_signed("server").unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    (identity, trust)
+}
+
+impl Pair {
+    pub(crate) fn new(
+        seed: u64,
+        config: &SessionConfig,
+        paths: Vec<PathSpec>,
+        client: Peer,
+        server: Peer,
+    ) -> Self {
+        Setup::new(seed, config).pair(paths, client, server)
+    }
+
+    pub(crate) fn run(&mut self, until_ms: u64) -> &mut Self {
+        self.net.run_until(at(until_ms));
+        self
+    }
+
+    pub(crate) fn host(&self, side: Side) -> &QuicHost {
+        self.net.host(self.flow, side).unwrap()
+    }
+
+    pub(crate) fn peer(&self, side: Side) -> &Peer {
+        self.host(side).app().unwrap()
+    }
+
+    pub(crate) fn session(&self, side: Side) -> &Session {
+        self.host(side).session().unwrap()
+    }
+
+    /// Does something to a session now.
+    pub(crate) fn with<R>(&mut self, side: Side, act: impl FnOnce(&mut Session, Time) -> R) -> R {
+        self.net
+            .with_host(self.flow, side, |host: &mut QuicHost, now, _| act(host.session_mut().unwrap(), now))
+            .unwrap()
+    }
+
+    /// Hands over a message now.
+    pub(crate) fn send(&mut self, side: Side, message: Message) -> MessageId {
+        let sent = Sent {
+            id: self.with(side, |session, now| session.send(now, message.clone())).unwrap(),
+            at: self.net.now(),
+            priority: message.priority,
+            len: message.body.len() as u64,
+            hash: hash(&message.body, EMPTY),
+        };
+        self.net
+            .with_host(self.flow, side, |host: &mut QuicHost, _, _| {
+                host.app_mut::<Peer>().unwrap().sent.push(sent);
+            })
+            .unwrap();
+        sent.id
+    }
+
+    pub(crate) fn route(&mut self, index: usize) -> RouteId {
+        let route = |_: &mut QuicHost, _, context: &HostContext<'_>| context.routes().nth(index);
+        self.net.with_host(self.flow, Side::Client, route).flatten().unwrap()
+    }
+
+    /// The address of an end of a route, as the other end sees it.
+    pub(crate) fn address(&mut self, side: Side, index: usize) -> SocketAddr {
+        let route = self.route(index);
+        self.net.address(self.flow, side, route).unwrap()
+    }
+
+    /// Lets the client ask for a lane over a route.
+    pub(crate) fn add_lane(&mut self, index: usize) -> Result<(), LaneError> {
+        let remote = self.address(Side::Server, index);
+        let request = LaneRequest::new(SocketId(u8::try_from(index).unwrap()), remote);
+        self.with(Side::Client, |session, now| session.add_lane(now, request))
+    }
+
+    /// Whether everything that `from` handed over has arrived exactly once, byte for byte.
+    pub(crate) fn assert_delivered(&self, from: Side) {
+        let to = match from {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        };
+        let (handed, complete) = (self.peer(from).handed(), self.peer(to).complete());
+        assert_eq!(handed.len(), complete.len(), "messages from the {from:?}");
+        assert!(handed == complete, "messages from the {from:?} differ");
+    }
+
+    /// How many streams for messages an end has opened.
+    pub(crate) fn streams_opened(&self, side: Side) -> u64 {
+        self.session(side).stats().streams
+    }
+
+    /// Whether nothing is left over at either end.
+    pub(crate) fn assert_clean(&self) {
+        for side in [Side::Client, Side::Server] {
+            let session = self.session(side);
+            let load = session.load();
+            assert_eq!(load, Default::default(), "{side:?}");
+            let inbox = session.inbox_load();
+            assert_eq!(
+                (inbox.unread_messages, inbox.open_messages, inbox.parked_pieces, inbox.ahead_pieces),
+                (0, 0, 0, 0),
+                "{side:?}"
+            );
+            assert!(session.queued().messages == 0, "{side:?}");
+        }
+    }
+
+    /// From handing over to arrival, of the messages of one level, in the order in which they were handed over.
+    pub(crate) fn delays(&self, from: Side, priority: Priority) -> Vec<Duration> {
+        let to = match from {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        };
+        let received = &self.peer(to).received;
+        let arrived: BTreeMap<u64, Time> =
+            received.values().filter_map(|it| Some((it.hash, it.done?))).collect();
+        let sent = self.peer(from).sent.iter().filter(|sent| sent.priority == priority);
+        sent.filter_map(|sent| Some(*arrived.get(&sent.hash)? - sent.at)).collect()
+    }
+}
+
+/// All controllers.
+pub(crate) const CONTROLLERS: [Congestion; 3] = [Congestion::RENO, Congestion::Cubic, Congestion::Bbr3];
+
+/// Messages of these lengths and levels at equal distances.
+pub(crate) fn every(
+    from: Time,
+    gap: Duration,
+    count: u64,
+    priority: Priority,
+    len: usize,
+) -> impl Iterator<Item = (Time, Message)> {
+    (0..count).map(move |index| {
+        let at = from + Duration::from_nanos(u64::try_from(gap.as_nanos()).unwrap() * index);
+        (at, Message::new(body(u64::from(priority as u8) << 32 | index, len), priority))
+    })
+}
+
+/// How many cases a property is tried on, unless PROPTEST_CASES says otherwise.
+pub(crate) fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
+
+/// A drop-tail queue of so many packets.
+pub(crate) fn short_queue(packets: u64) -> DropTail<Packet> {
+    DropTail::new(DropTailConfig { limit: Limit::Packets(packets) }).unwrap()
+}
