@@ -1,0 +1,145 @@
+//! The runs that all questions together need, each made once, on all cores.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use marcato_units::Duration;
+
+use super::setup::{Error, Outcome, Setup, Span, run};
+use crate::{Percentile, Progress, Samples};
+
+/// How long runs are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    /// Of what has a band that needs many messages or many losses.
+    pub(super) long: Span,
+    /// Of what only shows a tendency.
+    pub(super) short: Span,
+    /// Whether the long runs are long enough for such bands; otherwise they are not claimed.
+    pub(super) claims: bool,
+}
+
+impl Scale {
+    /// As in the paper: 600 s after 10 s.
+    pub(super) const FULL: Self =
+        Self { long: span(10_000, 600_000), short: span(10_000, 100_000), claims: true };
+    /// Enough to see that everything works.
+    pub(super) const QUICK: Self =
+        Self { long: span(6_000, 10_000), short: span(6_000, 6_000), claims: false };
+
+    /// That of a full or of a quick run.
+    pub(super) const fn of(quick: bool) -> Self {
+        if quick { Self::QUICK } else { Self::FULL }
+    }
+}
+
+const fn span(warm_up: u64, length: u64) -> Span {
+    Span { warm_up: Duration::from_millis(warm_up), length: Duration::from_millis(length) }
+}
+
+/// A setup that will be run with every seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket(usize);
+
+/// What is to be run. Questions that want the same setup share its runs.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) scale: Scale,
+    setups: Vec<(String, Setup)>,
+}
+
+impl Plan {
+    pub(super) const fn new(scale: Scale) -> Self {
+        Self { scale, setups: Vec::new() }
+    }
+
+    /// Asks for the runs of a setup.
+    pub(super) fn add(&mut self, setup: Setup) -> Ticket {
+        // Setups hold configurations that cannot be compared, but that show all they are.
+        let key = format!("{setup:?}");
+        let known = self.setups.iter().position(|(other, _)| *other == key);
+        Ticket(known.unwrap_or_else(|| {
+            self.setups.push((key, setup));
+            self.setups.len() - 1
+        }))
+    }
+
+    /// Runs everything with each of `seeds`. The outcome does not depend on how many cores there are.
+    pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
+        let mut jobs: Vec<_> =
+            (0..self.setups.len()).flat_map(|at| seeds.iter().map(move |&seed| (at, seed))).collect();
+        // The longest first, so that no core waits long for the last.
+        jobs.sort_by_key(|&(at, _)| std::cmp::Reverse(self.setups[at].1.duration()));
+        let seconds = |at: usize| self.setups[at].1.duration().as_secs();
+        progress.begin("CWR, simulated seconds", Some(jobs.iter().map(|&(at, _)| seconds(at)).sum()));
+
+        let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(jobs.len());
+        let next = AtomicUsize::new(0);
+        let (send, receive) = mpsc::channel();
+        let mut done: Vec<Option<Outcome>> = vec![None; jobs.len()];
+        let place =
+            |at: usize, seed: u64| Some(at * seeds.len() + seeds.iter().position(|&other| other == seed)?);
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                let (send, next, jobs) = (send.clone(), &next, &jobs);
+                scope.spawn(move || {
+                    while let Some(&(at, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let outcome = run(&self.setups[at].1, seed);
+                        if send.send((at, seed, outcome)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            for (at, seed, outcome) in receive {
+                let outcome = outcome.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
+                if let Some(place) = place(at, seed) {
+                    done[place] = Some(outcome);
+                }
+                progress.advance(seconds(at));
+            }
+            Ok::<_, Error>(())
+        })?;
+        let outcomes = done.into_iter().collect::<Option<_>>().ok_or(Error::Missing("outcome of a run"))?;
+        Ok(Runs { outcomes, seeds: seeds.len() })
+    }
+}
+
+/// What came of a [`Plan`].
+#[derive(Debug)]
+pub(super) struct Runs {
+    outcomes: Vec<Outcome>,
+    seeds: usize,
+}
+
+impl Runs {
+    /// Of one setup, the outcome with each seed.
+    pub(super) fn of(&self, ticket: Ticket) -> &[Outcome] {
+        &self.outcomes[ticket.0 * self.seeds..][..self.seeds]
+    }
+
+    /// A value of one setup with each seed.
+    pub(super) fn each(&self, ticket: Ticket, value: impl FnMut(&Outcome) -> f64) -> Vec<f64> {
+        self.of(ticket).iter().map(value).collect()
+    }
+
+    /// The mean of a value over the seeds.
+    pub(super) fn mean(&self, ticket: Ticket, value: impl FnMut(&Outcome) -> f64) -> f64 {
+        crate::Mean::of(&self.each(ticket, value)).value
+    }
+
+    /// The completion times of a source's messages with all seeds, in ms.
+    pub(super) fn mcts(&self, ticket: Ticket, source: usize) -> Samples {
+        self.of(ticket).iter().flat_map(|outcome| outcome.mcts(source)).collect()
+    }
+
+    /// A percentile of the completion times of a source's messages with each seed, in ms.
+    pub(super) fn percentiles(&self, ticket: Ticket, source: usize, percentile: Percentile) -> Vec<f64> {
+        self.each(ticket, |outcome| {
+            outcome.mcts(source).collect::<Samples>().percentile(percentile).unwrap_or(f64::NAN)
+        })
+    }
+}

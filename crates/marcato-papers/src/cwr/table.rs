@@ -1,0 +1,177 @@
+//! Table I: how fast the windows grow beside a reservation.
+
+use super::predict::{self, CHECKED_ON, Prediction, Reduction};
+use super::published::{Growth, PACKET, SAME_RTT, Scheduler, TABLE_1};
+use super::runs::{Plan, Runs, Ticket};
+use super::setup::Setup;
+use super::{Answer, Ask, id, source_id, source_name, verdict};
+use crate::chart::{Axis, BarChart, Bars, Colour};
+use crate::{Figure, Row, Unit};
+
+/// How far from the paper's values those of Table I may lie.
+const BAND_PERCENT: f64 = 15.0;
+
+/// Each setup of Table I with one factor.
+pub(super) struct Column {
+    pub(super) reduction: Reduction,
+    pub(super) cells: Vec<(Growth, Ticket)>,
+}
+
+impl Column {
+    /// What a column adds to ids: nothing, where the paper's values are claimed.
+    pub(super) const fn suffix(&self) -> &'static str {
+        match self.reduction {
+            Reduction::Half => ".half",
+            Reduction::SevenTenths => "",
+        }
+    }
+
+    /// The column in words.
+    pub(super) fn name(&self) -> String {
+        format!("factor {}", self.reduction.factor())
+    }
+
+    /// The cells of each source: one for each scheduler.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &[(Growth, Ticket)]> {
+        self.cells.chunks(Scheduler::ALL.len())
+    }
+}
+
+/// Table I with each factor, the one that it is checked on first.
+pub(super) fn columns(plan: &mut Plan) -> [Column; 2] {
+    [CHECKED_ON, Reduction::Half].map(|reduction| {
+        // The column of which little is claimed has to show no more than a tendency.
+        let span = if reduction == CHECKED_ON { plan.scale.long } else { plan.scale.short };
+        let cells = TABLE_1.map(|cell| {
+            let setup = Setup::paper(cell.scheduler, SAME_RTT, &[cell.source], span);
+            (cell, plan.add(setup.reduced_to(reduction)))
+        });
+        Column { reduction, cells: cells.to_vec() }
+    })
+}
+
+/// Table I.
+pub(super) fn table_1(plan: &mut Plan) -> Ask {
+    let claims = plan.scale.claims;
+    let columns = columns(plan);
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for column in &columns {
+            for &(cell, ticket) in &column.cells {
+                rows.extend(growth(runs, claims, column, cell, ticket));
+            }
+        }
+        let [checked, half] = &columns;
+        for cells in checked.sources() {
+            rows.push(order(runs, claims, cells));
+        }
+        let predictions = predict::table_1(CHECKED_ON);
+        for &Prediction { published, per_rtt, .. } in &predictions {
+            let id =
+                format!("cwr.table1.{}.{}.predicted", source_id(published.source), id(published.scheduler));
+            let what = format!(
+                "window growth by arithmetic, {}, {}",
+                source_name(published.source),
+                published.scheduler
+            );
+            rows.push(Row::new(id, what, Unit::BytesPerRtt).measured(per_rtt));
+        }
+        for column in &columns {
+            rows.push(mean_window(runs, column));
+        }
+        let figure = picture(runs, checked, half, &predictions);
+        let mut answer = Answer::new("Table I: growth of the congestion windows", TEXT, rows);
+        answer.section = answer.section.figure(figure);
+        answer
+    })
+}
+
+const TEXT: &str = "";
+
+/// Both paths' growth in one cell, by both definitions.
+fn growth(runs: &Runs, claims: bool, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
+    let at = format!("cwr.table1.{}.{}", source_id(cell.source), id(cell.scheduler));
+    let of = format!("{}, {}, {}", source_name(cell.source), cell.scheduler, column.name());
+    let mut rows = Vec::new();
+    for index in 0..SAME_RTT.len() {
+        let path = index + 1;
+        let row = |suffix: &str, what: &str, values: Vec<f64>| {
+            let id = format!("{at}.path{path}{}{suffix}", column.suffix());
+            Row::new(id, format!("window growth{what}, path {path}, {of}"), Unit::BytesPerRtt)
+                .paper(cell.per_rtt[index].get() as f64)
+                .samples(&values)
+        };
+        let steps = runs.each(ticket, |outcome| outcome.lanes[index].windows.per_rtt());
+        let steps = row("", "", steps);
+        let banded = claims && column.reduction == CHECKED_ON;
+        rows.push(if banded { steps.within_percent(BAND_PERCENT) } else { steps });
+        let whole = runs.each(ticket, |outcome| outcome.lanes[index].windows.whole_per_rtt());
+        rows.push(row(".whole", " from the end of recovery to the next reduction", whole));
+    }
+    rows
+}
+
+/// The mean of both paths.
+fn both(runs: &Runs, ticket: Ticket) -> f64 {
+    runs.mean(ticket, |outcome| {
+        let each = outcome.lanes.iter().map(|lane| lane.windows.per_rtt());
+        each.sum::<f64>() / outcome.lanes.len() as f64
+    })
+}
+
+/// Whether more reservation means less growth.
+fn order(runs: &Runs, claims: bool, cells: &[(Growth, Ticket)]) -> Row {
+    let source = cells[0].0.source;
+    let growths: Vec<f64> = cells.iter().map(|&(_, ticket)| both(runs, ticket)).collect();
+    verdict(
+        format!("cwr.table1.{}.order", source_id(source)),
+        format!("windows grow fastest under LowRTT, then CWR, then CWR+RED, {}", source_name(source)),
+        growths.is_sorted_by(|faster, slower| faster > slower),
+        claims,
+    )
+}
+
+/// The mean window under LowRTT, beside which the prediction's is put.
+fn mean_window(runs: &Runs, column: &Column) -> Row {
+    let id = format!("cwr.window{}", column.suffix());
+    let ratio = |ticket: Ticket| {
+        let predicted = predict::mean_window(column.reduction, super::published::LOSS, PACKET);
+        runs.mean(ticket, |outcome| {
+            let each = outcome.lanes.iter().map(|lane| lane.windows.mean());
+            each.sum::<f64>() / outcome.lanes.len() as f64
+        }) / predicted
+    };
+    let under_low_rtt = column.cells.iter().filter(|(cell, _)| cell.scheduler == Scheduler::LowRtt);
+    let ratios: Vec<f64> = under_low_rtt.map(|&(_, ticket)| ratio(ticket)).collect();
+    let what = format!("mean window under LowRTT over the one predicted, {}", column.name());
+    Row::new(id, what, Unit::Ratio).measured(crate::Mean::of(&ratios).value)
+}
+
+fn picture(runs: &Runs, checked: &Column, half: &Column, predictions: &[Prediction]) -> Figure {
+    let reserving = |cell: &Growth| cell.scheduler != Scheduler::LowRtt;
+    let cells: Vec<_> = checked.cells.iter().filter(|(cell, _)| reserving(cell)).collect();
+    let groups = cells
+        .iter()
+        .map(|(cell, _)| format!("{} {}", source_id(cell.source).replace('.', "/"), cell.scheduler));
+    let published =
+        cells.iter().map(|(cell, _)| cell.per_rtt.iter().map(|bytes| bytes.get() as f64).sum::<f64>() / 2.0);
+    let predicted = predictions.iter().filter(|it| reserving(&it.published)).map(|it| it.per_rtt);
+    let measured = |column: &Column| -> Vec<f64> {
+        let cells = column.cells.iter().filter(|(cell, _)| reserving(cell));
+        cells.map(|&(_, ticket)| both(runs, ticket)).collect()
+    };
+    let chart = BarChart::new(
+        "Growth of the windows per round trip, mean of both paths",
+        Axis::new("growth", "B/RTT"),
+    )
+    .groups(groups)
+    .bars(Bars::new("paper", published).colour(Colour::Blue).outlined())
+    .bars(Bars::new("by arithmetic", predicted).colour(Colour::Green).outlined())
+    .bars(Bars::new("measured, factor 0.7", measured(checked)).colour(Colour::Blue))
+    .bars(Bars::new("measured, factor 0.5", measured(half)).colour(Colour::Orange));
+    Figure::new(
+        "growth",
+        chart.to_svg(),
+        "Table I's cells in which something is reserved: period in ms / size in kB.",
+    )
+}
