@@ -5,14 +5,18 @@
 //! lanes of a QUIC session in virtual time, periodic urgent messages on them, background data beside. Each file holds
 //! one question; [`Cwr`] asks them all.
 
+mod declared;
 mod growth;
 mod latency;
+mod losses;
 mod multiple;
 pub mod predict;
 pub mod published;
+mod recovery;
 mod runs;
 mod setup;
 mod table;
+mod throughput;
 
 use self::published::{Periodic, Scheduler};
 use self::runs::{Plan, Runs, Scale};
@@ -44,10 +48,12 @@ type Question = fn(&mut Plan) -> Ask;
 
 /// The questions, in the order of the report.
 const QUESTIONS: &[Question] = &[
+    declared::declared,
     table::table_1,
     latency::latency,
-    latency::throughput,
-    latency::recovery,
+    throughput::throughput,
+    recovery::recovery,
+    losses::losses,
     multiple::multiple,
     multiple::srtt,
 ];

@@ -15,6 +15,8 @@ use crate::{Percentile, Progress, Samples};
 pub(super) struct Scale {
     /// Of what has a band that needs many messages or many losses.
     pub(super) long: Span,
+    /// Of what needs many messages, and has several sources of them.
+    pub(super) several: Span,
     /// Of what only shows a tendency.
     pub(super) short: Span,
     /// Whether the long runs are long enough for such bands; otherwise they are not claimed.
@@ -22,12 +24,20 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// As in the paper: 600 s after 10 s.
-    pub(super) const FULL: Self =
-        Self { long: span(10_000, 600_000), short: span(10_000, 100_000), claims: true };
+    /// With five seeds, at least 11 000 messages of each source.
+    pub(super) const FULL: Self = Self {
+        long: span(10_000, 600_000),
+        several: span(10_000, 300_000),
+        short: span(10_000, 50_000),
+        claims: true,
+    };
     /// Enough to see that everything works.
-    pub(super) const QUICK: Self =
-        Self { long: span(6_000, 10_000), short: span(6_000, 6_000), claims: false };
+    pub(super) const QUICK: Self = Self {
+        long: span(4_000, 6_000),
+        several: span(4_000, 6_000),
+        short: span(4_000, 3_000),
+        claims: false,
+    };
 
     /// That of a full or of a quick run.
     pub(super) const fn of(quick: bool) -> Self {
@@ -68,6 +78,10 @@ impl Plan {
 
     /// Runs everything with each of `seeds`. The outcome does not depend on how many cores there are.
     pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
+        self.run_on(thread::available_parallelism().map_or(1, NonZeroUsize::get), seeds, progress)
+    }
+
+    fn run_on(&self, cores: usize, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
         let mut jobs: Vec<_> =
             (0..self.setups.len()).flat_map(|at| seeds.iter().map(move |&seed| (at, seed))).collect();
         // The longest first, so that no core waits long for the last.
@@ -75,14 +89,13 @@ impl Plan {
         let seconds = |at: usize| self.setups[at].1.duration().as_secs();
         progress.begin("CWR, simulated seconds", Some(jobs.iter().map(|&(at, _)| seconds(at)).sum()));
 
-        let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(jobs.len());
         let next = AtomicUsize::new(0);
         let (send, receive) = mpsc::channel();
         let mut done: Vec<Option<Outcome>> = vec![None; jobs.len()];
         let place =
             |at: usize, seed: u64| Some(at * seeds.len() + seeds.iter().position(|&other| other == seed)?);
         thread::scope(|scope| {
-            for _ in 0..workers {
+            for _ in 0..cores.min(jobs.len()) {
                 let (send, next, jobs) = (send.clone(), &next, &jobs);
                 scope.spawn(move || {
                     while let Some(&(at, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -141,5 +154,46 @@ impl Runs {
         self.each(ticket, |outcome| {
             outcome.mcts(source).collect::<Samples>().percentile(percentile).unwrap_or(f64::NAN)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use marcato_units::Bytes;
+
+    use super::super::published::{Periodic, SAME_RTT, Scheduler};
+    use super::*;
+    use crate::Silent;
+
+    fn setup(scheduler: Scheduler) -> Setup {
+        let source = Periodic { period: Duration::from_millis(50), size: Bytes::kb(10) };
+        Setup::paper(scheduler, SAME_RTT, &[source], span(1_000, 500))
+    }
+
+    #[test]
+    fn the_same_setup_is_run_once() {
+        let mut plan = Plan::new(Scale::QUICK);
+        let [first, other, again] =
+            [Scheduler::Cwr, Scheduler::CwrRed, Scheduler::Cwr].map(|scheduler| plan.add(setup(scheduler)));
+        assert_eq!((first, plan.setups.len()), (again, 2));
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn the_outcomes_do_not_depend_on_the_number_of_cores() {
+        let mut plan = Plan::new(Scale::QUICK);
+        let tickets = Scheduler::ALL.map(|scheduler| plan.add(setup(scheduler)));
+        let [one, three] = [1, 3].map(|cores| plan.run_on(cores, &[1, 2], &mut Silent).unwrap());
+        for ticket in tickets {
+            assert_eq!(one.of(ticket), three.of(ticket));
+            assert_ne!(one.of(ticket)[0], one.of(ticket)[1]);
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_impossible_stops_all() {
+        let mut plan = Plan::new(Scale::QUICK);
+        plan.add(setup(Scheduler::Cwr).with_paths(|path| path.queue = 0));
+        assert!(plan.run_on(2, &[1, 2], &mut Silent).is_err());
     }
 }

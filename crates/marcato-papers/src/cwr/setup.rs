@@ -148,7 +148,6 @@ impl Setup {
     }
 
     /// With this change of every path.
-    #[allow(dead_code, reason = "kept for questions to come")]
     pub(super) fn with_paths(mut self, change: impl FnMut(&mut Path)) -> Self {
         self.paths.iter_mut().for_each(change);
         self
@@ -175,8 +174,19 @@ const DRAIN: Duration = Duration::from_secs(2);
 pub(super) struct Released {
     /// When it was handed over at the sender.
     pub(super) at: Time,
+    /// From then until its last byte had left for the first time, in ms; infinite if it never did, or if other data of
+    /// its level never ceased to wait.
+    pub(super) left: f64,
     /// From then until its last byte was read at the receiver, in ms; infinite if it never was.
     pub(super) mct: f64,
+}
+
+impl Released {
+    /// Whether a packet of it was lost and sent again: with no queue on the way to speak of, nothing else keeps a
+    /// message under way for longer than this.
+    pub(super) fn was_repaired(&self, rtt: Duration) -> bool {
+        self.mct - self.left > rtt.as_secs_f64() * 1e3
+    }
 }
 
 /// What a lane did while it was measured.
@@ -259,6 +269,23 @@ struct Sender {
     span: Span,
     /// By path: the window, the sum of the smoothed round-trip times seen, and their number.
     lanes: Vec<(Windows, Duration, u32)>,
+    /// Of each source, how much it matters.
+    levels: Vec<Priority>,
+    /// Of each source, when each message that it released had left.
+    left: Vec<Vec<Time>>,
+}
+
+impl Sender {
+    /// What was released has left if nothing of its level waits.
+    fn note_left(&mut self, context: &mut QuicContext<'_>) {
+        let now = context.now();
+        let counters = context.session().conducted();
+        for ((left, releases), level) in self.left.iter_mut().zip(&self.traffic.releases).zip(&self.levels) {
+            if left.len() < releases.len() && counters.level(*level).queued.bytes.is_zero() {
+                left.resize(releases.len(), now);
+            }
+        }
+    }
 }
 
 impl QuicApp for Sender {
@@ -291,6 +318,7 @@ impl QuicApp for Sender {
     }
 
     fn idle(&mut self, context: &mut QuicContext<'_>) -> bool {
+        self.note_left(context);
         self.traffic.idle(context)
     }
 
@@ -378,6 +406,8 @@ impl Stage {
         let sender = Sender {
             traffic,
             span: setup.span,
+            levels: setup.sources.iter().map(|source| source.priority).collect(),
+            left: vec![Vec::new(); setup.sources.len()],
             lanes: setup.paths.iter().map(|path| (Windows::new(path.rtt), Duration::ZERO, 0)).collect(),
         };
         let receiver = Receiver { collector: MessageCollector::default(), backup: setup.backup };
@@ -439,18 +469,23 @@ fn between(from: &LaneStats, to: &LaneStats) -> LaneStats {
 }
 
 /// What became of the messages that were released from `begin` on.
-fn completed(traffic: &Traffic, collector: &MessageCollector, begin: Time) -> Vec<Vec<Released>> {
+fn completed(sender: &Sender, collector: &MessageCollector, begin: Time) -> Vec<Vec<Released>> {
     let done: HashMap<_, _> =
         collector.completions.iter().map(|it| ((it.source, it.sequence), it.completed)).collect();
-    let mct = |source: u32, sequence: u32, at: Time| match done.get(&(source, sequence)) {
-        Some(completed) => completed.since(at).as_secs_f64() * 1e3,
-        None => f64::INFINITY,
+    let after = |at: Time, until: Option<&Time>| {
+        until.map_or(f64::INFINITY, |until| until.since(at).as_secs_f64() * 1e3)
     };
-    let of = |(source, releases): (u32, &Vec<(u32, Time)>)| {
-        let measured = releases.iter().filter(|&&(_, at)| at >= begin);
-        measured.map(|&(sequence, at)| Released { at, mct: mct(source, sequence, at) }).collect()
-    };
-    (0..).zip(&traffic.releases).map(of).collect()
+    (0..)
+        .zip(sender.traffic.releases.iter().zip(&sender.left))
+        .map(|(source, (releases, left))| {
+            let released = releases.iter().enumerate().map(|(place, &(sequence, at))| Released {
+                at,
+                left: after(at, left.get(place)),
+                mct: after(at, done.get(&(source, sequence))),
+            });
+            released.filter(|released| released.at >= begin).collect()
+        })
+        .collect()
 }
 
 /// Runs `setup`.
@@ -492,7 +527,7 @@ pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
         *level -= before;
     }
     Ok(Outcome {
-        sources: completed(&sender.traffic, collector, begin),
+        sources: completed(sender, collector, begin),
         bytes,
         duplicates: after.duplicates - before.duplicates,
         lanes: (0..setup.paths.len()).map(lane).collect(),
@@ -501,4 +536,57 @@ pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
         refused: sender.traffic.refused,
         length: setup.span.length,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::published::SAME_RTT;
+    use super::*;
+
+    fn setup(scheduler: Scheduler) -> Setup {
+        let span = Span { warm_up: Duration::from_secs(3), length: Duration::from_secs(3) };
+        let source = published::Periodic { period: Duration::from_millis(50), size: Bytes::kb(10) };
+        Setup::paper(scheduler, SAME_RTT, &[source], span)
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_outcome_and_another_another() {
+        let setup = setup(Scheduler::CwrRed);
+        let [once, again, other] = [7, 7, 8].map(|seed| run(&setup, seed).unwrap());
+        assert_eq!(once, again);
+        assert_ne!(once, other);
+    }
+
+    #[test]
+    fn messages_are_counted_that_were_released_while_it_was_measured() {
+        let outcome = run(&setup(Scheduler::Cwr), 1).unwrap();
+        let [released] = &*outcome.sources else { panic!("one source") };
+        assert_eq!(released.len(), 60);
+        assert_eq!(released[0].at, Time::from_secs(3));
+        assert!(released.iter().all(|it| it.mct.is_finite() && it.left <= it.mct));
+        assert_eq!((outcome.refused, outcome.duplicates), (0, Bytes::ZERO));
+        // Of the last messages a part may have been read after the end.
+        assert!((590_000..=600_000).contains(&outcome.bytes[0].get()), "{:?}", outcome.bytes);
+    }
+
+    #[test]
+    fn what_a_dead_path_would_have_carried_goes_over_the_other() {
+        let mut setup = setup(Scheduler::Cwr);
+        setup.paths[1].outage = Some((Time::from_secs(4), Time::MAX));
+        let outcome = run(&setup, 1).unwrap();
+        assert!(outcome.mcts(0).all(f64::is_finite));
+        assert!(outcome.lanes[1].wire < outcome.lanes[0].wire);
+    }
+
+    #[test]
+    fn a_message_is_repaired_after_the_time_that_the_paper_gives() {
+        let mut setup = setup(Scheduler::Cwr)
+            .with_session(|session| session.packet_threshold = u32::MAX)
+            .with_paths(|path| path.loss = 0.01);
+        setup.span.length = Duration::from_secs(10);
+        let outcome = run(&setup, 1).unwrap();
+        let repaired = || outcome.sources[0].iter().filter(|it| it.was_repaired(SAME_RTT[0]));
+        assert!(repaired().count() >= 5);
+        assert!(repaired().all(|it| it.mct >= published::REPAIRED.as_secs_f64() * 1e3));
+    }
 }

@@ -86,7 +86,14 @@ pub(super) fn table_1(plan: &mut Plan) -> Ask {
     })
 }
 
-const TEXT: &str = "";
+const TEXT: &str = "Between two reductions of a window lies a span of congestion avoidance. Growth is the change from \
+    the first to the last step up of each span, summed over the spans, over the time between those steps, in nominal \
+    round-trip times of 50 ms: neither recovery nor the step that the next reduction cut off counts. Rows that end in \
+    `whole` take each span from a round trip after its reduction, when recovery ends, to the next reduction instead. \
+    What the arithmetic says, which chose the factor, and by how much the mean window is larger than it assumes, \
+    stands below.\n\n\
+    A full packet is 1350 bytes, so LowRTT's growth is short of 1350 by what a round trip takes longer than 50 ms: \
+    packets leave in bursts and queue behind one another.";
 
 /// Both paths' growth in one cell, by both definitions.
 fn growth(runs: &Runs, claims: bool, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
