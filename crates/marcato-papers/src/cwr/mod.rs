@@ -113,6 +113,11 @@ fn source_name(source: Periodic) -> String {
     format!("{} kB every {} ms", source.size.get() / 1000, source.period.as_millis())
 }
 
+/// The same in few words.
+fn short_name(source: Periodic) -> String {
+    format!("{} kB, {} ms", source.size.get() / 1000, source.period.as_millis())
+}
+
 /// The configuration, for the record.
 fn config(scale: Scale) -> Config {
     let [rtt, _] = published::SAME_RTT;

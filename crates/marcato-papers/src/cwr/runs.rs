@@ -33,9 +33,9 @@ impl Scale {
     };
     /// Enough to see that everything works.
     pub(super) const QUICK: Self = Self {
-        long: span(4_000, 6_000),
-        several: span(4_000, 6_000),
-        short: span(4_000, 3_000),
+        long: span(3_000, 5_000),
+        several: span(3_000, 5_000),
+        short: span(3_000, 2_000),
         claims: false,
     };
 

@@ -167,7 +167,7 @@ impl Setup {
 }
 
 /// What was released last has as long to arrive.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// A message of a source.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use super::predict::{self, CHECKED_ON, Prediction, Reduction};
 use super::published::{Growth, PACKET, SAME_RTT, Scheduler, TABLE_1};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::Setup;
-use super::{Answer, Ask, id, source_id, source_name, verdict};
+use super::{Answer, Ask, id, short_name, source_id, source_name, verdict};
 use crate::chart::{Axis, BarChart, Bars, Colour};
 use crate::{Figure, Row, Unit};
 
@@ -61,8 +61,7 @@ pub(super) fn table_1(plan: &mut Plan) -> Ask {
                 rows.extend(growth(runs, claims, column, cell, ticket));
             }
         }
-        let [checked, half] = &columns;
-        for cells in checked.sources() {
+        for cells in columns[0].sources() {
             rows.push(order(runs, claims, cells));
         }
         let predictions = predict::table_1(CHECKED_ON);
@@ -79,9 +78,10 @@ pub(super) fn table_1(plan: &mut Plan) -> Ask {
         for column in &columns {
             rows.push(mean_window(runs, column));
         }
-        let figure = picture(runs, checked, half, &predictions);
         let mut answer = Answer::new("Table I: growth of the congestion windows", TEXT, rows);
-        answer.section = answer.section.figure(figure);
+        for scheduler in [Scheduler::Cwr, Scheduler::CwrRed] {
+            answer.section = answer.section.figure(picture(runs, &columns, &predictions, scheduler));
+        }
         answer
     })
 }
@@ -154,31 +154,34 @@ fn mean_window(runs: &Runs, column: &Column) -> Row {
     Row::new(id, what, Unit::Ratio).measured(crate::Mean::of(&ratios).value)
 }
 
-fn picture(runs: &Runs, checked: &Column, half: &Column, predictions: &[Prediction]) -> Figure {
-    let reserving = |cell: &Growth| cell.scheduler != Scheduler::LowRtt;
-    let cells: Vec<_> = checked.cells.iter().filter(|(cell, _)| reserving(cell)).collect();
-    let groups = cells
-        .iter()
-        .map(|(cell, _)| format!("{} {}", source_id(cell.source).replace('.', "/"), cell.scheduler));
-    let published =
-        cells.iter().map(|(cell, _)| cell.per_rtt.iter().map(|bytes| bytes.get() as f64).sum::<f64>() / 2.0);
-    let predicted = predictions.iter().filter(|it| reserving(&it.published)).map(|it| it.per_rtt);
-    let measured = |column: &Column| -> Vec<f64> {
-        let cells = column.cells.iter().filter(|(cell, _)| reserving(cell));
-        cells.map(|&(_, ticket)| both(runs, ticket)).collect()
+/// The cells of one scheduler, each as the paper prints it, as predicted and as measured.
+fn picture(runs: &Runs, columns: &[Column; 2], predictions: &[Prediction], scheduler: Scheduler) -> Figure {
+    let measured = |column: &Column| {
+        let cells = column.cells.iter().filter(|(cell, _)| cell.scheduler == scheduler);
+        cells.map(|&(_, ticket)| both(runs, ticket)).collect::<Vec<_>>()
     };
-    let chart = BarChart::new(
-        "Growth of the windows per round trip, mean of both paths",
-        Axis::new("growth", "B/RTT"),
-    )
-    .groups(groups)
-    .bars(Bars::new("paper", published).colour(Colour::Blue).outlined())
-    .bars(Bars::new("by arithmetic", predicted).colour(Colour::Green).outlined())
-    .bars(Bars::new("measured, factor 0.7", measured(checked)).colour(Colour::Blue))
-    .bars(Bars::new("measured, factor 0.5", measured(half)).colour(Colour::Orange));
+    let predictions = || predictions.iter().filter(|it| it.published.scheduler == scheduler);
+    let mean = |cell: Growth| cell.per_rtt.iter().map(|bytes| bytes.get() as f64).sum::<f64>() / 2.0;
+    let chart =
+        BarChart::new(format!("Growth of the windows under {scheduler}"), Axis::new("growth", "B/RTT"))
+            .groups(predictions().map(|it| short_name(it.published.source)))
+            .bars(
+                Bars::new("paper", predictions().map(|it| mean(it.published)))
+                    .colour(Colour::Blue)
+                    .outlined(),
+            )
+            .bars(
+                Bars::new("by arithmetic", predictions().map(|it| it.per_rtt))
+                    .colour(Colour::Green)
+                    .outlined(),
+            );
+    let colours = [Colour::Blue, Colour::Orange];
+    let chart = columns.iter().zip(colours).fold(chart, |chart, (column, colour)| {
+        chart.bars(Bars::new(format!("measured, {}", column.name()), measured(column)).colour(colour))
+    });
     Figure::new(
-        "growth",
+        format!("table1-{}", id(scheduler)),
         chart.to_svg(),
-        "Table I's cells in which something is reserved: period in ms / size in kB.",
+        format!("Table I's cells with {scheduler}, mean of both paths and all seeds."),
     )
 }

@@ -5,7 +5,7 @@ use super::published::Scheduler;
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::Outcome;
 use super::table::{Column, columns};
-use super::{Answer, Ask, id, source_id, source_name, verdict};
+use super::{Answer, Ask, id, short_name, source_id, source_name, verdict};
 use crate::chart::{Axis, BarChart, Bars};
 use crate::{Figure, Row, Unit};
 
@@ -59,7 +59,7 @@ const GOODPUTS: [(&str, &str, Value); 3] = [
 
 fn bars(runs: &Runs, column: &Column) -> Figure {
     let chart = BarChart::new("Throughput, copies included", Axis::new("throughput", "Mbit/s"))
-        .groups(column.sources().map(|cells| source_name(cells[0].0.source)))
+        .groups(column.sources().map(|cells| short_name(cells[0].0.source)))
         .part("urgent");
     let chart = Scheduler::ALL.into_iter().fold(chart, |chart, scheduler| {
         let cells = column.cells.iter().filter(|(cell, _)| cell.scheduler == scheduler);
