@@ -5,18 +5,27 @@
 //! lanes of a QUIC session in virtual time, periodic urgent messages on them, background data beside. Each file holds
 //! one question; [`Cwr`] asks them all.
 
+mod aperiodic;
+mod beyond;
+mod budget;
+mod controllers;
+mod credit;
 mod declared;
 mod growth;
 mod latency;
 mod losses;
 mod multiple;
+mod outage;
 pub mod predict;
 pub mod published;
 mod recovery;
+mod reuse;
 mod runs;
 mod setup;
+mod starvation;
 mod table;
 mod throughput;
+mod watch;
 
 use self::published::{Periodic, Scheduler};
 use self::runs::{Plan, Runs, Scale};
@@ -56,6 +65,13 @@ const QUESTIONS: &[Question] = &[
     losses::losses,
     multiple::multiple,
     multiple::srtt,
+    credit::credit,
+    aperiodic::aperiodic,
+    budget::budget,
+    outage::outage,
+    starvation::starvation,
+    reuse::reuse,
+    controllers::controllers,
 ];
 
 impl Experiment for Cwr {

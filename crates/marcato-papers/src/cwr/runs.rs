@@ -82,8 +82,9 @@ impl Plan {
     }
 
     fn run_on(&self, cores: usize, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
+        let of = |at: usize| seeds.iter().copied().take(self.setups[at].1.seeds);
         let mut jobs: Vec<_> =
-            (0..self.setups.len()).flat_map(|at| seeds.iter().map(move |&seed| (at, seed))).collect();
+            (0..self.setups.len()).flat_map(|at| of(at).map(move |seed| (at, seed))).collect();
         // The longest first, so that no core waits long for the last.
         jobs.sort_by_key(|&(at, _)| std::cmp::Reverse(self.setups[at].1.duration()));
         let seconds = |at: usize| self.setups[at].1.duration().as_secs();
@@ -91,9 +92,9 @@ impl Plan {
 
         let next = AtomicUsize::new(0);
         let (send, receive) = mpsc::channel();
-        let mut done: Vec<Option<Outcome>> = vec![None; jobs.len()];
-        let place =
-            |at: usize, seed: u64| Some(at * seeds.len() + seeds.iter().position(|&other| other == seed)?);
+        let mut done: Vec<Vec<Option<Outcome>>> =
+            (0..self.setups.len()).map(|at| vec![None; of(at).count()]).collect();
+        let place = |at: usize, seed: u64| of(at).position(|other| other == seed);
         thread::scope(|scope| {
             for _ in 0..cores.min(jobs.len()) {
                 let (send, next, jobs) = (send.clone(), &next, &jobs);
@@ -110,28 +111,29 @@ impl Plan {
             for (at, seed, outcome) in receive {
                 let outcome = outcome.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
                 if let Some(place) = place(at, seed) {
-                    done[place] = Some(outcome);
+                    done[at][place] = Some(outcome);
                 }
                 progress.advance(seconds(at));
             }
             Ok::<_, Error>(())
         })?;
-        let outcomes = done.into_iter().collect::<Option<_>>().ok_or(Error::Missing("outcome of a run"))?;
-        Ok(Runs { outcomes, seeds: seeds.len() })
+        let whole = done.into_iter().map(|seeds| seeds.into_iter().collect::<Option<_>>());
+        let outcomes = whole.collect::<Option<_>>().ok_or(Error::Missing("outcome of a run"))?;
+        Ok(Runs { outcomes })
     }
 }
 
 /// What came of a [`Plan`].
 #[derive(Debug)]
 pub(super) struct Runs {
-    outcomes: Vec<Outcome>,
-    seeds: usize,
+    /// Of each setup, with each of its seeds.
+    outcomes: Vec<Vec<Outcome>>,
 }
 
 impl Runs {
     /// Of one setup, the outcome with each seed.
     pub(super) fn of(&self, ticket: Ticket) -> &[Outcome] {
-        &self.outcomes[ticket.0 * self.seeds..][..self.seeds]
+        &self.outcomes[ticket.0]
     }
 
     /// A value of one setup with each seed.

@@ -3,13 +3,13 @@
 //! Everything that an experiment may want to change is a field of [`Setup`]; everything that it may want to know is a
 //! field of [`Outcome`]. A run is a function of its setup and a seed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use marcato_queue::{DropTail, DropTailConfig, Limit, LimitError};
 use marcato_quic::{
-    Batch, Congestion, Event, Growth, Identity, IdentityError, LaneStats, Pacing, PathScheduler, Piece,
-    SessionConfig, SessionStats, StreamUse, Trust,
+    Batch, Congestion, Event, Growth, Identity, IdentityError, LaneRequest, LaneState, LaneStats, Pacing,
+    PathScheduler, Piece, SessionConfig, SessionStats, SocketId, StreamUse, Trust,
 };
 use marcato_sched::conductor::{Config, Debt, Redundancy};
 use marcato_sched::schedule::{CwrConfig, Unused};
@@ -17,13 +17,15 @@ use marcato_sim::quic::{
     Background, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Traffic,
 };
 use marcato_sim::{
-    DatagramFlow, FlowError, FlowId, HostContext, LinkConfig, LinkId, Loss, Network, Packet, Route, Side,
+    DatagramFlow, FlowError, FlowId, HostContext, LinkConfig, LinkId, Loss, Network, Packet, Route, RouteId,
+    Side,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
 use super::growth::Windows;
 use super::predict::{CHECKED_ON, Reduction};
 use super::published::{self, LOSS, PACKET, RATE, Scheduler};
+use super::watch::{Longest, Watch};
 
 /// A path between the two ends.
 #[derive(Clone, Debug)]
@@ -82,6 +84,12 @@ pub(super) struct Setup {
     pub(super) background: Vec<Background>,
     /// The path that the receiver declares to be a backup, so that its acknowledgements do not leave there.
     pub(super) backup: Option<u32>,
+    /// Whether the receiver, a lane of which has gone, asks for it again every second.
+    pub(super) reopen: bool,
+    /// The level whose waits are looked at.
+    pub(super) watch: Option<Priority>,
+    /// It is run with so many seeds at most.
+    pub(super) seeds: usize,
     /// When is measured.
     pub(super) span: Span,
 }
@@ -128,6 +136,9 @@ impl Setup {
             sources: sources.iter().map(source).collect(),
             background: vec![Background::default()],
             backup: None,
+            reopen: false,
+            watch: None,
+            seeds: usize::MAX,
             span,
         };
         setup.reduced_to(CHECKED_ON)
@@ -154,7 +165,6 @@ impl Setup {
     }
 
     /// With this change of every source.
-    #[allow(dead_code, reason = "kept for questions to come")]
     pub(super) fn with_sources(mut self, change: impl FnMut(&mut Periodic)) -> Self {
         self.sources.iter_mut().for_each(change);
         self
@@ -198,8 +208,9 @@ pub(super) struct LaneOutcome {
     pub(super) srtt: f64,
     /// Packets, losses, repairs, reductions and so on.
     pub(super) stats: LaneStats,
-    /// IP bytes that its path delivered on the way of the data.
+    /// IP bytes that its path delivered on the way of the data, and on the way back.
     pub(super) wire: Bytes,
+    pub(super) back: Bytes,
     /// Data packets that its wire lost, and that the queue before it dropped.
     pub(super) lost: u64,
     pub(super) dropped: u64,
@@ -222,8 +233,16 @@ pub(super) struct Outcome {
     pub(super) unused: Unused,
     /// Messages that the sending session did not take, over the whole run.
     pub(super) refused: u64,
-    /// How long was measured.
+    /// Messages that the receiver read to their end once more, over the whole run.
+    pub(super) again: u64,
+    /// Lanes that the sender gave up, and lanes that it got, over the whole run.
+    pub(super) lanes_down: u64,
+    pub(super) lanes_up: u64,
+    /// The longest that the level waited that was looked at.
+    pub(super) waited: Longest,
+    /// How long was measured, and how long before that was not.
     pub(super) length: Duration,
+    pub(super) warm_up: Duration,
 }
 
 impl Outcome {
@@ -269,6 +288,10 @@ struct Sender {
     span: Span,
     /// By path: the window, the sum of the smoothed round-trip times seen, and their number.
     lanes: Vec<(Windows, Duration, u32)>,
+    /// What it looks at now and again.
+    watch: Option<Watch>,
+    lanes_down: u64,
+    lanes_up: u64,
     /// Of each source, how much it matters.
     levels: Vec<Priority>,
     /// Of each source, when each message that it released had left.
@@ -295,6 +318,8 @@ impl QuicApp for Sender {
 
     fn event(&mut self, event: &Event, context: &mut QuicContext<'_>) {
         self.traffic.event(event, context);
+        self.lanes_down += u64::from(matches!(event, Event::LaneDown { .. }));
+        self.lanes_up += u64::from(matches!(event, Event::LaneUp(_)));
         if let Event::Window { lane, at, change, window } = *event
             && let Some((view, ..)) = context.session().lanes().find(|(view, ..)| view.id == lane)
             && let Some((windows, srtt, count)) =
@@ -315,6 +340,10 @@ impl QuicApp for Sender {
 
     fn timer(&mut self, context: &mut QuicContext<'_>) {
         self.traffic.timer(context);
+        let now = context.now();
+        if let Some(watch) = &mut self.watch {
+            watch.look(now, context.session().conducted());
+        }
     }
 
     fn idle(&mut self, context: &mut QuicContext<'_>) -> bool {
@@ -323,18 +352,57 @@ impl QuicApp for Sender {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.traffic.next_timer()
+        let look = self.watch.as_ref().map(Watch::next).filter(|&at| at < self.span.end());
+        self.traffic.next_timer().into_iter().chain(look).min()
     }
 }
 
-/// The receiving application: a [`MessageCollector`] that may declare a lane a backup.
+/// The receiving application: a [`MessageCollector`] that may declare a lane a backup, or ask anew for what has gone.
 struct Receiver {
     collector: MessageCollector,
     backup: Option<u32>,
+    reopen: bool,
+    /// What it can ask for.
+    lanes: Vec<LaneRequest>,
+    /// When it asks next.
+    ask: Option<Time>,
 }
 
+/// How often the receiver asks for a lane that has gone.
+const ASK: Duration = Duration::from_secs(1);
+
 impl QuicApp for Receiver {
+    fn start(&mut self, _: Time, host: &HostContext<'_>) {
+        let request = |route: RouteId| {
+            let socket = SocketId(u8::try_from(route.index()).ok()?);
+            Some(LaneRequest::new(socket, host.remote(route)?))
+        };
+        self.lanes = host.routes().filter_map(request).collect();
+    }
+
+    fn timer(&mut self, context: &mut QuicContext<'_>) {
+        let now = context.now();
+        if self.ask.is_none_or(|at| at > now) {
+            return;
+        }
+        for &lane in &self.lanes {
+            // A lane that is there, or has been asked for, is refused.
+            let _ = context.session().add_lane(now, lane);
+        }
+        let kept = context.session().lanes().filter(|&(_, state, _)| state != LaneState::Closing).count();
+        self.ask = (kept < self.lanes.len()).then(|| now + ASK);
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.ask
+    }
+
     fn event(&mut self, event: &Event, context: &mut QuicContext<'_>) {
+        if let Event::LaneDown { .. } = event
+            && self.reopen
+        {
+            self.ask = Some(context.now() + ASK);
+        }
         // Not before there is another lane: the first would be all there is.
         if let Event::LaneUp(_) = event
             && let Some(path) = self.backup
@@ -360,9 +428,12 @@ impl QuicApp for Receiver {
 struct Snapshot {
     bytes: [Bytes; Priority::COUNT],
     duplicates: Bytes,
-    lanes: Vec<LaneStats>,
+    /// By path.
+    lanes: HashMap<usize, LaneStats>,
     /// Delivered bytes, lost and dropped packets on the way of the data.
     links: Vec<(Bytes, u64, u64)>,
+    /// Delivered bytes on the way back.
+    back: Vec<Bytes>,
 }
 
 /// A network with both ends in it.
@@ -370,6 +441,7 @@ struct Stage {
     net: Network,
     flow: FlowId,
     down: Vec<LinkId>,
+    up: Vec<LinkId>,
 }
 
 impl Stage {
@@ -379,7 +451,7 @@ impl Stage {
         let queue = |path: &Path| -> Result<DropTail<Packet>, Error> {
             Ok(DropTail::new(DropTailConfig { limit: Limit::Packets(path.queue) })?)
         };
-        let (mut down, mut routes) = (Vec::new(), Vec::new());
+        let (mut down, mut ups, mut routes) = (Vec::new(), Vec::new(), Vec::new());
         for (index, path) in setup.paths.iter().enumerate() {
             let client = net.node(&format!("client/{index}"));
             let way = |loss: f64| -> Result<LinkConfig, Error> {
@@ -396,6 +468,7 @@ impl Stage {
                 }
             }
             down.push(back);
+            ups.push(up);
             routes.push(Route::new(client, server));
         }
         let identity = Identity::self_signed("server")?;
@@ -409,15 +482,24 @@ impl Stage {
             levels: setup.sources.iter().map(|source| source.priority).collect(),
             left: vec![Vec::new(); setup.sources.len()],
             lanes: setup.paths.iter().map(|path| (Windows::new(path.rtt), Duration::ZERO, 0)).collect(),
+            watch: setup.watch.map(|level| Watch::new(level, setup.span.begin())),
+            lanes_down: 0,
+            lanes_up: 0,
         };
-        let receiver = Receiver { collector: MessageCollector::default(), backup: setup.backup };
+        let receiver = Receiver {
+            collector: MessageCollector::default(),
+            backup: setup.backup,
+            reopen: setup.reopen,
+            lanes: Vec::new(),
+            ask: None,
+        };
         // The engine's instants begin somewhere; nothing depends on where.
         let epoch = Instant::now();
         let role = QuicRole::Client { trust, name: "server".to_owned() };
         let client = QuicHost::new(role, setup.session.clone(), epoch, receiver);
         let server = QuicHost::new(QuicRole::Server { identity }, setup.session.clone(), epoch, sender);
         let flow = net.datagrams(DatagramFlow::new(client, server, routes))?;
-        Ok(Self { net, flow, down })
+        Ok(Self { net, flow, down, up: ups })
     }
 
     fn end(&self, side: Side) -> Result<&QuicHost, Error> {
@@ -440,8 +522,8 @@ impl Stage {
             return Ok(Snapshot::default());
         };
         let inbox = receiving.received();
-        let mut lanes: Vec<_> = sending.lanes().map(|(view, _, stats)| (view.path, stats)).collect();
-        lanes.sort_by_key(|&(path, _)| path);
+        let lanes =
+            sending.lanes().filter_map(|(view, _, stats)| Some((view.path.0.try_into().ok()?, stats)));
         let links = self.down.iter().map(|&link| {
             let counters = self.net.link_counters(link);
             (counters.delivered_bytes, counters.lost, counters.dropped)
@@ -449,8 +531,9 @@ impl Stage {
         Ok(Snapshot {
             bytes: self.receiver()?.collector.bytes,
             duplicates: inbox.duplicate + inbox.late,
-            lanes: lanes.into_iter().map(|(_, stats)| stats).collect(),
+            lanes: lanes.collect(),
             links: links.collect(),
+            back: self.up.iter().map(|&link| self.net.link_counters(link).delivered_bytes).collect(),
         })
     }
 }
@@ -488,6 +571,12 @@ fn completed(sender: &Sender, collector: &MessageCollector, begin: Time) -> Vec<
         .collect()
 }
 
+/// How many of the messages completed had been completed before.
+fn again(collector: &MessageCollector) -> u64 {
+    let all = collector.completions.iter().map(|it| (it.source, it.sequence));
+    (collector.completions.len() - all.collect::<HashSet<_>>().len()) as u64
+}
+
 /// Runs `setup`.
 ///
 /// # Errors
@@ -510,14 +599,18 @@ pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
     let lane = |index: usize| {
         let (windows, srtt, count) = sender.lanes[index].clone();
         let none = LaneStats::default();
-        let [earlier, later] = [&before, &after].map(|snapshot| snapshot.lanes.get(index).unwrap_or(&none));
+        let earlier = before.lanes.get(&index).unwrap_or(&none);
+        // A lane that has gone takes its counters with it.
+        let later = after.lanes.get(&index).unwrap_or(earlier);
         let [link, last] =
             [&before, &after].map(|snapshot| snapshot.links.get(index).copied().unwrap_or_default());
+        let back = |snapshot: &Snapshot| snapshot.back.get(index).copied().unwrap_or_default();
         LaneOutcome {
             windows: windows.until(end),
             srtt: srtt.as_secs_f64() * 1e3 / f64::from(count),
             stats: between(earlier, later),
             wire: last.0 - link.0,
+            back: back(&after) - back(&before),
             lost: last.1 - link.1,
             dropped: last.2 - link.2,
         }
@@ -534,7 +627,12 @@ pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
         stats: session.stats(),
         unused: session.unused(),
         refused: sender.traffic.refused,
+        again: again(collector),
+        lanes_down: sender.lanes_down,
+        lanes_up: sender.lanes_up,
+        waited: sender.watch.as_ref().map(Watch::longest).unwrap_or_default(),
         length: setup.span.length,
+        warm_up: setup.span.warm_up,
     })
 }
 
