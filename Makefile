@@ -7,7 +7,7 @@ OUT ?= out
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bench lint doc picture clean prepare
+.PHONY: help demo papers test test-long bench lint doc picture clean prepare
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -17,6 +17,10 @@ demo: prepare ## Run the CATS experiments in virtual time and write their report
 	@status=0; ./target/release/marcato papers cats --out $(OUT)/cats || status=$$?; \
 	if [ $$status -le 1 ]; then printf '\nThe report: %s\n' "$(OUT)/cats/report.html"; fi; \
 	exit $$status
+
+papers: prepare ## Run every experiment in full, with five seeds (about half an hour)
+	$(CARGO) build --release --locked -p marcato-cli
+	./target/release/marcato papers all --repeat 5 --out $(OUT)
 
 test: prepare ## Run every test that takes seconds, examples in the documentation too
 	$(CARGO) test --workspace --locked
@@ -34,8 +38,9 @@ lint: prepare ## Check formatting and lints
 doc: prepare ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-picture: demo ## Draw the README's picture anew, from a real run
+picture: papers ## Draw the README's pictures anew, from a real run
 	cp $(OUT)/cats/completion.svg docs/cats.svg
+	cp $(OUT)/cwr/fig4b-mct.svg docs/cwr.svg
 
 clean: ## Remove what was built and written
 	$(CARGO) clean

@@ -41,6 +41,7 @@ mod world;
 
 pub use cats::Cats;
 pub use config::Config;
+pub use cwr::Cwr;
 pub use document::{Count, Document};
 pub use experiment::{Experiment, Progress, RunError, RunOptions, SeedError, Silent};
 pub use registry::{Registry, SelectError, registry};

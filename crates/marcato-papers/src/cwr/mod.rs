@@ -1,7 +1,154 @@
 //! CWR: "Performance Evaluation of a New Scheduling Model Using Congestion Window Reservation" (Noroozi, Gallistl and
 //! Noroozi).
 //!
-//! What the paper prints, and what a simple model makes of its Table I before anything is run.
+//! What the paper prints, what a simple model makes of its Table I before anything is run, and the experiments: two
+//! lanes of a QUIC session in virtual time, periodic urgent messages on them, background data beside. Each file holds
+//! one question; [`Cwr`] asks them all.
 
+mod aperiodic;
+mod beyond;
+mod budget;
+mod controllers;
+mod credit;
+mod declared;
+mod growth;
+mod latency;
+mod losses;
+mod multiple;
+mod outage;
 pub mod predict;
 pub mod published;
+mod recovery;
+mod reuse;
+mod runs;
+mod setup;
+mod starvation;
+mod table;
+mod throughput;
+mod watch;
+
+use self::published::{Periodic, Scheduler};
+use self::runs::{Plan, Runs, Scale};
+use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section};
+
+/// The experiments of the CWR paper.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cwr;
+
+/// What one question gives: its rows, and what is said and drawn about them.
+struct Answer {
+    rows: Vec<Row>,
+    section: Section,
+}
+
+impl Answer {
+    /// A section that shows all of `rows` with `text`.
+    fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
+        let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
+        Self { rows, section }
+    }
+}
+
+/// Makes an answer of the runs that its question planned.
+type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
+
+/// Plans the runs that it needs.
+type Question = fn(&mut Plan) -> Ask;
+
+/// The questions, in the order of the report.
+const QUESTIONS: &[Question] = &[
+    declared::declared,
+    table::table_1,
+    latency::latency,
+    throughput::throughput,
+    recovery::recovery,
+    losses::losses,
+    multiple::multiple,
+    multiple::srtt,
+    credit::credit,
+    aperiodic::aperiodic,
+    budget::budget,
+    outage::outage,
+    starvation::starvation,
+    reuse::reuse,
+    controllers::controllers,
+];
+
+impl Experiment for Cwr {
+    fn name(&self) -> &'static str {
+        "cwr"
+    }
+
+    fn about(&self) -> &'static str {
+        "CWR: room in the congestion windows of multipath QUIC for periodic urgent messages"
+    }
+
+    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        report(Scale::of(options.quick), options, progress)
+    }
+}
+
+/// Asks every question at this scale.
+fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+    let mut plan = Plan::new(scale);
+    let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+    let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("cwr", error))?;
+    let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
+    let (rows, sections): (Vec<_>, Vec<_>) =
+        answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
+    let document = Document::new("cwr", options).config(config(scale)).with_rows(rows.into_iter().flatten());
+    let report = Report::new("CWR", Cwr.about(), document);
+    Ok(sections.into_iter().fold(report, Report::section))
+}
+
+/// A verdict, or what it would be where the runs are too short to claim it.
+fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool, claimed: bool) -> Row {
+    if claimed {
+        Row::verdict(id, what, held)
+    } else {
+        Row::new(id, what, crate::Unit::Count).measured(f64::from(u8::from(held)))
+    }
+}
+
+/// A scheduler's name in row ids.
+const fn id(scheduler: Scheduler) -> &'static str {
+    match scheduler {
+        Scheduler::LowRtt => "lowrtt",
+        Scheduler::Cwr => "cwr",
+        Scheduler::CwrRed => "cwr-red",
+    }
+}
+
+/// A source in row ids: its period in ms and its size in kB.
+fn source_id(source: Periodic) -> String {
+    format!("{}.{}", source.period.as_millis(), source.size.get() / 1000)
+}
+
+/// The same in words.
+fn source_name(source: Periodic) -> String {
+    format!("{} kB every {} ms", source.size.get() / 1000, source.period.as_millis())
+}
+
+/// The same in few words.
+fn short_name(source: Periodic) -> String {
+    format!("{} kB, {} ms", source.size.get() / 1000, source.period.as_millis())
+}
+
+/// The configuration, for the record.
+fn config(scale: Scale) -> Config {
+    let [rtt, _] = published::SAME_RTT;
+    Config::new()
+        .set("rate_mbps", published::RATE.as_mbps_f64())
+        .set("rtt_ms", rtt.as_secs_f64() * 1e3)
+        .set("data_loss_percent", published::LOSS * 100.0)
+        .set("ack_loss_percent", 0.0)
+        .set("queue_packets", setup::Path::paper(rtt).queue)
+        .set("datagram_bytes", published::PACKET.get())
+        .set("congestion", "newreno")
+        .set("reduction_factor", predict::CHECKED_ON.factor())
+        .set("pacing", "off")
+        .set("debt", "strict")
+        .set("warm_up_s", scale.long.warm_up.as_secs_f64())
+        .set("length_s", scale.long.length.as_secs_f64())
+        .set("short_length_s", scale.short.length.as_secs_f64())
+}

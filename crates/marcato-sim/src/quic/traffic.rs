@@ -94,6 +94,8 @@ pub struct Traffic {
     until: Time,
     /// Messages that sources released.
     pub released: u64,
+    /// Of each source, the number of each message that it released, and when.
+    pub releases: Vec<Vec<(u32, Time)>>,
     /// Messages that the session did not take.
     pub refused: u64,
     open: bool,
@@ -110,6 +112,7 @@ impl Traffic {
             declared: false,
         };
         Self {
+            releases: vec![Vec::new(); sources.len()],
             sources: sources.into_iter().map(state).collect(),
             background: Vec::new(),
             until: Time::MAX,
@@ -180,7 +183,7 @@ impl QuicApp for Traffic {
     fn timer(&mut self, context: &mut QuicContext<'_>) {
         let now = context.now();
         let until = self.until;
-        for (index, source) in (0u32..).zip(&mut self.sources) {
+        for ((index, source), releases) in (0u32..).zip(&mut self.sources).zip(&mut self.releases) {
             while source.next <= now && source.next < until {
                 let Periodic { size, priority, redundancy, lifetime, named, .. } = source.periodic;
                 let mut body = vec![0; usize::try_from(size.get()).unwrap_or(0).max(HEADER)];
@@ -192,6 +195,7 @@ impl QuicApp for Traffic {
                 message.lifetime = lifetime;
                 message.source = named.then_some(SourceKey(u64::from(index)));
                 self.released += 1;
+                releases.push((source.sequence, now));
                 self.refused += u64::from(context.session().send(now, message).is_err());
                 source.advance();
             }

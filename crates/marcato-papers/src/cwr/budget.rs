@@ -1,0 +1,105 @@
+//! What copies bring and what they cost, with and without a budget.
+
+use marcato_quic::PathScheduler;
+use marcato_sched::conductor::Redundancy;
+use marcato_sched::schedule::{Budget, CwrConfig};
+use marcato_units::Bytes;
+
+use super::beyond::{GOODPUT, Metric, OVERHEAD, P50, P99, P999, ccdf, every, ratio, rows, setup};
+use super::published::{Periodic, Scheduler};
+use super::runs::{Plan, Runs};
+use super::setup::{Outcome, Setup};
+use super::{Answer, Ask, source_name, verdict};
+use crate::Unit;
+use crate::chart::Axis;
+
+const SOURCE: Periodic = every(100, 10);
+
+/// In row ids and in words, and the share of packets.
+const LOSSES: [(&str, &str, f64); 3] =
+    [("loss0.05", "0.05 %", 0.000_5), ("loss1", "1 %", 0.01), ("loss5", "5 %", 0.05)];
+
+/// Who copies.
+#[derive(Clone, Copy)]
+enum Copies {
+    None,
+    Budget,
+    Unlimited,
+}
+
+impl Copies {
+    const ALL: [(Self, &'static str, &'static str); 3] = [
+        (Self::None, "none", "CWR"),
+        (Self::Budget, "budget", "CWR+RED with a budget"),
+        (Self::Unlimited, "unlimited", "CWR+RED"),
+    ];
+
+    fn setup(self, plan: &Plan, loss: f64) -> Setup {
+        let scheduler = match self {
+            Self::None => PathScheduler::Cwr(CwrConfig::paper()),
+            Self::Budget => {
+                PathScheduler::CwrRed(CwrConfig { budget: Budget::default(), ..CwrConfig::paper() })
+            }
+            Self::Unlimited => PathScheduler::CwrRed(CwrConfig::paper()),
+        };
+        let redundancy = if let Self::None = self { Redundancy::Once } else { Redundancy::EveryLane };
+        setup(plan, Scheduler::Cwr, SOURCE)
+            .with_paths(|path| path.loss = loss)
+            .with_sources(|source| source.redundancy = redundancy)
+            .with_session(|session| session.path_scheduler = scheduler)
+    }
+}
+
+const METRICS: [Metric; 6] = [
+    P50,
+    P99,
+    P999,
+    GOODPUT,
+    OVERHEAD,
+    ("copies", "bytes of copies over urgent bytes", Unit::Percent, |outcome| {
+        100.0 * ratio(outcome.duplicates, outcome.bytes[0])
+    }),
+];
+
+/// Whether copies have kept within the default budget: 100 kB and a tenth of what is sent for the first time. Chunks
+/// are counted, not bytes: of the messages here none but the last falls short of a full packet, 1110 for 1270 bytes in
+/// eight.
+fn within_budget(outcome: &Outcome) -> bool {
+    let budget = Budget::default();
+    let [full, last] = [1270 + 44, 1110 + 44];
+    let first = outcome.stats.chunks - outcome.stats.copies;
+    let copied = outcome.stats.copies / 8 * (7 * full + last);
+    // Twice, for a message under way on both lanes when it is counted.
+    Bytes::new(copied) <= budget.limit(Bytes::new(first * full)) + Bytes::new(16 * full)
+}
+
+/// Each of them at each loss.
+pub(super) fn budget(plan: &mut Plan) -> Ask {
+    let cells = LOSSES.map(|(.., loss)| Copies::ALL.map(|(copies, ..)| plan.add(copies.setup(plan, loss))));
+    Box::new(move |runs: &Runs| {
+        let mut all = Vec::new();
+        let mut figures = Vec::new();
+        for ((loss, percent, _), tickets) in LOSSES.into_iter().zip(cells) {
+            for ((copies, name, what), ticket) in Copies::ALL.into_iter().zip(tickets) {
+                let at = format!("cwr.budget.{loss}.{name}");
+                let of = format!("{}, {percent} of packets lost, {what}", source_name(SOURCE));
+                all.extend(rows(runs, ticket, &at, &of, &METRICS));
+                if let Copies::Budget = copies {
+                    let held = runs.of(ticket).iter().all(within_budget);
+                    let what = format!("copies keep within 100 kB and a tenth of what is sent, {of}");
+                    all.push(verdict(format!("{at}.held"), what, held, true));
+                }
+            }
+            let names = Copies::ALL.map(|(_, name, _)| name);
+            let title = format!("{}, {percent} of packets lost", source_name(SOURCE));
+            let axis = Axis::new("completion", "ms").range(20.0, 250.0);
+            let id = format!("budget-{}", loss.replace('.', "-"));
+            figures.push(ccdf(runs, &id, &title, axis, names.into_iter().zip(tickets)));
+        }
+        let answer = Answer::new("Beyond: a budget for copies", TEXT, all);
+        let section = figures.into_iter().fold(answer.section, crate::Section::figure);
+        Answer { section, ..answer }
+    })
+}
+
+const TEXT: &str = "";

@@ -1,0 +1,93 @@
+//! Whether the growth that a reservation costs can be won back.
+
+use marcato_quic::Growth;
+
+use super::beyond::{GOODPUT, GROWTH, LOST, Metric, P50, P999, every, rows, setup};
+use super::published::{Periodic, Scheduler};
+use super::runs::{Plan, Runs, Ticket};
+use super::{Answer, Ask, id, source_id, source_name};
+use crate::chart::{Axis, BarChart, Bars, Colour};
+use crate::{Figure, Row, Unit};
+
+const SOURCES: [Periodic; 2] = [every(50, 50), every(100, 25)];
+const RESERVING: [Scheduler; 2] = [Scheduler::Cwr, Scheduler::CwrRed];
+const GROWTHS: [(Growth, &str, &str); 2] = [
+    (Growth::Acknowledged, "acknowledged", "windows grow by what is acknowledged"),
+    (Growth::Credited, "credited", "windows grow as if what is reserved had been used"),
+];
+const METRICS: [Metric; 5] = [GROWTH, P50, P999, GOODPUT, LOST];
+
+/// A window that is under-used only because it is reserved is to grow as a full one does, to so many percent.
+const WHOLE_PERCENT: f64 = 5.0;
+
+struct Cell {
+    source: Periodic,
+    low_rtt: Ticket,
+    /// Under each reserving scheduler, with each growth.
+    reserving: [(Scheduler, [Ticket; 2]); 2],
+}
+
+/// Both ways of growing.
+pub(super) fn credit(plan: &mut Plan) -> Ask {
+    let claims = plan.scale.claims;
+    let cells = SOURCES.map(|source| Cell {
+        source,
+        low_rtt: plan.add(setup(plan, Scheduler::LowRtt, source)),
+        reserving: RESERVING.map(|scheduler| {
+            let grown = |(growth, ..): (Growth, _, _)| {
+                let setup = setup(plan, scheduler, source);
+                plan.add(setup.with_session(|session| session.growth = growth))
+            };
+            (scheduler, GROWTHS.map(grown))
+        }),
+    });
+    Box::new(move |runs: &Runs| {
+        let mut all = Vec::new();
+        for Cell { source, low_rtt, reserving } in &cells {
+            let at = format!("cwr.credit.{}", source_id(*source));
+            let name = source_name(*source);
+            all.extend(rows(
+                runs,
+                *low_rtt,
+                &format!("{at}.lowrtt"),
+                &format!("{name}, {}", Scheduler::LowRtt),
+                &METRICS,
+            ));
+            for &(scheduler, tickets) in reserving {
+                let at = format!("{at}.{}", id(scheduler));
+                for (ticket, (_, growth, what)) in tickets.into_iter().zip(GROWTHS) {
+                    let of = format!("{name}, {scheduler}, {what}");
+                    all.extend(rows(runs, ticket, &format!("{at}.{growth}"), &of, &METRICS));
+                }
+                let of = |ticket: Ticket| runs.mean(ticket, GROWTH.3);
+                let share = of(tickets[1]) / of(*low_rtt);
+                let what =
+                    format!("window growth over that of LowRTT, {name}, {scheduler}, {}", GROWTHS[1].2);
+                let row = Row::new(format!("{at}.whole"), what, Unit::Ratio).measured(share);
+                let margin = WHOLE_PERCENT / 100.0;
+                all.push(if claims { row.within(1.0 - margin, 1.0 + margin) } else { row });
+            }
+        }
+        let mut answer = Answer::new("Beyond: growth credited for what is reserved", TEXT, all);
+        answer.section = answer.section.figure(picture(runs, &cells));
+        answer
+    })
+}
+
+const TEXT: &str = "";
+
+fn picture(runs: &Runs, cells: &[Cell]) -> Figure {
+    let groups = cells.iter().flat_map(|cell| {
+        RESERVING.map(|scheduler| format!("{} {scheduler}", source_id(cell.source).replace('.', "/")))
+    });
+    let each = |which: fn(&Cell, usize) -> Ticket| -> Vec<f64> {
+        let tickets = cells.iter().flat_map(|cell| [0, 1].map(|scheduler| which(cell, scheduler)));
+        tickets.map(|ticket| runs.mean(ticket, GOODPUT.3)).collect()
+    };
+    let chart = BarChart::new("Goodput of all messages", Axis::new("goodput", "Mbit/s"))
+        .groups(groups)
+        .bars(Bars::new("LowRTT", each(|cell, _| cell.low_rtt)).colour(Colour::Grey))
+        .bars(Bars::new("acknowledged", each(|cell, at| cell.reserving[at].1[0])).colour(Colour::Orange))
+        .bars(Bars::new("credited", each(|cell, at| cell.reserving[at].1[1])).colour(Colour::Blue));
+    Figure::new("credit", chart.to_svg(), "Period in ms / size in kB.")
+}

@@ -1,0 +1,124 @@
+//! Fig. 4, left: completion times of one source's messages.
+
+use marcato_units::{Bytes, Duration, Rate};
+
+use super::predict::CHECKED_ON;
+use super::published::{Growth, RATE, SAME_RTT, Scheduler};
+use super::runs::{Plan, Runs, Ticket};
+use super::table::{Column, columns};
+use super::{Answer, Ask, id, source_id, source_name, verdict};
+use crate::chart::{Axis, Colour, LineChart, Series};
+use crate::{Figure, Percentile, Row, Samples, Unit};
+
+/// The percentiles printed, as row ids have them.
+pub(super) const PERCENTILES: [(&str, &str, Percentile); 3] = [
+    ("p50", "median", Percentile::P50),
+    ("p99", "99 %", Percentile::P99),
+    ("p999", "99.9 %", Percentile::P99_9),
+];
+
+/// So many messages make a 99.9th percentile of which something can be claimed.
+pub(super) const ENOUGH: usize = 10_000;
+
+/// What a message that finds room may take beyond the way itself.
+const MARGIN_MS: f64 = 2.0;
+
+/// Stream bytes in a full packet of the sessions here, and IP bytes of it.
+const PAYLOAD: Bytes = Bytes::new(1270);
+const FULL: Bytes = Bytes::new(1350 + 28);
+
+/// A message that finds room and loses nothing takes at most so many ms: the one-way delay, its packets one after the
+/// other, and the margin.
+fn undisturbed(size: Bytes, rtt: Duration, rate: Rate) -> f64 {
+    let packets = size.get().div_ceil(PAYLOAD.get());
+    let wire = FULL * packets;
+    (rtt / 2 + rate.transmission_time(wire)).as_secs_f64() * 1e3 + MARGIN_MS
+}
+
+pub(super) const fn colour(scheduler: Scheduler) -> Colour {
+    match scheduler {
+        Scheduler::LowRtt => Colour::Orange,
+        Scheduler::Cwr => Colour::Blue,
+        Scheduler::CwrRed => Colour::Green,
+    }
+}
+
+/// Fig. 4.
+pub(super) fn latency(plan: &mut Plan) -> Ask {
+    let columns = columns(plan);
+    let claims = plan.scale.claims;
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for column in &columns {
+            for &(cell, ticket) in &column.cells {
+                rows.extend(completions(runs, column, cell, ticket));
+            }
+        }
+        let [checked, _] = &columns;
+        for cells in checked.sources() {
+            let [_, (cwr, once), (_, twice)] = *cells else { continue };
+            let [once, twice] = [once, twice].map(|ticket| runs.mcts(ticket, 0));
+            let at = format!("cwr.mct.{}.red_helps", source_id(cwr.source));
+            rows.push(red_helps(at, &source_name(cwr.source), &once, &twice, claims));
+        }
+        let mut answer = Answer::new("Fig. 4, left: completion times beside one source", TEXT, rows);
+        for (cells, letter) in checked.sources().zip('a'..) {
+            answer.section = answer.section.figure(ccdf(runs, cells, letter));
+        }
+        answer
+    })
+}
+
+const TEXT: &str = "From the hand-over of a message at the sender to the last byte read at the receiver. Percentiles \
+    are nearest ranks, and rows are means over the seeds. The bands are the one-way delay, the message's full packets \
+    one after the other at the link's rate, and 2 ms; none is claimed where 50 kB meet windows that are halved, which \
+    need not have room for them. Whether redundancy helps is judged on the messages of all seeds together, and \
+    claimed if they are 10 000 or more.";
+
+fn completions(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
+    let Growth { source, scheduler, .. } = cell;
+    let row = |(name, what, percentile): (&str, &str, Percentile)| {
+        let row = Row::new(
+            format!("cwr.mct.{}.{}.{name}{}", source_id(source), id(scheduler), column.suffix()),
+            format!(
+                "completion of messages, {what}, {}, {scheduler}, {}",
+                source_name(source),
+                column.name()
+            ),
+            Unit::Ms,
+        )
+        .samples(&runs.percentiles(ticket, 0, percentile));
+        // A window that is halved need not have room for 50 kB.
+        let fits = column.reduction == CHECKED_ON || source.size < Bytes::kb(50);
+        if name == "p50" && scheduler != Scheduler::LowRtt && fits {
+            row.at_most(undisturbed(source.size, SAME_RTT[0], RATE))
+        } else {
+            row
+        }
+    };
+    PERCENTILES.map(row).to_vec()
+}
+
+/// Whether redundancy shortens the longest completion times of the messages of all seeds together.
+pub(super) fn red_helps(id: String, of: &str, once: &Samples, twice: &Samples, claims: bool) -> Row {
+    let [cwr, red] = [once, twice].map(|mcts| mcts.percentile(Percentile::P99_9));
+    let enough = once.len().min(twice.len()) >= ENOUGH;
+    let what = format!("99.9 % of all seeds' messages complete sooner under CWR+RED than under CWR, {of}");
+    verdict(id, what, red < cwr, claims && enough)
+}
+
+fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Figure {
+    let source = cells[0].0.source;
+    let chart = LineChart::ccdf(source_name(source), Axis::new("completion", "ms").range(20.0, 200.0), true)
+        .down_to(1e-4);
+    let chart = cells.iter().fold(chart, |chart, &(cell, ticket)| {
+        let samples = runs.mcts(ticket, 0);
+        let series = Series::ccdf(cell.scheduler.name(), samples.sorted().iter().copied());
+        chart.series(series.colour(colour(cell.scheduler)))
+    });
+    Figure::new(
+        format!("fig4{letter}-mct"),
+        chart.to_svg(),
+        format!("As Fig. 4: shares of the messages that took longer, {}; all seeds.", source_name(source)),
+    )
+}

@@ -1,0 +1,56 @@
+//! How late a message is of which a packet was lost.
+
+use marcato_units::{Bytes, Duration};
+
+use super::published::{Periodic, REPAIRED_RTTS, SAME_RTT, Scheduler};
+use super::runs::{Plan, Runs};
+use super::setup::Setup;
+use super::{Answer, Ask};
+use crate::{Percentile, Row, Samples, Unit};
+
+/// How soon after its release a message is complete of which a packet was lost.
+pub(super) fn recovery(plan: &mut Plan) -> Ask {
+    let source = Periodic { period: Duration::from_millis(50), size: Bytes::kb(25) };
+    let setup = Setup::paper(Scheduler::Cwr, SAME_RTT, &[source], plan.scale.long);
+    let packets = plan.add(setup.clone());
+    let time = plan.add(setup.with_session(|session| session.packet_threshold = u32::MAX));
+    let claims = plan.scale.claims;
+    Box::new(move |runs: &Runs| {
+        let rtt = SAME_RTT[0].as_secs_f64() * 1e3;
+        let mut rows = Vec::new();
+        for (name, rule, ticket, least, paper) in [
+            ("packets", "three later packets acknowledged", packets, 1.5, None),
+            ("time", "9/8 of a round trip alone", time, REPAIRED_RTTS, Some(REPAIRED_RTTS)),
+        ] {
+            let messages = runs.of(ticket).iter().flat_map(|outcome| outcome.sources.iter().flatten());
+            let repaired: Samples =
+                messages.filter(|it| it.was_repaired(SAME_RTT[0])).map(|it| it.mct / rtt).collect();
+            let of = |thousandths| {
+                let percentile = Percentile::from_thousandths(thousandths);
+                percentile.and_then(|it| repaired.percentile(it)).unwrap_or(f64::NAN)
+            };
+            let row = |suffix: &str, which: &str, unit| {
+                let id = format!("cwr.recovery.{name}{suffix}");
+                Row::new(id, format!("{which} that lost a packet, CWR; loss detected after {rule}"), unit)
+            };
+            let earliest =
+                row("", "earliest completion of messages, in round trips,", Unit::Ratio).measured(of(0));
+            let earliest = match paper {
+                Some(paper) => earliest.paper(paper),
+                None => earliest,
+            };
+            rows.push(if claims { earliest.at_least(least) } else { earliest });
+            let median = row(".median", "median completion of messages, in round trips,", Unit::Ratio);
+            rows.push(median.measured(of(500)));
+            rows.push(row(".count", "messages of all seeds", Unit::Count).measured(repaired.len() as f64));
+        }
+        Answer::new("Recovery: how late a message is of which a packet was lost", RECOVERY_TEXT, rows)
+    })
+}
+
+const RECOVERY_TEXT: &str = "The paper puts the recovery of a lost packet at 1.625 round trips or more: 9/8 of one \
+    until the loss is noticed by time, a half for the packet sent again. With RFC 9002's packet threshold, which \
+    also applies here by default, three later acknowledgements suffice, and a message is complete after about 1.5. \
+    Both, 25 kB every 50 ms, under CWR. A message counts as repaired if it was under way for more than a round trip \
+    after its last byte had left for the first time; how long it waited before it left counts for its completion, \
+    but does not make it a repaired one. The earliest, the median and the number are of all seeds together.";

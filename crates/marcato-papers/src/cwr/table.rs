@@ -1,0 +1,187 @@
+//! Table I: how fast the windows grow beside a reservation.
+
+use super::predict::{self, CHECKED_ON, Prediction, Reduction};
+use super::published::{Growth, PACKET, SAME_RTT, Scheduler, TABLE_1};
+use super::runs::{Plan, Runs, Ticket};
+use super::setup::Setup;
+use super::{Answer, Ask, id, short_name, source_id, source_name, verdict};
+use crate::chart::{Axis, BarChart, Bars, Colour};
+use crate::{Figure, Row, Unit};
+
+/// How far from the paper's values those of Table I may lie.
+const BAND_PERCENT: f64 = 15.0;
+
+/// Each setup of Table I with one factor.
+pub(super) struct Column {
+    pub(super) reduction: Reduction,
+    pub(super) cells: Vec<(Growth, Ticket)>,
+}
+
+impl Column {
+    /// What a column adds to ids: nothing, where the paper's values are claimed.
+    pub(super) const fn suffix(&self) -> &'static str {
+        match self.reduction {
+            Reduction::Half => ".half",
+            Reduction::SevenTenths => "",
+        }
+    }
+
+    /// The column in words.
+    pub(super) fn name(&self) -> String {
+        format!("factor {}", self.reduction.factor())
+    }
+
+    /// The cells of each source: one for each scheduler.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &[(Growth, Ticket)]> {
+        self.cells.chunks(Scheduler::ALL.len())
+    }
+}
+
+/// Table I with each factor, the one that it is checked on first.
+pub(super) fn columns(plan: &mut Plan) -> [Column; 2] {
+    [CHECKED_ON, Reduction::Half].map(|reduction| {
+        // The column of which little is claimed has to show no more than a tendency.
+        let span = if reduction == CHECKED_ON { plan.scale.long } else { plan.scale.short };
+        let cells = TABLE_1.map(|cell| {
+            let setup = Setup::paper(cell.scheduler, SAME_RTT, &[cell.source], span);
+            (cell, plan.add(setup.reduced_to(reduction)))
+        });
+        Column { reduction, cells: cells.to_vec() }
+    })
+}
+
+/// Table I.
+pub(super) fn table_1(plan: &mut Plan) -> Ask {
+    let claims = plan.scale.claims;
+    let columns = columns(plan);
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for column in &columns {
+            for &(cell, ticket) in &column.cells {
+                rows.extend(growth(runs, claims, column, cell, ticket));
+            }
+        }
+        for cells in columns[0].sources() {
+            rows.push(order(runs, claims, cells));
+        }
+        let predictions = predict::table_1(CHECKED_ON);
+        for &Prediction { published, per_rtt, .. } in &predictions {
+            let id =
+                format!("cwr.table1.{}.{}.predicted", source_id(published.source), id(published.scheduler));
+            let what = format!(
+                "window growth by arithmetic, {}, {}",
+                source_name(published.source),
+                published.scheduler
+            );
+            rows.push(Row::new(id, what, Unit::BytesPerRtt).measured(per_rtt));
+        }
+        for column in &columns {
+            rows.push(mean_window(runs, column));
+        }
+        let mut answer = Answer::new("Table I: growth of the congestion windows", TEXT, rows);
+        for scheduler in [Scheduler::Cwr, Scheduler::CwrRed] {
+            answer.section = answer.section.figure(picture(runs, &columns, &predictions, scheduler));
+        }
+        answer
+    })
+}
+
+const TEXT: &str = "Between two reductions of a window lies a span of congestion avoidance. Growth is the change from \
+    the first to the last step up of each span, summed over the spans, over the time between those steps, in nominal \
+    round-trip times of 50 ms: neither recovery nor the step that the next reduction cut off counts. Rows that end in \
+    `whole` take each span from a round trip after its reduction, when recovery ends, to the next reduction instead. \
+    What the arithmetic says, which chose the factor, and by how much the mean window is larger than it assumes, \
+    stands below.\n\n\
+    A full packet is 1350 bytes, so LowRTT's growth is short of 1350 by what a round trip takes longer than 50 ms: \
+    packets leave in bursts and queue behind one another.";
+
+/// Both paths' growth in one cell, by both definitions.
+fn growth(runs: &Runs, claims: bool, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
+    let at = format!("cwr.table1.{}.{}", source_id(cell.source), id(cell.scheduler));
+    let of = format!("{}, {}, {}", source_name(cell.source), cell.scheduler, column.name());
+    let mut rows = Vec::new();
+    for index in 0..SAME_RTT.len() {
+        let path = index + 1;
+        let row = |suffix: &str, what: &str, values: Vec<f64>| {
+            let id = format!("{at}.path{path}{}{suffix}", column.suffix());
+            Row::new(id, format!("window growth{what}, path {path}, {of}"), Unit::BytesPerRtt)
+                .paper(cell.per_rtt[index].get() as f64)
+                .samples(&values)
+        };
+        let steps = runs.each(ticket, |outcome| outcome.lanes[index].windows.per_rtt());
+        let steps = row("", "", steps);
+        let banded = claims && column.reduction == CHECKED_ON;
+        rows.push(if banded { steps.within_percent(BAND_PERCENT) } else { steps });
+        let whole = runs.each(ticket, |outcome| outcome.lanes[index].windows.whole_per_rtt());
+        rows.push(row(".whole", " from the end of recovery to the next reduction", whole));
+    }
+    rows
+}
+
+/// The mean of both paths.
+fn both(runs: &Runs, ticket: Ticket) -> f64 {
+    runs.mean(ticket, |outcome| {
+        let each = outcome.lanes.iter().map(|lane| lane.windows.per_rtt());
+        each.sum::<f64>() / outcome.lanes.len() as f64
+    })
+}
+
+/// Whether more reservation means less growth.
+fn order(runs: &Runs, claims: bool, cells: &[(Growth, Ticket)]) -> Row {
+    let source = cells[0].0.source;
+    let growths: Vec<f64> = cells.iter().map(|&(_, ticket)| both(runs, ticket)).collect();
+    verdict(
+        format!("cwr.table1.{}.order", source_id(source)),
+        format!("windows grow fastest under LowRTT, then CWR, then CWR+RED, {}", source_name(source)),
+        growths.is_sorted_by(|faster, slower| faster > slower),
+        claims,
+    )
+}
+
+/// The mean window under LowRTT, beside which the prediction's is put.
+fn mean_window(runs: &Runs, column: &Column) -> Row {
+    let id = format!("cwr.window{}", column.suffix());
+    let ratio = |ticket: Ticket| {
+        let predicted = predict::mean_window(column.reduction, super::published::LOSS, PACKET);
+        runs.mean(ticket, |outcome| {
+            let each = outcome.lanes.iter().map(|lane| lane.windows.mean());
+            each.sum::<f64>() / outcome.lanes.len() as f64
+        }) / predicted
+    };
+    let under_low_rtt = column.cells.iter().filter(|(cell, _)| cell.scheduler == Scheduler::LowRtt);
+    let ratios: Vec<f64> = under_low_rtt.map(|&(_, ticket)| ratio(ticket)).collect();
+    let what = format!("mean window under LowRTT over the one predicted, {}", column.name());
+    Row::new(id, what, Unit::Ratio).measured(crate::Mean::of(&ratios).value)
+}
+
+/// The cells of one scheduler, each as the paper prints it, as predicted and as measured.
+fn picture(runs: &Runs, columns: &[Column; 2], predictions: &[Prediction], scheduler: Scheduler) -> Figure {
+    let measured = |column: &Column| {
+        let cells = column.cells.iter().filter(|(cell, _)| cell.scheduler == scheduler);
+        cells.map(|&(_, ticket)| both(runs, ticket)).collect::<Vec<_>>()
+    };
+    let predictions = || predictions.iter().filter(|it| it.published.scheduler == scheduler);
+    let mean = |cell: Growth| cell.per_rtt.iter().map(|bytes| bytes.get() as f64).sum::<f64>() / 2.0;
+    let chart =
+        BarChart::new(format!("Growth of the windows under {scheduler}"), Axis::new("growth", "B/RTT"))
+            .groups(predictions().map(|it| short_name(it.published.source)))
+            .bars(
+                Bars::new("paper", predictions().map(|it| mean(it.published)))
+                    .colour(Colour::Blue)
+                    .outlined(),
+            )
+            .bars(
+                Bars::new("by arithmetic", predictions().map(|it| it.per_rtt))
+                    .colour(Colour::Green)
+                    .outlined(),
+            );
+    let colours = [Colour::Blue, Colour::Orange];
+    let chart = columns.iter().zip(colours).fold(chart, |chart, (column, colour)| {
+        chart.bars(Bars::new(format!("measured, {}", column.name()), measured(column)).colour(colour))
+    });
+    Figure::new(
+        format!("table1-{}", id(scheduler)),
+        chart.to_svg(),
+        format!("Table I's cells with {scheduler}, mean of both paths and all seeds."),
+    )
+}

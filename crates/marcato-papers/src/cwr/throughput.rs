@@ -1,0 +1,78 @@
+//! Fig. 4, right: what the whole transmission carried, and how much of it was urgent.
+
+use super::latency::colour;
+use super::published::Scheduler;
+use super::runs::{Plan, Runs, Ticket};
+use super::setup::Outcome;
+use super::table::{Column, columns};
+use super::{Answer, Ask, id, short_name, source_id, source_name, verdict};
+use crate::chart::{Axis, BarChart, Bars};
+use crate::{Figure, Row, Unit};
+
+/// Fig. 4, right.
+pub(super) fn throughput(plan: &mut Plan) -> Ask {
+    let columns = columns(plan);
+    let claims = plan.scale.claims;
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for column in &columns {
+            for &(cell, ticket) in &column.cells {
+                let at = format!("cwr.goodput.{}.{}", source_id(cell.source), id(cell.scheduler));
+                let of = format!("{}, {}, {}", source_name(cell.source), cell.scheduler, column.name());
+                for (name, what, value) in GOODPUTS {
+                    let id = format!("{at}.{name}{}", column.suffix());
+                    let row = Row::new(id, format!("goodput, {what}, {of}"), Unit::MbitPerS);
+                    rows.push(row.samples(&runs.each(ticket, value)));
+                }
+            }
+        }
+        let [checked, _] = &columns;
+        for cells in checked.sources() {
+            let source = cells[0].0.source;
+            let totals: Vec<f64> =
+                cells.iter().map(|&(_, ticket)| runs.mean(ticket, |outcome| outcome.goodput())).collect();
+            rows.push(verdict(
+                format!("cwr.goodput.{}.order", source_id(source)),
+                format!("goodput is highest under LowRTT, then CWR, then CWR+RED, {}", source_name(source)),
+                totals.is_sorted_by(|more, less| more > less),
+                claims,
+            ));
+        }
+        let mut answer = Answer::new("Fig. 4, right: throughput", GOODPUT_TEXT, rows);
+        answer.section = answer.section.figure(bars(runs, checked));
+        answer
+    })
+}
+
+const GOODPUT_TEXT: &str = "What the receiver read in a second, each byte once, and what it received of messages that \
+    it had already. Copies that come when their message is complete and its stream closed are not counted as copies. \
+    The paper's throughput counts copies, which is why the share of urgent data is so much larger there under \
+    CWR+RED; the figure does as the paper does.";
+
+type Value = fn(&Outcome) -> f64;
+
+const GOODPUTS: [(&str, &str, Value); 3] = [
+    ("total", "all messages", |outcome| outcome.goodput()),
+    ("priority", "urgent messages", |outcome| outcome.rate(outcome.bytes[0])),
+    ("copies", "copies, which count for nothing", |outcome| outcome.rate(outcome.duplicates)),
+];
+
+fn bars(runs: &Runs, column: &Column) -> Figure {
+    let chart = BarChart::new("Throughput, copies included", Axis::new("throughput", "Mbit/s"))
+        .groups(column.sources().map(|cells| short_name(cells[0].0.source)))
+        .part("urgent");
+    let chart = Scheduler::ALL.into_iter().fold(chart, |chart, scheduler| {
+        let cells = column.cells.iter().filter(|(cell, _)| cell.scheduler == scheduler);
+        let tickets: Vec<Ticket> = cells.map(|&(_, ticket)| ticket).collect();
+        let each = |value: Value| tickets.iter().map(|&ticket| runs.mean(ticket, value)).collect::<Vec<_>>();
+        let totals = each(|outcome| outcome.goodput() + outcome.rate(outcome.duplicates));
+        let urgent = each(|outcome| outcome.rate(outcome.bytes[0] + outcome.duplicates));
+        chart.bars(Bars::new(scheduler.name(), totals).parts(urgent).colour(colour(scheduler)))
+    });
+    Figure::new(
+        "fig4-throughput",
+        chart.to_svg(),
+        "As Fig. 4: what the transport delivered, the lighter part urgent. As in the paper, both copies of an urgent \
+         message count here; the rows count each byte once.",
+    )
+}
