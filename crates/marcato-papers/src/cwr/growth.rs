@@ -76,8 +76,9 @@ impl Windows {
                 self.close(at);
                 self.recovered = Some(Step { at: at + self.rtt, window });
             }
-            // Slow start, after persistent congestion: no span begins or ends well here.
-            WindowChange::Opened => (self.steps, self.recovered) = (None, None),
+            // Slow start, after persistent congestion, or a reduction that was none (NewReno takes none back): no span
+            // begins or ends well here.
+            WindowChange::Opened | WindowChange::Restored => (self.steps, self.recovered) = (None, None),
         }
     }
 
