@@ -118,11 +118,11 @@ mod tests {
         let reopened =
             reopened.with_session(|session| session.lane_idle_timeout = Some(Duration::from_millis(300)));
         let poisson = short(Scheduler::CwrRed).with_sources(|source| source.release = Release::Poisson);
-        let bbr = short(Scheduler::Cwr).with_session(|session| {
-            (session.congestion, session.pacing) = (Congestion::Bbr3, Pacing::Session);
+        let paced = short(Scheduler::Cwr).with_session(|session| {
+            (session.congestion, session.pacing) = (Congestion::Cubic, Pacing::Session);
             session.streams = StreamUse::Reuse;
         });
-        for setup in [reopened, poisson, bbr] {
+        for setup in [reopened, poisson, paced] {
             // Some of it is not a number, and so not equal to itself.
             let [once, again, other] = [3, 3, 4].map(|seed| format!("{:?}", run(&setup, seed).unwrap()));
             assert_eq!(once, again);

@@ -67,10 +67,9 @@ const METRICS: [Metric; 6] = [
 fn within_budget(outcome: &Outcome) -> bool {
     let budget = Budget::default();
     let [full, last] = [1270 + 44, 1110 + 44];
-    let first = outcome.stats.chunks - outcome.stats.copies;
     let copied = outcome.stats.copies / 8 * (7 * full + last);
     // Twice, for a message under way on both lanes when it is counted.
-    Bytes::new(copied) <= budget.limit(Bytes::new(first * full)) + Bytes::new(16 * full)
+    Bytes::new(copied) <= budget.limit(Bytes::new(outcome.stats.chunks * full)) + Bytes::new(16 * full)
 }
 
 /// Each of them at each loss.
@@ -102,4 +101,9 @@ pub(super) fn budget(plan: &mut Plan) -> Ask {
     })
 }
 
-const TEXT: &str = "";
+const TEXT: &str = "The default budget, 100 kB and a tenth of all that is sent for the first time, binds only where the \
+    background is slow. At 0.05 % of loss the copies are a few percent of the bytes sent, and at 5 % the windows are \
+    smaller than a message, so that it cannot be copied whole and mostly is not copied at all: CWR+RED is then no \
+    better than CWR, and the budget changes nothing. In between it takes some copies away.\n\n\
+    The overhead is dominated by headers, about 5 %; copies add what the urgent data are of the whole. Redundancy \
+    costs goodput mostly through the room that it holds on both lanes, not through the copies.";

@@ -13,35 +13,20 @@ use crate::chart::Axis;
 
 const SOURCE: Periodic = every(100, 25);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Controller {
-    NewReno,
-    Cubic,
-    Bbr3,
+/// Of BBRv3 nothing can be reported: the engine draws the times of its probes from the operating system, and lets nobody
+/// seed them, so that no run could be repeated.
+const CONTROLLERS: [(Congestion, Pacing, &str, &str); 3] = [
+    (Congestion::NewReno { loss_reduction_factor: 0.7 }, Pacing::Off, "newreno", "NewReno, factor 0.7"),
+    (Congestion::Cubic, Pacing::Off, "cubic", "CUBIC"),
+    (Congestion::Cubic, Pacing::Session, "cubic-paced", "CUBIC, all but urgent data paced"),
+];
+
+fn planned(plan: &Plan, congestion: Congestion, pacing: Pacing, scheduler: Scheduler) -> Setup {
+    let setup = Setup { span: span(plan, Duration::from_secs(50)), ..setup(plan, scheduler, SOURCE) };
+    setup.with_session(|session| (session.congestion, session.pacing) = (congestion, pacing))
 }
 
-impl Controller {
-    const ALL: [(Self, &'static str, &'static str); 3] = [
-        (Self::NewReno, "newreno", "NewReno, factor 0.7"),
-        (Self::Cubic, "cubic", "CUBIC"),
-        (Self::Bbr3, "bbr3", "BBRv3, paced by the session"),
-    ];
-
-    fn setup(self, plan: &Plan, scheduler: Scheduler) -> Setup {
-        let span = span(plan, Duration::from_secs(50));
-        let setup = Setup { span, ..setup(plan, scheduler, SOURCE) };
-        match self {
-            Self::NewReno => setup,
-            Self::Cubic => setup.with_session(|session| session.congestion = Congestion::Cubic),
-            Self::Bbr3 => setup.with_session(|session| {
-                session.congestion = Congestion::Bbr3;
-                session.pacing = Pacing::Session;
-            }),
-        }
-    }
-}
-
-const METRICS: [Metric; 6] = [
+const METRICS: [Metric; 7] = [
     P50,
     P99,
     P999,
@@ -50,24 +35,22 @@ const METRICS: [Metric; 6] = [
         lanes(outcome, |lane| lane.srtt)
     }),
     LOST,
+    GROWTH,
 ];
 
 /// Each controller under each scheduler.
 pub(super) fn controllers(plan: &mut Plan) -> Ask {
-    let cells = Controller::ALL
-        .map(|(controller, ..)| Scheduler::ALL.map(|scheduler| plan.add(controller.setup(plan, scheduler))));
+    let cells = CONTROLLERS.map(|(congestion, pacing, ..)| {
+        Scheduler::ALL.map(|scheduler| plan.add(planned(plan, congestion, pacing, scheduler)))
+    });
     Box::new(move |runs: &Runs| {
         let mut all = Vec::new();
         let mut figures = Vec::new();
-        for ((controller, name, what), tickets) in Controller::ALL.into_iter().zip(cells) {
+        for ((.., name, what), tickets) in CONTROLLERS.into_iter().zip(cells) {
             for (scheduler, ticket) in Scheduler::ALL.into_iter().zip(tickets) {
                 let at = format!("cwr.controllers.{name}.{}", id(scheduler));
                 let of = format!("{}, {what}, {scheduler}", source_name(SOURCE));
                 all.extend(rows(runs, ticket, &at, &of, &METRICS));
-                // BBR has no congestion avoidance in which a window would grow.
-                if controller != Controller::Bbr3 {
-                    all.extend(rows(runs, ticket, &at, &of, &[GROWTH]));
-                }
             }
             let title = format!("{}, {what}", source_name(SOURCE));
             let axis = Axis::new("completion", "ms").range(20.0, 200.0);
@@ -80,4 +63,9 @@ pub(super) fn controllers(plan: &mut Plan) -> Ask {
     })
 }
 
-const TEXT: &str = "";
+const TEXT: &str = "The reservation does not care whose window it keeps free: medians are those of NewReno. CUBIC grows more \
+    slowly at these windows, by 0.53 packets in a round trip while it imitates Reno (RFC 9438 §4.3), which shows in \
+    growth and goodput, and reserving takes less of its growth. Pacing all but urgent data changes little, with no \
+    queue to fill.\n\n\
+    BBRv3 is not here, because no run with it can be repeated: the engine draws the times of its probes from the \
+    operating system and lets nobody seed them.";

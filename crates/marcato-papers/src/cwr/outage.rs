@@ -39,7 +39,11 @@ impl Outage {
         let mut setup =
             Setup { span: span(plan, LENGTH), reopen: reopened, ..setup(plan, scheduler, SOURCE) };
         setup.paths[path].outage = Some((self.from, self.until));
-        setup.with_session(|session| session.lane_idle_timeout = reopened.then_some(self.give_up))
+        setup.with_session(|session| {
+            session.lane_idle_timeout = reopened.then_some(self.give_up);
+            // Data one way and acknowledgements on another path leave an end with nothing to hear of a lane.
+            session.keep_alive = Some(self.give_up / 4);
+        })
     }
 }
 
@@ -89,7 +93,14 @@ pub(super) fn outage(plan: &mut Plan) -> Ask {
     })
 }
 
-const TEXT: &str = "";
+const TEXT: &str = "For 5 s a path carries nothing, in either direction. No message is lost and none arrives twice. If it is \
+    the second path that dies, CWR and CWR+RED barely notice: what was under way is sent again on the other lane as \
+    soon as the dead one has been silent for 2.5 round trips. If it is the first, everything stands still for as long \
+    as its lane is kept: the engine sends the acknowledgements of all paths on the first one, the receiver, which \
+    sends nothing else, never notices that they are lost, and to the sender both lanes are silent. After the path's \
+    return it takes until the next probe, whose distance has doubled with each. With an idle timeout for lanes (2 s \
+    here, and keep-alives every 0.5 s) the first lane is given up and acknowledgements move to the second, so that \
+    the standstill ends with the timeout; the receiver opens the lane again, once a second until it succeeds.";
 
 fn completions(runs: &Runs, ticket: Ticket, outage: Outage, at: &str, of: &str, reopened: bool) -> Vec<Row> {
     let each = |name: &str, what: &str, unit: Unit, value: &dyn Fn(&Outcome) -> f64| {

@@ -20,7 +20,8 @@ pub(super) struct Longest {
 pub(super) struct Watch {
     level: Priority,
     next: Time,
-    /// The latest look after which the level was granted something: when, how much of its own, and of all levels.
+    /// The latest look before something was granted to the level, or at which it had nothing waiting: when, how much
+    /// had been granted of its own, and of all levels.
     granted: Option<(Time, Bytes, Bytes)>,
     /// The look before the latest.
     latest: (Time, Bytes),
@@ -52,6 +53,10 @@ impl Watch {
         self.next = now + EVERY;
         let own = counters.level(self.level).granted.bytes;
         let all = counters.total().granted.bytes;
+        if counters.level(self.level).queued.bytes.is_zero() {
+            // Nothing waits.
+            self.granted = None;
+        }
         let (since, mine, total) = *self.granted.get_or_insert((now, own, all));
         self.longest.time = self.longest.time.max(now.since(since));
         self.longest.others = self.longest.others.max((all - total) - (own - mine));
@@ -75,6 +80,7 @@ mod tests {
         let grant = |counters: &mut Counters, level: Priority, bytes: u64| {
             counters.levels[level.index()].granted.bytes += Bytes::new(bytes);
         };
+        counters.levels[4].queued.bytes = Bytes::new(1);
         watch.look(Time::ZERO, &counters);
         for millis in 1..=10 {
             grant(&mut counters, Priority::P0, 1000);
@@ -86,5 +92,12 @@ mod tests {
         // 4 kB before its grant at the latest, and 6 to 7 kB after: which of them is not known.
         let Longest { others, time } = watch.longest();
         assert_eq!((others, time), (Bytes::new(7000), Duration::from_millis(7)));
+        // What passes while nothing waits makes nobody wait.
+        counters.levels[4].queued.bytes = Bytes::ZERO;
+        for millis in 11..=30 {
+            grant(&mut counters, Priority::P0, 1000);
+            watch.look(Time::from_millis(millis), &counters);
+        }
+        assert_eq!(watch.longest(), Longest { others, time });
     }
 }
