@@ -65,7 +65,7 @@ pub(super) fn controllers(plan: &mut Plan) -> Ask {
 
 const TEXT: &str = "The reservation does not care whose window it keeps free: medians are those of NewReno. CUBIC grows more \
     slowly at these windows, by 0.53 packets in a round trip while it imitates Reno (RFC 9438 §4.3), which shows in \
-    growth and goodput, and reserving takes less of its growth. Pacing all but urgent data changes little, with no \
-    queue to fill.\n\n\
+    growth and goodput, and reserving takes less of its growth. The rows also show CUBIC with all but urgent \
+    data paced.\n\n\
     BBRv3 is not here, because no run with it can be repeated: the engine draws the times of its probes from the \
     operating system and lets nobody seed them.";

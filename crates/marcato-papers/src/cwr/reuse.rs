@@ -55,7 +55,6 @@ pub(super) fn reuse(plan: &mut Plan) -> Ask {
 }
 
 const TEXT: &str = "A stream that is used again has to wait for the receiver's acknowledgement of its last message (§III-B); \
-    with a period below the round trip there are as many streams as messages under way. Neither completion times nor \
-    bytes on the wire differ by more than chance: a new stream costs nothing in QUIC but its number. `blocked` counts \
-    how often a message found no credit or stream and waited; all but a few are of the background. How many streams \
-    were opened the session does not tell.";
+    with a period below the round trip there are as many streams as messages under way. A new \
+    stream costs nothing in QUIC but its number, and the bytes on the wire are the same. `blocked` counts how often a \
+    message, urgent or of the background, found no credit or stream and waited.";

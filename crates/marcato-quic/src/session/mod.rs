@@ -108,7 +108,7 @@ pub enum LaneError {
 pub struct SessionStats {
     /// Chunks handed to the engine for the first time.
     pub chunks: u64,
-    /// Of those, copies.
+    /// Chunks handed to it once more, for another lane.
     pub copies: u64,
     /// Chunks sent again on another lane because theirs was stuck.
     pub reinjected: u64,

@@ -64,6 +64,11 @@ impl Selective {
 
 impl LaneScheduler for Selective {
     fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
+        for lane in lanes {
+            // What `wakeup` names is then still to come.
+            let account = &mut self.accounts[lane.id.index()];
+            *account = account.at(now, lane.srtt);
+        }
         let among = eligible(lanes).without(purpose.barred());
         if !self.is_urgent(purpose) {
             return beside(lanes, among, len, |lane| self.reserved(now, lane));
