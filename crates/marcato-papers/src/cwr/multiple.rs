@@ -109,6 +109,8 @@ pub(super) fn srtt(plan: &mut Plan) -> Ask {
     let all = RTTS.map(|rtts| {
         let usual = setup(plan, Scheduler::Cwr, rtts);
         let backup = Setup { backup: Some(0), span: plan.scale.short, ..usual.clone() };
+        // What the receiver declares is about its own acknowledgements; data leaves as the scheduler says.
+        let backup = backup.with_session(|session| session.heed_backup = false);
         (
             rtts,
             [

@@ -129,8 +129,6 @@ impl Setup {
                 initial_mtu: u16::try_from(PACKET.get()).unwrap_or(u16::MAX),
                 mtu_discovery: false,
                 lane_idle_timeout: None,
-                // What the receiver declares is about its own acknowledgements; data leaves as the scheduler says.
-                heed_backup: false,
                 trace_windows: true,
                 ..SessionConfig::default()
             },
