@@ -1,0 +1,403 @@
+//! Both engines over real loopback sockets, through the same tests. Whatever waits has a limit of time, which only a
+//! failure reaches.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes as Payload;
+use marcato_net::{
+    ClientSecurity, Closed, Config, Connection, Endpoint, Engine, LongMessages, Message, MissedReason,
+    NotDelivered, Remote, SendError, ServerSecurity,
+};
+use marcato_quic::{Identity, Trust};
+use marcato_units::{Bytes, Priority};
+use ring::digest::{SHA256, digest};
+
+const NAME: &str = "marcato.test";
+const LIMIT: Duration = Duration::from_secs(120);
+
+async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, work).await.expect("it takes far too long")
+}
+
+fn config(engine: Engine) -> Config {
+    Config::new(engine)
+}
+
+struct Server {
+    endpoint: Endpoint,
+    trust: Trust,
+}
+
+async fn server(config: &Config) -> Server {
+    let identity = Identity::self_signed(NAME).unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()];
+    let endpoint = Endpoint::listen(config, &at, &ServerSecurity::Tls(identity)).await.unwrap();
+    Server { endpoint, trust }
+}
+
+impl Server {
+    fn remote(&self) -> Remote {
+        Remote::new(self.endpoint.local_addrs()[0], ClientSecurity::trusting(NAME, self.trust.clone()))
+    }
+}
+
+/// A client and its server, which take what `config` says.
+async fn pair(config: &Config) -> (Connection, Connection, Server) {
+    let server = server(config).await;
+    let remote = server.remote();
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(config, &remote), server.endpoint.accept()) }).await;
+    (client.unwrap(), accepted.unwrap(), server)
+}
+
+/// Bytes that tell their number and have nothing in common with those of another.
+fn body(number: u64, len: usize) -> Payload {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    bytes.extend_from_slice(&number.to_be_bytes());
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_be_bytes());
+    }
+    bytes.truncate(len.max(1));
+    bytes.into()
+}
+
+fn number_of(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes[..8].try_into().unwrap())
+}
+
+fn priority_of(number: u64) -> Priority {
+    Priority::ALL[usize::try_from(number % 5).unwrap()]
+}
+
+/// Both ends close, and both learn that all went well.
+async fn close(client: Connection, server: Connection) {
+    let (ours, theirs) = within(async { tokio::join!(client.close(), server.closed()) }).await;
+    assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer));
+}
+
+async fn ten_thousand_messages_arrive_whole_and_once(engine: Engine) {
+    const COUNT: u64 = 10_000;
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let len = |number: u64| 8 + usize::try_from(number * 7919 % 3000).unwrap();
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        let mut handles = Vec::new();
+        for number in 0..COUNT {
+            let message = Message::new(body(number, len(number))).with_priority(priority_of(number));
+            handles.push(sending.send(message).await.unwrap());
+        }
+        for handle in &mut handles {
+            handle.delivered().await.unwrap();
+        }
+    });
+    let mut seen = vec![false; usize::try_from(COUNT).unwrap()];
+    for _ in 0..COUNT {
+        let received = within(server.recv()).await.unwrap();
+        let number = number_of(&received.bytes);
+        assert_eq!(received.bytes, body(number, len(number)));
+        assert_eq!(received.priority, priority_of(number));
+        assert!(!std::mem::replace(&mut seen[usize::try_from(number).unwrap()], true), "{number} came twice");
+    }
+    within(sender).await.unwrap();
+    let stats = client.stats();
+    assert_eq!(stats.unfinished, [0; 5]);
+    assert_eq!(stats.conducted.total().granted.messages, COUNT);
+    close(client, server).await;
+}
+
+async fn a_thousand_tasks_send_at_once(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let tasks: Vec<_> = (0..1000)
+        .map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let message = Message::new(body(number, 5000)).with_priority(priority_of(number));
+                client.send(message).await.unwrap().delivered().await.unwrap();
+            })
+        })
+        .collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..1000 {
+        let received = within(server.recv()).await.unwrap();
+        let number = number_of(&received.bytes);
+        assert_eq!(received.bytes, body(number, 5000));
+        assert!(seen.insert(number));
+    }
+    for task in tasks {
+        within(task).await.unwrap();
+    }
+    close(client, server).await;
+}
+
+async fn one_byte_and_64_mib_arrive_unchanged_in_both_directions(engine: Engine) {
+    let mut config = config(engine);
+    config.limits.max_message = Bytes::new(64 << 20);
+    config.limits.open = Bytes::new(128 << 20);
+    let (client, server, _listener) = pair(&config).await;
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        for len in [1, 1000, 65_536, 1 << 20, 64 << 20] {
+            let sent = body(7, len);
+            let mut handle = from.send(Message::new(sent.clone())).await.unwrap();
+            let received = within(to.recv()).await.unwrap();
+            assert_eq!(received.bytes.len(), len);
+            assert_eq!(digest(&SHA256, &received.bytes).as_ref(), digest(&SHA256, &sent).as_ref());
+            within(handle.delivered()).await.unwrap();
+        }
+    }
+    close(client, server).await;
+}
+
+async fn an_urgent_message_overtakes_queued_bulk(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    // More than anything underneath buffers, so that it cannot all have left before the urgent one comes.
+    for number in 0..60 {
+        client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P4)).await.unwrap();
+    }
+    let urgent = client.send(Message::new(body(1000, 2000)).with_priority(Priority::P0)).await.unwrap();
+    let mut before = 0;
+    while within(server.recv()).await.unwrap().priority != Priority::P0 {
+        before += 1;
+    }
+    assert!(before < 30, "{before} MB of bulk came first");
+    drop(urgent);
+    for _ in before..60 {
+        within(server.recv()).await.unwrap();
+    }
+    close(client, server).await;
+}
+
+async fn what_is_moved_to_a_more_urgent_level_overtakes(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut handles = Vec::new();
+    for number in 0..40 {
+        let message = Message::new(body(number, 1 << 20)).with_priority(Priority::P4);
+        handles.push(client.send(message).await.unwrap());
+    }
+    handles[39].reprioritise(Priority::P0).unwrap();
+    let mut before = 0;
+    while number_of(&within(server.recv()).await.unwrap().bytes) != 39 {
+        before += 1;
+    }
+    assert!(before < 30, "{before} MB came first");
+    for _ in before + 1..40 {
+        within(server.recv()).await.unwrap();
+    }
+    close(client, server).await;
+}
+
+async fn a_storm_of_cancellations_loses_nothing_else(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let receiver = tokio::spawn(async move {
+        let mut seen = std::collections::BTreeSet::new();
+        while let Ok(received) = server.recv().await {
+            let number = number_of(&received.bytes);
+            assert_eq!(received.bytes, body(number, 50_000));
+            assert!(seen.insert(number), "{number} came twice");
+        }
+        (seen, server.closed().await)
+    });
+    let mut handles = Vec::new();
+    for number in 0..1000 {
+        let message = Message::new(body(number, 50_000)).with_priority(priority_of(number));
+        handles.push(client.send(message).await.unwrap());
+        if number % 2 == 1 {
+            // Some of those before have left already: then it is too late, and they arrive.
+            let _ = handles[usize::try_from(number / 2).unwrap()].cancel();
+        }
+    }
+    let mut delivered = std::collections::BTreeSet::new();
+    for (number, handle) in (0..).zip(&mut handles) {
+        match within(handle.delivered()).await {
+            Ok(()) => {
+                delivered.insert(number);
+            }
+            Err(NotDelivered::Cancelled) => assert!(number < 500),
+            Err(other) => panic!("{number}: {other}"),
+        }
+    }
+    within(client.close()).await.unwrap();
+    let (seen, closed) = within(receiver).await.unwrap();
+    assert_eq!(closed, Closed::ByPeer);
+    assert_eq!(seen, delivered);
+}
+
+async fn a_peer_that_goes_leaves_nobody_waiting(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut handles = Vec::new();
+    for number in 0..30 {
+        handles.push(client.send(Message::new(body(number, 1 << 20))).await.unwrap());
+    }
+    within(server.recv()).await.unwrap();
+    // The last handle goes, and the connection with it.
+    drop(server);
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. } | Closed::ByPeer), "{closed:?}");
+    let mut lost = 0;
+    for handle in &mut handles {
+        lost += u32::from(matches!(within(handle.delivered()).await, Err(NotDelivered::Closed(_))));
+    }
+    assert!(lost > 0);
+    assert_eq!(within(client.recv()).await, Err(closed.clone()));
+    assert!(matches!(client.send(Message::new("late")).await, Err(SendError::Closed(why)) if why == closed));
+}
+
+async fn a_slow_reader_slows_its_peer_down(engine: Engine) {
+    const COUNT: u64 = 3000;
+    let mut config = config(engine);
+    config.limits.unread = Bytes::new(256 << 10);
+    let (client, server, _listener) = pair(&config).await;
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        for number in 0..COUNT {
+            sending.send(Message::new(body(number, 20_000))).await.unwrap();
+        }
+    });
+    within(async {
+        while server.stats().received.stops == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for _ in 0..COUNT {
+        let received = within(server.recv()).await.unwrap();
+        assert_eq!(received.bytes, body(number_of(&received.bytes), 20_000));
+    }
+    within(sender).await.unwrap();
+    let peak = server.stats().received.unread_peak;
+    // What is read at once comes on top.
+    assert!(peak >= Bytes::new(256 << 10) && peak < Bytes::new(512 << 10), "{peak}");
+    close(client, server).await;
+}
+
+async fn a_missed_deadline_is_told_to_its_sender(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    // Nothing is read at the other end, so that what is queued stays.
+    for number in 0..40 {
+        client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P1)).await.unwrap();
+    }
+    let message = Message::new("late").with_priority(Priority::P4).with_lifetime(Duration::ZERO);
+    let mut late = client.send(message).await.unwrap();
+    for _ in 0..40 {
+        assert_eq!(within(server.recv()).await.unwrap().priority, Priority::P1);
+    }
+    assert_eq!(within(late.delivered()).await, Err(NotDelivered::Expired));
+    if engine == Engine::Tcp {
+        assert_eq!(within(server.missed()).await.unwrap().reason, MissedReason::Expired);
+    }
+    close(client, server).await;
+}
+
+async fn a_long_message_is_streamed_within_the_bounds_of_its_reader(engine: Engine) {
+    let mut config = config(engine);
+    config.limits.max_message = Bytes::new(1 << 20);
+    config.limits.long_messages = LongMessages::Stream;
+    config.limits.unread = Bytes::new(512 << 10);
+    let (client, server, _listener) = pair(&config).await;
+    let sent = body(3, 40 << 20);
+    let message = Message::new(sent.clone()).with_priority(Priority::P3);
+    let mut handle = client.send(message).await.unwrap();
+    let mut long = within(server.accept_long()).await.unwrap();
+    assert_eq!(long.priority(), Priority::P3);
+    let mut context = ring::digest::Context::new(&SHA256);
+    let mut len = 0;
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        context.update(&piece);
+        len += piece.len();
+    }
+    assert_eq!(len, sent.len());
+    assert_eq!(context.finish().as_ref(), digest(&SHA256, &sent).as_ref());
+    within(handle.delivered()).await.unwrap();
+    let peak = server.stats().received.unread_peak;
+    assert!(peak <= Bytes::new((1 << 20) + (512 << 10)), "{peak}");
+    close(client, server).await;
+}
+
+async fn a_message_longer_than_its_receiver_takes_ends_the_connection(engine: Engine) {
+    let mut config = config(engine);
+    config.limits.max_message = Bytes::new(1 << 20);
+    let (client, server, _listener) = pair(&config).await;
+    let mut handle = client.send(Message::new(body(0, 2 << 20))).await.unwrap();
+    let Closed::Lost { reason } = within(server.closed()).await else { panic!("it breaks a limit") };
+    assert!(reason.contains("max_message"), "{reason}");
+    assert!(matches!(within(handle.delivered()).await, Err(NotDelivered::Closed(_))));
+}
+
+async fn only_the_certificate_that_is_trusted_will_do(engine: Engine) {
+    let config = config(engine);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let other = Identity::self_signed(NAME).unwrap();
+    let other = Trust::Certificate(other.certificate().unwrap().clone());
+    for security in [
+        ClientSecurity::trusting(NAME, other),
+        ClientSecurity::trusting("another.test", server.trust.clone()),
+    ] {
+        let error = within(Endpoint::connect(&config, &Remote::new(addr, security))).await.unwrap_err();
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
+    within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+}
+
+async fn many_connections_share_an_endpoint(engine: Engine) {
+    let config = Arc::new(config(engine));
+    let server = server(&config).await;
+    let remote = server.remote();
+    let clients: Vec<_> = (0..20)
+        .map(|number| {
+            let (config, remote) = (Arc::clone(&config), remote.clone());
+            tokio::spawn(async move {
+                let client = Endpoint::connect(&config, &remote).await.unwrap();
+                client.send(Message::new(body(number, 10_000))).await.unwrap();
+                client.close().await.unwrap();
+            })
+        })
+        .collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let connection = within(server.endpoint.accept()).await.unwrap();
+        let received = within(connection.recv()).await.unwrap();
+        assert!(seen.insert(number_of(&received.bytes)));
+        // It stays until the client is through.
+        tokio::spawn(async move { connection.closed().await });
+    }
+    for client in clients {
+        within(client).await.unwrap();
+    }
+}
+
+macro_rules! for_both_engines {
+    ($($test:ident)*) => {
+        mod tcp { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(marcato_net::Engine::Tcp).await; }
+        )* }
+        mod quic { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(marcato_net::Engine::Quic).await; }
+        )* }
+    };
+}
+
+for_both_engines! {
+    ten_thousand_messages_arrive_whole_and_once
+    a_thousand_tasks_send_at_once
+    one_byte_and_64_mib_arrive_unchanged_in_both_directions
+    an_urgent_message_overtakes_queued_bulk
+    what_is_moved_to_a_more_urgent_level_overtakes
+    a_storm_of_cancellations_loses_nothing_else
+    a_peer_that_goes_leaves_nobody_waiting
+    a_slow_reader_slows_its_peer_down
+    a_missed_deadline_is_told_to_its_sender
+    a_long_message_is_streamed_within_the_bounds_of_its_reader
+    a_message_longer_than_its_receiver_takes_ends_the_connection
+    only_the_certificate_that_is_trusted_will_do
+    many_connections_share_an_endpoint
+}
