@@ -2,85 +2,28 @@
 //! failure reaches.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::future::Future;
+mod common;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes as Payload;
+use common::{NAME, body, close, number_of, pair, server, within};
 use marcato_net::{
-    ClientSecurity, Closed, Config, Connection, Endpoint, Engine, LongMessages, Message, MissedReason,
+    ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, LongMessages, Message, MissedReason,
     NotDelivered, Remote, SendError, ServerSecurity,
 };
 use marcato_quic::{Identity, Trust};
 use marcato_units::{Bytes, Priority};
 use ring::digest::{SHA256, digest};
-
-const NAME: &str = "marcato.test";
-const LIMIT: Duration = Duration::from_secs(120);
-
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, work).await.expect("it takes far too long")
-}
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 fn config(engine: Engine) -> Config {
     Config::new(engine)
 }
 
-struct Server {
-    endpoint: Endpoint,
-    trust: Trust,
-}
-
-async fn server(config: &Config) -> Server {
-    let identity = Identity::self_signed(NAME).unwrap();
-    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
-    let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()];
-    let endpoint = Endpoint::listen(config, &at, &ServerSecurity::Tls(identity)).await.unwrap();
-    Server { endpoint, trust }
-}
-
-impl Server {
-    fn remote(&self) -> Remote {
-        Remote::new(self.endpoint.local_addrs()[0], ClientSecurity::trusting(NAME, self.trust.clone()))
-    }
-}
-
-/// A client and its server, which take what `config` says.
-async fn pair(config: &Config) -> (Connection, Connection, Server) {
-    let server = server(config).await;
-    let remote = server.remote();
-    let (client, accepted) =
-        within(async { tokio::join!(Endpoint::connect(config, &remote), server.endpoint.accept()) }).await;
-    (client.unwrap(), accepted.unwrap(), server)
-}
-
-/// Bytes that tell their number and have nothing in common with those of another.
-fn body(number: u64, len: usize) -> Payload {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    bytes.extend_from_slice(&number.to_be_bytes());
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_be_bytes());
-    }
-    bytes.truncate(len.max(1));
-    bytes.into()
-}
-
-fn number_of(bytes: &[u8]) -> u64 {
-    u64::from_be_bytes(bytes[..8].try_into().unwrap())
-}
-
 fn priority_of(number: u64) -> Priority {
     Priority::ALL[usize::try_from(number % 5).unwrap()]
-}
-
-/// Both ends close, and both learn that all went well.
-async fn close(client: Connection, server: Connection) {
-    let (ours, theirs) = within(async { tokio::join!(client.close(), server.closed()) }).await;
-    assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer));
 }
 
 async fn ten_thousand_messages_arrive_whole_and_once(engine: Engine) {
@@ -373,6 +316,95 @@ async fn many_connections_share_an_endpoint(engine: Engine) {
     }
 }
 
+/// Bytes that mean nothing.
+fn garbage(len: usize) -> Vec<u8> {
+    body(99, len)[8..].to_vec()
+}
+
+async fn garbage_leaves_others_alone(engine: Engine) {
+    let config = config(engine);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let remote = server.remote();
+    let connected = tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept());
+    let (client, accepted) = (connected.0.unwrap(), connected.1.unwrap());
+    for len in [1, 100, 1200, 1400, 60_000] {
+        match engine {
+            Engine::Tcp => {
+                let mut stream = TcpStream::connect(addr).await.unwrap();
+                let _ = stream.write_all(&garbage(len + 8)).await;
+                let _ = stream.shutdown().await;
+                // Whatever the server answers, it ends.
+                let _ = within(stream.read_to_end(&mut Vec::new())).await;
+            }
+            Engine::Quic => {
+                let socket = UdpSocket::bind(common::localhost()).await.unwrap();
+                for first in 0..=255 {
+                    let mut datagram = garbage(len + 8);
+                    datagram[0] = first;
+                    socket.send_to(&datagram, addr).await.unwrap();
+                }
+            }
+        }
+    }
+    client.send(Message::new(body(5, 100_000))).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes, body(5, 100_000));
+    close(client, accepted).await;
+}
+
+async fn a_server_that_never_answers_is_given_up(engine: Engine) {
+    let mut config = config(engine);
+    config.tcp.handshake_timeout = Duration::from_millis(50);
+    config.quic.handshake_timeout = Duration::from_millis(50);
+    // Both are open, and nobody is behind them.
+    let tcp = TcpListener::bind(common::localhost()).await.unwrap();
+    let udp = UdpSocket::bind(common::localhost()).await.unwrap();
+    let addr = if engine == Engine::Tcp { tcp.local_addr() } else { udp.local_addr() }.unwrap();
+    let identity = Identity::self_signed(NAME).unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let remote = Remote::new(addr, ClientSecurity::trusting(NAME, trust));
+    let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+}
+
+/// Without TLS what a peer sends reaches the frames themselves.
+#[tokio::test]
+async fn a_peer_that_sends_no_frames_over_plain_tcp_loses_its_connection() {
+    let config = config(Engine::Tcp);
+    let endpoint =
+        Endpoint::listen(&config, &[common::localhost().into()], &ServerSecurity::Plaintext).await.unwrap();
+    let addr = endpoint.local_addrs()[0];
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[1, 0, 2], &[3, 9]] {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let connection = within(endpoint.accept()).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let Closed::Lost { .. } = within(connection.closed()).await else {
+            panic!("{garbage:?} is in order?")
+        };
+        assert!(connection.recv().await.is_err());
+    }
+    let client =
+        within(Endpoint::connect(&config, &Remote::new(addr, ClientSecurity::Plaintext))).await.unwrap();
+    let server = within(endpoint.accept()).await.unwrap();
+    client.send(Message::new("in the clear")).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().bytes, b"in the clear"[..]);
+    close(client, server).await;
+}
+
+#[tokio::test]
+async fn quic_refuses_to_be_plain_and_tcp_to_have_two_lanes() {
+    let quic = config(Engine::Quic);
+    let at = [common::localhost().into()];
+    let error = Endpoint::listen(&quic, &at, &ServerSecurity::Plaintext).await.unwrap_err();
+    assert!(error.to_string().contains("always encrypted"), "{error}");
+    let remote = Remote::new(common::localhost(), ClientSecurity::Plaintext);
+    assert!(Endpoint::connect(&quic, &remote).await.is_err());
+    let two = remote.clone().and_lane(remote.lanes[0]);
+    let error = Endpoint::connect(&config(Engine::Tcp), &two).await.unwrap_err();
+    assert!(error.to_string().contains("1 lanes at most, not 2"), "{error}");
+}
+
 macro_rules! for_both_engines {
     ($($test:ident)*) => {
         mod tcp { $(
@@ -400,4 +432,6 @@ for_both_engines! {
     a_message_longer_than_its_receiver_takes_ends_the_connection
     only_the_certificate_that_is_trusted_will_do
     many_connections_share_an_endpoint
+    garbage_leaves_others_alone
+    a_server_that_never_answers_is_given_up
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use marcato_quic::{Event, SessionId, SocketId, Transmit};
+use marcato_quic::{Event, LaneState, Session, SessionId, SocketId, Transmit};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 
@@ -178,6 +178,7 @@ impl Hub {
             if entry.paused {
                 any |= Self::pull(state, now, id);
             } else if let Some(session) = state.endpoint.session(id) {
+                leave_silent_lanes(session, now);
                 session.close(now, ErrorCode::NoError, FINISHED);
                 state.end(id, Closed::Here);
                 any = true;
@@ -279,5 +280,17 @@ impl Hub {
         }
         quic.shared.readable.notify_waiters();
         any
+    }
+}
+
+/// Gives up lanes on which nothing is heard, if there are others: the engine says farewell on one lane only, and it must
+/// not be a dead one.
+pub(super) fn leave_silent_lanes(session: &mut Session, now: Time) {
+    let lanes: Vec<_> = session.lanes().map(|(view, state, _)| (view.id, state)).collect();
+    if lanes.iter().any(|(_, state)| *state == LaneState::Up) {
+        for (lane, _) in lanes.iter().filter(|(_, state)| *state == LaneState::Stalled) {
+            // Whether that succeeds or not, the session ends.
+            let _ = session.remove_lane(now, *lane);
+        }
     }
 }
