@@ -263,6 +263,29 @@ async fn a_long_message_is_streamed_within_the_bounds_of_its_reader(engine: Engi
     close(client, server).await;
 }
 
+async fn a_gibibyte_is_streamed(engine: Engine) {
+    const LEN: usize = 1 << 30;
+    let mut config = config(engine);
+    config.limits.queued = Bytes::new(LEN as u64);
+    config.limits.long_messages = LongMessages::Stream;
+    let (client, server, _listener) = pair(&config).await;
+    let sent = body(3, LEN);
+    let hash = digest(&SHA256, &sent);
+    let mut handle = client.send(Message::new(sent)).await.unwrap();
+    let mut long = within(server.accept_long()).await.unwrap();
+    let mut context = ring::digest::Context::new(&SHA256);
+    let mut len = 0;
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        context.update(&piece);
+        len += piece.len();
+    }
+    assert_eq!((len, context.finish().as_ref()), (LEN, hash.as_ref()));
+    within(handle.delivered()).await.unwrap();
+    let peak = server.stats().received.unread_peak;
+    assert!(peak <= Bytes::new(21 << 20), "{peak}");
+    close(client, server).await;
+}
+
 async fn a_message_longer_than_its_receiver_takes_ends_the_connection(engine: Engine) {
     let mut config = config(engine);
     config.limits.max_message = Bytes::new(1 << 20);
@@ -434,4 +457,16 @@ for_both_engines! {
     many_connections_share_an_endpoint
     garbage_leaves_others_alone
     a_server_that_never_answers_is_given_up
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a gigabyte of memory and some ten seconds"]
+async fn a_gibibyte_is_streamed_over_tcp() {
+    a_gibibyte_is_streamed(Engine::Tcp).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a gigabyte of memory and some ten seconds"]
+async fn a_gibibyte_is_streamed_over_quic() {
+    a_gibibyte_is_streamed(Engine::Quic).await;
 }
