@@ -1,0 +1,110 @@
+//! Where connections come from.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use tokio::sync::{Mutex, mpsc};
+
+use crate::config::{Config, Engine, LocalAddress, Remote, ServerSecurity};
+use crate::connection::Connection;
+use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
+use crate::{quic, tcp};
+
+/// Connections that wait to be accepted; beyond them, handshakes wait.
+const BACKLOG: usize = 128;
+
+enum Listener {
+    Tcp(#[expect(dead_code, reason = "it listens as long as it lives")] tcp::Listener),
+    Quic(#[expect(dead_code, reason = "it listens as long as it lives")] quic::Listener),
+}
+
+/// Where peers connect to. Connections that were accepted outlive it.
+pub struct Endpoint {
+    addrs: Vec<SocketAddr>,
+    accepted: Mutex<mpsc::Receiver<Connection>>,
+    _listener: Listener,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("addrs", &self.addrs).finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    fn validate(&self) -> Result<(), ConfigError> {
+        let limits = &self.limits;
+        for (limit, zero) in [
+            ("queued", limits.queued.is_zero()),
+            ("unfinished", limits.unfinished == 0),
+            ("max_message", limits.max_message.is_zero()),
+            ("open_messages", limits.open_messages == 0),
+            ("open", limits.open.is_zero()),
+            ("unread", limits.unread.is_zero()),
+            ("unread_messages", limits.unread_messages == 0),
+            ("receipts", limits.receipts == 0),
+        ] {
+            if zero {
+                return Err(ConfigError::Zero { limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Endpoint {
+    /// Lets peers connect to these addresses.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration cannot be used or the system refuses an address.
+    pub async fn listen(
+        config: &Config,
+        at: &[LocalAddress],
+        security: &ServerSecurity,
+    ) -> Result<Self, ListenError> {
+        config.validate()?;
+        if at.is_empty() {
+            return Err(ConfigError::NoAddress.into());
+        }
+        let (sender, accepted) = mpsc::channel(BACKLOG);
+        let (addrs, listener) = match config.engine {
+            Engine::Tcp => {
+                let listener = tcp::Listener::new(config, at, security, sender).await?;
+                (listener.addrs.clone(), Listener::Tcp(listener))
+            }
+            Engine::Quic => {
+                let listener = quic::Listener::new(config, at, security, sender)?;
+                (listener.addrs.clone(), Listener::Quic(listener))
+            }
+        };
+        Ok(Self { addrs, accepted: Mutex::new(accepted), _listener: listener })
+    }
+
+    /// Connects to a server, over all lanes that are given; returns as soon as the first carries messages.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration cannot be used, the server cannot be reached or is not the one that was asked for.
+    pub async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
+        config.validate()?;
+        match config.engine {
+            Engine::Tcp => tcp::connect(config, to).await,
+            Engine::Quic => quic::connect(config, to).await,
+        }
+    }
+
+    /// The addresses that peers can connect to, with the ports that the system has chosen.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// The next peer that has connected. It can be cancelled without loss.
+    ///
+    /// # Errors
+    ///
+    /// If the endpoint lets nobody in any more.
+    pub async fn accept(&self) -> Result<Connection, AcceptError> {
+        self.accepted.lock().await.recv().await.ok_or(AcceptError::Closed)
+    }
+}

@@ -1,0 +1,468 @@
+//! What comes in: pieces become messages, and messages wait for the application.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::{Bytes as Payload, BytesMut};
+use marcato_sched::conductor::Removal;
+use marcato_units::{Bytes, Priority};
+use marcato_wire::MessageNumber;
+
+use crate::config::{Limits, LongMessages};
+use crate::error::Closed;
+
+/// A message that has wholly arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its bytes.
+    pub bytes: Payload,
+    /// What it matters to its sender.
+    pub priority: Priority,
+    /// The sender's number for it: the first message that it sent anything of is 0.
+    pub number: MessageNumber,
+}
+
+/// A message that will not come, because its sender gave it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The sender's number for it.
+    pub number: MessageNumber,
+    /// Why.
+    pub reason: MissedReason,
+    /// How much of it had arrived.
+    pub received: Bytes,
+}
+
+/// Why a message will not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MissedReason {
+    /// The sender took it back.
+    Cancelled,
+    /// The sender discards its level.
+    Discarded,
+    /// It could not be sent within its lifetime: a missed deadline.
+    Expired,
+    /// The sender shed it under congestion.
+    Shed,
+    /// The sender speaks of a reason that we do not know.
+    Other(u64),
+}
+
+impl MissedReason {
+    /// What the code of a RESET frame means. Both engines write the place of the reason among [`Removal`]'s.
+    pub(crate) const fn from_code(code: u64) -> Self {
+        match code {
+            0 => Self::Cancelled,
+            1 => Self::Discarded,
+            2 => Self::Expired,
+            3 => Self::Shed,
+            other => Self::Other(other),
+        }
+    }
+
+    pub(crate) const fn code(removal: Removal) -> u64 {
+        match removal {
+            Removal::Cancelled => 0,
+            Removal::Discarded => 1,
+            Removal::Expired => 2,
+            Removal::Shed => 3,
+        }
+    }
+}
+
+/// What has come in since the connection was made, and the most that waited at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InboundCounters {
+    /// Payload.
+    pub bytes: Bytes,
+    /// Messages that became complete, level by level.
+    pub messages: [u64; Priority::COUNT],
+    /// Messages that the peer gave up.
+    pub missed: u64,
+    /// Of those, such as the application was never told of because it did not ask.
+    pub forgotten: u64,
+    /// Times that reading stopped because the application had not taken what was there.
+    pub stops: u64,
+    /// The most bytes that waited for the application.
+    pub unread_peak: Bytes,
+    /// The most bytes of messages of which something was missing.
+    pub open_peak: Bytes,
+}
+
+/// The peer exceeded a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer exceeded the limit {limit} of {most}")]
+pub(crate) struct Overrun {
+    limit: &'static str,
+    most: u64,
+}
+
+/// A message of which something is missing.
+#[derive(Debug)]
+struct Open {
+    priority: Priority,
+    received: u64,
+    /// What has arrived, unless the message is long.
+    bytes: BytesMut,
+    long: bool,
+}
+
+/// A long message, until the application has all of it.
+#[derive(Debug)]
+struct Long {
+    pieces: VecDeque<Payload>,
+    end: Option<Result<(), Missed>>,
+    /// The application has no use for the rest.
+    unwanted: bool,
+}
+
+/// What an application gets of a long message.
+#[derive(Debug)]
+pub(crate) enum LongNext {
+    Piece(Payload),
+    Wait,
+    End(Result<(), Missed>),
+}
+
+/// All that has come in on a connection and was not taken.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    limits: Limits,
+    open: HashMap<u64, Open>,
+    open_bytes: u64,
+    ready: [VecDeque<Received>; Priority::COUNT],
+    ready_messages: usize,
+    unread: u64,
+    longs: HashMap<u64, Long>,
+    /// Long messages that the application has not accepted.
+    begun: VecDeque<(MessageNumber, Priority)>,
+    missed: VecDeque<Missed>,
+    closed: Option<Closed>,
+    was_full: bool,
+    counters: InboundCounters,
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    bytes.len() as u64
+}
+
+impl Inbound {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            open: HashMap::new(),
+            open_bytes: 0,
+            ready: Default::default(),
+            ready_messages: 0,
+            unread: 0,
+            longs: HashMap::new(),
+            begun: VecDeque::new(),
+            missed: VecDeque::new(),
+            closed: None,
+            was_full: false,
+            counters: InboundCounters::default(),
+        }
+    }
+
+    pub(crate) const fn counters(&self) -> &InboundCounters {
+        &self.counters
+    }
+
+    /// How much of an unfinished message has arrived, and its priority.
+    pub(crate) fn progress(&self, number: MessageNumber) -> Option<(Priority, u64)> {
+        self.open.get(&number.0).map(|open| (open.priority, open.received))
+    }
+
+    pub(crate) fn open_messages(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether nothing more should be read until the application has taken something.
+    pub(crate) fn is_full(&mut self) -> bool {
+        let full =
+            self.unread >= self.limits.unread.get() || self.ready_messages >= self.limits.unread_messages;
+        if full && !self.was_full {
+            self.counters.stops += 1;
+        }
+        self.was_full = full;
+        full
+    }
+
+    /// The next bytes of a message, and whether they are its last.
+    pub(crate) fn piece(
+        &mut self,
+        number: MessageNumber,
+        priority: Priority,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<(), Overrun> {
+        let len = length(bytes);
+        let Limits { max_message, long_messages, open_messages, open: open_limit, .. } = self.limits;
+        let count = self.open.len();
+        if count >= open_messages && !self.open.contains_key(&number.0) {
+            return Err(Overrun { limit: "open_messages", most: open_messages as u64 });
+        }
+        let open = self.open.entry(number.0).or_insert_with(|| Open {
+            priority,
+            received: 0,
+            bytes: BytesMut::new(),
+            long: false,
+        });
+        open.received += len;
+        self.counters.bytes += Bytes::new(len);
+        if !open.long && open.received > max_message.get() {
+            if long_messages == LongMessages::Refuse {
+                return Err(Overrun { limit: "max_message", most: max_message.get() });
+            }
+            open.long = true;
+            let before = std::mem::take(&mut open.bytes).freeze();
+            self.open_bytes -= length(&before);
+            self.unread += length(&before);
+            let pieces = if before.is_empty() { VecDeque::new() } else { VecDeque::from([before]) };
+            self.longs.insert(number.0, Long { pieces, end: None, unwanted: false });
+            self.begun.push_back((number, open.priority));
+        }
+        if open.long {
+            if let Some(long) = self.longs.get_mut(&number.0) {
+                if !long.unwanted && !bytes.is_empty() {
+                    long.pieces.push_back(Payload::copy_from_slice(bytes));
+                    self.unread += len;
+                }
+                if last {
+                    long.end = Some(Ok(()));
+                    if long.unwanted {
+                        self.longs.remove(&number.0);
+                    }
+                }
+            }
+        } else {
+            open.bytes.extend_from_slice(bytes);
+            self.open_bytes += len;
+        }
+        if last && let Some(open) = self.open.remove(&number.0) {
+            self.counters.messages[open.priority.index()] += 1;
+            if !open.long {
+                let bytes = open.bytes.freeze();
+                self.open_bytes -= length(&bytes);
+                self.unread += length(&bytes);
+                self.ready_messages += 1;
+                self.ready[open.priority.index()].push_back(Received {
+                    bytes,
+                    priority: open.priority,
+                    number,
+                });
+            }
+        }
+        self.counters.open_peak = self.counters.open_peak.max(Bytes::new(self.open_bytes));
+        self.counters.unread_peak = self.counters.unread_peak.max(Bytes::new(self.unread));
+        // A message that is complete now is no longer held against its sender.
+        if self.open_bytes > open_limit.get() {
+            return Err(Overrun { limit: "open", most: open_limit.get() });
+        }
+        Ok(())
+    }
+
+    /// The peer gives up a message.
+    pub(crate) fn give_up(&mut self, number: MessageNumber, code: u64) {
+        let open = self.open.remove(&number.0);
+        let received = open.as_ref().map_or(0, |open| open.received);
+        let missed = Missed { number, reason: MissedReason::from_code(code), received: Bytes::new(received) };
+        self.counters.missed += 1;
+        match open {
+            Some(open) if open.long => self.end_long(number, missed),
+            Some(open) => self.open_bytes -= length(&open.bytes),
+            None => {}
+        }
+        if self.missed.len() >= self.limits.missed {
+            self.counters.forgotten += 1;
+            self.missed.pop_front();
+        }
+        if self.limits.missed > 0 {
+            self.missed.push_back(missed);
+        }
+    }
+
+    fn end_long(&mut self, number: MessageNumber, missed: Missed) {
+        let Some(long) = self.longs.get_mut(&number.0) else { return };
+        long.end = Some(Err(missed));
+        // What was not read of it is void.
+        let void: u64 = long.pieces.drain(..).map(|piece| length(&piece)).sum();
+        self.unread -= void;
+        if long.unwanted {
+            self.longs.remove(&number.0);
+        }
+    }
+
+    /// Nothing more comes. What is complete can still be taken.
+    pub(crate) fn close(&mut self, closed: Closed) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(closed);
+        self.open_bytes = 0;
+        for (number, open) in std::mem::take(&mut self.open) {
+            if open.long {
+                let missed = Missed {
+                    number: MessageNumber(number),
+                    reason: MissedReason::Cancelled,
+                    received: Bytes::new(open.received),
+                };
+                self.end_long(missed.number, missed);
+            }
+        }
+    }
+
+    pub(crate) const fn closed(&self) -> Option<&Closed> {
+        self.closed.as_ref()
+    }
+
+    /// The most urgent complete message, of one level the first.
+    pub(crate) fn take(&mut self) -> Option<Received> {
+        let received = self.ready.iter_mut().find_map(VecDeque::pop_front)?;
+        self.ready_messages -= 1;
+        self.unread -= length(&received.bytes);
+        Some(received)
+    }
+
+    pub(crate) fn take_missed(&mut self) -> Option<Missed> {
+        self.missed.pop_front()
+    }
+
+    /// A long message that has begun.
+    pub(crate) fn take_long(&mut self) -> Option<(MessageNumber, Priority)> {
+        self.begun.pop_front()
+    }
+
+    pub(crate) fn next_of(&mut self, number: MessageNumber) -> LongNext {
+        let Some(long) = self.longs.get_mut(&number.0) else { return LongNext::End(Ok(())) };
+        if let Some(piece) = long.pieces.pop_front() {
+            self.unread -= length(&piece);
+            return LongNext::Piece(piece);
+        }
+        match long.end {
+            Some(end) => {
+                self.longs.remove(&number.0);
+                LongNext::End(end)
+            }
+            None => LongNext::Wait,
+        }
+    }
+
+    /// The application does not want the rest of a long message.
+    pub(crate) fn forget_long(&mut self, number: MessageNumber) {
+        let Some(long) = self.longs.get_mut(&number.0) else { return };
+        long.unwanted = true;
+        let void: u64 = long.pieces.drain(..).map(|piece| length(&piece)).sum();
+        self.unread -= void;
+        if long.end.is_some() {
+            self.longs.remove(&number.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P2: Priority = Priority::P2;
+
+    fn inbound(change: impl FnOnce(&mut Limits)) -> Inbound {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        Inbound::new(limits)
+    }
+
+    #[test]
+    fn pieces_become_a_message_and_the_most_urgent_is_taken_first() {
+        let mut inbound = inbound(|_| {});
+        inbound.piece(MessageNumber(0), Priority::P4, b"back", false).unwrap();
+        inbound.piece(MessageNumber(1), P2, b"first", true).unwrap();
+        inbound.piece(MessageNumber(0), Priority::P4, b"ground", true).unwrap();
+        inbound.piece(MessageNumber(2), Priority::P0, b"urgent", true).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| inbound.take()).map(|received| received.bytes).collect();
+        assert_eq!(taken, [&b"urgent"[..], b"first", b"background"]);
+        assert_eq!((inbound.unread, inbound.open_bytes, inbound.ready_messages), (0, 0, 0));
+        assert_eq!(inbound.counters().open_peak, Bytes::new(4));
+    }
+
+    #[test]
+    fn a_peer_that_begins_too_much_is_refused() {
+        let mut few = inbound(|limits| limits.open_messages = 2);
+        few.piece(MessageNumber(0), P2, b"a", false).unwrap();
+        few.piece(MessageNumber(1), P2, b"a", false).unwrap();
+        few.piece(MessageNumber(1), P2, b"a", false).unwrap();
+        assert!(few.piece(MessageNumber(2), P2, b"a", false).is_err());
+
+        let mut small = inbound(|limits| limits.open = Bytes::new(4));
+        small.piece(MessageNumber(0), P2, b"abcd", false).unwrap();
+        // Complete at once, it is not open.
+        small.piece(MessageNumber(1), P2, b"abcde", true).unwrap();
+        assert!(small.piece(MessageNumber(0), P2, b"e", false).is_err());
+
+        let mut short = inbound(|limits| limits.max_message = Bytes::new(4));
+        short.piece(MessageNumber(0), P2, b"abcd", true).unwrap();
+        assert!(short.piece(MessageNumber(1), P2, b"abcde", true).is_err());
+    }
+
+    #[test]
+    fn reading_stops_while_the_application_takes_nothing() {
+        let mut inbound = inbound(|limits| {
+            limits.unread = Bytes::new(10);
+            limits.unread_messages = 3;
+        });
+        for number in 0..3 {
+            assert!(!inbound.is_full());
+            inbound.piece(MessageNumber(number), P2, b"a", true).unwrap();
+        }
+        assert!(inbound.is_full());
+        inbound.take().unwrap();
+        assert!(!inbound.is_full());
+        inbound.piece(MessageNumber(3), P2, b"long enough", true).unwrap();
+        assert!(inbound.is_full());
+        assert_eq!(inbound.counters().stops, 2);
+    }
+
+    #[test]
+    fn a_long_message_is_handed_out_in_pieces() {
+        let mut inbound = inbound(|limits| {
+            limits.max_message = Bytes::new(4);
+            limits.long_messages = LongMessages::Stream;
+            limits.unread = Bytes::new(6);
+        });
+        let number = MessageNumber(0);
+        inbound.piece(number, P2, b"abc", false).unwrap();
+        assert_eq!(inbound.take_long(), None);
+        inbound.piece(number, P2, b"def", false).unwrap();
+        assert_eq!(inbound.take_long(), Some((number, P2)));
+        assert!(inbound.is_full());
+        assert!(matches!(inbound.next_of(number), LongNext::Piece(piece) if piece == b"abc"[..]));
+        assert!(matches!(inbound.next_of(number), LongNext::Piece(piece) if piece == b"def"[..]));
+        assert!(matches!(inbound.next_of(number), LongNext::Wait));
+        inbound.piece(number, P2, b"g", false).unwrap();
+        inbound.give_up(number, 2);
+        let LongNext::End(Err(missed)) = inbound.next_of(number) else { panic!("it was given up") };
+        assert_eq!((missed.reason, missed.received), (MissedReason::Expired, Bytes::new(7)));
+        assert_eq!((inbound.unread, inbound.open_bytes), (0, 0));
+        assert!(inbound.longs.is_empty() && inbound.open.is_empty());
+    }
+
+    #[test]
+    fn of_messages_that_were_missed_the_oldest_are_forgotten() {
+        let mut inbound = inbound(|limits| limits.missed = 2);
+        for number in 0..3 {
+            inbound.give_up(MessageNumber(number), 0);
+        }
+        assert_eq!(inbound.take_missed().unwrap().number, MessageNumber(1));
+        assert_eq!((inbound.counters().missed, inbound.counters().forgotten), (3, 1));
+    }
+
+    #[test]
+    fn what_is_complete_can_be_taken_after_the_end() {
+        let mut inbound = inbound(|_| {});
+        inbound.piece(MessageNumber(0), P2, b"whole", true).unwrap();
+        inbound.piece(MessageNumber(1), P2, b"part", false).unwrap();
+        inbound.close(Closed::ByPeer);
+        assert_eq!(inbound.take().unwrap().bytes, b"whole"[..]);
+        assert_eq!((inbound.take(), inbound.open_messages()), (None, 0));
+    }
+}

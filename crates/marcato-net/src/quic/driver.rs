@@ -1,0 +1,296 @@
+//! The task that drives the sessions of a hub: datagrams in, datagrams out, and what has come of them.
+
+use std::future::poll_fn;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::BytesMut;
+use marcato_quic::{Event, LaneState, Session, SessionId, SocketId, Transmit};
+use marcato_units::Time;
+use marcato_wire::{Ecn, ErrorCode};
+
+use super::socket::Socket;
+use super::{ABORTED, FINISHED, Hub, State};
+use crate::connection::Connection;
+use crate::error::{Closed, NotDelivered};
+use crate::shared::lock;
+
+/// Datagrams that a session may hand over at once. What is granted leaves before something more urgent can: few.
+const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
+/// Reads from one socket before the others have their turn.
+const READS: usize = 8;
+/// The most that one read gives.
+const READ: usize = 64 << 10;
+
+/// Datagrams that a socket has not taken.
+struct Stuck {
+    transmit: Transmit,
+    from: usize,
+}
+
+struct Driver {
+    hub: Arc<Hub>,
+    sockets: Vec<Socket>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    stuck: Option<Stuck>,
+}
+
+pub(super) async fn drive(hub: Arc<Hub>, sockets: Vec<Socket>) {
+    let mut driver = Driver { hub, sockets, input: vec![0; READ], output: Vec::new(), stuck: None };
+    loop {
+        tokio::task::consume_budget().await;
+        let read = driver.read();
+        let wrote = driver.write();
+        if read || wrote {
+            continue;
+        }
+        let (over, timeout) = driver.look();
+        if over {
+            return;
+        }
+        driver.wait(timeout).await;
+    }
+}
+
+impl Driver {
+    /// Takes what has come in; whether that was anything.
+    fn read(&mut self) -> bool {
+        let mut any = false;
+        for (id, socket) in (0..=u8::MAX).map(SocketId).zip(&self.sockets) {
+            for _ in 0..READS {
+                let incoming = match socket.recv(&mut self.input) {
+                    Ok(Some(incoming)) => incoming,
+                    Ok(None) => break,
+                    // What the network says about datagrams that we have sent, QUIC finds out by itself.
+                    Err(error) => {
+                        tracing::trace!(%error, "receiving failed");
+                        break;
+                    }
+                };
+                any = true;
+                let now = self.hub.now();
+                let ecn = Ecn::from_bits(incoming.tos);
+                let mut state = lock(&self.hub.state);
+                for datagram in self.input[..incoming.len].chunks(incoming.segment) {
+                    state.endpoint.handle_datagram(now, id, incoming.from, ecn, BytesMut::from(datagram));
+                }
+            }
+        }
+        any
+    }
+
+    /// Sends the next datagrams, one batch at a time; whether there were any.
+    fn write(&mut self) -> bool {
+        let mut any = false;
+        // Now and then, what has come in has its turn.
+        for _ in 0..READS {
+            let Stuck { transmit, from } = match self.stuck.take() {
+                Some(stuck) => stuck,
+                None => {
+                    let now = self.hub.now();
+                    let mut state = lock(&self.hub.state);
+                    if state.endpoint.next_timeout().is_some_and(|at| at <= now) {
+                        state.endpoint.handle_timeout(now);
+                    }
+                    self.output.clear();
+                    match state.endpoint.poll_transmit(now, BATCH, &mut self.output) {
+                        Some(transmit) => Stuck { transmit, from: 0 },
+                        None => {
+                            let happened = self.hub.dispatch(&mut state, now);
+                            if happened {
+                                any = true;
+                                continue;
+                            }
+                            return any;
+                        }
+                    }
+                }
+            };
+            let Some(socket) = self.sockets.get_mut(usize::from(transmit.socket.0)) else { continue };
+            let segment = transmit.segment.unwrap_or(transmit.len).max(1);
+            match socket.send(transmit.to, &self.output[from..], segment, transmit.ecn) {
+                Ok(sent) if from + sent < self.output.len() => {
+                    self.stuck = Some(Stuck { transmit, from: from + sent });
+                    return true;
+                }
+                Ok(_) => any = true,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.stuck = Some(Stuck { transmit, from });
+                    return any;
+                }
+                // To QUIC that is a loss like any other.
+                Err(error) => {
+                    tracing::trace!(%error, to = %transmit.to, "sending failed");
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Whether nothing is left to drive, and else until when to wait at most.
+    fn look(&self) -> (bool, Option<Time>) {
+        let state = lock(&self.hub.state);
+        let over = state.accepted.is_none()
+            && state.connections.is_empty()
+            && state.endpoint.sessions().next().is_none();
+        (over, state.endpoint.next_timeout())
+    }
+
+    async fn wait(&self, timeout: Option<Time>) {
+        let stuck = self.stuck.as_ref().map(|stuck| usize::from(stuck.transmit.socket.0));
+        let ready = poll_fn(|context| {
+            let mut ready = false;
+            for (at, socket) in self.sockets.iter().enumerate() {
+                ready |= socket.poll_recv_ready(context).is_ready();
+                ready |= stuck == Some(at) && socket.poll_send_ready(context).is_ready();
+            }
+            if ready { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let at = timeout.map(|at| self.hub.epoch + at.since(Time::ZERO));
+        let sleep = tokio::time::sleep_until(at.unwrap_or(self.hub.epoch).into());
+        tokio::select! {
+            () = ready => {}
+            () = self.hub.wake.notified() => {}
+            () = sleep, if at.is_some() => {}
+        }
+    }
+}
+
+impl Hub {
+    /// Tells the connections what has happened to their sessions; whether that was anything.
+    fn dispatch(self: &Arc<Self>, state: &mut State, now: Time) -> bool {
+        let mut any = false;
+        while let Some((id, event)) = state.endpoint.poll_event() {
+            any = true;
+            self.event(state, now, id, event);
+        }
+        let ids: Vec<SessionId> = state
+            .connections
+            .iter()
+            .filter(|(_, entry)| entry.paused || (entry.finishing && entry.tickets.is_empty()))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            let Some(entry) = state.connections.get_mut(&id) else { continue };
+            if entry.paused {
+                any |= Self::pull(state, now, id);
+            } else if let Some(session) = state.endpoint.session(id) {
+                leave_silent_lanes(session, now);
+                session.close(now, ErrorCode::NoError, FINISHED);
+                state.end(id, Closed::Here);
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn event(self: &Arc<Self>, state: &mut State, now: Time, id: SessionId, event: Event) {
+        if event == Event::Connected && !state.connections.contains_key(&id) {
+            return self.connected(state, now, id);
+        }
+        let Some(entry) = state.connections.get_mut(&id) else { return };
+        match event {
+            Event::Connected => {
+                if let Some(connecting) = entry.connecting.take() {
+                    let _ = connecting.send(Ok(()));
+                }
+            }
+            Event::Readable => {
+                if !entry.paused {
+                    Self::pull(state, now, id);
+                }
+            }
+            Event::Delivered(message) => entry.settle(message, Ok(())),
+            Event::Declined(message) => entry.settle(message, Err(NotDelivered::Declined)),
+            Event::Dropped { message, reason, .. } => entry.settle(message, Err(reason.into())),
+            Event::GivenUp { message, code } => {
+                lock(&entry.quic.shared.inbound).give_up(message, code);
+                entry.quic.shared.readable.notify_waiters();
+            }
+            Event::Closed { reason } => {
+                // What the peer had finished sending is here, even if it has not been read.
+                let quic = Arc::clone(&entry.quic);
+                let mut inbound = lock(&quic.shared.inbound);
+                while let Some(piece) = state.endpoint.session(id).and_then(|session| session.read(now)) {
+                    if inbound.piece(piece.message, piece.priority, &piece.bytes, piece.last).is_err() {
+                        break;
+                    }
+                }
+                drop(inbound);
+                let finished = reason.contains(FINISHED) && !reason.contains(ABORTED);
+                let closed = if finished { Closed::ByPeer } else { Closed::Lost { reason } };
+                tracing::debug!(%closed, "over");
+                state.end(id, closed);
+            }
+            Event::LaneUp(_)
+            | Event::LaneStalled(_)
+            | Event::LaneRecovered(_)
+            | Event::LaneBackup { .. }
+            | Event::LaneMoved(_)
+            | Event::LaneDown { .. }
+            | Event::Window { .. } => tracing::debug!(?event, "lane"),
+        }
+    }
+
+    /// A peer has connected.
+    fn connected(self: &Arc<Self>, state: &mut State, now: Time, id: SessionId) {
+        let permit = state.accepted.clone().and_then(|accepted| accepted.try_reserve_owned().ok());
+        match permit {
+            Some(permit) => {
+                let quic = self.adopt(state, id, None);
+                permit.send(Connection::new(quic));
+            }
+            None => {
+                if let Some(session) = state.endpoint.session(id) {
+                    session.close(now, ErrorCode::LimitExceeded, "nobody accepts this connection");
+                }
+            }
+        }
+    }
+
+    /// Reads what a session has, as far as there is room for it; whether there was.
+    fn pull(state: &mut State, now: Time, id: SessionId) -> bool {
+        let (Some(entry), Some(session)) = (state.connections.get_mut(&id), state.endpoint.session(id))
+        else {
+            return false;
+        };
+        let quic = Arc::clone(&entry.quic);
+        let mut inbound = lock(&quic.shared.inbound);
+        let mut any = false;
+        let overrun = loop {
+            entry.paused = inbound.is_full();
+            if entry.paused {
+                break None;
+            }
+            // To read is also to let the engine give more, so that it may have something to say even if nothing came.
+            any = true;
+            let Some(piece) = session.read(now) else { break None };
+            if let Err(overrun) = inbound.piece(piece.message, piece.priority, &piece.bytes, piece.last) {
+                break Some(overrun);
+            }
+        };
+        drop(inbound);
+        if let Some(overrun) = overrun {
+            let reason = overrun.to_string();
+            session.close(now, ErrorCode::LimitExceeded, &reason);
+            state.end(id, Closed::Lost { reason });
+        }
+        quic.shared.readable.notify_waiters();
+        any
+    }
+}
+
+/// Gives up lanes on which nothing is heard, if there are others: the engine says farewell on one lane only, and it must
+/// not be a dead one.
+pub(super) fn leave_silent_lanes(session: &mut Session, now: Time) {
+    let lanes: Vec<_> = session.lanes().map(|(view, state, _)| (view.id, state)).collect();
+    if lanes.iter().any(|(_, state)| *state == LaneState::Up) {
+        for (lane, _) in lanes.iter().filter(|(_, state)| *state == LaneState::Stalled) {
+            // Whether that succeeds or not, the session ends.
+            let _ = session.remove_lane(now, *lane);
+        }
+    }
+}

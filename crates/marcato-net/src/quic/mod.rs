@@ -1,0 +1,406 @@
+//! Multipath QUIC: sessions of `marcato-quic` over UDP sockets, one for each lane.
+//!
+//! One task drives all sessions that share sockets. They, and what the application's handles need, are in the [`Hub`].
+
+mod driver;
+mod socket;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use marcato_quic::{
+    LaneRequest, LaneState, LocalSocket, MessageId, Session, SessionConfig, SessionId, SocketId,
+};
+use marcato_sched::reserve::{Source, SourceKey};
+use marcato_units::{Bytes, Priority, Time};
+use marcato_wire::ErrorCode;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::Instrument as _;
+
+use crate::config::{
+    ClientSecurity, Config, Engine, Limits, LocalAddress, Remote, ServerSecurity, system_trust,
+};
+use crate::connection::{Connection, Message};
+use crate::error::{ChangeError, Closed, ConfigError, ConnectError, ListenError, ReserveError, SendError};
+use crate::shared::{Shared, Ticket, Transport, lock};
+use crate::stats::{ConnectionStats, LaneStats};
+use socket::Socket;
+
+/// What a peer is told when all that was to be sent has been delivered.
+const FINISHED: &str = "finished";
+/// What a peer is told when the application ends a connection at once.
+const ABORTED: &str = "aborted";
+
+/// The sessions that share sockets.
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    /// Wakes the task that drives them.
+    wake: Notify,
+    epoch: Instant,
+    limits: Limits,
+}
+
+struct State {
+    endpoint: marcato_quic::Endpoint,
+    connections: HashMap<SessionId, Entry>,
+    /// Where new connections go, as long as the endpoint lets peers in.
+    accepted: Option<mpsc::Sender<Connection>>,
+    /// Distinguishes connections, because sessions are named anew once they are gone.
+    next_key: u64,
+}
+
+/// A connection within its hub.
+struct Entry {
+    key: u64,
+    quic: Arc<Quic>,
+    tickets: HashMap<MessageId, (Ticket, Priority)>,
+    unfinished: [usize; Priority::COUNT],
+    finishing: bool,
+    /// Reading has stopped because the application takes nothing.
+    paused: bool,
+    /// Whoever waits for the handshake to end.
+    connecting: Option<oneshot::Sender<Result<(), String>>>,
+}
+
+/// A connection over QUIC, as its handles see it.
+pub(crate) struct Quic {
+    shared: Shared,
+    hub: Arc<Hub>,
+    id: SessionId,
+    key: u64,
+}
+
+impl Hub {
+    fn new(
+        sockets: &[Socket],
+        config: &Config,
+        accepted: Option<mpsc::Sender<Connection>>,
+    ) -> Result<Arc<Self>, marcato_quic::EndpointError> {
+        let epoch = Instant::now();
+        let local = |socket: &Socket| LocalSocket { layer: socket.layer, ..LocalSocket::new(socket.addr) };
+        let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
+        endpoint.max_sessions = config.quic.max_connections;
+        endpoint.validate_addresses = config.quic.validate_addresses;
+        Ok(Arc::new(Self {
+            state: Mutex::new(State {
+                endpoint: marcato_quic::Endpoint::new(endpoint, epoch)?,
+                connections: HashMap::new(),
+                accepted,
+                next_key: 0,
+            }),
+            wake: Notify::new(),
+            epoch,
+            limits: config.limits,
+        }))
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
+
+    /// Makes a connection of a session.
+    fn adopt(
+        self: &Arc<Self>,
+        state: &mut State,
+        id: SessionId,
+        connecting: Option<oneshot::Sender<Result<(), String>>>,
+    ) -> Arc<Quic> {
+        let key = state.next_key;
+        state.next_key += 1;
+        let quic = Arc::new(Quic { shared: Shared::new(self.limits), hub: Arc::clone(self), id, key });
+        let entry = Entry {
+            key,
+            quic: Arc::clone(&quic),
+            tickets: HashMap::new(),
+            unfinished: [0; Priority::COUNT],
+            finishing: false,
+            paused: false,
+            connecting,
+        };
+        state.connections.insert(id, entry);
+        quic
+    }
+}
+
+impl State {
+    /// A connection and its session, unless it is over.
+    fn connection(&mut self, quic: &Quic) -> Option<(&mut Entry, &mut Session)> {
+        let entry = self.connections.get_mut(&quic.id).filter(|entry| entry.key == quic.key)?;
+        Some((entry, self.endpoint.session(quic.id)?))
+    }
+
+    /// A connection is over for the application.
+    fn end(&mut self, id: SessionId, closed: Closed) {
+        let Some(entry) = self.connections.remove(&id) else { return };
+        for (_, (ticket, _)) in entry.tickets {
+            let _ = ticket.send(Err(closed.clone().into()));
+        }
+        if let Some(connecting) = entry.connecting {
+            let _ = connecting.send(Err(closed.to_string()));
+        }
+        entry.quic.shared.close(closed);
+    }
+}
+
+impl Entry {
+    fn settle(&mut self, id: MessageId, outcome: Result<(), crate::NotDelivered>) {
+        let Some((ticket, level)) = self.tickets.remove(&id) else { return };
+        self.unfinished[level.index()] -= 1;
+        let _ = ticket.send(outcome);
+        self.quic.shared.room.notify_waiters();
+    }
+}
+
+impl Transport for Quic {
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn now(&self) -> Time {
+        self.hub.now()
+    }
+
+    fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError> {
+        let now = self.hub.now();
+        let limits = &self.hub.limits;
+        let level = message.priority;
+        let len = Bytes::new(message.body.len() as u64);
+        let mut state = lock(&self.hub.state);
+        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Here));
+        let (entry, session) = state.connection(self).ok_or_else(over)?;
+        if entry.finishing {
+            return Err(SendError::Closed(Closed::Here));
+        }
+        if len > limits.queued {
+            return Err(SendError::TooLong { limit: limits.queued });
+        }
+        let queued = session.conducted().level(level).queued.bytes;
+        if entry.unfinished[level.index()] >= limits.unfinished || queued + len > limits.queued {
+            return Err(SendError::Busy { priority: level });
+        }
+        let sent = session.send(
+            now,
+            marcato_quic::Message {
+                body: message.body.clone(),
+                priority: level,
+                lifetime: message.lifetime,
+                redundancy: message.redundancy,
+                partial_ok: message.partial_ok,
+                source: message.source,
+            },
+        );
+        let id = sent.map_err(|error| match error {
+            marcato_quic::SendError::Closed => over(),
+            marcato_quic::SendError::Offer(error) => SendError::offer(error, level),
+            marcato_quic::SendError::TooManyUnfinished { .. } => SendError::Busy { priority: level },
+        })?;
+        entry.tickets.insert(id, (ticket, level));
+        entry.unfinished[level.index()] += 1;
+        drop(state);
+        self.hub.wake.notify_one();
+        Ok(id)
+    }
+
+    fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self).ok_or(ChangeError::TooLate)?;
+        let cancelled = session.cancel(now, id).map_err(|_| ChangeError::TooLate);
+        drop(state);
+        self.hub.wake.notify_one();
+        cancelled
+    }
+
+    fn reprioritise(&self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self).ok_or(ChangeError::TooLate)?;
+        let moved = session.reprioritise(id, priority);
+        drop(state);
+        self.hub.wake.notify_one();
+        Ok(moved?)
+    }
+
+    fn discard_less_urgent_than(&self, threshold: Priority) {
+        let now = self.hub.now();
+        if let Some((_, session)) = lock(&self.hub.state).connection(self) {
+            session.discard_less_urgent_than(now, threshold);
+        }
+        self.hub.wake.notify_one();
+    }
+
+    fn reserve(&self, key: SourceKey, source: Source) -> Result<(), ReserveError> {
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self).ok_or(ReserveError::Closed)?;
+        let declared = session.reserve(key, source);
+        drop(state);
+        self.hub.wake.notify_one();
+        Ok(declared?)
+    }
+
+    fn release(&self, key: SourceKey) -> bool {
+        let mut state = lock(&self.hub.state);
+        let released = state.connection(self).is_some_and(|(_, session)| session.release(key));
+        drop(state);
+        self.hub.wake.notify_one();
+        released
+    }
+
+    fn resume(&self) {
+        let paused = lock(&self.hub.state).connections.get(&self.id).is_some_and(|entry| entry.paused);
+        if paused {
+            self.hub.wake.notify_one();
+        }
+    }
+
+    fn finish(&self) {
+        if let Some((entry, _)) = lock(&self.hub.state).connection(self) {
+            entry.finishing = true;
+        }
+        self.shared.room.notify_waiters();
+        self.hub.wake.notify_one();
+    }
+
+    fn abort(&self) {
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        if let Some((_, session)) = state.connection(self) {
+            driver::leave_silent_lanes(session, now);
+            session.close(now, ErrorCode::NoError, ABORTED);
+            state.end(self.id, Closed::Here);
+        }
+        drop(state);
+        self.hub.wake.notify_one();
+    }
+
+    fn stats(&self) -> ConnectionStats {
+        let mut stats = ConnectionStats {
+            received: *lock(&self.shared.inbound).counters(),
+            ..ConnectionStats::default()
+        };
+        let state = lock(&self.hub.state);
+        let entry = state.connections.get(&self.id).filter(|entry| entry.key == self.key);
+        if let (Some(entry), Some(session)) = (entry, state.endpoint.peek(self.id)) {
+            stats.unfinished = entry.unfinished;
+            stats.conducted = *session.conducted();
+            let lane =
+                |(view, state, stats): (marcato_sched::LaneView, LaneState, marcato_quic::LaneStats)| {
+                    LaneStats {
+                        local: None,
+                        remote: None,
+                        layer: view.layer,
+                        usable: state == LaneState::Up,
+                        srtt: view.srtt,
+                        cwnd: view.cwnd,
+                        in_flight: view.in_flight,
+                        unsent: Bytes::ZERO,
+                        packets: stats.packets,
+                        lost: stats.lost,
+                    }
+                };
+            stats.lanes = session.lanes().map(lane).collect();
+        }
+        stats
+    }
+}
+
+/// The session's part of a configuration.
+fn session_config(config: &Config) -> SessionConfig {
+    let session = config.quic.session.clone();
+    SessionConfig {
+        conductor: config.conductor(),
+        max_unfinished: config.limits.unfinished.saturating_mul(Priority::COUNT),
+        ..session
+    }
+}
+
+/// Lets peers in, until it is dropped.
+pub(crate) struct Listener {
+    hub: Arc<Hub>,
+    pub(crate) addrs: Vec<SocketAddr>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        lock(&self.hub.state).accepted = None;
+        self.hub.wake.notify_one();
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(
+        config: &Config,
+        at: &[LocalAddress],
+        security: &ServerSecurity,
+        accepted: mpsc::Sender<Connection>,
+    ) -> Result<Self, ListenError> {
+        let ServerSecurity::Tls(identity) = security else { return Err(ConfigError::PlaintextQuic.into()) };
+        let mut sockets = Vec::new();
+        for local in at {
+            let socket = Socket::bind(local.addr, local.layer, config.quic.socket_buffer);
+            sockets.push(socket.map_err(|source| ListenError::Bind { addr: local.addr, source })?);
+        }
+        let addrs = sockets.iter().map(|socket| socket.addr).collect();
+        let hub = Hub::new(&sockets, config, Some(accepted))?;
+        lock(&hub.state).endpoint.listen(identity, session_config(config))?;
+        let span = tracing::debug_span!("quic", listening = ?addrs);
+        tokio::spawn(driver::drive(Arc::clone(&hub), sockets).instrument(span));
+        Ok(Self { hub, addrs })
+    }
+}
+
+/// Connects over all lanes of `to`; done when the first is up.
+pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
+    let ClientSecurity::Tls { name, trust } = &to.security else {
+        return Err(ConfigError::PlaintextQuic.into());
+    };
+    let trust = match trust {
+        Some(trust) => trust.clone(),
+        None => system_trust().map_err(ConfigError::from)?,
+    };
+    let Some(first) = to.lanes.first() else { return Err(ConfigError::NoAddress.into()) };
+    let most = usize::from(config.quic.session.max_lanes);
+    if to.lanes.len() > most {
+        let given = to.lanes.len();
+        return Err(ConfigError::TooManyLanes { engine: Engine::Quic, most, given }.into());
+    }
+    let mut sockets = Vec::new();
+    for lane in &to.lanes {
+        let any: SocketAddr = if lane.remote.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+        let addr = lane.local.unwrap_or(any);
+        let socket = Socket::bind(addr, lane.layer, config.quic.socket_buffer);
+        sockets.push(socket.map_err(|source| ConnectError::Bind { addr, source })?);
+    }
+    let hub = Hub::new(&sockets, config, None)?;
+    let (connecting, connected) = oneshot::channel();
+    let quic = {
+        let mut state = lock(&hub.state);
+        let now = hub.now();
+        let session = session_config(config);
+        let id = state.endpoint.connect(now, SocketId(0), first.remote, name, &trust, session)?;
+        let quic = hub.adopt(&mut state, id, Some(connecting));
+        if let Some(session) = state.endpoint.session(id) {
+            for (socket, lane) in (0..).zip(&to.lanes).skip(1) {
+                let request = LaneRequest {
+                    layer: lane.layer,
+                    backup: lane.backup,
+                    ..LaneRequest::new(SocketId(socket), lane.remote)
+                };
+                session.add_lane(now, request)?;
+            }
+        }
+        quic
+    };
+    let span = tracing::debug_span!("quic", remote = %first.remote);
+    tokio::spawn(driver::drive(Arc::clone(&hub), sockets).instrument(span));
+    // Whoever gives up waiting ends the connection with this handle.
+    let connection = Connection::new(quic);
+    let addr = first.remote;
+    match tokio::time::timeout(config.quic.handshake_timeout, connected).await {
+        Err(_) => Err(ConnectError::TimedOut { addr }),
+        Ok(Ok(Ok(()))) => Ok(connection),
+        Ok(Ok(Err(reason))) => Err(ConnectError::Ended { addr, reason }),
+        Ok(Err(_)) => Err(ConnectError::Ended { addr, reason: "its task has ended".to_owned() }),
+    }
+}

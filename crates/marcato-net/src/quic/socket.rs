@@ -1,0 +1,155 @@
+//! The UDP socket of a lane.
+
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use marcato_units::{Bytes, Layer};
+use marcato_wire::Ecn;
+use socket2::{Domain, Protocol, SockRef, Type};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use crate::sys::{self, Incoming};
+
+/// DSCP LE: the lower-effort class (RFC 8622 §3).
+const DSCP_LE: u8 = 0b00_0001;
+/// DSCP DF: best effort (RFC 2474 §4.1).
+const DSCP_DF: u8 = 0;
+
+/// The socket of the lanes at one local address.
+#[derive(Debug)]
+pub(super) struct Socket {
+    udp: UdpSocket,
+    pub(super) addr: SocketAddr,
+    pub(super) layer: Layer,
+    /// Whether the system cuts what is sent into datagrams.
+    segments: bool,
+}
+
+impl Socket {
+    pub(super) fn bind(addr: SocketAddr, layer: Layer, buffer: Bytes) -> io::Result<Self> {
+        let v6 = addr.is_ipv6();
+        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        if v6 {
+            // A lane is of one family, and so are its marks.
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&addr.into())?;
+        // The system gives less if it allows no more.
+        let size = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
+        let _ = socket.set_recv_buffer_size(size);
+        let _ = socket.set_send_buffer_size(size);
+        let segments = sys::prepare_udp(&SockRef::from(&socket), v6)?;
+        let udp = UdpSocket::from_std(socket.into())?;
+        let addr = udp.local_addr()?;
+        Ok(Self { udp, addr, layer, segments })
+    }
+
+    /// What is in the TOS octet or the traffic class of what leaves here.
+    const fn tos(&self, ecn: Ecn) -> u8 {
+        let dscp = match self.layer {
+            Layer::High => DSCP_DF,
+            Layer::Low => DSCP_LE,
+        };
+        dscp << 2 | ecn.to_bits()
+    }
+
+    /// Sends datagrams of `segment` bytes, but the last, from `payload`; how many bytes the system took. It takes whole
+    /// datagrams.
+    pub(super) fn send(
+        &mut self,
+        to: SocketAddr,
+        payload: &[u8],
+        segment: usize,
+        ecn: Ecn,
+    ) -> io::Result<usize> {
+        let tos = self.tos(ecn);
+        let mut sent = 0;
+        while sent < payload.len() {
+            let rest = &payload[sent..];
+            let many = u16::try_from(segment).ok().filter(|_| self.segments && rest.len() > segment);
+            let part = if many.is_some() { rest } else { &rest[..segment.clamp(1, rest.len())] };
+            let call = || sys::send(&SockRef::from(&self.udp), to, part, many, tos);
+            match self.udp.try_io(Interest::WRITABLE, call) {
+                Ok(_) => sent += part.len(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                // Some network devices cannot cut. Then we do.
+                Err(_) if many.is_some() => self.segments = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// What has come in; `None` if nothing.
+    pub(super) fn recv(&self, buf: &mut [u8]) -> io::Result<Option<Incoming>> {
+        let call = || sys::recv(&SockRef::from(&self.udp), buf);
+        match self.udp.try_io(Interest::READABLE, call) {
+            Ok(incoming) => Ok(Some(incoming)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn poll_recv_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.udp.poll_recv_ready(context).map(drop)
+    }
+
+    pub(super) fn poll_send_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.udp.poll_send_ready(context).map(drop)
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    fn socket(layer: Layer) -> Socket {
+        Socket::bind("127.0.0.1:0".parse().unwrap(), layer, Bytes::kb(100)).unwrap()
+    }
+
+    async fn received(socket: &Socket, buf: &mut [u8]) -> Incoming {
+        loop {
+            poll_fn(|context| socket.poll_recv_ready(context)).await;
+            if let Some(incoming) = socket.recv(buf).unwrap() {
+                return incoming;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_layer_has_its_mark_and_ecn_stays() {
+        for (layer, dscp) in [(Layer::High, 0), (Layer::Low, 1)] {
+            let (mut from, to) = (socket(layer), socket(Layer::High));
+            for ecn in [Ecn::NotEct, Ecn::Ect0] {
+                poll_fn(|context| from.poll_send_ready(context)).await;
+                from.send(to.addr, b"packet", 1200, ecn).unwrap();
+                let incoming = received(&to, &mut [0; 100]).await;
+                assert_eq!((incoming.tos >> 2, Ecn::from_bits(incoming.tos)), (dscp, ecn));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn without_segmentation_datagrams_leave_one_by_one() {
+        let (mut from, to) = (socket(Layer::High), socket(Layer::High));
+        from.segments = false;
+        poll_fn(|context| from.poll_send_ready(context)).await;
+        assert_eq!(from.send(to.addr, &[7; 2500], 1000, Ecn::NotEct).unwrap(), 2500);
+        let mut buf = [0; 65_536];
+        let mut len = 0;
+        while len < 2500 {
+            len += received(&to, &mut buf).await.len;
+        }
+        assert_eq!(len, 2500);
+    }
+}

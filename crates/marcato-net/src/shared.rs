@@ -1,0 +1,82 @@
+//! What an application's handles and the task that drives its connection share, whichever the engine.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use marcato_quic::MessageId;
+use marcato_sched::reserve::{Source, SourceKey};
+use marcato_units::{Priority, Time};
+use tokio::sync::{Notify, oneshot};
+
+use crate::config::Limits;
+use crate::connection::Message;
+use crate::error::{ChangeError, Closed, NotDelivered, ReserveError, SendError};
+use crate::inbound::Inbound;
+use crate::stats::ConnectionStats;
+
+/// Tells the sender of a message what has become of it.
+pub(crate) type Ticket = oneshot::Sender<Result<(), NotDelivered>>;
+
+/// Locks. A thread that panicked while it held the lock has left nothing half-done that matters more than going on.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The receiving side, and who waits for what.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) inbound: Mutex<Inbound>,
+    /// Something can be taken, or the connection is over.
+    pub(crate) readable: Notify,
+    /// Something has left a queue, or the connection is over.
+    pub(crate) room: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { inbound: Mutex::new(Inbound::new(limits)), readable: Notify::new(), room: Notify::new() }
+    }
+
+    /// The connection is over.
+    pub(crate) fn close(&self, closed: Closed) {
+        lock(&self.inbound).close(closed);
+        self.readable.notify_waiters();
+        self.room.notify_waiters();
+    }
+
+    pub(crate) fn closed(&self) -> Option<Closed> {
+        lock(&self.inbound).closed().cloned()
+    }
+
+    /// Waits until `what` gives something, which may change whenever `of` is notified.
+    pub(crate) async fn wait_for<T>(of: &Notify, mut what: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let notified = of.notified();
+            tokio::pin!(notified);
+            // From here on no notification is missed.
+            notified.as_mut().enable();
+            if let Some(value) = what() {
+                return value;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// One connection of either engine, as its handles see it. Nothing here waits.
+pub(crate) trait Transport: Send + Sync + 'static {
+    fn shared(&self) -> &Shared;
+    fn now(&self) -> Time;
+    fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError>;
+    fn cancel(&self, id: MessageId) -> Result<(), ChangeError>;
+    fn reprioritise(&self, id: MessageId, priority: Priority) -> Result<(), ChangeError>;
+    fn discard_less_urgent_than(&self, threshold: Priority);
+    fn reserve(&self, key: SourceKey, source: Source) -> Result<(), ReserveError>;
+    fn release(&self, key: SourceKey) -> bool;
+    /// The application has taken something: what had stopped may go on.
+    fn resume(&self);
+    /// Nothing more is sent; when all is delivered, the connection ends.
+    fn finish(&self);
+    /// The connection ends now.
+    fn abort(&self);
+    fn stats(&self) -> ConnectionStats;
+}

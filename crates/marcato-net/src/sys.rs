@@ -1,0 +1,349 @@
+//! The system calls that no safe interface offers: sending and receiving datagrams with their TOS octet and in
+//! segments, and asking TCP how it is. All that is unsafe in this crate is here.
+//!
+//! Linux. Elsewhere datagrams travel one by one and unmarked, and TCP tells nothing.
+
+use std::io;
+use std::net::SocketAddr;
+
+use marcato_units::{Bytes, Duration, Rate};
+
+/// What came in by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Incoming {
+    pub(crate) from: SocketAddr,
+    /// Bytes of all datagrams together.
+    pub(crate) len: usize,
+    /// How long each datagram is, but the last.
+    pub(crate) segment: usize,
+    /// The TOS octet or the traffic class.
+    pub(crate) tos: u8,
+}
+
+/// How a TCP connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpInfo {
+    pub(crate) mss: Bytes,
+    pub(crate) srtt: Duration,
+    pub(crate) cwnd_segments: u32,
+    pub(crate) in_flight_segments: u32,
+    pub(crate) retransmitted_segments: u32,
+    pub(crate) segments_out: u32,
+    /// Bytes that were never sent yet.
+    pub(crate) unsent: Bytes,
+    /// The latest delivery rate; zero if there is none yet.
+    pub(crate) delivery_rate: Rate,
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{poll_writable, prepare_udp, recv, send, tcp_info};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use portable::{poll_writable, prepare_udp, recv, send, tcp_info};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::mem::{MaybeUninit, size_of};
+    use std::os::fd::AsRawFd;
+
+    use libc::{c_int, c_void};
+    use socket2::{SockAddr, SockRef};
+
+    use super::*;
+
+    /// Room for control messages, aligned as they have to be: TOS as an integer (24 bytes) and a segment size (24).
+    #[repr(align(8))]
+    struct Control([u8; 128]);
+
+    impl Control {
+        const fn new() -> Self {
+            Self([0; 128])
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the sizes of C's own structures fit C's own types")]
+    const fn socklen(len: usize) -> libc::socklen_t {
+        len as libc::socklen_t
+    }
+
+    fn set_int(socket: &SockRef<'_>, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+        // SAFETY: `value` lives through the call, and its length is given with it.
+        let done = unsafe {
+            let value: *const c_void = (&raw const value).cast();
+            libc::setsockopt(socket.as_raw_fd(), level, name, value, socklen(size_of::<c_int>()))
+        };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Prepares a UDP socket: what comes in tells its TOS octet and may be several datagrams of one size, what goes out
+    /// is not fragmented. Whether datagrams can be sent in segments.
+    pub(crate) fn prepare_udp(socket: &SockRef<'_>, v6: bool) -> io::Result<bool> {
+        if v6 {
+            set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+        } else {
+            set_int(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            set_int(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        }
+        // Kernels before 5.0 have no GRO, before 4.18 no GSO. Without them all works, one datagram at a time.
+        let _ = set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+        Ok(set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok())
+    }
+
+    /// Sends `payload`, in datagrams of `segment` bytes if that is given.
+    pub(crate) fn send(
+        socket: &SockRef<'_>,
+        to: SocketAddr,
+        payload: &[u8],
+        segment: Option<u16>,
+        tos: u8,
+    ) -> io::Result<usize> {
+        let name = SockAddr::from(to);
+        let mut iov = libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
+        let mut control = Control::new();
+        // SAFETY: all zeros is a valid `msghdr`: null pointers and lengths of zero.
+        let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        header.msg_name = name.as_ptr().cast_mut().cast();
+        header.msg_namelen = name.len();
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control.0).cast();
+        header.msg_controllen = control.0.len() as _;
+        let (level, kind) = match to {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        // SAFETY: `control` is aligned for `cmsghdr` and holds both messages: CMSG_SPACE of an int is 24, of a u16 24,
+        // of 128. The macros stay within `msg_controllen`, and the pointer that they give is checked before it is
+        // written to. Each message's data is written with its own type, unaligned.
+        let used = unsafe {
+            let first = libc::CMSG_FIRSTHDR(&raw const header);
+            if first.is_null() {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            put(first, level, kind, c_int::from(tos));
+            let mut used = libc::CMSG_SPACE(socklen(size_of::<c_int>()));
+            if let Some(segment) = segment {
+                let next = libc::CMSG_NXTHDR(&raw const header, first);
+                if next.is_null() {
+                    return Err(io::ErrorKind::InvalidInput.into());
+                }
+                put(next, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+                used += libc::CMSG_SPACE(socklen(size_of::<u16>()));
+            }
+            used
+        };
+        header.msg_controllen = used as _;
+        // SAFETY: all that `header` points to (the name, the payload, the control messages) lives through the call, and
+        // the kernel only reads it.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Writes a control message.
+    ///
+    /// # Safety
+    ///
+    /// From `at` on, CMSG_SPACE of `T` bytes can be written.
+    unsafe fn put<T>(at: *mut libc::cmsghdr, level: c_int, kind: c_int, value: T) {
+        // SAFETY: as the caller has promised; `cmsghdr` is aligned because the buffer is and all messages have lengths
+        // that are multiples of its alignment.
+        unsafe {
+            (*at).cmsg_level = level;
+            (*at).cmsg_type = kind;
+            (*at).cmsg_len = libc::CMSG_LEN(socklen(size_of::<T>())) as _;
+            std::ptr::write_unaligned(libc::CMSG_DATA(at).cast(), value);
+        }
+    }
+
+    /// Receives a datagram, or several of one size from one peer.
+    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut [u8]) -> io::Result<Incoming> {
+        let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        let mut control = Control::new();
+        // SAFETY: all zeros is a valid `msghdr`.
+        let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control.0).cast();
+        header.msg_controllen = control.0.len() as _;
+        // SAFETY: the kernel writes no more than the lengths given into the name, the buffer and the control messages,
+        // all of which live through the call; and it sets `msg_namelen` to what it has written of the name.
+        let received = unsafe {
+            SockAddr::try_init(|name, len| {
+                header.msg_name = name.cast();
+                header.msg_namelen = *len;
+                let received = libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0);
+                *len = header.msg_namelen;
+                usize::try_from(received).map_err(|_| io::Error::last_os_error())
+            })
+        };
+        let (len, from) = received?;
+        let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        let (mut tos, mut segment) = (0, len);
+        // SAFETY: `header` describes control messages that the kernel has written into `control`, which still lives. The
+        // macros stay within `msg_controllen`. Data is read unaligned, as much as the message says that there is.
+        unsafe {
+            let mut at = libc::CMSG_FIRSTHDR(&raw const header);
+            while let Some(message) = at.as_ref() {
+                let data = libc::CMSG_DATA(at);
+                #[allow(clippy::unnecessary_cast, reason = "not of the same type in every C library")]
+                let has = (message.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                match (message.cmsg_level, message.cmsg_type) {
+                    // IPv4 gives an octet, IPv6 an integer.
+                    (libc::IPPROTO_IP, libc::IP_TOS) if has >= 1 => tos = data.read(),
+                    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if has >= size_of::<c_int>() => {
+                        tos = u8::try_from(data.cast::<c_int>().read_unaligned()).unwrap_or(0);
+                    }
+                    (libc::SOL_UDP, libc::UDP_GRO) if has >= size_of::<c_int>() => {
+                        segment = usize::try_from(data.cast::<c_int>().read_unaligned()).unwrap_or(len);
+                    }
+                    _ => {}
+                }
+                at = libc::CMSG_NXTHDR(&raw const header, at);
+            }
+        }
+        Ok(Incoming { from, len, segment: segment.clamp(1, len.max(1)), tos })
+    }
+
+    /// Whether a TCP socket has less unsent than its low-water mark. If not, the kernel is thereby asked to tell when it
+    /// has: without that, a socket that was never seen full would not be reported as writable again.
+    pub(crate) fn poll_writable(socket: &SockRef<'_>) -> io::Result<bool> {
+        let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one `pollfd`, which lives through the call; it does not wait.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+        }
+        Ok(ready > 0)
+    }
+
+    /// How a TCP connection is. Offsets are those of `struct tcp_info` in Linux's `include/uapi/linux/tcp.h`, which only
+    /// ever grows at its end; what an older kernel does not fill in is zero.
+    pub(crate) fn tcp_info(socket: &SockRef<'_>) -> io::Result<TcpInfo> {
+        let mut raw = [0u8; 256];
+        let mut len = socklen(raw.len());
+        // SAFETY: the kernel writes at most `len` bytes, which is how long `raw` is.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut raw).cast(),
+                &raw mut len,
+            )
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let word = |at: usize| {
+            raw.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes)
+        };
+        let long = |at: usize| {
+            raw.get(at..at + 8).and_then(|long| long.try_into().ok()).map_or(0, u64::from_ne_bytes)
+        };
+        Ok(TcpInfo {
+            mss: Bytes::from(word(16)),
+            in_flight_segments: word(24),
+            srtt: Duration::from_micros(u64::from(word(68))),
+            cwnd_segments: word(80),
+            retransmitted_segments: word(100),
+            segments_out: word(136),
+            unsent: Bytes::from(word(144)),
+            delivery_rate: Rate::from_bps(long(160).saturating_mul(8)),
+        })
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod portable {
+    use socket2::{SockAddr, SockRef};
+
+    use super::*;
+
+    pub(crate) fn prepare_udp(_: &SockRef<'_>, _: bool) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(crate) fn send(
+        socket: &SockRef<'_>,
+        to: SocketAddr,
+        payload: &[u8],
+        _: Option<u16>,
+        _: u8,
+    ) -> io::Result<usize> {
+        socket.send_to(payload, &SockAddr::from(to))
+    }
+
+    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut [u8]) -> io::Result<Incoming> {
+        let from = socket.peek_sender()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        // The socket is read by one task only, so that this is the datagram whose sender was looked up.
+        let len = io::Read::read(&mut &**socket, buf)?;
+        Ok(Incoming { from, len, segment: len.max(1), tos: 0 })
+    }
+
+    pub(crate) fn poll_writable(_: &SockRef<'_>) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(crate) fn tcp_info(_: &SockRef<'_>) -> io::Result<TcpInfo> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::SockRef;
+    use std::net::UdpSocket;
+
+    fn pair(local: &str) -> (UdpSocket, UdpSocket) {
+        let bind = || {
+            let socket = UdpSocket::bind(local).unwrap();
+            assert!(prepare_udp(&SockRef::from(&socket), local.starts_with('[')).unwrap());
+            socket
+        };
+        (bind(), bind())
+    }
+
+    #[test]
+    fn a_datagram_keeps_its_mark_over_both_kinds_of_ip() {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let (a, b) = pair(local);
+            // DSCP LE with ECT(0).
+            let tos = 1 << 2 | 0b10;
+            send(&SockRef::from(&a), b.local_addr().unwrap(), b"hello", None, tos).unwrap();
+            let mut buf = [0; 100];
+            let came = recv(&SockRef::from(&b), &mut buf).unwrap();
+            assert_eq!(came, Incoming { from: a.local_addr().unwrap(), len: 5, segment: 5, tos });
+            assert_eq!(&buf[..5], b"hello");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_in_segments_arrives_as_datagrams_of_that_size() {
+        let (a, b) = pair("127.0.0.1:0");
+        let payload: Vec<u8> = (0..=255).cycle().take(5 * 1000 + 300).collect();
+        send(&SockRef::from(&a), b.local_addr().unwrap(), &payload, Some(1000), 0).unwrap();
+        let mut buf = vec![0; 65_536];
+        let mut all = Vec::new();
+        while all.len() < payload.len() {
+            let came = recv(&SockRef::from(&b), &mut buf).unwrap();
+            assert!(came.segment == 1000 || came.len == came.segment, "{came:?}");
+            all.extend_from_slice(&buf[..came.len]);
+        }
+        assert_eq!(all, payload);
+    }
+
+    #[test]
+    fn a_tcp_connection_tells_how_it_is() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let info = tcp_info(&SockRef::from(&stream)).unwrap();
+        assert!(info.mss >= Bytes::new(536) && info.mss <= Bytes::new(65_535), "{info:?}");
+        assert!(info.cwnd_segments >= 1 && info.cwnd_segments < 1000, "{info:?}");
+        assert_eq!(info.unsent, Bytes::ZERO);
+        assert!(info.srtt < Duration::from_secs(1));
+        assert!(poll_writable(&SockRef::from(&stream)).unwrap());
+    }
+}

@@ -1,0 +1,63 @@
+//! How much the feeder hands to the kernel at once.
+
+use marcato_units::{Bytes, Rate};
+
+use crate::config::ChunkRule;
+
+/// What TLS 1.3 adds to a record: header, content type and tag (RFC 8446 §5.2).
+const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
+/// The plaintext of the largest record (RFC 8446 §5.1).
+const RECORD: u64 = 1 << 14;
+
+/// Bytes on the wire, at this delivery rate: whole segments, so that no small one goes between large ones. Where less
+/// than a segment leaves in the rule's span, one is the least that keeps the wire full; where more than the largest
+/// chunk does, system calls cost more than order is worth.
+pub(super) fn on_wire(rule: &ChunkRule, mss: Bytes, rate: Rate) -> Bytes {
+    let mss = mss.get().max(1);
+    let least = u64::from(rule.min_segments.max(1)) * mss;
+    let most = (rule.max.get() / mss * mss).max(mss);
+    let wanted = rate.bytes_in(rule.span).get() / mss * mss;
+    Bytes::new(wanted.max(least).min(most))
+}
+
+/// How much of that is ours. A chunk of one TLS record ends where the record does; of several, at most a record's
+/// overhead before its last segment does.
+pub(super) fn plain(wire: Bytes, tls: bool) -> usize {
+    let wire = wire.get();
+    let plain =
+        if tls { wire - (wire.div_ceil(RECORD + RECORD_OVERHEAD) * RECORD_OVERHEAD).min(wire) } else { wire };
+    usize::try_from(plain.max(1)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_segments_when_slow_and_large_when_fast() {
+        let rule = ChunkRule::default();
+        let mss = Bytes::new(1448);
+        let segments = |mbps| on_wire(&rule, mss, Rate::from_mbps(mbps)).get() as f64 / 1448.0;
+        assert_eq!([0, 2, 20, 40].map(segments), [1.0, 1.0, 1.0, 3.0]);
+        assert_eq!([100, 1000, 40_000].map(segments), [8.0, 45.0, 45.0]);
+        // Loopback: a segment is larger than the largest chunk but one.
+        assert_eq!(on_wire(&rule, Bytes::new(65_483), Rate::from_mbps(1)), Bytes::new(65_483));
+        assert_eq!(on_wire(&rule, Bytes::new(70_000), Rate::MAX), Bytes::new(70_000));
+    }
+
+    #[test]
+    fn records_end_where_their_chunk_does() {
+        for segments in 1..45 {
+            let wire = Bytes::new(segments * 1448);
+            let plain = plain(wire, true) as u64;
+            let encrypted = plain + plain.div_ceil(RECORD) * RECORD_OVERHEAD;
+            let short = wire.get() - encrypted;
+            assert!(
+                short <= if segments <= 11 { 0 } else { RECORD_OVERHEAD },
+                "{segments} segments: {short} B short"
+            );
+        }
+        assert_eq!(plain(Bytes::new(1448), false), 1448);
+        assert_eq!(plain(Bytes::new(10), true), 1);
+    }
+}

@@ -1,0 +1,283 @@
+//! The kernel's TCP, fed one chunk at a time (CATS §II-C).
+//!
+//! One task drives a connection. Everything that it and the application's handles share is in [`Tcp`].
+
+mod chunk;
+mod driver;
+mod listener;
+mod pipe;
+mod reader;
+mod sender;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use marcato_quic::{IdentityError, MessageId, Trust};
+use marcato_sched::reserve::{Source, SourceKey};
+use marcato_units::{Bytes, Layer, Priority, Time};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Notify;
+use tokio_rustls::TlsConnector;
+use tracing::Instrument as _;
+
+use crate::config::{ClientSecurity, Config, Engine, Remote, TcpConfig, system_trust};
+use crate::connection::{Connection, Message};
+use crate::error::{ChangeError, Closed, ConfigError, ConnectError, ReserveError, SendError};
+use crate::shared::{Shared, Ticket, Transport, lock};
+use crate::stats::{ConnectionStats, LaneStats};
+use crate::sys;
+pub(crate) use listener::Listener;
+use pipe::Pipe;
+use sender::Sender;
+
+/// A connection over the kernel's TCP.
+pub(crate) struct Tcp {
+    shared: Shared,
+    state: Mutex<State>,
+    /// Wakes the task that drives the connection.
+    wake: Notify,
+    epoch: Instant,
+    local: SocketAddr,
+    remote: SocketAddr,
+}
+
+struct State {
+    sender: Sender,
+    phase: Phase,
+    /// Until the connection is over.
+    stream: Option<Arc<TcpStream>>,
+}
+
+/// How far a connection has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Nothing more is taken; what was is delivered.
+    Finishing,
+    /// The application wants it over now.
+    Aborted,
+    Over,
+}
+
+impl Tcp {
+    /// Begins to drive a connection whose handshake is done.
+    fn begin(config: &Config, stream: TcpStream, pipe: Pipe) -> Result<Connection, ConfigError> {
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let stream = Arc::new(stream);
+        let tcp = Arc::new(Self {
+            shared: Shared::new(config.limits),
+            state: Mutex::new(State {
+                sender: Sender::new(config)?,
+                phase: Phase::Open,
+                stream: Some(Arc::clone(&stream)),
+            }),
+            wake: Notify::new(),
+            epoch: Instant::now(),
+            local: stream.local_addr().unwrap_or(unknown),
+            remote: stream.peer_addr().unwrap_or(unknown),
+        });
+        let span = tracing::debug_span!("tcp", local = %tcp.local, remote = %tcp.remote);
+        let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
+        tokio::spawn(driver.instrument(span));
+        Ok(Connection::new(tcp))
+    }
+
+    fn end(&self, closed: Closed) {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Over;
+        state.stream = None;
+        state.sender.close(&closed);
+        drop(state);
+        self.shared.close(closed);
+    }
+
+    fn time(&self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
+}
+
+impl Transport for Tcp {
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn now(&self) -> Time {
+        self.time()
+    }
+
+    fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError> {
+        let now = self.time();
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+        }
+        let id = state.sender.offer(now, message, ticket)?;
+        drop(state);
+        self.wake.notify_one();
+        Ok(id)
+    }
+
+    fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
+        lock(&self.state).sender.cancel(id)?;
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    fn reprioritise(&self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
+        lock(&self.state).sender.reprioritise(id, priority)
+    }
+
+    fn discard_less_urgent_than(&self, threshold: Priority) {
+        lock(&self.state).sender.discard_less_urgent_than(threshold);
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+    }
+
+    fn reserve(&self, _: SourceKey, _: Source) -> Result<(), ReserveError> {
+        Err(ReserveError::NotOverTcp)
+    }
+
+    fn release(&self, _: SourceKey) -> bool {
+        false
+    }
+
+    fn resume(&self) {
+        self.wake.notify_one();
+    }
+
+    fn finish(&self) {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Open {
+            state.phase = Phase::Finishing;
+        }
+        drop(state);
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+    }
+
+    fn abort(&self) {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Over {
+            state.phase = Phase::Aborted;
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    fn stats(&self) -> ConnectionStats {
+        let received = *lock(&self.shared.inbound).counters();
+        let state = lock(&self.state);
+        let stream = state.stream.clone();
+        let (conducted, unfinished) = (*state.sender.counters(), state.sender.unfinished());
+        drop(state);
+        let usable = stream.is_some();
+        let info = stream.and_then(|stream| sys::tcp_info(&SockRef::from(&*stream)).ok()).unwrap_or_default();
+        let lane = LaneStats {
+            local: Some(self.local),
+            remote: Some(self.remote),
+            layer: Layer::High,
+            usable,
+            srtt: info.srtt,
+            cwnd: info.mss * u64::from(info.cwnd_segments),
+            in_flight: info.mss * u64::from(info.in_flight_segments),
+            unsent: info.unsent,
+            packets: u64::from(info.segments_out),
+            lost: u64::from(info.retransmitted_segments),
+        };
+        ConnectionStats { lanes: vec![lane], conducted, unfinished, received }
+    }
+}
+
+/// Prepares a connected socket: nothing waits for more to come, and a peer that is gone is noticed.
+fn prepare(stream: &TcpStream, config: &TcpConfig) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let probe = (config.idle_timeout / 4).max(std::time::Duration::from_secs(1));
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(probe).with_interval(probe))?;
+    #[cfg(target_os = "linux")]
+    {
+        socket.set_tcp_user_timeout(Some(config.idle_timeout))?;
+        if let Some(congestion) = &config.congestion {
+            socket.set_tcp_congestion(congestion.name().as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Connects and shakes hands.
+pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connection, ConnectError> {
+    let [lane] = remote.lanes[..] else {
+        let given = remote.lanes.len();
+        let error = if given == 0 {
+            ConfigError::NoAddress
+        } else {
+            ConfigError::TooManyLanes { engine: Engine::Tcp, most: 1, given }
+        };
+        return Err(error.into());
+    };
+    let addr = lane.remote;
+    let tls = match &remote.security {
+        ClientSecurity::Plaintext => None,
+        ClientSecurity::Tls { name, trust } => {
+            let trust = match trust {
+                Some(trust) => trust.clone(),
+                None => system_trust().map_err(ConfigError::from)?,
+            };
+            let server = ServerName::try_from(name.clone());
+            let server = server.map_err(|_| ConfigError::Name { name: name.clone() })?;
+            Some((client_tls(&trust)?, server))
+        }
+    };
+    let unreachable = |source| ConnectError::Unreachable { addr, source };
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = socket.map_err(unreachable)?;
+    if let Some(local) = lane.local {
+        socket.bind(local).map_err(|source| ConnectError::Bind { addr: local, source })?;
+    }
+    let handshake = async {
+        let stream = socket.connect(addr).await.map_err(unreachable)?;
+        prepare(&stream, &config.tcp).map_err(unreachable)?;
+        let Some((tls, server)) = tls else { return Ok((stream, Pipe::plain())) };
+        let stream = TlsConnector::from(tls).connect(server, stream).await;
+        let stream = stream.map_err(|source| ConnectError::Tls { addr, source })?;
+        let (stream, connection) = stream.into_inner();
+        if connection.alpn_protocol() != Some(marcato_wire::ALPN) {
+            return Err(ConnectError::Protocol { addr });
+        }
+        Ok((stream, Pipe::tls(connection.into())))
+    };
+    let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
+    let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
+    Ok(Tcp::begin(config, stream, pipe)?)
+}
+
+fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {
+    let roots = match trust {
+        Trust::Roots(roots) => Arc::clone(roots),
+        Trust::Certificate(certificate) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(certificate.clone()).map_err(IdentityError::from)?;
+            Arc::new(roots)
+        }
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+    Ok(Arc::new(tls))
+}
+
+/// What the kernel is told about when to ask for more: as soon as less than this is unsent.
+fn low_water(chunk: Bytes, fast: bool) -> u32 {
+    // A socket counts as writable while twice what is unsent is less than the mark. One byte therefore means: when
+    // nothing is.
+    if fast { u32::try_from(chunk.get().saturating_mul(2)).unwrap_or(u32::MAX) } else { 1 }
+}

@@ -1,0 +1,123 @@
+//! The bytes of a connection, as TLS or as they are.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use rustls::Connection;
+use tokio::net::TcpStream;
+
+/// Turns our bytes into those on the wire and back. It holds at most one chunk that the socket has not taken.
+pub(super) enum Pipe {
+    Plain { out: Vec<u8>, at: usize },
+    Tls(Box<Connection>),
+}
+
+/// A socket that says at once that it would block.
+struct Socket<'a>(&'a TcpStream);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Pipe {
+    pub(super) const fn plain() -> Self {
+        Self::Plain { out: Vec::new(), at: 0 }
+    }
+
+    pub(super) fn tls(mut connection: Connection) -> Self {
+        // A chunk is taken whole; there is never more than one.
+        connection.set_buffer_limit(None);
+        Self::Tls(Box::new(connection))
+    }
+
+    pub(super) const fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Whether the socket has not taken everything.
+    pub(super) fn is_pending(&self) -> bool {
+        match self {
+            Self::Plain { out, at } => *at < out.len(),
+            Self::Tls(connection) => connection.wants_write(),
+        }
+    }
+
+    /// Takes a chunk.
+    pub(super) fn queue(&mut self, chunk: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain { out, at } => {
+                if *at == out.len() {
+                    out.clear();
+                    *at = 0;
+                }
+                out.extend_from_slice(chunk);
+                Ok(())
+            }
+            Self::Tls(connection) => connection.writer().write_all(chunk),
+        }
+    }
+
+    /// Says that nothing more comes, if there is a way to.
+    pub(super) fn queue_end(&mut self) {
+        if let Self::Tls(connection) = self {
+            connection.send_close_notify();
+        }
+    }
+
+    /// Hands to the socket what it takes; whether that was anything.
+    pub(super) fn flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        let mut any = false;
+        while self.is_pending() {
+            let written = match self {
+                Self::Plain { out, at } => stream.try_write(&out[*at..]).inspect(|written| *at += written),
+                Self::Tls(connection) => connection.write_tls(&mut Socket(stream)),
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => any = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(any)
+    }
+
+    /// Takes bytes from the wire and gives ours; whether the peer has said that nothing more comes.
+    pub(super) fn receive<E: From<io::Error> + From<rustls::Error>>(
+        &mut self,
+        mut wire: &[u8],
+        scratch: &mut [u8],
+        mut plain: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let connection = match self {
+            Self::Plain { .. } => return plain(wire).map(|()| false),
+            Self::Tls(connection) => connection,
+        };
+        loop {
+            let state = connection.process_new_packets()?;
+            let mut rest = state.plaintext_bytes_to_read();
+            while rest > 0 {
+                let read = connection.reader().read(scratch)?;
+                plain(&scratch[..read])?;
+                rest = rest.saturating_sub(read.max(1));
+            }
+            if state.peer_has_closed() {
+                return Ok(true);
+            }
+            if wire.is_empty() {
+                return Ok(false);
+            }
+            connection.read_tls(&mut wire)?;
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! What comes in: bytes become frames, frames become messages.
+
+use std::collections::HashMap;
+
+use marcato_wire::{Decoded, Frame, FrameError, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+
+use super::sender::{NotAwaited, Sender};
+use crate::inbound::{Inbound, Overrun};
+
+/// What a peer must not do on TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PeerError {
+    #[error("the peer sent bytes that are no frame: {0}")]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Overrun(#[from] Overrun),
+    #[error(transparent)]
+    Receipt(#[from] NotAwaited),
+    #[error("the peer began message {number}, but the next is {next}")]
+    Number { number: MessageNumber, next: u64 },
+    #[error("the peer sent more of message {number}, which is settled")]
+    Settled { number: MessageNumber },
+    #[error("the peer changed the priority of message {number} on the way")]
+    Priority { number: MessageNumber },
+    #[error("the peer sent byte {offset} of message {number}, but the next is {next}")]
+    Gap { number: MessageNumber, offset: u64, next: u64 },
+    #[error("the peer sent a copy over tcp")]
+    Copy,
+}
+
+/// A frame whose payload is arriving.
+#[derive(Clone, Copy, Debug)]
+struct Arriving {
+    frame: MessageFrame,
+    rest: u64,
+}
+
+/// Reads one direction of a connection.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// A frame's header, as far as it has arrived.
+    header: [u8; MAX_FRAME_HEADER],
+    have: usize,
+    arriving: Option<Arriving>,
+    next_number: u64,
+    /// How many receipts are due for each open message. As many as there are open messages.
+    due: HashMap<u64, u32>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        Self { header: [0; MAX_FRAME_HEADER], have: 0, arriving: None, next_number: 0, due: HashMap::new() }
+    }
+
+    /// Whether the connection may end here: not within a frame.
+    pub(super) const fn is_between_frames(&self) -> bool {
+        self.have == 0 && self.arriving.is_none()
+    }
+
+    pub(super) fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        inbound: &mut Inbound,
+        sender: &mut Sender,
+    ) -> Result<(), PeerError> {
+        while !bytes.is_empty() {
+            if let Some(Arriving { frame, rest }) = self.arriving.take() {
+                let take = usize::try_from(rest).unwrap_or(usize::MAX).min(bytes.len());
+                let (payload, behind) = bytes.split_at(take);
+                bytes = behind;
+                let rest = rest - take as u64;
+                let last = frame.last && rest == 0;
+                inbound.piece(frame.id, frame.priority, payload, last)?;
+                if last {
+                    self.settle(frame.id, sender);
+                }
+                self.arriving = (rest > 0).then_some(Arriving { frame, rest });
+                continue;
+            }
+            let decoded = if self.have == 0 {
+                Frame::decode(bytes)?
+            } else {
+                let more = bytes.len().min(MAX_FRAME_HEADER - self.have);
+                self.header[self.have..self.have + more].copy_from_slice(&bytes[..more]);
+                Frame::decode(&self.header[..self.have + more])?
+            };
+            match decoded {
+                Decoded::Frame { frame, len } => {
+                    bytes = &bytes[len - self.have..];
+                    self.have = 0;
+                    self.frame(frame, inbound, sender)?;
+                }
+                // No header is longer than the buffer, so all that is left of `bytes` went into it.
+                Decoded::Incomplete { .. } => {
+                    if self.have == 0 {
+                        self.header[..bytes.len()].copy_from_slice(bytes);
+                    }
+                    self.have += bytes.len();
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: Frame, inbound: &mut Inbound, sender: &mut Sender) -> Result<(), PeerError> {
+        match frame {
+            Frame::Message(message) => self.message(message, inbound, sender),
+            Frame::Reset { id, code } => {
+                if id.0 < self.next_number && inbound.progress(id).is_none() {
+                    // It is complete already.
+                    return Ok(());
+                }
+                if id.0 >= self.next_number {
+                    self.begin(id)?;
+                }
+                inbound.give_up(id, code);
+                self.settle(id, sender);
+                Ok(())
+            }
+            Frame::Done { id } => Ok(sender.done(id)?),
+        }
+    }
+
+    fn begin(&mut self, number: MessageNumber) -> Result<(), PeerError> {
+        if number.0 != self.next_number {
+            return Err(PeerError::Number { number, next: self.next_number });
+        }
+        self.next_number += 1;
+        Ok(())
+    }
+
+    fn message(
+        &mut self,
+        frame: MessageFrame,
+        inbound: &mut Inbound,
+        sender: &mut Sender,
+    ) -> Result<(), PeerError> {
+        let number = frame.id;
+        if frame.twin.is_some() {
+            return Err(PeerError::Copy);
+        }
+        let next = match inbound.progress(number) {
+            Some((priority, _)) if priority != frame.priority => return Err(PeerError::Priority { number }),
+            Some((_, received)) => received,
+            None if number.0 < self.next_number => return Err(PeerError::Settled { number }),
+            None => {
+                self.begin(number)?;
+                0
+            }
+        };
+        if frame.offset.get() != next {
+            return Err(PeerError::Gap { number, offset: frame.offset.get(), next });
+        }
+        if frame.receipt {
+            let due = self.due.entry(number.0).or_default();
+            *due = due.saturating_add(1);
+        }
+        // Also without any payload yet: from here on the message is open.
+        inbound.piece(number, frame.priority, &[], frame.last && frame.len.is_zero())?;
+        if frame.len.is_zero() {
+            self.settle(number, sender);
+        } else {
+            self.arriving = Some(Arriving { frame, rest: frame.len.get() });
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, number: MessageNumber, sender: &mut Sender) {
+        if let Some(times) = self.due.remove(&number.0) {
+            sender.acknowledge(number, times);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sender::SLIVER;
+    use super::*;
+    use crate::config::{Config, Limits};
+    use crate::connection::Message;
+    use crate::error::NotDelivered;
+    use bytes::Bytes as Payload;
+    use marcato_units::{Bytes, Duration, Priority, Time};
+    use tokio::sync::oneshot::{self, Receiver};
+
+    const NOW: Time = Time::ZERO;
+
+    struct End {
+        sender: Sender,
+        reader: Reader,
+        inbound: Inbound,
+    }
+
+    impl End {
+        fn new() -> Self {
+            Self {
+                sender: Sender::new(&Config::default()).unwrap(),
+                reader: Reader::new(),
+                inbound: Inbound::new(Limits::default()),
+            }
+        }
+
+        fn send(
+            &mut self,
+            now: Time,
+            message: Message,
+        ) -> (marcato_quic::MessageId, Receiver<Result<(), NotDelivered>>) {
+            let (ticket, outcome) = oneshot::channel();
+            (self.sender.offer(now, &message, ticket).unwrap(), outcome)
+        }
+
+        fn chunk(&mut self, now: Time, budget: usize) -> Vec<u8> {
+            let mut out = Vec::new();
+            self.sender.fill(now, budget, &mut out);
+            assert!(out.len() <= budget.max(MAX_FRAME_HEADER + 1), "{} > {budget}", out.len());
+            out
+        }
+
+        fn feed(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
+            self.reader.feed(bytes, &mut self.inbound, &mut self.sender)
+        }
+    }
+
+    fn message(len: usize, priority: Priority) -> Message {
+        Message::new(vec![priority as u8; len]).with_priority(priority)
+    }
+
+    /// Whatever the sizes of chunks and of what is read at once, all arrives.
+    #[test]
+    fn messages_survive_any_cut() {
+        for (budget, cut) in [(1, 1), (40, 7), (100, 1000), (1448, 13), (65_000, 65_000)] {
+            let (mut a, mut b) = (End::new(), End::new());
+            let lens = [1, 300, 2, 5000, 70];
+            let mut outcomes: Vec<_> = lens
+                .iter()
+                .zip(Priority::ALL)
+                .map(|(&len, priority)| a.send(NOW, message(len, priority)).1)
+                .collect();
+            while a.sender.wants_write() {
+                for part in a.chunk(NOW, budget).chunks(cut) {
+                    b.feed(part).unwrap();
+                }
+            }
+            for (len, priority) in lens.into_iter().zip(Priority::ALL) {
+                let received = b.inbound.take().unwrap();
+                assert_eq!((received.bytes.len(), received.priority), (len, priority));
+                assert!(received.bytes.iter().all(|&byte| byte == priority as u8));
+            }
+            assert!(outcomes.iter_mut().all(|outcome| outcome.try_recv().is_err()));
+            while b.sender.wants_write() {
+                a.feed(&b.chunk(NOW, budget)).unwrap();
+            }
+            assert!(outcomes.iter_mut().all(|outcome| outcome.try_recv() == Ok(Ok(()))));
+            assert!(a.sender.is_idle() && b.sender.is_idle() && b.reader.is_between_frames());
+            assert_eq!(a.sender.unfinished(), [0; 5]);
+        }
+    }
+
+    #[test]
+    fn a_chunk_carries_many_small_messages_and_is_nearly_full() {
+        let mut a = End::new();
+        for _ in 0..1000 {
+            a.send(NOW, message(50, Priority::P2));
+        }
+        let len = a.chunk(NOW, 1426).len();
+        assert!(len > 1426 - SLIVER && len <= 1426, "{len}");
+        a.send(NOW, message(100_000, Priority::P0));
+        let len = a.chunk(NOW, 1426).len();
+        assert!(len > 1420 && len <= 1426, "{len}");
+    }
+
+    #[test]
+    fn an_urgent_message_leaves_with_the_next_chunk() {
+        let (mut a, mut b) = (End::new(), End::new());
+        a.send(NOW, message(1_000_000, Priority::P4));
+        b.feed(&a.chunk(NOW, 1426)).unwrap();
+        a.send(NOW, message(200, Priority::P0));
+        b.feed(&a.chunk(NOW, 1426)).unwrap();
+        assert_eq!(b.inbound.take().unwrap().priority, Priority::P0);
+    }
+
+    #[test]
+    fn the_receiver_hears_of_what_was_cancelled_halfway_and_of_missed_deadlines() {
+        let (mut a, mut b) = (End::new(), End::new());
+        let (half, mut half_outcome) = a.send(NOW, message(5000, Priority::P2));
+        b.feed(&a.chunk(NOW, 1000)).unwrap();
+        a.sender.cancel(half).unwrap();
+        assert_eq!(half_outcome.try_recv(), Ok(Err(NotDelivered::Cancelled)));
+        let (unsent, _) = a.send(NOW, message(10, Priority::P2));
+        a.sender.cancel(unsent).unwrap();
+        let late = message(10, Priority::P1).with_lifetime(Duration::from_millis(5));
+        let (_, mut late_outcome) = a.send(NOW, late);
+        let (_, mut kept) = a.send(NOW, message(10, Priority::P3));
+        b.feed(&a.chunk(Time::from_millis(6), 1000)).unwrap();
+        assert_eq!(late_outcome.try_recv(), Ok(Err(NotDelivered::Expired)));
+        use crate::inbound::{Missed, MissedReason};
+        let missed = |number, reason, received| {
+            Some(Missed { number: MessageNumber(number), reason, received: Bytes::new(received) })
+        };
+        let halved = b.inbound.take_missed().unwrap();
+        assert_eq!((halved.number, halved.reason), (MessageNumber(0), MissedReason::Cancelled));
+        assert!(halved.received > Bytes::new(900));
+        assert_eq!(b.inbound.take_missed(), missed(1, MissedReason::Expired, 0));
+        assert_eq!(b.inbound.take_missed(), None);
+        assert_eq!(b.inbound.take().unwrap().number, MessageNumber(2));
+        a.feed(&b.chunk(NOW, 1000)).unwrap();
+        assert_eq!(kept.try_recv(), Ok(Ok(())));
+        assert!(a.sender.is_idle());
+    }
+
+    #[test]
+    fn a_full_level_keeps_no_other_out() {
+        let limits = Limits { queued: Bytes::new(1000), unfinished: 3, ..Limits::default() };
+        let mut sender = Sender::new(&Config { limits, ..Config::default() }).unwrap();
+        let mut offer = |len, priority| sender.offer(NOW, &message(len, priority), oneshot::channel().0);
+        use crate::error::SendError;
+        assert_eq!(offer(1001, Priority::P4), Err(SendError::TooLong { limit: Bytes::new(1000) }));
+        offer(600, Priority::P4).unwrap();
+        assert_eq!(offer(600, Priority::P4), Err(SendError::Busy { priority: Priority::P4 }));
+        offer(600, Priority::P0).unwrap();
+        for _ in 0..2 {
+            offer(1, Priority::P4).unwrap();
+        }
+        assert_eq!(offer(1, Priority::P4), Err(SendError::Busy { priority: Priority::P4 }));
+        assert_eq!(offer(0, Priority::P1), Err(SendError::Empty));
+    }
+
+    #[test]
+    fn what_breaks_the_rules_of_tcp_is_refused() {
+        let frame = |id, offset, len, last| MessageFrame {
+            id: MessageNumber(id),
+            priority: Priority::P2,
+            offset: Bytes::new(offset),
+            len: Bytes::new(len),
+            last,
+            receipt: false,
+            twin: None,
+        };
+        let written = |frames: &[Frame]| {
+            let mut bytes = Vec::new();
+            for frame in frames {
+                let mut header = [0; MAX_FRAME_HEADER];
+                let len = frame.encode(&mut header).unwrap();
+                bytes.extend_from_slice(&header[..len]);
+                if let Frame::Message(message) = frame {
+                    bytes.resize(bytes.len() + usize::try_from(message.len.get()).unwrap(), 7);
+                }
+            }
+            Payload::from(bytes)
+        };
+        let refused = |frames: &[Frame]| End::new().feed(&written(frames)).unwrap_err();
+        let message = Frame::Message;
+        let number = MessageNumber(0);
+        assert_eq!(
+            refused(&[message(frame(1, 0, 3, true))]),
+            PeerError::Number { number: MessageNumber(1), next: 0 }
+        );
+        assert_eq!(refused(&[message(frame(0, 5, 3, true))]), PeerError::Gap { number, offset: 5, next: 0 });
+        assert_eq!(
+            refused(&[message(frame(0, 0, 3, false)), message(frame(0, 2, 3, false))]),
+            PeerError::Gap { number, offset: 2, next: 3 }
+        );
+        assert_eq!(
+            refused(&[message(frame(0, 0, 3, true)), message(frame(0, 0, 3, true))]),
+            PeerError::Settled { number }
+        );
+        assert_eq!(
+            refused(&[Frame::Done { id: number }]),
+            PeerError::Receipt(End::new().sender.done(number).unwrap_err())
+        );
+        let other = MessageFrame { priority: Priority::P1, ..frame(0, 3, 1, true) };
+        assert_eq!(
+            refused(&[message(frame(0, 0, 3, false)), message(other)]),
+            PeerError::Priority { number }
+        );
+        let twin = Some(marcato_wire::Twin { index: 0, copies: 2 });
+        assert_eq!(refused(&[message(MessageFrame { twin, ..frame(0, 0, 1, true) })]), PeerError::Copy);
+        assert!(matches!(End::new().feed(b"GET / HTTP/1.1\r\n"), Err(PeerError::Frame(_))));
+    }
+
+    #[test]
+    fn a_message_without_bytes_and_receipts_on_every_frame_are_understood() {
+        let mut end = End::new();
+        let mut bytes = Vec::new();
+        for (offset, len, last) in [(0, 1, false), (1, 1, false), (2, 0, true)] {
+            let frame = MessageFrame {
+                id: MessageNumber(0),
+                priority: Priority::P3,
+                offset: Bytes::new(offset),
+                len: Bytes::new(len),
+                last,
+                receipt: true,
+                twin: None,
+            };
+            let mut header = [0; MAX_FRAME_HEADER];
+            let written = Frame::Message(frame).encode(&mut header).unwrap();
+            bytes.extend_from_slice(&header[..written]);
+            bytes.resize(bytes.len() + usize::try_from(len).unwrap(), b'x');
+        }
+        end.feed(&bytes).unwrap();
+        assert_eq!(end.inbound.take().unwrap().bytes, b"xx"[..]);
+        assert_eq!(end.chunk(NOW, 100), [3, 0, 3, 0, 3, 0]);
+    }
+}

@@ -1,0 +1,338 @@
+//! What goes out: messages in the Conductor's order, and the small frames about them.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes as Payload;
+use marcato_quic::MessageId;
+use marcato_sched::Conductor;
+use marcato_sched::conductor::{self, Counters, DebtError, Removal, Slab};
+use marcato_units::{Bytes, Priority, Time};
+use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+
+use crate::config::{Config, Limits};
+use crate::connection::Message;
+use crate::error::{ChangeError, Closed, NotDelivered, SendError};
+use crate::inbound::MissedReason;
+use crate::shared::Ticket;
+
+/// Less room than this at the end of a chunk is not worth a frame.
+pub(super) const SLIVER: usize = 32;
+
+/// Remembers what the Conductor removed.
+#[derive(Debug, Default)]
+struct Removals(Vec<(MessageId, Removal)>);
+
+impl conductor::Observer for Removals {
+    fn observe(&mut self, event: conductor::Event) {
+        if let conductor::Event::Removed { id, reason, .. } = event {
+            self.0.push((id, reason));
+        }
+    }
+}
+
+/// A message of which not all has been written.
+#[derive(Debug)]
+struct Outgoing {
+    body: Payload,
+    ticket: Ticket,
+    /// The level at which it was offered: that of its share of the limits.
+    level: Priority,
+    /// Its number and its priority on the wire, once its first byte has been written.
+    told: Option<(MessageNumber, Priority)>,
+}
+
+/// What is granted of one message in a row, and becomes one frame.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    id: MessageId,
+    number: MessageNumber,
+    priority: Priority,
+    offset: Bytes,
+    len: Bytes,
+    fin: bool,
+}
+
+/// All that one connection has to send.
+#[derive(Debug)]
+pub(super) struct Sender {
+    conductor: Conductor<Slab, Removals>,
+    limits: Limits,
+    /// The most that is granted at a time.
+    unit: Bytes,
+    messages: HashMap<MessageId, Outgoing>,
+    /// Messages that were wholly written, by number, until the receiver says that it has them.
+    awaiting: HashMap<u64, (Ticket, Priority)>,
+    unfinished: [usize; Priority::COUNT],
+    next_number: u64,
+    /// DONE frames, and how often each.
+    receipts: VecDeque<(MessageNumber, u32)>,
+    /// RESET frames; of messages that were never begun without a number.
+    resets: VecDeque<(Option<MessageNumber>, u64)>,
+}
+
+/// The peer acknowledges what it cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer acknowledged message {0}, which it was not sent whole")]
+pub(super) struct NotAwaited(u64);
+
+impl Sender {
+    pub(super) fn new(config: &Config) -> Result<Self, DebtError> {
+        let conductor = config.conductor();
+        Ok(Self {
+            conductor: Conductor::new(conductor)?.observed_by(Removals::default()),
+            limits: config.limits,
+            unit: conductor.chunk,
+            messages: HashMap::new(),
+            awaiting: HashMap::new(),
+            unfinished: [0; Priority::COUNT],
+            next_number: 0,
+            receipts: VecDeque::new(),
+            resets: VecDeque::new(),
+        })
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        self.conductor.counters()
+    }
+
+    pub(super) const fn unfinished(&self) -> [usize; Priority::COUNT] {
+        self.unfinished
+    }
+
+    pub(super) fn offer(
+        &mut self,
+        now: Time,
+        message: &Message,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError> {
+        let level = message.priority;
+        let len = Bytes::new(message.body.len() as u64);
+        if len > self.limits.queued {
+            return Err(SendError::TooLong { limit: self.limits.queued });
+        }
+        let queued = self.conductor.counters().level(level).queued.bytes;
+        if self.unfinished[level.index()] >= self.limits.unfinished || queued + len > self.limits.queued {
+            return Err(SendError::Busy { priority: level });
+        }
+        let offered = conductor::Message {
+            len,
+            priority: level,
+            lifetime: message.lifetime,
+            redundancy: message.redundancy,
+            partial_ok: message.partial_ok,
+        };
+        let offered = self.conductor.offer(now, offered);
+        // To offer is also to shed, if that is asked for.
+        self.sweep();
+        let id = offered.map_err(|error| SendError::offer(error, level))?;
+        self.messages.insert(id, Outgoing { body: message.body.clone(), ticket, level, told: None });
+        self.unfinished[level.index()] += 1;
+        Ok(id)
+    }
+
+    pub(super) fn cancel(&mut self, id: MessageId) -> Result<(), ChangeError> {
+        self.conductor.cancel(id).map_err(|_| ChangeError::TooLate)?;
+        self.sweep();
+        Ok(())
+    }
+
+    pub(super) fn reprioritise(&mut self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
+        Ok(self.conductor.reprioritise(id, priority)?)
+    }
+
+    pub(super) fn discard_less_urgent_than(&mut self, threshold: Priority) {
+        self.conductor.discard_less_urgent_than(threshold);
+        self.sweep();
+    }
+
+    /// Lets go of what the Conductor has removed, and has the receiver told if it may wait for it.
+    fn sweep(&mut self) {
+        while let Some((id, reason)) = self.conductor.observer_mut().0.pop() {
+            let Some(Outgoing { ticket, level, told, .. }) = self.messages.remove(&id) else { continue };
+            self.unfinished[level.index()] -= 1;
+            // Of a message that was never begun the receiver learns only if it missed a deadline.
+            if told.is_some() || reason == Removal::Expired {
+                self.resets.push_back((told.map(|(number, _)| number), MissedReason::code(reason)));
+            }
+            // Whoever does not wait for it does not care.
+            let _ = ticket.send(Err(NotDelivered::from(reason)));
+        }
+    }
+
+    /// The receiver is to be told that a message is settled.
+    pub(super) fn acknowledge(&mut self, number: MessageNumber, times: u32) {
+        self.receipts.push_back((number, times));
+    }
+
+    pub(super) fn receipts(&self) -> usize {
+        self.receipts.len()
+    }
+
+    /// The receiver has a message.
+    pub(super) fn done(&mut self, number: MessageNumber) -> Result<(), NotAwaited> {
+        let (ticket, level) = self.awaiting.remove(&number.0).ok_or(NotAwaited(number.0))?;
+        self.unfinished[level.index()] -= 1;
+        let _ = ticket.send(Ok(()));
+        Ok(())
+    }
+
+    /// Whether there is something to write.
+    pub(super) fn wants_write(&self) -> bool {
+        !self.receipts.is_empty() || !self.resets.is_empty() || !self.conductor.is_empty()
+    }
+
+    /// Whether everything that was offered is delivered or dropped, and nothing is left to say.
+    pub(super) fn is_idle(&self) -> bool {
+        self.messages.is_empty() && self.awaiting.is_empty() && !self.wants_write()
+    }
+
+    /// The connection is over.
+    pub(super) fn close(&mut self, closed: &Closed) {
+        let waiting = self.messages.drain().map(|(_, message)| message.ticket);
+        for ticket in waiting.chain(self.awaiting.drain().map(|(_, (ticket, _))| ticket)) {
+            let _ = ticket.send(Err(NotDelivered::Closed(closed.clone())));
+        }
+        self.unfinished = [0; Priority::COUNT];
+        self.receipts.clear();
+        self.resets.clear();
+    }
+
+    /// Writes the next chunk: about `budget` bytes of frames.
+    pub(super) fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
+        let begin = out.len();
+        let full = |out: &Vec<u8>| out.len() - begin + MAX_FRAME_HEADER > budget && out.len() > begin;
+        while let Some((number, times)) = self.receipts.front_mut()
+            && !full(out)
+        {
+            put(out, &Frame::Done { id: *number });
+            *times -= 1;
+            if *times == 0 {
+                self.receipts.pop_front();
+            }
+        }
+        let mut run: Option<Run> = None;
+        loop {
+            // What has just expired is told of before anything else, so that numbers go up.
+            if !self.resets.is_empty() {
+                if let Some(run) = run.take() {
+                    self.write(run, out);
+                }
+                while !full(out)
+                    && let Some((number, code)) = self.resets.pop_front()
+                {
+                    let id = number.unwrap_or_else(|| self.number());
+                    put(out, &Frame::Reset { id, code });
+                }
+            }
+            let used = out.len() - begin
+                + run.map_or(0, |run| header(&run) + usize::try_from(run.len.get()).unwrap_or(usize::MAX));
+            let next = self.conductor.peek(now);
+            self.sweep();
+            if !self.resets.is_empty() && !full(out) {
+                continue;
+            }
+            let Some(next) = next else { break };
+            let continues = run.is_some_and(|run| run.id == next.message);
+            // The number that it has, or would get if anything of it fits.
+            let told = self.messages.get(&next.message).and_then(|message| message.told);
+            let (number, priority) = told.unwrap_or((MessageNumber(self.next_number), next.priority));
+            let start = Run {
+                id: next.message,
+                number,
+                priority,
+                offset: next.sent,
+                len: Bytes::new(budget as u64),
+                fin: false,
+            };
+            let mut room = budget.saturating_sub(used);
+            if !continues {
+                room = room.saturating_sub(header(&start));
+            }
+            if used > 0 && room < if continues { 1 } else { SLIVER } {
+                break;
+            }
+            let room = Bytes::new(room.max(1) as u64).min(self.unit);
+            let Some(grant) = self.conductor.grant(now, room) else { break };
+            self.sweep();
+            match &mut run {
+                Some(run) if run.id == grant.message => {
+                    run.len += grant.len;
+                    run.fin = grant.fin;
+                }
+                _ => {
+                    let (number, priority) = self.tell(grant.message, grant.priority);
+                    let next = Run {
+                        id: grant.message,
+                        number,
+                        priority,
+                        offset: grant.offset,
+                        len: grant.len,
+                        fin: grant.fin,
+                    };
+                    if let Some(run) = run.replace(next) {
+                        self.write(run, out);
+                    }
+                }
+            }
+        }
+        if let Some(run) = run {
+            self.write(run, out);
+        }
+    }
+
+    fn number(&mut self) -> MessageNumber {
+        let number = MessageNumber(self.next_number);
+        self.next_number += 1;
+        number
+    }
+
+    /// The number and the priority of a message on the wire, of which something is about to be written.
+    fn tell(&mut self, id: MessageId, priority: Priority) -> (MessageNumber, Priority) {
+        if let Some(told) = self.messages.get(&id).and_then(|message| message.told) {
+            return told;
+        }
+        let told = (self.number(), priority);
+        if let Some(message) = self.messages.get_mut(&id) {
+            message.told = Some(told);
+        }
+        told
+    }
+
+    fn write(&mut self, run: Run, out: &mut Vec<u8>) {
+        let Some(message) = self.messages.get(&run.id) else { return };
+        put(out, &frame(&run));
+        let at = usize::try_from(run.offset.get()).unwrap_or(usize::MAX);
+        let end = at.saturating_add(usize::try_from(run.len.get()).unwrap_or(usize::MAX));
+        out.extend_from_slice(message.body.get(at..end).unwrap_or_default());
+        if run.fin
+            && let Some(message) = self.messages.remove(&run.id)
+        {
+            self.awaiting.insert(run.number.0, (message.ticket, message.level));
+        }
+    }
+}
+
+const fn frame(run: &Run) -> Frame {
+    Frame::Message(MessageFrame {
+        id: run.number,
+        priority: run.priority,
+        offset: run.offset,
+        len: run.len,
+        last: run.fin,
+        receipt: run.fin,
+        twin: None,
+    })
+}
+
+/// How long the run's header is, or will be at most.
+fn header(run: &Run) -> usize {
+    frame(run).encoded_len().unwrap_or(MAX_FRAME_HEADER)
+}
+
+/// Appends a frame. Only numbers beyond 2^62 could not be written, and nobody counts that far.
+fn put(out: &mut Vec<u8>, frame: &Frame) {
+    let mut header = [0; MAX_FRAME_HEADER];
+    if let Ok(len) = frame.encode(&mut header) {
+        out.extend_from_slice(&header[..len]);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the tests over real sockets share.
+#![allow(dead_code, reason = "not every test needs everything")]
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes as Payload;
+use marcato_net::{
+    ClientSecurity, Closed, Config, Connection, Endpoint, LocalAddress, Remote, ServerSecurity,
+};
+use marcato_quic::{Identity, Trust};
+
+pub(crate) const NAME: &str = "marcato.test";
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, work).await.expect("it takes far too long")
+}
+
+pub(crate) struct Server {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) trust: Trust,
+}
+
+pub(crate) async fn server(config: &Config) -> Server {
+    server_at(config, &[localhost().into()]).await
+}
+
+/// Any port of the loopback interface.
+pub(crate) fn localhost() -> SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+pub(crate) async fn server_at(config: &Config, at: &[LocalAddress]) -> Server {
+    let identity = Identity::self_signed(NAME).unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let endpoint = Endpoint::listen(config, at, &ServerSecurity::Tls(identity)).await.unwrap();
+    Server { endpoint, trust }
+}
+
+impl Server {
+    pub(crate) fn remote(&self) -> Remote {
+        Remote::new(self.endpoint.local_addrs()[0], ClientSecurity::trusting(NAME, self.trust.clone()))
+    }
+}
+
+/// A client and its server, which take what `config` says.
+pub(crate) async fn pair(config: &Config) -> (Connection, Connection, Server) {
+    let server = server(config).await;
+    let remote = server.remote();
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(config, &remote), server.endpoint.accept()) }).await;
+    (client.unwrap(), accepted.unwrap(), server)
+}
+
+/// Bytes that tell their number and have nothing in common with those of another.
+pub(crate) fn body(number: u64, len: usize) -> Payload {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    bytes.extend_from_slice(&number.to_be_bytes());
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_be_bytes());
+    }
+    bytes.truncate(len.max(1));
+    bytes.into()
+}
+
+pub(crate) fn number_of(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes[..8].try_into().unwrap())
+}
+
+/// Both ends close, and both learn that all went well.
+pub(crate) async fn close(client: Connection, server: Connection) {
+    let (ours, theirs) = within(async { tokio::join!(client.close(), server.closed()) }).await;
+    assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer));
+}

@@ -1,0 +1,472 @@
+//! Both engines over real loopback sockets, through the same tests. Whatever waits has a limit of time, which only a
+//! failure reaches.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{NAME, body, close, number_of, pair, server, within};
+use marcato_net::{
+    ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, LongMessages, Message, MissedReason,
+    NotDelivered, Remote, SendError, ServerSecurity,
+};
+use marcato_quic::{Identity, Trust};
+use marcato_units::{Bytes, Priority};
+use ring::digest::{SHA256, digest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+fn config(engine: Engine) -> Config {
+    Config::new(engine)
+}
+
+fn priority_of(number: u64) -> Priority {
+    Priority::ALL[usize::try_from(number % 5).unwrap()]
+}
+
+async fn ten_thousand_messages_arrive_whole_and_once(engine: Engine) {
+    const COUNT: u64 = 10_000;
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let len = |number: u64| 8 + usize::try_from(number * 7919 % 3000).unwrap();
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        let mut handles = Vec::new();
+        for number in 0..COUNT {
+            let message = Message::new(body(number, len(number))).with_priority(priority_of(number));
+            handles.push(sending.send(message).await.unwrap());
+        }
+        for handle in &mut handles {
+            handle.delivered().await.unwrap();
+        }
+    });
+    let mut seen = vec![false; usize::try_from(COUNT).unwrap()];
+    for _ in 0..COUNT {
+        let received = within(server.recv()).await.unwrap();
+        let number = number_of(&received.bytes);
+        assert_eq!(received.bytes, body(number, len(number)));
+        assert_eq!(received.priority, priority_of(number));
+        assert!(!std::mem::replace(&mut seen[usize::try_from(number).unwrap()], true), "{number} came twice");
+    }
+    within(sender).await.unwrap();
+    let stats = client.stats();
+    assert_eq!(stats.unfinished, [0; 5]);
+    assert_eq!(stats.conducted.total().granted.messages, COUNT);
+    close(client, server).await;
+}
+
+async fn a_thousand_tasks_send_at_once(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let tasks: Vec<_> = (0..1000)
+        .map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let message = Message::new(body(number, 5000)).with_priority(priority_of(number));
+                client.send(message).await.unwrap().delivered().await.unwrap();
+            })
+        })
+        .collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..1000 {
+        let received = within(server.recv()).await.unwrap();
+        let number = number_of(&received.bytes);
+        assert_eq!(received.bytes, body(number, 5000));
+        assert!(seen.insert(number));
+    }
+    for task in tasks {
+        within(task).await.unwrap();
+    }
+    close(client, server).await;
+}
+
+async fn one_byte_and_64_mib_arrive_unchanged_in_both_directions(engine: Engine) {
+    let mut config = config(engine);
+    config.limits.max_message = Bytes::new(64 << 20);
+    config.limits.open = Bytes::new(128 << 20);
+    let (client, server, _listener) = pair(&config).await;
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        for len in [1, 1000, 65_536, 1 << 20, 64 << 20] {
+            let sent = body(7, len);
+            let mut handle = from.send(Message::new(sent.clone())).await.unwrap();
+            let received = within(to.recv()).await.unwrap();
+            assert_eq!(received.bytes.len(), len);
+            assert_eq!(digest(&SHA256, &received.bytes).as_ref(), digest(&SHA256, &sent).as_ref());
+            within(handle.delivered()).await.unwrap();
+        }
+    }
+    close(client, server).await;
+}
+
+async fn an_urgent_message_overtakes_queued_bulk(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    // More than anything underneath buffers, so that it cannot all have left before the urgent one comes.
+    for number in 0..60 {
+        client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P4)).await.unwrap();
+    }
+    let urgent = client.send(Message::new(body(1000, 2000)).with_priority(Priority::P0)).await.unwrap();
+    let mut before = 0;
+    while within(server.recv()).await.unwrap().priority != Priority::P0 {
+        before += 1;
+    }
+    assert!(before < 30, "{before} MB of bulk came first");
+    drop(urgent);
+    for _ in before..60 {
+        within(server.recv()).await.unwrap();
+    }
+    close(client, server).await;
+}
+
+async fn what_is_moved_to_a_more_urgent_level_overtakes(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut handles = Vec::new();
+    for number in 0..40 {
+        let message = Message::new(body(number, 1 << 20)).with_priority(Priority::P4);
+        handles.push(client.send(message).await.unwrap());
+    }
+    handles[39].reprioritise(Priority::P0).unwrap();
+    let mut before = 0;
+    while number_of(&within(server.recv()).await.unwrap().bytes) != 39 {
+        before += 1;
+    }
+    assert!(before < 30, "{before} MB came first");
+    for _ in before + 1..40 {
+        within(server.recv()).await.unwrap();
+    }
+    close(client, server).await;
+}
+
+async fn a_storm_of_cancellations_loses_nothing_else(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let receiver = tokio::spawn(async move {
+        let mut seen = std::collections::BTreeSet::new();
+        while let Ok(received) = server.recv().await {
+            let number = number_of(&received.bytes);
+            assert_eq!(received.bytes, body(number, 50_000));
+            assert!(seen.insert(number), "{number} came twice");
+        }
+        (seen, server.closed().await)
+    });
+    let mut handles = Vec::new();
+    for number in 0..1000 {
+        let message = Message::new(body(number, 50_000)).with_priority(priority_of(number));
+        handles.push(client.send(message).await.unwrap());
+        if number % 2 == 1 {
+            // Some of those before have left already: then it is too late, and they arrive.
+            let _ = handles[usize::try_from(number / 2).unwrap()].cancel();
+        }
+    }
+    let mut delivered = std::collections::BTreeSet::new();
+    for (number, handle) in (0..).zip(&mut handles) {
+        match within(handle.delivered()).await {
+            Ok(()) => {
+                delivered.insert(number);
+            }
+            Err(NotDelivered::Cancelled) => assert!(number < 500),
+            Err(other) => panic!("{number}: {other}"),
+        }
+    }
+    within(client.close()).await.unwrap();
+    let (seen, closed) = within(receiver).await.unwrap();
+    assert_eq!(closed, Closed::ByPeer);
+    assert_eq!(seen, delivered);
+}
+
+async fn a_peer_that_goes_leaves_nobody_waiting(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut handles = Vec::new();
+    for number in 0..30 {
+        handles.push(client.send(Message::new(body(number, 1 << 20))).await.unwrap());
+    }
+    within(server.recv()).await.unwrap();
+    // The last handle goes, and the connection with it.
+    drop(server);
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. } | Closed::ByPeer), "{closed:?}");
+    let mut lost = 0;
+    for handle in &mut handles {
+        lost += u32::from(matches!(within(handle.delivered()).await, Err(NotDelivered::Closed(_))));
+    }
+    assert!(lost > 0);
+    assert_eq!(within(client.recv()).await, Err(closed.clone()));
+    assert!(matches!(client.send(Message::new("late")).await, Err(SendError::Closed(why)) if why == closed));
+}
+
+async fn a_slow_reader_slows_its_peer_down(engine: Engine) {
+    const COUNT: u64 = 3000;
+    let mut config = config(engine);
+    config.limits.unread = Bytes::new(256 << 10);
+    let (client, server, _listener) = pair(&config).await;
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        for number in 0..COUNT {
+            sending.send(Message::new(body(number, 20_000))).await.unwrap();
+        }
+    });
+    within(async {
+        while server.stats().received.stops == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for _ in 0..COUNT {
+        let received = within(server.recv()).await.unwrap();
+        assert_eq!(received.bytes, body(number_of(&received.bytes), 20_000));
+    }
+    within(sender).await.unwrap();
+    let peak = server.stats().received.unread_peak;
+    // What is read at once comes on top.
+    assert!(peak >= Bytes::new(256 << 10) && peak < Bytes::new(512 << 10), "{peak}");
+    close(client, server).await;
+}
+
+async fn a_missed_deadline_is_told_to_its_sender(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    // Nothing is read at the other end, so that what is queued stays.
+    for number in 0..40 {
+        client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P1)).await.unwrap();
+    }
+    let message = Message::new("late").with_priority(Priority::P4).with_lifetime(Duration::ZERO);
+    let mut late = client.send(message).await.unwrap();
+    for _ in 0..40 {
+        assert_eq!(within(server.recv()).await.unwrap().priority, Priority::P1);
+    }
+    assert_eq!(within(late.delivered()).await, Err(NotDelivered::Expired));
+    if engine == Engine::Tcp {
+        assert_eq!(within(server.missed()).await.unwrap().reason, MissedReason::Expired);
+    }
+    close(client, server).await;
+}
+
+async fn a_long_message_is_streamed_within_the_bounds_of_its_reader(engine: Engine) {
+    let mut config = config(engine);
+    config.limits.max_message = Bytes::new(1 << 20);
+    config.limits.long_messages = LongMessages::Stream;
+    config.limits.unread = Bytes::new(512 << 10);
+    let (client, server, _listener) = pair(&config).await;
+    let sent = body(3, 40 << 20);
+    let message = Message::new(sent.clone()).with_priority(Priority::P3);
+    let mut handle = client.send(message).await.unwrap();
+    let mut long = within(server.accept_long()).await.unwrap();
+    assert_eq!(long.priority(), Priority::P3);
+    let mut context = ring::digest::Context::new(&SHA256);
+    let mut len = 0;
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        context.update(&piece);
+        len += piece.len();
+    }
+    assert_eq!(len, sent.len());
+    assert_eq!(context.finish().as_ref(), digest(&SHA256, &sent).as_ref());
+    within(handle.delivered()).await.unwrap();
+    let peak = server.stats().received.unread_peak;
+    assert!(peak <= Bytes::new((1 << 20) + (512 << 10)), "{peak}");
+    close(client, server).await;
+}
+
+async fn a_gibibyte_is_streamed(engine: Engine) {
+    const LEN: usize = 1 << 30;
+    let mut config = config(engine);
+    config.limits.queued = Bytes::new(LEN as u64);
+    config.limits.long_messages = LongMessages::Stream;
+    let (client, server, _listener) = pair(&config).await;
+    let sent = body(3, LEN);
+    let hash = digest(&SHA256, &sent);
+    let mut handle = client.send(Message::new(sent)).await.unwrap();
+    let mut long = within(server.accept_long()).await.unwrap();
+    let mut context = ring::digest::Context::new(&SHA256);
+    let mut len = 0;
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        context.update(&piece);
+        len += piece.len();
+    }
+    assert_eq!((len, context.finish().as_ref()), (LEN, hash.as_ref()));
+    within(handle.delivered()).await.unwrap();
+    let peak = server.stats().received.unread_peak;
+    assert!(peak <= Bytes::new(21 << 20), "{peak}");
+    close(client, server).await;
+}
+
+async fn a_message_longer_than_its_receiver_takes_ends_the_connection(engine: Engine) {
+    let mut config = config(engine);
+    config.limits.max_message = Bytes::new(1 << 20);
+    let (client, server, _listener) = pair(&config).await;
+    let mut handle = client.send(Message::new(body(0, 2 << 20))).await.unwrap();
+    let Closed::Lost { reason } = within(server.closed()).await else { panic!("it breaks a limit") };
+    assert!(reason.contains("max_message"), "{reason}");
+    assert!(matches!(within(handle.delivered()).await, Err(NotDelivered::Closed(_))));
+}
+
+async fn only_the_certificate_that_is_trusted_will_do(engine: Engine) {
+    let config = config(engine);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let other = Identity::self_signed(NAME).unwrap();
+    let other = Trust::Certificate(other.certificate().unwrap().clone());
+    for security in [
+        ClientSecurity::trusting(NAME, other),
+        ClientSecurity::trusting("another.test", server.trust.clone()),
+    ] {
+        let error = within(Endpoint::connect(&config, &Remote::new(addr, security))).await.unwrap_err();
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
+    within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+}
+
+async fn many_connections_share_an_endpoint(engine: Engine) {
+    let config = Arc::new(config(engine));
+    let server = server(&config).await;
+    let remote = server.remote();
+    let clients: Vec<_> = (0..20)
+        .map(|number| {
+            let (config, remote) = (Arc::clone(&config), remote.clone());
+            tokio::spawn(async move {
+                let client = Endpoint::connect(&config, &remote).await.unwrap();
+                client.send(Message::new(body(number, 10_000))).await.unwrap();
+                client.close().await.unwrap();
+            })
+        })
+        .collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let connection = within(server.endpoint.accept()).await.unwrap();
+        let received = within(connection.recv()).await.unwrap();
+        assert!(seen.insert(number_of(&received.bytes)));
+        // It stays until the client is through.
+        tokio::spawn(async move { connection.closed().await });
+    }
+    for client in clients {
+        within(client).await.unwrap();
+    }
+}
+
+/// Bytes that mean nothing.
+fn garbage(len: usize) -> Vec<u8> {
+    body(99, len)[8..].to_vec()
+}
+
+async fn garbage_leaves_others_alone(engine: Engine) {
+    let config = config(engine);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let remote = server.remote();
+    let connected = tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept());
+    let (client, accepted) = (connected.0.unwrap(), connected.1.unwrap());
+    for len in [1, 100, 1200, 1400, 60_000] {
+        match engine {
+            Engine::Tcp => {
+                let mut stream = TcpStream::connect(addr).await.unwrap();
+                let _ = stream.write_all(&garbage(len + 8)).await;
+                let _ = stream.shutdown().await;
+                // Whatever the server answers, it ends.
+                let _ = within(stream.read_to_end(&mut Vec::new())).await;
+            }
+            Engine::Quic => {
+                let socket = UdpSocket::bind(common::localhost()).await.unwrap();
+                for first in 0..=255 {
+                    let mut datagram = garbage(len + 8);
+                    datagram[0] = first;
+                    socket.send_to(&datagram, addr).await.unwrap();
+                }
+            }
+        }
+    }
+    client.send(Message::new(body(5, 100_000))).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes, body(5, 100_000));
+    close(client, accepted).await;
+}
+
+async fn a_server_that_never_answers_is_given_up(engine: Engine) {
+    let mut config = config(engine);
+    config.tcp.handshake_timeout = Duration::from_millis(50);
+    config.quic.handshake_timeout = Duration::from_millis(50);
+    // Both are open, and nobody is behind them.
+    let tcp = TcpListener::bind(common::localhost()).await.unwrap();
+    let udp = UdpSocket::bind(common::localhost()).await.unwrap();
+    let addr = if engine == Engine::Tcp { tcp.local_addr() } else { udp.local_addr() }.unwrap();
+    let identity = Identity::self_signed(NAME).unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let remote = Remote::new(addr, ClientSecurity::trusting(NAME, trust));
+    let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+}
+
+/// Without TLS what a peer sends reaches the frames themselves.
+#[tokio::test]
+async fn a_peer_that_sends_no_frames_over_plain_tcp_loses_its_connection() {
+    let config = config(Engine::Tcp);
+    let endpoint =
+        Endpoint::listen(&config, &[common::localhost().into()], &ServerSecurity::Plaintext).await.unwrap();
+    let addr = endpoint.local_addrs()[0];
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[1, 0, 2], &[3, 9]] {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let connection = within(endpoint.accept()).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let Closed::Lost { .. } = within(connection.closed()).await else {
+            panic!("{garbage:?} is in order?")
+        };
+        assert!(connection.recv().await.is_err());
+    }
+    let client =
+        within(Endpoint::connect(&config, &Remote::new(addr, ClientSecurity::Plaintext))).await.unwrap();
+    let server = within(endpoint.accept()).await.unwrap();
+    client.send(Message::new("in the clear")).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().bytes, b"in the clear"[..]);
+    close(client, server).await;
+}
+
+#[tokio::test]
+async fn quic_refuses_to_be_plain_and_tcp_to_have_two_lanes() {
+    let quic = config(Engine::Quic);
+    let at = [common::localhost().into()];
+    let error = Endpoint::listen(&quic, &at, &ServerSecurity::Plaintext).await.unwrap_err();
+    assert!(error.to_string().contains("always encrypted"), "{error}");
+    let remote = Remote::new(common::localhost(), ClientSecurity::Plaintext);
+    assert!(Endpoint::connect(&quic, &remote).await.is_err());
+    let two = remote.clone().and_lane(remote.lanes[0]);
+    let error = Endpoint::connect(&config(Engine::Tcp), &two).await.unwrap_err();
+    assert!(error.to_string().contains("1 lanes at most, not 2"), "{error}");
+}
+
+macro_rules! for_both_engines {
+    ($($test:ident)*) => {
+        mod tcp { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(marcato_net::Engine::Tcp).await; }
+        )* }
+        mod quic { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(marcato_net::Engine::Quic).await; }
+        )* }
+    };
+}
+
+for_both_engines! {
+    ten_thousand_messages_arrive_whole_and_once
+    a_thousand_tasks_send_at_once
+    one_byte_and_64_mib_arrive_unchanged_in_both_directions
+    an_urgent_message_overtakes_queued_bulk
+    what_is_moved_to_a_more_urgent_level_overtakes
+    a_storm_of_cancellations_loses_nothing_else
+    a_peer_that_goes_leaves_nobody_waiting
+    a_slow_reader_slows_its_peer_down
+    a_missed_deadline_is_told_to_its_sender
+    a_long_message_is_streamed_within_the_bounds_of_its_reader
+    a_message_longer_than_its_receiver_takes_ends_the_connection
+    only_the_certificate_that_is_trusted_will_do
+    many_connections_share_an_endpoint
+    garbage_leaves_others_alone
+    a_server_that_never_answers_is_given_up
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a gigabyte of memory and some ten seconds"]
+async fn a_gibibyte_is_streamed_over_tcp() {
+    a_gibibyte_is_streamed(Engine::Tcp).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a gigabyte of memory and some ten seconds"]
+async fn a_gibibyte_is_streamed_over_quic() {
+    a_gibibyte_is_streamed(Engine::Quic).await;
+}

@@ -1,0 +1,164 @@
+//! Several QUIC lanes over real loopback sockets, and what becomes of messages when one of them is lost.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use common::{NAME, body, close, localhost, number_of, server_at, within};
+use marcato_net::{
+    ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig, LocalAddress, Message, Remote,
+};
+use marcato_quic::PathScheduler;
+use marcato_sched::reserve::{Source, SourceKey};
+use marcato_units::{Bytes, Duration, Layer, Priority};
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+
+/// Passes datagrams on between clients and a server, until it is cut.
+struct Relay {
+    addr: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Relay {
+    async fn to(server: SocketAddr) -> Self {
+        let front = Arc::new(UdpSocket::bind(localhost()).await.unwrap());
+        let addr = front.local_addr().unwrap();
+        let task = tokio::spawn(async move {
+            let mut backs: HashMap<SocketAddr, (Arc<UdpSocket>, JoinHandle<()>)> = HashMap::new();
+            let mut buf = vec![0; 65_536];
+            loop {
+                let Ok((len, client)) = front.recv_from(&mut buf).await else { continue };
+                if let Entry::Vacant(vacant) = backs.entry(client) {
+                    let back = Arc::new(UdpSocket::bind(localhost()).await.unwrap());
+                    let (front, from) = (Arc::clone(&front), Arc::clone(&back));
+                    let task = tokio::spawn(async move {
+                        let mut buf = vec![0; 65_536];
+                        while let Ok((len, _)) = from.recv_from(&mut buf).await {
+                            let _ = front.send_to(&buf[..len], client).await;
+                        }
+                    });
+                    vacant.insert((back, task));
+                }
+                let _ = backs[&client].0.send_to(&buf[..len], server).await;
+            }
+        });
+        Self { addr, task }
+    }
+
+    /// From now on everything is lost.
+    fn cut(&self) {
+        self.task.abort();
+    }
+}
+
+/// A client with two lanes, each through a relay.
+async fn two_lanes(config: &Config, layer: Layer) -> (Connection, Connection, [Relay; 2]) {
+    let low = LocalAddress { layer, ..localhost().into() };
+    let server = server_at(config, &[localhost().into(), low]).await;
+    let [first, second] = server.endpoint.local_addrs() else { panic!("it has two") };
+    let relays = [Relay::to(*first).await, Relay::to(*second).await];
+    let security = ClientSecurity::trusting(NAME, server.trust.clone());
+    let remote = Remote::new(relays[0].addr, security)
+        .and_lane(LaneConfig::new(relays[1].addr).from(localhost()).in_layer(layer));
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(config, &remote), server.endpoint.accept()) }).await;
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    within(async {
+        while client.stats().lanes.iter().filter(|lane| lane.usable).count() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    (client, accepted, relays)
+}
+
+/// One of two lanes is cut while both carry messages: nothing is lost, and nothing comes twice.
+async fn survives_the_loss_of(lane: usize) {
+    const COUNT: u64 = 300;
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.path_scheduler = PathScheduler::RoundRobin;
+    let (client, server, relays) = two_lanes(&config, Layer::High).await;
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        let mut handles = Vec::new();
+        for number in 0..COUNT {
+            handles.push(sending.send(Message::new(body(number, 100_000))).await.unwrap());
+        }
+        for handle in &mut handles {
+            handle.delivered().await.unwrap();
+        }
+    });
+    let mut seen = BTreeSet::new();
+    for received in 0..COUNT {
+        if received == 20 {
+            let lanes = client.stats().lanes;
+            assert!(lanes.iter().all(|lane| lane.packets > 100), "both lanes are in use: {lanes:?}");
+            relays[lane].cut();
+        }
+        let message = within(server.recv()).await.unwrap();
+        let number = number_of(&message.bytes);
+        assert_eq!(message.bytes, body(number, 100_000));
+        assert!(seen.insert(number), "{number} came twice");
+    }
+    within(sender).await.unwrap();
+    close(client, server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_second_lane_lost_mid_message_loses_nothing() {
+    survives_the_loss_of(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_lane_lost_mid_message_loses_nothing() {
+    survives_the_loss_of(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_have_the_layers_that_were_asked_for() {
+    let (client, server, _relays) = two_lanes(&Config::new(Engine::Quic), Layer::Low).await;
+    for stats in [client.stats(), server.stats()] {
+        let layers: Vec<_> = stats.lanes.iter().map(|lane| lane.layer).collect();
+        assert_eq!(layers, [Layer::High, Layer::Low]);
+    }
+    client.send(Message::new(body(1, 1_000_000))).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().bytes, body(1, 1_000_000));
+    close(client, server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_periodic_source_finds_its_reservation_beside_bulk() {
+    let (client, server, _relays) = two_lanes(&Config::new(Engine::Quic), Layer::High).await;
+    let sensor = SourceKey(1);
+    let period = Duration::from_millis(50);
+    let source = Source::new(period, Bytes::kb(3), client.now() + period);
+    client.reserve(sensor, source).unwrap();
+    for number in 100..140 {
+        client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P4)).await.unwrap();
+    }
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        // The source itself is periodic; nothing else here waits for time to pass.
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+        for number in 0..10 {
+            ticks.tick().await;
+            let message = Message::new(body(number, 3000)).with_priority(Priority::P0).from_source(sensor);
+            sending.send(message).await.unwrap().delivered().await.unwrap();
+        }
+    });
+    let mut seen = BTreeSet::new();
+    for _ in 0..50 {
+        let message = within(server.recv()).await.unwrap();
+        let number = number_of(&message.bytes);
+        assert_eq!(message.priority, if number < 10 { Priority::P0 } else { Priority::P4 });
+        assert!(seen.insert(number));
+    }
+    within(sender).await.unwrap();
+    assert!(client.release(sensor) && !client.release(sensor));
+    close(client, server).await;
+}

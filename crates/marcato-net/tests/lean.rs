@@ -1,0 +1,82 @@
+//! How much the kernel is given ahead of what it can send, and what an urgent message waits for when the peer's window is
+//! shut.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{localhost, within};
+use marcato_net::{ClientSecurity, Config, Endpoint, Engine, Message, Remote};
+use marcato_units::{Bytes, Priority};
+use marcato_wire::{Decoded, Frame};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+
+/// The largest chunk, and what the kernel may add before it says that it has enough: a chunk more.
+const LEAN: Bytes = Bytes::new(2 * (64 << 10));
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let config = Config::new(Engine::Tcp);
+    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
+    let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+    let (mut peer, _) = within(listener.accept()).await.unwrap();
+
+    // The peer reads nothing, so that its window shuts.
+    for _ in 0..60 {
+        client.send(Message::new(vec![4; 1 << 20]).with_priority(Priority::P4)).await.unwrap();
+    }
+    let shut = || {
+        let stats = client.stats();
+        let lane = stats.lanes[0];
+        (lane.in_flight.is_zero() && lane.unsent > Bytes::ZERO).then_some((lane.unsent, stats))
+    };
+    let (unsent, stats) = within(async {
+        loop {
+            if let Some(shut) = shut() {
+                return shut;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(unsent <= LEAN, "the kernel holds {unsent} that it has not sent");
+    let granted = stats.conducted.total().granted.bytes;
+    assert!(granted < Bytes::new(40 << 20), "{granted} went into buffers");
+
+    client.send(Message::new(vec![0; 100]).with_priority(Priority::P0)).await.unwrap();
+    let before = stats.conducted.total().granted.bytes;
+
+    // Now it reads, as a peer would, up to the urgent message.
+    let mut ahead = Bytes::ZERO;
+    let mut bytes = Vec::new();
+    let urgent = within(async {
+        loop {
+            match Frame::decode(&bytes).unwrap() {
+                Decoded::Frame { frame: Frame::Message(message), len } => {
+                    let payload = usize::try_from(message.len.get()).unwrap();
+                    while bytes.len() < len + payload {
+                        peer.read_buf(&mut bytes).await.unwrap();
+                    }
+                    bytes.drain(..len + payload);
+                    if message.priority == Priority::P0 {
+                        return message;
+                    }
+                    ahead += message.len;
+                }
+                Decoded::Frame { frame, .. } => panic!("{frame:?} was not to be expected"),
+                Decoded::Incomplete { .. } => {
+                    peer.read_buf(&mut bytes).await.unwrap();
+                }
+            }
+        }
+    })
+    .await;
+    assert!(urgent.last && urgent.len == Bytes::new(100));
+    // What had been granted when it came, and no more than a chunk that was granted in that moment.
+    assert!(
+        ahead <= before + Bytes::new(64 << 10),
+        "{ahead} left before it, of which {before} had been granted"
+    );
+}
