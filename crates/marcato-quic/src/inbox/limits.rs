@@ -19,7 +19,8 @@ use marcato_units::Bytes;
 /// pieces are held, however short the pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxLimits {
-    /// Bytes that could be read and were not (4 MiB).
+    /// Bytes that could be read and were not (4 MiB). At least as many as the longest chunk has, which is a datagram:
+    /// otherwise one chunk may be told to have overfed the inbox.
     pub unread: Bytes,
     /// Pieces that could be read and were not (16 384).
     pub unread_pieces: usize,
