@@ -73,14 +73,6 @@ impl Purpose {
         Self::New(fresh.into())
     }
 
-    /// Where in their message new bytes begin; zero for others.
-    pub const fn offset(self) -> Bytes {
-        match self {
-            Self::New(fresh) => fresh.offset,
-            Self::Retransmission { .. } | Self::Duplicate { .. } => Bytes::ZERO,
-        }
-    }
-
     /// How much the bytes matter.
     pub const fn priority(self) -> Priority {
         match self {
