@@ -39,6 +39,7 @@ impl Config {
             ("unfinished", limits.unfinished == 0),
             ("max_message", limits.max_message.is_zero()),
             ("open_messages", limits.open_messages == 0),
+            ("streamed", limits.streamed.is_zero()),
             ("open", limits.open.is_zero()),
             ("unread", limits.unread.is_zero()),
             ("unread_messages", limits.unread_messages == 0),

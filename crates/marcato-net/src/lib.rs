@@ -66,8 +66,7 @@
 //!
 //! # Not supported
 //!
-//! Datagrams (unreliable messages), sending a message piece by piece before all of it is there, room reserved over TCP,
-//! 0-RTT. Marks, segmentation offload and TCP's measurements are Linux's; elsewhere lanes are unmarked, datagrams leave
+//! Room reserved over TCP, 0-RTT. Marks, segmentation offload and TCP's measurements are Linux's; elsewhere lanes are unmarked, datagrams leave
 //! one by one and chunks are single segments.
 #![deny(unsafe_code)]
 
@@ -76,6 +75,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod inbound;
+mod long;
 mod quic;
 mod shared;
 mod stats;
@@ -90,8 +90,9 @@ pub use config::{
 pub use connection::{Connection, LongMessage, Message, MessageHandle};
 pub use endpoint::Endpoint;
 pub use error::{
-    AcceptError, ChangeError, Closed, ConfigError, ConnectError, ListenError, NotDelivered, ReserveError,
-    SendError, TrustError,
+    AcceptError, ChangeError, Closed, ConfigError, ConnectError, ListenError, LongSendError, NotDelivered,
+    ReserveError, SendError, TrustError,
 };
 pub use inbound::{InboundCounters, Missed, MissedReason, Received};
+pub use long::LongSender;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use common::{NAME, body, close, localhost, number_of, server_at, within};
 use marcato_net::{
-    ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig, LocalAddress, Message, Remote,
+    ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig, LocalAddress, LongMessages, Message,
+    Remote,
 };
 use marcato_quic::PathScheduler;
 use marcato_sched::reserve::{Source, SourceKey};
@@ -117,6 +118,41 @@ async fn the_second_lane_lost_mid_message_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_lane_lost_mid_message_loses_nothing() {
     survives_the_loss_of(0).await;
+}
+
+/// A message of 30 MB is written piece by piece when one of its two lanes is cut.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_lost_within_a_message_that_is_being_written_loses_nothing_of_it() {
+    const PIECES: usize = 100;
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.path_scheduler = PathScheduler::RoundRobin;
+    config.limits.long_messages = LongMessages::Stream;
+    config.limits.max_message = Bytes::new(1 << 20);
+    let (client, server, relays) = two_lanes(&config, Layer::High).await;
+    let writing = client.clone();
+    let writer = tokio::spawn(async move {
+        let mut long = writing.send_long(Priority::P2).unwrap();
+        for number in 0..PIECES {
+            long.write(body(number as u64, 300_000)).await.unwrap();
+        }
+        long.finish().await.unwrap();
+        long.delivered().await.unwrap();
+    });
+    let mut long = within(server.accept_long()).await.unwrap();
+    let mut received = Vec::new();
+    let mut cut = false;
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        received.extend_from_slice(&piece);
+        if received.len() > 3_000_000 && !std::mem::replace(&mut cut, true) {
+            relays[1].cut();
+        }
+    }
+    assert_eq!(received.len(), PIECES * 300_000);
+    for (number, piece) in received.chunks(300_000).enumerate() {
+        assert!(piece == body(number as u64, 300_000), "piece {number} is another");
+    }
+    within(writer).await.unwrap();
+    close(client, server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

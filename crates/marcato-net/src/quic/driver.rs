@@ -205,7 +205,17 @@ impl Hub {
                     Self::pull(state, now, id);
                 }
             }
-            Event::Delivered(message) => entry.settle(message, Ok(())),
+            Event::Delivered(message) | Event::Sent(message) => entry.settle(message, Ok(())),
+            Event::Datagram => {
+                let quic = Arc::clone(&entry.quic);
+                let Some(session) = state.endpoint.session(id) else { return };
+                let mut inbound = lock(&quic.shared.inbound);
+                while let Some(datagram) = session.read_datagram() {
+                    inbound.unreliable(datagram.priority, datagram.body);
+                }
+                drop(inbound);
+                quic.shared.readable.notify_waiters();
+            }
             Event::Declined(message) => entry.settle(message, Err(NotDelivered::Declined)),
             Event::Dropped { message, reason, .. } => entry.settle(message, Err(reason.into())),
             Event::GivenUp { message, code } => {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use marcato_quic::{
-    LaneRequest, LaneState, LocalSocket, MessageId, Session, SessionConfig, SessionId, SocketId,
+    LaneRequest, LaneState, LocalSocket, LongId, MessageId, Session, SessionConfig, SessionId, SocketId,
 };
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Priority, Time};
@@ -193,16 +193,14 @@ impl Entry {
     }
 }
 
-impl Transport for Quic {
-    fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    fn now(&self) -> Time {
-        self.hub.now()
-    }
-
-    fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError> {
+impl Quic {
+    /// Takes a message, or a part of one and whether it is the last.
+    fn take(
+        &self,
+        message: &Message,
+        ticket: Ticket,
+        part: Option<(LongId, bool)>,
+    ) -> Result<MessageId, SendError> {
         let now = self.hub.now();
         let limits = &self.hub.limits;
         let level = message.priority;
@@ -220,27 +218,84 @@ impl Transport for Quic {
         if entry.unfinished[level.index()] >= limits.unfinished || queued + len > limits.queued {
             return Err(SendError::Busy { priority: level });
         }
-        let sent = session.send(
-            now,
-            marcato_quic::Message {
-                body: message.body.clone(),
-                priority: level,
-                lifetime: message.lifetime,
-                redundancy: message.redundancy,
-                partial_ok: message.partial_ok,
-                source: message.source,
-            },
-        );
+        if let Some((long, _)) = part
+            && session.waiting(long) >= limits.streamed
+        {
+            return Err(SendError::Busy { priority: level });
+        }
+        let offered = marcato_quic::Message {
+            body: message.body.clone(),
+            priority: level,
+            lifetime: message.lifetime,
+            redundancy: message.redundancy,
+            partial_ok: message.partial_ok,
+            source: message.source,
+        };
+        let sent = match part {
+            Some((long, last)) => session.send_part(now, long, offered, last),
+            None if message.reliable => session.send(now, offered),
+            None => session.send_datagram(now, offered),
+        };
         let id = sent.map_err(|error| match error {
             marcato_quic::SendError::Closed => over(),
             marcato_quic::SendError::Offer(error) => SendError::offer(error, level),
             marcato_quic::SendError::TooManyUnfinished { .. } => SendError::Busy { priority: level },
+            marcato_quic::SendError::TooLongForDatagram { limit } => {
+                SendError::TooLongForDatagram { limit: Bytes::new(limit as u64) }
+            }
+            marcato_quic::SendError::NoDatagrams => SendError::NoDatagrams,
+            marcato_quic::SendError::Ended => SendError::Ended,
         })?;
         entry.tickets.insert(id, (ticket, level));
         entry.unfinished[level.index()] += 1;
         drop(state);
         self.hub.wake.notify_one();
         Ok(id)
+    }
+}
+
+impl Transport for Quic {
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn now(&self) -> Time {
+        self.hub.now()
+    }
+
+    fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError> {
+        self.take(message, ticket, None)
+    }
+
+    fn begin_long(&self) -> Result<LongId, SendError> {
+        let mut state = lock(&self.hub.state);
+        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Here));
+        let (entry, session) = state.connection(self).ok_or_else(over)?;
+        if entry.finishing { Err(over()) } else { Ok(session.begin_long()) }
+    }
+
+    fn offer_part(
+        &self,
+        long: LongId,
+        part: &Message,
+        last: bool,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError> {
+        self.take(part, ticket, Some((long, last)))
+    }
+
+    fn cancel_long(&self, long: LongId) {
+        let now = self.hub.now();
+        if let Some((_, session)) = lock(&self.hub.state).connection(self) {
+            session.cancel_long(now, long);
+        }
+        self.hub.wake.notify_one();
+    }
+
+    fn max_unreliable(&self) -> Option<Bytes> {
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self)?;
+        session.max_datagram().map(|most| Bytes::new(most as u64))
     }
 
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
@@ -332,6 +387,7 @@ fn session_config(config: &Config) -> SessionConfig {
     SessionConfig {
         conductor: config.conductor(),
         max_unfinished: config.limits.unfinished.saturating_mul(Priority::COUNT),
+        datagrams: Some(config.limits.unreliable).filter(|most| !most.is_zero()),
         ..session
     }
 }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use marcato_quic::{IdentityError, MessageId, Trust};
+use marcato_quic::{IdentityError, LongId, MessageId, Trust};
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Time};
@@ -45,6 +45,8 @@ pub(crate) struct Tcp {
     epoch: Instant,
     local: SocketAddr,
     remote: SocketAddr,
+    /// The longest message that can wait.
+    max_message: Bytes,
 }
 
 struct State {
@@ -84,6 +86,7 @@ impl Tcp {
             epoch: Instant::now(),
             local: stream.local_addr().unwrap_or(unknown),
             remote: stream.peer_addr().unwrap_or(unknown),
+            max_message: config.limits.queued,
         });
         let span = tracing::debug_span!("tcp", local = %tcp.local, remote = %tcp.remote);
         let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
@@ -144,6 +147,42 @@ impl Transport for Tcp {
         drop(state);
         self.wake.notify_one();
         Ok(id)
+    }
+
+    fn begin_long(&self) -> Result<LongId, SendError> {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+        }
+        Ok(state.sender.begin_long())
+    }
+
+    fn offer_part(
+        &self,
+        long: LongId,
+        part: &Message,
+        last: bool,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError> {
+        let now = self.time();
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+        }
+        let id = state.sender.offer_part(now, long, part, last, ticket)?;
+        drop(state);
+        self.wake.notify_one();
+        Ok(id)
+    }
+
+    fn cancel_long(&self, long: LongId) {
+        lock(&self.state).sender.cancel_long(long);
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+    }
+
+    fn max_unreliable(&self) -> Option<Bytes> {
+        self.shared.closed().is_none().then_some(self.max_message)
     }
 
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
