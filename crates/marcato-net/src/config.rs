@@ -138,6 +138,8 @@ pub struct TcpConfig {
     pub linger: Duration,
     /// Handshakes at once (256). Beyond them, those who knock wait in the kernel.
     pub max_handshakes: usize,
+    /// The most connections of an endpoint (4096). Beyond them, those who knock are refused.
+    pub max_connections: usize,
 }
 
 impl Default for TcpConfig {
@@ -149,6 +151,7 @@ impl Default for TcpConfig {
             idle_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(5),
             max_handshakes: 256,
+            max_connections: 4096,
         }
     }
 }
@@ -160,6 +163,9 @@ pub struct QuicConfig {
     pub session: SessionConfig,
     /// The most connections of an endpoint (4096). Beyond them, those who knock are refused.
     pub max_connections: usize,
+    /// Clients' handshakes at once (256). Beyond them, clients have to show first that they receive what is sent to
+    /// their address, which costs them a round trip.
+    pub max_handshakes: usize,
     /// Whether clients have to show first that they receive what is sent to their address, which costs them a round
     /// trip (not).
     pub validate_addresses: bool,
@@ -174,6 +180,7 @@ impl Default for QuicConfig {
         Self {
             session: SessionConfig::default(),
             max_connections: 4096,
+            max_handshakes: 256,
             validate_addresses: false,
             socket_buffer: Bytes::kb(4000),
             handshake_timeout: Duration::from_secs(10),

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes as Payload;
 use marcato_quic::MessageId;
 use marcato_sched::conductor::Redundancy;
+use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::MessageNumber;
 use tokio::sync::oneshot;
 
-use crate::error::{ChangeError, Closed, NotDelivered, ReserveError, SendError};
+use crate::config::LaneConfig;
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
+};
 use crate::inbound::{LongNext, Missed, Received};
 use crate::long::LongSender;
 use crate::shared::{Shared, Transport, lock};
@@ -288,6 +292,48 @@ impl Connection {
     /// Takes an announcement back; `false` if there was none.
     pub fn release(&self, key: SourceKey) -> bool {
         self.transport().release(key)
+    }
+
+    /// Adds a lane while the connection runs: the client's part. It carries data as soon as the path has been validated;
+    /// [`stats`](Self::stats) tell when it is usable. Called within the runtime.
+    ///
+    /// ```no_run
+    /// # async fn roam(connection: &marcato_net::Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use marcato_net::LaneConfig;
+    /// // The server's second address, by another interface of ours.
+    /// let lane = LaneConfig::new("[2001:db8::2]:4433".parse()?).from("[2001:db8:1::7]:0".parse()?);
+    /// connection.add_lane(lane)?;
+    /// // Later, the first one goes.
+    /// let first = connection.stats().lanes[0].id;
+    /// connection.remove_lane(first)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Over TCP, at a server, if the system refuses the address, if there are as many lanes as may be, or if another lane
+    /// goes to the same address.
+    pub fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError> {
+        self.transport().add_lane(lane)
+    }
+
+    /// Gives up a lane while the connection runs. What is under way on it is sent again on others.
+    ///
+    /// # Errors
+    ///
+    /// Over TCP, if there is no such lane, or it is the last.
+    pub fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError> {
+        self.transport().remove_lane(lane)
+    }
+
+    /// Says whether a lane is to be used only while no other can be. The peer is told, and does the same.
+    ///
+    /// # Errors
+    ///
+    /// Over TCP, or if there is no such lane.
+    pub fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError> {
+        self.transport().set_backup(lane, backup)
     }
 
     /// Refuses messages less urgent than `threshold` from now on and drops those that wait (Save-Data). With

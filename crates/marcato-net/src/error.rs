@@ -302,6 +302,45 @@ impl From<conductor::ReprioritiseError> for ChangeError {
     }
 }
 
+/// Why a lane was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddLaneError {
+    /// The kernel's TCP has one path.
+    #[error("kernel tcp has one lane: use the quic engine")]
+    NotOverTcp,
+    /// The connection is over.
+    #[error("the connection is over")]
+    Closed,
+    /// The system refuses the local address.
+    #[error("cannot use the local address {addr}: {source}")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No more sockets.
+    #[error("the connection has 256 sockets, as many as it may: wait until a lane that was removed is gone")]
+    TooManySockets,
+    /// The session refuses.
+    #[error(transparent)]
+    Session(#[from] marcato_quic::LaneError),
+}
+
+/// Why a lane was not removed or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeLaneError {
+    /// The kernel's TCP has one path.
+    #[error("kernel tcp has one lane: use the quic engine")]
+    NotOverTcp,
+    /// The connection is over.
+    #[error("the connection is over")]
+    Closed,
+    /// The session refuses.
+    #[error(transparent)]
+    Session(#[from] marcato_quic::LaneError),
+}
+
 /// Why no room is kept for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReserveError {

@@ -88,10 +88,10 @@ pub use config::{
     Remote, ServerSecurity, TcpConfig, TcpCongestion, system_trust,
 };
 pub use connection::{Connection, LongMessage, Message, MessageHandle};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, EndpointStats};
 pub use error::{
-    AcceptError, ChangeError, Closed, ConfigError, ConnectError, ListenError, LongSendError, NotDelivered,
-    ReserveError, SendError, TrustError,
+    AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
+    LongSendError, NotDelivered, ReserveError, SendError, TrustError,
 };
 pub use inbound::{InboundCounters, Missed, MissedReason, Received};
 pub use long::LongSender;

@@ -3,13 +3,16 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use marcato_quic::{LongId, MessageId};
+use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Priority, Time};
 use tokio::sync::{Notify, oneshot};
 
-use crate::config::Limits;
+use crate::config::{LaneConfig, Limits};
 use crate::connection::Message;
-use crate::error::{ChangeError, Closed, NotDelivered, ReserveError, SendError};
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
+};
 use crate::inbound::Inbound;
 use crate::stats::ConnectionStats;
 
@@ -84,6 +87,9 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn discard_less_urgent_than(&self, threshold: Priority);
     fn reserve(&self, key: SourceKey, source: Source) -> Result<(), ReserveError>;
     fn release(&self, key: SourceKey) -> bool;
+    fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError>;
+    fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError>;
+    fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError>;
     /// The application has taken something: what had stopped may go on.
     fn resume(&self);
     /// Nothing more is sent; when all is delivered, the connection ends.

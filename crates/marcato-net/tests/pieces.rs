@@ -133,8 +133,9 @@ async fn what_is_cancelled_or_dropped_halfway_is_missed(engine: Engine) {
     let mut empty = client.send_long(Priority::P1).unwrap();
     assert_eq!(empty.finish().await, Err(LongSendError::Send(SendError::Empty)));
     drop(empty);
-    client.send(Message::new("after")).await.unwrap();
+    let mut after = client.send(Message::new("after")).await.unwrap();
     assert_eq!(within(server.recv()).await.unwrap().bytes, b"after"[..]);
+    within(after.delivered()).await.unwrap();
     assert_eq!(server.stats().received.missed, 2);
     assert_eq!(client.stats().unfinished, [0; 5]);
     close(client, server).await;

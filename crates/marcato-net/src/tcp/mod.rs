@@ -22,13 +22,15 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
-use crate::config::{ClientSecurity, Config, Engine, Remote, TcpConfig, system_trust};
+use crate::config::{ClientSecurity, Config, Engine, LaneConfig, Remote, TcpConfig, system_trust};
 use crate::connection::{Connection, Message};
-use crate::error::{ChangeError, Closed, ConfigError, ConnectError, ReserveError, SendError};
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
+};
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
@@ -71,7 +73,12 @@ enum Phase {
 
 impl Tcp {
     /// Begins to drive a connection whose handshake is done.
-    fn begin(config: &Config, stream: TcpStream, pipe: Pipe) -> Result<Connection, ConfigError> {
+    fn begin(
+        config: &Config,
+        stream: TcpStream,
+        pipe: Pipe,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Connection, ConfigError> {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let stream = Arc::new(stream);
         let tcp = Arc::new(Self {
@@ -90,7 +97,13 @@ impl Tcp {
         });
         let span = tracing::debug_span!("tcp", local = %tcp.local, remote = %tcp.remote);
         let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
-        tokio::spawn(driver.instrument(span));
+        tokio::spawn(
+            async move {
+                driver.await;
+                drop(permit);
+            }
+            .instrument(span),
+        );
         Ok(Connection::new(tcp))
     }
 
@@ -210,6 +223,18 @@ impl Transport for Tcp {
         false
     }
 
+    fn add_lane(&self, _: LaneConfig) -> Result<(), AddLaneError> {
+        Err(AddLaneError::NotOverTcp)
+    }
+
+    fn remove_lane(&self, _: LaneId) -> Result<(), ChangeLaneError> {
+        Err(ChangeLaneError::NotOverTcp)
+    }
+
+    fn set_backup(&self, _: LaneId, _: bool) -> Result<(), ChangeLaneError> {
+        Err(ChangeLaneError::NotOverTcp)
+    }
+
     fn resume(&self) {
         self.wake.notify_one();
     }
@@ -304,7 +329,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     };
     let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
-    Ok(Tcp::begin(config, stream, pipe)?)
+    Ok(Tcp::begin(config, stream, pipe, None)?)
 }
 
 fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {
