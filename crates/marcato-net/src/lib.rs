@@ -46,6 +46,17 @@
 //! # }
 //! ```
 //!
+//! The crate's examples go on from here: `chat_beside_file`, `request_response`, and `telemetry`, with critical periodic data
+//! over two interfaces. What else there is:
+//!
+//! - what is long or not yet there is sent piece by piece: [`Connection::send_long`]; received so:
+//!   [`Connection::accept_long`];
+//! - what is of no use when late has a [lifetime](Message::with_lifetime), and what need not arrive is
+//!   [unreliable](Message::unreliable);
+//! - a message can be [taken back](MessageHandle::cancel) and [moved](MessageHandle::reprioritise) until it has left;
+//! - lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a connection runs;
+//! - [`Connection::stats`] and [`Endpoint::stats`] tell how all is.
+//!
 //! # Engines
 //!
 //! [`Engine::Tcp`] is the kernel's TCP with TLS 1.3. A task feeds it one chunk whenever it has sent what it had

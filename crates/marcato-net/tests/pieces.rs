@@ -219,3 +219,37 @@ for_both_engines! {
     a_storm_of_long_messages_and_cancellations_loses_nothing_else
     a_writer_learns_that_its_connection_is_over
 }
+
+async fn a_gibibyte_is_written_and_read_piece_by_piece(engine: Engine) {
+    const PIECES: u64 = 1 << 10;
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let writer = tokio::spawn(async move {
+        let mut context = Context::new(&SHA256);
+        let mut long = client.send_long(Priority::P3).unwrap();
+        for number in 0..PIECES {
+            let piece = body(number, 1 << 20);
+            context.update(&piece);
+            long.write(piece).await.unwrap();
+        }
+        long.finish().await.unwrap();
+        long.delivered().await.unwrap();
+        (client, context.finish().as_ref().to_vec())
+    });
+    let (_, received) = receive_long(&server).await;
+    let (client, sent) = within(writer).await.unwrap();
+    assert_eq!(received, sent);
+    assert_eq!(client.stats().level(Priority::P3).sent.bytes, Bytes::new(PIECES << 20));
+    close(client, server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes some ten seconds"]
+async fn a_gibibyte_over_tcp() {
+    a_gibibyte_is_written_and_read_piece_by_piece(Engine::Tcp).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes some ten seconds"]
+async fn a_gibibyte_over_quic() {
+    a_gibibyte_is_written_and_read_piece_by_piece(Engine::Quic).await;
+}

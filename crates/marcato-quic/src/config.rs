@@ -364,3 +364,18 @@ impl SessionConfig {
         Arc::new(transport)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_holds_what_its_peer_may_have_sent_behind_one_gap() {
+        let config = SessionConfig::default();
+        let InboxLimits { ahead, ahead_pieces_per_message, pieces, .. } = config.inbox;
+        assert!(ahead >= config.send_window);
+        let smallest = SessionConfig::payload(Bytes::new(1200));
+        let behind = config.send_window.get() / smallest.get();
+        assert!(ahead_pieces_per_message as u64 > behind && pieces as u64 > behind);
+    }
+}
