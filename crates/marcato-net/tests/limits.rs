@@ -41,8 +41,8 @@ async fn beyond_the_most_connections_those_who_knock_are_refused(engine: Engine)
         pairs.push((client, within(server.endpoint.accept()).await.unwrap()));
     }
     within(Endpoint::connect(&config, &remote)).await.unwrap_err();
-    let stats = until(&server.endpoint, |stats| stats.refused > 0).await;
-    assert_eq!((stats.connections, stats.accepted, stats.handshakes), (2, 2, 0));
+    let stats = until(&server.endpoint, |stats| stats.refused > 0 && stats.handshakes == 0).await;
+    assert_eq!((stats.connections, stats.accepted), (2, 2));
     // One goes, and there is room again.
     let (client, accepted) = pairs.pop().unwrap();
     close(client, accepted).await;
@@ -77,12 +77,13 @@ fn first_datagram(server: SocketAddr, trust: &marcato_quic::Trust) -> Vec<u8> {
 async fn quic_handshakes_that_do_not_go_on_keep_nobody_out_and_are_given_up() {
     let mut config = Config::new(Engine::Quic);
     config.quic.max_handshakes = 4;
-    config.quic.handshake_timeout = Duration::from_secs(2);
+    config.quic.handshake_timeout = Duration::from_secs(4);
     let server = server(&config).await;
     let addr = server.endpoint.local_addrs()[0];
     let socket = UdpSocket::bind(localhost()).await.unwrap();
-    for _ in 0..20 {
-        socket.send_to(&first_datagram(addr, &server.trust), addr).await.unwrap();
+    let knocks: Vec<_> = (0..20).map(|_| first_datagram(addr, &server.trust)).collect();
+    for knock in knocks {
+        socket.send_to(&knock, addr).await.unwrap();
     }
     let stats = until(&server.endpoint, |stats| stats.retried >= 16).await;
     assert_eq!((stats.handshakes, stats.connections), (4, 0));
@@ -110,9 +111,6 @@ async fn tls_handshakes_that_do_not_begin_are_given_up() {
     // Only so many at once; the others wait in the kernel, and then have their turn.
     let stats = until(&server.endpoint, |stats| stats.failed == 5).await;
     assert_eq!((stats.connections, stats.accepted), (0, 0));
-    config.tcp.handshake_timeout = Duration::from_secs(60);
-    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
-    close(client, within(server.endpoint.accept()).await.unwrap()).await;
 }
 
 /// A connection over plain TCP to a peer that goes without a word: its kernel drops whatever comes, as if the cable had
@@ -152,7 +150,7 @@ async fn a_tcp_peer_that_vanishes_is_noticed_on_a_quiet_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quic_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
     let mut config = Config::new(Engine::Quic);
-    config.quic.session.idle_timeout = Duration::from_millis(700);
+    config.quic.session.idle_timeout = Duration::from_secs(3);
     config.quic.session.keep_alive = Some(Duration::from_millis(100));
     let server = server(&config).await;
     let behind = UdpSocket::bind(localhost()).await.unwrap();

@@ -136,7 +136,9 @@ impl Doorkeeper {
     async fn welcome(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
         let timeout = self.config.tcp.handshake_timeout;
         let shaking = shake_hands(&self.config, self.tls.as_ref(), stream, place);
-        match tokio::time::timeout(timeout, shaking).await {
+        // What did not become a connection gives its place back here.
+        let done = tokio::time::timeout(timeout, shaking).await;
+        match done {
             Ok(Some(connection)) => {
                 self.let_in.fetch_add(1, Relaxed);
                 // If nobody accepts any more, the connection ends here.
