@@ -2,9 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use marcato_wire::{Decoded, Frame, MAX_FRAME_HEADER};
+use marcato_wire::{Decoded, Frame, MAX_FRAME_HEADER, Unreliable};
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(unreliable) = Unreliable::decode(bytes) {
+        assert_eq!([&[unreliable.header()], unreliable.body].concat(), bytes);
+    }
     let decoded = Frame::decode(bytes);
     match decoded {
         Ok(Decoded::Frame { frame, len }) => {
