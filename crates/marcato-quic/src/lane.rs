@@ -148,6 +148,8 @@ pub(crate) struct Lane {
     loaded: usize,
     /// Up to this one, packets left before the path's address changed: of these the engine tells losses only.
     before_move: Option<u64>,
+    /// It has told of one that left after that.
+    told_since_move: bool,
     /// When an acknowledgement came last, or the first packet after a silence left.
     heard: Time,
     /// How often it has been tried anew in vain.
@@ -191,6 +193,7 @@ impl Lane {
             sent: VecDeque::new(),
             loaded: 0,
             before_move: None,
+            told_since_move: false,
             heard: now,
             trials: 0,
             answers: false,
@@ -237,12 +240,11 @@ impl Lane {
 
     /// Takes a packet out that was acknowledged or lost.
     pub(crate) fn settle(&mut self, pn: u64, bytes: u64) -> Option<Load> {
-        // Whatever of before is not lost by now has arrived (RFC 9002 §6.1.1).
-        if self.before_move.is_some_and(|last| pn > last.saturating_add(3)) {
-            let last = self.before_move.take();
-            while let Some(sent) = self.sent.front().filter(|sent| Some(sent.pn) <= last) {
-                self.loaded -= usize::from(sent.counts());
-                self.sent.pop_front();
+        if let Some(last) = self.before_move.filter(|last| pn > *last) {
+            self.told_since_move = true;
+            // Whatever of before is not lost by now has arrived (RFC 9002 §6.1.1).
+            if pn > last.saturating_add(3) {
+                self.forget_before_move();
             }
         }
         let at = self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?;
@@ -263,6 +265,26 @@ impl Lane {
     /// Its address has changed: of packets sent before, the engine no longer tells that they were acknowledged.
     pub(crate) fn moved(&mut self) {
         self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
+        self.told_since_move = false;
+    }
+
+    /// Forgets what left before the address changed.
+    fn forget_before_move(&mut self) {
+        let Some(last) = self.before_move.take() else { return };
+        while let Some(sent) = self.sent.front().filter(|sent| sent.pn <= last || sent.settled) {
+            self.loaded -= usize::from(sent.counts());
+            self.sent.pop_front();
+        }
+    }
+
+    /// Whether its silence means nothing, since all that it seems to owe is the acknowledgement of packets that left
+    /// before its address changed. If a later one was heard of, those were either lost, which would have been told
+    /// within 9/8 of a round trip (RFC 9002 §6.1.2), or have arrived.
+    pub(crate) fn owes_nothing(&mut self) -> bool {
+        if self.told_since_move {
+            self.forget_before_move();
+        }
+        self.loaded == 0 && self.trials == 0
     }
 
     /// Forgets what is under way: the path is no more, and whatever it carried goes elsewhere.
@@ -404,8 +426,9 @@ impl Lanes {
         self.iter().find(|lane| lane.path == path).map(|lane| lane.id)
     }
 
+    /// The lane that goes there. One that has been given up may still be known beside the one that replaces it.
     pub(crate) fn to(&self, remote: SocketAddr) -> Option<&Lane> {
-        self.iter().find(|lane| lane.remote == remote)
+        self.iter().filter(|lane| lane.remote == remote).min_by_key(|lane| lane.state == LaneState::Closing)
     }
 
     /// Shuts every gate.
@@ -494,6 +517,22 @@ mod tests {
         assert_eq!(lane.under_way(), 0);
         assert_eq!(lane.stalls_at(Stall::default()), None);
         assert_eq!(lane.settle(5, 1200), None);
+    }
+
+    #[test]
+    fn what_left_before_a_move_owes_nothing_once_any_later_packet_was_told_of() {
+        let mut lane = lane();
+        for pn in 0..3 {
+            lane.sent(ms(1), pn, 1200, REPAIR);
+        }
+        lane.moved();
+        // The new address may be dead. Silence counts as ever.
+        assert!(!lane.owes_nothing());
+        lane.sent(ms(2), 3, 1200, REPAIR);
+        assert_eq!(lane.settle(3, 1200), Some(REPAIR));
+        assert_eq!((lane.under_way(), lane.stalls_at(Stall::default()).is_some()), (4, true));
+        assert!(lane.owes_nothing());
+        assert_eq!((lane.under_way(), lane.stalls_at(Stall::default())), (0, None));
     }
 
     #[test]

@@ -456,10 +456,16 @@ impl Session {
                 };
                 let lane = self.lanes.of_path(id);
                 if let Some(lane) = lane {
+                    let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Opening);
                     // The engine will send again what was under way, but only after three PTOs.
                     self.give_up_on(lane, LaneState::Closing);
                     if let Some(lane) = self.lanes.get_mut(lane) {
                         lane.forget();
+                    }
+                    // A peer that has not heard of a path does not answer that it is given up, and the engine waits
+                    // for that answer before it discards the path: perhaps for ever.
+                    if unknown {
+                        self.lanes.remove(lane);
                     }
                 }
                 self.events.push_back(Event::LaneDown { lane, reason });
@@ -562,6 +568,9 @@ impl Session {
         for id in (0..).map_while(LaneId::new) {
             let Some(lane) = self.lanes.get(id) else { continue };
             if lane.stalls_at(self.config.stall).is_none_or(|at| at > now) {
+                continue;
+            }
+            if self.lanes.get_mut(id).is_some_and(Lane::owes_nothing) {
                 continue;
             }
             // The peer acknowledges all by the first lane that is not spared. If nothing comes of that one either, it
