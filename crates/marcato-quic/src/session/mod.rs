@@ -110,6 +110,11 @@ pub struct SessionStats {
     pub chunks: u64,
     /// Chunks handed to it once more, for another lane.
     pub copies: u64,
+    /// What `chunks` counted against the windows of their lanes: their bytes, and those of their packets around them.
+    /// What was lost and is sent again is not in it.
+    pub first: Bytes,
+    /// What `copies` counted in the same way: a budget for copies holds this against `first`.
+    pub copied: Bytes,
     /// Chunks sent again on another lane because theirs was stuck.
     pub reinjected: u64,
     /// Packets that left on another lane than they were meant for.
@@ -200,7 +205,8 @@ struct Duplicate {
     key: Key,
     lane: LaneId,
     run: Run,
-    purpose: Purpose,
+    /// Where the chunk has left already.
+    carried: LaneSet,
     wire: Bytes,
 }
 

@@ -299,7 +299,7 @@ impl Session {
     /// The copies of the chunk that left last.
     fn send_duplicate(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(duplicate) = self.duplicates.pop_front() {
-            let Duplicate { key, lane, run, purpose, wire } = duplicate;
+            let Duplicate { key, lane, run, carried, wire } = duplicate;
             let Some(message) = self.outbox.get(key) else { continue };
             let priority = message.priority;
             let carrier = message.carrier_of(Role::Copy(lane), run.start);
@@ -319,9 +319,12 @@ impl Session {
             }
             let (views, _) = self.views(now, Priority::P0, wire);
             if let Some(view) = views.of(lane) {
-                self.scheduler.sent(now, view, purpose, wire);
+                // Not as new: of a message whose last chunk this is, the scheduler has heard that it is complete, and
+                // would take a copy of it for the first of another.
+                self.scheduler.sent(now, view, Purpose::Duplicate { priority, carried }, wire);
             }
             self.stats.copies += 1;
+            self.stats.copied += wire;
             let load = Load::Run { key, stream, run, priority, pinned: true };
             if let Some((transmit, _)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
                 return Some(transmit);
@@ -535,12 +538,13 @@ impl Session {
         // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
         let most = Bytes::new(whole.end) - fresh.offset;
         let header = Bytes::new(self.header_left(key, main));
-        let (mut total, mut packets) = (Bytes::ZERO, 0);
+        let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         loop {
             let chunk = if packets == 0 { payload - header } else { payload };
             let before = fresh.after(total);
             total = (total + chunk.max(Bytes::new(1))).min(most);
             packets += 1;
+            counted += wire;
             if let Some(view) = views.of_mut(lane) {
                 self.scheduler.sent(now, view, Purpose::New(before), wire);
                 view.in_flight += wire;
@@ -561,6 +565,7 @@ impl Session {
             return None;
         }
         self.stats.chunks += packets as u64;
+        self.stats.first += counted;
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: fresh.priority, pinned: false };
         let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::new(packets)?, buf);
@@ -580,7 +585,6 @@ impl Session {
         views: &Views,
     ) -> Option<Transmit> {
         let Next { key, fresh, payload, wire, among } = next;
-        let purpose = Purpose::New(fresh);
         let (main, whole, home) = self.copied_carriers(key, fresh.offset, lanes)?;
         // The carrier of the whole takes the lane that has no copy.
         let home = if lanes.contains(home) { home } else { lanes.first()? };
@@ -595,11 +599,12 @@ impl Session {
             return None;
         }
         self.stats.chunks += 1;
+        self.stats.first += wire;
         if let Some(view) = views.of(home) {
-            self.scheduler.sent(now, view, purpose, wire);
+            self.scheduler.sent(now, view, Purpose::New(fresh), wire);
         }
         for lane in lanes.without(LaneSet::one(home)).iter() {
-            self.duplicates.push_back(Duplicate { key, lane, run, purpose, wire });
+            self.duplicates.push_back(Duplicate { key, lane, run, carried: LaneSet::one(home), wire });
         }
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: grant.priority, pinned: true };
