@@ -236,6 +236,8 @@ pub struct Session {
     flush: bool,
     /// It holds data that the gates keep back.
     held: bool,
+    /// The level of what it holds, if that waits for nothing but room.
+    crowded: Option<Priority>,
     /// What the next packet carries that was meant for one that did not leave.
     kept: Option<Load>,
     /// Levels of which the engine takes nothing, for lack of credit.
@@ -311,6 +313,7 @@ impl Session {
             events: VecDeque::new(),
             flush: true,
             held: false,
+            crowded: None,
             kept: None,
             blocked: PrioritySet::EMPTY,
             established: false,

@@ -77,6 +77,7 @@ impl Session {
                     self.owed.iter_mut().for_each(VecDeque::clear);
                 }
             }
+            self.crowded = None;
             if self.held {
                 if let Some(transmit) = self.send_held(now, buf) {
                     return Some(transmit);
@@ -223,7 +224,11 @@ impl Session {
             _ if stay => Some((lost_on, Room::Beside(Bytes::ZERO))),
             Choice::One(lane) => Some((lane, beside(self, lane))),
             Choice::Each(lanes) => lanes.first().map(|lane| (lane, Room::Any)),
-            Choice::Wait(_) => self.overdraw().map(|lane| (lane, Room::Any)),
+            Choice::Wait(wait) => {
+                let overdraft = self.overdraw().map(|lane| (lane, Room::Any));
+                self.crowded = (overdraft.is_none() && wait == Wait::NoRoom).then_some(priority);
+                overdraft
+            }
         };
         let Some((lane, room)) = choice else {
             self.look_again(ready);
@@ -353,7 +358,9 @@ impl Session {
         let mut above = PrioritySet::EMPTY;
         for level in Priority::ALL {
             if offered.contains(level) && !self.repairs[level.index()].is_empty() {
-                let transmit = self.feed(now, max, buf, above).or_else(|| self.send_repair(now, buf, level));
+                let transmit = self
+                    .feed(now, max, buf, above, Some(level))
+                    .or_else(|| self.send_repair(now, buf, level));
                 // A chunk that stayed in the engine has to leave it before anything else happens.
                 if transmit.is_some() || self.flush {
                     return transmit;
@@ -363,7 +370,7 @@ impl Session {
                 above = above.with(level);
             }
         }
-        self.feed(now, max, buf, offered)
+        self.feed(now, max, buf, offered, self.crowded)
     }
 
     /// What is stuck on a lane, by another.
@@ -434,17 +441,24 @@ impl Session {
         SessionConfig::payload(mtu).min(Bytes::new(rest.max(1)))
     }
 
-    /// The most urgent chunk of new data that may leave.
+    /// The most urgent chunk of new data that may leave, but none of a level in debt that is more urgent than `ahead`.
     fn feed(
         &mut self,
         now: Time,
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
         mut among: PrioritySet,
+        mut ahead: Option<Priority>,
     ) -> Option<Transmit> {
         let mut reserved = false;
         let found = loop {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
+            // Were only levels in debt left, their debts would be forgiven. Not while one that they owe waits for no more
+            // than room: a packet that is shorter than its own, or waits for no pacer, would pass it again and again.
+            let owes = ahead.is_some_and(|level| pending.priority.is_more_urgent_than(level));
+            if owes && self.conductor.is_in_debt(pending.priority) {
+                break None;
+            }
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
             let header = self.header_len(key, pending.sent.get());
@@ -459,7 +473,9 @@ impl Session {
             match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
                     reserved |= wait == Wait::Reserved;
+                    // Not one for which room is there and reserved: a level in debt may be all that can use that.
                     if wait == Wait::NoRoom {
+                        ahead = ahead.max(Some(pending.priority));
                         // Those that only wait for their pacer are not limited by their window.
                         let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
                         for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
