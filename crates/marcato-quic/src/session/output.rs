@@ -77,6 +77,7 @@ impl Session {
                     self.owed.iter_mut().for_each(VecDeque::clear);
                 }
             }
+            self.crowded = None;
             if self.held {
                 if let Some(transmit) = self.send_held(now, buf) {
                     return Some(transmit);
@@ -223,7 +224,11 @@ impl Session {
             _ if stay => Some((lost_on, Room::Beside(Bytes::ZERO))),
             Choice::One(lane) => Some((lane, beside(self, lane))),
             Choice::Each(lanes) => lanes.first().map(|lane| (lane, Room::Any)),
-            Choice::Wait(_) => self.overdraw().map(|lane| (lane, Room::Any)),
+            Choice::Wait(wait) => {
+                let overdraft = self.overdraw().map(|lane| (lane, Room::Any));
+                self.crowded = (overdraft.is_none() && wait == Wait::NoRoom).then_some(priority);
+                overdraft
+            }
         };
         let Some((lane, room)) = choice else {
             self.look_again(ready);
@@ -299,7 +304,7 @@ impl Session {
     /// The copies of the chunk that left last.
     fn send_duplicate(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(duplicate) = self.duplicates.pop_front() {
-            let Duplicate { key, lane, run, purpose, wire } = duplicate;
+            let Duplicate { key, lane, run, carried, wire } = duplicate;
             let Some(message) = self.outbox.get(key) else { continue };
             let priority = message.priority;
             let carrier = message.carrier_of(Role::Copy(lane), run.start);
@@ -319,9 +324,12 @@ impl Session {
             }
             let (views, _) = self.views(now, Priority::P0, wire);
             if let Some(view) = views.of(lane) {
-                self.scheduler.sent(now, view, purpose, wire);
+                // Not as new: of a message whose last chunk this is, the scheduler has heard that it is complete, and
+                // would take a copy of it for the first of another.
+                self.scheduler.sent(now, view, Purpose::Duplicate { priority, carried }, wire);
             }
             self.stats.copies += 1;
+            self.stats.copied += wire;
             let load = Load::Run { key, stream, run, priority, pinned: true };
             if let Some((transmit, _)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
                 return Some(transmit);
@@ -350,7 +358,9 @@ impl Session {
         let mut above = PrioritySet::EMPTY;
         for level in Priority::ALL {
             if offered.contains(level) && !self.repairs[level.index()].is_empty() {
-                let transmit = self.feed(now, max, buf, above).or_else(|| self.send_repair(now, buf, level));
+                let transmit = self
+                    .feed(now, max, buf, above, Some(level))
+                    .or_else(|| self.send_repair(now, buf, level));
                 // A chunk that stayed in the engine has to leave it before anything else happens.
                 if transmit.is_some() || self.flush {
                     return transmit;
@@ -360,7 +370,7 @@ impl Session {
                 above = above.with(level);
             }
         }
-        self.feed(now, max, buf, offered)
+        self.feed(now, max, buf, offered, self.crowded)
     }
 
     /// What is stuck on a lane, by another.
@@ -431,17 +441,24 @@ impl Session {
         SessionConfig::payload(mtu).min(Bytes::new(rest.max(1)))
     }
 
-    /// The most urgent chunk of new data that may leave.
+    /// The most urgent chunk of new data that may leave, but none of a level in debt that is more urgent than `ahead`.
     fn feed(
         &mut self,
         now: Time,
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
         mut among: PrioritySet,
+        mut ahead: Option<Priority>,
     ) -> Option<Transmit> {
         let mut reserved = false;
         let found = loop {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
+            // Were only levels in debt left, their debts would be forgiven. Not while one that they owe waits for no more
+            // than room: a packet that is shorter than its own, or waits for no pacer, would pass it again and again.
+            let owes = ahead.is_some_and(|level| pending.priority.is_more_urgent_than(level));
+            if owes && self.conductor.is_in_debt(pending.priority) {
+                break None;
+            }
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
             let header = self.header_len(key, pending.sent.get());
@@ -456,7 +473,9 @@ impl Session {
             match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
                     reserved |= wait == Wait::Reserved;
+                    // Not one for which room is there and reserved: a level in debt may be all that can use that.
                     if wait == Wait::NoRoom {
+                        ahead = ahead.max(Some(pending.priority));
                         // Those that only wait for their pacer are not limited by their window.
                         let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
                         for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
@@ -535,12 +554,13 @@ impl Session {
         // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
         let most = Bytes::new(whole.end) - fresh.offset;
         let header = Bytes::new(self.header_left(key, main));
-        let (mut total, mut packets) = (Bytes::ZERO, 0);
+        let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         loop {
             let chunk = if packets == 0 { payload - header } else { payload };
             let before = fresh.after(total);
             total = (total + chunk.max(Bytes::new(1))).min(most);
             packets += 1;
+            counted += wire;
             if let Some(view) = views.of_mut(lane) {
                 self.scheduler.sent(now, view, Purpose::New(before), wire);
                 view.in_flight += wire;
@@ -561,6 +581,7 @@ impl Session {
             return None;
         }
         self.stats.chunks += packets as u64;
+        self.stats.first += counted;
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: fresh.priority, pinned: false };
         let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::new(packets)?, buf);
@@ -580,7 +601,6 @@ impl Session {
         views: &Views,
     ) -> Option<Transmit> {
         let Next { key, fresh, payload, wire, among } = next;
-        let purpose = Purpose::New(fresh);
         let (main, whole, home) = self.copied_carriers(key, fresh.offset, lanes)?;
         // The carrier of the whole takes the lane that has no copy.
         let home = if lanes.contains(home) { home } else { lanes.first()? };
@@ -595,11 +615,12 @@ impl Session {
             return None;
         }
         self.stats.chunks += 1;
+        self.stats.first += wire;
         if let Some(view) = views.of(home) {
-            self.scheduler.sent(now, view, purpose, wire);
+            self.scheduler.sent(now, view, Purpose::New(fresh), wire);
         }
         for lane in lanes.without(LaneSet::one(home)).iter() {
-            self.duplicates.push_back(Duplicate { key, lane, run, purpose, wire });
+            self.duplicates.push_back(Duplicate { key, lane, run, carried: LaneSet::one(home), wire });
         }
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: grant.priority, pinned: true };
