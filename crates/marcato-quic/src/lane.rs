@@ -429,7 +429,12 @@ mod tests {
     use noq_proto::congestion::ControllerFactory;
 
     fn lane() -> Lane {
-        let factory = GateFactory { congestion: Congestion::RENO, initial_window: None, engine_paces: false };
+        let factory = GateFactory {
+            congestion: Congestion::RENO,
+            initial_window: None,
+            engine_paces: false,
+            trace_windows: false,
+        };
         let controller = Arc::new(factory).build(std::time::Instant::now(), 1200);
         let gate = crate::gate::Gated::gate_of(&*controller).unwrap();
         let request = LaneRequest::new(SocketId(0), SocketAddr::from(([10, 0, 0, 1], 1)));

@@ -134,7 +134,7 @@ impl Session {
         let mut recovered = false;
         for id in (0..).map_while(LaneId::new) {
             let Some(lane) = self.lanes.get_mut(id) else { continue };
-            lane.gate.drain(&mut happenings);
+            lane.gate.take(&mut happenings);
             let mut heard = false;
             for happening in happenings.drain(..) {
                 match happening {
