@@ -132,8 +132,8 @@ impl Session {
         let mut happenings = std::mem::take(&mut self.happenings);
         let mut sent = (0, 0);
         let mut recovered = false;
-        for id in (0..).map_while(LaneId::new) {
-            let Some(lane) = self.lanes.get_mut(id) else { continue };
+        for lane in self.lanes.iter_mut() {
+            let id = lane.id;
             lane.gate.take(&mut happenings);
             let mut heard = false;
             for happening in happenings.drain(..) {
