@@ -136,6 +136,7 @@ impl Session {
             let id = lane.id;
             lane.gate.take(&mut happenings);
             let mut heard = false;
+            let mut left = Bytes::ZERO;
             for happening in happenings.drain(..) {
                 match happening {
                     Happening::Sent { pn, bytes } => {
@@ -145,7 +146,7 @@ impl Session {
                         // Longer packets than the path is known to take are probes for that.
                         let load = if bytes_sent > lane.gate.mtu() { Load::Other } else { load };
                         lane.sent(now, pn, bytes, load);
-                        lane.pacer.sent(now, bytes_sent);
+                        left += bytes_sent;
                     }
                     Happening::Acked { pn, bytes } => {
                         heard = true;
@@ -179,6 +180,9 @@ impl Session {
                         }
                     }
                 }
+            }
+            if !left.is_zero() {
+                lane.pacer.sent(now, left);
             }
             if heard && let Some(srtt) = self.conn.rtt(lane.path) {
                 lane.srtt = srtt;
