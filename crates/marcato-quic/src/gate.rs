@@ -185,6 +185,8 @@ pub(crate) struct Gated {
     gate: Arc<Gate>,
     inner: Box<dyn Controller>,
     trace_windows: bool,
+    /// What is to be written down when the acknowledgements are through: the log is locked once for all.
+    acked: Vec<Happening>,
     /// The window that the log knows.
     logged: u64,
     /// A reduction was taken back since.
@@ -196,7 +198,7 @@ impl Gated {
     pub(crate) fn new(inner: Box<dyn Controller>, mtu: u16, engine_paces: bool, trace_windows: bool) -> Self {
         let window = inner.window();
         let gate = Arc::new(Gate::new(window, mtu, engine_paces));
-        Self { gate, inner, trace_windows, logged: window, restored: false }
+        Self { gate, inner, trace_windows, acked: Vec::new(), logged: window, restored: false }
     }
 
     /// The gate of the controller that the engine uses on a path. There is no other way to learn which of the
@@ -269,7 +271,7 @@ impl Controller for Gated {
         }
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held.saturating_sub(bytes), Relaxed);
-        self.gate.log().push(Happening::Acked { pn, bytes });
+        self.acked.push(Happening::Acked { pn, bytes });
         let app_limited = self.gate.app_limited.load(Relaxed);
         let credited = match self.gate.idle_share.load(Relaxed) {
             0 => bytes,
@@ -286,6 +288,7 @@ impl Controller for Gated {
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, largest: Option<u64>) {
+        self.gate.log().append(&mut self.acked);
         // Lost MTU probes are told to nobody, so the sum is put right here.
         self.gate.in_flight.store(in_flight, Relaxed);
         let app_limited = self.gate.app_limited.load(Relaxed);
@@ -367,7 +370,12 @@ impl Controller for Gated {
 
     /// The gate is shared: the engine clones a controller when a peer's port changes, and the lane is still the same.
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self { gate: Arc::clone(&self.gate), inner: self.inner.clone_box(), ..*self })
+        Box::new(Self {
+            gate: Arc::clone(&self.gate),
+            inner: self.inner.clone_box(),
+            acked: Vec::new(),
+            ..*self
+        })
     }
 
     fn initial_window(&self) -> u64 {
