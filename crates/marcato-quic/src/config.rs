@@ -351,6 +351,7 @@ impl SessionConfig {
                 congestion: self.congestion,
                 initial_window: self.initial_window,
                 engine_paces: false,
+                trace_windows: self.trace_windows,
             }));
         Arc::new(transport)
     }

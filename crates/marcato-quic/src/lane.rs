@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use marcato_sched::lane::{LaneId, LaneView, MAX_LANES, PathId};
+use marcato_sched::lane::{LaneId, LaneView, PathId};
 use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 use noq_proto::StreamId;
 
@@ -247,7 +247,12 @@ impl Lane {
                 self.forget_before_move();
             }
         }
-        let at = self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?;
+        // Unless packets of which nothing is kept came between, it is as far from the first as its number says.
+        let guess = usize::try_from(pn.checked_sub(self.sent.front()?.pn)?).ok()?;
+        let at = match self.sent.get(guess) {
+            Some(sent) if sent.pn == pn => guess,
+            _ => self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?,
+        };
         let sent = &mut self.sent[at];
         // A packet of the handshake may have the same number, but not the same length as well.
         if sent.settled || u64::from(sent.bytes) != bytes {
@@ -387,9 +392,9 @@ impl Lane {
     }
 }
 
-/// The lanes of one session, each in the place of its name.
+/// The lanes of one session, each in the place of its name; at most [`MAX_LANES`](marcato_sched::lane::MAX_LANES).
 #[derive(Debug, Default)]
-pub(crate) struct Lanes([Option<Lane>; MAX_LANES]);
+pub(crate) struct Lanes(Vec<Option<Lane>>);
 
 impl Lanes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Lane> {
@@ -401,25 +406,26 @@ impl Lanes {
     }
 
     pub(crate) fn get(&self, id: LaneId) -> Option<&Lane> {
-        self.0[id.index()].as_ref()
+        self.0.get(id.index())?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
-        self.0[id.index()].as_mut()
+        self.0.get_mut(id.index())?.as_mut()
     }
 
     /// A name that no lane has.
     pub(crate) fn vacant(&self) -> Option<LaneId> {
-        (0..).map_while(LaneId::new).find(|id| self.0[id.index()].is_none())
+        (0..).map_while(LaneId::new).find(|id| self.get(*id).is_none())
     }
 
     pub(crate) fn insert(&mut self, lane: Lane) {
         let at = lane.id.index();
+        self.0.resize_with(self.0.len().max(at + 1), || None);
         self.0[at] = Some(lane);
     }
 
     pub(crate) fn remove(&mut self, id: LaneId) -> Option<Lane> {
-        self.0[id.index()].take()
+        self.0.get_mut(id.index())?.take()
     }
 
     pub(crate) fn of_path(&self, path: noq_proto::PathId) -> Option<LaneId> {
@@ -452,7 +458,12 @@ mod tests {
     use noq_proto::congestion::ControllerFactory;
 
     fn lane() -> Lane {
-        let factory = GateFactory { congestion: Congestion::RENO, initial_window: None, engine_paces: false };
+        let factory = GateFactory {
+            congestion: Congestion::RENO,
+            initial_window: None,
+            engine_paces: false,
+            trace_windows: false,
+        };
         let controller = Arc::new(factory).build(std::time::Instant::now(), 1200);
         let gate = crate::gate::Gated::gate_of(&*controller).unwrap();
         let request = LaneRequest::new(SocketId(0), SocketAddr::from(([10, 0, 0, 1], 1)));

@@ -132,10 +132,11 @@ impl Session {
         let mut happenings = std::mem::take(&mut self.happenings);
         let mut sent = (0, 0);
         let mut recovered = false;
-        for id in (0..).map_while(LaneId::new) {
-            let Some(lane) = self.lanes.get_mut(id) else { continue };
-            lane.gate.drain(&mut happenings);
+        for lane in self.lanes.iter_mut() {
+            let id = lane.id;
+            lane.gate.take(&mut happenings);
             let mut heard = false;
+            let mut left = Bytes::ZERO;
             for happening in happenings.drain(..) {
                 match happening {
                     Happening::Sent { pn, bytes } => {
@@ -145,7 +146,7 @@ impl Session {
                         // Longer packets than the path is known to take are probes for that.
                         let load = if bytes_sent > lane.gate.mtu() { Load::Other } else { load };
                         lane.sent(now, pn, bytes, load);
-                        lane.pacer.sent(now, bytes_sent);
+                        left += bytes_sent;
                     }
                     Happening::Acked { pn, bytes } => {
                         heard = true;
@@ -179,6 +180,9 @@ impl Session {
                         }
                     }
                 }
+            }
+            if !left.is_zero() {
+                lane.pacer.sent(now, left);
             }
             if heard && let Some(srtt) = self.conn.rtt(lane.path) {
                 lane.srtt = srtt;

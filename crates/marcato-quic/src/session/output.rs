@@ -164,16 +164,16 @@ impl Session {
         Some((transmit, here > 0))
     }
 
-    /// The lanes as a scheduler may use them for data of this level, and when a lane that waits for its pacer is
-    /// ready.
-    fn views(&mut self, now: Time, level: Priority, packet: Bytes) -> (Views, Option<Time>) {
+    /// Puts the lanes into `views` as a scheduler may use them for data of this level; says when a lane that waits for
+    /// its pacer is ready.
+    fn view(&mut self, now: Time, level: Priority, packet: Bytes, views: &mut Views) -> Option<Time> {
         let any = self.lanes.iter().any(Lane::is_usable);
         let paced = match self.config.pacing {
             Pacing::Off => false,
             Pacing::Session => level != Priority::P0,
             Pacing::Strict => true,
         };
-        let mut views = Views::new();
+        views.len = 0;
         let mut ready: Option<Time> = None;
         for lane in self.lanes.iter_mut() {
             // A silent lane is better than none.
@@ -188,7 +188,7 @@ impl Session {
             }
             views.push(view);
         }
-        (views, ready)
+        ready
     }
 
     fn look_again(&mut self, at: Option<Time>) {
@@ -212,7 +212,8 @@ impl Session {
             return self.send_control(now, buf);
         };
         let mtu = self.lanes.iter().map(|lane| lane.gate.mtu()).max()?;
-        let (views, ready) = self.views(now, priority, mtu);
+        let mut views = Views::new();
+        let ready = self.view(now, priority, mtu, &mut views);
         let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
         let purpose = Purpose::Retransmission { priority, lost_on };
         // The engine chooses what it sends again. Whatever that is, it keeps to the window that this level may use.
@@ -322,7 +323,8 @@ impl Session {
                     continue;
                 }
             }
-            let (views, _) = self.views(now, Priority::P0, wire);
+            let mut views = Views::new();
+            self.view(now, Priority::P0, wire, &mut views);
             if let Some(view) = views.of(lane) {
                 // Not as new: of a message whose last chunk this is, the scheduler has heard that it is complete, and
                 // would take a copy of it for the first of another.
@@ -385,7 +387,8 @@ impl Session {
             let whole = message.len();
             let payload = self.payload(run.len());
             let wire = payload + OVERHEAD;
-            let (views, ready) = self.views(now, priority, wire);
+            let mut views = Views::new();
+            let ready = self.view(now, priority, wire, &mut views);
             let purpose = Purpose::Retransmission { priority, lost_on };
             let lane = match self.scheduler.choose(now, &views, purpose, wire) {
                 Choice::One(lane) => lane,
@@ -451,6 +454,7 @@ impl Session {
         mut ahead: Option<Priority>,
     ) -> Option<Transmit> {
         let mut reserved = false;
+        let mut views = Views::new();
         let found = loop {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
             // Were only levels in debt left, their debts would be forgiven. Not while one that they owe waits for no more
@@ -468,7 +472,7 @@ impl Session {
             }
             let payload = self.payload(rest + header);
             let wire = payload + OVERHEAD;
-            let (views, ready) = self.views(now, pending.priority, wire);
+            let ready = self.view(now, pending.priority, wire, &mut views);
             let fresh = Fresh::from(pending);
             match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
@@ -488,15 +492,15 @@ impl Session {
                     }
                     among = among.without(pending.priority);
                 }
-                choice => break Some((Next { key, fresh, payload, wire, among }, choice, views)),
+                choice => break Some((Next { key, fresh, payload, wire, among }, choice)),
             }
         };
-        self.tell_gates(now, reserved);
+        self.tell_gates(now, reserved, found.is_some());
         self.sweep(now);
-        let (next, choice, views) = found?;
+        let (next, choice) = found?;
         match choice {
             Choice::Wait(_) => None,
-            Choice::One(lane) => self.send_once(now, max, buf, next, lane, views),
+            Choice::One(lane) => self.send_once(now, max, buf, next, lane, &mut views),
             Choice::Each(lanes) => self.send_each(now, buf, next, lanes, &views),
         }
     }
@@ -515,14 +519,16 @@ impl Session {
         among
     }
 
-    /// Tells the controllers whether their windows are used as far as they might be.
-    fn tell_gates(&mut self, now: Time, reserved: bool) {
+    /// Tells the controllers whether their windows are used as far as they might be. Something that may be `fed` has
+    /// been found, or not.
+    fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
         // What flow control stops fills no window (RFC 9002 §7.8).
         let mut free = PrioritySet::ALL;
         for level in Priority::ALL.into_iter().filter(|level| self.blocked.contains(*level)) {
             free = free.without(level);
         }
-        let idle = self.repairs.iter().all(VecDeque::is_empty)
+        let idle = !fed
+            && self.repairs.iter().all(VecDeque::is_empty)
             && !self.held
             && self.conductor.peek_among(now, free).is_none();
         for lane in self.lanes.iter() {
@@ -545,7 +551,7 @@ impl Session {
         buf: &mut Vec<u8>,
         next: Next,
         lane: LaneId,
-        mut views: Views,
+        views: &mut Views,
     ) -> Option<Transmit> {
         let Next { key, fresh, mut payload, mut wire, among } = next;
         let (main, whole) = self.main_carrier(key, fresh.offset)?;
@@ -553,6 +559,7 @@ impl Session {
         self.end_copies(key, LaneSet::ALL);
         // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
         let most = Bytes::new(whole.end) - fresh.offset;
+        let full = self.payload(u64::MAX);
         let header = Bytes::new(self.header_left(key, main));
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         loop {
@@ -568,10 +575,10 @@ impl Session {
             if packets == limit.get() || total == most {
                 break;
             }
-            payload = self.payload((most - total).get());
+            payload = full.min(most - total);
             wire = payload + OVERHEAD;
             let after = Purpose::New(fresh.after(total));
-            if self.scheduler.choose(now, &views, after, wire) != Choice::One(lane) {
+            if self.scheduler.choose(now, views, after, wire) != Choice::One(lane) {
                 break;
             }
         }
