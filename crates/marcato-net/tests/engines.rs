@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{NAME, body, close, number_of, pair, server, within};
+use common::{NAME, body, close, for_both_engines, number_of, pair, server, within};
 use marcato_net::{
     ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, LongMessages, Message, MissedReason,
     NotDelivered, Remote, SendError, ServerSecurity,
@@ -232,9 +232,9 @@ async fn a_missed_deadline_is_told_to_its_sender(engine: Engine) {
         assert_eq!(within(server.recv()).await.unwrap().priority, Priority::P1);
     }
     assert_eq!(within(late.delivered()).await, Err(NotDelivered::Expired));
-    if engine == Engine::Tcp {
-        assert_eq!(within(server.missed()).await.unwrap().reason, MissedReason::Expired);
-    }
+    // It was never begun. The receiver is told all the same.
+    let missed = within(server.missed()).await.unwrap();
+    assert_eq!((missed.reason, missed.received), (MissedReason::Expired, Bytes::ZERO));
     close(client, server).await;
 }
 
@@ -339,6 +339,30 @@ async fn many_connections_share_an_endpoint(engine: Engine) {
     }
 }
 
+async fn statistics_tell_of_lanes_and_levels_also_after_the_end(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    for number in 0..50 {
+        let message = Message::new(body(number, 20_000)).with_priority(priority_of(number));
+        client.send(message).await.unwrap();
+    }
+    for _ in 0..50 {
+        within(server.recv()).await.unwrap();
+    }
+    close(client.clone(), server.clone()).await;
+    let (sent, received) = (client.stats(), server.stats());
+    for level in Priority::ALL {
+        let (ours, theirs) = (sent.level(level), received.level(level));
+        assert_eq!((ours.sent.messages, ours.sent.bytes, ours.unfinished), (10, Bytes::kb(200), 0));
+        assert_eq!((ours.backlog, ours.expired, ours.dropped), Default::default());
+        assert_eq!(theirs.received, ours.sent);
+    }
+    let [lane] = sent.lanes[..] else { panic!("it has one lane") };
+    assert!(!lane.srtt.is_zero() && lane.cwnd > Bytes::ZERO, "{lane:?}");
+    assert!(lane.sent > 0 && lane.sent_bytes > Bytes::kb(1000), "{lane:?}");
+    assert!((0.0..1.0).contains(&lane.loss()), "{lane:?}");
+    assert_eq!(lane.remote.map(|remote| remote.ip()), Some(common::localhost().ip()));
+}
+
 /// Bytes that mean nothing.
 fn garbage(len: usize) -> Vec<u8> {
     body(99, len)[8..].to_vec()
@@ -428,19 +452,6 @@ async fn quic_refuses_to_be_plain_and_tcp_to_have_two_lanes() {
     assert!(error.to_string().contains("1 lanes at most, not 2"), "{error}");
 }
 
-macro_rules! for_both_engines {
-    ($($test:ident)*) => {
-        mod tcp { $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() { super::$test(marcato_net::Engine::Tcp).await; }
-        )* }
-        mod quic { $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() { super::$test(marcato_net::Engine::Quic).await; }
-        )* }
-    };
-}
-
 for_both_engines! {
     ten_thousand_messages_arrive_whole_and_once
     a_thousand_tasks_send_at_once
@@ -456,6 +467,7 @@ for_both_engines! {
     only_the_certificate_that_is_trusted_will_do
     many_connections_share_an_endpoint
     garbage_leaves_others_alone
+    statistics_tell_of_lanes_and_levels_also_after_the_end
     a_server_that_never_answers_is_given_up
 }
 

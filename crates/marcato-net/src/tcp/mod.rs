@@ -14,20 +14,23 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use marcato_quic::{IdentityError, MessageId, Trust};
+use marcato_quic::{IdentityError, LongId, MessageId, Trust};
+use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
-use crate::config::{ClientSecurity, Config, Engine, Remote, TcpConfig, system_trust};
+use crate::config::{ClientSecurity, Config, Engine, LaneConfig, Remote, TcpConfig, system_trust};
 use crate::connection::{Connection, Message};
-use crate::error::{ChangeError, Closed, ConfigError, ConnectError, ReserveError, SendError};
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
+};
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
@@ -44,6 +47,8 @@ pub(crate) struct Tcp {
     epoch: Instant,
     local: SocketAddr,
     remote: SocketAddr,
+    /// The longest message that can wait.
+    max_message: Bytes,
 }
 
 struct State {
@@ -51,6 +56,8 @@ struct State {
     phase: Phase,
     /// Until the connection is over.
     stream: Option<Arc<TcpStream>>,
+    /// How it was at the end.
+    last: Option<LaneStats>,
 }
 
 /// How far a connection has come to its end.
@@ -66,7 +73,12 @@ enum Phase {
 
 impl Tcp {
     /// Begins to drive a connection whose handshake is done.
-    fn begin(config: &Config, stream: TcpStream, pipe: Pipe) -> Result<Connection, ConfigError> {
+    fn begin(
+        config: &Config,
+        stream: TcpStream,
+        pipe: Pipe,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Connection, ConfigError> {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let stream = Arc::new(stream);
         let tcp = Arc::new(Self {
@@ -75,25 +87,53 @@ impl Tcp {
                 sender: Sender::new(config)?,
                 phase: Phase::Open,
                 stream: Some(Arc::clone(&stream)),
+                last: None,
             }),
             wake: Notify::new(),
             epoch: Instant::now(),
             local: stream.local_addr().unwrap_or(unknown),
             remote: stream.peer_addr().unwrap_or(unknown),
+            max_message: config.limits.queued,
         });
         let span = tracing::debug_span!("tcp", local = %tcp.local, remote = %tcp.remote);
         let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
-        tokio::spawn(driver.instrument(span));
+        tokio::spawn(
+            async move {
+                driver.await;
+                drop(permit);
+            }
+            .instrument(span),
+        );
         Ok(Connection::new(tcp))
     }
 
     fn end(&self, closed: Closed) {
         let mut state = lock(&self.state);
         state.phase = Phase::Over;
-        state.stream = None;
+        if let Some(stream) = state.stream.take() {
+            state.last = Some(LaneStats { usable: false, ..self.lane(&stream) });
+        }
         state.sender.close(&closed);
         drop(state);
         self.shared.close(closed);
+    }
+
+    fn lane(&self, stream: &TcpStream) -> LaneStats {
+        let info = sys::tcp_info(&SockRef::from(stream)).unwrap_or_default();
+        LaneStats {
+            id: LaneId::FIRST,
+            local: Some(self.local),
+            remote: Some(self.remote),
+            layer: Layer::High,
+            usable: true,
+            srtt: info.srtt,
+            cwnd: info.mss * u64::from(info.cwnd_segments),
+            in_flight: info.mss * u64::from(info.in_flight_segments),
+            backlog: info.unsent,
+            sent: u64::from(info.data_segments_out),
+            sent_bytes: info.bytes_out,
+            lost: u64::from(info.retransmitted_segments),
+        }
     }
 
     fn time(&self) -> Time {
@@ -122,6 +162,42 @@ impl Transport for Tcp {
         Ok(id)
     }
 
+    fn begin_long(&self) -> Result<LongId, SendError> {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+        }
+        Ok(state.sender.begin_long())
+    }
+
+    fn offer_part(
+        &self,
+        long: LongId,
+        part: &Message,
+        last: bool,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError> {
+        let now = self.time();
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+        }
+        let id = state.sender.offer_part(now, long, part, last, ticket)?;
+        drop(state);
+        self.wake.notify_one();
+        Ok(id)
+    }
+
+    fn cancel_long(&self, long: LongId) {
+        lock(&self.state).sender.cancel_long(long);
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+    }
+
+    fn max_unreliable(&self) -> Option<Bytes> {
+        self.shared.closed().is_none().then_some(self.max_message)
+    }
+
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
         lock(&self.state).sender.cancel(id)?;
         self.shared.room.notify_waiters();
@@ -145,6 +221,18 @@ impl Transport for Tcp {
 
     fn release(&self, _: SourceKey) -> bool {
         false
+    }
+
+    fn add_lane(&self, _: LaneConfig) -> Result<(), AddLaneError> {
+        Err(AddLaneError::NotOverTcp)
+    }
+
+    fn remove_lane(&self, _: LaneId) -> Result<(), ChangeLaneError> {
+        Err(ChangeLaneError::NotOverTcp)
+    }
+
+    fn set_backup(&self, _: LaneId, _: bool) -> Result<(), ChangeLaneError> {
+        Err(ChangeLaneError::NotOverTcp)
     }
 
     fn resume(&self) {
@@ -173,24 +261,11 @@ impl Transport for Tcp {
     fn stats(&self) -> ConnectionStats {
         let received = *lock(&self.shared.inbound).counters();
         let state = lock(&self.state);
-        let stream = state.stream.clone();
+        let (stream, last) = (state.stream.clone(), state.last);
         let (conducted, unfinished) = (*state.sender.counters(), state.sender.unfinished());
         drop(state);
-        let usable = stream.is_some();
-        let info = stream.and_then(|stream| sys::tcp_info(&SockRef::from(&*stream)).ok()).unwrap_or_default();
-        let lane = LaneStats {
-            local: Some(self.local),
-            remote: Some(self.remote),
-            layer: Layer::High,
-            usable,
-            srtt: info.srtt,
-            cwnd: info.mss * u64::from(info.cwnd_segments),
-            in_flight: info.mss * u64::from(info.in_flight_segments),
-            unsent: info.unsent,
-            packets: u64::from(info.segments_out),
-            lost: u64::from(info.retransmitted_segments),
-        };
-        ConnectionStats { lanes: vec![lane], conducted, unfinished, received }
+        let lane = stream.map(|stream| self.lane(&stream)).or(last);
+        ConnectionStats { lanes: lane.into_iter().collect(), conducted, unfinished, received }
     }
 }
 
@@ -254,7 +329,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     };
     let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
-    Ok(Tcp::begin(config, stream, pipe)?)
+    Ok(Tcp::begin(config, stream, pipe, None)?)
 }
 
 fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {
