@@ -75,6 +75,8 @@ impl MissedReason {
 pub struct InboundCounters {
     /// Payload.
     pub bytes: Bytes,
+    /// And of each level.
+    pub level_bytes: [Bytes; Priority::COUNT],
     /// Messages that became complete, level by level.
     pub messages: [u64; Priority::COUNT],
     /// Messages that the peer gave up.
@@ -210,6 +212,7 @@ impl Inbound {
         });
         open.received += len;
         self.counters.bytes += Bytes::new(len);
+        self.counters.level_bytes[open.priority.index()] += Bytes::new(len);
         if !open.long && open.received > max_message.get() {
             if long_messages == LongMessages::Refuse {
                 return Err(Overrun { limit: "max_message", most: max_message.get() });

@@ -94,4 +94,4 @@ pub use error::{
     SendError, TrustError,
 };
 pub use inbound::{InboundCounters, Missed, MissedReason, Received};
-pub use stats::{ConnectionStats, LaneStats};
+pub use stats::{ConnectionStats, LaneStats, LevelStats};

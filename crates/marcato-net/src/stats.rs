@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use marcato_sched::conductor::Counters;
+use marcato_sched::conductor::{Counters, Tally};
+use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
 use crate::inbound::InboundCounters;
 
-/// A snapshot of a connection.
+/// A snapshot of a connection; after its end, how it was then.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionStats {
     /// Its lanes; over TCP one.
@@ -24,6 +25,8 @@ pub struct ConnectionStats {
 /// A snapshot of a lane. What the engine does not tell is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneStats {
+    /// Its name within the connection.
+    pub id: LaneId,
     /// Our address; `None` if the engine does not tell.
     pub local: Option<SocketAddr>,
     /// The peer's; `None` if the engine does not tell.
@@ -38,12 +41,55 @@ pub struct LaneStats {
     pub cwnd: Bytes,
     /// How much of it is taken.
     pub in_flight: Bytes,
-    /// What the engine has taken and never sent.
-    pub unsent: Bytes,
-    /// Packets that were sent.
-    pub packets: u64,
+    /// What has been handed over and never left: over TCP, the bytes that the kernel has not sent; over QUIC, what the
+    /// lane's UDP socket holds, with the kernel's overhead and that of all connections which use it.
+    pub backlog: Bytes,
+    /// Packets with data that were sent, those sent again included.
+    pub sent: u64,
+    /// And their bytes.
+    pub sent_bytes: Bytes,
     /// Packets that were lost; over TCP, those sent again.
     pub lost: u64,
+}
+
+impl LaneStats {
+    /// Which part of what was sent was lost, 0 to 1; 0 if nothing was sent.
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+    }
+}
+
+/// What has become of the messages of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// What waits to be sent.
+    pub backlog: Tally,
+    /// What has been handed to the engine.
+    pub sent: Tally,
+    /// Messages that have not been delivered.
+    pub unfinished: usize,
+    /// Messages whose lifetime ended before they were sent.
+    pub expired: u64,
+    /// Messages that were taken back, discarded or shed.
+    pub dropped: u64,
+    /// What has come in at this level: messages that are complete, and all bytes.
+    pub received: Tally,
+}
+
+impl ConnectionStats {
+    /// What has become of the messages of `priority`.
+    pub fn level(&self, priority: Priority) -> LevelStats {
+        let level = self.conducted.level(priority);
+        let at = priority.index();
+        LevelStats {
+            backlog: level.queued,
+            sent: level.granted,
+            unfinished: self.unfinished[at],
+            expired: level.expired.messages,
+            dropped: level.cancelled.messages + level.discarded.messages + level.shed.messages,
+            received: Tally { messages: self.received.messages[at], bytes: self.received.level_bytes[at] },
+        }
+    }
 }
 
 impl ConnectionStats {
@@ -133,20 +179,26 @@ impl ConnectionStats {
             &one(self.received.stops),
         );
         let lanes = |value: &dyn Fn(&LaneStats) -> u64| -> Vec<(String, u64)> {
-            let label = |(at, lane): (usize, &LaneStats)| (format!("lane=\"{at}\""), value(lane));
-            self.lanes.iter().enumerate().map(label).collect()
+            let label = |lane: &LaneStats| (format!("lane=\"{}\"", lane.id.index()), value(lane));
+            self.lanes.iter().map(label).collect()
         };
         let micros = |lane: &LaneStats| u64::try_from(lane.srtt.as_micros()).unwrap_or(u64::MAX);
         family("lane_srtt_microseconds", gauge, "Smoothed round-trip time.", &lanes(&micros));
         family("lane_cwnd_bytes", gauge, "Congestion window.", &lanes(&|lane| lane.cwnd.get()));
         family("lane_in_flight_bytes", gauge, "Bytes under way.", &lanes(&|lane| lane.in_flight.get()));
         family(
-            "lane_unsent_bytes",
+            "lane_backlog_bytes",
             gauge,
-            "Bytes that the engine has not sent.",
-            &lanes(&|lane| lane.unsent.get()),
+            "Bytes handed over that have not left.",
+            &lanes(&|lane| lane.backlog.get()),
         );
-        family("lane_packets_total", counter, "Packets sent.", &lanes(&|lane| lane.packets));
+        family("lane_sent_total", counter, "Packets sent.", &lanes(&|lane| lane.sent));
+        family(
+            "lane_sent_bytes_total",
+            counter,
+            "Bytes sent, headers included.",
+            &lanes(&|lane| lane.sent_bytes.get()),
+        );
         family("lane_lost_total", counter, "Packets lost.", &lanes(&|lane| lane.lost));
         out
     }

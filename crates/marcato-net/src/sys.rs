@@ -28,7 +28,9 @@ pub(crate) struct TcpInfo {
     pub(crate) cwnd_segments: u32,
     pub(crate) in_flight_segments: u32,
     pub(crate) retransmitted_segments: u32,
-    pub(crate) segments_out: u32,
+    /// Segments with data, those sent again included, and their bytes.
+    pub(crate) data_segments_out: u32,
+    pub(crate) bytes_out: Bytes,
     /// Bytes that were never sent yet.
     pub(crate) unsent: Bytes,
     /// The latest delivery rate; zero if there is none yet.
@@ -36,9 +38,9 @@ pub(crate) struct TcpInfo {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{poll_writable, prepare_udp, recv, send, tcp_info};
+pub(crate) use linux::{poll_writable, prepare_udp, recv, send, tcp_info, unsent};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use portable::{poll_writable, prepare_udp, recv, send, tcp_info};
+pub(crate) use portable::{poll_writable, prepare_udp, recv, send, tcp_info, unsent};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -204,6 +206,17 @@ mod linux {
         Ok(Incoming { from, len, segment: segment.clamp(1, len.max(1)), tos })
     }
 
+    /// What the kernel holds of what was sent by a UDP socket and has not left, its own overhead included (`SIOCOUTQ`).
+    pub(crate) fn unsent(socket: &SockRef<'_>) -> io::Result<Bytes> {
+        let mut queued: c_int = 0;
+        // SAFETY: the kernel writes one `int`, which lives through the call.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Bytes::new(u64::try_from(queued).unwrap_or(0)))
+    }
+
     /// Whether a TCP socket has less unsent than its low-water mark. If not, the kernel is thereby asked to tell when it
     /// has: without that, a socket that was never seen full would not be reported as writable again.
     pub(crate) fn poll_writable(socket: &SockRef<'_>) -> io::Result<bool> {
@@ -247,7 +260,8 @@ mod linux {
             srtt: Duration::from_micros(u64::from(word(68))),
             cwnd_segments: word(80),
             retransmitted_segments: word(100),
-            segments_out: word(136),
+            data_segments_out: word(156),
+            bytes_out: Bytes::new(long(200)),
             unsent: Bytes::from(word(144)),
             delivery_rate: Rate::from_bps(long(160).saturating_mul(8)),
         })
@@ -279,6 +293,10 @@ mod portable {
         // The socket is read by one task only, so that this is the datagram whose sender was looked up.
         let len = io::Read::read(&mut &**socket, buf)?;
         Ok(Incoming { from, len, segment: len.max(1), tos: 0 })
+    }
+
+    pub(crate) fn unsent(_: &SockRef<'_>) -> io::Result<Bytes> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(crate) fn poll_writable(_: &SockRef<'_>) -> io::Result<bool> {
@@ -333,6 +351,12 @@ mod tests {
             all.extend_from_slice(&buf[..came.len]);
         }
         assert_eq!(all, payload);
+    }
+
+    #[test]
+    fn a_socket_that_was_not_used_holds_nothing() {
+        let (a, _) = pair("127.0.0.1:0");
+        assert_eq!(unsent(&SockRef::from(&a)).unwrap(), Bytes::ZERO);
     }
 
     #[test]

@@ -345,6 +345,30 @@ async fn many_connections_share_an_endpoint(engine: Engine) {
     }
 }
 
+async fn statistics_tell_of_lanes_and_levels_also_after_the_end(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    for number in 0..50 {
+        let message = Message::new(body(number, 20_000)).with_priority(priority_of(number));
+        client.send(message).await.unwrap();
+    }
+    for _ in 0..50 {
+        within(server.recv()).await.unwrap();
+    }
+    close(client.clone(), server.clone()).await;
+    let (sent, received) = (client.stats(), server.stats());
+    for level in Priority::ALL {
+        let (ours, theirs) = (sent.level(level), received.level(level));
+        assert_eq!((ours.sent.messages, ours.sent.bytes, ours.unfinished), (10, Bytes::kb(200), 0));
+        assert_eq!((ours.backlog, ours.expired, ours.dropped), Default::default());
+        assert_eq!(theirs.received, ours.sent);
+    }
+    let [lane] = sent.lanes[..] else { panic!("it has one lane") };
+    assert!(!lane.srtt.is_zero() && lane.cwnd > Bytes::ZERO, "{lane:?}");
+    assert!(lane.sent > 0 && lane.sent_bytes > Bytes::kb(1000), "{lane:?}");
+    assert!((0.0..1.0).contains(&lane.loss()), "{lane:?}");
+    assert_eq!(lane.remote.map(|remote| remote.ip()), Some(common::localhost().ip()));
+}
+
 /// Bytes that mean nothing.
 fn garbage(len: usize) -> Vec<u8> {
     body(99, len)[8..].to_vec()
@@ -462,6 +486,7 @@ for_both_engines! {
     only_the_certificate_that_is_trusted_will_do
     many_connections_share_an_endpoint
     garbage_leaves_others_alone
+    statistics_tell_of_lanes_and_levels_also_after_the_end
     a_server_that_never_answers_is_given_up
 }
 

@@ -30,7 +30,7 @@ async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
     let shut = || {
         let stats = client.stats();
         let lane = stats.lanes[0];
-        (lane.in_flight.is_zero() && lane.unsent > Bytes::ZERO).then_some((lane.unsent, stats))
+        (lane.in_flight.is_zero() && lane.backlog > Bytes::ZERO).then_some((lane.backlog, stats))
     };
     let (unsent, stats) = within(async {
         loop {

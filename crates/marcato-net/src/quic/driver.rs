@@ -31,13 +31,15 @@ struct Stuck {
 
 struct Driver {
     hub: Arc<Hub>,
-    sockets: Vec<Socket>,
+    /// Those of the hub.
+    sockets: Vec<Arc<Socket>>,
     input: Vec<u8>,
     output: Vec<u8>,
     stuck: Option<Stuck>,
 }
 
-pub(super) async fn drive(hub: Arc<Hub>, sockets: Vec<Socket>) {
+pub(super) async fn drive(hub: Arc<Hub>) {
+    let sockets = lock(&hub.state).sockets.clone();
     let mut driver = Driver { hub, sockets, input: vec![0; READ], output: Vec::new(), stuck: None };
     loop {
         tokio::task::consume_budget().await;

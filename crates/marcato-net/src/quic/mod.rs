@@ -44,6 +44,8 @@ pub(crate) struct Hub {
 
 struct State {
     endpoint: marcato_quic::Endpoint,
+    /// By their ids.
+    sockets: Vec<Arc<Socket>>,
     connections: HashMap<SessionId, Entry>,
     /// Where new connections go, as long as the endpoint lets peers in.
     accepted: Option<mpsc::Sender<Connection>>,
@@ -70,22 +72,26 @@ pub(crate) struct Quic {
     hub: Arc<Hub>,
     id: SessionId,
     key: u64,
+    /// How it was at the end.
+    last: Mutex<Option<ConnectionStats>>,
 }
 
 impl Hub {
     fn new(
-        sockets: &[Socket],
+        sockets: Vec<Arc<Socket>>,
         config: &Config,
         accepted: Option<mpsc::Sender<Connection>>,
     ) -> Result<Arc<Self>, marcato_quic::EndpointError> {
         let epoch = Instant::now();
-        let local = |socket: &Socket| LocalSocket { layer: socket.layer, ..LocalSocket::new(socket.addr) };
+        let local =
+            |socket: &Arc<Socket>| LocalSocket { layer: socket.layer, ..LocalSocket::new(socket.addr) };
         let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
         endpoint.max_sessions = config.quic.max_connections;
         endpoint.validate_addresses = config.quic.validate_addresses;
         Ok(Arc::new(Self {
             state: Mutex::new(State {
                 endpoint: marcato_quic::Endpoint::new(endpoint, epoch)?,
+                sockets,
                 connections: HashMap::new(),
                 accepted,
                 next_key: 0,
@@ -109,7 +115,13 @@ impl Hub {
     ) -> Arc<Quic> {
         let key = state.next_key;
         state.next_key += 1;
-        let quic = Arc::new(Quic { shared: Shared::new(self.limits), hub: Arc::clone(self), id, key });
+        let quic = Arc::new(Quic {
+            shared: Shared::new(self.limits),
+            hub: Arc::clone(self),
+            id,
+            key,
+            last: Mutex::new(None),
+        });
         let entry = Entry {
             key,
             quic: Arc::clone(&quic),
@@ -131,9 +143,37 @@ impl State {
         Some((entry, self.endpoint.session(quic.id)?))
     }
 
+    /// How a connection is, but for what has come in.
+    fn stats(&self, id: SessionId, entry: &Entry) -> ConnectionStats {
+        let mut stats = ConnectionStats { unfinished: entry.unfinished, ..ConnectionStats::default() };
+        let Some(session) = self.endpoint.peek(id) else { return stats };
+        stats.conducted = *session.conducted();
+        let lanes = session.lanes().map(|(view, state, lane)| {
+            let route = session.route(view.id);
+            let socket = route.and_then(|(socket, _)| self.sockets.get(usize::from(socket.0)));
+            LaneStats {
+                id: view.id,
+                local: socket.map(|socket| socket.addr),
+                remote: route.map(|(_, remote)| remote),
+                layer: view.layer,
+                usable: state == LaneState::Up,
+                srtt: view.srtt,
+                cwnd: view.cwnd,
+                in_flight: view.in_flight,
+                backlog: socket.map_or(Bytes::ZERO, |socket| socket.unsent()),
+                sent: lane.packets,
+                sent_bytes: lane.bytes,
+                lost: lane.lost,
+            }
+        });
+        stats.lanes = lanes.collect();
+        stats
+    }
+
     /// A connection is over for the application.
     fn end(&mut self, id: SessionId, closed: Closed) {
         let Some(entry) = self.connections.remove(&id) else { return };
+        *lock(&entry.quic.last) = Some(self.stats(id, &entry));
         for (_, (ticket, _)) in entry.tickets {
             let _ = ticket.send(Err(closed.clone().into()));
         }
@@ -275,33 +315,14 @@ impl Transport for Quic {
     }
 
     fn stats(&self) -> ConnectionStats {
-        let mut stats = ConnectionStats {
-            received: *lock(&self.shared.inbound).counters(),
-            ..ConnectionStats::default()
-        };
+        let received = *lock(&self.shared.inbound).counters();
         let state = lock(&self.hub.state);
         let entry = state.connections.get(&self.id).filter(|entry| entry.key == self.key);
-        if let (Some(entry), Some(session)) = (entry, state.endpoint.peek(self.id)) {
-            stats.unfinished = entry.unfinished;
-            stats.conducted = *session.conducted();
-            let lane =
-                |(view, state, stats): (marcato_sched::LaneView, LaneState, marcato_quic::LaneStats)| {
-                    LaneStats {
-                        local: None,
-                        remote: None,
-                        layer: view.layer,
-                        usable: state == LaneState::Up,
-                        srtt: view.srtt,
-                        cwnd: view.cwnd,
-                        in_flight: view.in_flight,
-                        unsent: Bytes::ZERO,
-                        packets: stats.packets,
-                        lost: stats.lost,
-                    }
-                };
-            stats.lanes = session.lanes().map(lane).collect();
-        }
-        stats
+        let stats = match entry {
+            Some(entry) => state.stats(self.id, entry),
+            None => lock(&self.last).clone().unwrap_or_default(),
+        };
+        ConnectionStats { received, ..stats }
     }
 }
 
@@ -339,13 +360,13 @@ impl Listener {
         let mut sockets = Vec::new();
         for local in at {
             let socket = Socket::bind(local.addr, local.layer, config.quic.socket_buffer);
-            sockets.push(socket.map_err(|source| ListenError::Bind { addr: local.addr, source })?);
+            sockets.push(Arc::new(socket.map_err(|source| ListenError::Bind { addr: local.addr, source })?));
         }
         let addrs = sockets.iter().map(|socket| socket.addr).collect();
-        let hub = Hub::new(&sockets, config, Some(accepted))?;
+        let hub = Hub::new(sockets, config, Some(accepted))?;
         lock(&hub.state).endpoint.listen(identity, session_config(config))?;
         let span = tracing::debug_span!("quic", listening = ?addrs);
-        tokio::spawn(driver::drive(Arc::clone(&hub), sockets).instrument(span));
+        tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
         Ok(Self { hub, addrs })
     }
 }
@@ -370,9 +391,9 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
         let any: SocketAddr = if lane.remote.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
         let addr = lane.local.unwrap_or(any);
         let socket = Socket::bind(addr, lane.layer, config.quic.socket_buffer);
-        sockets.push(socket.map_err(|source| ConnectError::Bind { addr, source })?);
+        sockets.push(Arc::new(socket.map_err(|source| ConnectError::Bind { addr, source })?));
     }
-    let hub = Hub::new(&sockets, config, None)?;
+    let hub = Hub::new(sockets, config, None)?;
     let (connecting, connected) = oneshot::channel();
     let quic = {
         let mut state = lock(&hub.state);
@@ -393,7 +414,7 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
         quic
     };
     let span = tracing::debug_span!("quic", remote = %first.remote);
-    tokio::spawn(driver::drive(Arc::clone(&hub), sockets).instrument(span));
+    tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
     // Whoever gives up waiting ends the connection with this handle.
     let connection = Connection::new(quic);
     let addr = first.remote;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use marcato_units::{Bytes, Layer};
@@ -24,7 +25,7 @@ pub(super) struct Socket {
     pub(super) addr: SocketAddr,
     pub(super) layer: Layer,
     /// Whether the system cuts what is sent into datagrams.
-    segments: bool,
+    segments: AtomicBool,
 }
 
 impl Socket {
@@ -42,7 +43,7 @@ impl Socket {
         let size = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
         let _ = socket.set_recv_buffer_size(size);
         let _ = socket.set_send_buffer_size(size);
-        let segments = sys::prepare_udp(&SockRef::from(&socket), v6)?;
+        let segments = AtomicBool::new(sys::prepare_udp(&SockRef::from(&socket), v6)?);
         let udp = UdpSocket::from_std(socket.into())?;
         let addr = udp.local_addr()?;
         Ok(Self { udp, addr, layer, segments })
@@ -59,18 +60,13 @@ impl Socket {
 
     /// Sends datagrams of `segment` bytes, but the last, from `payload`; how many bytes the system took. It takes whole
     /// datagrams.
-    pub(super) fn send(
-        &mut self,
-        to: SocketAddr,
-        payload: &[u8],
-        segment: usize,
-        ecn: Ecn,
-    ) -> io::Result<usize> {
+    pub(super) fn send(&self, to: SocketAddr, payload: &[u8], segment: usize, ecn: Ecn) -> io::Result<usize> {
         let tos = self.tos(ecn);
         let mut sent = 0;
         while sent < payload.len() {
             let rest = &payload[sent..];
-            let many = u16::try_from(segment).ok().filter(|_| self.segments && rest.len() > segment);
+            let many =
+                u16::try_from(segment).ok().filter(|_| self.segments.load(Relaxed) && rest.len() > segment);
             let part = if many.is_some() { rest } else { &rest[..segment.clamp(1, rest.len())] };
             let call = || sys::send(&SockRef::from(&self.udp), to, part, many, tos);
             match self.udp.try_io(Interest::WRITABLE, call) {
@@ -79,7 +75,7 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
                 // Some network devices cannot cut. Then we do.
-                Err(_) if many.is_some() => self.segments = false,
+                Err(_) if many.is_some() => self.segments.store(false, Relaxed),
                 Err(error) => return Err(error),
             }
         }
@@ -96,6 +92,11 @@ impl Socket {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// What it holds that has not left; nothing if the system does not tell.
+    pub(super) fn unsent(&self) -> Bytes {
+        sys::unsent(&SockRef::from(&self.udp)).unwrap_or_default()
     }
 
     pub(super) fn poll_recv_ready(&self, context: &mut Context<'_>) -> Poll<()> {
@@ -129,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn each_layer_has_its_mark_and_ecn_stays() {
         for (layer, dscp) in [(Layer::High, 0), (Layer::Low, 1)] {
-            let (mut from, to) = (socket(layer), socket(Layer::High));
+            let (from, to) = (socket(layer), socket(Layer::High));
             for ecn in [Ecn::NotEct, Ecn::Ect0] {
                 poll_fn(|context| from.poll_send_ready(context)).await;
                 from.send(to.addr, b"packet", 1200, ecn).unwrap();
@@ -141,8 +142,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_segmentation_datagrams_leave_one_by_one() {
-        let (mut from, to) = (socket(Layer::High), socket(Layer::High));
-        from.segments = false;
+        let (from, to) = (socket(Layer::High), socket(Layer::High));
+        from.segments.store(false, Relaxed);
         poll_fn(|context| from.poll_send_ready(context)).await;
         assert_eq!(from.send(to.addr, &[7; 2500], 1000, Ecn::NotEct).unwrap(), 2500);
         let mut buf = [0; 65_536];

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use marcato_quic::{MessageId, Trust};
+use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use rustls::ClientConfig;
@@ -51,6 +52,8 @@ struct State {
     phase: Phase,
     /// Until the connection is over.
     stream: Option<Arc<TcpStream>>,
+    /// How it was at the end.
+    last: Option<LaneStats>,
 }
 
 /// How far a connection has come to its end.
@@ -75,6 +78,7 @@ impl Tcp {
                 sender: Sender::new(config)?,
                 phase: Phase::Open,
                 stream: Some(Arc::clone(&stream)),
+                last: None,
             }),
             wake: Notify::new(),
             epoch: Instant::now(),
@@ -90,10 +94,30 @@ impl Tcp {
     fn end(&self, closed: Closed) {
         let mut state = lock(&self.state);
         state.phase = Phase::Over;
-        state.stream = None;
+        if let Some(stream) = state.stream.take() {
+            state.last = Some(LaneStats { usable: false, ..self.lane(&stream) });
+        }
         state.sender.close(&closed);
         drop(state);
         self.shared.close(closed);
+    }
+
+    fn lane(&self, stream: &TcpStream) -> LaneStats {
+        let info = sys::tcp_info(&SockRef::from(stream)).unwrap_or_default();
+        LaneStats {
+            id: LaneId::FIRST,
+            local: Some(self.local),
+            remote: Some(self.remote),
+            layer: Layer::High,
+            usable: true,
+            srtt: info.srtt,
+            cwnd: info.mss * u64::from(info.cwnd_segments),
+            in_flight: info.mss * u64::from(info.in_flight_segments),
+            backlog: info.unsent,
+            sent: u64::from(info.data_segments_out),
+            sent_bytes: info.bytes_out,
+            lost: u64::from(info.retransmitted_segments),
+        }
     }
 
     fn time(&self) -> Time {
@@ -173,24 +197,11 @@ impl Transport for Tcp {
     fn stats(&self) -> ConnectionStats {
         let received = *lock(&self.shared.inbound).counters();
         let state = lock(&self.state);
-        let stream = state.stream.clone();
+        let (stream, last) = (state.stream.clone(), state.last);
         let (conducted, unfinished) = (*state.sender.counters(), state.sender.unfinished());
         drop(state);
-        let usable = stream.is_some();
-        let info = stream.and_then(|stream| sys::tcp_info(&SockRef::from(&*stream)).ok()).unwrap_or_default();
-        let lane = LaneStats {
-            local: Some(self.local),
-            remote: Some(self.remote),
-            layer: Layer::High,
-            usable,
-            srtt: info.srtt,
-            cwnd: info.mss * u64::from(info.cwnd_segments),
-            in_flight: info.mss * u64::from(info.in_flight_segments),
-            unsent: info.unsent,
-            packets: u64::from(info.segments_out),
-            lost: u64::from(info.retransmitted_segments),
-        };
-        ConnectionStats { lanes: vec![lane], conducted, unfinished, received }
+        let lane = stream.map(|stream| self.lane(&stream)).or(last);
+        ConnectionStats { lanes: lane.into_iter().collect(), conducted, unfinished, received }
     }
 }
 

@@ -526,6 +526,11 @@ impl Session {
         self.lanes.iter().map(|lane| (lane.view(lane.is_usable()), lane.state, lane.stats))
     }
 
+    /// The socket that a lane leaves by and the address that it goes to; `None` if there is no such lane.
+    pub fn route(&self, lane: LaneId) -> Option<(SocketId, SocketAddr)> {
+        self.lanes.get(lane).map(|lane| (lane.socket, lane.remote))
+    }
+
     /// What waits to be handed to the engine.
     pub fn queued(&self) -> Tally {
         self.conductor.queued()
