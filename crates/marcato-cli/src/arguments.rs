@@ -29,10 +29,54 @@ pub(crate) enum Command {
     /// could not be run.
     Papers(Papers),
 
+    /// Loads a web page over real QUIC through an emulated link, first come first served and by Marcato
+    ///
+    /// The page is that of the CATS paper, beside a source of small critical messages; the link is emulated between UDP
+    /// sockets of this host and needs no privileges. The exit status is 0 when what matters came earlier by Marcato, 1
+    /// when it did not, and 2 when nothing could be run.
+    Demo(Demo),
+
     /// Measures how long prioritised messages take between two hosts, and what else fits beside them
     ///
     /// Start a server on one host and clients on others: `marcato perf server`, then `marcato perf client HOST`.
     Perf(Perf),
+}
+
+/// What `marcato demo` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Load the page so often in each way
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=100))]
+    pub(crate) loads: u32,
+
+    /// What waits before the link
+    #[arg(long, value_enum, default_value_t = QueueName::Codel)]
+    pub(crate) queue: QueueName,
+
+    /// What the link loses, of what leaves: a probability
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub(crate) loss: f64,
+
+    /// What losses and the source's phase are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Write report.html, rows.json, rows.csv and the figures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// How to print the rows on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// The queues that the demo knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QueueName {
+    /// First in, first out, with room for what the link carries in a round trip
+    Droptail,
+    /// CoDel (RFC 8289)
+    Codel,
 }
 
 /// What `marcato perf` is asked.

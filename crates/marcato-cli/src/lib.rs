@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod demo;
 mod output;
 mod papers;
 pub mod perf;
@@ -55,6 +56,7 @@ where
         arguments::Command::Papers(asked) => {
             papers::run(registry, &asked, stdout).map_err(|error| error.to_string())
         }
+        arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Perf(asked) => {
             let done = match asked.role {
                 arguments::PerfRole::Server(asked) => perf::server(&asked, stdout),

@@ -331,8 +331,7 @@ pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<(), Perf
         |source| PerfError::File { path, source }
     };
     if let Some(out) = out {
-        std::fs::create_dir_all(out).map_err(failed(out))?;
-        tempfile::tempfile_in(out).map_err(failed(out))?;
+        crate::output::writable_directory(out).map_err(failed(out))?;
     }
     if let Some(svg) = svg {
         std::fs::OpenOptions::new().append(true).create(true).open(svg).map_err(failed(svg))?;
