@@ -221,3 +221,31 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
         assert!(output.stdout.is_empty() && err.contains(said), "{arguments:?}: {err}");
     }
 }
+
+/// An emulated link to a server, at work until the test ends.
+fn link_to(addr: &str) -> (tokio::runtime::Runtime, marcato_lab::UdpLink) {
+    use marcato_units::{Duration, Rate, Seed};
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let queue = || marcato_queue::Codel::new(marcato_queue::CodelConfig::default()).unwrap();
+    let link = || marcato_lab::LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20)).queue(queue());
+    let addr = addr.parse().unwrap();
+    let opened = runtime.block_on(marcato_lab::UdpLink::open(addr, link(), link(), Seed::new(1)));
+    (runtime, opened.unwrap())
+}
+
+#[test]
+fn what_is_measured_over_a_link_is_what_the_link_allows() {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--engine", "quic"]);
+    for stream in ["cats", "fifo", "rr"] {
+        let (_runtime, link) = link_to(&server.addrs[0]);
+        let addr = link.addr().to_string();
+        let ours = ["perf", "client", &addr, "--fingerprint", &server.fingerprint, "--format", "json"];
+        let how = ["--duration", "800ms", "--source", "50ms:2kB", "--bulk", "p4", "--backlog", "200kB"];
+        let run = json(&marcato(&[&ours[..], &how, &["--stream-scheduler", stream]].concat()));
+        let mct = &run["sources"][0]["mct_ms"];
+        // 20 ms of delay and 2 kB at 10 Mbit/s; both ends read one clock.
+        assert!(mct["p50"].as_f64().unwrap() >= 21.6, "{stream}: {mct}");
+        assert!(run["lanes"][0]["srtt_ms"].as_f64().unwrap() >= 40.0, "{stream}: {run}");
+        assert!(link.forward().delivered > 100);
+    }
+}

@@ -62,6 +62,9 @@ pub struct Limits {
     /// Messages of each level that have not been delivered (13 107). Beyond them, [`send`](crate::Connection::send)
     /// waits.
     pub unfinished: usize,
+    /// Bytes of a message that is [sent piece by piece](crate::Connection::send_long) that wait to be sent (1 MiB).
+    /// Beyond them, [`write`](crate::LongSender::write) waits.
+    pub streamed: Bytes,
     /// The longest message that is received as a whole (16 MiB). What becomes of a longer one,
     /// [`long_messages`](Self::long_messages) says.
     pub max_message: Bytes,
@@ -77,6 +80,10 @@ pub struct Limits {
     pub unread: Bytes,
     /// Complete messages that the application has not taken (16 384). Beyond them nothing more is read.
     pub unread_messages: usize,
+    /// Bytes of unreliable messages that have come and that the application has not taken, each counted with 64 bytes
+    /// more (256 KiB). Beyond them the least urgent are dropped, the oldest first. With zero, none are taken: peers are
+    /// told so.
+    pub unreliable: Bytes,
     /// Messages given up by the peer of which the application has not [heard](crate::Connection::missed) (1024).
     /// Beyond them the oldest are forgotten.
     pub missed: usize,
@@ -90,12 +97,14 @@ impl Default for Limits {
         Self {
             queued: Bytes::new(64 * MIB),
             unfinished: 13_107,
+            streamed: Bytes::new(MIB),
             max_message: Bytes::new(16 * MIB),
             long_messages: LongMessages::Refuse,
             open_messages: 4096,
             open: Bytes::new(80 * MIB),
             unread: Bytes::new(4 * MIB),
             unread_messages: 16_384,
+            unreliable: Bytes::new(MIB / 4),
             missed: 1024,
             receipts: 65_536,
         }
@@ -129,6 +138,8 @@ pub struct TcpConfig {
     pub linger: Duration,
     /// Handshakes at once (256). Beyond them, those who knock wait in the kernel.
     pub max_handshakes: usize,
+    /// The most connections of an endpoint (4096). Beyond them, those who knock are refused.
+    pub max_connections: usize,
 }
 
 impl Default for TcpConfig {
@@ -140,6 +151,7 @@ impl Default for TcpConfig {
             idle_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(5),
             max_handshakes: 256,
+            max_connections: 4096,
         }
     }
 }
@@ -151,6 +163,9 @@ pub struct QuicConfig {
     pub session: SessionConfig,
     /// The most connections of an endpoint (4096). Beyond them, those who knock are refused.
     pub max_connections: usize,
+    /// Clients' handshakes at once (256). Beyond them, clients have to show first that they receive what is sent to
+    /// their address, which costs them a round trip.
+    pub max_handshakes: usize,
     /// Whether clients have to show first that they receive what is sent to their address, which costs them a round
     /// trip (not).
     pub validate_addresses: bool,
@@ -165,6 +180,7 @@ impl Default for QuicConfig {
         Self {
             session: SessionConfig::default(),
             max_connections: 4096,
+            max_handshakes: 256,
             validate_addresses: false,
             socket_buffer: Bytes::kb(4000),
             handshake_timeout: Duration::from_secs(10),

@@ -6,18 +6,23 @@ use std::sync::Arc;
 use bytes::Bytes as Payload;
 use marcato_quic::MessageId;
 use marcato_sched::conductor::Redundancy;
+use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_units::{Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::MessageNumber;
 use tokio::sync::oneshot;
 
-use crate::error::{ChangeError, Closed, NotDelivered, ReserveError, SendError};
+use crate::config::LaneConfig;
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
+};
 use crate::inbound::{LongNext, Missed, Received};
+use crate::long::LongSender;
 use crate::shared::{Shared, Transport, lock};
 use crate::stats::ConnectionStats;
 
 /// A message to be sent. In the words of TAPS (RFC 9622 §9.1.3): `msgPriority` and `msgLifetime` are set here, all
-/// messages are `msgReliable` and none is `msgOrdered` against others.
+/// messages are `msgReliable` unless they are [unreliable](Message::unreliable) and none is `msgOrdered` against others.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub(crate) body: Payload,
@@ -26,6 +31,7 @@ pub struct Message {
     pub(crate) redundancy: Redundancy,
     pub(crate) partial_ok: bool,
     pub(crate) source: Option<SourceKey>,
+    pub(crate) reliable: bool,
 }
 
 impl Message {
@@ -39,6 +45,7 @@ impl Message {
             redundancy: Redundancy::Once,
             partial_ok: false,
             source: None,
+            reliable: true,
         }
     }
 
@@ -50,10 +57,26 @@ impl Message {
 
     /// The same message, worth sending for `lifetime` only (`msgLifetime`). Once bytes of it have left it is finished
     /// all the same, unless it [allows partial delivery](Self::allowing_partial_delivery). The receiver learns that it
-    /// [missed](Connection::missed) it; over QUIC only if something of it had left.
+    /// [missed](Connection::missed) it.
     #[must_use]
     pub fn with_lifetime(self, lifetime: Duration) -> Self {
         Self { lifetime: Some(lifetime), ..self }
+    }
+
+    /// The same message, which need not arrive (`msgReliable` is false).
+    ///
+    /// Over QUIC it travels in one DATAGRAM frame (RFC 9221), in its order among the others and within the congestion
+    /// window, and is not sent again if it is lost. It has to fit a packet
+    /// ([`max_unreliable`](Connection::max_unreliable)), travels on one lane, and waits with its level where flow control
+    /// stops that. [`delivered`](MessageHandle::delivered) then says that it has left. A receiver that does not take it
+    /// in time drops it, the least urgent first ([`Limits::unreliable`](crate::Limits::unreliable)).
+    ///
+    /// Over TCP, which has nothing of the kind, it is sent like any other message, so that a program does the same over
+    /// both engines: nothing says that an unreliable message must be lost. Give it a
+    /// [lifetime](Self::with_lifetime), so that there as well it is not sent when it is of no use any more.
+    #[must_use]
+    pub fn unreliable(self) -> Self {
+        Self { reliable: false, ..self }
     }
 
     /// The same message, on as many lanes. Without a lane scheduler that makes copies it travels once.
@@ -93,7 +116,8 @@ impl fmt::Debug for MessageHandle {
 }
 
 impl MessageHandle {
-    /// Waits until the receiver has all of the message. It can be called again, and cancelled without loss.
+    /// Waits until the receiver has all of the message; of an [unreliable](Message::unreliable) one over QUIC, until it
+    /// has left. It can be called again, and cancelled without loss.
     ///
     /// # Errors
     ///
@@ -192,6 +216,22 @@ impl Connection {
         .await
     }
 
+    /// Begins a message that is sent piece by piece, for such as are not there as a whole or are too long to be kept in
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over or being closed.
+    pub fn send_long(&self, priority: Priority) -> Result<LongSender, SendError> {
+        LongSender::new(Arc::clone(&self.0.0), priority)
+    }
+
+    /// The longest [unreliable](Message::unreliable) message that can be sent now; `None` if the peer takes none, or the
+    /// connection is over. Over TCP it is the longest message of all.
+    pub fn max_unreliable(&self) -> Option<Bytes> {
+        self.transport().max_unreliable()
+    }
+
     /// The most urgent of the messages that have wholly arrived; waits for one. What had arrived when the connection
     /// ended is still given.
     ///
@@ -252,6 +292,48 @@ impl Connection {
     /// Takes an announcement back; `false` if there was none.
     pub fn release(&self, key: SourceKey) -> bool {
         self.transport().release(key)
+    }
+
+    /// Adds a lane while the connection runs: the client's part. It carries data as soon as the path has been validated;
+    /// [`stats`](Self::stats) tell when it is usable. Called within the runtime.
+    ///
+    /// ```no_run
+    /// # async fn roam(connection: &marcato_net::Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use marcato_net::LaneConfig;
+    /// // The server's second address, by another interface of ours.
+    /// let lane = LaneConfig::new("[2001:db8::2]:4433".parse()?).from("[2001:db8:1::7]:0".parse()?);
+    /// connection.add_lane(lane)?;
+    /// // Later, the first one goes.
+    /// let first = connection.stats().lanes[0].id;
+    /// connection.remove_lane(first)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Over TCP, at a server, if the system refuses the address, if there are as many lanes as may be, or if another lane
+    /// goes to the same address.
+    pub fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError> {
+        self.transport().add_lane(lane)
+    }
+
+    /// Gives up a lane while the connection runs. What is under way on it is sent again on others.
+    ///
+    /// # Errors
+    ///
+    /// Over TCP, if there is no such lane, or it is the last.
+    pub fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError> {
+        self.transport().remove_lane(lane)
+    }
+
+    /// Says whether a lane is to be used only while no other can be. The peer is told, and does the same.
+    ///
+    /// # Errors
+    ///
+    /// Over TCP, or if there is no such lane.
+    pub fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError> {
+        self.transport().set_backup(lane, backup)
     }
 
     /// Refuses messages less urgent than `threshold` from now on and drops those that wait (Save-Data). With

@@ -14,15 +14,35 @@ use crate::{quic, tcp};
 const BACKLOG: usize = 128;
 
 enum Listener {
-    Tcp(#[expect(dead_code, reason = "it listens as long as it lives")] tcp::Listener),
-    Quic(#[expect(dead_code, reason = "it listens as long as it lives")] quic::Listener),
+    Tcp(tcp::Listener),
+    Quic(quic::Listener),
+}
+
+/// What an endpoint has seen, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Connections that there are.
+    pub connections: usize,
+    /// Handshakes that are under way.
+    pub handshakes: usize,
+    /// Peers that were let in.
+    pub accepted: u64,
+    /// Peers that were refused because there were as many connections as may be.
+    pub refused: u64,
+    /// Peers that were asked to show that they receive what is sent to their address. Only over QUIC.
+    pub retried: u64,
+    /// Handshakes that came to nothing.
+    pub failed: u64,
+    /// Datagrams that belonged to no connection and began none. Only over QUIC.
+    pub stray: u64,
 }
 
 /// Where peers connect to. Connections that were accepted outlive it.
 pub struct Endpoint {
     addrs: Vec<SocketAddr>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
-    _listener: Listener,
+    listener: Listener,
 }
 
 impl fmt::Debug for Endpoint {
@@ -39,6 +59,7 @@ impl Config {
             ("unfinished", limits.unfinished == 0),
             ("max_message", limits.max_message.is_zero()),
             ("open_messages", limits.open_messages == 0),
+            ("streamed", limits.streamed.is_zero()),
             ("open", limits.open.is_zero()),
             ("unread", limits.unread.is_zero()),
             ("unread_messages", limits.unread_messages == 0),
@@ -78,7 +99,7 @@ impl Endpoint {
                 (listener.addrs.clone(), Listener::Quic(listener))
             }
         };
-        Ok(Self { addrs, accepted: Mutex::new(accepted), _listener: listener })
+        Ok(Self { addrs, accepted: Mutex::new(accepted), listener })
     }
 
     /// Connects to a server, over all lanes that are given; returns as soon as the first carries messages.
@@ -97,6 +118,14 @@ impl Endpoint {
     /// The addresses that peers can connect to, with the ports that the system has chosen.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addrs
+    }
+
+    /// What the endpoint has seen, and what it holds.
+    pub fn stats(&self) -> EndpointStats {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.stats(),
+            Listener::Quic(listener) => listener.stats(),
+        }
     }
 
     /// The next peer that has connected. It can be cancelled without loss.

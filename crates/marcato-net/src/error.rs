@@ -193,12 +193,24 @@ pub enum SendError {
     Empty,
     /// It is longer than all that may wait at its level.
     #[error(
-        "the message is longer than the {limit} that may wait: send it piece by piece, or raise `Limits::queued`"
+        "the message is longer than the {limit} that may wait: send it with `send_long`, or raise `Limits::queued`"
     )]
     TooLong {
         /// The most that may wait.
         limit: Bytes,
     },
+    /// An unreliable message that fits no packet.
+    #[error("an unreliable message has {limit} at most here: send it reliably, or cut it")]
+    TooLongForDatagram {
+        /// The most that fits now. It changes with the lanes.
+        limit: Bytes,
+    },
+    /// The peer takes no unreliable messages.
+    #[error("the peer takes no unreliable messages: send it reliably, or raise its `Limits::unreliable`")]
+    NoDatagrams,
+    /// The message that it was to be a piece of is complete or was given up.
+    #[error("the message is complete or was given up: begin another")]
+    Ended,
     /// Its level is being discarded.
     #[error("messages less urgent than {threshold} are being discarded")]
     Discarding {
@@ -218,6 +230,17 @@ impl SendError {
             conductor::OfferError::Discarding { threshold } => Self::Discarding { threshold },
         }
     }
+}
+
+/// Why a message that is sent piece by piece does not go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LongSendError {
+    /// The next piece was not taken.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// What was taken will not be delivered.
+    #[error(transparent)]
+    NotDelivered(#[from] NotDelivered),
 }
 
 /// Why a message was not delivered.
@@ -277,6 +300,45 @@ impl From<conductor::ReprioritiseError> for ChangeError {
             conductor::ReprioritiseError::Discarding { threshold } => Self::Discarding { threshold },
         }
     }
+}
+
+/// Why a lane was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddLaneError {
+    /// The kernel's TCP has one path.
+    #[error("kernel tcp has one lane: use the quic engine")]
+    NotOverTcp,
+    /// The connection is over.
+    #[error("the connection is over")]
+    Closed,
+    /// The system refuses the local address.
+    #[error("cannot use the local address {addr}: {source}")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No more sockets.
+    #[error("the connection has 256 sockets, as many as it may: wait until a lane that was removed is gone")]
+    TooManySockets,
+    /// The session refuses.
+    #[error(transparent)]
+    Session(#[from] marcato_quic::LaneError),
+}
+
+/// Why a lane was not removed or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeLaneError {
+    /// The kernel's TCP has one path.
+    #[error("kernel tcp has one lane: use the quic engine")]
+    NotOverTcp,
+    /// The connection is over.
+    #[error("the connection is over")]
+    Closed,
+    /// The session refuses.
+    #[error(transparent)]
+    Session(#[from] marcato_quic::LaneError),
 }
 
 /// Why no room is kept for a source.

@@ -17,8 +17,9 @@ pub struct Received {
     pub bytes: Payload,
     /// What it matters to its sender.
     pub priority: Priority,
-    /// The sender's number for it: the first message that it sent anything of is 0.
-    pub number: MessageNumber,
+    /// The sender's number for it: the first message that it sent anything of is 0. `None` if it came as an
+    /// [unreliable](crate::Message::unreliable) message.
+    pub number: Option<MessageNumber>,
 }
 
 /// A message that will not come, because its sender gave it up.
@@ -79,6 +80,10 @@ pub struct InboundCounters {
     pub level_bytes: [Bytes; Priority::COUNT],
     /// Messages that became complete, level by level.
     pub messages: [u64; Priority::COUNT],
+    /// Of those, such as came unreliably.
+    pub unreliable: u64,
+    /// Of those, such as were dropped because the application did not take them.
+    pub unreliable_dropped: u64,
     /// Messages that the peer gave up.
     pub missed: u64,
     /// Of those, such as the application was never told of because it did not ask.
@@ -135,6 +140,9 @@ pub(crate) struct Inbound {
     ready: [VecDeque<Received>; Priority::COUNT],
     ready_messages: usize,
     unread: u64,
+    /// What has come unreliably, and what it counts.
+    unreliable: [VecDeque<Received>; Priority::COUNT],
+    unreliable_bytes: u64,
     longs: HashMap<u64, Long>,
     /// Long messages that the application has not accepted.
     begun: VecDeque<(MessageNumber, Priority)>,
@@ -143,6 +151,9 @@ pub(crate) struct Inbound {
     was_full: bool,
     counters: InboundCounters,
 }
+
+/// What an unreliable message counts besides its bytes.
+const UNRELIABLE_COST: u64 = 64;
 
 fn length(bytes: &[u8]) -> u64 {
     bytes.len() as u64
@@ -157,6 +168,8 @@ impl Inbound {
             ready: Default::default(),
             ready_messages: 0,
             unread: 0,
+            unreliable: Default::default(),
+            unreliable_bytes: 0,
             longs: HashMap::new(),
             begun: VecDeque::new(),
             missed: VecDeque::new(),
@@ -252,7 +265,7 @@ impl Inbound {
                 self.ready[open.priority.index()].push_back(Received {
                     bytes,
                     priority: open.priority,
-                    number,
+                    number: Some(number),
                 });
             }
         }
@@ -263,6 +276,24 @@ impl Inbound {
             return Err(Overrun { limit: "open", most: open_limit.get() });
         }
         Ok(())
+    }
+
+    /// An unreliable message. Where there is no room, the least urgent goes, of these the oldest.
+    pub(crate) fn unreliable(&mut self, priority: Priority, bytes: Payload) {
+        let len = length(&bytes);
+        self.counters.bytes += Bytes::new(len);
+        self.counters.level_bytes[priority.index()] += Bytes::new(len);
+        self.counters.messages[priority.index()] += 1;
+        self.counters.unreliable += 1;
+        self.unreliable_bytes += len + UNRELIABLE_COST;
+        self.unreliable[priority.index()].push_back(Received { bytes, priority, number: None });
+        while self.unreliable_bytes > self.limits.unreliable.get() {
+            let Some(dropped) = self.unreliable.iter_mut().rev().find_map(VecDeque::pop_front) else {
+                return;
+            };
+            self.unreliable_bytes -= length(&dropped.bytes) + UNRELIABLE_COST;
+            self.counters.unreliable_dropped += 1;
+        }
     }
 
     /// The peer gives up a message.
@@ -319,9 +350,16 @@ impl Inbound {
         self.closed.as_ref()
     }
 
-    /// The most urgent complete message, of one level the first.
+    /// The most urgent complete message, of one level the first. What came unreliably is the first of its level: it is
+    /// worth less by the moment.
     pub(crate) fn take(&mut self) -> Option<Received> {
-        let received = self.ready.iter_mut().find_map(VecDeque::pop_front)?;
+        let levels = self.unreliable.iter_mut().zip(&mut self.ready);
+        let received =
+            levels.map(|(first, then)| first.pop_front().or_else(|| then.pop_front())).find_map(|it| it)?;
+        if received.number.is_none() {
+            self.unreliable_bytes -= length(&received.bytes) + UNRELIABLE_COST;
+            return Some(received);
+        }
         self.ready_messages -= 1;
         self.unread -= length(&received.bytes);
         Some(received)
@@ -457,6 +495,21 @@ mod tests {
         }
         assert_eq!(inbound.take_missed().unwrap().number, MessageNumber(1));
         assert_eq!((inbound.counters().missed, inbound.counters().forgotten), (3, 1));
+    }
+
+    #[test]
+    fn of_unreliable_messages_the_least_urgent_and_oldest_are_dropped_first() {
+        let mut inbound = inbound(|limits| limits.unreliable = Bytes::new(3 * 65));
+        for (priority, byte) in
+            [(P2, b"a"), (Priority::P0, b"b"), (P2, b"c"), (P2, b"d"), (Priority::P4, b"e")]
+        {
+            inbound.unreliable(priority, Payload::from_static(byte));
+        }
+        inbound.piece(MessageNumber(0), P2, b"reliable", true).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| inbound.take()).map(|received| received.bytes).collect();
+        assert_eq!(taken, [&b"b"[..], b"c", b"d", b"reliable"]);
+        assert_eq!((inbound.counters().unreliable, inbound.counters().unreliable_dropped), (5, 2));
+        assert_eq!((inbound.unreliable_bytes, inbound.unread), (0, 0));
     }
 
     #[test]

@@ -46,6 +46,17 @@
 //! # }
 //! ```
 //!
+//! The crate's examples go on from here: `chat_beside_file`, `request_response`, and `telemetry`, with critical periodic data
+//! over two interfaces. What else there is:
+//!
+//! - what is long or not yet there is sent piece by piece: [`Connection::send_long`]; received so:
+//!   [`Connection::accept_long`];
+//! - what is of no use when late has a [lifetime](Message::with_lifetime), and what need not arrive is
+//!   [unreliable](Message::unreliable);
+//! - a message can be [taken back](MessageHandle::cancel) and [moved](MessageHandle::reprioritise) until it has left;
+//! - lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a connection runs;
+//! - [`Connection::stats`] and [`Endpoint::stats`] tell how all is.
+//!
 //! # Engines
 //!
 //! [`Engine::Tcp`] is the kernel's TCP with TLS 1.3. A task feeds it one chunk whenever it has sent what it had
@@ -66,8 +77,7 @@
 //!
 //! # Not supported
 //!
-//! Datagrams (unreliable messages), sending a message piece by piece before all of it is there, room reserved over TCP,
-//! 0-RTT. Marks, segmentation offload and TCP's measurements are Linux's; elsewhere lanes are unmarked, datagrams leave
+//! Room reserved over TCP, 0-RTT. Marks, segmentation offload and TCP's measurements are Linux's; elsewhere lanes are unmarked, datagrams leave
 //! one by one and chunks are single segments.
 #![deny(unsafe_code)]
 
@@ -76,6 +86,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod inbound;
+mod long;
 mod quic;
 mod shared;
 mod stats;
@@ -88,10 +99,11 @@ pub use config::{
     Remote, ServerSecurity, TcpConfig, TcpCongestion, system_trust,
 };
 pub use connection::{Connection, LongMessage, Message, MessageHandle};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, EndpointStats};
 pub use error::{
-    AcceptError, ChangeError, Closed, ConfigError, ConnectError, ListenError, NotDelivered, ReserveError,
-    SendError, TrustError,
+    AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
+    LongSendError, NotDelivered, ReserveError, SendError, TrustError,
 };
 pub use inbound::{InboundCounters, Missed, MissedReason, Received};
+pub use long::LongSender;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};

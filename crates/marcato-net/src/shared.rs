@@ -2,14 +2,17 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use marcato_quic::MessageId;
+use marcato_quic::{LongId, MessageId};
+use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_units::{Priority, Time};
+use marcato_units::{Bytes, Priority, Time};
 use tokio::sync::{Notify, oneshot};
 
-use crate::config::Limits;
+use crate::config::{LaneConfig, Limits};
 use crate::connection::Message;
-use crate::error::{ChangeError, Closed, NotDelivered, ReserveError, SendError};
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
+};
 use crate::inbound::Inbound;
 use crate::stats::ConnectionStats;
 
@@ -67,11 +70,26 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn shared(&self) -> &Shared;
     fn now(&self) -> Time;
     fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError>;
+    /// Begins a message that is handed over part by part.
+    fn begin_long(&self) -> Result<LongId, SendError>;
+    fn offer_part(
+        &self,
+        long: LongId,
+        part: &Message,
+        last: bool,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError>;
+    fn cancel_long(&self, long: LongId);
+    /// The most that an unreliable message may have; `None` if there are none.
+    fn max_unreliable(&self) -> Option<Bytes>;
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError>;
     fn reprioritise(&self, id: MessageId, priority: Priority) -> Result<(), ChangeError>;
     fn discard_less_urgent_than(&self, threshold: Priority);
     fn reserve(&self, key: SourceKey, source: Source) -> Result<(), ReserveError>;
     fn release(&self, key: SourceKey) -> bool;
+    fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError>;
+    fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError>;
+    fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError>;
     /// The application has taken something: what had stopped may go on.
     fn resume(&self);
     /// Nothing more is sent; when all is delivered, the connection ends.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use common::{NAME, body, close, localhost, number_of, server_at, within};
 use marcato_net::{
-    ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig, LocalAddress, Message, Remote,
+    AddLaneError, ChangeLaneError, ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig,
+    LocalAddress, LongMessages, Message, Remote,
 };
-use marcato_quic::PathScheduler;
+use marcato_quic::{LaneError, PathScheduler};
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Duration, Layer, Priority};
 use tokio::net::UdpSocket;
@@ -117,6 +118,129 @@ async fn the_second_lane_lost_mid_message_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_lane_lost_mid_message_loses_nothing() {
     survives_the_loss_of(0).await;
+}
+
+/// A message of 30 MB is written piece by piece when one of its two lanes is cut.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_lost_within_a_message_that_is_being_written_loses_nothing_of_it() {
+    const PIECES: usize = 100;
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.path_scheduler = PathScheduler::RoundRobin;
+    config.limits.long_messages = LongMessages::Stream;
+    config.limits.max_message = Bytes::new(1 << 20);
+    let (client, server, relays) = two_lanes(&config, Layer::High).await;
+    let writing = client.clone();
+    let writer = tokio::spawn(async move {
+        let mut long = writing.send_long(Priority::P2).unwrap();
+        for number in 0..PIECES {
+            long.write(body(number as u64, 300_000)).await.unwrap();
+        }
+        long.finish().await.unwrap();
+        long.delivered().await.unwrap();
+    });
+    let mut long = within(server.accept_long()).await.unwrap();
+    let mut received = Vec::new();
+    let mut cut = false;
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        received.extend_from_slice(&piece);
+        if received.len() > 3_000_000 && !std::mem::replace(&mut cut, true) {
+            relays[1].cut();
+        }
+    }
+    assert_eq!(received.len(), PIECES * 300_000);
+    for (number, piece) in received.chunks(300_000).enumerate() {
+        assert!(piece == body(number as u64, 300_000), "piece {number} is another");
+    }
+    within(writer).await.unwrap();
+    close(client, server).await;
+}
+
+/// Waits until so many lanes are usable, and no other is left.
+async fn until_there_are(count: usize, connection: &Connection) {
+    within(async {
+        loop {
+            let lanes = connection.stats().lanes;
+            if lanes.len() == count && lanes.iter().all(|lane| lane.usable) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_come_and_go_while_messages_flow() {
+    const COUNT: u64 = 120;
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.path_scheduler = PathScheduler::RoundRobin;
+    let server = server_at(&config, &[localhost().into(), localhost().into(), localhost().into()]).await;
+    let addrs = server.endpoint.local_addrs().to_vec();
+    let remote = server.remote();
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept()) }).await;
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    let same = client.add_lane(LaneConfig::new(addrs[0])).unwrap_err();
+    assert!(matches!(same, AddLaneError::Session(LaneError::SameRemote { .. })), "{same}");
+    let there = accepted.add_lane(LaneConfig::new(addrs[1])).unwrap_err();
+    assert!(matches!(there, AddLaneError::Session(LaneError::NotAClient)), "{there}");
+
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        for number in 0..COUNT {
+            sending.send(Message::new(body(number, 200_000))).await.unwrap();
+        }
+    });
+    let receiving = accepted.clone();
+    let receiver = tokio::spawn(async move {
+        let mut seen = BTreeSet::new();
+        for _ in 0..COUNT {
+            let message = receiving.recv().await.unwrap();
+            let number = number_of(&message.bytes);
+            assert_eq!(message.bytes, body(number, 200_000));
+            assert!(seen.insert(number), "{number} came twice");
+        }
+    });
+    // More often than a connection has places for sockets of lanes that are gone.
+    let mut gone = 0;
+    for round in 0..6 {
+        client.add_lane(LaneConfig::new(addrs[1 + round % 2]).from(localhost())).unwrap();
+        until_there_are(2, &client).await;
+        let lanes = client.stats().lanes;
+        let leaves = lanes[round % 2].id;
+        gone += lanes[round % 2].sent;
+        client.remove_lane(leaves).unwrap();
+        until_there_are(1, &client).await;
+        assert!(client.stats().lanes.iter().all(|lane| lane.id != leaves));
+        // What went by the first may come again once the server has let go of it.
+        if round % 2 == 0 {
+            client.add_lane(LaneConfig::new(addrs[0]).from(localhost())).unwrap();
+            until_there_are(2, &client).await;
+            let stays = client.stats().lanes.iter().find(|lane| lane.remote == Some(addrs[0])).unwrap().id;
+            for lane in client.stats().lanes.iter().filter(|lane| lane.id != stays) {
+                client.remove_lane(lane.id).unwrap();
+            }
+            until_there_are(1, &client).await;
+        }
+    }
+    assert!(gone > 0);
+    within(sender).await.unwrap();
+    within(receiver).await.unwrap();
+    let last = client.stats().lanes[0].id;
+    assert!(client.remove_lane(last).is_err(), "it is the last");
+    assert_eq!(client.set_backup(last, true), Ok(()));
+    close(client.clone(), accepted).await;
+    assert_eq!(client.remove_lane(last), Err(ChangeLaneError::Closed));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kernel_tcp_has_one_lane() {
+    let (client, server, _listener) = common::pair(&Config::new(Engine::Tcp)).await;
+    let lane = client.stats().lanes[0];
+    assert!(matches!(client.add_lane(LaneConfig::new(localhost())), Err(AddLaneError::NotOverTcp)));
+    assert_eq!(client.remove_lane(lane.id), Err(ChangeLaneError::NotOverTcp));
+    assert_eq!(client.set_backup(lane.id, true), Err(ChangeLaneError::NotOverTcp));
+    close(client, server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

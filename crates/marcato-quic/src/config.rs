@@ -22,6 +22,9 @@ pub(crate) const HEADROOM: Bytes = Bytes::new(80);
 /// What a full packet counts against the congestion window beyond the stream bytes that it carries.
 pub(crate) const OVERHEAD: Bytes = Bytes::new(44);
 
+/// What the engine may hold of DATAGRAM frames: more than one packet can bring, however small they are.
+const ENGINE_DATAGRAMS: usize = 4 << 20;
+
 /// Which lane scheduler a session uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathScheduler {
@@ -180,6 +183,9 @@ pub struct SessionConfig {
     pub send_window: Bytes,
     /// Messages that have left and whose end has not been acknowledged.
     pub max_unfinished: usize,
+    /// Bytes of unreliable messages that have come and were not taken, each counted with 64 more; beyond them the oldest
+    /// are dropped. `None` if there are to be none, either way: the peer is told so.
+    pub datagrams: Option<Bytes>,
     /// Whether each change of a window is reported as an event, for those who study them.
     pub trace_windows: bool,
 }
@@ -213,6 +219,7 @@ impl Default for SessionConfig {
             receive_window: Bytes::new(16 << 20),
             send_window: Bytes::new(32 << 20),
             max_unfinished: 65_536,
+            datagrams: None,
             trace_windows: false,
         }
     }
@@ -330,6 +337,9 @@ impl SessionConfig {
             .max_concurrent_uni_streams(VarInt::from_u32(self.max_streams))
             .max_concurrent_bidi_streams(VarInt::from_u32(self.max_streams))
             .stream_receive_window(varint(self.stream_window))
+            // They are taken out of the engine as they come, so that it drops none uncounted.
+            .datagram_receive_buffer_size(self.datagrams.map(|_| ENGINE_DATAGRAMS))
+            .datagram_send_buffer_size(ENGINE_DATAGRAMS)
             .receive_window(varint(self.receive_window))
             .send_window(self.send_window.get())
             // Without it, an interrupted stream is finished before any other, whatever its priority.
@@ -346,12 +356,26 @@ impl SessionConfig {
             .default_path_keep_alive_interval(self.keep_alive)
             .allow_spin(self.spin)
             .max_concurrent_multipath_paths(u32::from(self.max_lanes))
-            .datagram_receive_buffer_size(None)
             .congestion_controller_factory(Arc::new(GateFactory {
                 congestion: self.congestion,
                 initial_window: self.initial_window,
                 engine_paces: false,
             }));
         Arc::new(transport)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_holds_what_its_peer_may_have_sent_behind_one_gap() {
+        let config = SessionConfig::default();
+        let InboxLimits { ahead, ahead_pieces_per_message, pieces, .. } = config.inbox;
+        assert!(ahead >= config.send_window);
+        let smallest = SessionConfig::payload(Bytes::new(1200));
+        let behind = config.send_window.get() / smallest.get();
+        assert!(ahead_pieces_per_message as u64 > behind && pieces as u64 > behind);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::BytesMut;
-use marcato_units::{Layer, Seed, Stream, Time};
-use marcato_wire::Ecn;
+use marcato_units::{Duration, Layer, Seed, Stream, Time};
+use marcato_wire::{Ecn, ErrorCode};
 use noq_proto::crypto::{CryptoError, HandshakeTokenKey};
 use noq_proto::{
     ClientConfig, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, EcnCodepoint,
@@ -84,12 +84,26 @@ pub struct EndpointConfig {
     pub max_sessions: usize,
     /// Whether clients have to show first that they receive what is sent to their address.
     pub validate_addresses: bool,
+    /// Handshakes of peers that are under way; beyond them, clients have to show first that they receive what is sent to
+    /// their address (RFC 9000 §8.1), so that forged ones keep nobody out.
+    pub max_handshakes: usize,
+    /// After how long a peer's handshake is given up; `None` for when nothing has come for as long as an idle session
+    /// lasts.
+    pub handshake_timeout: Option<Duration>,
 }
 
 impl EndpointConfig {
-    /// An endpoint with these sockets, 4096 sessions and the operating system's randomness.
+    /// An endpoint with these sockets, 4096 sessions, 256 of them in their handshake, and the operating system's
+    /// randomness.
     pub const fn new(sockets: Vec<LocalSocket>) -> Self {
-        Self { sockets, seed: None, max_sessions: 4096, validate_addresses: false }
+        Self {
+            sockets,
+            seed: None,
+            max_sessions: 4096,
+            validate_addresses: false,
+            max_handshakes: 256,
+            handshake_timeout: None,
+        }
     }
 }
 
@@ -144,6 +158,14 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// Peers that were refused because there were too many sessions.
     pub refused: u64,
+    /// Peers that were asked to show that they receive what is sent to their address.
+    pub retried: u64,
+    /// Handshakes of peers that are under way.
+    pub handshakes: usize,
+    /// Handshakes of peers that came to nothing.
+    pub failed: u64,
+    /// Sessions that there are.
+    pub sessions: usize,
 }
 
 struct Listener {
@@ -170,6 +192,9 @@ pub struct Endpoint {
     sessions: BTreeMap<SessionId, Place>,
     /// The engine's names for sessions, which it gives again.
     handles: HashMap<ConnectionHandle, SessionId>,
+    /// Peers' sessions in their handshake, and when each is given up.
+    handshakes: BTreeSet<SessionId>,
+    deadlines: VecDeque<(Time, SessionId)>,
     next: u64,
     /// Sessions that may have something to send, in turn.
     ready: VecDeque<SessionId>,
@@ -234,6 +259,8 @@ impl Endpoint {
             listener: None,
             sessions: BTreeMap::new(),
             handles: HashMap::new(),
+            handshakes: BTreeSet::new(),
+            deadlines: VecDeque::new(),
             next: 0,
             over: VecDeque::new(),
             ready: VecDeque::new(),
@@ -254,6 +281,17 @@ impl Endpoint {
             place.session.know_sockets(self.sockets.clone());
         }
         Some(id)
+    }
+
+    /// Puts another socket in the place of one that no session uses any more; `false` if there is none.
+    pub fn replace_socket(&mut self, id: SocketId, socket: LocalSocket) -> bool {
+        let Some(place) = self.config.sockets.get_mut(usize::from(id.0)) else { return false };
+        *place = socket;
+        self.sockets = Sockets(self.config.sockets.clone().into());
+        for place in self.sessions.values_mut() {
+            place.session.know_sockets(self.sockets.clone());
+        }
+        true
     }
 
     /// A socket, as it was given.
@@ -342,8 +380,8 @@ impl Endpoint {
     }
 
     /// What the endpoint has seen.
-    pub const fn stats(&self) -> EndpointStats {
-        self.stats
+    pub fn stats(&self) -> EndpointStats {
+        EndpointStats { handshakes: self.handshakes.len(), sessions: self.sessions.len(), ..self.stats }
     }
 
     /// A datagram has come in.
@@ -396,7 +434,9 @@ impl Endpoint {
             let transmit = self.engine.refuse(incoming, buf);
             return self.answer(socket, &transmit, buf);
         }
-        if self.config.validate_addresses && !incoming.remote_address_validated() && incoming.may_retry() {
+        let validate = self.config.validate_addresses || self.handshakes.len() >= self.config.max_handshakes;
+        if validate && !incoming.remote_address_validated() && incoming.may_retry() {
+            self.stats.retried += 1;
             match self.engine.retry(incoming, buf) {
                 Ok(transmit) => self.answer(socket, &transmit, buf),
                 Err(error) => self.engine.ignore(error.into_incoming()),
@@ -415,7 +455,15 @@ impl Endpoint {
                     Ok(mut session) => {
                         self.stats.accepted += 1;
                         session.begun(now, socket, from);
-                        self.add(handle, session);
+                        let id = self.add(handle, session);
+                        self.handshakes.insert(id);
+                        if let Some(timeout) = self.config.handshake_timeout {
+                            self.deadlines.push_back((now + timeout, id));
+                            // Most are done long before.
+                            if self.deadlines.len() > 2 * self.handshakes.len() + 64 {
+                                self.deadlines.retain(|(_, id)| self.handshakes.contains(id));
+                            }
+                        }
                     }
                     // The configuration was checked when listening began.
                     Err(_) => self.stats.refused += 1,
@@ -447,6 +495,16 @@ impl Endpoint {
     /// What was waited for may have come.
     pub fn handle_timeout(&mut self, now: Time) {
         self.bury();
+        while let Some(&(at, id)) = self.deadlines.front() {
+            let lasts = self.handshakes.contains(&id);
+            if lasts && at > now {
+                break;
+            }
+            self.deadlines.pop_front();
+            if lasts && let Some(session) = self.session(id) {
+                session.close(now, ErrorCode::NoError, "the handshake took too long");
+            }
+        }
         while let Some(&(at, id)) = self.timeouts.first() {
             if at > now {
                 break;
@@ -463,7 +521,8 @@ impl Endpoint {
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else comes first. It holds once
     /// [`poll_transmit`](Self::poll_transmit) has answered `None`.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.timeouts.first().map(|(at, _)| *at)
+        let handshake = self.deadlines.front().map(|(at, _)| *at);
+        self.timeouts.first().map(|(at, _)| *at).into_iter().chain(handshake).min()
     }
 
     /// The next datagram to be sent, or up to `max` of equal length but the last; its bytes are appended to `buf`.
@@ -505,6 +564,11 @@ impl Endpoint {
             }
         }
         while let Some(event) = place.session.poll_event() {
+            match event {
+                Event::Connected => _ = self.handshakes.remove(&id),
+                Event::Closed { .. } => self.stats.failed += u64::from(self.handshakes.remove(&id)),
+                _ => {}
+            }
             self.events.push_back((id, event));
         }
         let timeout = place.session.next_timeout();

@@ -45,6 +45,10 @@ pub enum Event {
     Readable,
     /// The receiver has all of this message.
     Delivered(MessageId),
+    /// This unreliable message has left. Nothing more will be known of it.
+    Sent(MessageId),
+    /// There is an unreliable message to [take](crate::Session::read_datagram).
+    Datagram,
     /// The receiver wants no more of this message, although it does not have all of it.
     Declined(MessageId),
     /// The rest of this message will not be sent.

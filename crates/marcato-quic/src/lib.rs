@@ -16,6 +16,7 @@ mod gate;
 mod identity;
 pub mod inbox;
 mod lane;
+mod long;
 mod outbox;
 mod pacer;
 mod scheduler;
@@ -30,6 +31,9 @@ pub use event::{Event, LaneLoss, WindowChange};
 pub use identity::{Fingerprint, FingerprintError, Identity, IdentityError, Trust};
 pub use inbox::Piece;
 pub use lane::{LaneRequest, LaneState, LaneStats};
+pub use long::LongId;
 pub use marcato_sched::conductor::MessageId;
 pub use marcato_wire::MessageNumber;
-pub use session::{LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit};
+pub use session::{
+    Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
+};

@@ -6,9 +6,11 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use bytes::Bytes as Payload;
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
-use marcato_units::Priority;
+use marcato_units::{Bytes, Priority};
 use marcato_wire::MessageNumber;
 use noq_proto::StreamId;
+
+use crate::long::{Long, LongId, Part};
 
 /// A map whose order is the same in each run, should anybody ever go through it.
 pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
@@ -91,6 +93,10 @@ pub(crate) struct Outgoing {
     pub(crate) reached: u64,
     /// What has been lost and sent again by the engine, at most [`MAX_LOST`] runs.
     pub(crate) lost: Vec<Run>,
+    /// Where it belongs, if it is a part of a longer one.
+    pub(crate) part: Option<Part>,
+    /// It leaves in a DATAGRAM frame, or not at all.
+    pub(crate) unreliable: bool,
 }
 
 /// Beyond, the gaps between lost runs are taken for lost as well.
@@ -103,6 +109,16 @@ impl Outgoing {
 
     pub(crate) fn len(&self) -> u64 {
         self.body.len() as u64
+    }
+
+    /// Where in the message on the wire it begins.
+    pub(crate) fn base(&self) -> u64 {
+        self.part.map_or(0, |part| part.base)
+    }
+
+    /// Whether the message on the wire ends with this run.
+    pub(crate) fn ends_with(&self, run: Run) -> bool {
+        run.end == self.len() && self.part.is_none_or(|part| part.last)
     }
 
     /// The stream that carries these bytes in this role.
@@ -151,6 +167,9 @@ pub(crate) struct Outbox {
     by_id: Map<MessageId, Key>,
     by_stream: Map<StreamId, Key>,
     next_number: u64,
+    /// Messages that are handed over part by part. As many as their owner begins.
+    longs: Map<LongId, Long>,
+    next_long: u64,
     /// Streams that may carry another message ([`StreamUse::Reuse`](crate::StreamUse)), and those that may once their
     /// DONE has come back. As many as the peer lets us open.
     idle: VecDeque<StreamId>,
@@ -204,14 +223,63 @@ impl Outbox {
 
     /// Gives a message its number, if it has none.
     pub(crate) fn number(&mut self, key: Key) -> Option<MessageNumber> {
-        let next = MessageNumber(self.next_number);
-        let message = self.get_mut(key)?;
+        let message = self.get(key)?;
+        let (part, priority) = (message.part, message.priority);
         if let Some(number) = message.number {
             return Some(number);
         }
-        message.number = Some(next);
-        self.next_number += 1;
-        Some(next)
+        let known = part.and_then(|part| self.longs.get(&part.long)?.told);
+        let number = known.map_or(MessageNumber(self.next_number), |(number, _)| number);
+        if known.is_none() {
+            self.next_number += 1;
+            if let Some(long) = part.and_then(|part| self.longs.get_mut(&part.long)) {
+                long.told = Some((number, priority));
+            }
+        }
+        self.get_mut(key)?.number = Some(number);
+        Some(number)
+    }
+
+    /// The priority that the frames of a message name: that of its first. docs/wire.md, "Frames".
+    pub(crate) fn told_priority(&self, key: Key) -> Option<Priority> {
+        let message = self.get(key)?;
+        let long = message.part.and_then(|part| self.longs.get(&part.long)?.told);
+        Some(long.map_or(message.priority, |(_, priority)| priority))
+    }
+
+    /// Begins a message that is handed over part by part.
+    pub(crate) fn begin_long(&mut self) -> LongId {
+        let id = LongId(self.next_long);
+        self.next_long += 1;
+        self.longs.insert(id, Long::default());
+        id
+    }
+
+    /// Where the next part begins; `None` if no part may come any more.
+    pub(crate) fn next_part(&self, long: LongId) -> Option<Bytes> {
+        self.longs.get(&long).filter(|known| !known.over).map(|known| known.len)
+    }
+
+    /// The parts that are not wholly acknowledged, in order.
+    pub(crate) fn parts(&self, long: LongId) -> &[MessageId] {
+        self.longs.get(&long).map_or(&[], |long| &long.parts)
+    }
+
+    /// Notes a part.
+    pub(crate) fn add_part(&mut self, part: Part, id: MessageId, len: Bytes) {
+        let Some(long) = self.longs.get_mut(&part.long) else { return };
+        long.len += len;
+        long.over = part.last;
+        long.parts.push(id);
+    }
+
+    /// No more parts come. The number on the wire, if there is one and the receiver has not been told.
+    pub(crate) fn end_long(&mut self, id: LongId) -> (Option<MessageNumber>, Vec<MessageId>) {
+        let Some(long) = self.longs.get_mut(&id) else { return Default::default() };
+        long.over = true;
+        let (number, parts) = (long.told.map(|(number, _)| number), std::mem::take(&mut long.parts));
+        self.longs.remove(&id);
+        (number, parts)
     }
 
     pub(crate) fn add_carrier(&mut self, key: Key, carrier: Carrier) {
@@ -278,6 +346,14 @@ impl Outbox {
         for carrier in &message.carriers {
             self.by_stream.remove(&carrier.stream);
         }
+        if let Some(part) = message.part
+            && let Some(long) = self.longs.get_mut(&part.long)
+        {
+            long.parts.retain(|id| *id != message.id);
+            if long.over && long.parts.is_empty() {
+                self.longs.remove(&part.long);
+            }
+        }
         Some(message)
     }
 }
@@ -302,6 +378,8 @@ mod tests {
             fed: false,
             reached: 0,
             lost: Vec::new(),
+            part: None,
+            unreliable: false,
         }
     }
 

@@ -11,6 +11,7 @@ extern crate std;
 mod ecn;
 mod frame;
 mod tcp_option;
+mod unreliable;
 mod varint;
 
 pub use ecn::Ecn;
@@ -22,4 +23,5 @@ pub use tcp_option::{
     CATS_EXID, CatsOption, EmitError, MAX_OPTIONS, SackBlock, SackBlocks, TcpOption, TcpOptionError,
     TcpOptions, emit_options, options_len,
 };
+pub use unreliable::{UNRELIABLE_HEADER, Unreliable, UnreliableError};
 pub use varint::{Truncated, VarInt};

@@ -11,7 +11,7 @@ use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 
 use super::socket::Socket;
-use super::{ABORTED, FINISHED, Hub, State};
+use super::{ABORTED, Entry, FINISHED, Hub, State};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::shared::lock;
@@ -33,14 +33,22 @@ struct Driver {
     hub: Arc<Hub>,
     /// Those of the hub.
     sockets: Vec<Arc<Socket>>,
+    changes: u64,
     input: Vec<u8>,
     output: Vec<u8>,
     stuck: Option<Stuck>,
 }
 
 pub(super) async fn drive(hub: Arc<Hub>) {
-    let sockets = lock(&hub.state).sockets.clone();
-    let mut driver = Driver { hub, sockets, input: vec![0; READ], output: Vec::new(), stuck: None };
+    let mut driver = Driver {
+        hub,
+        sockets: Vec::new(),
+        changes: 0,
+        input: vec![0; READ],
+        output: Vec::new(),
+        stuck: None,
+    };
+    driver.sockets.clone_from(&lock(&driver.hub.state).sockets);
     loop {
         tokio::task::consume_budget().await;
         let read = driver.read();
@@ -93,6 +101,10 @@ impl Driver {
                 None => {
                     let now = self.hub.now();
                     let mut state = lock(&self.hub.state);
+                    if self.changes != state.changes {
+                        self.changes = state.changes;
+                        self.sockets.clone_from(&state.sockets);
+                    }
                     if state.endpoint.next_timeout().is_some_and(|at| at <= now) {
                         state.endpoint.handle_timeout(now);
                     }
@@ -168,18 +180,21 @@ impl Hub {
         while let Some((id, event)) = state.endpoint.poll_event() {
             any = true;
             self.event(state, now, id, event);
+            // What it sent last may have been delivered.
+            if state.connections.get(&id).is_some_and(|entry| entry.finishing && entry.tickets.is_empty()) {
+                state.attention.push(id);
+            }
         }
-        let ids: Vec<SessionId> = state
-            .connections
-            .iter()
-            .filter(|(_, entry)| entry.paused || (entry.finishing && entry.tickets.is_empty()))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        while let Some(id) = state.attention.pop() {
             let Some(entry) = state.connections.get_mut(&id) else { continue };
+            entry.noticed = false;
             if entry.paused {
                 any |= Self::pull(state, now, id);
-            } else if let Some(session) = state.endpoint.session(id) {
+            }
+            let finished = |entry: &Entry| entry.finishing && entry.tickets.is_empty();
+            if state.connections.get(&id).is_some_and(finished)
+                && let Some(session) = state.endpoint.session(id)
+            {
                 leave_silent_lanes(session, now);
                 session.close(now, ErrorCode::NoError, FINISHED);
                 state.end(id, Closed::Here);
@@ -205,7 +220,17 @@ impl Hub {
                     Self::pull(state, now, id);
                 }
             }
-            Event::Delivered(message) => entry.settle(message, Ok(())),
+            Event::Delivered(message) | Event::Sent(message) => entry.settle(message, Ok(())),
+            Event::Datagram => {
+                let quic = Arc::clone(&entry.quic);
+                let Some(session) = state.endpoint.session(id) else { return };
+                let mut inbound = lock(&quic.shared.inbound);
+                while let Some(datagram) = session.read_datagram() {
+                    inbound.unreliable(datagram.priority, datagram.body);
+                }
+                drop(inbound);
+                quic.shared.readable.notify_waiters();
+            }
             Event::Declined(message) => entry.settle(message, Err(NotDelivered::Declined)),
             Event::Dropped { message, reason, .. } => entry.settle(message, Err(reason.into())),
             Event::GivenUp { message, code } => {

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use marcato_quic::{
-    LaneRequest, LaneState, LocalSocket, MessageId, Session, SessionConfig, SessionId, SocketId,
+    LaneRequest, LaneState, LocalSocket, LongId, MessageId, Session, SessionConfig, SessionId, SocketId,
 };
+use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Priority, Time};
 use marcato_wire::ErrorCode;
@@ -20,10 +21,14 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
 use crate::config::{
-    ClientSecurity, Config, Engine, Limits, LocalAddress, Remote, ServerSecurity, system_trust,
+    ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, Remote, ServerSecurity, system_trust,
 };
 use crate::connection::{Connection, Message};
-use crate::error::{ChangeError, Closed, ConfigError, ConnectError, ListenError, ReserveError, SendError};
+use crate::endpoint::EndpointStats;
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError, ReserveError,
+    SendError,
+};
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use socket::Socket;
@@ -40,13 +45,20 @@ pub(crate) struct Hub {
     wake: Notify,
     epoch: Instant,
     limits: Limits,
+    /// What is asked of the system for each socket.
+    buffer: Bytes,
+    /// It belongs to one connection, of which this is the client's end.
+    client: bool,
 }
 
 struct State {
     endpoint: marcato_quic::Endpoint,
-    /// By their ids.
+    /// By their ids, and how often they have changed.
     sockets: Vec<Arc<Socket>>,
+    changes: u64,
     connections: HashMap<SessionId, Entry>,
+    /// Connections to which something has happened that is no event of their session.
+    attention: Vec<SessionId>,
     /// Where new connections go, as long as the endpoint lets peers in.
     accepted: Option<mpsc::Sender<Connection>>,
     /// Distinguishes connections, because sessions are named anew once they are gone.
@@ -62,6 +74,8 @@ struct Entry {
     finishing: bool,
     /// Reading has stopped because the application takes nothing.
     paused: bool,
+    /// It has taken something since.
+    noticed: bool,
     /// Whoever waits for the handshake to end.
     connecting: Option<oneshot::Sender<Result<(), String>>>,
 }
@@ -88,17 +102,24 @@ impl Hub {
         let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
         endpoint.max_sessions = config.quic.max_connections;
         endpoint.validate_addresses = config.quic.validate_addresses;
+        endpoint.max_handshakes = config.quic.max_handshakes;
+        endpoint.handshake_timeout = Some(config.quic.handshake_timeout);
+        let client = accepted.is_none();
         Ok(Arc::new(Self {
             state: Mutex::new(State {
                 endpoint: marcato_quic::Endpoint::new(endpoint, epoch)?,
                 sockets,
+                changes: 0,
                 connections: HashMap::new(),
+                attention: Vec::new(),
                 accepted,
                 next_key: 0,
             }),
             wake: Notify::new(),
             epoch,
             limits: config.limits,
+            buffer: config.quic.socket_buffer,
+            client,
         }))
     }
 
@@ -129,6 +150,7 @@ impl Hub {
             unfinished: [0; Priority::COUNT],
             finishing: false,
             paused: false,
+            noticed: false,
             connecting,
         };
         state.connections.insert(id, entry);
@@ -193,16 +215,14 @@ impl Entry {
     }
 }
 
-impl Transport for Quic {
-    fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    fn now(&self) -> Time {
-        self.hub.now()
-    }
-
-    fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError> {
+impl Quic {
+    /// Takes a message, or a part of one and whether it is the last.
+    fn take(
+        &self,
+        message: &Message,
+        ticket: Ticket,
+        part: Option<(LongId, bool)>,
+    ) -> Result<MessageId, SendError> {
         let now = self.hub.now();
         let limits = &self.hub.limits;
         let level = message.priority;
@@ -220,27 +240,84 @@ impl Transport for Quic {
         if entry.unfinished[level.index()] >= limits.unfinished || queued + len > limits.queued {
             return Err(SendError::Busy { priority: level });
         }
-        let sent = session.send(
-            now,
-            marcato_quic::Message {
-                body: message.body.clone(),
-                priority: level,
-                lifetime: message.lifetime,
-                redundancy: message.redundancy,
-                partial_ok: message.partial_ok,
-                source: message.source,
-            },
-        );
+        if let Some((long, _)) = part
+            && session.waiting(long) >= limits.streamed
+        {
+            return Err(SendError::Busy { priority: level });
+        }
+        let offered = marcato_quic::Message {
+            body: message.body.clone(),
+            priority: level,
+            lifetime: message.lifetime,
+            redundancy: message.redundancy,
+            partial_ok: message.partial_ok,
+            source: message.source,
+        };
+        let sent = match part {
+            Some((long, last)) => session.send_part(now, long, offered, last),
+            None if message.reliable => session.send(now, offered),
+            None => session.send_datagram(now, offered),
+        };
         let id = sent.map_err(|error| match error {
             marcato_quic::SendError::Closed => over(),
             marcato_quic::SendError::Offer(error) => SendError::offer(error, level),
             marcato_quic::SendError::TooManyUnfinished { .. } => SendError::Busy { priority: level },
+            marcato_quic::SendError::TooLongForDatagram { limit } => {
+                SendError::TooLongForDatagram { limit: Bytes::new(limit as u64) }
+            }
+            marcato_quic::SendError::NoDatagrams => SendError::NoDatagrams,
+            marcato_quic::SendError::Ended => SendError::Ended,
         })?;
         entry.tickets.insert(id, (ticket, level));
         entry.unfinished[level.index()] += 1;
         drop(state);
         self.hub.wake.notify_one();
         Ok(id)
+    }
+}
+
+impl Transport for Quic {
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn now(&self) -> Time {
+        self.hub.now()
+    }
+
+    fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError> {
+        self.take(message, ticket, None)
+    }
+
+    fn begin_long(&self) -> Result<LongId, SendError> {
+        let mut state = lock(&self.hub.state);
+        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Here));
+        let (entry, session) = state.connection(self).ok_or_else(over)?;
+        if entry.finishing { Err(over()) } else { Ok(session.begin_long()) }
+    }
+
+    fn offer_part(
+        &self,
+        long: LongId,
+        part: &Message,
+        last: bool,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError> {
+        self.take(part, ticket, Some((long, last)))
+    }
+
+    fn cancel_long(&self, long: LongId) {
+        let now = self.hub.now();
+        if let Some((_, session)) = lock(&self.hub.state).connection(self) {
+            session.cancel_long(now, long);
+        }
+        self.hub.wake.notify_one();
+    }
+
+    fn max_unreliable(&self) -> Option<Bytes> {
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self)?;
+        session.max_datagram().map(|most| Bytes::new(most as u64))
     }
 
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
@@ -287,17 +364,84 @@ impl Transport for Quic {
         released
     }
 
+    fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError> {
+        if !self.hub.client {
+            return Err(marcato_quic::LaneError::NotAClient.into());
+        }
+        let addr = lane.local.unwrap_or_else(|| any_address(lane.remote));
+        let socket = Socket::bind(addr, lane.layer, self.hub.buffer);
+        let socket = Arc::new(socket.map_err(|source| AddLaneError::Bind { addr, source })?);
+        let now = self.hub.now();
+        let mut guard = lock(&self.hub.state);
+        let state = &mut *guard;
+        let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
+        // The place of a socket that no lane uses any more is taken again.
+        let used: Vec<SocketId> = session
+            .lanes()
+            .filter_map(|(view, ..)| session.route(view.id))
+            .map(|(socket, _)| socket)
+            .collect();
+        let settled = session.load().requests == 0;
+        let mut places = (0..=u8::MAX).map(SocketId).take(state.sockets.len());
+        let vacant = places.find(|place| settled && !used.contains(place));
+        let local = LocalSocket { layer: lane.layer, ..LocalSocket::new(socket.addr) };
+        let place = match vacant {
+            Some(place) => {
+                state.endpoint.replace_socket(place, local);
+                state.sockets[usize::from(place.0)] = socket;
+                place
+            }
+            None => {
+                let place = state.endpoint.add_socket(local).ok_or(AddLaneError::TooManySockets)?;
+                state.sockets.push(socket);
+                place
+            }
+        };
+        state.changes += 1;
+        let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
+        session.add_lane(now, request(place, &lane))?;
+        drop(guard);
+        self.hub.wake.notify_one();
+        Ok(())
+    }
+
+    fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError> {
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self).ok_or(ChangeLaneError::Closed)?;
+        let removed = session.remove_lane(now, lane);
+        drop(state);
+        self.hub.wake.notify_one();
+        Ok(removed?)
+    }
+
+    fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError> {
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self).ok_or(ChangeLaneError::Closed)?;
+        let set = session.set_backup(now, lane, backup);
+        drop(state);
+        self.hub.wake.notify_one();
+        Ok(set?)
+    }
+
     fn resume(&self) {
-        let paused = lock(&self.hub.state).connections.get(&self.id).is_some_and(|entry| entry.paused);
-        if paused {
+        let mut state = lock(&self.hub.state);
+        let Some(entry) = state.connections.get_mut(&self.id).filter(|entry| entry.paused) else { return };
+        if !std::mem::replace(&mut entry.noticed, true) {
+            state.attention.push(self.id);
+            drop(state);
             self.hub.wake.notify_one();
         }
     }
 
     fn finish(&self) {
-        if let Some((entry, _)) = lock(&self.hub.state).connection(self) {
+        let mut state = lock(&self.hub.state);
+        if let Some((entry, _)) = state.connection(self) {
             entry.finishing = true;
+            state.attention.push(self.id);
         }
+        drop(state);
         self.shared.room.notify_waiters();
         self.hub.wake.notify_one();
     }
@@ -326,12 +470,23 @@ impl Transport for Quic {
     }
 }
 
+/// Any local address of the family of `remote`.
+fn any_address(remote: SocketAddr) -> SocketAddr {
+    if remote.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() }
+}
+
+/// A lane, asked for by this socket.
+fn request(socket: SocketId, lane: &LaneConfig) -> LaneRequest {
+    LaneRequest { layer: lane.layer, backup: lane.backup, ..LaneRequest::new(socket, lane.remote) }
+}
+
 /// The session's part of a configuration.
 fn session_config(config: &Config) -> SessionConfig {
     let session = config.quic.session.clone();
     SessionConfig {
         conductor: config.conductor(),
         max_unfinished: config.limits.unfinished.saturating_mul(Priority::COUNT),
+        datagrams: Some(config.limits.unreliable).filter(|most| !most.is_zero()),
         ..session
     }
 }
@@ -350,6 +505,20 @@ impl Drop for Listener {
 }
 
 impl Listener {
+    pub(crate) fn stats(&self) -> EndpointStats {
+        let state = lock(&self.hub.state);
+        let stats = state.endpoint.stats();
+        EndpointStats {
+            connections: state.connections.len(),
+            handshakes: stats.handshakes,
+            accepted: stats.accepted.saturating_sub(stats.failed).saturating_sub(stats.handshakes as u64),
+            refused: stats.refused,
+            retried: stats.retried,
+            failed: stats.failed,
+            stray: stats.stray,
+        }
+    }
+
     pub(crate) fn new(
         config: &Config,
         at: &[LocalAddress],
@@ -388,8 +557,7 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
     }
     let mut sockets = Vec::new();
     for lane in &to.lanes {
-        let any: SocketAddr = if lane.remote.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-        let addr = lane.local.unwrap_or(any);
+        let addr = lane.local.unwrap_or_else(|| any_address(lane.remote));
         let socket = Socket::bind(addr, lane.layer, config.quic.socket_buffer);
         sockets.push(Arc::new(socket.map_err(|source| ConnectError::Bind { addr, source })?));
     }
@@ -403,12 +571,7 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
         let quic = hub.adopt(&mut state, id, Some(connecting));
         if let Some(session) = state.endpoint.session(id) {
             for (socket, lane) in (0..).zip(&to.lanes).skip(1) {
-                let request = LaneRequest {
-                    layer: lane.layer,
-                    backup: lane.backup,
-                    ..LaneRequest::new(SocketId(socket), lane.remote)
-                };
-                session.add_lane(now, request)?;
+                session.add_lane(now, request(SocketId(socket), lane))?;
             }
         }
         quic

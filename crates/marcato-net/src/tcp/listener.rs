@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use marcato_quic::Identity;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -14,6 +15,7 @@ use super::pipe::Pipe;
 use super::{Tcp, prepare};
 use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
+use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
 
 /// After the system has refused to let a peer in, for want of file descriptors as a rule, it is left alone as long.
@@ -23,6 +25,20 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 pub(crate) struct Listener {
     pub(crate) addrs: Vec<SocketAddr>,
     tasks: Vec<JoinHandle<()>>,
+    shared: Arc<Doorkeeper>,
+}
+
+/// What all of a listener's tasks share.
+struct Doorkeeper {
+    config: Config,
+    tls: Option<TlsAcceptor>,
+    accepted: mpsc::Sender<Connection>,
+    /// What is left of handshakes and of connections.
+    handshakes: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+    let_in: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
 }
 
 impl Drop for Listener {
@@ -46,18 +62,26 @@ impl Listener {
             ServerSecurity::Plaintext => None,
             ServerSecurity::Tls(identity) => Some(TlsAcceptor::from(server_tls(identity)?)),
         };
-        let config = Arc::new(config.clone());
-        let permits = Arc::new(Semaphore::new(config.tcp.max_handshakes.clamp(1, Semaphore::MAX_PERMITS)));
-        let mut listener = Self { addrs: Vec::new(), tasks: Vec::new() };
+        let semaphore = |most: usize| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
+        let shared = Arc::new(Doorkeeper {
+            config: config.clone(),
+            tls,
+            accepted,
+            handshakes: semaphore(config.tcp.max_handshakes),
+            connections: semaphore(config.tcp.max_connections),
+            let_in: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        });
+        let mut listener = Self { addrs: Vec::new(), tasks: Vec::new(), shared };
         for local in at {
             let bind = |source| ListenError::Bind { addr: local.addr, source };
             let socket = TcpListener::bind(local.addr).await.map_err(bind)?;
             listener.addrs.push(socket.local_addr().map_err(bind)?);
-            let (config, tls) = (Arc::clone(&config), tls.clone());
-            let (permits, accepted) = (Arc::clone(&permits), accepted.clone());
+            let shared = Arc::clone(&listener.shared);
             listener.tasks.push(tokio::spawn(async move {
                 loop {
-                    let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+                    let Ok(permit) = Arc::clone(&shared.handshakes).acquire_owned().await else { return };
                     let stream = match socket.accept().await {
                         Ok((stream, _)) => stream,
                         Err(error) => {
@@ -66,14 +90,14 @@ impl Listener {
                             continue;
                         }
                     };
-                    let (config, tls, accepted) = (Arc::clone(&config), tls.clone(), accepted.clone());
+                    let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
+                        shared.refused.fetch_add(1, Relaxed);
+                        tracing::debug!("as many connections as may be");
+                        continue;
+                    };
+                    let shared = Arc::clone(&shared);
                     tokio::spawn(async move {
-                        let timeout = config.tcp.handshake_timeout;
-                        let done = tokio::time::timeout(timeout, shake_hands(&config, tls, stream)).await;
-                        if let Ok(Some(connection)) = done {
-                            // If nobody accepts any more, the connection ends here.
-                            let _ = accepted.send(connection).await;
-                        }
+                        shared.welcome(stream, place).await;
                         drop(permit);
                     });
                 }
@@ -83,7 +107,46 @@ impl Listener {
     }
 }
 
-async fn shake_hands(config: &Config, tls: Option<TlsAcceptor>, stream: TcpStream) -> Option<Connection> {
+impl Listener {
+    pub(crate) fn stats(&self) -> EndpointStats {
+        let Doorkeeper { config, handshakes, connections, let_in, refused, failed, .. } = &*self.shared;
+        let taken = |semaphore: &Semaphore, most: usize| {
+            most.clamp(1, Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
+        };
+        // One place per address is held by who waits at the door.
+        let waiting = self.tasks.len();
+        EndpointStats {
+            connections: taken(connections, config.tcp.max_connections),
+            handshakes: taken(handshakes, config.tcp.max_handshakes).saturating_sub(waiting),
+            accepted: let_in.load(Relaxed),
+            refused: refused.load(Relaxed),
+            failed: failed.load(Relaxed),
+            ..EndpointStats::default()
+        }
+    }
+}
+
+impl Doorkeeper {
+    async fn welcome(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+        let timeout = self.config.tcp.handshake_timeout;
+        let shaking = shake_hands(&self.config, self.tls.as_ref(), stream, place);
+        match tokio::time::timeout(timeout, shaking).await {
+            Ok(Some(connection)) => {
+                self.let_in.fetch_add(1, Relaxed);
+                // If nobody accepts any more, the connection ends here.
+                let _ = self.accepted.send(connection).await;
+            }
+            Ok(None) | Err(_) => _ = self.failed.fetch_add(1, Relaxed),
+        }
+    }
+}
+
+async fn shake_hands(
+    config: &Config,
+    tls: Option<&TlsAcceptor>,
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+) -> Option<Connection> {
     prepare(&stream, &config.tcp).ok()?;
     let (stream, pipe) = match tls {
         None => (stream, Pipe::plain()),
@@ -97,7 +160,7 @@ async fn shake_hands(config: &Config, tls: Option<TlsAcceptor>, stream: TcpStrea
             (stream, Pipe::tls(connection.into()))
         }
     };
-    Tcp::begin(config, stream, pipe).ok()
+    Tcp::begin(config, stream, pipe, Some(place)).ok()
 }
 
 fn server_tls(identity: &Identity) -> Result<Arc<ServerConfig>, ConfigError> {

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use marcato_quic::{MessageId, Trust};
+use marcato_quic::{LongId, MessageId, Trust};
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Time};
@@ -22,13 +22,15 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
-use crate::config::{ClientSecurity, Config, Engine, Remote, TcpConfig, system_trust};
+use crate::config::{ClientSecurity, Config, Engine, LaneConfig, Remote, TcpConfig, system_trust};
 use crate::connection::{Connection, Message};
-use crate::error::{ChangeError, Closed, ConfigError, ConnectError, ReserveError, SendError};
+use crate::error::{
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
+};
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
@@ -45,6 +47,8 @@ pub(crate) struct Tcp {
     epoch: Instant,
     local: SocketAddr,
     remote: SocketAddr,
+    /// The longest message that can wait.
+    max_message: Bytes,
 }
 
 struct State {
@@ -69,7 +73,12 @@ enum Phase {
 
 impl Tcp {
     /// Begins to drive a connection whose handshake is done.
-    fn begin(config: &Config, stream: TcpStream, pipe: Pipe) -> Result<Connection, ConfigError> {
+    fn begin(
+        config: &Config,
+        stream: TcpStream,
+        pipe: Pipe,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Connection, ConfigError> {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let stream = Arc::new(stream);
         let tcp = Arc::new(Self {
@@ -84,10 +93,17 @@ impl Tcp {
             epoch: Instant::now(),
             local: stream.local_addr().unwrap_or(unknown),
             remote: stream.peer_addr().unwrap_or(unknown),
+            max_message: config.limits.queued,
         });
         let span = tracing::debug_span!("tcp", local = %tcp.local, remote = %tcp.remote);
         let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
-        tokio::spawn(driver.instrument(span));
+        tokio::spawn(
+            async move {
+                driver.await;
+                drop(permit);
+            }
+            .instrument(span),
+        );
         Ok(Connection::new(tcp))
     }
 
@@ -146,6 +162,42 @@ impl Transport for Tcp {
         Ok(id)
     }
 
+    fn begin_long(&self) -> Result<LongId, SendError> {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+        }
+        Ok(state.sender.begin_long())
+    }
+
+    fn offer_part(
+        &self,
+        long: LongId,
+        part: &Message,
+        last: bool,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError> {
+        let now = self.time();
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Open {
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+        }
+        let id = state.sender.offer_part(now, long, part, last, ticket)?;
+        drop(state);
+        self.wake.notify_one();
+        Ok(id)
+    }
+
+    fn cancel_long(&self, long: LongId) {
+        lock(&self.state).sender.cancel_long(long);
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+    }
+
+    fn max_unreliable(&self) -> Option<Bytes> {
+        self.shared.closed().is_none().then_some(self.max_message)
+    }
+
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
         lock(&self.state).sender.cancel(id)?;
         self.shared.room.notify_waiters();
@@ -169,6 +221,18 @@ impl Transport for Tcp {
 
     fn release(&self, _: SourceKey) -> bool {
         false
+    }
+
+    fn add_lane(&self, _: LaneConfig) -> Result<(), AddLaneError> {
+        Err(AddLaneError::NotOverTcp)
+    }
+
+    fn remove_lane(&self, _: LaneId) -> Result<(), ChangeLaneError> {
+        Err(ChangeLaneError::NotOverTcp)
+    }
+
+    fn set_backup(&self, _: LaneId, _: bool) -> Result<(), ChangeLaneError> {
+        Err(ChangeLaneError::NotOverTcp)
     }
 
     fn resume(&self) {
@@ -265,7 +329,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     };
     let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
-    Ok(Tcp::begin(config, stream, pipe)?)
+    Ok(Tcp::begin(config, stream, pipe, None)?)
 }
 
 fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {

@@ -303,7 +303,7 @@ mod tests {
         assert!(halved.received > Bytes::new(900));
         assert_eq!(b.inbound.take_missed(), missed(1, MissedReason::Expired, 0));
         assert_eq!(b.inbound.take_missed(), None);
-        assert_eq!(b.inbound.take().unwrap().number, MessageNumber(2));
+        assert_eq!(b.inbound.take().unwrap().number, Some(MessageNumber(2)));
         a.feed(&b.chunk(NOW, 1000)).unwrap();
         assert_eq!(kept.try_recv(), Ok(Ok(())));
         assert!(a.sender.is_idle());

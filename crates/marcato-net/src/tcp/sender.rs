@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes as Payload;
-use marcato_quic::MessageId;
+use marcato_quic::{LongId, MessageId};
 use marcato_sched::Conductor;
 use marcato_sched::conductor::{self, Counters, DebtError, Removal, Slab};
 use marcato_units::{Bytes, Priority, Time};
@@ -37,8 +37,31 @@ struct Outgoing {
     ticket: Ticket,
     /// The level at which it was offered: that of its share of the limits.
     level: Priority,
-    /// Its number and its priority on the wire, once its first byte has been written.
+    /// Its number and its priority on the wire, once its first byte has been written. Those of a part are with the
+    /// whole.
     told: Option<(MessageNumber, Priority)>,
+    part: Option<Part>,
+}
+
+/// Where a part belongs.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    long: LongId,
+    /// Where in the whole it begins.
+    base: Bytes,
+    /// Whether the whole ends with it.
+    last: bool,
+}
+
+/// A message that is handed over part by part.
+#[derive(Debug, Default)]
+struct Long {
+    told: Option<(MessageNumber, Priority)>,
+    len: Bytes,
+    /// Parts of which something waits.
+    parts: VecDeque<MessageId>,
+    /// No other part comes.
+    over: bool,
 }
 
 /// What is granted of one message in a row, and becomes one frame.
@@ -47,9 +70,13 @@ struct Run {
     id: MessageId,
     number: MessageNumber,
     priority: Priority,
+    /// Where in what was handed over it begins, and where that begins in the message.
     offset: Bytes,
+    base: Bytes,
     len: Bytes,
+    /// It reaches to the end of what was handed over, and that to the end of the message.
     fin: bool,
+    last: bool,
 }
 
 /// All that one connection has to send.
@@ -60,6 +87,9 @@ pub(super) struct Sender {
     /// The most that is granted at a time.
     unit: Bytes,
     messages: HashMap<MessageId, Outgoing>,
+    /// Messages that are handed over part by part. As many as the application begins.
+    longs: HashMap<LongId, Long>,
+    next_long: u64,
     /// Messages that were wholly written, by number, until the receiver says that it has them.
     awaiting: HashMap<u64, (Ticket, Priority)>,
     unfinished: [usize; Priority::COUNT],
@@ -83,6 +113,8 @@ impl Sender {
             limits: config.limits,
             unit: conductor.chunk,
             messages: HashMap::new(),
+            longs: HashMap::new(),
+            next_long: 0,
             awaiting: HashMap::new(),
             unfinished: [0; Priority::COUNT],
             next_number: 0,
@@ -105,6 +137,65 @@ impl Sender {
         message: &Message,
         ticket: Ticket,
     ) -> Result<MessageId, SendError> {
+        self.take(now, message, ticket, None)
+    }
+
+    pub(super) fn begin_long(&mut self) -> LongId {
+        let id = LongId(self.next_long);
+        self.next_long += 1;
+        self.longs.insert(id, Long::default());
+        id
+    }
+
+    pub(super) fn offer_part(
+        &mut self,
+        now: Time,
+        long: LongId,
+        message: &Message,
+        last: bool,
+        ticket: Ticket,
+    ) -> Result<MessageId, SendError> {
+        let known = self.longs.get(&long).filter(|known| !known.over).ok_or(SendError::Ended)?;
+        let parts = known.parts.iter().filter_map(|id| self.conductor.message(*id));
+        let waiting = parts.fold(Bytes::ZERO, |sum, part| sum + part.rest());
+        if waiting >= self.limits.streamed {
+            return Err(SendError::Busy { priority: message.priority });
+        }
+        let part = Part { long, base: known.len, last };
+        let id = self.take(now, message, ticket, Some(part))?;
+        if let Some(known) = self.longs.get_mut(&long) {
+            known.len += Bytes::new(message.body.len() as u64);
+            known.parts.push_back(id);
+            known.over = last;
+        }
+        Ok(id)
+    }
+
+    /// Takes back a message that is handed over part by part.
+    pub(super) fn cancel_long(&mut self, long: LongId) {
+        self.end_long(long, Removal::Cancelled);
+        self.sweep();
+    }
+
+    /// Gives up all parts of a message, and has the receiver told.
+    fn end_long(&mut self, long: LongId, reason: Removal) {
+        let Some(long) = self.longs.remove(&long) else { return };
+        for id in long.parts {
+            // It is swept out with the rest.
+            let _ = self.conductor.cancel(id);
+        }
+        if let Some((number, _)) = long.told {
+            self.resets.push_back((Some(number), MissedReason::code(reason)));
+        }
+    }
+
+    fn take(
+        &mut self,
+        now: Time,
+        message: &Message,
+        ticket: Ticket,
+        part: Option<Part>,
+    ) -> Result<MessageId, SendError> {
         let level = message.priority;
         let len = Bytes::new(message.body.len() as u64);
         if len > self.limits.queued {
@@ -125,7 +216,7 @@ impl Sender {
         // To offer is also to shed, if that is asked for.
         self.sweep();
         let id = offered.map_err(|error| SendError::offer(error, level))?;
-        self.messages.insert(id, Outgoing { body: message.body.clone(), ticket, level, told: None });
+        self.messages.insert(id, Outgoing { body: message.body.clone(), ticket, level, told: None, part });
         self.unfinished[level.index()] += 1;
         Ok(id)
     }
@@ -148,8 +239,15 @@ impl Sender {
     /// Lets go of what the Conductor has removed, and has the receiver told if it may wait for it.
     fn sweep(&mut self) {
         while let Some((id, reason)) = self.conductor.observer_mut().0.pop() {
-            let Some(Outgoing { ticket, level, told, .. }) = self.messages.remove(&id) else { continue };
+            let Some(Outgoing { ticket, level, told, part, .. }) = self.messages.remove(&id) else {
+                continue;
+            };
             self.unfinished[level.index()] -= 1;
+            if let Some(part) = part {
+                self.end_long(part.long, reason);
+                let _ = ticket.send(Err(NotDelivered::from(reason)));
+                continue;
+            }
             // Of a message that was never begun the receiver learns only if it missed a deadline.
             if told.is_some() || reason == Removal::Expired {
                 self.resets.push_back((told.map(|(number, _)| number), MissedReason::code(reason)));
@@ -234,15 +332,17 @@ impl Sender {
             let Some(next) = next else { break };
             let continues = run.is_some_and(|run| run.id == next.message);
             // The number that it has, or would get if anything of it fits.
-            let told = self.messages.get(&next.message).and_then(|message| message.told);
+            let told = self.told(next.message);
             let (number, priority) = told.unwrap_or((MessageNumber(self.next_number), next.priority));
             let start = Run {
                 id: next.message,
                 number,
                 priority,
                 offset: next.sent,
+                base: self.place(next.message).0,
                 len: Bytes::new(budget as u64),
                 fin: false,
+                last: false,
             };
             let mut room = budget.saturating_sub(used);
             if !continues {
@@ -261,13 +361,16 @@ impl Sender {
                 }
                 _ => {
                     let (number, priority) = self.tell(grant.message, grant.priority);
+                    let (base, last) = self.place(grant.message);
                     let next = Run {
                         id: grant.message,
                         number,
                         priority,
                         offset: grant.offset,
+                        base,
                         len: grant.len,
                         fin: grant.fin,
+                        last,
                     };
                     if let Some(run) = run.replace(next) {
                         self.write(run, out);
@@ -286,14 +389,32 @@ impl Sender {
         number
     }
 
+    /// The number and the priority of a message on the wire, if something of it has been written.
+    fn told(&self, id: MessageId) -> Option<(MessageNumber, Priority)> {
+        let message = self.messages.get(&id)?;
+        match message.part {
+            Some(part) => self.longs.get(&part.long)?.told,
+            None => message.told,
+        }
+    }
+
+    /// Where in the message on the wire something that was handed over begins, and whether that ends with it.
+    fn place(&self, id: MessageId) -> (Bytes, bool) {
+        let part = self.messages.get(&id).and_then(|message| message.part);
+        part.map_or((Bytes::ZERO, true), |part| (part.base, part.last))
+    }
+
     /// The number and the priority of a message on the wire, of which something is about to be written.
     fn tell(&mut self, id: MessageId, priority: Priority) -> (MessageNumber, Priority) {
-        if let Some(told) = self.messages.get(&id).and_then(|message| message.told) {
+        if let Some(told) = self.told(id) {
             return told;
         }
         let told = (self.number(), priority);
         if let Some(message) = self.messages.get_mut(&id) {
-            message.told = Some(told);
+            match message.part.and_then(|part| self.longs.get_mut(&part.long)) {
+                Some(long) => long.told = Some(told),
+                None => message.told = Some(told),
+            }
         }
         told
     }
@@ -307,7 +428,21 @@ impl Sender {
         if run.fin
             && let Some(message) = self.messages.remove(&run.id)
         {
-            self.awaiting.insert(run.number.0, (message.ticket, message.level));
+            if let Some(part) = message.part
+                && let Some(long) = self.longs.get_mut(&part.long)
+            {
+                long.parts.retain(|id| *id != run.id);
+                if long.over && long.parts.is_empty() {
+                    self.longs.remove(&part.long);
+                }
+            }
+            if run.last {
+                self.awaiting.insert(run.number.0, (message.ticket, message.level));
+            } else {
+                // The receiver acknowledges the whole, and with it each part.
+                self.unfinished[message.level.index()] -= 1;
+                let _ = message.ticket.send(Ok(()));
+            }
         }
     }
 }
@@ -316,10 +451,10 @@ const fn frame(run: &Run) -> Frame {
     Frame::Message(MessageFrame {
         id: run.number,
         priority: run.priority,
-        offset: run.offset,
+        offset: Bytes::new(run.base.get() + run.offset.get()),
         len: run.len,
-        last: run.fin,
-        receipt: run.fin,
+        last: run.fin && run.last,
+        receipt: run.fin && run.last,
         twin: None,
     })
 }

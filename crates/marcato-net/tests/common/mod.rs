@@ -78,3 +78,20 @@ pub(crate) async fn close(client: Connection, server: Connection) {
     let (ours, theirs) = within(async { tokio::join!(client.close(), server.closed()) }).await;
     assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer));
 }
+
+/// Each of these as a test over each engine.
+#[allow(unused_macros, reason = "not every test is over both")]
+macro_rules! for_both_engines {
+    ($($test:ident)*) => {
+        mod tcp { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(marcato_net::Engine::Tcp).await; }
+        )* }
+        mod quic { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(marcato_net::Engine::Quic).await; }
+        )* }
+    };
+}
+#[allow(unused_imports, reason = "not every test is over both")]
+pub(crate) use for_both_engines;

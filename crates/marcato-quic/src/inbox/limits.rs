@@ -30,7 +30,8 @@ pub struct InboxLimits {
     pub open_messages: usize,
     /// Bytes of all messages that arrived ahead of a gap in their message (64 MiB).
     pub ahead: Bytes,
-    /// Pieces of one message that arrived ahead of a gap (16 384).
+    /// Pieces of one message that arrived ahead of a gap (65 536). All that a peer has sent and not seen acknowledged may
+    /// be of one message, and be behind one gap while a lane is silent: 32 MiB in packets of 1200 bytes are 30 000.
     pub ahead_pieces_per_message: usize,
     /// Bytes of one stream that wait for a frame header (8 MiB).
     pub parked_per_stream: Bytes,
@@ -65,7 +66,7 @@ impl Default for InboxLimits {
             unread_messages: 4096,
             open_messages: 4096,
             ahead: Bytes::new(64 * MIB),
-            ahead_pieces_per_message: 16_384,
+            ahead_pieces_per_message: 65_536,
             parked_per_stream: Bytes::new(8 * MIB),
             parked: Bytes::new(32 * MIB),
             pieces: 131_072,

@@ -206,10 +206,31 @@ impl Session {
             }
             EngineEvent::Stream(event) => self.stream_event(now, event),
             EngineEvent::Path(event) => self.path_event(now, event),
+            EngineEvent::DatagramReceived => self.take_datagrams(now),
             EngineEvent::HandshakeDataReady
-            | EngineEvent::DatagramReceived
             | EngineEvent::DatagramsUnblocked
             | EngineEvent::NatTraversal(_) => {}
+        }
+    }
+
+    /// Takes unreliable messages from the engine, of which it would drop some without a word.
+    fn take_datagrams(&mut self, now: Time) {
+        let most = self.config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX));
+        while let Some(payload) = self.conn.datagrams().recv() {
+            let priority = match Unreliable::decode(&payload) {
+                Ok(unreliable) => unreliable.priority,
+                Err(error) => return self.fail(now, ErrorCode::ProtocolViolation, error.to_string()),
+            };
+            self.stats.datagrams_received += 1;
+            let body = payload.slice(UNRELIABLE_HEADER..);
+            self.datagram_bytes += body.len() + DATAGRAM_COST;
+            self.datagrams.push_back(Datagram { priority, body });
+            while self.datagram_bytes > most && self.read_datagram().is_some() {
+                self.stats.datagrams_dropped += 1;
+            }
+        }
+        if !self.datagrams.is_empty() && self.events.back() != Some(&Event::Datagram) {
+            self.events.push_back(Event::Datagram);
         }
     }
 
@@ -261,7 +282,7 @@ impl Session {
             }
             // A stream that may be used again is not reset if all of its message has been written to it.
             let whole = carrier.role != Role::Repair && carrier.written == carrier.run.end;
-            if self.config.streams == StreamUse::Reuse && complete && whole {
+            if self.config.streams == StreamUse::Reuse && complete && whole && message.part.is_none() {
                 self.outbox.await_done(carrier.stream);
             } else {
                 self.reset(carrier.stream, ErrorCode::Settled);

@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use bytes::Bytes as Payload;
+use bytes::{BufMut as _, Bytes as Payload, BytesMut};
 use marcato_sched::conductor::{self, CancelError, MessageId, OfferError, Redundancy, Removal, Tally};
 use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{Choice, Fresh, LaneScheduler, Offer, Purpose, Unused, Wait};
 use marcato_sched::{Conductor, Grant};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
-use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, MessageFrame, Twin};
+use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, MessageFrame, Twin, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{
     Connection, Dir, Event as EngineEvent, FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus,
     ReadError, StreamEvent, StreamId, VarInt, WriteError,
@@ -30,6 +30,7 @@ use crate::event::{Event, LaneLoss};
 use crate::gate::{Gated, Happening};
 use crate::inbox::{Action, Inbox, Piece, Side};
 use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes, Load, Owed};
+use crate::long::{LongId, Part};
 use crate::outbox::{Carrier, Key, Outbox, Outgoing, Role, Run};
 use crate::scheduler::Scheduler;
 
@@ -75,6 +76,27 @@ pub enum SendError {
         /// The most that may be.
         limit: usize,
     },
+    /// It does not fit one packet, and unreliable messages are not cut.
+    #[error("an unreliable message has {limit} bytes at most here: send it reliably, or cut it")]
+    TooLongForDatagram {
+        /// The most that fits now. It changes with the lanes.
+        limit: usize,
+    },
+    /// The peer takes none.
+    #[error("the peer takes no unreliable messages: send it reliably")]
+    NoDatagrams,
+    /// No part may follow.
+    #[error("the message is complete or was given up: begin another")]
+    Ended,
+}
+
+/// An unreliable message that has come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// What it matters to its sender.
+    pub priority: Priority,
+    /// Its bytes.
+    pub body: Payload,
 }
 
 /// Why a lane was not opened.
@@ -124,6 +146,17 @@ pub struct SessionStats {
     pub overdrawn: u64,
     /// Polls of the engine.
     pub polls: u64,
+    /// Unreliable messages that have left.
+    pub datagrams_sent: u64,
+    /// Unreliable messages that were dropped before they left, because no packet was large enough any more.
+    pub datagrams_unsent: u64,
+    /// Unreliable messages that have come.
+    pub datagrams_received: u64,
+    /// Of those, such as were dropped because nobody took them.
+    pub datagrams_dropped: u64,
+    /// Messages whose lifetime ended before anything of them left, and of which the receiver was not told because too
+    /// much was to be told already.
+    pub untold: u64,
 }
 
 /// What a session holds now, beside what the Conductor and the inbox count.
@@ -154,6 +187,11 @@ pub struct SessionLoad {
 /// Frames that tell of messages given up or received and wait for the peer's credit. A peer that grants none and goes on
 /// asking is cut off beyond.
 pub const MAX_NOTES: usize = 4096;
+
+/// With more waiting than this, the receiver is not told of messages of which it knows nothing.
+const MANY_NOTES: usize = MAX_NOTES / 4;
+/// What an unreliable message counts besides its bytes, against those that may wait to be taken.
+const DATAGRAM_COST: usize = 64;
 
 /// A datagram to be sent; its bytes are at the end of the buffer given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +282,9 @@ pub struct Session {
     notes: VecDeque<(Option<StreamId>, Payload)>,
     /// Streams with data that the inbox had no room for.
     unread: VecDeque<StreamId>,
+    /// Unreliable messages that have come and were not taken, and what they count.
+    datagrams: VecDeque<Datagram>,
+    datagram_bytes: usize,
     /// What the engine has to send again, by level, the earliest lost first.
     owed: [VecDeque<Owed>; Priority::COUNT],
     /// What the engine held of its own accord was more than control frames.
@@ -314,6 +355,8 @@ impl Session {
             control: None,
             notes: VecDeque::new(),
             unread: VecDeque::new(),
+            datagrams: VecDeque::new(),
+            datagram_bytes: 0,
             owed: Default::default(),
             ended: BTreeSet::new(),
             bulky: false,
@@ -337,6 +380,78 @@ impl Session {
     ///
     /// If the session is closed, the message is empty or too long, or as much as may waits or is on its way.
     pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
+        self.take(now, message, None, false)
+    }
+
+    /// Takes a message that leaves in one DATAGRAM frame (RFC 9221), in its order among the others, and is not sent
+    /// again if it is lost. [`Event::Sent`] tells when it has left. It travels once, whatever its redundancy.
+    ///
+    /// # Errors
+    ///
+    /// What [`send`](Self::send) says, and if it fits no packet or the peer takes none.
+    pub fn send_datagram(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
+        let limit = self.max_datagram().ok_or(SendError::NoDatagrams)?;
+        if message.body.len() > limit {
+            return Err(SendError::TooLongForDatagram { limit });
+        }
+        self.take(now, message, None, true)
+    }
+
+    /// How long an unreliable message may be now; `None` if the peer takes none.
+    pub fn max_datagram(&mut self) -> Option<usize> {
+        let engine = self.conn.datagrams().max_size()?;
+        let payload = usize::try_from(self.packet_payload().get()).unwrap_or(usize::MAX);
+        Some(engine.min(payload).saturating_sub(UNRELIABLE_HEADER))
+    }
+
+    /// The oldest unreliable message that has come.
+    pub fn read_datagram(&mut self) -> Option<Datagram> {
+        let datagram = self.datagrams.pop_front()?;
+        self.datagram_bytes -= datagram.body.len() + DATAGRAM_COST;
+        Some(datagram)
+    }
+
+    /// Begins a message that is handed over [part by part](Self::send_part).
+    pub fn begin_long(&mut self) -> LongId {
+        self.outbox.begin_long()
+    }
+
+    /// Takes the next part of a message; with `last`, it is complete. Parts of one message keep their order as long as
+    /// they are of one level. Each is [delivered](Event::Delivered) by itself; if one is dropped, all are.
+    ///
+    /// # Errors
+    ///
+    /// What [`send`](Self::send) says, and if the message is complete or was given up.
+    pub fn send_part(
+        &mut self,
+        now: Time,
+        long: LongId,
+        part: Message,
+        last: bool,
+    ) -> Result<MessageId, SendError> {
+        let base = self.outbox.next_part(long).ok_or(SendError::Ended)?.get();
+        self.take(now, part, Some(Part { long, base, last }), false)
+    }
+
+    /// How much of a message that is handed over part by part waits to be handed to the engine.
+    pub fn waiting(&self, long: LongId) -> Bytes {
+        let parts = self.outbox.parts(long).iter().rev();
+        parts.map_while(|id| self.conductor.message(*id)).fold(Bytes::ZERO, |sum, part| sum + part.rest())
+    }
+
+    /// Takes back a message that is handed over part by part. What has left of it is void; the receiver is told.
+    pub fn cancel_long(&mut self, now: Time, long: LongId) {
+        self.end_long(now, long, Removal::Cancelled);
+        self.sweep(now);
+    }
+
+    fn take(
+        &mut self,
+        now: Time,
+        message: Message,
+        part: Option<Part>,
+        unreliable: bool,
+    ) -> Result<MessageId, SendError> {
         if self.closed {
             return Err(SendError::Closed);
         }
@@ -358,7 +473,12 @@ impl Session {
             fed: false,
             reached: 0,
             lost: Vec::new(),
+            part,
+            unreliable,
         });
+        if let Some(part) = part {
+            self.outbox.add_part(part, id, len);
+        }
         self.sweep(now);
         Ok(id)
     }
@@ -593,11 +713,36 @@ impl Session {
 
     /// Drops what the Conductor has removed by itself or been told to.
     fn sweep(&mut self, now: Time) {
-        for (id, sent, reason) in std::mem::take(&mut self.conductor.observer_mut().0) {
-            let Some(key) = self.outbox.find(id) else { continue };
-            self.abandon(key, reason);
-            self.scheduler.message_complete(now, id.get());
-            self.events.push_back(Event::Dropped { message: id, sent, reason });
+        while !self.conductor.observer_mut().0.is_empty() {
+            for (id, sent, reason) in std::mem::take(&mut self.conductor.observer_mut().0) {
+                let Some(key) = self.outbox.find(id) else { continue };
+                let part = self.outbox.get(key).and_then(|message| message.part);
+                self.abandon(key, reason);
+                self.scheduler.message_complete(now, id.get());
+                self.events.push_back(Event::Dropped { message: id, sent, reason });
+                if let Some(part) = part {
+                    self.end_long(now, part.long, reason);
+                }
+            }
+        }
+    }
+
+    /// Gives up all parts of a message, and tells the receiver.
+    fn end_long(&mut self, now: Time, long: LongId, reason: Removal) {
+        let (number, parts) = self.outbox.end_long(long);
+        for id in parts {
+            // What waits of it is swept out with the rest.
+            if self.conductor.cancel(id).is_err()
+                && let Some(key) = self.outbox.find(id)
+            {
+                let sent = self.outbox.get(key).map_or(Bytes::ZERO, |part| Bytes::new(part.len()));
+                self.abandon(key, reason);
+                self.scheduler.message_complete(now, id.get());
+                self.events.push_back(Event::Dropped { message: id, sent, reason });
+            }
+        }
+        if let Some(id) = number {
+            self.tell(Frame::Reset { id, code: reason as u64 });
         }
     }
 
@@ -618,11 +763,23 @@ impl Session {
 
     /// Forgets a message of which not everything will be sent, and tells the receiver.
     fn abandon(&mut self, key: Key, reason: Removal) {
+        let Some(message) = self.outbox.get(key) else { return };
+        // Of a part, the whole is told.
+        let whole = message.part.is_none();
+        let mut number = message.number;
+        if number.is_none() && whole && !message.unreliable && reason == Removal::Expired {
+            // Of a message that was never begun the receiver learns only that it missed a deadline.
+            if self.notes.len() < MANY_NOTES {
+                number = self.outbox.number(key);
+            } else {
+                self.stats.untold += 1;
+            }
+        }
         let Some(message) = self.outbox.remove(key) else { return };
         for carrier in &message.carriers {
             self.reset(carrier.stream, ErrorCode::Abandoned);
         }
-        if let Some(id) = message.number {
+        if let Some(id) = number.filter(|_| whole) {
             self.tell(Frame::Reset { id, code: reason as u64 });
         }
     }

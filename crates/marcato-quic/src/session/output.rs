@@ -372,7 +372,7 @@ impl Session {
                 self.repairs[level.index()].pop_front();
                 continue;
             };
-            let whole = message.len();
+            let last = message.ends_with(run);
             let payload = self.payload(run.len());
             let wire = payload + OVERHEAD;
             let (views, ready) = self.views(now, priority, wire);
@@ -388,10 +388,7 @@ impl Session {
             };
             let stream = match stream {
                 Some(stream) => stream,
-                None => {
-                    let last = run.end == whole;
-                    self.open_carrier(key, Role::Repair, run, last, None)?
-                }
+                None => self.open_carrier(key, Role::Repair, run, last, None)?,
             };
             let header = self.header_left(key, stream);
             let chunk =
@@ -426,9 +423,14 @@ impl Session {
 
     /// How many stream bytes a packet takes on whichever lane, of `rest`.
     fn payload(&self, rest: u64) -> Bytes {
+        self.packet_payload().min(Bytes::new(rest.max(1)))
+    }
+
+    /// How many stream bytes a packet takes on whichever lane.
+    pub(super) fn packet_payload(&self) -> Bytes {
         let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing);
         let mtu = usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200));
-        SessionConfig::payload(mtu).min(Bytes::new(rest.max(1)))
+        SessionConfig::payload(mtu)
     }
 
     /// The most urgent chunk of new data that may leave.
@@ -475,11 +477,59 @@ impl Session {
         self.tell_gates(now, reserved);
         self.sweep(now);
         let (next, choice, views) = found?;
+        if self.outbox.get(next.key).is_some_and(|message| message.unreliable) {
+            return self.send_unreliable(now, buf, next, choice, &views);
+        }
         match choice {
             Choice::Wait(_) => None,
             Choice::One(lane) => self.send_once(now, max, buf, next, lane, views),
             Choice::Each(lanes) => self.send_each(now, buf, next, lanes, &views),
         }
+    }
+
+    /// Sends an unreliable message, in a packet of its own.
+    fn send_unreliable(
+        &mut self,
+        now: Time,
+        buf: &mut Vec<u8>,
+        next: Next,
+        choice: Choice,
+        views: &Views,
+    ) -> Option<Transmit> {
+        let Next { key, fresh, wire, among, .. } = next;
+        let lane = match choice {
+            Choice::One(lane) => lane,
+            // It has no number by which copies could be told.
+            Choice::Each(lanes) => lanes.first()?,
+            Choice::Wait(_) => return None,
+        };
+        let len = self.outbox.get(key)?.len();
+        let grant = self.conductor.grant_among(now, Bytes::new(len), among)?;
+        let message = self.outbox.remove(key)?;
+        self.scheduler.message_complete(now, message.id.get());
+        let mut frame = BytesMut::with_capacity(UNRELIABLE_HEADER + message.body.len());
+        frame.put_u8(Unreliable { priority: message.priority, body: &message.body }.header());
+        frame.put_slice(&message.body);
+        if self.conn.datagrams().send(frame.freeze(), true).is_err() {
+            // Packets have become smaller since it was taken.
+            self.stats.datagrams_unsent += 1;
+            let dropped = Event::Dropped { message: message.id, sent: Bytes::ZERO, reason: Removal::Shed };
+            self.events.push_back(dropped);
+            self.flush = true;
+            return None;
+        }
+        self.stats.datagrams_sent += 1;
+        self.events.push_back(Event::Sent(message.id));
+        if let Some(view) = views.of(lane) {
+            self.scheduler.sent(now, view, Purpose::New(fresh.after(grant.len)), wire);
+        }
+        let transmit = self.poll_on(now, lane, Room::Any, Load::Other, NonZeroUsize::MIN, buf);
+        if transmit.is_none() {
+            // It leaves with the next packet that does.
+            self.pause(now, lane);
+            self.flush = true;
+        }
+        transmit.map(|polled| polled.0)
     }
 
     /// The levels of which something may be fed: those that flow control does not stop and, while the engine holds
@@ -675,9 +725,11 @@ impl Session {
 
     /// How many bytes the header may take that the chunk at `offset` has before it.
     fn header_len(&self, key: Key, offset: u64) -> u64 {
-        let begun =
-            self.outbox.get(key).is_some_and(|message| message.carrier_of(Role::Main, offset).is_some());
-        if begun { 0 } else { MAX_FRAME_HEADER as u64 }
+        let Some(message) = self.outbox.get(key) else { return MAX_FRAME_HEADER as u64 };
+        if message.unreliable || message.carrier_of(Role::Main, offset).is_some() {
+            return 0;
+        }
+        MAX_FRAME_HEADER as u64
     }
 
     fn header_left(&self, key: Key, stream: StreamId) -> u64 {
@@ -688,10 +740,10 @@ impl Session {
 
     /// What a new stream carries. One that is to be used again is free only when all of its message has arrived: were the
     /// message on several, they might be more than the peer allows.
-    fn run_from(&self, start: u64, len: u64) -> Run {
+    fn run_from(&self, start: u64, message: &Outgoing) -> Run {
         match self.config.streams {
-            StreamUse::PerMessage => Run::from(start, len),
-            StreamUse::Reuse => Run { start, end: len },
+            StreamUse::Reuse if message.part.is_none() => Run { start, end: message.len() },
+            _ => Run::from(start, message.len()),
         }
     }
 
@@ -701,8 +753,8 @@ impl Session {
         if let Some(main) = message.carrier_of(Role::Main, offset.get()) {
             return Some((main.stream, main.run));
         }
-        let run = self.run_from(offset.get(), message.len());
-        let last = run.end == message.len();
+        let run = self.run_from(offset.get(), message);
+        let last = message.ends_with(run);
         Some((self.open_carrier(key, Role::Main, run, last, None)?, run))
     }
 
@@ -717,10 +769,10 @@ impl Session {
         let message = self.outbox.get(key)?;
         let at = offset.get();
         if !message.carriers.iter().any(|carrier| carrier.role != Role::Repair && carrier.run.contains(at)) {
-            let run = self.run_from(at, message.len());
-            let last = run.end == message.len();
+            let run = self.run_from(at, message);
+            let last = message.ends_with(run);
             let copies = u8::try_from(lanes.len()).ok()?;
-            let twins = self.config.streams == StreamUse::PerMessage;
+            let twins = self.config.streams == StreamUse::PerMessage || message.part.is_some();
             let twin = |index| twins.then_some(Twin { index, copies });
             let home = lanes.first()?;
             let main = self.open_carrier(key, Role::Main, run, last, twin(0))?;
@@ -749,7 +801,9 @@ impl Session {
         last: bool,
         twin: Option<Twin>,
     ) -> Option<StreamId> {
-        let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair;
+        let part = self.outbox.get(key)?.part;
+        // One that is to be used again is free only when all of its message has arrived. Parts would wait for parts.
+        let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair && part.is_none();
         let idle = if reuse { self.outbox.idle_stream() } else { None };
         let dir = if reuse { Dir::Bi } else { Dir::Uni };
         if self.no_streams && idle.is_none() {
@@ -764,11 +818,11 @@ impl Session {
             return None;
         };
         let id = self.outbox.number(key)?;
-        let priority = self.outbox.get(key)?.priority;
+        let (priority, base) = self.outbox.get(key).map(|message| (message.priority, message.base()))?;
         let frame = Frame::Message(MessageFrame {
             id,
-            priority,
-            offset: Bytes::new(run.start),
+            priority: self.outbox.told_priority(key)?,
+            offset: Bytes::new(base + run.start),
             len: Bytes::new(run.len()),
             last,
             receipt: reuse,
@@ -801,6 +855,7 @@ impl Session {
             return Written::Refused;
         };
         let body = message.body.slice(start..end);
+        let single = self.config.streams == StreamUse::PerMessage || message.part.is_some();
         let Some(carrier) = message.carrier_mut(stream) else { return Written::Refused };
         let header = carrier.header.clone();
         let mut chunks = [header.clone(), body];
@@ -814,7 +869,7 @@ impl Session {
         let written = (taken - of_header) as u64;
         carrier.written += written;
         let finished = carrier.written == carrier.run.end;
-        if finished && (self.config.streams == StreamUse::PerMessage || carrier.role == Role::Repair) {
+        if finished && (single || carrier.role == Role::Repair) {
             let _ = self.conn.send_stream(stream).finish();
         }
         Written::Some(written)

@@ -1,0 +1,190 @@
+//! What strangers and peers that fall silent can take from an endpoint, and for how long.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use common::{NAME, close, for_both_engines, localhost, server, within};
+use marcato_net::{
+    ClientSecurity, Closed, Config, Endpoint, EndpointStats, Engine, Message, NotDelivered, Remote,
+};
+use marcato_quic::{EndpointConfig, LocalSocket, SessionConfig, SocketId};
+use marcato_units::Time;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+/// Waits until the endpoint is as `wanted` says.
+async fn until(endpoint: &Endpoint, wanted: impl Fn(&EndpointStats) -> bool) -> EndpointStats {
+    within(async {
+        loop {
+            let stats = endpoint.stats();
+            if wanted(&stats) {
+                return stats;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+async fn beyond_the_most_connections_those_who_knock_are_refused(engine: Engine) {
+    let mut config = Config::new(engine);
+    config.tcp.max_connections = 2;
+    config.quic.max_connections = 2;
+    let server = server(&config).await;
+    let remote = server.remote();
+    let mut pairs = Vec::new();
+    for _ in 0..2 {
+        let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+        pairs.push((client, within(server.endpoint.accept()).await.unwrap()));
+    }
+    within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+    let stats = until(&server.endpoint, |stats| stats.refused > 0).await;
+    assert_eq!((stats.connections, stats.accepted, stats.handshakes), (2, 2, 0));
+    // One goes, and there is room again.
+    let (client, accepted) = pairs.pop().unwrap();
+    close(client, accepted).await;
+    let client = within(async {
+        loop {
+            // A QUIC connection that is over lingers for three PTOs.
+            if let Ok(client) = Endpoint::connect(&config, &remote).await {
+                return client;
+            }
+        }
+    })
+    .await;
+    let accepted = within(server.endpoint.accept()).await.unwrap();
+    close(client, accepted).await;
+}
+
+for_both_engines! {
+    beyond_the_most_connections_those_who_knock_are_refused
+}
+
+/// A QUIC client's first datagram, to which nothing will follow.
+fn first_datagram(server: SocketAddr, trust: &marcato_quic::Trust) -> Vec<u8> {
+    let config = EndpointConfig::new(vec![LocalSocket::new(localhost())]);
+    let mut endpoint = marcato_quic::Endpoint::new(config, Instant::now()).unwrap();
+    endpoint.connect(Time::ZERO, SocketId(0), server, NAME, trust, SessionConfig::default()).unwrap();
+    let mut datagram = Vec::new();
+    endpoint.poll_transmit(Time::ZERO, NonZeroUsize::MIN, &mut datagram).unwrap();
+    datagram
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quic_handshakes_that_do_not_go_on_keep_nobody_out_and_are_given_up() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.max_handshakes = 4;
+    config.quic.handshake_timeout = Duration::from_secs(2);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let socket = UdpSocket::bind(localhost()).await.unwrap();
+    for _ in 0..20 {
+        socket.send_to(&first_datagram(addr, &server.trust), addr).await.unwrap();
+    }
+    let stats = until(&server.endpoint, |stats| stats.retried >= 16).await;
+    assert_eq!((stats.handshakes, stats.connections), (4, 0));
+    // Somebody who receives what is sent to his address gets in.
+    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    let accepted = within(server.endpoint.accept()).await.unwrap();
+    client.send(Message::new("hello")).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes, b"hello"[..]);
+    let stats = until(&server.endpoint, |stats| stats.failed == 4).await;
+    assert_eq!((stats.handshakes, stats.connections, stats.accepted), (0, 1, 1));
+    close(client, accepted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_handshakes_that_do_not_begin_are_given_up() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.max_handshakes = 2;
+    config.tcp.handshake_timeout = Duration::from_millis(300);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        silent.push(TcpStream::connect(addr).await.unwrap());
+    }
+    // Only so many at once; the others wait in the kernel, and then have their turn.
+    let stats = until(&server.endpoint, |stats| stats.failed == 5).await;
+    assert_eq!((stats.connections, stats.accepted), (0, 0));
+    config.tcp.handshake_timeout = Duration::from_secs(60);
+    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    close(client, within(server.endpoint.accept()).await.unwrap()).await;
+}
+
+/// A connection over plain TCP to a peer that goes without a word: its kernel drops whatever comes, as if the cable had
+/// been cut.
+#[cfg(target_os = "linux")]
+async fn with_a_peer_that_vanishes() -> (marcato_net::Connection, TcpStream) {
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.idle_timeout = Duration::from_secs(1);
+    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
+    let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+    let (peer, _) = within(listener.accept()).await.unwrap();
+    // BPF_RET | BPF_K: so many bytes of each segment are let through.
+    let drop_all = [socket2::SockFilter::new(0x06, 0, 0, 0)];
+    socket2::SockRef::from(&peer).attach_filter(&drop_all).unwrap();
+    (client, peer)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tcp_peer_that_vanishes_is_noticed_by_what_it_does_not_acknowledge() {
+    let (client, _peer) = with_a_peer_that_vanishes().await;
+    let mut message = client.send(Message::new("are you there?")).await.unwrap();
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    assert_eq!(within(message.delivered()).await, Err(NotDelivered::Closed(closed)));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tcp_peer_that_vanishes_is_noticed_on_a_quiet_connection() {
+    let (client, _peer) = with_a_peer_that_vanishes().await;
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quic_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.idle_timeout = Duration::from_millis(700);
+    config.quic.session.keep_alive = Some(Duration::from_millis(100));
+    let server = server(&config).await;
+    let behind = UdpSocket::bind(localhost()).await.unwrap();
+    let front = UdpSocket::bind(localhost()).await.unwrap();
+    let addr = server.endpoint.local_addrs()[0];
+    let remote =
+        Remote::new(front.local_addr().unwrap(), ClientSecurity::trusting(NAME, server.trust.clone()));
+    // Passes datagrams on, until it is cut.
+    let relay = tokio::spawn(async move {
+        let (mut ours, mut theirs) = (vec![0; 65_536], vec![0; 65_536]);
+        let mut client = None;
+        loop {
+            tokio::select! {
+                Ok((len, from)) = front.recv_from(&mut ours) => {
+                    client = Some(from);
+                    let _ = behind.send_to(&ours[..len], addr).await;
+                }
+                Ok((len, _)) = behind.recv_from(&mut theirs) => if let Some(client) = client {
+                    let _ = front.send_to(&theirs[..len], client).await;
+                },
+            }
+        }
+    });
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept()) }).await;
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    relay.abort();
+    let mut message = client.send(Message::new("are you there?")).await.unwrap();
+    for connection in [&client, &accepted] {
+        let closed = within(connection.closed()).await;
+        assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    }
+    assert!(matches!(within(message.delivered()).await, Err(NotDelivered::Closed(_))));
+    until(&server.endpoint, |stats| stats.connections == 0).await;
+}

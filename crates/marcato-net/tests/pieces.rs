@@ -1,0 +1,255 @@
+//! Messages that are sent piece by piece, over both engines.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{body, close, for_both_engines, number_of, pair, within};
+use marcato_net::{
+    Closed, Config, Connection, Engine, LongMessages, LongSendError, Message, MissedReason, NotDelivered,
+    SendError,
+};
+use marcato_units::{Bytes, Priority};
+use ring::digest::{Context, SHA256, digest};
+
+/// Long messages are streamed to the receiver, too.
+fn config(engine: Engine) -> Config {
+    let mut config = Config::new(engine);
+    config.limits.max_message = Bytes::new(1 << 20);
+    config.limits.long_messages = LongMessages::Stream;
+    config
+}
+
+/// The next long message to its end, and its hash.
+async fn receive_long(connection: &Connection) -> (Priority, Vec<u8>) {
+    let mut long = within(connection.accept_long()).await.unwrap();
+    let mut context = Context::new(&SHA256);
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        context.update(&piece);
+    }
+    (long.priority(), context.finish().as_ref().to_vec())
+}
+
+async fn pieces_of_any_size_become_one_message(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    for (len, piece) in [(1, 1), (5000, 7), (131_072, 131_072), (131_073, 4096), (20 << 20, 300_001)] {
+        let sent = body(3, len);
+        let writing = client.clone();
+        let whole = sent.clone();
+        let writer = tokio::spawn(async move {
+            let mut long = writing.send_long(Priority::P3).unwrap();
+            let mut at = 0;
+            while at < len {
+                let end = (at + piece).min(len);
+                long.write(whole.slice(at..end)).await.unwrap();
+                at = end;
+            }
+            assert_eq!(long.written(), Bytes::new(len as u64));
+            long.finish().await.unwrap();
+            long.delivered().await.unwrap();
+            assert_eq!(long.write("more").await, Err(SendError::Ended.into()));
+        });
+        if len <= 1 << 20 {
+            let received = within(server.recv()).await.unwrap();
+            assert_eq!((received.priority, received.bytes), (Priority::P3, sent));
+        } else {
+            let hash = digest(&SHA256, &sent).as_ref().to_vec();
+            assert_eq!(receive_long(&server).await, (Priority::P3, hash));
+        }
+        within(writer).await.unwrap();
+    }
+    close(client, server).await;
+}
+
+async fn a_writer_waits_for_its_reader(engine: Engine) {
+    const LEN: usize = 64 << 20;
+    let config = config(engine);
+    let (client, server, _listener) = pair(&config).await;
+    let writing = client.clone();
+    let writer = tokio::spawn(async move {
+        let mut long = writing.send_long(Priority::P4).unwrap();
+        let piece = body(1, 1 << 20);
+        let mut peak = Bytes::ZERO;
+        for _ in 0..LEN >> 20 {
+            long.write(piece.clone()).await.unwrap();
+            peak = peak.max(writing.stats().level(Priority::P4).backlog.bytes);
+        }
+        long.finish().await.unwrap();
+        long.delivered().await.unwrap();
+        peak
+    });
+    // Nobody reads yet: it stops reading, and so the writer has to wait.
+    within(async {
+        while server.stats().received.stops == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(!writer.is_finished());
+    // Something urgent on the same connection does not wait for the writer.
+    client.send(Message::new("urgent").with_priority(Priority::P0)).await.unwrap();
+    let mut long = within(server.accept_long()).await.unwrap();
+    let mut len = 0;
+    while let Some(piece) = within(long.next()).await.unwrap() {
+        len += piece.len();
+    }
+    assert_eq!(len, LEN);
+    assert_eq!(within(server.recv()).await.unwrap().bytes, b"urgent"[..]);
+    let peak = within(writer).await.unwrap();
+    // A part more than the limit, as the last is let in while there is room for a byte.
+    assert!(peak <= config.limits.streamed + Bytes::new(128 << 10), "{peak} waited");
+    close(client, server).await;
+}
+
+async fn what_is_cancelled_or_dropped_halfway_is_missed(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    for cancel in [true, false] {
+        let mut long = client.send_long(Priority::P1).unwrap();
+        for _ in 0..20 {
+            within(long.write(body(1, 150_000))).await.unwrap();
+        }
+        let mut receiving = within(server.accept_long()).await.unwrap();
+        assert!(within(receiving.next()).await.unwrap().is_some());
+        if cancel {
+            long.cancel();
+        } else {
+            drop(long);
+        }
+        let missed = within(async {
+            loop {
+                match receiving.next().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("it was never finished"),
+                    Err(missed) => return missed,
+                }
+            }
+        })
+        .await;
+        assert_eq!(missed.reason, MissedReason::Cancelled);
+        assert_eq!(within(server.missed()).await.unwrap().number, missed.number);
+    }
+    // Nothing was written of this one, so that nobody hears of it.
+    let mut empty = client.send_long(Priority::P1).unwrap();
+    assert_eq!(empty.finish().await, Err(LongSendError::Send(SendError::Empty)));
+    drop(empty);
+    let mut after = client.send(Message::new("after")).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().bytes, b"after"[..]);
+    within(after.delivered()).await.unwrap();
+    assert_eq!(server.stats().received.missed, 2);
+    assert_eq!(client.stats().unfinished, [0; 5]);
+    close(client, server).await;
+}
+
+async fn a_storm_of_long_messages_and_cancellations_loses_nothing_else(engine: Engine) {
+    const COUNT: u64 = 60;
+    const LEN: usize = 700_000;
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let receiver = tokio::spawn(async move {
+        let mut seen = BTreeSet::new();
+        while let Ok(received) = server.recv().await {
+            let number = number_of(&received.bytes);
+            assert_eq!(received.bytes, body(number, LEN));
+            assert!(seen.insert(number), "{number} came twice");
+        }
+        (seen, server.closed().await)
+    });
+    let senders: Vec<_> = (0..COUNT)
+        .map(|number| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let priority = Priority::ALL[usize::try_from(number % 5).unwrap()];
+                let mut long = client.send_long(priority).unwrap();
+                let whole = body(number, LEN);
+                for part in 0..7 {
+                    long.write(whole.slice(part * 100_000..(part + 1) * 100_000)).await.unwrap();
+                    if number % 3 == 1 && part == 4 {
+                        long.cancel();
+                        return None;
+                    }
+                    if number % 3 == 2 && part == 3 {
+                        long.reprioritise(Priority::P0).unwrap();
+                    }
+                }
+                long.finish().await.unwrap();
+                long.delivered().await.unwrap();
+                Some(number)
+            })
+        })
+        .collect();
+    let mut delivered = BTreeSet::new();
+    for sender in senders {
+        delivered.extend(within(sender).await.unwrap());
+    }
+    assert_eq!(delivered.len(), 40);
+    within(client.close()).await.unwrap();
+    let (seen, closed) = within(receiver).await.unwrap();
+    assert_eq!(closed, Closed::ByPeer);
+    assert_eq!(seen, delivered);
+}
+
+async fn a_writer_learns_that_its_connection_is_over(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut long = client.send_long(Priority::P2).unwrap();
+    within(long.write(body(1, 500_000))).await.unwrap();
+    drop(server);
+    let error = within(async {
+        loop {
+            if let Err(error) = long.write(body(1, 500_000)).await {
+                return error;
+            }
+        }
+    })
+    .await;
+    assert!(
+        matches!(
+            error,
+            LongSendError::Send(SendError::Closed(_)) | LongSendError::NotDelivered(NotDelivered::Closed(_))
+        ),
+        "{error}"
+    );
+    within(long.delivered()).await.unwrap_err();
+    assert!(matches!(client.send_long(Priority::P2), Err(SendError::Closed(_))));
+}
+
+for_both_engines! {
+    pieces_of_any_size_become_one_message
+    a_writer_waits_for_its_reader
+    what_is_cancelled_or_dropped_halfway_is_missed
+    a_storm_of_long_messages_and_cancellations_loses_nothing_else
+    a_writer_learns_that_its_connection_is_over
+}
+
+async fn a_gibibyte_is_written_and_read_piece_by_piece(engine: Engine) {
+    const PIECES: u64 = 1 << 10;
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let writer = tokio::spawn(async move {
+        let mut context = Context::new(&SHA256);
+        let mut long = client.send_long(Priority::P3).unwrap();
+        for number in 0..PIECES {
+            let piece = body(number, 1 << 20);
+            context.update(&piece);
+            long.write(piece).await.unwrap();
+        }
+        long.finish().await.unwrap();
+        long.delivered().await.unwrap();
+        (client, context.finish().as_ref().to_vec())
+    });
+    let (_, received) = receive_long(&server).await;
+    let (client, sent) = within(writer).await.unwrap();
+    assert_eq!(received, sent);
+    assert_eq!(client.stats().level(Priority::P3).sent.bytes, Bytes::new(PIECES << 20));
+    close(client, server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes some ten seconds"]
+async fn a_gibibyte_over_tcp() {
+    a_gibibyte_is_written_and_read_piece_by_piece(Engine::Tcp).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes some ten seconds"]
+async fn a_gibibyte_over_quic() {
+    a_gibibyte_is_written_and_read_piece_by_piece(Engine::Quic).await;
+}

@@ -1,0 +1,76 @@
+//! Unreliable messages: what a QUIC DATAGRAM frame (RFC 9221) carries. `docs/wire.md`, "Unreliable messages".
+
+use marcato_units::Priority;
+
+/// What an unreliable message has before its bytes.
+pub const UNRELIABLE_HEADER: usize = 1;
+
+/// An unreliable message: one DATAGRAM frame.
+///
+/// ```
+/// use marcato_units::Priority;
+/// use marcato_wire::Unreliable;
+/// let message = Unreliable { priority: Priority::P1, body: b"17.5" };
+/// let mut frame = vec![message.header()];
+/// frame.extend_from_slice(message.body);
+/// assert_eq!(frame, b"\x0117.5");
+/// assert_eq!(Unreliable::decode(&frame), Ok(message));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unreliable<'a> {
+    /// What it matters.
+    pub priority: Priority,
+    /// Its bytes; at least one.
+    pub body: &'a [u8],
+}
+
+/// Why the payload of a DATAGRAM frame is no unreliable message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnreliableError {
+    /// Nothing follows the header, or not even that is there.
+    #[error("an unreliable message needs a priority and at least one byte, not {len} in all")]
+    Empty {
+        /// How many bytes there are.
+        len: usize,
+    },
+    /// There is no such priority.
+    #[error("priority {value} is none: it must be 0 (P0) to 4 (P4)")]
+    Priority {
+        /// What stands there.
+        value: u8,
+    },
+}
+
+impl<'a> Unreliable<'a> {
+    /// The byte that stands before the message's own.
+    pub const fn header(&self) -> u8 {
+        self.priority as u8
+    }
+
+    /// Reads the payload of a DATAGRAM frame.
+    ///
+    /// # Errors
+    ///
+    /// If it is no unreliable message. The peer then broke the protocol.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, UnreliableError> {
+        let Some((&value, body)) = payload.split_first().filter(|(_, body)| !body.is_empty()) else {
+            return Err(UnreliableError::Empty { len: payload.len() });
+        };
+        let priority = Priority::ALL.get(usize::from(value)).copied();
+        Ok(Self { priority: priority.ok_or(UnreliableError::Priority { value })?, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        assert_eq!(Unreliable::decode(&[]), Err(UnreliableError::Empty { len: 0 }));
+        assert_eq!(Unreliable::decode(&[0]), Err(UnreliableError::Empty { len: 1 }));
+        assert_eq!(Unreliable::decode(&[5, 1]), Err(UnreliableError::Priority { value: 5 }));
+        let last = Unreliable { priority: Priority::P4, body: &[9] };
+        assert_eq!(Unreliable::decode(&[last.header(), 9]), Ok(last));
+    }
+}
