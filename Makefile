@@ -45,9 +45,10 @@ lint: prepare ## Check formatting and lints
 doc: prepare ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-picture: papers ## Draw the README's pictures anew, from a real run
+picture: papers demo ## Draw the README's pictures anew, from a real run
 	cp $(OUT)/cats/completion.svg docs/cats.svg
 	cp $(OUT)/cwr/fig4b-mct.svg docs/cwr.svg
+	cp $(OUT)/demo/page.svg docs/demo.svg
 
 clean: ## Remove what was built and written
 	$(CARGO) clean
