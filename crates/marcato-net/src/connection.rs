@@ -187,6 +187,11 @@ impl Connection {
         self.transport().shared()
     }
 
+    /// To look at it, also after its end. That does not keep it from ending.
+    pub(crate) fn share(&self) -> Arc<dyn Transport> {
+        Arc::clone(&self.0.0)
+    }
+
     /// The connection's time now: what the releases of a [`Source`] are told in.
     pub fn now(&self) -> Time {
         self.transport().now()

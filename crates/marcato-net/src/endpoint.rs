@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc};
 
@@ -122,9 +123,14 @@ impl Endpoint {
 
     /// What the endpoint has seen, and what it holds.
     pub fn stats(&self) -> EndpointStats {
+        self.observe()()
+    }
+
+    /// To look at it, also when it has been dropped.
+    pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
         match &self.listener {
-            Listener::Tcp(listener) => listener.stats(),
-            Listener::Quic(listener) => listener.stats(),
+            Listener::Tcp(listener) => listener.observe(),
+            Listener::Quic(listener) => listener.observe(),
         }
     }
 

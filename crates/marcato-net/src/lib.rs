@@ -55,7 +55,8 @@
 //!   [unreliable](Message::unreliable);
 //! - a message can be [taken back](MessageHandle::cancel) and [moved](MessageHandle::reprioritise) until it has left;
 //! - lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a connection runs;
-//! - [`Connection::stats`] and [`Endpoint::stats`] tell how all is.
+//! - [`Connection::stats`] and [`Endpoint::stats`] tell how all is, [`Metrics`] tells Prometheus; spans and events of `tracing`
+//!   tell what happens, and with the feature `qlog` QUIC connections write it down.
 //!
 //! # Engines
 //!
@@ -85,8 +86,12 @@ mod config;
 mod connection;
 mod endpoint;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod inbound;
 mod long;
+mod metrics;
 mod quic;
 mod shared;
 mod stats;
@@ -106,4 +111,5 @@ pub use error::{
 };
 pub use inbound::{InboundCounters, Missed, MissedReason, Received};
 pub use long::LongSender;
+pub use metrics::Metrics;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};

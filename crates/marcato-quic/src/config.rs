@@ -186,6 +186,10 @@ pub struct SessionConfig {
     /// Bytes of unreliable messages that have come and were not taken, each counted with 64 more; beyond them the oldest
     /// are dropped. `None` if there are to be none, either way: the peer is told so.
     pub datagrams: Option<Bytes>,
+    /// A directory into which each session writes a file of what it does, in the format of qlog
+    /// (draft-ietf-quic-qlog-main-schema). It costs much: for looking into things.
+    #[cfg(feature = "qlog")]
+    pub qlog: Option<std::path::PathBuf>,
     /// Whether each change of a window is reported as an event, for those who study them.
     pub trace_windows: bool,
 }
@@ -220,6 +224,8 @@ impl Default for SessionConfig {
             send_window: Bytes::new(32 << 20),
             max_unfinished: 65_536,
             datagrams: None,
+            #[cfg(feature = "qlog")]
+            qlog: None,
             trace_windows: false,
         }
     }
@@ -362,6 +368,10 @@ impl SessionConfig {
                 engine_paces: false,
                 trace_windows: self.trace_windows,
             }));
+        #[cfg(feature = "qlog")]
+        if let Some(dir) = &self.qlog {
+            transport.qlog_from_path(dir, "marcato");
+        }
         Arc::new(transport)
     }
 }

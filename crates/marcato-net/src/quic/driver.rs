@@ -249,7 +249,6 @@ impl Hub {
                 drop(inbound);
                 let finished = reason.contains(FINISHED) && !reason.contains(ABORTED);
                 let closed = if finished { Closed::ByPeer } else { Closed::Lost { reason } };
-                tracing::debug!(%closed, "over");
                 state.end(id, closed);
             }
             Event::LaneUp(_)
@@ -258,7 +257,7 @@ impl Hub {
             | Event::LaneBackup { .. }
             | Event::LaneMoved(_)
             | Event::LaneDown { .. }
-            | Event::Window { .. } => tracing::debug!(?event, "lane"),
+            | Event::Window { .. } => entry.span.in_scope(|| tracing::debug!(?event, "lane")),
         }
     }
 

@@ -76,6 +76,8 @@ struct Entry {
     paused: bool,
     /// It has taken something since.
     noticed: bool,
+    /// Everything that happens to it is told within.
+    span: tracing::Span,
     /// Whoever waits for the handshake to end.
     connecting: Option<oneshot::Sender<Result<(), String>>>,
 }
@@ -127,6 +129,20 @@ impl Hub {
         Time::ZERO + self.epoch.elapsed()
     }
 
+    fn stats(&self) -> EndpointStats {
+        let state = lock(&self.state);
+        let stats = state.endpoint.stats();
+        EndpointStats {
+            connections: state.connections.len(),
+            handshakes: stats.handshakes,
+            accepted: stats.accepted.saturating_sub(stats.failed).saturating_sub(stats.handshakes as u64),
+            refused: stats.refused,
+            retried: stats.retried,
+            failed: stats.failed,
+            stray: stats.stray,
+        }
+    }
+
     /// Makes a connection of a session.
     fn adopt(
         self: &Arc<Self>,
@@ -151,6 +167,7 @@ impl Hub {
             finishing: false,
             paused: false,
             noticed: false,
+            span: tracing::debug_span!("connection", key),
             connecting,
         };
         state.connections.insert(id, entry);
@@ -195,6 +212,7 @@ impl State {
     /// A connection is over for the application.
     fn end(&mut self, id: SessionId, closed: Closed) {
         let Some(entry) = self.connections.remove(&id) else { return };
+        entry.span.in_scope(|| tracing::debug!(%closed, "over"));
         *lock(&entry.quic.last) = Some(self.stats(id, &entry));
         for (_, (ticket, _)) in entry.tickets {
             let _ = ticket.send(Err(closed.clone().into()));
@@ -210,6 +228,7 @@ impl Entry {
     fn settle(&mut self, id: MessageId, outcome: Result<(), crate::NotDelivered>) {
         let Some((ticket, level)) = self.tickets.remove(&id) else { return };
         self.unfinished[level.index()] -= 1;
+        self.span.in_scope(|| tracing::trace!(id = id.get(), ?outcome, "settled"));
         let _ = ticket.send(outcome);
         self.quic.shared.room.notify_waiters();
     }
@@ -268,6 +287,7 @@ impl Quic {
             marcato_quic::SendError::NoDatagrams => SendError::NoDatagrams,
             marcato_quic::SendError::Ended => SendError::Ended,
         })?;
+        entry.span.in_scope(|| tracing::trace!(id = id.get(), priority = %level, %len, "offered"));
         entry.tickets.insert(id, (ticket, level));
         entry.unfinished[level.index()] += 1;
         drop(state);
@@ -505,18 +525,9 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub(crate) fn stats(&self) -> EndpointStats {
-        let state = lock(&self.hub.state);
-        let stats = state.endpoint.stats();
-        EndpointStats {
-            connections: state.connections.len(),
-            handshakes: stats.handshakes,
-            accepted: stats.accepted.saturating_sub(stats.failed).saturating_sub(stats.handshakes as u64),
-            refused: stats.refused,
-            retried: stats.retried,
-            failed: stats.failed,
-            stray: stats.stray,
-        }
+    pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
+        let hub = Arc::clone(&self.hub);
+        Arc::new(move || hub.stats())
     }
 
     pub(crate) fn new(

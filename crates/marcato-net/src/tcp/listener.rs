@@ -108,13 +108,19 @@ impl Listener {
 }
 
 impl Listener {
-    pub(crate) fn stats(&self) -> EndpointStats {
-        let Doorkeeper { config, handshakes, connections, let_in, refused, failed, .. } = &*self.shared;
+    pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
+        // One place per address is held by who waits at the door.
+        let (shared, waiting) = (Arc::clone(&self.shared), self.tasks.len());
+        Arc::new(move || shared.stats(waiting))
+    }
+}
+
+impl Doorkeeper {
+    fn stats(&self, waiting: usize) -> EndpointStats {
+        let Self { config, handshakes, connections, let_in, refused, failed, .. } = self;
         let taken = |semaphore: &Semaphore, most: usize| {
             most.clamp(1, Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
         };
-        // One place per address is held by who waits at the door.
-        let waiting = self.tasks.len();
         EndpointStats {
             connections: taken(connections, config.tcp.max_connections),
             handshakes: taken(handshakes, config.tcp.max_handshakes).saturating_sub(waiting),
@@ -163,7 +169,7 @@ async fn shake_hands(
     Tcp::begin(config, stream, pipe, Some(place)).ok()
 }
 
-fn server_tls(identity: &Identity) -> Result<Arc<ServerConfig>, ConfigError> {
+pub(crate) fn server_tls(identity: &Identity) -> Result<Arc<ServerConfig>, ConfigError> {
     let (chain, key) = identity.parts();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = ServerConfig::builder_with_provider(provider)

@@ -332,10 +332,20 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     Ok(Tcp::begin(config, stream, pipe, None)?)
 }
 
-fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {
+pub(crate) fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {
     let mut tls = trust.client_tls()?;
     tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
     Ok(Arc::new(tls))
+}
+
+/// For the fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    pub(crate) use super::client_tls;
+    pub(crate) use super::listener::server_tls;
+    pub(crate) use super::pipe::Pipe;
+    pub(crate) use super::reader::Reader;
+    pub(crate) use super::sender::Sender;
 }
 
 /// What the kernel is told about when to ask for more: as soon as less than this is unsent.

@@ -6,7 +6,7 @@ use rustls::Connection;
 use tokio::net::TcpStream;
 
 /// Turns our bytes into those on the wire and back. It holds at most one chunk that the socket has not taken.
-pub(super) enum Pipe {
+pub(crate) enum Pipe {
     Plain { out: Vec<u8>, at: usize },
     Tls(Box<Connection>),
 }
@@ -29,22 +29,22 @@ impl Write for Socket<'_> {
 }
 
 impl Pipe {
-    pub(super) const fn plain() -> Self {
+    pub(crate) const fn plain() -> Self {
         Self::Plain { out: Vec::new(), at: 0 }
     }
 
-    pub(super) fn tls(mut connection: Connection) -> Self {
+    pub(crate) fn tls(mut connection: Connection) -> Self {
         // A chunk is taken whole; there is never more than one.
         connection.set_buffer_limit(None);
         Self::Tls(Box::new(connection))
     }
 
-    pub(super) const fn is_tls(&self) -> bool {
+    pub(crate) const fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
     /// Whether the socket has not taken everything.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         match self {
             Self::Plain { out, at } => *at < out.len(),
             Self::Tls(connection) => connection.wants_write(),
@@ -52,7 +52,7 @@ impl Pipe {
     }
 
     /// Takes a chunk.
-    pub(super) fn queue(&mut self, chunk: &[u8]) -> io::Result<()> {
+    pub(crate) fn queue(&mut self, chunk: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain { out, at } => {
                 if *at == out.len() {
@@ -67,14 +67,14 @@ impl Pipe {
     }
 
     /// Says that nothing more comes, if there is a way to.
-    pub(super) fn queue_end(&mut self) {
+    pub(crate) fn queue_end(&mut self) {
         if let Self::Tls(connection) = self {
             connection.send_close_notify();
         }
     }
 
     /// Hands to the socket what it takes; whether that was anything.
-    pub(super) fn flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    pub(crate) fn flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
         let mut any = false;
         while self.is_pending() {
             let written = match self {
@@ -93,7 +93,7 @@ impl Pipe {
     }
 
     /// Takes bytes from the wire and gives ours; whether the peer has said that nothing more comes.
-    pub(super) fn receive<E: From<io::Error> + From<rustls::Error>>(
+    pub(crate) fn receive<E: From<io::Error> + From<rustls::Error>>(
         &mut self,
         mut wire: &[u8],
         scratch: &mut [u8],

@@ -9,7 +9,7 @@ use crate::inbound::{Inbound, Overrun};
 
 /// What a peer must not do on TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum PeerError {
+pub(crate) enum PeerError {
     #[error("the peer sent bytes that are no frame: {0}")]
     Frame(#[from] FrameError),
     #[error(transparent)]
@@ -37,7 +37,7 @@ struct Arriving {
 
 /// Reads one direction of a connection.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// A frame's header, as far as it has arrived.
     header: [u8; MAX_FRAME_HEADER],
     have: usize,
@@ -48,16 +48,16 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { header: [0; MAX_FRAME_HEADER], have: 0, arriving: None, next_number: 0, due: HashMap::new() }
     }
 
     /// Whether the connection may end here: not within a frame.
-    pub(super) const fn is_between_frames(&self) -> bool {
+    pub(crate) const fn is_between_frames(&self) -> bool {
         self.have == 0 && self.arriving.is_none()
     }
 
-    pub(super) fn feed(
+    pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
         inbound: &mut Inbound,

@@ -16,7 +16,7 @@ use crate::inbound::MissedReason;
 use crate::shared::Ticket;
 
 /// Less room than this at the end of a chunk is not worth a frame.
-pub(super) const SLIVER: usize = 32;
+pub(crate) const SLIVER: usize = 32;
 
 /// Remembers what the Conductor removed.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ struct Run {
 
 /// All that one connection has to send.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(crate) struct Sender {
     conductor: Conductor<Slab, Removals>,
     limits: Limits,
     /// The most that is granted at a time.
@@ -103,10 +103,10 @@ pub(super) struct Sender {
 /// The peer acknowledges what it cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer acknowledged message {0}, which it was not sent whole")]
-pub(super) struct NotAwaited(u64);
+pub(crate) struct NotAwaited(u64);
 
 impl Sender {
-    pub(super) fn new(config: &Config) -> Result<Self, DebtError> {
+    pub(crate) fn new(config: &Config) -> Result<Self, DebtError> {
         let conductor = config.conductor();
         Ok(Self {
             conductor: Conductor::new(conductor)?.observed_by(Removals::default()),
@@ -123,15 +123,15 @@ impl Sender {
         })
     }
 
-    pub(super) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Counters {
         self.conductor.counters()
     }
 
-    pub(super) const fn unfinished(&self) -> [usize; Priority::COUNT] {
+    pub(crate) const fn unfinished(&self) -> [usize; Priority::COUNT] {
         self.unfinished
     }
 
-    pub(super) fn offer(
+    pub(crate) fn offer(
         &mut self,
         now: Time,
         message: &Message,
@@ -140,14 +140,14 @@ impl Sender {
         self.take(now, message, ticket, None)
     }
 
-    pub(super) fn begin_long(&mut self) -> LongId {
+    pub(crate) fn begin_long(&mut self) -> LongId {
         let id = LongId(self.next_long);
         self.next_long += 1;
         self.longs.insert(id, Long::default());
         id
     }
 
-    pub(super) fn offer_part(
+    pub(crate) fn offer_part(
         &mut self,
         now: Time,
         long: LongId,
@@ -172,7 +172,7 @@ impl Sender {
     }
 
     /// Takes back a message that is handed over part by part.
-    pub(super) fn cancel_long(&mut self, long: LongId) {
+    pub(crate) fn cancel_long(&mut self, long: LongId) {
         self.end_long(long, Removal::Cancelled);
         self.sweep();
     }
@@ -216,22 +216,23 @@ impl Sender {
         // To offer is also to shed, if that is asked for.
         self.sweep();
         let id = offered.map_err(|error| SendError::offer(error, level))?;
+        tracing::trace!(id = id.get(), priority = %level, %len, "offered");
         self.messages.insert(id, Outgoing { body: message.body.clone(), ticket, level, told: None, part });
         self.unfinished[level.index()] += 1;
         Ok(id)
     }
 
-    pub(super) fn cancel(&mut self, id: MessageId) -> Result<(), ChangeError> {
+    pub(crate) fn cancel(&mut self, id: MessageId) -> Result<(), ChangeError> {
         self.conductor.cancel(id).map_err(|_| ChangeError::TooLate)?;
         self.sweep();
         Ok(())
     }
 
-    pub(super) fn reprioritise(&mut self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
+    pub(crate) fn reprioritise(&mut self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
         Ok(self.conductor.reprioritise(id, priority)?)
     }
 
-    pub(super) fn discard_less_urgent_than(&mut self, threshold: Priority) {
+    pub(crate) fn discard_less_urgent_than(&mut self, threshold: Priority) {
         self.conductor.discard_less_urgent_than(threshold);
         self.sweep();
     }
@@ -258,16 +259,16 @@ impl Sender {
     }
 
     /// The receiver is to be told that a message is settled.
-    pub(super) fn acknowledge(&mut self, number: MessageNumber, times: u32) {
+    pub(crate) fn acknowledge(&mut self, number: MessageNumber, times: u32) {
         self.receipts.push_back((number, times));
     }
 
-    pub(super) fn receipts(&self) -> usize {
+    pub(crate) fn receipts(&self) -> usize {
         self.receipts.len()
     }
 
     /// The receiver has a message.
-    pub(super) fn done(&mut self, number: MessageNumber) -> Result<(), NotAwaited> {
+    pub(crate) fn done(&mut self, number: MessageNumber) -> Result<(), NotAwaited> {
         let (ticket, level) = self.awaiting.remove(&number.0).ok_or(NotAwaited(number.0))?;
         self.unfinished[level.index()] -= 1;
         let _ = ticket.send(Ok(()));
@@ -275,17 +276,17 @@ impl Sender {
     }
 
     /// Whether there is something to write.
-    pub(super) fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         !self.receipts.is_empty() || !self.resets.is_empty() || !self.conductor.is_empty()
     }
 
     /// Whether everything that was offered is delivered or dropped, and nothing is left to say.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.messages.is_empty() && self.awaiting.is_empty() && !self.wants_write()
     }
 
     /// The connection is over.
-    pub(super) fn close(&mut self, closed: &Closed) {
+    pub(crate) fn close(&mut self, closed: &Closed) {
         let waiting = self.messages.drain().map(|(_, message)| message.ticket);
         for ticket in waiting.chain(self.awaiting.drain().map(|(_, (ticket, _))| ticket)) {
             let _ = ticket.send(Err(NotDelivered::Closed(closed.clone())));
@@ -296,7 +297,7 @@ impl Sender {
     }
 
     /// Writes the next chunk: about `budget` bytes of frames.
-    pub(super) fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
+    pub(crate) fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
         let begin = out.len();
         let full = |out: &Vec<u8>| out.len() - begin + MAX_FRAME_HEADER > budget && out.len() > begin;
         while let Some((number, times)) = self.receipts.front_mut()

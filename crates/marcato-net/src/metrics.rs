@@ -1,0 +1,323 @@
+//! What a monitoring system reads: connections and endpoints by name, in the text format of Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use marcato_units::{Bytes, Priority};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::connection::Connection;
+use crate::endpoint::{Endpoint, EndpointStats};
+use crate::shared::{Transport, lock};
+use crate::stats::ConnectionStats;
+
+/// A registry of connections and endpoints that Prometheus can scrape.
+///
+/// What has the same name is added up, so that there are as many series as names, however many connections come and go.
+/// It costs nothing but when it is read. Besides [`encode`](Self::encode) it is a [`Collector`], for programs that have a
+/// registry of `prometheus-client` already.
+///
+/// ```
+/// # async fn serve(endpoint: &marcato_net::Endpoint) -> Result<(), marcato_net::AcceptError> {
+/// let metrics = marcato_net::Metrics::new();
+/// metrics.watch_endpoint("ingest", endpoint);
+/// let connection = endpoint.accept().await?;
+/// metrics.watch("sensors", &connection);
+/// // What a server answers to GET /metrics, as `text/plain; version=0.0.4` or OpenMetrics.
+/// let text = metrics.encode();
+/// assert!(text.contains(r#"marcato_sent_messages_total{connection="sensors",priority="P0"}"#));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Metrics(Arc<Mutex<Watched>>);
+
+type Door = Arc<dyn Fn() -> EndpointStats + Send + Sync>;
+
+#[derive(Default)]
+struct Watched {
+    connections: BTreeMap<String, Group>,
+    endpoints: BTreeMap<String, Vec<Door>>,
+}
+
+/// Connections of one name.
+#[derive(Default)]
+struct Group {
+    /// Of those that are over, what only ever grows.
+    past: Sums,
+    alive: Vec<Arc<dyn Transport>>,
+    /// How many there were when those that are over were last looked for.
+    looked: usize,
+}
+
+/// What is told of all connections of a name together.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    connections: u64,
+    levels: [Level; Priority::COUNT],
+    missed: u64,
+    unreliable_dropped: u64,
+    stops: u64,
+    sent_packets: u64,
+    sent_bytes: u64,
+    lost: u64,
+    usable: u64,
+    backlog: u64,
+    cwnd: u64,
+    in_flight: u64,
+    /// Of the slowest lane.
+    srtt: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    backlog_bytes: u64,
+    backlog_messages: u64,
+    sent_bytes: u64,
+    sent_messages: u64,
+    unfinished: u64,
+    expired: u64,
+    dropped: u64,
+    received_bytes: u64,
+    received_messages: u64,
+}
+
+impl Sums {
+    fn add(&mut self, stats: &ConnectionStats) {
+        self.connections += 1;
+        for (sum, priority) in self.levels.iter_mut().zip(Priority::ALL) {
+            let level = stats.level(priority);
+            sum.backlog_bytes += level.backlog.bytes.get();
+            sum.backlog_messages += level.backlog.messages;
+            sum.sent_bytes += level.sent.bytes.get();
+            sum.sent_messages += level.sent.messages;
+            sum.unfinished += level.unfinished as u64;
+            sum.expired += level.expired;
+            sum.dropped += level.dropped;
+            sum.received_bytes += level.received.bytes.get();
+            sum.received_messages += level.received.messages;
+        }
+        self.missed += stats.received.missed;
+        self.unreliable_dropped += stats.received.unreliable_dropped;
+        self.stops += stats.received.stops;
+        for lane in &stats.lanes {
+            self.sent_packets += lane.sent;
+            self.sent_bytes += lane.sent_bytes.get();
+            self.lost += lane.lost;
+            self.usable += u64::from(lane.usable);
+            let sum = |lanes: Bytes, so_far: &mut u64| *so_far += lanes.get();
+            sum(lane.backlog, &mut self.backlog);
+            sum(lane.cwnd, &mut self.cwnd);
+            sum(lane.in_flight, &mut self.in_flight);
+            self.srtt = self.srtt.max(lane.srtt.as_secs_f64());
+        }
+    }
+
+    /// What is left when its connections are over: what only ever grows.
+    fn past(mut self) -> Self {
+        for level in &mut self.levels {
+            *level = Level { backlog_bytes: 0, backlog_messages: 0, unfinished: 0, ..*level };
+        }
+        Self { connections: 0, usable: 0, backlog: 0, cwnd: 0, in_flight: 0, srtt: 0.0, ..self }
+    }
+}
+
+impl Group {
+    /// Lets go of connections that are over, and keeps their sums.
+    fn settle(&mut self) {
+        let mut past = std::mem::take(&mut self.past);
+        self.alive.retain(|connection| {
+            let over = connection.shared().closed().is_some();
+            if over {
+                past.add(&connection.stats());
+            }
+            !over
+        });
+        self.past = past.past();
+        self.looked = self.alive.len();
+    }
+
+    fn sums(&mut self) -> Sums {
+        self.settle();
+        let mut sums = self.past.clone();
+        self.alive.iter().for_each(|connection| sums.add(&connection.stats()));
+        sums
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let watched = lock(&self.0);
+        f.debug_struct("Metrics")
+            .field("connections", &watched.connections.keys())
+            .field("endpoints", &watched.endpoints.keys())
+            .finish()
+    }
+}
+
+impl Metrics {
+    /// A registry that watches nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Watches a connection, together with the others of this name, until it is over. Names are to be few, and not of a
+    /// peer's choosing.
+    pub fn watch(&self, name: &str, connection: &Connection) {
+        let mut watched = lock(&self.0);
+        let group = watched.connections.entry(name.to_owned()).or_default();
+        group.alive.push(connection.share());
+        // Also if nobody ever reads, what is over is let go of.
+        if group.alive.len() > 2 * group.looked + 16 {
+            group.settle();
+        }
+    }
+
+    /// Watches an endpoint, together with the others of this name, also when it has been dropped.
+    pub fn watch_endpoint(&self, name: &str, endpoint: &Endpoint) {
+        lock(&self.0).endpoints.entry(name.to_owned()).or_default().push(endpoint.observe());
+    }
+
+    /// All of it in the text format that Prometheus reads.
+    pub fn encode(&self) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self.clone()));
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = text::encode(&mut out, &registry);
+        out
+    }
+}
+
+/// A family by the level, and what it tells of one.
+type OfLevel = (&'static str, &'static str, MetricType, fn(&Level) -> u64);
+/// A family of connections, and what it tells of all of a name.
+type OfAll = (&'static str, &'static str, MetricType, fn(&Sums) -> u64);
+type OfDoor = (&'static str, &'static str, MetricType, fn(&EndpointStats) -> u64);
+
+const BY_LEVEL: [OfLevel; 9] = [
+    ("backlog_bytes", "Bytes that wait to be sent", MetricType::Gauge, |level| level.backlog_bytes),
+    ("backlog_messages", "Messages that wait to be sent", MetricType::Gauge, |level| level.backlog_messages),
+    ("sent_bytes", "Bytes handed to the engine", MetricType::Counter, |level| level.sent_bytes),
+    ("sent_messages", "Messages handed to the engine", MetricType::Counter, |level| level.sent_messages),
+    ("unfinished_messages", "Messages not delivered yet", MetricType::Gauge, |level| level.unfinished),
+    ("expired_messages", "Messages whose lifetime ended first", MetricType::Counter, |level| level.expired),
+    ("dropped_messages", "Messages cancelled, discarded or shed", MetricType::Counter, |level| level.dropped),
+    ("received_bytes", "Payload received", MetricType::Counter, |level| level.received_bytes),
+    ("received_messages", "Messages that became complete", MetricType::Counter, |level| {
+        level.received_messages
+    }),
+];
+
+const OF_ALL: [OfAll; 11] = [
+    ("connections", "Connections", MetricType::Gauge, |sums| sums.connections),
+    ("missed_messages", "Messages that the peer gave up", MetricType::Counter, |sums| sums.missed),
+    ("unreliable_dropped", "Unreliable messages that nobody took", MetricType::Counter, |sums| {
+        sums.unreliable_dropped
+    }),
+    ("read_stops", "Times that reading stopped for the application", MetricType::Counter, |sums| sums.stops),
+    ("lane_packets", "Packets sent", MetricType::Counter, |sums| sums.sent_packets),
+    ("lane_bytes", "Bytes sent, headers included", MetricType::Counter, |sums| sums.sent_bytes),
+    ("lane_lost_packets", "Packets lost", MetricType::Counter, |sums| sums.lost),
+    ("lanes", "Lanes that carry data", MetricType::Gauge, |sums| sums.usable),
+    ("lane_backlog_bytes", "Bytes handed over that have not left", MetricType::Gauge, |sums| sums.backlog),
+    ("lane_cwnd_bytes", "Congestion windows", MetricType::Gauge, |sums| sums.cwnd),
+    ("lane_in_flight_bytes", "Bytes under way", MetricType::Gauge, |sums| sums.in_flight),
+];
+
+const OF_DOORS: [OfDoor; 7] = [
+    ("endpoint_connections", "Connections that there are", MetricType::Gauge, |door| door.connections as u64),
+    ("endpoint_handshakes", "Handshakes under way", MetricType::Gauge, |door| door.handshakes as u64),
+    ("endpoint_accepted", "Peers that were let in", MetricType::Counter, |door| door.accepted),
+    ("endpoint_refused", "Peers refused for want of room", MetricType::Counter, |door| door.refused),
+    ("endpoint_retried", "Peers asked to prove their address", MetricType::Counter, |door| door.retried),
+    ("endpoint_failed", "Handshakes that came to nothing", MetricType::Counter, |door| door.failed),
+    ("endpoint_stray", "Datagrams that belonged to nobody", MetricType::Counter, |door| door.stray),
+];
+
+/// Writes one family: its values, each with its labels.
+fn family<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help, kind): (&str, &str, MetricType),
+    values: impl Iterator<Item = (Vec<(&'a str, String)>, u64)>,
+) -> fmt::Result {
+    let name = format!("marcato_{name}");
+    let mut metric = encoder.encode_descriptor(&name, help, None, kind)?;
+    for (labels, value) in values {
+        let mut one = metric.encode_family(&labels)?;
+        match kind {
+            MetricType::Counter => one.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+            _ => one.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))?,
+        }
+    }
+    Ok(())
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (sums, doors) = {
+            let mut watched = lock(&self.0);
+            let groups = watched.connections.iter_mut();
+            let sums: Vec<_> = groups.map(|(name, group)| (name.clone(), group.sums())).collect();
+            let doors: Vec<_> =
+                watched.endpoints.iter().map(|(name, all)| (name.clone(), all.clone())).collect();
+            (sums, doors)
+        };
+        for (name, help, kind, value) in BY_LEVEL {
+            let of = |(group, sums): &(String, Sums)| {
+                let of = |(level, priority): (&Level, Priority)| {
+                    let labels = vec![("connection", group.clone()), ("priority", priority.to_string())];
+                    (labels, value(level))
+                };
+                sums.levels.iter().zip(Priority::ALL).map(of).collect::<Vec<_>>()
+            };
+            family(&mut encoder, (name, help, kind), sums.iter().flat_map(of))?;
+        }
+        for (name, help, kind, value) in OF_ALL {
+            let of = |(group, sums): &(String, Sums)| (vec![("connection", group.clone())], value(sums));
+            family(&mut encoder, (name, help, kind), sums.iter().map(of))?;
+        }
+        let help = "Smoothed round-trip time of the slowest lane";
+        let mut srtt =
+            encoder.encode_descriptor("marcato_lane_srtt_seconds", help, None, MetricType::Gauge)?;
+        for (group, sums) in &sums {
+            srtt.encode_family(&[("connection", group.as_str())])?.encode_gauge(&sums.srtt)?;
+        }
+        for (name, help, kind, value) in OF_DOORS {
+            let of = |(group, doors): &(String, Vec<Door>)| {
+                let sum = doors.iter().map(|door| value(&door())).sum();
+                (vec![("endpoint", group.clone())], sum)
+            };
+            family(&mut encoder, (name, help, kind), doors.iter().map(of))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_registry_has_all_families_and_no_series() {
+        let text = Metrics::new().encode();
+        assert!(text.contains("# TYPE marcato_sent_bytes counter"), "{text}");
+        assert!(text.contains("# TYPE marcato_lane_srtt_seconds gauge"), "{text}");
+        assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
+    }
+
+    #[test]
+    fn what_is_over_goes_on_counting_what_only_grows() {
+        let mut sums = Sums { connections: 1, usable: 2, srtt: 0.1, lost: 7, ..Sums::default() };
+        sums.levels[0] = Level { backlog_bytes: 5, sent_bytes: 9, unfinished: 1, ..Level::default() };
+        let past = sums.past();
+        assert_eq!((past.connections, past.usable, past.lost), (0, 0, 7));
+        let level = past.levels[0];
+        assert_eq!((level.backlog_bytes, level.sent_bytes, level.unfinished), (0, 9, 0));
+    }
+}
