@@ -7,7 +7,7 @@ use crate::peer::Pair;
 use crate::print::Print;
 use crate::stack::Stack;
 use crate::table::{Asked, Report, Row};
-use crate::worker::Failure;
+use crate::worker::{Failure, Purpose};
 
 /// What is compared with what, and what ratio of goodputs is asked.
 pub(crate) type Comparison = (Stack, Stack, Option<f64>);
@@ -30,7 +30,7 @@ struct Sample {
 }
 
 async fn sample(stack: Stack, place: &Place, plan: Plan) -> Result<Sample, Failure> {
-    let mut pair = Pair::connect(stack, place, false).await?;
+    let mut pair = Pair::connect(stack, place, Purpose::Bulk).await?;
     pair.sender.ask("bulk", Duration::ZERO).await?;
     tokio::time::sleep(plan.warm).await;
     let first = (pair.sender.mark().await?, pair.receiver.mark().await?);

@@ -39,7 +39,7 @@ use peer::Pair;
 use print::Print;
 use stack::Stack;
 use table::Report;
-use worker::Failure;
+use worker::{Failure, Purpose};
 
 const USAGE: &str =
     "usage: cargo bench -p marcato-net --bench paired -- [--quick] [--only PART] [--format text|json]
@@ -113,7 +113,7 @@ async fn check(stack: Stack) -> Result<(), Failure> {
         hash(&body::pattern(1, body::CHECKED)),
         hash(&body::urgent(0, 0))
     );
-    let mut pair = Pair::connect(stack, &Place::Loopback, true).await?;
+    let mut pair = Pair::connect(stack, &Place::Loopback, Purpose::Check).await?;
     pair.sender.ask("check", Duration::ZERO).await?;
     let mut hashed = String::new();
     for _ in 0..400 {

@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::body::Tally;
 use crate::stack::Stack;
-use crate::worker::{Ahead, Failure, Flow, NAME, Work};
+use crate::worker::{Ahead, Failure, Flow, NAME, Purpose, Work};
 
 fn config(stack: Stack) -> Config {
     let engine = match stack {
@@ -33,12 +33,18 @@ fn config(stack: Stack) -> Config {
 pub(crate) async fn receive(
     stack: Stack,
     at: IpAddr,
+    purpose: Purpose,
     identity: &Identity,
     tally: Arc<Tally>,
 ) -> Result<SocketAddr, Failure> {
     let security =
         if stack.is_tls() { ServerSecurity::Tls(identity.clone()) } else { ServerSecurity::Plaintext };
-    let endpoint = Endpoint::listen(&config(stack), &[SocketAddr::new(at, 0).into()], &security).await?;
+    let mut config = config(stack);
+    if purpose == Purpose::Bulk {
+        // What the other engines' single stream may have under way, lest ours lose in slow start what they never send.
+        config.quic.session.receive_window = Bytes::new(crate::quic::STREAM_WINDOW);
+    }
+    let endpoint = Endpoint::listen(&config, &[SocketAddr::new(at, 0).into()], &security).await?;
     let addr = endpoint.local_addrs()[0];
     tokio::spawn(async move {
         let Ok(connection) = endpoint.accept().await else { return };

@@ -8,7 +8,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::link::Place;
 use crate::stack::Stack;
-use crate::worker::Failure;
+use crate::worker::{Failure, Purpose};
 
 /// No answer takes longer, but that of someone who sends for longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -81,10 +81,10 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) async fn connect(stack: Stack, place: &Place, check: bool) -> Result<Self, Failure> {
-        let check = if check { "check" } else { "measure" };
+    pub(crate) async fn connect(stack: Stack, place: &Place, purpose: Purpose) -> Result<Self, Failure> {
         let (from, to) = (place.sender(), place.receiver());
-        let mut receiver = Peer::spawn("receiver", to, &["receive", stack.name(), place.addr(), check])?;
+        let mut receiver =
+            Peer::spawn("receiver", to, &["receive", stack.name(), place.addr(), purpose.name()])?;
         let line = receiver.line(PATIENCE).await?;
         let mut words = line.split(' ').skip(1);
         let addr = words.next().ok_or("the receiver does not say where it listens")?;

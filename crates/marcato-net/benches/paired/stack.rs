@@ -83,4 +83,16 @@ impl Stack {
     pub(crate) const fn is_tls(self) -> bool {
         !matches!(self, Self::MarcatoTcp | Self::Tcp)
     }
+
+    /// Whether it tells what is in flight.
+    pub(crate) const fn is_marcato(self) -> bool {
+        matches!(
+            self,
+            Self::MarcatoQuic
+                | Self::MarcatoQuicOne
+                | Self::MarcatoTcp
+                | Self::MarcatoTcpTls
+                | Self::MarcatoTcpTlsBbr
+        )
+    }
 }

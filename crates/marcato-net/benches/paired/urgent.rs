@@ -7,12 +7,14 @@ use crate::peer::Pair;
 use crate::print::Print;
 use crate::stack::Stack;
 use crate::table::{Asked, Report, Row, percentile};
-use crate::worker::Failure;
+use crate::worker::{Failure, Purpose};
 
 /// Between urgent messages.
 const INTERVAL_MS: u32 = 50;
 /// Payload of a full segment: 1500 bytes without the headers of IPv4 and of TCP with timestamps.
 const SEGMENT: f64 = 1448.0;
+/// On which link, in Mbit/s, it is asked what an urgent message may take beyond what is in flight.
+const ASKED_AT: u32 = 2;
 /// How long is waited for messages that were handed over.
 const PATIENCE: Duration = Duration::from_secs(12);
 
@@ -34,7 +36,7 @@ struct Journey {
 }
 
 async fn journeys(stack: Stack, place: &Place, plan: Plan) -> Result<Vec<Journey>, Failure> {
-    let mut pair = Pair::connect(stack, place, false).await?;
+    let mut pair = Pair::connect(stack, place, Purpose::Urgent).await?;
     pair.sender.ask("bulk", Duration::ZERO).await?;
     tokio::time::sleep(plan.warm).await;
     let handing = Duration::from_millis(u64::from(plan.messages * INTERVAL_MS));
@@ -75,8 +77,8 @@ pub(crate) async fn measure(
 ) {
     let mut splits = Vec::new();
     print.line(&format!(
-        "{:<26} {:>9} {:>9} {:>9} {:>9} {:>14}",
-        "ms", "p50", "p90", "p99", "most", "not in time"
+        "{:<26} {:>9} {:>9} {:>9} {:>9} {:>12} {:>16}",
+        "ms", "p50", "p90", "p99", "most", "not in time", "in flight, kB"
     ));
     for &stack in stacks {
         print.progress(&format!("urgent, {name}: {}", stack.what()));
@@ -94,7 +96,18 @@ pub(crate) async fn measure(
         let late = took.iter().filter(|took| took.is_infinite()).count();
         let percentiles = [50.0, 90.0, 99.0, 100.0].map(|percent| percentile(&took, percent));
         let [p50, p90, p99, most] = percentiles;
-        print.line(&format!("{:<26} {p50:>9.2} {p90:>9.2} {p99:>9.2} {most:>9.2} {late:>14}", stack.what()));
+        let mut ahead: Vec<f64> = journeys.iter().map(|journey| journey.in_flight + journey.unsent).collect();
+        ahead.sort_by(f64::total_cmp);
+        let ahead = percentile(&ahead, 50.0) / 1e3;
+        let known = if stack.is_marcato() { format!("{ahead:.1}") } else { "-".to_owned() };
+        print.line(&format!(
+            "{:<26} {p50:>9.2} {p90:>9.2} {p99:>9.2} {most:>9.2} {late:>12} {known:>16}",
+            stack.what()
+        ));
+        if stack.is_marcato() {
+            let id = format!("urgent.{name}.{}.in_flight.p50", stack.name());
+            report.rows.push(Row::new(id, "kB", ahead, took.len()));
+        }
         for (what, value) in ["p50", "p90", "p99", "max"].into_iter().zip(percentiles) {
             let id = format!("urgent.{name}.{}.{what}", stack.name());
             report.rows.push(Row::new(id, "ms", value, took.len()));
@@ -128,12 +141,15 @@ fn split(name: &str, stack: Stack, shape: Shape, journeys: &[Journey], report: &
         for (part, value) in parts.iter_mut().zip([took, in_flight, unsent, in_flight + unsent, rest]) {
             part.push(value);
         }
-        // The counter of losses moves when one is noticed: while this message is under way, or just before.
-        let until = journeys.iter().enumerate().skip(at + 1);
-        let passed = |later: usize| (later - at) as f64 * f64::from(INTERVAL_MS);
-        let last = until.take_while(|(later, _)| passed(later - 1) < took).last();
-        let lost = last.map_or(journey.lost, |(_, journey)| journey.lost);
-        let before = journeys.get(at.wrapping_sub(1)).map_or(journey.lost, |journey| journey.lost);
+        // The counter of losses moves when something is sent again. That may stand before this message if it happens
+        // until the message arrives, or has happened so lately that it is still in the queue.
+        let steps = |ms: f64| {
+            let mut counts = 0..journeys.len();
+            counts.find(|&count| count as f64 * f64::from(INTERVAL_MS) >= ms).unwrap_or(journeys.len())
+        };
+        let first = at.saturating_sub(1 + steps(f64::from(shape.queue_ms)));
+        let last = (at + steps(took)).min(journeys.len() - 1);
+        let (before, lost) = (journeys[first].lost, journeys[last].lost);
         if lost == before {
             clear.push(rest);
         }
@@ -160,7 +176,8 @@ fn split(name: &str, stack: Stack, shape: Shape, journeys: &[Journey], report: &
     ] {
         let [p50, p90, p99, most] = [50.0, 90.0, 99.0, 100.0].map(|percent| percentile(values, percent));
         let mut row = Row::new(format!("split.{name}.{}.{id}.max", stack.name()), "ms", most, values.len());
-        row.asked = (id.starts_with("rest")).then_some(Asked::AtMost(bound));
+        row.asked = (id.starts_with("rest") && !values.is_empty() && shape.mbps == ASKED_AT)
+            .then_some(Asked::AtMost(bound));
         print.line(&format!("{what:<34} {p50:>9.2} {p90:>9.2} {p99:>9.2} {most:>9.2}  {}", row.verdict()));
         for (percent, value) in [("p50", p50), ("p90", p90), ("p99", p99)] {
             let id = format!("split.{name}.{}.{id}.{percent}", stack.name());

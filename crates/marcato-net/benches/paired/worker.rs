@@ -34,6 +34,26 @@ pub(crate) struct Ahead {
     pub(crate) lost: u64,
 }
 
+/// What a connection is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Check,
+    Bulk,
+    Urgent,
+}
+
+impl Purpose {
+    const ALL: [Self; 3] = [Self::Check, Self::Bulk, Self::Urgent];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Bulk => "bulk",
+            Self::Urgent => "urgent",
+        }
+    }
+}
+
 /// The sending end of a connection. Each call ends when the stack has taken what it was given.
 pub(crate) trait Flow: Send + Sync {
     fn bulk(&self, body: Payload) -> Work<'_>;
@@ -78,8 +98,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         match role {
             "receive" => {
                 let at: IpAddr = next()?.parse()?;
-                let tally = Arc::new(Tally::new(next()? == "check"));
-                receive(stack, at, &tally).await?;
+                let name = next()?;
+                let purpose = Purpose::ALL.into_iter().find(|purpose| purpose.name() == name);
+                let purpose = purpose.ok_or("no such purpose")?;
+                let tally = Arc::new(Tally::new(purpose == Purpose::Check));
+                receive(stack, at, purpose, &tally).await?;
                 obey(move |_, line| answer(&tally, line));
             }
             "send" => {
@@ -105,7 +128,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     })
 }
 
-async fn receive(stack: Stack, at: IpAddr, tally: &Arc<Tally>) -> Result<(), Failure> {
+async fn receive(stack: Stack, at: IpAddr, purpose: Purpose, tally: &Arc<Tally>) -> Result<(), Failure> {
     let identity = Identity::self_signed(NAME)?;
     let certificate = identity.certificate().ok_or("no certificate")?;
     let tally = Arc::clone(tally);
@@ -113,7 +136,7 @@ async fn receive(stack: Stack, at: IpAddr, tally: &Arc<Tally>) -> Result<(), Fai
         Stack::Noq | Stack::NoqOne => quic::noq::receive(at, &identity, tally)?,
         Stack::Quinn => quic::quinn::receive(at, &identity, tally)?,
         Stack::Tcp | Stack::TcpTls | Stack::TcpTlsTwo => tcp::receive(stack, at, &identity, tally).await?,
-        _ => marcato::receive(stack, at, &identity, tally).await?,
+        _ => marcato::receive(stack, at, purpose, &identity, tally).await?,
     };
     say(&format!("listening {addr} {}", body::hex(certificate)));
     Ok(())
