@@ -2,9 +2,15 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 use marcato_papers::{Registry, RunOptions, World};
+use marcato_quic::Fingerprint;
+use marcato_units::Bytes;
+
+use crate::perf::plan::{BulkSpec, EngineName, LaneSpec, PathName, SourceSpec, StreamName};
+use crate::perf::{self, quantity};
 
 /// Marcato delivers what matters first.
 #[derive(Debug, Parser)]
@@ -22,6 +28,195 @@ pub(crate) enum Command {
     /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when the experiments
     /// could not be run.
     Papers(Papers),
+
+    /// Loads a web page over real QUIC through an emulated link, first come first served and by Marcato
+    ///
+    /// The page is that of the CATS paper, beside a source of small critical messages; the link is emulated between UDP
+    /// sockets of this host and needs no privileges. The exit status is 0 when what matters came earlier by Marcato, 1
+    /// when it did not, and 2 when nothing could be run.
+    Demo(Demo),
+
+    /// Measures how long prioritised messages take between two hosts, and what else fits beside them
+    ///
+    /// Start a server on one host and clients on others: `marcato perf server`, then `marcato perf client HOST`.
+    Perf(Perf),
+}
+
+/// What `marcato demo` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Load the page so often in each way
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=100))]
+    pub(crate) loads: u32,
+
+    /// What waits before the link
+    #[arg(long, value_enum, default_value_t = QueueName::Codel)]
+    pub(crate) queue: QueueName,
+
+    /// What the link loses, of what leaves: a probability
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub(crate) loss: f64,
+
+    /// What losses and the source's phase are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Write report.html, rows.json, rows.csv and the figures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// How to print the rows on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// The queues that the demo knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QueueName {
+    /// First in, first out, with room for what the link carries in a round trip
+    Droptail,
+    /// CoDel (RFC 8289)
+    Codel,
+}
+
+/// What `marcato perf` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Perf {
+    #[command(subcommand)]
+    pub(crate) role: PerfRole,
+}
+
+/// The two ends of a measurement.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PerfRole {
+    /// Takes what clients send, until it is ended
+    Server(PerfServer),
+    /// Sends, and prints what became of it
+    ///
+    /// The exit status is 0 when there is a result, and 2 when there is none.
+    Client(Box<PerfClient>),
+}
+
+/// What `marcato perf server` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct PerfServer {
+    /// Listen here, on TCP and UDP; again for each further lane
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
+    pub(crate) listen: Vec<LaneSpec>,
+
+    /// Only this engine [default: both]
+    #[arg(long, value_enum)]
+    pub(crate) engine: Option<EngineName>,
+
+    /// Show this certificate chain (PEM) instead of a new self-signed certificate
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Serve so many clients at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
+    pub(crate) max_clients: usize,
+
+    /// End after the first client
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// What `marcato perf client` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct PerfClient {
+    /// The server: HOST, HOST:PORT (4433), or HOST:PORT@LOCAL to leave from a local address
+    #[arg(value_name = "ADDR")]
+    pub(crate) addr: LaneSpec,
+
+    /// The transport
+    #[arg(long, value_enum, default_value_t = EngineName::Quic)]
+    pub(crate) engine: EngineName,
+
+    /// One more way to the server, at another address or port of it; may be repeated
+    #[arg(long = "lane", value_name = "ADDR")]
+    pub(crate) lanes: Vec<LaneSpec>,
+
+    /// A message of this size in each period: PERIOD:SIZE[:PRIORITY], for example 100ms:10kB:p0; may be repeated
+    #[arg(long = "source", value_name = "SPEC")]
+    pub(crate) sources: Vec<SourceSpec>,
+
+    /// Background data without end: PRIORITY[:SIZE], in messages of 64kB unless said otherwise
+    ///
+    /// Without --source and --bulk, a source 100ms:10kB:p0 beside bulk of p4 is sent.
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) bulk: Option<BulkSpec>,
+
+    /// On which lane the next packet goes [default: cwr; lowrtt with --stream-scheduler rr]
+    #[arg(long, value_enum)]
+    pub(crate) path_scheduler: Option<PathName>,
+
+    /// Whose bytes go next
+    #[arg(long, value_enum, default_value_t = StreamName::Cats)]
+    pub(crate) stream_scheduler: StreamName,
+
+    /// How long to send
+    #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = quantity::span)]
+    pub(crate) duration: Duration,
+
+    /// How much of that does not count
+    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = quantity::span)]
+    pub(crate) warm_up: Duration,
+
+    /// How many bytes of each level may wait before the connection
+    #[arg(long, value_name = "SIZE", default_value = "1MB", value_parser = perf::backlog)]
+    pub(crate) backlog: Bytes,
+
+    /// What the sources' phases are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Believe the certificate of this fingerprint (SHA-256), which the server prints
+    #[arg(long, value_name = "HEX", value_parser = perf::fingerprint, conflicts_with = "ca")]
+    pub(crate) fingerprint: Option<Fingerprint>,
+
+    /// Believe certificates that those in this file (PEM) have signed [default: whom the system believes]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// The name that the server's certificate is for [default: the host in ADDR]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+
+    /// Give up if there is no connection after so long
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = quantity::span)]
+    pub(crate) connect_timeout: Duration,
+
+    /// How to print the result on standard output
+    #[arg(long, value_enum, default_value_t = PerfFormat::Text)]
+    pub(crate) format: PerfFormat,
+
+    /// Draw the distributions of the completion times into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Write result.json, result.txt and mct.svg into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// How a measurement is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PerfFormat {
+    /// Aligned tables
+    Text,
+    /// One JSON document
+    Json,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=4096) => Ok(number),
+        _ => Err("give 1 to 4096".to_owned()),
+    }
 }
 
 /// What `marcato papers` is asked.

@@ -5,9 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod demo;
 mod output;
 mod papers;
+pub mod perf;
 mod progress;
+mod table;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -50,7 +53,17 @@ where
         Err(error) => return said(&error, stdout, stderr),
     };
     let result = match command {
-        arguments::Command::Papers(asked) => papers::run(registry, &asked, stdout),
+        arguments::Command::Papers(asked) => {
+            papers::run(registry, &asked, stdout).map_err(|error| error.to_string())
+        }
+        arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
+        arguments::Command::Perf(asked) => {
+            let done = match asked.role {
+                arguments::PerfRole::Server(asked) => perf::server(&asked, stdout),
+                arguments::PerfRole::Client(asked) => perf::client(&asked, stdout),
+            };
+            done.map_err(|error| error.to_string())
+        }
     };
     result.unwrap_or_else(|error| {
         // Nobody is left to tell if that fails.

@@ -12,7 +12,7 @@ use marcato_net::{
     ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, LongMessages, Message, MissedReason,
     NotDelivered, Remote, SendError, ServerSecurity,
 };
-use marcato_quic::{Identity, Trust};
+use marcato_quic::{Fingerprint, Identity, Trust};
 use marcato_units::{Bytes, Priority};
 use ring::digest::{SHA256, digest};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -301,15 +301,21 @@ async fn only_the_certificate_that_is_trusted_will_do(engine: Engine) {
     let server = server(&config).await;
     let addr = server.endpoint.local_addrs()[0];
     let other = Identity::self_signed(NAME).unwrap();
+    let pinned = Trust::Fingerprint(other.fingerprint().unwrap());
     let other = Trust::Certificate(other.certificate().unwrap().clone());
     for security in [
         ClientSecurity::trusting(NAME, other),
+        ClientSecurity::trusting(NAME, pinned),
         ClientSecurity::trusting("another.test", server.trust.clone()),
     ] {
         let error = within(Endpoint::connect(&config, &Remote::new(addr, security))).await.unwrap_err();
         assert!(error.to_string().contains("certificate"), "{error}");
     }
     within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    // Whoever knows the certificate's fingerprint needs no name.
+    let Trust::Certificate(certificate) = &server.trust else { panic!("it is self-signed") };
+    let pinned = ClientSecurity::trusting("another.test", Trust::Fingerprint(Fingerprint::of(certificate)));
+    within(Endpoint::connect(&config, &Remote::new(addr, pinned))).await.unwrap();
 }
 
 async fn many_connections_share_an_endpoint(engine: Engine) {

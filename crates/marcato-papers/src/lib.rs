@@ -39,7 +39,7 @@ mod text;
 mod unit;
 mod world;
 
-pub use cats::Cats;
+pub use cats::{Cats, page as cats_page};
 pub use config::Config;
 pub use cwr::Cwr;
 pub use document::{Count, Document};

@@ -366,6 +366,7 @@ impl SessionConfig {
                 congestion: self.congestion,
                 initial_window: self.initial_window,
                 engine_paces: false,
+                trace_windows: self.trace_windows,
             }));
         #[cfg(feature = "qlog")]
         if let Some(dir) = &self.qlog {

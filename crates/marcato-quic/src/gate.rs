@@ -5,7 +5,6 @@
 //! reads: that is how it knows which packet left on which lane and what became of it.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -60,7 +59,7 @@ pub(crate) struct Gate {
     /// Another controller, from the next packet on.
     replacement: Mutex<Option<Box<dyn Controller>>>,
     replaced: AtomicBool,
-    log: Mutex<VecDeque<Happening>>,
+    log: Mutex<Vec<Happening>>,
 }
 
 impl Gate {
@@ -81,11 +80,11 @@ impl Gate {
             pacing_rate: AtomicU64::new(0),
             replacement: Mutex::new(None),
             replaced: AtomicBool::new(false),
-            log: Mutex::new(VecDeque::new()),
+            log: Mutex::new(Vec::new()),
         }
     }
 
-    fn log(&self) -> MutexGuard<'_, VecDeque<Happening>> {
+    fn log(&self) -> MutexGuard<'_, Vec<Happening>> {
         // Whoever panicked while holding it left a log that is still good to read.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,9 +154,10 @@ impl Gate {
         self.blocked.load(Relaxed)
     }
 
-    /// Moves what happened since the last time into `into`.
-    pub(crate) fn drain(&self, into: &mut Vec<Happening>) {
-        into.extend(self.log().drain(..));
+    /// Puts what happened since the last time in the place of what `into` holds.
+    pub(crate) fn take(&self, into: &mut Vec<Happening>) {
+        into.clear();
+        std::mem::swap(into, &mut *self.log());
     }
 }
 
@@ -168,12 +168,14 @@ pub(crate) struct GateFactory {
     pub(crate) initial_window: Option<Bytes>,
     /// Whether the engine paces. If it does, a chunk may stay in it until the pacer lets it go.
     pub(crate) engine_paces: bool,
+    /// Whether the log tells of each change of the window. Else it tells of reductions.
+    pub(crate) trace_windows: bool,
 }
 
 impl ControllerFactory for GateFactory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let inner = self.congestion.build(now, current_mtu, self.initial_window);
-        Box::new(Gated::new(inner, current_mtu, self.engine_paces))
+        Box::new(Gated::new(inner, current_mtu, self.engine_paces, self.trace_windows))
     }
 }
 
@@ -182,6 +184,9 @@ impl ControllerFactory for GateFactory {
 pub(crate) struct Gated {
     gate: Arc<Gate>,
     inner: Box<dyn Controller>,
+    trace_windows: bool,
+    /// What is to be written down when the acknowledgements are through: the log is locked once for all.
+    acked: Vec<Happening>,
     /// The window that the log knows.
     logged: u64,
     /// A reduction was taken back since.
@@ -190,9 +195,10 @@ pub(crate) struct Gated {
 
 impl Gated {
     /// Puts a gate in front of a controller.
-    pub(crate) fn new(inner: Box<dyn Controller>, mtu: u16, engine_paces: bool) -> Self {
+    pub(crate) fn new(inner: Box<dyn Controller>, mtu: u16, engine_paces: bool, trace_windows: bool) -> Self {
         let window = inner.window();
-        Self { gate: Arc::new(Gate::new(window, mtu, engine_paces)), inner, logged: window, restored: false }
+        let gate = Arc::new(Gate::new(window, mtu, engine_paces));
+        Self { gate, inner, trace_windows, acked: Vec::new(), logged: window, restored: false }
     }
 
     /// The gate of the controller that the engine uses on a path. There is no other way to learn which of the
@@ -203,7 +209,8 @@ impl Gated {
 
     /// Takes the controller that it was given, if any.
     fn follow_replacement(&mut self) {
-        if self.gate.replaced.swap(false, Relaxed) {
+        if self.gate.replaced.load(Relaxed) {
+            self.gate.replaced.store(false, Relaxed);
             let mut replacement = self.gate.replacement.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(controller) = replacement.take() {
                 self.logged = controller.window();
@@ -231,7 +238,9 @@ impl Gated {
             false => self.grew_or_opened(window),
         };
         self.logged = window;
-        self.gate.log().push_back(Happening::Window { at, change, window });
+        if self.trace_windows || change == WindowChange::Reduced {
+            self.gate.log().push(Happening::Window { at, change, window });
+        }
     }
 }
 
@@ -242,8 +251,9 @@ impl Controller for Gated {
 
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
         self.follow_replacement();
-        self.gate.in_flight.fetch_add(u64::from(bytes), Relaxed);
-        self.gate.log().push_back(Happening::Sent { pn, bytes });
+        let held = self.gate.in_flight.load(Relaxed);
+        self.gate.in_flight.store(held + u64::from(bytes), Relaxed);
+        self.gate.log().push(Happening::Sent { pn, bytes });
         self.inner.on_packet_sent(now, bytes, pn);
     }
 
@@ -255,12 +265,13 @@ impl Controller for Gated {
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, _: bool, rtt: &RttEstimator) {
-        if self.gate.cwnd_limited.swap(false, Relaxed) {
+        if self.gate.cwnd_limited.load(Relaxed) {
+            self.gate.cwnd_limited.store(false, Relaxed);
             self.inner.on_cwnd_limited();
         }
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held.saturating_sub(bytes), Relaxed);
-        self.gate.log().push_back(Happening::Acked { pn, bytes });
+        self.acked.push(Happening::Acked { pn, bytes });
         let app_limited = self.gate.app_limited.load(Relaxed);
         let credited = match self.gate.idle_share.load(Relaxed) {
             0 => bytes,
@@ -270,10 +281,14 @@ impl Controller for Gated {
             idle => bytes * 1000 / (1000 - idle),
         };
         self.inner.on_ack(now, sent, credited, pn, app_limited, rtt);
-        self.publish(Some(now), false);
+        // Whoever looks at the window looks after `on_end_acks`.
+        if self.trace_windows {
+            self.publish(Some(now), false);
+        }
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, largest: Option<u64>) {
+        self.gate.log().append(&mut self.acked);
         // Lost MTU probes are told to nobody, so the sum is put right here.
         self.gate.in_flight.store(in_flight, Relaxed);
         let app_limited = self.gate.app_limited.load(Relaxed);
@@ -310,7 +325,7 @@ impl Controller for Gated {
         }
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held.saturating_sub(u64::from(lost_bytes)), Relaxed);
-        self.gate.log().push_back(Happening::Lost { pn, bytes: lost_bytes });
+        self.gate.log().push(Happening::Lost { pn, bytes: lost_bytes });
         self.inner.on_packet_lost(lost_bytes, pn, now);
         self.publish(Some(now), false);
     }
@@ -355,7 +370,12 @@ impl Controller for Gated {
 
     /// The gate is shared: the engine clones a controller when a peer's port changes, and the lane is still the same.
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self { gate: Arc::clone(&self.gate), inner: self.inner.clone_box(), ..*self })
+        Box::new(Self {
+            gate: Arc::clone(&self.gate),
+            inner: self.inner.clone_box(),
+            acked: Vec::new(),
+            ..*self
+        })
     }
 
     fn initial_window(&self) -> u64 {
@@ -377,7 +397,7 @@ mod tests {
     fn a_window_that_is_restored_is_not_taken_for_one_that_grew() {
         let now = Instant::now();
         let later = now + Duration::from_millis(10);
-        let mut gated = Gated::new(Congestion::Cubic.build(now, 1200, None), 1200, false);
+        let mut gated = Gated::new(Congestion::Cubic.build(now, 1200, None), 1200, false, true);
         let gate = Arc::clone(&gated.gate);
         let before = gate.window().get();
         gated.on_congestion_event(later, now, false, false, 1200, 1);
@@ -388,7 +408,7 @@ mod tests {
         gated.on_end_acks(later, 0, false, None);
 
         let mut log = Vec::new();
-        gate.drain(&mut log);
+        gate.take(&mut log);
         let window = |change, window| Happening::Window { at: later, change, window };
         assert_eq!(log, [window(WindowChange::Reduced, reduced), window(WindowChange::Restored, before)]);
     }
@@ -396,11 +416,11 @@ mod tests {
     #[test]
     fn lost_acknowledgements_are_no_losses() {
         let now = Instant::now();
-        let mut gated = Gated::new(Congestion::RENO.build(now, 1200, None), 1200, false);
+        let mut gated = Gated::new(Congestion::RENO.build(now, 1200, None), 1200, false, false);
         gated.on_packet_sent(now, 1200, 1);
         gated.on_packet_lost(0, 2, now);
         let mut log = Vec::new();
-        gated.gate.drain(&mut log);
+        gated.gate.take(&mut log);
         assert_eq!(log, [Happening::Sent { pn: 1, bytes: 1200 }]);
     }
 
@@ -409,8 +429,12 @@ mod tests {
         let now = Instant::now();
         for engine_paces in [false, true] {
             for congestion in [Congestion::RENO, Congestion::Cubic, Congestion::Bbr3] {
-                let gated =
-                    Gated::new(congestion.build(now, 1200, Some(Bytes::new(50_000))), 1200, engine_paces);
+                let gated = Gated::new(
+                    congestion.build(now, 1200, Some(Bytes::new(50_000))),
+                    1200,
+                    engine_paces,
+                    false,
+                );
                 assert_eq!(gated.window(), 50_000);
                 gated.gate.set_reserve(Bytes::new(20_000));
                 gated.gate.set_overdraft(Bytes::new(5_000));
@@ -430,7 +454,7 @@ mod tests {
     #[test]
     fn a_clone_shares_the_gate() {
         let now = Instant::now();
-        let gated = Gated::new(Congestion::RENO.build(now, 1200, None), 1200, false);
+        let gated = Gated::new(Congestion::RENO.build(now, 1200, None), 1200, false, false);
         let shared = Gated::gate_of(&*gated.clone_box()).unwrap();
         shared.set_shut(true);
         assert_eq!(gated.window(), 0);

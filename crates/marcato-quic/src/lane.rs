@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use marcato_sched::lane::{LaneId, LaneView, MAX_LANES, PathId};
+use marcato_sched::lane::{LaneId, LaneView, PathId};
 use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 use noq_proto::StreamId;
 
@@ -148,6 +148,8 @@ pub(crate) struct Lane {
     loaded: usize,
     /// Up to this one, packets left before the path's address changed: of these the engine tells losses only.
     before_move: Option<u64>,
+    /// It has told of one that left after that.
+    told_since_move: bool,
     /// When an acknowledgement came last, or the first packet after a silence left.
     heard: Time,
     /// How often it has been tried anew in vain.
@@ -191,6 +193,7 @@ impl Lane {
             sent: VecDeque::new(),
             loaded: 0,
             before_move: None,
+            told_since_move: false,
             heard: now,
             trials: 0,
             answers: false,
@@ -237,15 +240,19 @@ impl Lane {
 
     /// Takes a packet out that was acknowledged or lost.
     pub(crate) fn settle(&mut self, pn: u64, bytes: u64) -> Option<Load> {
-        // Whatever of before is not lost by now has arrived (RFC 9002 §6.1.1).
-        if self.before_move.is_some_and(|last| pn > last.saturating_add(3)) {
-            let last = self.before_move.take();
-            while let Some(sent) = self.sent.front().filter(|sent| Some(sent.pn) <= last) {
-                self.loaded -= usize::from(sent.counts());
-                self.sent.pop_front();
+        if let Some(last) = self.before_move.filter(|last| pn > *last) {
+            self.told_since_move = true;
+            // Whatever of before is not lost by now has arrived (RFC 9002 §6.1.1).
+            if pn > last.saturating_add(3) {
+                self.forget_before_move();
             }
         }
-        let at = self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?;
+        // Unless packets of which nothing is kept came between, it is as far from the first as its number says.
+        let guess = usize::try_from(pn.checked_sub(self.sent.front()?.pn)?).ok()?;
+        let at = match self.sent.get(guess) {
+            Some(sent) if sent.pn == pn => guess,
+            _ => self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?,
+        };
         let sent = &mut self.sent[at];
         // A packet of the handshake may have the same number, but not the same length as well.
         if sent.settled || u64::from(sent.bytes) != bytes {
@@ -263,6 +270,26 @@ impl Lane {
     /// Its address has changed: of packets sent before, the engine no longer tells that they were acknowledged.
     pub(crate) fn moved(&mut self) {
         self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
+        self.told_since_move = false;
+    }
+
+    /// Forgets what left before the address changed.
+    fn forget_before_move(&mut self) {
+        let Some(last) = self.before_move.take() else { return };
+        while let Some(sent) = self.sent.front().filter(|sent| sent.pn <= last || sent.settled) {
+            self.loaded -= usize::from(sent.counts());
+            self.sent.pop_front();
+        }
+    }
+
+    /// Whether its silence means nothing, since all that it seems to owe is the acknowledgement of packets that left
+    /// before its address changed. If a later one was heard of, those were either lost, which would have been told
+    /// within 9/8 of a round trip (RFC 9002 §6.1.2), or have arrived.
+    pub(crate) fn owes_nothing(&mut self) -> bool {
+        if self.told_since_move {
+            self.forget_before_move();
+        }
+        self.loaded == 0 && self.trials == 0
     }
 
     /// Forgets what is under way: the path is no more, and whatever it carried goes elsewhere.
@@ -365,9 +392,9 @@ impl Lane {
     }
 }
 
-/// The lanes of one session, each in the place of its name.
+/// The lanes of one session, each in the place of its name; at most [`MAX_LANES`](marcato_sched::lane::MAX_LANES).
 #[derive(Debug, Default)]
-pub(crate) struct Lanes([Option<Lane>; MAX_LANES]);
+pub(crate) struct Lanes(Vec<Option<Lane>>);
 
 impl Lanes {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Lane> {
@@ -379,33 +406,35 @@ impl Lanes {
     }
 
     pub(crate) fn get(&self, id: LaneId) -> Option<&Lane> {
-        self.0[id.index()].as_ref()
+        self.0.get(id.index())?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
-        self.0[id.index()].as_mut()
+        self.0.get_mut(id.index())?.as_mut()
     }
 
     /// A name that no lane has.
     pub(crate) fn vacant(&self) -> Option<LaneId> {
-        (0..).map_while(LaneId::new).find(|id| self.0[id.index()].is_none())
+        (0..).map_while(LaneId::new).find(|id| self.get(*id).is_none())
     }
 
     pub(crate) fn insert(&mut self, lane: Lane) {
         let at = lane.id.index();
+        self.0.resize_with(self.0.len().max(at + 1), || None);
         self.0[at] = Some(lane);
     }
 
     pub(crate) fn remove(&mut self, id: LaneId) -> Option<Lane> {
-        self.0[id.index()].take()
+        self.0.get_mut(id.index())?.take()
     }
 
     pub(crate) fn of_path(&self, path: noq_proto::PathId) -> Option<LaneId> {
         self.iter().find(|lane| lane.path == path).map(|lane| lane.id)
     }
 
+    /// The lane that goes there. One that has been given up may still be known beside the one that replaces it.
     pub(crate) fn to(&self, remote: SocketAddr) -> Option<&Lane> {
-        self.iter().find(|lane| lane.remote == remote)
+        self.iter().filter(|lane| lane.remote == remote).min_by_key(|lane| lane.state == LaneState::Closing)
     }
 
     /// Shuts every gate.
@@ -429,7 +458,12 @@ mod tests {
     use noq_proto::congestion::ControllerFactory;
 
     fn lane() -> Lane {
-        let factory = GateFactory { congestion: Congestion::RENO, initial_window: None, engine_paces: false };
+        let factory = GateFactory {
+            congestion: Congestion::RENO,
+            initial_window: None,
+            engine_paces: false,
+            trace_windows: false,
+        };
         let controller = Arc::new(factory).build(std::time::Instant::now(), 1200);
         let gate = crate::gate::Gated::gate_of(&*controller).unwrap();
         let request = LaneRequest::new(SocketId(0), SocketAddr::from(([10, 0, 0, 1], 1)));
@@ -494,6 +528,22 @@ mod tests {
         assert_eq!(lane.under_way(), 0);
         assert_eq!(lane.stalls_at(Stall::default()), None);
         assert_eq!(lane.settle(5, 1200), None);
+    }
+
+    #[test]
+    fn what_left_before_a_move_owes_nothing_once_any_later_packet_was_told_of() {
+        let mut lane = lane();
+        for pn in 0..3 {
+            lane.sent(ms(1), pn, 1200, REPAIR);
+        }
+        lane.moved();
+        // The new address may be dead. Silence counts as ever.
+        assert!(!lane.owes_nothing());
+        lane.sent(ms(2), 3, 1200, REPAIR);
+        assert_eq!(lane.settle(3, 1200), Some(REPAIR));
+        assert_eq!((lane.under_way(), lane.stalls_at(Stall::default()).is_some()), (4, true));
+        assert!(lane.owes_nothing());
+        assert_eq!((lane.under_way(), lane.stalls_at(Stall::default())), (0, None));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use endpoint::{
     ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, SessionId, SocketId,
 };
 pub use event::{Event, LaneLoss, WindowChange};
-pub use identity::{Identity, IdentityError, Trust};
+pub use identity::{Fingerprint, FingerprintError, Identity, IdentityError, Trust};
 pub use inbox::Piece;
 pub use lane::{LaneRequest, LaneState, LaneStats};
 pub use long::LongId;

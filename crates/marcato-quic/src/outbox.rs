@@ -1,7 +1,6 @@
 //! Messages that are being sent: their bytes, and the streams that carry them.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes as Payload;
 use marcato_sched::conductor::MessageId;
@@ -9,11 +8,9 @@ use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Priority};
 use marcato_wire::MessageNumber;
 use noq_proto::StreamId;
+use rustc_hash::FxHashMap;
 
 use crate::long::{Long, LongId, Part};
-
-/// A map whose order is the same in each run, should anybody ever go through it.
-pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// A message within the outbox: a slot, and which of its tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -164,11 +161,12 @@ impl Outgoing {
 pub(crate) struct Outbox {
     slots: Vec<(u32, Option<Outgoing>)>,
     vacant: Vec<u32>,
-    by_id: Map<MessageId, Key>,
-    by_stream: Map<StreamId, Key>,
+    // All their keys were given here, in turn. What a peer can name, it cannot put in.
+    by_id: FxHashMap<MessageId, Key>,
+    by_stream: FxHashMap<StreamId, Key>,
     next_number: u64,
     /// Messages that are handed over part by part. As many as their owner begins.
-    longs: Map<LongId, Long>,
+    longs: FxHashMap<LongId, Long>,
     next_long: u64,
     /// Streams that may carry another message ([`StreamUse::Reuse`](crate::StreamUse)), and those that may once their
     /// DONE has come back. As many as the peer lets us open.

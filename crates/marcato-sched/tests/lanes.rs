@@ -495,6 +495,23 @@ fn the_sources_of_table_2_all_find_room() {
     }
 }
 
+/// At 370 ms the lane on which room is held for the second message holds as much for another, which is not free yet. Had
+/// it left that lane for the sake of the other, it would have taken the room of the message at 380 ms.
+#[test]
+fn a_message_takes_its_own_room_although_what_is_held_beside_it_is_not_free_yet() {
+    let source = |period, kb, next| {
+        Source::new(Duration::from_millis(period), Bytes::kb(kb), ms(next) + Duration::from_nanos(1))
+    };
+    let sources = [source(19, 1, 361), source(70, 5, 376), source(48, 3, 370)];
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    for (key, source) in sources.iter().enumerate() {
+        scheduler.declare(SourceKey(key as u64), *source).unwrap();
+    }
+    let mut world = World::new(scheduler, vec![lane(0, Bytes::kb(43), 78), lane(1, Bytes::kb(43), 78)]);
+    let (at_once, all) = honoured(&mut world, &sources, Redundancy::Once, ms(1500));
+    assert_eq!(at_once, all);
+}
+
 fn sources() -> impl Strategy<Value = Vec<Source>> {
     let source = (15u64..200, 1u64..6, 1u64..100, 0u64..1_000_000).prop_map(|(period, kb, next, nanos)| {
         let next = ms(next + 300) + Duration::from_nanos(nanos);

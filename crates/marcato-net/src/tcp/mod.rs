@@ -14,12 +14,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use marcato_quic::{IdentityError, LongId, MessageId, Trust};
+use marcato_quic::{LongId, MessageId, Trust};
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Time};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -333,19 +333,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
 }
 
 pub(crate) fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {
-    let roots = match trust {
-        Trust::Roots(roots) => Arc::clone(roots),
-        Trust::Certificate(certificate) => {
-            let mut roots = RootCertStore::empty();
-            roots.add(certificate.clone()).map_err(IdentityError::from)?;
-            Arc::new(roots)
-        }
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut tls = trust.client_tls()?;
     tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
     Ok(Arc::new(tls))
 }

@@ -9,7 +9,7 @@ mod fairness;
 mod interactive;
 mod late;
 mod load;
-mod page;
+pub mod page;
 mod path;
 mod placeholder;
 mod published;

@@ -189,6 +189,7 @@ impl Setup {
                     congestion: self.congestion,
                     initial_window: self.initial_window,
                     engine_paces: self.engine_paces,
+                    trace_windows: true,
                 })
             }));
         if !self.discover_mtu {
@@ -599,7 +600,7 @@ impl Pair {
         let Host { gates, drained, noted, owed, .. } = self.host(who);
         for (id, (_, gate)) in gates {
             let lane: usize = id.to_string().parse().unwrap();
-            gate.drain(drained);
+            gate.take(drained);
             for what in drained.drain(..) {
                 if let Happening::Lost { .. } = what {
                     owed[lane] += 1;

@@ -38,6 +38,7 @@ impl ControllerFactory for CarelessFactory {
             congestion: self.1,
             initial_window: None,
             engine_paces: self.0 == Mistake::GatedMetrics,
+            trace_windows: true,
         };
         let inner = Arc::new(factory).build(now, mtu);
         let gate = Gated::gate_of(&*inner).unwrap();
@@ -297,7 +298,7 @@ struct Listener {
 
 impl ControllerFactory for Listener {
     fn build(self: Arc<Self>, _: Instant, mtu: u16) -> Box<dyn Controller> {
-        Box::new(Gated::new(self.clone_box(), mtu, false))
+        Box::new(Gated::new(self.clone_box(), mtu, false, true))
     }
 }
 

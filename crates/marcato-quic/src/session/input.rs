@@ -132,10 +132,11 @@ impl Session {
         let mut happenings = std::mem::take(&mut self.happenings);
         let mut sent = (0, 0);
         let mut recovered = false;
-        for id in (0..).map_while(LaneId::new) {
-            let Some(lane) = self.lanes.get_mut(id) else { continue };
-            lane.gate.drain(&mut happenings);
+        for lane in self.lanes.iter_mut() {
+            let id = lane.id;
+            lane.gate.take(&mut happenings);
             let mut heard = false;
+            let mut left = Bytes::ZERO;
             for happening in happenings.drain(..) {
                 match happening {
                     Happening::Sent { pn, bytes } => {
@@ -145,7 +146,7 @@ impl Session {
                         // Longer packets than the path is known to take are probes for that.
                         let load = if bytes_sent > lane.gate.mtu() { Load::Other } else { load };
                         lane.sent(now, pn, bytes, load);
-                        lane.pacer.sent(now, bytes_sent);
+                        left += bytes_sent;
                     }
                     Happening::Acked { pn, bytes } => {
                         heard = true;
@@ -179,6 +180,9 @@ impl Session {
                         }
                     }
                 }
+            }
+            if !left.is_zero() {
+                lane.pacer.sent(now, left);
             }
             if heard && let Some(srtt) = self.conn.rtt(lane.path) {
                 lane.srtt = srtt;
@@ -477,10 +481,16 @@ impl Session {
                 };
                 let lane = self.lanes.of_path(id);
                 if let Some(lane) = lane {
+                    let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Opening);
                     // The engine will send again what was under way, but only after three PTOs.
                     self.give_up_on(lane, LaneState::Closing);
                     if let Some(lane) = self.lanes.get_mut(lane) {
                         lane.forget();
+                    }
+                    // A peer that has not heard of a path does not answer that it is given up, and the engine waits
+                    // for that answer before it discards the path: perhaps for ever.
+                    if unknown {
+                        self.lanes.remove(lane);
                     }
                 }
                 self.events.push_back(Event::LaneDown { lane, reason });
@@ -583,6 +593,9 @@ impl Session {
         for id in (0..).map_while(LaneId::new) {
             let Some(lane) = self.lanes.get(id) else { continue };
             if lane.stalls_at(self.config.stall).is_none_or(|at| at > now) {
+                continue;
+            }
+            if self.lanes.get_mut(id).is_some_and(Lane::owes_nothing) {
                 continue;
             }
             // The peer acknowledges all by the first lane that is not spared. If nothing comes of that one either, it

@@ -132,6 +132,11 @@ pub struct SessionStats {
     pub chunks: u64,
     /// Chunks handed to it once more, for another lane.
     pub copies: u64,
+    /// What `chunks` counted against the windows of their lanes: their bytes, and those of their packets around them.
+    /// What was lost and is sent again is not in it.
+    pub first: Bytes,
+    /// What `copies` counted in the same way: a budget for copies holds this against `first`.
+    pub copied: Bytes,
     /// Chunks sent again on another lane because theirs was stuck.
     pub reinjected: u64,
     /// Packets that left on another lane than they were meant for.
@@ -238,7 +243,8 @@ struct Duplicate {
     key: Key,
     lane: LaneId,
     run: Run,
-    purpose: Purpose,
+    /// Where the chunk has left already.
+    carried: LaneSet,
     wire: Bytes,
 }
 
@@ -268,6 +274,8 @@ pub struct Session {
     flush: bool,
     /// It holds data that the gates keep back.
     held: bool,
+    /// The level of what it holds, if that waits for nothing but room.
+    crowded: Option<Priority>,
     /// What the next packet carries that was meant for one that did not leave.
     kept: Option<Load>,
     /// Levels of which the engine takes nothing, for lack of credit.
@@ -346,6 +354,7 @@ impl Session {
             events: VecDeque::new(),
             flush: true,
             held: false,
+            crowded: None,
             kept: None,
             blocked: PrioritySet::EMPTY,
             established: false,

@@ -77,6 +77,7 @@ impl Session {
                     self.owed.iter_mut().for_each(VecDeque::clear);
                 }
             }
+            self.crowded = None;
             if self.held {
                 if let Some(transmit) = self.send_held(now, buf) {
                     return Some(transmit);
@@ -163,16 +164,16 @@ impl Session {
         Some((transmit, here > 0))
     }
 
-    /// The lanes as a scheduler may use them for data of this level, and when a lane that waits for its pacer is
-    /// ready.
-    fn views(&mut self, now: Time, level: Priority, packet: Bytes) -> (Views, Option<Time>) {
+    /// Puts the lanes into `views` as a scheduler may use them for data of this level; says when a lane that waits for
+    /// its pacer is ready.
+    fn view(&mut self, now: Time, level: Priority, packet: Bytes, views: &mut Views) -> Option<Time> {
         let any = self.lanes.iter().any(Lane::is_usable);
         let paced = match self.config.pacing {
             Pacing::Off => false,
             Pacing::Session => level != Priority::P0,
             Pacing::Strict => true,
         };
-        let mut views = Views::new();
+        views.len = 0;
         let mut ready: Option<Time> = None;
         for lane in self.lanes.iter_mut() {
             // A silent lane is better than none.
@@ -187,7 +188,7 @@ impl Session {
             }
             views.push(view);
         }
-        (views, ready)
+        ready
     }
 
     fn look_again(&mut self, at: Option<Time>) {
@@ -211,7 +212,8 @@ impl Session {
             return self.send_control(now, buf);
         };
         let mtu = self.lanes.iter().map(|lane| lane.gate.mtu()).max()?;
-        let (views, ready) = self.views(now, priority, mtu);
+        let mut views = Views::new();
+        let ready = self.view(now, priority, mtu, &mut views);
         let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
         let purpose = Purpose::Retransmission { priority, lost_on };
         // The engine chooses what it sends again. Whatever that is, it keeps to the window that this level may use.
@@ -223,7 +225,11 @@ impl Session {
             _ if stay => Some((lost_on, Room::Beside(Bytes::ZERO))),
             Choice::One(lane) => Some((lane, beside(self, lane))),
             Choice::Each(lanes) => lanes.first().map(|lane| (lane, Room::Any)),
-            Choice::Wait(_) => self.overdraw().map(|lane| (lane, Room::Any)),
+            Choice::Wait(wait) => {
+                let overdraft = self.overdraw().map(|lane| (lane, Room::Any));
+                self.crowded = (overdraft.is_none() && wait == Wait::NoRoom).then_some(priority);
+                overdraft
+            }
         };
         let Some((lane, room)) = choice else {
             self.look_again(ready);
@@ -299,7 +305,7 @@ impl Session {
     /// The copies of the chunk that left last.
     fn send_duplicate(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(duplicate) = self.duplicates.pop_front() {
-            let Duplicate { key, lane, run, purpose, wire } = duplicate;
+            let Duplicate { key, lane, run, carried, wire } = duplicate;
             let Some(message) = self.outbox.get(key) else { continue };
             let priority = message.priority;
             let carrier = message.carrier_of(Role::Copy(lane), run.start);
@@ -317,11 +323,15 @@ impl Session {
                     continue;
                 }
             }
-            let (views, _) = self.views(now, Priority::P0, wire);
+            let mut views = Views::new();
+            self.view(now, Priority::P0, wire, &mut views);
             if let Some(view) = views.of(lane) {
-                self.scheduler.sent(now, view, purpose, wire);
+                // Not as new: of a message whose last chunk this is, the scheduler has heard that it is complete, and
+                // would take a copy of it for the first of another.
+                self.scheduler.sent(now, view, Purpose::Duplicate { priority, carried }, wire);
             }
             self.stats.copies += 1;
+            self.stats.copied += wire;
             let load = Load::Run { key, stream, run, priority, pinned: true };
             if let Some((transmit, _)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
                 return Some(transmit);
@@ -350,7 +360,9 @@ impl Session {
         let mut above = PrioritySet::EMPTY;
         for level in Priority::ALL {
             if offered.contains(level) && !self.repairs[level.index()].is_empty() {
-                let transmit = self.feed(now, max, buf, above).or_else(|| self.send_repair(now, buf, level));
+                let transmit = self
+                    .feed(now, max, buf, above, Some(level))
+                    .or_else(|| self.send_repair(now, buf, level));
                 // A chunk that stayed in the engine has to leave it before anything else happens.
                 if transmit.is_some() || self.flush {
                     return transmit;
@@ -360,7 +372,7 @@ impl Session {
                 above = above.with(level);
             }
         }
-        self.feed(now, max, buf, offered)
+        self.feed(now, max, buf, offered, self.crowded)
     }
 
     /// What is stuck on a lane, by another.
@@ -375,7 +387,8 @@ impl Session {
             let last = message.ends_with(run);
             let payload = self.payload(run.len());
             let wire = payload + OVERHEAD;
-            let (views, ready) = self.views(now, priority, wire);
+            let mut views = Views::new();
+            let ready = self.view(now, priority, wire, &mut views);
             let purpose = Purpose::Retransmission { priority, lost_on };
             let lane = match self.scheduler.choose(now, &views, purpose, wire) {
                 Choice::One(lane) => lane,
@@ -433,17 +446,25 @@ impl Session {
         SessionConfig::payload(mtu)
     }
 
-    /// The most urgent chunk of new data that may leave.
+    /// The most urgent chunk of new data that may leave, but none of a level in debt that is more urgent than `ahead`.
     fn feed(
         &mut self,
         now: Time,
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
         mut among: PrioritySet,
+        mut ahead: Option<Priority>,
     ) -> Option<Transmit> {
         let mut reserved = false;
+        let mut views = Views::new();
         let found = loop {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
+            // Were only levels in debt left, their debts would be forgiven. Not while one that they owe waits for no more
+            // than room: a packet that is shorter than its own, or waits for no pacer, would pass it again and again.
+            let owes = ahead.is_some_and(|level| pending.priority.is_more_urgent_than(level));
+            if owes && self.conductor.is_in_debt(pending.priority) {
+                break None;
+            }
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
             let header = self.header_len(key, pending.sent.get());
@@ -453,12 +474,14 @@ impl Session {
             }
             let payload = self.payload(rest + header);
             let wire = payload + OVERHEAD;
-            let (views, ready) = self.views(now, pending.priority, wire);
+            let ready = self.view(now, pending.priority, wire, &mut views);
             let fresh = Fresh::from(pending);
             match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
                     reserved |= wait == Wait::Reserved;
+                    // Not one for which room is there and reserved: a level in debt may be all that can use that.
                     if wait == Wait::NoRoom {
+                        ahead = ahead.max(Some(pending.priority));
                         // Those that only wait for their pacer are not limited by their window.
                         let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
                         for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
@@ -471,18 +494,18 @@ impl Session {
                     }
                     among = among.without(pending.priority);
                 }
-                choice => break Some((Next { key, fresh, payload, wire, among }, choice, views)),
+                choice => break Some((Next { key, fresh, payload, wire, among }, choice)),
             }
         };
-        self.tell_gates(now, reserved);
+        self.tell_gates(now, reserved, found.is_some());
         self.sweep(now);
-        let (next, choice, views) = found?;
+        let (next, choice) = found?;
         if self.outbox.get(next.key).is_some_and(|message| message.unreliable) {
             return self.send_unreliable(now, buf, next, choice, &views);
         }
         match choice {
             Choice::Wait(_) => None,
-            Choice::One(lane) => self.send_once(now, max, buf, next, lane, views),
+            Choice::One(lane) => self.send_once(now, max, buf, next, lane, &mut views),
             Choice::Each(lanes) => self.send_each(now, buf, next, lanes, &views),
         }
     }
@@ -546,14 +569,16 @@ impl Session {
         among
     }
 
-    /// Tells the controllers whether their windows are used as far as they might be.
-    fn tell_gates(&mut self, now: Time, reserved: bool) {
+    /// Tells the controllers whether their windows are used as far as they might be. Something that may be `fed` has
+    /// been found, or not.
+    fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
         // What flow control stops fills no window (RFC 9002 §7.8).
         let mut free = PrioritySet::ALL;
         for level in Priority::ALL.into_iter().filter(|level| self.blocked.contains(*level)) {
             free = free.without(level);
         }
-        let idle = self.repairs.iter().all(VecDeque::is_empty)
+        let idle = !fed
+            && self.repairs.iter().all(VecDeque::is_empty)
             && !self.held
             && self.conductor.peek_among(now, free).is_none();
         for lane in self.lanes.iter() {
@@ -576,7 +601,7 @@ impl Session {
         buf: &mut Vec<u8>,
         next: Next,
         lane: LaneId,
-        mut views: Views,
+        views: &mut Views,
     ) -> Option<Transmit> {
         let Next { key, fresh, mut payload, mut wire, among } = next;
         let (main, whole) = self.main_carrier(key, fresh.offset)?;
@@ -584,13 +609,15 @@ impl Session {
         self.end_copies(key, LaneSet::ALL);
         // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
         let most = Bytes::new(whole.end) - fresh.offset;
+        let full = self.payload(u64::MAX);
         let header = Bytes::new(self.header_left(key, main));
-        let (mut total, mut packets) = (Bytes::ZERO, 0);
+        let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         loop {
             let chunk = if packets == 0 { payload - header } else { payload };
             let before = fresh.after(total);
             total = (total + chunk.max(Bytes::new(1))).min(most);
             packets += 1;
+            counted += wire;
             if let Some(view) = views.of_mut(lane) {
                 self.scheduler.sent(now, view, Purpose::New(before), wire);
                 view.in_flight += wire;
@@ -598,10 +625,10 @@ impl Session {
             if packets == limit.get() || total == most {
                 break;
             }
-            payload = self.payload((most - total).get());
+            payload = full.min(most - total);
             wire = payload + OVERHEAD;
             let after = Purpose::New(fresh.after(total));
-            if self.scheduler.choose(now, &views, after, wire) != Choice::One(lane) {
+            if self.scheduler.choose(now, views, after, wire) != Choice::One(lane) {
                 break;
             }
         }
@@ -611,6 +638,7 @@ impl Session {
             return None;
         }
         self.stats.chunks += packets as u64;
+        self.stats.first += counted;
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: fresh.priority, pinned: false };
         let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::new(packets)?, buf);
@@ -630,7 +658,6 @@ impl Session {
         views: &Views,
     ) -> Option<Transmit> {
         let Next { key, fresh, payload, wire, among } = next;
-        let purpose = Purpose::New(fresh);
         let (main, whole, home) = self.copied_carriers(key, fresh.offset, lanes)?;
         // The carrier of the whole takes the lane that has no copy.
         let home = if lanes.contains(home) { home } else { lanes.first()? };
@@ -645,11 +672,12 @@ impl Session {
             return None;
         }
         self.stats.chunks += 1;
+        self.stats.first += wire;
         if let Some(view) = views.of(home) {
-            self.scheduler.sent(now, view, purpose, wire);
+            self.scheduler.sent(now, view, Purpose::New(fresh), wire);
         }
         for lane in lanes.without(LaneSet::one(home)).iter() {
-            self.duplicates.push_back(Duplicate { key, lane, run, purpose, wire });
+            self.duplicates.push_back(Duplicate { key, lane, run, carried: LaneSet::one(home), wire });
         }
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: grant.priority, pinned: true };

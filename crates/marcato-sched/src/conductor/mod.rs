@@ -315,6 +315,11 @@ impl<S: Store, O: Observer> Conductor<S, O> {
 
     /// As [`grant`](Self::grant), of these levels only: the others have data that the engine cannot take now, so
     /// they are not waiting for their turn. They still forgive and pay back as levels that wait.
+    ///
+    /// If all that is left is in debt, debts are redistributed for its sake. Whoever leaves out a level that waits for no
+    /// more than room in a window, or for a pacer, lets those that owe it pass it for ever, and the bounds of
+    /// [`Debt::wait_bound`] do not hold. Check [`is_in_debt`](Self::is_in_debt) of what
+    /// [`peek_among`](Self::peek_among) names first.
     pub fn grant_among(&mut self, now: Time, budget: Bytes, among: PrioritySet) -> Option<Grant> {
         self.tidy(now);
         if budget.is_zero() {

@@ -210,10 +210,12 @@ impl Cwr {
         self.reserve.reserved(lane.id).min(lane.cwnd - share.max(packet))
     }
 
-    /// What is held on a lane for others than whose own hold this is.
-    fn held_for_others(&self, lane: &LaneView, (on, left): Own) -> Bytes {
+    /// What is held on a lane for others than whose own hold this is, and has to be left to them by `needed` bytes.
+    fn held_for_others(&self, lane: &LaneView, (on, left): Own, needed: Bytes) -> Bytes {
         let own = if on.contains(lane.id) { left } else { Bytes::ZERO };
-        self.reserve.reserved(lane.id) - own
+        // Room of its own it has beside all others: what is held for a later release is often not free yet, because
+        // background data is under way there that is acknowledged by then.
+        if own >= needed { Bytes::ZERO } else { self.reserve.reserved(lane.id) - own }
     }
 
     /// Adds up what was denied since the latest question.
@@ -239,7 +241,7 @@ impl Cwr {
 
     /// The fastest lane for one urgent packet, if possible beside what is held for others.
     fn spread(&self, lanes: &[LaneView], among: LaneSet, own: Own, len: Bytes) -> Option<LaneId> {
-        fastest(lanes, among, len, |lane| self.held_for_others(lane, own))
+        fastest(lanes, among, len, |lane| self.held_for_others(lane, own, len))
             .or_else(|| fastest(lanes, among, len, |_| Bytes::ZERO))
     }
 
@@ -250,19 +252,15 @@ impl Cwr {
             return Route::Spread;
         }
         let needed = self.config.framing.wire(fresh.rest);
-        let others = |lane: &LaneView| self.held_for_others(lane, held);
-        let mut candidates = lanes.iter().filter(|lane| among.contains(lane.id));
+        let others = |lane: &LaneView| self.held_for_others(lane, held, needed);
         // CWR §III-D2: redundantly only if each lane takes all of it. Where no room is held for this message, copies
         // take none of what is held for others; the paper does not say.
-        let takes = |lane: &LaneView| {
-            let covered = held.0.contains(lane.id) && held.1 >= needed;
-            lane.free() - if covered { Bytes::ZERO } else { others(lane) } >= needed
-        };
+        let mut candidates = lanes.iter().filter(|lane| among.contains(lane.id));
         if self.redundant
             && fresh.redundancy == Redundancy::EveryLane
             && among.len() > 1
             && self.may_copy(needed, among)
-            && candidates.all(takes)
+            && candidates.all(|lane| lane.free() - others(lane) >= needed)
         {
             return Route::Each(among);
         }

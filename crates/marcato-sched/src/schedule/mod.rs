@@ -97,7 +97,8 @@ pub trait LaneScheduler {
     fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice;
 
     /// The packet has left on this lane. Call it once for each lane of [`Choice::Each`], with the same purpose, before
-    /// the next `choose`.
+    /// the next `choose` and before the message is [complete](Self::message_complete). What leaves later than that is
+    /// reported as a [`Purpose::Duplicate`], or it would count as sent for the first time.
     fn sent(&mut self, now: Time, lane: &LaneView, purpose: Purpose, len: Bytes) {
         let _ = (now, lane, purpose, len);
     }

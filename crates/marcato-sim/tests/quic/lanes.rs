@@ -233,6 +233,26 @@ fn two_lanes_between_the_same_addresses_steer_if_each_has_its_own_ports() {
 }
 
 #[test]
+fn a_lane_that_is_removed_before_the_peer_has_heard_of_it_makes_room_for_another() {
+    let config = SessionConfig::default();
+    let mut pair = Pair::new(16, &config, vec![path(20, 10), path(20, 10)], steady_client(), Peer::new());
+    // The path's first packets are lost.
+    let (up, _) = pair.links[1];
+    cut(&mut pair, &[up], Time::ZERO, at(1000));
+    pair.run(300);
+    assert_eq!(state(pair.session(Side::Client), 1), Some(LaneState::Opening));
+    pair.with(Side::Client, |session, now| session.remove_lane(now, lane(1))).unwrap();
+    pair.add_lane(1).unwrap();
+    pair.run(5000);
+    for side in [Side::Client, Side::Server] {
+        assert_eq!(state(pair.session(side), 1), Some(LaneState::Up), "{side:?}");
+    }
+    pair.run(10_000);
+    pair.assert_delivered(Side::Client);
+    pair.assert_clean();
+}
+
+#[test]
 fn a_lane_survives_a_new_port_and_a_new_address() {
     for family in [Family::V4, Family::V6] {
         for rebinding in [Rebinding::Port, Rebinding::Ip] {

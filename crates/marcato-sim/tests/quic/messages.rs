@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use marcato_quic::inbox::InboxLimits;
 use marcato_quic::{Congestion, Event, Message, PathScheduler, SendError, SessionConfig, StreamUse};
 use marcato_sched::conductor::{CancelError, OfferError, Redundancy, Removal};
-use marcato_sched::schedule::CwrConfig;
+use marcato_sched::schedule::{Budget, CwrConfig};
 use marcato_sim::{Loss, Side};
 use marcato_units::{Bytes, Duration, Priority};
 
@@ -366,4 +366,30 @@ fn copies_end_where_something_could_not_be_sent_twice() {
     assert!(stats.copies > 0 && stats.copies < stats.chunks, "{stats:?}");
     pair.assert_delivered(Side::Client);
     pair.assert_clean();
+}
+
+#[test]
+fn copies_keep_to_their_budget_even_of_messages_of_one_packet() {
+    // The last chunk of a message is copied when nothing of the message is left to send. Of these it is the only one.
+    let budget = Budget::new(Bytes::kb(20), 100).unwrap();
+    for len in [1000, 10_000] {
+        let config = SessionConfig {
+            path_scheduler: PathScheduler::CwrRed(CwrConfig { budget, ..CwrConfig::paper() }),
+            initial_window: Some(Bytes::kb(200)),
+            ..Default::default()
+        };
+        let plan = every(at(500), ms(10), 500, Priority::P0, len).map(|(at, mut message)| {
+            message.redundancy = Redundancy::EveryLane;
+            (at, message)
+        });
+        let paths = vec![path(50, 10), path(50, 10)];
+        let mut pair = Pair::new(3, &config, paths, Peer::new().sending(plan), Peer::new());
+        pair.run(8000);
+        pair.assert_delivered(Side::Client);
+        let stats = pair.session(Side::Client).stats();
+        let limit = budget.limit(stats.first);
+        assert!(stats.copied <= limit, "{:?} of {limit:?}, {stats:?}", stats.copied);
+        // There is room for all copies: only the budget keeps any from being made. A message is copied whole or not at all.
+        assert!(stats.copied + Bytes::new(len as u64 + 1000) > limit, "{:?} of {limit:?}", stats.copied);
+    }
 }

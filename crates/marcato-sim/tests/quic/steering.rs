@@ -166,12 +166,13 @@ fn check(world: &World) {
         ..Default::default()
     };
     // The engine challenges an address that has moved for three PTOs at most. If nothing comes back meanwhile, it neither
-    // acknowledges anything there any more nor gives the path up. So where addresses move, nothing is lost.
+    // acknowledges anything there any more nor gives the path up. So where addresses move, nothing is lost, neither at
+    // random nor for want of room.
     let moves = world.acts.iter().any(|(.., what)| matches!(what, Act::Move(_)));
     let paths = world.paths.iter().map(|&(mbps, delay, loss, packets)| {
         path(mbps, delay).map(|link| {
             link.loss(Loss::Random(if moves { 0.0 } else { f64::from(loss) / 1000.0 }))
-                .queue(short_queue(packets))
+                .queue(short_queue(if moves { 100_000 } else { packets }))
         })
     });
     let mut pair = Pair::new(world.seed, &config, paths.collect(), Peer::new(), Peer::new());

@@ -1,0 +1,464 @@
+//! `marcato demo`: the web page of the CATS paper and a periodic source over real QUIC sockets, through an emulated link.
+//!
+//! Everything runs in this process: sender, link and receiver, each on its own sockets of the loopback interface. So all
+//! times are of one clock.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use marcato_lab::{Datagram, LinkConfig, LinkCounters, OpenError, UdpLink};
+use marcato_net::{
+    AcceptError, ClientSecurity, Closed, Config, ConnectError, Connection, Endpoint, Engine, ListenError,
+    Message, Remote, SendError, ServerSecurity,
+};
+use marcato_papers::cats_page::{GROUPS, NAMES, ORDER};
+use marcato_papers::chart::{Axis, BarChart, Bars, LineChart, Series};
+use marcato_papers::{
+    Config as Settings, Document, Figure, Percentile, Progress as _, Report, Row, RunOptions, Samples,
+    Section, SeedError, Unit, World, WriteError,
+};
+use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
+use marcato_quic::{Identity, IdentityError, Trust};
+use marcato_units::{Bytes, Priority, Rate, Seed};
+use thiserror::Error;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::Status;
+use crate::arguments::{Demo, Format, QueueName};
+use crate::output;
+use crate::progress::Bar;
+
+/// The link, each way: the bottleneck of CATS §III-A.
+const RATE: Rate = Rate::from_mbps(2);
+const DELAY: Duration = Duration::from_millis(50);
+/// The drop-tail queue holds what the link carries in a round trip of 100 ms.
+const BUFFER: Bytes = Bytes::kb(25);
+/// The source: small critical messages, such as keystrokes or commands.
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long its messages are taken after the page.
+const AFTER: Duration = Duration::from_millis(500);
+const SIZE: usize = 250;
+/// A page is there after 1.5 s. Whoever waits so long waits in vain.
+const PATIENCE: Duration = Duration::from_secs(30);
+const NAME: &str = "demo.marcato";
+/// The first byte of a message of the source; those of the page's groups are below.
+const SOURCE: u8 = 0xff;
+
+/// Why there is no demo.
+#[derive(Debug, Error)]
+pub(crate) enum DemoError {
+    #[error("cannot start: {0}")]
+    Runtime(io::Error),
+    #[error("{0}: the demo needs the loopback interface (127.0.0.1) and free UDP ports on it")]
+    Listen(#[from] ListenError),
+    #[error("{0}: the demo needs the loopback interface (127.0.0.1) and free UDP ports on it")]
+    Link(#[from] OpenError),
+    #[error("the queue cannot be made: {0}")]
+    Queue(String),
+    #[error("{0}: does a firewall keep UDP from the loopback interface, or is the loss too high?")]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Accept(#[from] AcceptError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Send(#[from] SendError),
+    #[error("the connection ended before the page was there: {0}")]
+    Closed(#[from] Closed),
+    #[error("the page was not there after {PATIENCE:?}: is this machine overloaded, or the loss too high?")]
+    TooSlow,
+    #[error(transparent)]
+    Seed(#[from] SeedError),
+    #[error("cannot write `{}`: {source}; choose another directory with --out", path.display())]
+    Out { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("cannot write to standard output: {0}")]
+    Print(io::Error),
+}
+
+/// Whose bytes go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    /// First come, first served: all messages are of one level.
+    Fifo,
+    /// The Conductor, as `marcato-net` has it by default.
+    Marcato,
+}
+
+impl Scheme {
+    const BOTH: [Self; 2] = [Self::Fifo, Self::Marcato];
+
+    const fn id(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Marcato => "marcato",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "FIFO",
+            Self::Marcato => "Marcato",
+        }
+    }
+
+    /// The level that something of this priority is sent at.
+    fn level(self, priority: Priority) -> Priority {
+        match self {
+            Self::Fifo => Priority::P2,
+            Self::Marcato => priority,
+        }
+    }
+}
+
+/// One load of the page. Times are in ms since the page was handed over.
+#[derive(Clone, Debug)]
+struct Load {
+    /// When each group was there.
+    done: [f64; Priority::COUNT],
+    /// When each message of the source was released, and how long it took.
+    source: Vec<(f64, f64)>,
+    forward: LinkCounters,
+}
+
+impl Load {
+    /// When everything up to this priority was there.
+    fn upto(&self, priority: Priority) -> f64 {
+        self.done[..=priority.index()].iter().copied().fold(0.0, f64::max)
+    }
+}
+
+pub(crate) fn run(asked: &Demo, stdout: &mut dyn Write) -> Result<Status, DemoError> {
+    if let Some(out) = &asked.out {
+        let failed = |source| DemoError::Out { path: out.clone(), source };
+        output::writable_directory(out).map_err(failed)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(DemoError::Runtime)?;
+    let loads = runtime.block_on(all(asked))?;
+    let report = report(asked, &loads)?;
+    if let Some(out) = &asked.out {
+        report.write(out)?;
+    }
+    let printed = match asked.format {
+        Format::Text => report.to_text(),
+        Format::Json => report.document().to_json(),
+        Format::Csv => report.document().to_csv(),
+    };
+    output::print(stdout, &printed).map_err(DemoError::Print)?;
+    Ok(if report.document().holds() { Status::Ok } else { Status::Outside })
+}
+
+/// Every load: for each scheme, in the order of [`Scheme::BOTH`].
+async fn all(asked: &Demo) -> Result<[Vec<Load>; 2], DemoError> {
+    let identity = Identity::self_signed(NAME)?;
+    let trust = identity.certificate().cloned().map(Trust::Certificate);
+    let security =
+        trust.map_or_else(|| ClientSecurity::verified(NAME), |t| ClientSecurity::trusting(NAME, t));
+    let config = Config::new(Engine::Quic);
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let endpoint = Endpoint::listen(&config, &[at.into()], &ServerSecurity::Tls(identity)).await?;
+    let mut loads = [Vec::new(), Vec::new()];
+    let mut progress = Bar::new();
+    progress.begin("loading the page", Some(u64::from(asked.loads) * 2));
+    for number in 0..u64::from(asked.loads) {
+        // Both ways in turn, so that whatever else this machine does meets both.
+        for (scheme, loads) in Scheme::BOTH.into_iter().zip(&mut loads) {
+            let load = load(asked, scheme, number, &config, &endpoint, &security);
+            loads.push(timeout(PATIENCE, load).await.map_err(|_| DemoError::TooSlow)??);
+            progress.advance(1);
+        }
+    }
+    Ok(loads)
+}
+
+fn link(asked: &Demo) -> Result<LinkConfig<Datagram>, DemoError> {
+    let link = LinkConfig::new(RATE, DELAY).loss(asked.loss);
+    Ok(match asked.queue {
+        QueueName::Droptail => {
+            let queue = DropTail::new(DropTailConfig { limit: Limit::Bytes(BUFFER) });
+            link.queue(queue.map_err(|error| DemoError::Queue(error.to_string()))?)
+        }
+        QueueName::Codel => {
+            let queue = Codel::new(CodelConfig::default());
+            link.queue(queue.map_err(|error| DemoError::Queue(error.to_string()))?)
+        }
+    })
+}
+
+/// Loads the page once, on a connection and through a link of its own.
+async fn load(
+    asked: &Demo,
+    scheme: Scheme,
+    number: u64,
+    config: &Config,
+    endpoint: &Endpoint,
+    security: &ClientSecurity,
+) -> Result<Load, DemoError> {
+    // The same draws for both schemes, others for each load.
+    let seed = Seed::new(asked.seed.wrapping_add(number));
+    let server = endpoint.local_addrs().first().copied();
+    let server = server.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let between = UdpLink::open(server, link(asked)?, link(asked)?, seed).await?;
+    let remote = Remote::new(between.addr(), security.clone());
+    let connected = async { Endpoint::connect(config, &remote).await.map_err(DemoError::from) };
+    let accepted = async { endpoint.accept().await.map_err(DemoError::from) };
+    let (sender, receiver) = tokio::try_join!(connected, accepted)?;
+    let period = u64::try_from(PERIOD.as_nanos()).unwrap_or(u64::MAX);
+    let phase = Duration::from_nanos(seed.stream("demo/source").below(period));
+
+    let began = Instant::now();
+    for priority in ORDER {
+        let group = priority.index();
+        let len = usize::try_from(GROUPS[group].get()).unwrap_or(0);
+        let body = vec![u8::try_from(group).unwrap_or(SOURCE); len];
+        sender.send(Message::new(body).with_priority(scheme.level(priority))).await?;
+    }
+    let mut released = Vec::new();
+    let source = release(&sender, scheme, began + phase, &mut released);
+    let received = tokio::select! {
+        received = receive(&receiver) => received?,
+        error = source => return Err(error.into()),
+    };
+    let forward = between.forward();
+    // What is still on its way belongs to nobody any more.
+    sender.abort();
+    receiver.abort();
+
+    let ms = |at: Instant| at.saturating_duration_since(began).as_secs_f64() * 1e3;
+    let source = received.source.iter().filter_map(|&(sequence, at)| {
+        let released = *released.get(usize::try_from(sequence).ok()?)?;
+        Some((ms(released), ms(at) - ms(released)))
+    });
+    Ok(Load { done: received.done.map(ms), source: source.collect(), forward })
+}
+
+/// Releases a message of the source in each period, for ever, and notes when.
+async fn release(
+    sender: &Connection,
+    scheme: Scheme,
+    mut due: Instant,
+    released: &mut Vec<Instant>,
+) -> SendError {
+    loop {
+        sleep_until(due).await;
+        let mut body = vec![SOURCE; SIZE];
+        let sequence = u32::try_from(released.len()).unwrap_or(u32::MAX);
+        body[1..5].copy_from_slice(&sequence.to_be_bytes());
+        released.push(Instant::now());
+        let message = Message::new(body).with_priority(scheme.level(Priority::P0));
+        if let Err(error) = sender.send(message).await {
+            return error;
+        }
+        due += PERIOD;
+    }
+}
+
+/// What has arrived, and when.
+struct Arrived {
+    done: [Instant; Priority::COUNT],
+    /// The source's messages by their numbers.
+    source: Vec<(u32, Instant)>,
+}
+
+/// Takes what comes until half a second after the page is there: first come, first served, the messages of the source
+/// that waited longest come right after it.
+async fn receive(receiver: &Connection) -> Result<Arrived, Closed> {
+    let mut done = [None; Priority::COUNT];
+    let mut source = Vec::new();
+    // When the page was there, and until when to go on.
+    let mut page = None;
+    loop {
+        let message = receiver.recv().await?;
+        let now = Instant::now();
+        match message.bytes.first() {
+            Some(&SOURCE) => {
+                let number = message.bytes.get(1..5).and_then(|bytes| bytes.try_into().ok());
+                source.push((number.map_or(u32::MAX, u32::from_be_bytes), now));
+            }
+            Some(&group) => {
+                if let Some(done) = done.get_mut(usize::from(group)) {
+                    *done = Some(now);
+                }
+            }
+            None => {}
+        }
+        if let ([Some(p0), Some(p1), Some(p2), Some(p3), Some(p4)], None) = (done, page) {
+            page = Some(([p0, p1, p2, p3, p4], now + AFTER));
+        }
+        if let Some((done, until)) = page
+            && now >= until
+        {
+            return Ok(Arrived { done, source });
+        }
+    }
+}
+
+/// The mean over loads, with its confidence interval.
+fn means(loads: &[Load], value: impl Fn(&Load) -> f64) -> Vec<f64> {
+    loads.iter().map(value).collect()
+}
+
+fn report(asked: &Demo, loads: &[Vec<Load>; 2]) -> Result<Report, DemoError> {
+    let options = RunOptions::repeated(asked.seed, asked.loads)?.in_world(World::Lab);
+    let each = || Scheme::BOTH.into_iter().zip(loads);
+    let mut page = Vec::new();
+    for (scheme, loads) in each() {
+        for priority in Priority::ALL {
+            let group = priority.index();
+            let what = format!("{} there, {}", NAMES[group], scheme.name());
+            let row = Row::new(format!("demo.page.{}.p{group}", scheme.id()), what, Unit::Ms);
+            page.push(row.samples(&means(loads, |load| load.done[group])));
+        }
+    }
+    let mut user = Vec::new();
+    let moments = [
+        ("fcp", "first contentful paint (P0, P1)", Priority::P1),
+        ("tti", "time to interactive (P0 to P2)", Priority::P2),
+        ("load", "whole page", Priority::P4),
+    ];
+    for (id, name, upto) in moments {
+        for (scheme, loads) in each() {
+            let what = format!("{name}, {}", scheme.name());
+            let row = Row::new(format!("demo.{id}.{}", scheme.id()), what, Unit::Ms);
+            user.push(row.samples(&means(loads, |load| load.upto(upto))));
+        }
+        let pairs = loads[0].iter().zip(&loads[1]);
+        let ratios: Vec<f64> = pairs.map(|(fifo, marcato)| marcato.upto(upto) / fifo.upto(upto)).collect();
+        let row = Row::new(format!("demo.{id}.ratio"), format!("{name}, Marcato over FIFO"), Unit::Ratio);
+        let row = row.samples(&ratios);
+        // The page as a whole takes as long; that it does is not claimed of a machine that does other things.
+        user.push(if upto == Priority::P4 { row } else { row.at_most(1.0) });
+    }
+    let took = |loads: &[Load]| -> Samples {
+        loads.iter().flat_map(|load| load.source.iter().map(|(_, took)| *took)).collect()
+    };
+    let mut source = Vec::new();
+    for (scheme, loads) in each() {
+        let samples = took(loads);
+        let percentiles = [
+            ("p50", "median", Percentile::P50),
+            ("p99", "99 %", Percentile::P99),
+            ("max", "longest", Percentile::MAX),
+        ];
+        for (id, name, percentile) in percentiles {
+            let what = format!("message of the source, {name}, {}", scheme.name());
+            let row = Row::new(format!("demo.source.{}.{id}", scheme.id()), what, Unit::Ms);
+            source.push(row.measured(samples.percentile(percentile).unwrap_or(f64::NAN)));
+        }
+        let row = Row::new(
+            format!("demo.source.{}.messages", scheme.id()),
+            format!("messages of the source, {}", scheme.name()),
+            Unit::Count,
+        );
+        source.push(row.measured(samples.len() as f64));
+    }
+    let mut network = Vec::new();
+    for (scheme, loads) in each() {
+        let row = |id: &str, what: &str| {
+            let what = format!("{what}, {}", scheme.name());
+            Row::new(format!("demo.link.{}.{id}", scheme.id()), what, Unit::Count)
+        };
+        let count = |value: fn(&LinkCounters) -> u64| means(loads, |load| value(&load.forward) as f64);
+        network
+            .push(row("delivered", "datagrams that passed the link").samples(&count(|link| link.delivered)));
+        network.push(row("dropped", "datagrams dropped by its queue").samples(&count(|link| link.dropped)));
+        network.push(row("lost", "datagrams lost on its line").samples(&count(|link| link.lost)));
+        let longest = count(|link| link.longest_queue.get());
+        network.push(row("queue", "bytes in its queue, at most").samples(&longest));
+    }
+    let ids = |rows: &[Row]| rows.iter().map(|row| row.id().to_owned()).collect::<Vec<_>>();
+    let sections = [
+        Section::new("The page: when each group was there")
+            .text(
+                "8, 25, 40, 60 and 150 kB, handed over at once and the least urgent first (CATS §III-A). Times are \
+                 from the hand-over to the moment at which the receiving application has all of a group.",
+            )
+            .rows(ids(&page))
+            .figure(completion(loads)),
+        Section::new("What the user waits for").rows(ids(&user)),
+        Section::new("The periodic source: message completion time, one way")
+            .text(format!(
+                "{SIZE} bytes of P0 every {PERIOD:?}, from the page's hand-over to {AFTER:?} after its end. With {DELAY:?} \
+                 of delay none can take less than about 51 ms.",
+            ))
+            .rows(ids(&source))
+            .figure(tail(loads, took))
+            .figure(course(loads)),
+        Section::new("The link").rows(ids(&network)),
+    ];
+    let rows = [page, user, source, network].concat();
+    let document = Document::new("demo", &options).config(settings(asked)).with_rows(rows);
+    let about = "The web page of CATS and a periodic source over real QUIC sockets of this host, through an emulated link \
+                 of 2 Mbit/s and 50 ms each way; first come, first served against Marcato. It ran in real time: \
+                 another run differs by what else the machine does.";
+    let report = Report::new("Marcato: what matters first", about, document);
+    Ok(sections.into_iter().fold(report, Report::section))
+}
+
+fn settings(asked: &Demo) -> Settings {
+    let (queue, buffer) = match asked.queue {
+        QueueName::Droptail => ("droptail", BUFFER.to_string()),
+        QueueName::Codel => ("codel", "target 5 ms, interval 100 ms, 1000 packets".to_owned()),
+    };
+    Settings::new()
+        .set("engine", "quic")
+        .set("rate", RATE.to_string())
+        .set("one_way_delay_ms", 50)
+        .set("queue", queue)
+        .set("buffer", buffer)
+        .set("loss", asked.loss)
+        .set("loads", asked.loads)
+        .set("source_period_ms", 20)
+        .set("source_bytes", SIZE)
+        .set("congestion", "cubic")
+        .set("fifo", "all messages at one level")
+        .set("marcato", "Debt::marcato, lane scheduler cwr")
+}
+
+fn completion(loads: &[Vec<Load>; 2]) -> Figure {
+    let chart =
+        BarChart::new("When each group of the page was there", Axis::new("since the hand-over", "ms"));
+    let chart = Scheme::BOTH.into_iter().zip(loads).fold(chart.groups(NAMES), |chart, (scheme, loads)| {
+        let mean = |priority: Priority| {
+            let sum: f64 = loads.iter().map(|load| load.done[priority.index()]).sum();
+            sum / loads.len().max(1) as f64
+        };
+        chart.bars(Bars::new(scheme.name(), Priority::ALL.map(mean)))
+    });
+    Figure::new(
+        "page",
+        chart.to_svg(),
+        "Means over all loads. The whole takes as long; what matters comes first.",
+    )
+}
+
+fn tail(loads: &[Vec<Load>; 2], took: impl Fn(&[Load]) -> Samples) -> Figure {
+    let few = loads.iter().map(|loads| took(loads).len()).max().unwrap_or(0).max(10);
+    let axis = Axis::new("message completion time, one way", "ms");
+    let chart =
+        LineChart::ccdf("Messages of the source that took longer", axis, true).down_to(1.0 / few as f64);
+    let chart = Scheme::BOTH.into_iter().zip(loads).fold(chart, |chart, (scheme, loads)| {
+        chart.series(Series::ccdf(scheme.name(), took(loads).sorted().iter().copied()))
+    });
+    Figure::new("source-tail", chart.to_svg(), "All loads together.")
+}
+
+fn course(loads: &[Vec<Load>; 2]) -> Figure {
+    let chart = LineChart::new(
+        "Messages of the source while the page loads",
+        Axis::new("released, since the page was handed over", "ms"),
+        Axis::new("message completion time, one way", "ms"),
+    );
+    let chart = Scheme::BOTH.into_iter().zip(loads).fold(chart, |chart, (scheme, loads)| {
+        let mut points = loads.first().map(|load| load.source.clone()).unwrap_or_default();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        chart.series(Series::line(scheme.name(), points).marks())
+    });
+    let caption = "The first load. First come, first served, a message waits for all of the page that is before it; by \
+                   Marcato, for what the network holds already.";
+    Figure::new("source-course", chart.to_svg(), caption)
+}

@@ -1,0 +1,599 @@
+//! `marcato perf client`: sends, and hears from the server what became of it.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use marcato_net::{
+    ClientSecurity, Closed, ConfigError, ConnectError, Connection, Endpoint, LaneConfig, LaneStats, Message,
+    Remote, ReserveError,
+};
+use marcato_quic::{Fingerprint, Trust};
+use marcato_sched::conductor::Redundancy;
+use marcato_sched::reserve::{Source, SourceKey};
+use marcato_units::{Bytes, Priority, Seed};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+use super::clock::{self, Exchange, Offset};
+use super::outcome::{Clock, LaneOutcome, Outcome, SourceOutcome};
+use super::plan::{EngineName, LaneSpec, PathName, Plan, PlanError, StreamName};
+use super::protocol::{Hello, Refusal, Reply, Report, Request, SourceKind, Total};
+use super::quantity::{shown_size, shown_span};
+use super::send::{Periodic, Releases, Sending, Span, lock};
+use super::{NAME, PerfError};
+use crate::Status;
+use crate::arguments::{PerfClient, PerfFormat};
+use crate::output;
+
+/// The server has answered by then, or is no perf server.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Exchanges of the time before anything is sent ...
+const FIRST_PINGS: u64 = 10;
+/// ... and how often afterwards.
+const PINGS: Duration = Duration::from_secs(1);
+/// How often lanes are looked at and the live line is drawn.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long messages may still arrive after the end.
+const LINGER: Duration = Duration::from_secs(10);
+/// How long farewells may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// A source's release may be so late: the runtime's timers tick in ms.
+const JITTER: Duration = Duration::from_millis(2);
+/// Bytes that messages are filled with, again and again.
+const FILLING: usize = 1 << 16;
+
+pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, PerfError> {
+    let plan = plan(asked)?;
+    super::outcome::prepare(asked.out.as_deref(), asked.svg.as_deref())?;
+    let outcome = super::runtime()?.block_on(measure(asked, &plan))?;
+    // Before anything is printed: a directory that cannot be written is an error, not an afterthought.
+    outcome.write(asked.out.as_deref(), asked.svg.as_deref())?;
+    let printed = match asked.format {
+        PerfFormat::Text => outcome.to_text(),
+        PerfFormat::Json => outcome.to_json(),
+    };
+    output::print(stdout, &printed).map_err(PerfError::Print)?;
+    Ok(Status::Ok)
+}
+
+/// What was asked, with what was left open.
+fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
+    let tcp = asked.engine == EngineName::Tcp;
+    let path = match asked.path_scheduler {
+        Some(_) if tcp => return Err(PlanError::PathOverTcp.into()),
+        Some(path) => path,
+        None if tcp || asked.stream_scheduler == StreamName::Rr => PathName::Lowrtt,
+        None => PathName::Cwr,
+    };
+    let nothing = asked.sources.is_empty() && asked.bulk.is_none();
+    let usual = |text: &str| text.parse().map_err(PerfError::Usage);
+    let plan = Plan {
+        engine: asked.engine,
+        sources: if nothing { vec![usual("100ms:10kB:p0")?] } else { asked.sources.clone() },
+        bulk: if nothing { Some("p4".parse().map_err(PerfError::Usage)?) } else { asked.bulk },
+        path,
+        stream: asked.stream_scheduler,
+        duration: asked.duration,
+        warm_up: asked.warm_up,
+        backlog: asked.backlog,
+        seed: asked.seed,
+    };
+    plan.check(1 + asked.lanes.len())?;
+    Ok(plan)
+}
+
+/// Whom to believe, and by which name.
+fn security(asked: &PerfClient, host: &str) -> Result<ClientSecurity, PerfError> {
+    let named = |usual: &str| asked.name.clone().unwrap_or_else(|| usual.to_owned());
+    if let Some(fingerprint) = asked.fingerprint {
+        return Ok(ClientSecurity::trusting(named(NAME), Trust::Fingerprint(fingerprint)));
+    }
+    let Some(path) = &asked.ca else { return Ok(ClientSecurity::verified(named(host))) };
+    let failed = |reason: String| PerfError::Pem { path: path.clone(), reason };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut roots = RootCertStore::empty();
+    for certificate in read.map_err(|error| failed(error.to_string()))? {
+        roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(failed("there is no certificate in it".to_owned()));
+    }
+    Ok(ClientSecurity::trusting(named(host), Trust::Roots(Arc::new(roots))))
+}
+
+async fn remote(asked: &PerfClient) -> Result<Remote, PerfError> {
+    let lanes: Vec<LaneSpec> = std::iter::once(&asked.addr).chain(&asked.lanes).cloned().collect();
+    let addrs = super::resolve_all(&lanes).await?;
+    let (host, _) = asked.addr.host_port().map_err(PerfError::Usage)?;
+    let lane = |(spec, addr): (&LaneSpec, std::net::SocketAddr)| {
+        let lane = LaneConfig::new(addr);
+        spec.local.map_or(lane, |local| lane.from((local, 0).into()))
+    };
+    let lanes = lanes.iter().zip(addrs).map(lane).collect();
+    Ok(Remote { lanes, security: security(asked, &host)? })
+}
+
+/// What is known of the other end, as it becomes known.
+#[derive(Default)]
+struct Heard {
+    offset: Offset,
+    /// Which question is open, and when it was asked.
+    asked: Option<(u64, u64)>,
+    /// When each message of each source arrived, in ns of the server's clock.
+    arrived: Vec<Vec<Option<u64>>>,
+    arrivals: usize,
+    /// The latest report at the beginning of what counts, and the latest within it.
+    first: Option<(i128, Vec<Total>)>,
+    last: Option<(i128, Vec<Total>)>,
+    /// Some of the latest, for the live line.
+    recent: VecDeque<(i128, u64)>,
+    done: bool,
+}
+
+/// What counts, in ns of our clock.
+#[derive(Clone, Copy)]
+struct Counted {
+    from: i128,
+    to: i128,
+}
+
+impl Heard {
+    fn report(&mut self, report: Report, counted: Counted, releases: &Releases) {
+        let at = self.offset.ours(report.at);
+        let bytes = report.totals.iter().map(|total| total.bytes).fold(0, u64::saturating_add);
+        self.recent.push_back((at, bytes));
+        if self.recent.len() > 10 {
+            self.recent.pop_front();
+        }
+        if at <= counted.from || self.first.is_none() {
+            self.first = Some((at, report.totals));
+        } else if at <= counted.to || self.last.is_none() {
+            self.last = Some((at, report.totals));
+        }
+        let releases = lock(releases);
+        for arrival in report.arrivals {
+            let source = usize::from(arrival.source);
+            // What was never sent cannot have arrived.
+            let Some(sent) = releases.get(source).map(Vec::len) else { continue };
+            let Ok(sequence) = usize::try_from(arrival.sequence) else { continue };
+            if sequence >= sent {
+                continue;
+            }
+            let arrived = &mut self.arrived[source];
+            if arrived.len() <= sequence {
+                arrived.resize(sequence + 1, None);
+            }
+            self.arrivals += usize::from(arrived[sequence].replace(arrival.at).is_none());
+        }
+        self.done |= report.last;
+    }
+
+    /// Mbit/s over about the last second.
+    fn rate(&self) -> f64 {
+        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0.0 };
+        mbps(last.1.saturating_sub(first.1), last.0 - first.0)
+    }
+}
+
+fn mbps(bytes: u64, ns: i128) -> f64 {
+    if ns <= 0 { 0.0 } else { bytes as f64 * 8e3 / ns as f64 }
+}
+
+async fn say(connection: &Connection, request: &Request) -> Result<(), PerfError> {
+    let mut out = Vec::new();
+    request.encode(&mut out);
+    connection.send(Message::new(out).with_priority(Priority::P0)).await?;
+    Ok(())
+}
+
+async fn hear(connection: &Connection) -> Result<Reply, PerfError> {
+    Ok(Reply::decode(&connection.recv().await?.bytes)?)
+}
+
+/// Shakes hands; whether the server is on this host.
+async fn greet(connection: &Connection, plan: &Plan, server: &str) -> Result<bool, PerfError> {
+    let kinds = plan.sources.iter().map(|_| SourceKind { each: true });
+    let sources = kinds.chain(plan.bulk.map(|_| SourceKind { each: false })).collect();
+    let nonce = clock::random();
+    let mark = clock::host_mark(&nonce);
+    // A server that sends us away may have done so already: what it said is there all the same.
+    let said = say(connection, &Request::Hello(Hello { nonce, host: mark, sources })).await;
+    let server = || server.to_owned();
+    match timeout(ANSWER, hear(connection)).await {
+        Err(_) => Err(PerfError::Silent { server: server() }),
+        Ok(Err(error)) => Err(said.err().unwrap_or(error)),
+        Ok(Ok(reply)) => match reply {
+            Reply::Welcome { host } => Ok(host == mark),
+            Reply::Refused(Refusal::Busy) => Err(PerfError::Busy { server: server() }),
+            Reply::Refused(Refusal::Version) => Err(PerfError::Version { server: server() }),
+            _ => Err(PerfError::Refused { server: server() }),
+        },
+    }
+}
+
+/// Asks for the time, again and again, before there is any load that would delay the answer.
+async fn compare_clocks(connection: &Connection, heard: &Mutex<Heard>) -> Result<(), PerfError> {
+    for number in 0..FIRST_PINGS {
+        let sent = clock::now();
+        say(connection, &Request::Ping { number }).await?;
+        loop {
+            // Reports may come in between; nothing of the run has been sent yet.
+            if let Reply::Pong { number: answer, received, answered } = hear(connection).await?
+                && answer == number
+            {
+                let returned = clock::now();
+                lock(heard).offset.learn(Exchange { sent, received, answered, returned });
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn measure(asked: &PerfClient, plan: &Plan) -> Result<Outcome, PerfError> {
+    let remote = remote(asked).await?;
+    let server = asked.addr.remote.clone();
+    let config = plan.config(asked.connect_timeout);
+    let connection = match Endpoint::connect(&config, &remote).await {
+        Ok(connection) => connection,
+        Err(ConnectError::Config(ConfigError::Trust(error))) => {
+            return Err(PerfError::Usage(format!(
+                "{error}; or name the server's certificate with --fingerprint or --ca"
+            )));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let same_host = greet(&connection, plan, &server).await?;
+    let heard = Mutex::new(Heard {
+        offset: Offset::new(same_host),
+        arrived: vec![Vec::new(); plan.sources.len()],
+        ..Heard::default()
+    });
+    timeout(ANSWER, compare_clocks(&connection, &heard))
+        .await
+        .map_err(|_| PerfError::Silent { server: server.clone() })??;
+    wait_for_lanes(&connection, remote.lanes.len()).await;
+    let outcome = load(&connection, plan, &heard).await;
+    if timeout(FAREWELL, connection.close()).await.is_err() {
+        connection.abort();
+    }
+    outcome
+}
+
+/// Further lanes come up after the first.
+async fn wait_for_lanes(connection: &Connection, lanes: usize) {
+    let until = Instant::now() + FAREWELL;
+    while connection.stats().lanes.iter().filter(|lane| lane.usable).count() < lanes && Instant::now() < until
+    {
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Sends all that is planned, and waits for it to arrive.
+async fn load(connection: &Connection, plan: &Plan, heard: &Mutex<Heard>) -> Result<Outcome, PerfError> {
+    let releases: Releases = Arc::new(Mutex::new(vec![Vec::new(); plan.sources.len()]));
+    let mut stream = Seed::new(plan.seed).stream("perf/filling");
+    let filling: Vec<u8> = (0..FILLING / 8).flat_map(|_| stream.next_u64().to_be_bytes()).collect();
+    let span = Span::new(plan.duration);
+    let mut sending = Sending {
+        connection: connection.clone(),
+        span,
+        releases: Arc::clone(&releases),
+        filling: filling.into(),
+        mixer: None,
+    };
+    let counted = Counted {
+        from: i128::from(span.begin_ns) + ns(plan.warm_up),
+        to: i128::from(span.begin_ns) + ns(plan.duration),
+    };
+    let mut tasks = JoinSet::new();
+    let bulk_index = u8::try_from(plan.sources.len()).unwrap_or(u8::MAX);
+    let bulk_level = plan.bulk.map(|bulk| plan.level(bulk.priority));
+    if plan.stream == StreamName::Rr {
+        let wholes = sending.mixed();
+        let bulk = plan.bulk.map(|bulk| (bulk_index, bulk));
+        // It must not keep itself alive by a sender of its own.
+        let mixing = Sending { mixer: None, ..sending.clone() };
+        tasks.spawn(mixing.mix(wholes, plan.level(Priority::P2), bulk));
+    } else if let (Some(bulk), Some(level)) = (plan.bulk, bulk_level) {
+        tasks.spawn(sending.clone().bulk(bulk_index, bulk, level, plan.backlog));
+    }
+    for (index, spec) in (0u8..).zip(&plan.sources) {
+        let mut draw = Seed::new(plan.seed).stream(&format!("perf/source/{index}"));
+        let period = u64::try_from(spec.period.as_nanos()).unwrap_or(u64::MAX);
+        let phase = Duration::from_nanos(draw.below(period));
+        let reserved = plan.reserves();
+        if reserved {
+            let source = Source::new(spec.period, spec.size, connection.now() + phase);
+            let jitter = JITTER.min(spec.period / 4);
+            let declared = connection.reserve(SourceKey(index.into()), source.with_jitter(jitter));
+            declared.map_err(|error: ReserveError| PerfError::Reserve(error))?;
+        }
+        let redundancy = if plan.path == PathName::CwrRed && plan.engine == EngineName::Quic {
+            Redundancy::EveryLane
+        } else {
+            Redundancy::Once
+        };
+        let level = plan.level(spec.priority);
+        tasks.spawn(sending.clone().periodic(Periodic {
+            index,
+            spec: *spec,
+            phase,
+            level,
+            reserved,
+            redundancy,
+        }));
+    }
+    drop(sending);
+    let finished = Notify::new();
+    let listen = listen(connection, heard, counted, &releases, &finished);
+    let work = async {
+        let lanes = watch(connection, plan, span, heard, &mut tasks).await?;
+        drain(connection, heard, &releases, &mut tasks, &finished).await?;
+        Ok::<_, PerfError>(lanes)
+    };
+    let lanes = tokio::select! {
+        lanes = work => lanes?,
+        // Whoever listens ends only with the connection.
+        error = listen => return Err(error),
+    };
+    Ok(outcome(plan, &lock(heard), &lock(&releases), counted, lanes))
+}
+
+fn ns(span: Duration) -> i128 {
+    i128::try_from(span.as_nanos()).unwrap_or(i128::MAX)
+}
+
+/// Takes what the server says, until the connection ends.
+async fn listen(
+    connection: &Connection,
+    heard: &Mutex<Heard>,
+    counted: Counted,
+    releases: &Releases,
+    finished: &Notify,
+) -> PerfError {
+    loop {
+        let reply = match hear(connection).await {
+            Ok(reply) => reply,
+            Err(error) => return error,
+        };
+        let now = clock::now();
+        let mut heard = lock(heard);
+        match reply {
+            Reply::Pong { number, received, answered } => {
+                if let Some((_, sent)) = heard.asked.take_if(|(asked, _)| *asked == number) {
+                    heard.offset.learn(Exchange { sent, received, answered, returned: now });
+                }
+            }
+            Reply::Report(report) => {
+                heard.report(report, counted, releases);
+                finished.notify_waiters();
+            }
+            Reply::Welcome { .. } | Reply::Refused(_) => return PerfError::Lost(Closed::ByPeer),
+        }
+    }
+}
+
+/// What was seen of a lane while it was looked at.
+#[derive(Clone, Debug, Default)]
+struct Watched {
+    first: Option<LaneStats>,
+    last: Option<LaneStats>,
+    looks: u64,
+    srtt: Duration,
+    cwnd: u64,
+    unsent: u64,
+    most_unsent: u64,
+}
+
+/// Looks at the lanes, shows how it goes, and asks for the time, until the end.
+async fn watch(
+    connection: &Connection,
+    plan: &Plan,
+    span: Span,
+    heard: &Mutex<Heard>,
+    tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
+) -> Result<Vec<LaneOutcome>, PerfError> {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    let mut watched: Vec<Watched> = Vec::new();
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut pinged = span.begin;
+    let mut number = FIRST_PINGS;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = sleep_until(span.end) => break,
+            // A source that has sent all may end before.
+            Some(ended) = tasks.join_next() => {
+                joined(ended)?;
+                continue;
+            }
+        }
+        let now = Instant::now();
+        let stats = connection.stats();
+        if now >= span.begin + plan.warm_up {
+            for lane in &stats.lanes {
+                // Lanes may go and new ones come.
+                match watched.iter_mut().find(|watched| watched.last.is_some_and(|last| last.id == lane.id)) {
+                    Some(watched) => watched.look(*lane),
+                    None => watched.push(Watched::begin(*lane)),
+                }
+            }
+        }
+        if now >= pinged + PINGS {
+            pinged = now;
+            number += 1;
+            lock(heard).asked = Some((number, clock::now()));
+            say(connection, &Request::Ping { number }).await?;
+        }
+        let srtts: Vec<String> =
+            stats.lanes.iter().map(|lane| format!("{:.1}", lane.srtt.as_secs_f64() * 1e3)).collect();
+        let heard = lock(heard);
+        bar.set_message(format!(
+            "{:.1} of {} · {:.2} Mbit/s · {} messages · srtt {} ms",
+            (now - span.begin).as_secs_f64(),
+            shown_span(plan.duration),
+            heard.rate(),
+            heard.arrivals,
+            srtts.join(", ")
+        ));
+        bar.tick();
+    }
+    bar.finish_and_clear();
+    Ok(watched.into_iter().filter_map(Watched::outcome).collect())
+}
+
+fn joined(
+    ended: Result<Result<(), marcato_net::SendError>, tokio::task::JoinError>,
+) -> Result<(), PerfError> {
+    match ended {
+        Ok(sent) => Ok(sent?),
+        Err(error) => Err(PerfError::Usage(format!("a task of the generator failed: {error}"))),
+    }
+}
+
+/// Waits for what is under way, as long as that may take, and says farewell.
+async fn drain(
+    connection: &Connection,
+    heard: &Mutex<Heard>,
+    releases: &Releases,
+    tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
+    reported: &Notify,
+) -> Result<(), PerfError> {
+    let until = Instant::now() + LINGER;
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            joined(ended)?;
+        }
+        loop {
+            let news = reported.notified();
+            let sent: usize = lock(releases).iter().map(Vec::len).sum();
+            if lock(heard).arrivals >= sent {
+                return Ok::<_, PerfError>(());
+            }
+            news.await;
+        }
+    };
+    if let Ok(result) = tokio::time::timeout_at(until, all).await {
+        result?;
+    }
+    tasks.shutdown().await;
+    say(connection, &Request::Finish).await?;
+    let last = async {
+        loop {
+            let news = reported.notified();
+            if lock(heard).done {
+                return;
+            }
+            news.await;
+        }
+    };
+    // Without its last words we still have all that it said before.
+    let _ = timeout(FAREWELL, last).await;
+    Ok(())
+}
+
+impl Watched {
+    fn begin(lane: LaneStats) -> Self {
+        let mut watched = Self::default();
+        watched.look(lane);
+        watched
+    }
+
+    fn look(&mut self, lane: LaneStats) {
+        self.first.get_or_insert(lane);
+        self.last = Some(lane);
+        self.looks += 1;
+        self.srtt += lane.srtt;
+        self.cwnd += lane.cwnd.get();
+        self.unsent += lane.backlog.get();
+        self.most_unsent = self.most_unsent.max(lane.backlog.get());
+    }
+
+    fn outcome(self) -> Option<LaneOutcome> {
+        let (first, last) = (self.first?, self.last?);
+        let mean = |sum: u64| Bytes::new(sum / self.looks.max(1));
+        Some(LaneOutcome {
+            local: last.local,
+            remote: last.remote,
+            srtt_ms: self.srtt.as_secs_f64() * 1e3 / self.looks.max(1) as f64,
+            cwnd: mean(self.cwnd),
+            unsent: mean(self.unsent),
+            most_unsent: Bytes::new(self.most_unsent),
+            packets: last.sent.saturating_sub(first.sent),
+            lost: last.lost.saturating_sub(first.lost),
+        })
+    }
+}
+
+fn outcome(
+    plan: &Plan,
+    heard: &Heard,
+    releases: &[Vec<u64>],
+    counted: Counted,
+    lanes: Vec<LaneOutcome>,
+) -> Outcome {
+    let offset = &heard.offset;
+    let sources = plan.sources.iter().zip(releases).zip(&heard.arrived).map(|((spec, released), arrived)| {
+        let took = |(sequence, released): (usize, &u64)| {
+            let counts = i128::from(*released) >= counted.from;
+            let arrived = arrived.get(sequence).copied().flatten();
+            let took =
+                arrived.map_or(f64::INFINITY, |at| (offset.ours(at) - i128::from(*released)) as f64 / 1e6);
+            counts.then_some(took)
+        };
+        SourceOutcome { spec: *spec, mct_ms: released.iter().enumerate().filter_map(took).collect() }
+    });
+    let (seconds, bytes) = match (&heard.first, &heard.last) {
+        (Some((from, before)), Some((to, after))) => {
+            let gained =
+                after.iter().zip(before).map(|(after, before)| after.bytes.saturating_sub(before.bytes));
+            ((to - from) as f64 / 1e9, gained.collect())
+        }
+        _ => (0.0, Vec::new()),
+    };
+    let priorities = plan.sources.iter().map(|source| source.priority);
+    let priorities = priorities.chain(plan.bulk.map(|bulk| bulk.priority));
+    let mut by_priority = [0; Priority::COUNT];
+    for (priority, bytes) in priorities.zip(bytes) {
+        by_priority[priority.index()] += bytes;
+    }
+    Outcome {
+        plan: plan.clone(),
+        sources: sources.collect(),
+        seconds,
+        by_priority: by_priority.map(Bytes::new),
+        lanes,
+        clock: Clock {
+            shared: offset.is_shared(),
+            offset_ms: offset.offset_ns() as f64 / 1e6,
+            error_ms: offset.error_ns() as f64 / 1e6,
+            exchanges: offset.exchanges(),
+        },
+    }
+}
+
+/// Reads a fingerprint from the command line.
+pub(crate) fn fingerprint(text: &str) -> Result<Fingerprint, String> {
+    text.parse().map_err(|error: marcato_quic::FingerprintError| error.to_string())
+}
+
+/// A backlog has room for a message.
+pub(crate) fn backlog(text: &str) -> Result<Bytes, String> {
+    let bytes = super::quantity::size(text)?;
+    if bytes < Bytes::kb(1) || bytes > Bytes::kb(1_000_000) {
+        return Err(format!("a backlog has 1kB to 1000MB, not {}", shown_size(bytes)));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,101 @@
+//! `marcato perf`: a generator of periodic messages and background data (CWR §III-A), and what becomes of them.
+
+mod client;
+mod clock;
+mod outcome;
+pub(crate) mod plan;
+pub mod protocol;
+pub(crate) mod quantity;
+mod send;
+mod server;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use marcato_net::{Closed, ConnectError, ListenError, ReserveError, SendError};
+use marcato_papers::WriteError;
+use marcato_quic::IdentityError;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+pub(crate) use client::{backlog, fingerprint, run as client};
+pub(crate) use server::run as server;
+
+/// For whom the certificate is that a server makes for itself.
+const NAME: &str = "marcato-perf";
+
+/// Why there is no result.
+#[derive(Debug, Error)]
+pub(crate) enum PerfError {
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Plan(#[from] plan::PlanError),
+    #[error("cannot start: {0}")]
+    Runtime(io::Error),
+    #[error("`{name}` has no address: {source}")]
+    Resolve { name: String, source: io::Error },
+    #[error("`{}` cannot be used: {reason}", path.display())]
+    Pem { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("{0}; choose another address or port with --listen, or end what uses this one")]
+    Listen(#[from] ListenError),
+    #[error("{0}{mend}", mend = mend(.0))]
+    Connect(#[from] ConnectError),
+    #[error("{server} serves as many clients as it may: try again later, or raise its --max-clients")]
+    Busy { server: String },
+    #[error("{server} is of another version of marcato perf: update one of the two ends")]
+    Version { server: String },
+    #[error("{server} does not understand us: is it `marcato perf server`?")]
+    Refused { server: String },
+    #[error("{server} accepts the connection and says nothing: is it `marcato perf server`?")]
+    Silent { server: String },
+    #[error("the connection ended before the run did: {0}")]
+    Lost(#[from] Closed),
+    #[error("cannot send: {0}")]
+    Send(#[from] SendError),
+    #[error("no room can be kept for the sources: {0}")]
+    Reserve(#[from] ReserveError),
+    #[error("the server's answer is wrong: {0}")]
+    Protocol(#[from] protocol::ProtocolError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("cannot write `{}`: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot write to standard output: {0}")]
+    Print(io::Error),
+}
+
+/// What to do about a connection that does not come about.
+fn mend(error: &ConnectError) -> &'static str {
+    let text = error.to_string();
+    if text.contains("certificate") {
+        "; name the server's certificate with --fingerprint (the server prints it) or --ca FILE"
+    } else if matches!(error, ConnectError::Config(_) | ConnectError::Bind { .. }) {
+        ""
+    } else {
+        "; is `marcato perf server` running there, with the same --engine, and does a firewall let us through?"
+    }
+}
+
+pub(crate) fn runtime() -> Result<Runtime, PerfError> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(PerfError::Runtime)
+}
+
+/// The first address of a name.
+async fn resolve(host: &str, port: u16) -> Result<SocketAddr, PerfError> {
+    let failed = |source| PerfError::Resolve { name: host.to_owned(), source };
+    let mut found = tokio::net::lookup_host((host, port)).await.map_err(failed)?;
+    found.next().ok_or_else(|| failed(io::Error::from(io::ErrorKind::NotFound)))
+}
+
+async fn resolve_all(lanes: &[plan::LaneSpec]) -> Result<Vec<SocketAddr>, PerfError> {
+    let mut addrs = Vec::new();
+    for lane in lanes {
+        let (host, port) = lane.host_port().map_err(PerfError::Usage)?;
+        addrs.push(resolve(&host, port).await?);
+    }
+    Ok(addrs)
+}

@@ -1,0 +1,378 @@
+//! What a client is to do.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use marcato_net::{Config, Limits};
+use marcato_quic::{PathScheduler, SessionConfig};
+use marcato_sched::Debt;
+use marcato_sched::conductor;
+use marcato_sched::schedule::CwrConfig;
+use marcato_units::{Bytes, Priority};
+
+use super::protocol::{MAX_DATA_HEADER, MAX_SOURCES};
+use super::quantity::{priority, shown_size, shown_span, size, span};
+
+/// The port unless another is given.
+pub(crate) const PORT: u16 = 4433;
+/// A message has to hold the header of its piece.
+const SHORTEST: Bytes = Bytes::new(32);
+/// What `marcato perf server` takes as a whole.
+const LONGEST: Bytes = Bytes::new(16_000_000);
+/// The most messages of one source: what is remembered of each takes 16 bytes.
+const MOST_MESSAGES: u128 = 10_000_000;
+
+const _: () = assert!(MAX_DATA_HEADER as u64 <= SHORTEST.get());
+
+/// The transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineName {
+    /// The kernel's TCP with TLS 1.3
+    Tcp,
+    /// Multipath QUIC
+    Quic,
+}
+
+impl From<EngineName> for marcato_net::Engine {
+    fn from(name: EngineName) -> Self {
+        match name {
+            EngineName::Tcp => Self::Tcp,
+            EngineName::Quic => Self::Quic,
+        }
+    }
+}
+
+/// The lane schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathName {
+    /// The fastest lane with room
+    Lowrtt,
+    /// One lane after the other
+    Rr,
+    /// Room in the congestion window is kept for each source (CWR)
+    Cwr,
+    /// The same on all lanes, and each message on all of them (CWR+RED)
+    CwrRed,
+}
+
+/// Whose bytes go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StreamName {
+    /// The Conductor: by priority, with debts
+    Cats,
+    /// By priority, strictly; first come, first served within one
+    Pfifo,
+    /// A packet of each message in turn, whatever its priority
+    Rr,
+    /// First come, first served, whatever the priority
+    Fifo,
+}
+
+impl fmt::Display for PathName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lowrtt => "lowrtt",
+            Self::Rr => "rr",
+            Self::Cwr => "cwr",
+            Self::CwrRed => "cwr-red",
+        })
+    }
+}
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cats => "cats",
+            Self::Pfifo => "pfifo",
+            Self::Rr => "rr",
+            Self::Fifo => "fifo",
+        })
+    }
+}
+
+impl fmt::Display for EngineName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Quic => "quic",
+        })
+    }
+}
+
+/// A periodic source: a message of this size in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SourceSpec {
+    pub(crate) period: Duration,
+    pub(crate) size: Bytes,
+    pub(crate) priority: Priority,
+}
+
+impl FromStr for SourceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (period, bytes, level) = match parts[..] {
+            [period, bytes] => (period, bytes, "p0"),
+            [period, bytes, level] => (period, bytes, level),
+            _ => return Err("write PERIOD:SIZE or PERIOD:SIZE:PRIORITY, for example 100ms:10kB:p0".into()),
+        };
+        let source = Self { period: span(period)?, size: sendable(bytes)?, priority: priority(level)? };
+        if source.period < Duration::from_micros(100) {
+            return Err(format!("a period of {period} is too short: give at least 100us"));
+        }
+        Ok(source)
+    }
+}
+
+impl fmt::Display for SourceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (period, size) = (shown_span(self.period), shown_size(self.size));
+        write!(f, "{period}:{size}:p{}", self.priority.index())
+    }
+}
+
+/// Background data without end, in messages of this size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BulkSpec {
+    pub(crate) priority: Priority,
+    pub(crate) size: Bytes,
+}
+
+impl FromStr for BulkSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (level, bytes) = text.split_once(':').unwrap_or((text, "64kB"));
+        Ok(Self { priority: priority(level)?, size: sendable(bytes)? })
+    }
+}
+
+impl fmt::Display for BulkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}:{}", self.priority.index(), shown_size(self.size))
+    }
+}
+
+fn sendable(text: &str) -> Result<Bytes, String> {
+    let bytes = size(text)?;
+    if !(SHORTEST..=LONGEST).contains(&bytes) {
+        return Err(format!("messages have 32B to 16MB, not {text}"));
+    }
+    Ok(bytes)
+}
+
+/// A way to the server, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LaneSpec {
+    /// A name or an address, with a port or without.
+    pub(crate) remote: String,
+    /// Where it leaves from.
+    pub(crate) local: Option<IpAddr>,
+}
+
+impl FromStr for LaneSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (remote, local) = match text.split_once('@') {
+            None => (text, None),
+            Some((remote, local)) => {
+                let address = local.parse();
+                let wrong = |_| format!("`{local}` is no IP address of this host: write it after the @");
+                (remote, Some(address.map_err(wrong)?))
+            }
+        };
+        if remote.is_empty() {
+            return Err("write HOST, HOST:PORT or HOST:PORT@LOCAL".into());
+        }
+        Ok(Self { remote: remote.to_owned(), local })
+    }
+}
+
+impl LaneSpec {
+    /// The host and the port.
+    pub(crate) fn host_port(&self) -> Result<(String, u16), String> {
+        if let Ok(addr) = self.remote.parse::<SocketAddr>() {
+            return Ok((addr.ip().to_string(), addr.port()));
+        }
+        if let Ok(ip) = self.remote.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            return Ok((ip.to_string(), PORT));
+        }
+        match self.remote.split_once(':') {
+            None => Ok((self.remote.clone(), PORT)),
+            Some((host, port)) => {
+                let port = port.parse().map_err(|_| format!("`{port}` is no port: give 1 to 65535"))?;
+                Ok((host.to_owned(), port))
+            }
+        }
+    }
+}
+
+/// What is sent, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) engine: EngineName,
+    pub(crate) sources: Vec<SourceSpec>,
+    pub(crate) bulk: Option<BulkSpec>,
+    pub(crate) path: PathName,
+    pub(crate) stream: StreamName,
+    pub(crate) duration: Duration,
+    pub(crate) warm_up: Duration,
+    pub(crate) backlog: Bytes,
+    pub(crate) seed: u64,
+}
+
+/// Why a plan cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error("{given} sources are too many: give at most {MAX_SOURCES}, bulk included")]
+    TooManySources { given: usize },
+    #[error("a run of {duration:?} leaves nothing after a warm-up of {warm_up:?}: make it longer")]
+    NothingLeft { duration: Duration, warm_up: Duration },
+    #[error("{source_} would send more than 10 million messages: shorten the run or lengthen the period")]
+    TooManyMessages { source_: SourceSpec },
+    #[error(
+        "over kernel TCP there is one lane, so no --path-scheduler chooses among them: leave it out, or use --engine quic"
+    )]
+    PathOverTcp,
+    #[error("kernel TCP has one lane: leave --lane out, or use --engine quic")]
+    LanesOverTcp,
+    #[error(
+        "--stream-scheduler rr cuts messages into packets, for which no room can be kept: use it with \
+         --path-scheduler lowrtt or rr"
+    )]
+    PiecesReserved,
+}
+
+impl Plan {
+    /// The stream that a source's messages are offered at.
+    pub(crate) fn level(&self, priority: Priority) -> Priority {
+        match self.stream {
+            StreamName::Cats | StreamName::Pfifo => priority,
+            StreamName::Rr | StreamName::Fifo => Priority::P2,
+        }
+    }
+
+    /// Whether room in the congestion window is kept for the sources.
+    pub(crate) fn reserves(&self) -> bool {
+        self.engine == EngineName::Quic && matches!(self.path, PathName::Cwr | PathName::CwrRed)
+    }
+
+    pub(crate) fn check(&self, lanes: usize) -> Result<(), PlanError> {
+        let given = self.sources.len() + usize::from(self.bulk.is_some());
+        if given > MAX_SOURCES {
+            return Err(PlanError::TooManySources { given });
+        }
+        let (duration, warm_up) = (self.duration, self.warm_up);
+        if duration <= warm_up {
+            return Err(PlanError::NothingLeft { duration, warm_up });
+        }
+        let many = |source: &&SourceSpec| duration.as_nanos() / source.period.as_nanos() > MOST_MESSAGES;
+        if let Some(&source_) = self.sources.iter().find(many) {
+            return Err(PlanError::TooManyMessages { source_ });
+        }
+        if self.engine == EngineName::Tcp && lanes > 1 {
+            return Err(PlanError::LanesOverTcp);
+        }
+        if self.stream == StreamName::Rr && self.reserves() {
+            return Err(PlanError::PiecesReserved);
+        }
+        Ok(())
+    }
+
+    /// The endpoint's configuration.
+    pub(crate) fn config(&self, connect_timeout: Duration) -> Config {
+        let debt = match self.stream {
+            StreamName::Pfifo => Debt::strict(),
+            _ => Debt::marcato(),
+        };
+        let longest = self.sources.iter().map(|source| source.size);
+        let longest = longest.chain(self.bulk.map(|bulk| bulk.size)).max().unwrap_or_default();
+        let path_scheduler = match self.path {
+            PathName::Lowrtt => PathScheduler::LowRtt,
+            PathName::Rr => PathScheduler::RoundRobin,
+            PathName::Cwr => PathScheduler::Cwr(CwrConfig::marcato()),
+            PathName::CwrRed => PathScheduler::CwrRed(CwrConfig::marcato()),
+        };
+        let mut config = Config::new(self.engine.into());
+        config.conductor = conductor::Config::with_debt(debt);
+        config.limits = Limits { queued: self.backlog.max(longest * 2), ..config.limits };
+        config.quic.session = SessionConfig { path_scheduler, ..config.quic.session };
+        config.quic.handshake_timeout = connect_timeout;
+        config.tcp.handshake_timeout = connect_timeout;
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            engine: EngineName::Quic,
+            sources: vec!["100ms:10kB".parse().unwrap()],
+            bulk: Some("p4".parse().unwrap()),
+            path: PathName::Cwr,
+            stream: StreamName::Cats,
+            duration: Duration::from_secs(10),
+            warm_up: Duration::ZERO,
+            backlog: Bytes::kb(1000),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn sources_are_read_as_they_are_shown() {
+        for text in ["100ms:10kB:p0", "20ms:33B:p1", "1.5s:2.5MB:p4"] {
+            assert_eq!(text.parse::<SourceSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!("100ms:10kB".parse::<SourceSpec>().unwrap().to_string(), "100ms:10kB:p0");
+        assert_eq!("p4".parse::<BulkSpec>().unwrap().to_string(), "p4:64kB");
+        assert_eq!("p3:1MB".parse::<BulkSpec>().unwrap().to_string(), "p3:1MB");
+        for wrong in
+            ["100ms", "100ms:10kB:p0:x", "10kB:100ms", "0s:10kB", "100ms:1B", "100ms:17MB", "1us:1kB"]
+        {
+            assert!(wrong.parse::<SourceSpec>().is_err(), "{wrong}");
+        }
+        assert!("64kB".parse::<BulkSpec>().is_err());
+    }
+
+    #[test]
+    fn lanes_are_names_or_addresses_with_or_without_a_port_and_a_local_address() {
+        let lane = |text: &str| {
+            let lane: LaneSpec = text.parse().unwrap();
+            (lane.host_port().unwrap(), lane.local)
+        };
+        assert_eq!(lane("example.org"), (("example.org".into(), PORT), None));
+        assert_eq!(lane("example.org:99"), (("example.org".into(), 99), None));
+        assert_eq!(lane("[::1]:99"), (("::1".into(), 99), None));
+        assert_eq!(lane("::1"), (("::1".into(), PORT), None));
+        let local = "10.0.0.2".parse().ok();
+        assert_eq!(lane("192.0.2.1:4434@10.0.0.2"), (("192.0.2.1".into(), 4434), local));
+        assert!("192.0.2.1@wifi".parse::<LaneSpec>().is_err() && "".parse::<LaneSpec>().is_err());
+        assert!("a:b".parse::<LaneSpec>().unwrap().host_port().is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_refused_with_the_mend() {
+        assert_eq!(plan().check(2), Ok(()));
+        let refused = |plan: Plan, lanes| plan.check(lanes).unwrap_err().to_string();
+        let tcp = Plan { engine: EngineName::Tcp, path: PathName::Lowrtt, ..plan() };
+        assert_eq!(tcp.check(1), Ok(()));
+        assert!(refused(tcp, 2).contains("--engine quic"));
+        let pieces = Plan { stream: StreamName::Rr, ..plan() };
+        assert!(refused(pieces, 1).contains("lowrtt or rr"));
+        let short = Plan { warm_up: Duration::from_secs(10), ..plan() };
+        assert!(refused(short, 1).contains("longer"));
+        let long = Plan { duration: Duration::from_secs(80_000), ..plan() };
+        let long = Plan { sources: vec!["1ms:1kB".parse().unwrap()], ..long };
+        assert!(refused(long, 1).contains("10 million"));
+        let many = Plan { sources: vec![plan().sources[0]; 64], ..plan() };
+        assert!(refused(many, 1).contains("at most 64"));
+    }
+}

@@ -1,0 +1,116 @@
+//! How spans, sizes and priorities are written on the command line.
+
+use std::time::Duration;
+
+use marcato_units::{Bytes, Priority};
+
+/// Splits `12.5ms` into its number and its unit.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(at);
+    Some((number.parse().ok()?, unit))
+}
+
+/// Reads a span: `100ms`, `1.5s`, `500us`, `2m`.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no span: write 500us, 100ms, 1.5s or 2m");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "us" | "µs" => number / 1e6,
+        "ms" => number / 1e3,
+        "s" => number,
+        "m" | "min" => number * 60.0,
+        _ => return Err(wrong()),
+    };
+    if seconds > 86_400.0 {
+        return Err(format!("`{text}` is longer than a day"));
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+/// Reads a size: `500B`, `10kB` (1000 bytes), `64KiB` (1024), `1MB`, `1MiB`.
+pub(crate) fn size(text: &str) -> Result<Bytes, String> {
+    let wrong = || format!("`{text}` is no size: write 500B, 10kB, 64KiB or 1MB");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let one: u32 = match unit {
+        "B" => 1,
+        "kB" | "KB" => 1000,
+        "KiB" => 1 << 10,
+        "MB" => 1_000_000,
+        "MiB" => 1 << 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * f64::from(one);
+    if !(0.0..=1e12).contains(&bytes) {
+        return Err(wrong());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 0 and 10^12")]
+    Ok(Bytes::new(bytes.round() as u64))
+}
+
+/// Reads a priority: `p0` to `p4`.
+pub(crate) fn priority(text: &str) -> Result<Priority, String> {
+    let digit = text.strip_prefix(['p', 'P']).and_then(|digit| digit.parse().ok());
+    let priority = digit.and_then(Priority::from_index);
+    priority.ok_or_else(|| format!("`{text}` is no priority: write p0 (critical) to p4 (background)"))
+}
+
+/// A size as a person writes it.
+pub(crate) fn shown_size(bytes: Bytes) -> String {
+    match bytes.get() {
+        n if n >= 1_000_000 && n % 100_000 == 0 => format!("{}MB", n as f64 / 1e6),
+        n if n >= 1000 && n % 100 == 0 => format!("{}kB", n as f64 / 1e3),
+        n => format!("{n}B"),
+    }
+}
+
+/// A span as a person writes it.
+pub(crate) fn shown_span(span: Duration) -> String {
+    match span.as_micros() {
+        0 => "0s".to_owned(),
+        n if n >= 1_000_000 && n % 100_000 == 0 => format!("{}s", span.as_secs_f64()),
+        n if n >= 1000 && n % 100 == 0 => format!("{}ms", n as f64 / 1e3),
+        n => format!("{n}us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_is_read() {
+        assert_eq!(span("100ms"), Ok(Duration::from_millis(100)));
+        assert_eq!(span("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(
+            (span("500us"), span("2m")),
+            (Ok(Duration::from_micros(500)), Ok(Duration::from_secs(120)))
+        );
+        assert_eq!((size("10kB"), size("64KiB")), (Ok(Bytes::kb(10)), Ok(Bytes::new(65_536))));
+        assert_eq!((size("0.5MB"), size("32B")), (Ok(Bytes::kb(500)), Ok(Bytes::new(32))));
+        assert_eq!((priority("p0"), priority("P4")), (Ok(Priority::P0), Ok(Priority::P4)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_with_an_example() {
+        for wrong in ["", "100", "ms", "-1s", "1.2.3s", "1h", "1e9s", "9999999s", "1 s"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "10", "kB", "-1kB", "10kb", "10GB", "9999999999MB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "p5", "5", "p", "p-1", "urgent"] {
+            assert!(priority(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_back() {
+        for text in ["0s", "100ms", "1.5s", "500us", "10s", "20.5ms"] {
+            assert_eq!(shown_span(span(text).unwrap()), text);
+        }
+        for text in ["10kB", "1.5MB", "33B", "1MB", "65536B"] {
+            assert_eq!(shown_size(size(text).unwrap()), text);
+        }
+    }
+}

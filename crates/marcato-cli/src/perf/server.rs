@@ -1,0 +1,313 @@
+//! `marcato perf server`: takes what clients send, and tells them when it came.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use marcato_net::{
+    Closed, Config, Connection, Endpoint, Limits, LocalAddress, Message, Received, ServerSecurity,
+};
+use marcato_quic::Identity;
+use marcato_units::{Bytes, Priority};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+
+use super::protocol::{
+    Arrival, Hello, MAX_ARRIVALS, Piece, Refusal, Reply, Report, Request, SourceKind, Total,
+};
+use super::{PerfError, clock, plan::EngineName};
+use crate::Status;
+use crate::arguments::PerfServer;
+use crate::output;
+
+/// How often a client is told what has arrived.
+const REPORTS: Duration = Duration::from_millis(100);
+/// A client that has connected says what it wants within this time, and one that is done closes within it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A client that says nothing for so long is gone. Its sources may be slower: it asks for the time in between.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Messages of which only a part has come; one more ends the run.
+const MOST_OPEN: usize = 4096;
+
+pub(crate) fn run(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
+    let runtime = super::runtime()?;
+    runtime.block_on(serve(asked, stdout))
+}
+
+/// What a server shows, and how clients come to believe it.
+fn identity(asked: &PerfServer) -> Result<Identity, PerfError> {
+    let (Some(cert), Some(key)) = (&asked.cert, &asked.key) else {
+        return Ok(Identity::self_signed(super::NAME)?);
+    };
+    let failed = |path: &std::path::Path, reason: String| PerfError::Pem { path: path.to_owned(), reason };
+    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| failed(cert, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(failed(cert, "there is no certificate in it".to_owned()));
+    }
+    let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error.to_string()))?;
+    Ok(Identity::new(chain, key_der))
+}
+
+async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
+    let identity = identity(asked)?;
+    let fingerprint = identity.fingerprint();
+    let security = ServerSecurity::Tls(identity);
+    let engines = match asked.engine {
+        Some(engine) => vec![engine],
+        None => vec![EngineName::Tcp, EngineName::Quic],
+    };
+    // Both engines share a port: what the system chooses for the first, the second gets too.
+    let mut at = super::resolve_all(&asked.listen).await?;
+    let mut endpoints = Vec::new();
+    for engine in engines {
+        let mut config = Config::new(engine.into());
+        // Reports are all that leaves here.
+        config.limits = Limits { queued: Bytes::new(1 << 20), ..config.limits };
+        // Those who are too many are told so, and not left to wait.
+        config.quic.max_connections = asked.max_clients.saturating_mul(2).saturating_add(16);
+        let local: Vec<LocalAddress> = at.iter().map(|addr| (*addr).into()).collect();
+        let endpoint = Endpoint::listen(&config, &local, &security).await?;
+        at = endpoint.local_addrs().to_vec();
+        endpoints.push((engine, endpoint));
+    }
+    let names: Vec<String> = endpoints.iter().map(|(engine, _)| engine.to_string()).collect();
+    let mut hello = String::new();
+    for addr in &at {
+        hello += &format!("listening on {addr} ({})\n", names.join(" and "));
+    }
+    if let Some(fingerprint) = fingerprint {
+        hello += &format!("certificate {fingerprint}\n");
+        if asked.cert.is_none() {
+            hello += &format!("clients: marcato perf client HOST --fingerprint {fingerprint}\n");
+        }
+    }
+    output::print(stdout, &hello).map_err(PerfError::Print)?;
+
+    let places = Arc::new(Semaphore::new(asked.max_clients));
+    let (done, mut served) = mpsc::channel::<(String, bool)>(64);
+    for (engine, endpoint) in endpoints {
+        let (places, done) = (Arc::clone(&places), done.clone());
+        tokio::spawn(async move {
+            let mut number = 0u64;
+            while let Ok(connection) = endpoint.accept().await {
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                    // As few as are served may be sent away at once; the rest is cut off.
+                    tokio::spawn(async move {
+                        let _ = timeout(PATIENCE, refuse(&connection, Refusal::Busy)).await;
+                    });
+                    continue;
+                };
+                number += 1;
+                let (who, done) = (format!("{engine} client {number}"), done.clone());
+                tokio::spawn(async move {
+                    let _ = done.send((format!("{who}: connected\n"), false)).await;
+                    let line = match client(&connection).await {
+                        Ok(totals) => {
+                            let messages: u64 = totals.iter().map(|total| total.messages).sum();
+                            let bytes: u64 = totals.iter().map(|total| total.bytes).sum();
+                            format!("{who}: {messages} messages, {bytes} bytes\n")
+                        }
+                        Err(error) => format!("{who}: {error}\n"),
+                    };
+                    drop(connection);
+                    drop(place);
+                    let _ = done.send((line, true)).await;
+                });
+            }
+        });
+    }
+    drop(done);
+    while let Some((line, ended)) = served.recv().await {
+        output::print(stdout, &line).map_err(PerfError::Print)?;
+        if ended && asked.once {
+            break;
+        }
+    }
+    Ok(Status::Ok)
+}
+
+/// Why a client was not served to its end.
+#[derive(Debug, thiserror::Error)]
+enum ClientError {
+    #[error(transparent)]
+    Protocol(#[from] super::protocol::ProtocolError),
+    #[error("it said something before it said who it is, or twice")]
+    Order,
+    #[error("it sends of a source that it has not announced")]
+    Source,
+    #[error("it left more than {MOST_OPEN} messages unfinished")]
+    TooManyOpen,
+    #[error("nothing was heard of it in time")]
+    Silent,
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    #[error(transparent)]
+    Send(#[from] marcato_net::SendError),
+}
+
+async fn say(connection: &Connection, reply: &Reply) -> Result<(), marcato_net::SendError> {
+    let mut out = Vec::new();
+    reply.encode(&mut out);
+    connection.send(Message::new(out).with_priority(Priority::P0)).await.map(drop)
+}
+
+async fn refuse(connection: &Connection, refusal: Refusal) {
+    if say(connection, &Reply::Refused(refusal)).await.is_ok() {
+        // The client leaves when it has read that.
+        let _ = connection.close().await;
+    }
+}
+
+/// Serves one client to its end.
+async fn client(connection: &Connection) -> Result<Vec<Total>, ClientError> {
+    let first = timeout(PATIENCE, connection.recv()).await.map_err(|_| ClientError::Silent)??;
+    let hello = match Request::decode(&first.bytes) {
+        Ok(Request::Hello(hello)) => hello,
+        Ok(_) => return Err(ClientError::Order),
+        Err(error) => {
+            let version = matches!(error, super::protocol::ProtocolError::Version { .. });
+            let refusal = if version { Refusal::Version } else { Refusal::Protocol };
+            let _ = timeout(PATIENCE, refuse(connection, refusal)).await;
+            return Err(error.into());
+        }
+    };
+    let mut book = Book::new(&hello);
+    say(connection, &Reply::Welcome { host: clock::host_mark(&hello.nonce) }).await?;
+    let mut ticks = interval(REPORTS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    loop {
+        tokio::select! {
+            received = connection.recv() => {
+                heard = Instant::now();
+                match book.take(&received?, clock::now())? {
+                    Next::Nothing => {}
+                    Next::Say(reply) => say(connection, &reply).await?,
+                    Next::End => break,
+                }
+                if book.arrivals.len() >= MAX_ARRIVALS {
+                    say(connection, &Reply::Report(book.report(false))).await?;
+                }
+            }
+            _ = ticks.tick() => say(connection, &Reply::Report(book.report(false))).await?,
+            () = sleep((heard + SILENCE).saturating_duration_since(Instant::now())) => {
+                return Err(ClientError::Silent);
+            }
+        }
+    }
+    say(connection, &Reply::Report(book.report(true))).await?;
+    let _ = timeout(PATIENCE, connection.closed()).await;
+    Ok(book.totals)
+}
+
+/// What a server knows of a run. A client can make it grow up to [`MOST_OPEN`] messages and [`MAX_ARRIVALS`] arrivals.
+struct Book {
+    kinds: Vec<SourceKind>,
+    totals: Vec<Total>,
+    arrivals: Vec<Arrival>,
+    /// How much has come of messages of which not all has.
+    open: HashMap<(u8, u64), u64>,
+}
+
+/// What follows from a request.
+enum Next {
+    Nothing,
+    Say(Reply),
+    End,
+}
+
+impl Book {
+    fn new(hello: &Hello) -> Self {
+        Self {
+            kinds: hello.sources.clone(),
+            totals: vec![Total::default(); hello.sources.len()],
+            arrivals: Vec::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    fn take(&mut self, received: &Received, at: u64) -> Result<Next, ClientError> {
+        match Request::decode(&received.bytes)? {
+            Request::Hello(_) => Err(ClientError::Order),
+            Request::Ping { number } => {
+                Ok(Next::Say(Reply::Pong { number, received: at, answered: clock::now() }))
+            }
+            Request::Data(piece) => {
+                self.piece(piece, received.bytes.len() as u64, at).map(|()| Next::Nothing)
+            }
+            Request::Finish => Ok(Next::End),
+        }
+    }
+
+    fn piece(&mut self, piece: Piece, len: u64, at: u64) -> Result<(), ClientError> {
+        let source = usize::from(piece.source);
+        let total = self.totals.get_mut(source).ok_or(ClientError::Source)?;
+        total.bytes += len;
+        // A piece is read only if it lies within its message, so that the whole is one of the whole's length.
+        if len < piece.total {
+            let key = (piece.source, piece.sequence);
+            if !self.open.contains_key(&key) && self.open.len() >= MOST_OPEN {
+                return Err(ClientError::TooManyOpen);
+            }
+            let so_far = self.open.entry(key).or_default();
+            *so_far += len;
+            if *so_far < piece.total {
+                return Ok(());
+            }
+            self.open.remove(&key);
+        }
+        total.messages += 1;
+        if self.kinds[source].each {
+            self.arrivals.push(Arrival { source: piece.source, sequence: piece.sequence, at });
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, last: bool) -> Report {
+        let arrivals = std::mem::take(&mut self.arrivals);
+        Report { at: clock::now(), last, totals: self.totals.clone(), arrivals }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book() -> Book {
+        let sources = vec![SourceKind { each: true }, SourceKind { each: false }];
+        Book::new(&Hello { nonce: [0; 16], host: [0; 16], sources })
+    }
+
+    fn piece(source: u8, sequence: u64, offset: u64, total: u64) -> Piece {
+        Piece { source, sequence, offset, total }
+    }
+
+    #[test]
+    fn a_message_has_arrived_when_all_of_its_pieces_have_in_any_order() {
+        let mut book = book();
+        book.piece(piece(0, 0, 600, 1000), 400, 10).unwrap();
+        book.piece(piece(0, 1, 0, 500), 500, 20).unwrap();
+        assert_eq!(book.arrivals, [Arrival { source: 0, sequence: 1, at: 20 }]);
+        book.piece(piece(0, 0, 0, 1000), 600, 30).unwrap();
+        book.piece(piece(1, 0, 0, 64), 64, 40).unwrap();
+        let report = book.report(true);
+        assert_eq!(report.arrivals.len(), 2, "bulk is counted and not reported");
+        assert_eq!(report.totals, [Total { messages: 2, bytes: 1500 }, Total { messages: 1, bytes: 64 }]);
+        assert!(book.open.is_empty() && book.report(false).arrivals.is_empty());
+    }
+
+    #[test]
+    fn what_a_client_can_make_grow_is_bounded() {
+        let mut book = book();
+        for sequence in 0..MOST_OPEN as u64 {
+            book.piece(piece(0, sequence, 0, 100), 50, 0).unwrap();
+        }
+        assert!(matches!(book.piece(piece(0, 1 << 40, 0, 100), 50, 0), Err(ClientError::TooManyOpen)));
+        book.piece(piece(0, 7, 50, 100), 50, 0).unwrap();
+        assert!(matches!(book.piece(piece(2, 0, 0, 100), 50, 0), Err(ClientError::Source)));
+    }
+}

@@ -1,0 +1,62 @@
+//! `marcato demo`: a short one over real sockets. How fast the machine is is not asked; what no machine can beat is.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn demo(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    command.arg("demo").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn the_page_and_the_source_arrive_in_both_ways_and_no_earlier_than_the_link_allows() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let arguments = ["--loads", "1", "--seed", "7", "--format", "json", "--out", out.to_str().unwrap()];
+    let output = demo(&arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // On a machine that is busy enough a claim may fail; there is a report all the same.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["world"], &document["seeds"]), (&"lab".into(), &serde_json::json!([7])));
+    assert_eq!(document["config"]["rate"], "2 Mbit/s");
+    let rows = document["rows"].as_array().unwrap();
+    let value = |id: &str| {
+        let row = rows.iter().find(|row| row["id"] == id).unwrap_or_else(|| panic!("there is no {id}"));
+        row["measured"].as_f64().unwrap_or_else(|| panic!("{id} was not measured"))
+    };
+    for scheme in ["fifo", "marcato"] {
+        for (group, bytes) in [8_000.0, 25_000.0, 40_000.0, 60_000.0, 150_000.0].into_iter().enumerate() {
+            // 50 ms of delay, and 4 us for each byte.
+            let limit = 50.0 + bytes * 0.004;
+            let there = value(&format!("demo.page.{scheme}.p{group}"));
+            assert!(there >= limit, "{scheme}: P{group} after {there} ms");
+        }
+        assert!(value(&format!("demo.load.{scheme}")) >= 50.0 + 283_000.0 * 0.004);
+        assert!(value(&format!("demo.source.{scheme}.p50")) >= 51.0);
+        assert!(value(&format!("demo.source.{scheme}.messages")) > 10.0);
+        // 283 kB in packets of at most 1452 bytes.
+        assert!(value(&format!("demo.link.{scheme}.delivered")) >= 195.0);
+        assert_eq!(value(&format!("demo.link.{scheme}.lost")), 0.0);
+    }
+    let html = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(html.matches("<svg").count() == 3 && !html.contains("src="), "it needs nothing from outside");
+    assert!(out.join("page.svg").exists() && out.join("source-tail.svg").exists());
+}
+
+#[test]
+fn a_bad_environment_is_status_2_with_a_clear_message_and_takes_no_time() {
+    for (arguments, said) in [
+        (&["--out", "/proc/none"][..], "cannot write `/proc/none`"),
+        (&["--loss", "2"], "give one from 0 to 1"),
+        (&["--loads", "0"], "1..=100"),
+        (&["--queue", "best"], "droptail, codel"),
+    ] {
+        let output = demo(arguments);
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(output.stdout.is_empty() && err.contains(said), "{arguments:?}: {err}");
+    }
+}

@@ -1,0 +1,251 @@
+//! `marcato perf`: real runs over loopback, and what goes wrong. What takes how long is not asked: machines are busy.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn marcato(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_marcato")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    addrs: Vec<String>,
+    fingerprint: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
+            .args(["perf", "server"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut addrs = Vec::new();
+        let fingerprint = loop {
+            let mut line = String::new();
+            assert!(said.read_line(&mut line).unwrap() > 0, "the server has ended");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["listening", "on", addr, ..] => addrs.push(addr.to_owned()),
+                ["certificate", fingerprint] => break fingerprint.to_owned(),
+                _ => {}
+            }
+        };
+        Self { child, said, addrs, fingerprint }
+    }
+
+    fn client(&self, arguments: &[&str]) -> Output {
+        let ours = ["perf", "client", &self.addrs[0], "--fingerprint", &self.fingerprint];
+        marcato(&[&ours[..], arguments].concat())
+    }
+
+    /// What it says until it ends.
+    fn end(mut self) -> String {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        rest
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn json(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn run_over(engine: &str) {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--once"]);
+    let short = ["--engine", engine, "--duration", "700ms", "--format", "json", "--seed", "5"];
+    let traffic =
+        ["--source", "20ms:1kB:p0", "--source", "50ms:20kB:p2", "--bulk", "p4", "--backlog", "200kB"];
+    let run = json(&server.client(&[&short[..], &traffic[..]].concat()));
+    assert_eq!((&run["perf"], &run["seed"]), (&1.into(), &5.into()));
+    assert_eq!(run["config"]["engine"], engine);
+    // Client and server are on one host here.
+    assert_eq!((&run["clock"]["shared"], &run["clock"]["error_ms"]), (&true.into(), &0.0.into()));
+    let sources = run["sources"].as_array().unwrap();
+    for (source, expected) in sources.iter().zip([35, 14]) {
+        let sent = source["sent"].as_u64().unwrap();
+        // The first is due at a phase that is drawn.
+        assert!((expected - 1..=expected).contains(&sent), "{source}");
+        assert_eq!(source["arrived"], sent, "everything arrives");
+        let mct = |name: &str| source["mct_ms"][name].as_f64().unwrap();
+        assert!(mct("p50") > 0.0 && mct("p50") <= mct("p99") && mct("p99_9") <= mct("max"), "{source}");
+        assert_eq!(source["ccdf"].as_array().unwrap().last().unwrap()[0], mct("max"));
+    }
+    let levels = run["throughput"]["by_priority"].as_array().unwrap();
+    let names: Vec<&str> = levels.iter().map(|level| level["priority"].as_str().unwrap()).collect();
+    assert_eq!(names, ["P0", "P2", "P4"]);
+    let shares: f64 = levels.iter().map(|level| level["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9, "{levels:?}");
+    let lane = &run["lanes"][0];
+    assert!(lane["packets"].as_u64().unwrap() > 0 && lane["cwnd_bytes"].as_u64().unwrap() > 0, "{lane}");
+    let said = server.end();
+    assert!(said.contains(&format!("{engine} client 1: ")) && said.contains("messages"), "{said}");
+}
+
+#[test]
+fn a_run_over_quic_delivers_everything_and_says_how() {
+    run_over("quic");
+}
+
+#[test]
+fn a_run_over_tcp_delivers_everything_and_says_how() {
+    run_over("tcp");
+}
+
+#[test]
+fn every_scheduler_delivers_and_clients_come_one_after_another() {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--engine", "quic"]);
+    let second = server.addrs[1].as_str();
+    for (path, stream) in
+        [("lowrtt", "pfifo"), ("rr", "fifo"), ("cwr", "cats"), ("cwr-red", "cats"), ("lowrtt", "rr")]
+    {
+        let how = ["--path-scheduler", path, "--stream-scheduler", stream, "--lane", second];
+        let what = ["--duration", "300ms", "--source", "30ms:5kB", "--bulk", "p4:10kB", "--format", "json"];
+        let run = json(&server.client(&[&how[..], &what[..]].concat()));
+        let (config, source) = (&run["config"], &run["sources"][0]);
+        assert_eq!((&config["path_scheduler"], &config["stream_scheduler"]), (&path.into(), &stream.into()));
+        assert!(source["sent"].as_u64().unwrap() >= 9, "{path} {stream}: {source}");
+        assert_eq!(source["sent"], source["arrived"], "{path} {stream}");
+        assert_eq!(run["lanes"].as_array().unwrap().len(), 2, "{path} {stream}");
+    }
+}
+
+#[test]
+fn several_clients_are_served_at_once_and_more_than_may_be_are_sent_away() {
+    let mut server = Server::start(&["--listen", "127.0.0.1:0", "--max-clients", "2"]);
+    let (addr, fingerprint) = (server.addrs[0].clone(), server.fingerprint.clone());
+    let arguments = ["perf", "client", &addr, "--fingerprint", &fingerprint, "--source", "100ms:1kB"];
+    let start = |engine| {
+        Command::new(env!("CARGO_BIN_EXE_marcato"))
+            .args(arguments)
+            .args(["--engine", engine, "--duration", "20s", "--format", "json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let mut two = [start("tcp"), start("quic")];
+    let mut connected = 0;
+    while connected < 2 {
+        let mut line = String::new();
+        assert!(server.said.read_line(&mut line).unwrap() > 0, "the server has ended");
+        connected += usize::from(line.contains(": connected"));
+    }
+    let third = server.client(&["--source", "50ms:1kB", "--duration", "100ms"]);
+    let refused = String::from_utf8(third.stderr).unwrap();
+    assert_eq!(third.status.code(), Some(2), "{refused}");
+    for client in &mut two {
+        assert_eq!(client.try_wait().unwrap(), None, "they go on");
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+    assert!(refused.contains("as many clients as it may"), "{refused}");
+}
+
+#[test]
+fn pictures_and_files_are_written_where_they_are_asked_for() {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--once"]);
+    let directory = tempfile::tempdir().unwrap();
+    let (out, svg) = (directory.path().join("out"), directory.path().join("a.svg"));
+    let files = ["--out", out.to_str().unwrap(), "--svg", svg.to_str().unwrap()];
+    let output = server.client(&[&["--duration", "200ms", "--source", "20ms:1kB"][..], &files[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("20ms:1kB:p0") && text.contains("one way"), "{text}");
+    assert_eq!(std::fs::read_to_string(out.join("result.txt")).unwrap(), text);
+    let document = std::fs::read(out.join("result.json")).unwrap();
+    let document: Value = serde_json::from_slice(&document).unwrap();
+    assert_eq!(document["config"]["bulk"], Value::Null);
+    let picture = std::fs::read_to_string(svg).unwrap();
+    assert!(picture.starts_with("<svg") && picture == std::fs::read_to_string(out.join("mct.svg")).unwrap());
+}
+
+#[test]
+fn what_is_wrong_is_status_2_and_says_what_to_do() {
+    let server = Server::start(&["--listen", "127.0.0.1:0"]);
+    let addr = server.addrs[0].as_str();
+    let zeros = "0".repeat(64);
+    // A port at which nobody listens, as likely as can be.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (arguments, said) in [
+        (&["client"][..], "<ADDR>"),
+        (&["client", addr, "--source", "10kB:100ms"], "no span"),
+        (&["client", addr, "--source", "100ms:10kB:p7"], "p0 (critical) to p4"),
+        (&["client", addr, "--bulk", "64kB"], "no priority"),
+        (&["client", addr, "--path-scheduler", "best"], "lowrtt, rr, cwr, cwr-red"),
+        (&["client", addr, "--stream-scheduler", "best"], "cats, pfifo, rr, fifo"),
+        (&["client", addr, "--engine", "sctp"], "tcp, quic"),
+        (&["client", addr, "--duration", "0s"], "make it longer"),
+        (&["client", addr, "--engine", "tcp", "--lane", addr], "--engine quic"),
+        (&["client", addr, "--engine", "tcp", "--path-scheduler", "cwr"], "--engine quic"),
+        (&["client", addr, "--stream-scheduler", "rr", "--path-scheduler", "cwr"], "lowrtt or rr"),
+        (&["client", addr, "--fingerprint", "beef"], "64 hexadecimal digits"),
+        (&["client", addr, "--fingerprint", &zeros], "the server prints it"),
+        (&["client", addr, "--engine", "tcp", "--fingerprint", &zeros], "--ca FILE"),
+        (&["client", addr, "--ca", "/nowhere/ca.pem"], "/nowhere/ca.pem"),
+        (&["client", "no-such-host.invalid"], "has no address"),
+        (&["client", "127.0.0.1:x"], "no port"),
+        (&["client", &free, "--engine", "tcp", "--fingerprint", &zeros], "is `marcato perf server` running"),
+        (
+            &["client", &free, "--fingerprint", &zeros, "--connect-timeout", "300ms"],
+            "is `marcato perf server` running",
+        ),
+        (&["client", addr, "--fingerprint", &server.fingerprint, "--out", "/proc/out"], "/proc/out"),
+        (&["server", "--listen", addr], "--listen"),
+        (&["server", "--max-clients", "0"], "1 to 4096"),
+        (&["server", "--cert", "/nowhere/a.pem", "--key", "/nowhere/b.pem"], "/nowhere/a.pem"),
+        (&["server", "--cert", "a.pem"], "--key"),
+    ] {
+        let output = marcato(&[&["perf"], arguments].concat());
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
+        assert!(output.stdout.is_empty() && err.contains(said), "{arguments:?}: {err}");
+    }
+}
+
+/// An emulated link to a server, at work until the test ends.
+fn link_to(addr: &str) -> (tokio::runtime::Runtime, marcato_lab::UdpLink) {
+    use marcato_units::{Duration, Rate, Seed};
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let queue = || marcato_queue::Codel::new(marcato_queue::CodelConfig::default()).unwrap();
+    let link = || marcato_lab::LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20)).queue(queue());
+    let addr = addr.parse().unwrap();
+    let opened = runtime.block_on(marcato_lab::UdpLink::open(addr, link(), link(), Seed::new(1)));
+    (runtime, opened.unwrap())
+}
+
+#[test]
+fn what_is_measured_over_a_link_is_what_the_link_allows() {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--engine", "quic"]);
+    for stream in ["cats", "fifo", "rr"] {
+        let (_runtime, link) = link_to(&server.addrs[0]);
+        let addr = link.addr().to_string();
+        let ours = ["perf", "client", &addr, "--fingerprint", &server.fingerprint, "--format", "json"];
+        let how = ["--duration", "800ms", "--source", "50ms:2kB", "--bulk", "p4", "--backlog", "200kB"];
+        let run = json(&marcato(&[&ours[..], &how, &["--stream-scheduler", stream]].concat()));
+        let mct = &run["sources"][0]["mct_ms"];
+        // 20 ms of delay and 2 kB at 10 Mbit/s; both ends read one clock.
+        assert!(mct["p50"].as_f64().unwrap() >= 21.6, "{stream}: {mct}");
+        assert!(run["lanes"][0]["srtt_ms"].as_f64().unwrap() >= 40.0, "{stream}: {run}");
+        assert!(link.forward().delivered > 100);
+    }
+}

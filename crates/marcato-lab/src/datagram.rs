@@ -1,0 +1,50 @@
+//! What passes an emulated link between UDP sockets.
+
+use marcato_queue::{FlowKey, Packet};
+use marcato_units::{Bytes, Layer};
+use marcato_wire::Ecn;
+
+/// IPv4's header and UDP's (RFC 791 §3.1, RFC 768).
+const HEADERS: Bytes = Bytes::new(20 + 8);
+
+/// A UDP datagram on an emulated link. It counts with the 28 bytes of an IPv4 and a UDP header, whichever IP it came by.
+///
+/// Its marks are those that an ordinary socket tells, which is none: it is of the high layer and not ECN-capable, so that
+/// queues drop it where they might have marked it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    flow: FlowKey,
+    payload: Box<[u8]>,
+}
+
+impl Datagram {
+    /// A datagram of this flow.
+    pub fn new(flow: FlowKey, payload: impl Into<Box<[u8]>>) -> Self {
+        Self { flow, payload: payload.into() }
+    }
+
+    /// What it carries.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+impl Packet for Datagram {
+    fn len(&self) -> Bytes {
+        HEADERS + Bytes::new(self.payload.len() as u64)
+    }
+
+    fn flow(&self) -> FlowKey {
+        self.flow
+    }
+
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+
+    fn mark_ce(&mut self) {}
+
+    fn layer(&self) -> Layer {
+        Layer::High
+    }
+}

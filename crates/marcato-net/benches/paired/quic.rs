@@ -1,0 +1,148 @@
+//! QUIC without Marcato: bulk data on one stream, each urgent message on a stream of its own and of higher priority.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use marcato_quic::Identity;
+use rustls::pki_types::CertificateDer;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::worker::{Failure, client_tls, server_tls};
+
+/// Flow control of one stream; more than any of the links has under way. The most that the engine survives unread.
+pub(crate) const STREAM_WINDOW: u64 = 2_000_000;
+/// Those of the connection: `marcato-net`'s.
+const RECEIVE_WINDOW: u32 = 16 << 20;
+const SEND_WINDOW: u64 = 32 << 20;
+/// What `marcato-net` asks for its sockets, each way.
+const SOCKET_BUFFER: usize = 4_000_000;
+
+fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&at.into())?;
+    socket.set_recv_buffer_size(SOCKET_BUFFER)?;
+    socket.set_send_buffer_size(SOCKET_BUFFER)?;
+    Ok(socket.into())
+}
+
+/// The same lines for both: they have one ancestor, and their interfaces are still the same.
+macro_rules! engine {
+    ($engine:ident, [$($option:ident($value:expr))*], |$stream:ident| $chunk:expr) => {
+        pub(crate) mod $engine {
+            use std::net::IpAddr;
+
+            use ::$engine::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+            use ::$engine::{
+                ClientConfig, Connection, Endpoint, EndpointConfig, RecvStream, SendStream, ServerConfig,
+                TokioRuntime, TransportConfig, VarInt,
+            };
+            use bytes::Bytes as Payload;
+            use tokio::sync::Mutex;
+
+            use super::*;
+            use crate::body::{Kind, Tally, Unframer, framed};
+            use crate::worker::{Flow, NAME, Work};
+
+            fn transport(offload: bool) -> Arc<TransportConfig> {
+                let mut transport = TransportConfig::default();
+                transport
+                    .stream_receive_window(VarInt::try_from(STREAM_WINDOW).expect("a small number"))
+                    .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
+                    .send_window(SEND_WINDOW)
+                    // Without it, one datagram is made per poll.
+                    .enable_segmentation_offload(offload);
+                $(transport.$option($value);)*
+                Arc::new(transport)
+            }
+
+            pub(crate) fn receive(
+                at: IpAddr,
+                identity: &Identity,
+                tally: Arc<Tally>,
+            ) -> Result<SocketAddr, Failure> {
+                let crypto = QuicServerConfig::try_from(server_tls(identity)?)?;
+                let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+                config.transport_config(transport(true));
+                let socket = socket(SocketAddr::new(at, 0))?;
+                let runtime = Arc::new(TokioRuntime);
+                let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?;
+                let addr = endpoint.local_addr()?;
+                tokio::spawn(async move {
+                    let Some(incoming) = endpoint.accept().await else { return };
+                    let Ok(connection) = incoming.await else { return };
+                    while let Ok(stream) = connection.accept_uni().await {
+                        tokio::spawn(read(stream, Arc::clone(&tally)));
+                    }
+                });
+                Ok(addr)
+            }
+
+            async fn read(mut $stream: RecvStream, tally: Arc<Tally>) {
+                let mut unframer = Unframer::default();
+                while let Ok(Some(chunk)) = $chunk.await {
+                    unframer.feed(&chunk.bytes, &tally);
+                }
+            }
+
+            pub(crate) async fn connect(
+                offload: bool,
+                to: SocketAddr,
+                certificate: CertificateDer<'static>,
+            ) -> Result<Arc<dyn Flow>, Failure> {
+                let crypto = QuicClientConfig::try_from(client_tls(certificate)?)?;
+                let mut config = ClientConfig::new(Arc::new(crypto));
+                config.transport_config(transport(offload));
+                let socket = socket(([0, 0, 0, 0], 0).into())?;
+                let runtime = Arc::new(TokioRuntime);
+                let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime)?;
+                let connection = endpoint.connect_with(config, to, NAME)?.await?;
+                let bulk = Mutex::new(connection.open_uni().await?);
+                Ok(Arc::new(Quic { _endpoint: endpoint, connection, bulk }))
+            }
+
+            struct Quic {
+                _endpoint: Endpoint,
+                connection: Connection,
+                bulk: Mutex<SendStream>,
+            }
+
+            impl Flow for Quic {
+                fn bulk(&self, body: Payload) -> Work<'_> {
+                    Box::pin(async move {
+                        let mut stream = self.bulk.lock().await;
+                        stream.write_all(&framed(Kind::Bulk, &[])[..1]).await?;
+                        let len = u32::try_from(body.len())?;
+                        stream.write_all(&len.to_be_bytes()).await?;
+                        stream.write_chunk(body).await?;
+                        Ok(())
+                    })
+                }
+
+                fn urgent(&self, body: Payload) -> Work<'_> {
+                    Box::pin(async move {
+                        let mut stream = self.connection.open_uni().await?;
+                        // Bulk data has 0.
+                        stream.set_priority(10)?;
+                        stream.write_chunk(framed(Kind::Urgent, &body)).await?;
+                        stream.finish()?;
+                        Ok(())
+                    })
+                }
+            }
+        }
+    };
+}
+
+/// A chunk of a stream.
+struct Chunk {
+    bytes: bytes::Bytes,
+}
+
+engine!(
+    noq,
+    // As sessions of Marcato have it, also with one lane.
+    [max_concurrent_multipath_paths(8)],
+    |stream| async { stream.read_chunk(usize::MAX).await.map(|chunk| chunk.map(|bytes| Chunk { bytes })) }
+);
+engine!(quinn, [], |stream| stream.read_chunk(usize::MAX, true));

@@ -1,0 +1,29 @@
+//! No bytes make the reader of `marcato perf` panic, and what it reads is written and read back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use marcato_cli::perf::protocol::{MAX_ARRIVALS, MAX_DATA_HEADER, MAX_SOURCES, Reply, Request};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(request) = Request::decode(bytes) {
+        let mut out = Vec::new();
+        request.encode(&mut out);
+        if let Request::Data(piece) = request {
+            assert!(piece.offset + bytes.len() as u64 <= piece.total && out.len() <= MAX_DATA_HEADER);
+            // Where it was written longer than it need be, the rest is payload all the same.
+            out.resize(bytes.len().max(out.len()), 0);
+        } else {
+            assert!(out.len() <= bytes.len());
+        }
+        assert_eq!(Request::decode(&out), Ok(request));
+    }
+    if let Ok(reply) = Reply::decode(bytes) {
+        if let Reply::Report(report) = &reply {
+            assert!(report.totals.len() <= MAX_SOURCES && report.arrivals.len() <= MAX_ARRIVALS);
+        }
+        let mut out = Vec::new();
+        reply.encode(&mut out);
+        assert!(out.len() <= bytes.len());
+        assert_eq!(Reply::decode(&out), Ok(reply));
+    }
+});
