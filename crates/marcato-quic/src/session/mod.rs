@@ -24,7 +24,7 @@ use noq_proto::{
 };
 
 use crate::clock::Clock;
-use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
+use crate::config::{Growth, HEADROOM, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
 use crate::endpoint::{SocketId, Sockets};
 use crate::event::{Event, LaneLoss};
 use crate::gate::{Gated, Happening};

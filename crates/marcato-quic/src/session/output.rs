@@ -548,7 +548,9 @@ impl Session {
             if packets == limit.get() || total == most {
                 break;
             }
-            payload = self.payload((most - total).get());
+            // Room for an acknowledgement is held back once for all of them: it rides in the first.
+            let rest = most - total;
+            payload = (self.payload(u64::MAX) + HEADROOM - OVERHEAD).min(rest);
             wire = payload + OVERHEAD;
             let after = Purpose::New(fresh.after(total));
             if self.scheduler.choose(now, &views, after, wire) != Choice::One(lane) {
