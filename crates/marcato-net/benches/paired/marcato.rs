@@ -13,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::body::Tally;
 use crate::stack::Stack;
+use crate::tcp;
 use crate::worker::{Ahead, Failure, Flow, NAME, Purpose, Work};
 
 fn config(stack: Stack) -> Config {
@@ -22,7 +23,8 @@ fn config(stack: Stack) -> Config {
     };
     let mut config = Config::new(engine);
     let bbr = stack == Stack::MarcatoTcpTlsBbr;
-    config.tcp.congestion = Some(if bbr { TcpCongestion::Bbr } else { TcpCongestion::Cubic });
+    config.tcp.congestion =
+        if bbr { Some(TcpCongestion::Bbr) } else { tcp::allows("cubic").then_some(TcpCongestion::Cubic) };
     config.quic.session.stream_window = Bytes::new(crate::quic::STREAM_WINDOW);
     if stack == Stack::MarcatoQuicOne {
         config.quic.session.batch = Batch::ONE;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes as Payload;
 use marcato_quic::Identity;
 use rustls::pki_types::{CertificateDer, ServerName};
-use socket2::SockRef;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
@@ -23,8 +23,17 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// As `marcato-net` prepares its sockets, but that the kernel's buffers fill.
 fn prepare(stream: &TcpStream) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_congestion(b"cubic")?;
+    if allows("cubic") {
+        SockRef::from(stream).set_tcp_congestion(b"cubic")?;
+    }
     Ok(())
+}
+
+/// Whether this process may choose this congestion controller: an ordinary user may not choose every one that there is.
+/// If not CUBIC, all connections have the system's own.
+pub(crate) fn allows(controller: &str) -> bool {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .is_ok_and(|socket| socket.set_tcp_congestion(controller.as_bytes()).is_ok())
 }
 
 pub(crate) async fn receive(

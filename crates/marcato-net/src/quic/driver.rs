@@ -83,8 +83,11 @@ impl Driver {
                 let now = self.hub.now();
                 let ecn = Ecn::from_bits(incoming.tos);
                 let mut state = lock(&self.hub.state);
-                for datagram in self.input[..incoming.len].chunks(incoming.segment) {
-                    state.endpoint.handle_datagram(now, id, incoming.from, ecn, BytesMut::from(datagram));
+                // One allocation for all that came together: one each took a seventh of a receiver's processor time.
+                let mut datagrams = BytesMut::from(&self.input[..incoming.len]);
+                while !datagrams.is_empty() {
+                    let datagram = datagrams.split_to(incoming.segment.min(datagrams.len()));
+                    state.endpoint.handle_datagram(now, id, incoming.from, ecn, datagram);
                 }
             }
         }

@@ -344,7 +344,7 @@ impl Inbox {
         self.load.parked += ByteCount::new(length(&bytes));
         self.load.parked_pieces += 1;
         self.counters.parked_peak = self.counters.parked_peak.max(self.load.parked);
-        stream.park(at, bytes);
+        stream.park(at, &bytes);
         if stream.parked_bytes > self.limits.parked_per_stream.get() {
             return Err(limit_bytes(InboxLimit::ParkedPerStream, self.limits.parked_per_stream));
         }

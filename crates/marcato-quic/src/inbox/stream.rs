@@ -97,10 +97,11 @@ impl Stream {
         }
     }
 
-    pub(super) fn park(&mut self, at: u64, bytes: Bytes) {
+    pub(super) fn park(&mut self, at: u64, bytes: &Bytes) {
         if !bytes.is_empty() {
-            self.parked_bytes += length(&bytes);
-            self.parked.insert(at, bytes);
+            self.parked_bytes += length(bytes);
+            // A copy, since a slice would keep alive whatever else came in the same buffer.
+            self.parked.insert(at, Bytes::copy_from_slice(bytes));
         }
     }
 

@@ -24,7 +24,7 @@ use noq_proto::{
 };
 
 use crate::clock::Clock;
-use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
+use crate::config::{Growth, HEADROOM, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
 use crate::endpoint::{SocketId, Sockets};
 use crate::event::{Event, LaneLoss};
 use crate::gate::{Gated, Happening};
@@ -120,6 +120,9 @@ pub enum LaneError {
     /// It does not exist.
     #[error("there is no such lane")]
     Unknown,
+    /// No other is up.
+    #[error("no other lane is up: wait for one, or close the session")]
+    Last,
     /// The engine refused.
     #[error("the engine refuses: {0}")]
     Engine(String),
@@ -600,9 +603,14 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If there is no such lane, or it is the last.
+    /// If there is no such lane, or no other is up. One that is being opened does not count: the path that would be
+    /// left has perhaps never carried anything.
     pub fn remove_lane(&mut self, now: Time, lane: LaneId) -> Result<(), LaneError> {
         let path = self.lanes.get(lane).ok_or(LaneError::Unknown)?.path;
+        let carries = |other: &Lane| matches!(other.state, LaneState::Up | LaneState::Stalled);
+        if !self.lanes.iter().any(|other| other.id != lane && carries(other)) {
+            return Err(LaneError::Last);
+        }
         self.conn
             .close_path(self.clock.instant(now), path, VarInt::from_u32(0))
             .map_err(|error| LaneError::Engine(error.to_string()))?;

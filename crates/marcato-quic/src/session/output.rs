@@ -609,7 +609,8 @@ impl Session {
         self.end_copies(key, LaneSet::ALL);
         // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
         let most = Bytes::new(whole.end) - fresh.offset;
-        let full = self.payload(u64::MAX);
+        // Room for an acknowledgement is held back once for all of them: it rides in the first.
+        let full = self.payload(u64::MAX) + HEADROOM - OVERHEAD;
         let header = Bytes::new(self.header_left(key, main));
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         loop {

@@ -144,10 +144,10 @@ fn lanes_are_added_and_removed_while_data_flows_but_never_the_last() {
         pair.with(Side::Client, |session, now| session.remove_lane(now, lane(1))),
         Err(LaneError::Engine(_))
     ));
-    assert!(matches!(
+    assert_eq!(
         pair.with(Side::Client, |session, now| session.remove_lane(now, lane(0))),
-        Err(LaneError::Engine(_))
-    ));
+        Err(LaneError::Last)
+    );
     // To the same address again at once: that waits until the old one is closed.
     pair.add_lane(route).unwrap();
     assert_eq!(pair.add_lane(route), Err(LaneError::TooMany { limit: 2 }));
@@ -247,6 +247,22 @@ fn a_lane_that_is_removed_before_the_peer_has_heard_of_it_makes_room_for_another
     for side in [Side::Client, Side::Server] {
         assert_eq!(state(pair.session(side), 1), Some(LaneState::Up), "{side:?}");
     }
+    pair.run(10_000);
+    pair.assert_delivered(Side::Client);
+    pair.assert_clean();
+}
+
+#[test]
+fn the_only_lane_that_is_up_is_not_removed_although_another_is_being_opened() {
+    let config = SessionConfig::default();
+    let mut pair = Pair::new(17, &config, vec![path(20, 10), path(20, 10)], steady_client(), Peer::new());
+    let (up, _) = pair.links[1];
+    cut(&mut pair, &[up], Time::ZERO, at(1000));
+    pair.run(300);
+    let remove = |session: &mut Session, now| session.remove_lane(now, lane(0));
+    assert_eq!(pair.with(Side::Client, remove), Err(LaneError::Last));
+    pair.run(3000);
+    assert_eq!(pair.with(Side::Client, remove), Ok(()));
     pair.run(10_000);
     pair.assert_delivered(Side::Client);
     pair.assert_clean();
