@@ -78,11 +78,15 @@ struct Case {
     config: TcpConfig,
 }
 
+fn congestion() -> impl Strategy<Value = Congestion> {
+    prop::sample::select(vec![Congestion::Reno, Congestion::CUBIC, Congestion::Bbr])
+}
+
 prop_compose! {
     fn tcp_config()(
         mss in 200u32..1500, initial_window in 1u32..12, send_buffer in 2_000u64..200_000,
         receive_buffer in 2_000u64..200_000, lowat in prop::option::of(1u64..20_000), every in 1u32..4,
-        (timestamps, ecn, bbr, pacing, idle) in any::<(bool, bool, bool, bool, bool)>(),
+        (timestamps, ecn, pacing, idle) in any::<(bool, bool, bool, bool)>(), congestion in congestion(),
         slow_rto in any::<bool>(), isn in prop::option::of(u32::MAX - 100_000..u32::MAX),
     ) -> TcpConfig {
         TcpConfig {
@@ -95,7 +99,7 @@ prop_compose! {
             min_rto: Duration::from_millis(if slow_rto { 1000 } else { 200 }),
             timestamps,
             ecn,
-            congestion: if bbr { Congestion::Bbr } else { Congestion::Reno },
+            congestion,
             pacing,
             slow_start_after_idle: idle,
             initial_sequence: isn,

@@ -170,6 +170,29 @@ impl PriorityOption {
 pub enum Congestion {
     /// Reno (RFC 5681) with byte counting (RFC 3465).
     Reno,
+    /// CUBIC (RFC 9438).
+    Cubic(Cubic),
     /// BBR version 1, as in Linux.
     Bbr,
+}
+
+impl Congestion {
+    /// CUBIC as Linux runs it.
+    pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
+}
+
+/// What may be switched off in CUBIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cubic {
+    /// Leave slow start when a queue begins to grow, as Linux does.
+    pub hystart: bool,
+    /// Remember less than the window that was reached if it was below the one before, to make room for newcomers.
+    /// RFC 9438 §4.7.
+    pub fast_convergence: bool,
+}
+
+impl Default for Cubic {
+    fn default() -> Self {
+        Self { hystart: true, fast_convergence: true }
+    }
 }

@@ -23,7 +23,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Congestion, DelayedAck, PriorityOption, TcpConfig, TcpConfigError};
+pub use config::{Congestion, Cubic, DelayedAck, PriorityOption, TcpConfig, TcpConfigError};
 pub use connection::TcpStats;
 pub(crate) use connection::{Connection, Delivered};
 pub use rate::RateSample;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use marcato_units::{Bytes, Duration, Priority, Rate, Stream, Time};
 
 use super::config::TcpConfig;
-use super::congestion::{self, AckEvent, CongestionControl, LossState};
+use super::congestion::{self, AckEvent, CongestionControl, LossState, Signal};
 use super::prr::Prr;
 use super::rate::RateEstimator;
 use super::rto::RtoEstimator;
@@ -287,6 +287,8 @@ impl Sender {
 
         let event = AckEvent {
             now,
+            una: self.una,
+            nxt: self.nxt,
             newly_acked,
             delivered,
             newly_lost,
@@ -340,7 +342,7 @@ impl Sender {
                 // Before this acknowledgement, which counts among what recovery delivers.
                 let in_flight = self.nxt - prior_una;
                 self.counters.reductions += 1;
-                self.congestion.on_congestion(now, in_flight);
+                self.congestion.on_congestion(now, in_flight, if lost { Signal::Loss } else { Signal::Ecn });
                 self.recovery = Recovery::Fast {
                     point: self.nxt,
                     echo: !lost,
