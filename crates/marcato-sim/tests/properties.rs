@@ -5,8 +5,8 @@
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    App, Arrivals, Congestion, DelayedAck, FlowId, LinkConfig, Loss, Network, Side, Socket, Tag, TcpConfig,
-    TcpFlow, UdpFlow,
+    App, Arrivals, Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, Side, Socket,
+    Tag, TcpConfig, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -87,6 +87,7 @@ prop_compose! {
         mss in 200u32..1500, initial_window in 1u32..12, send_buffer in 2_000u64..200_000,
         receive_buffer in 2_000u64..200_000, lowat in prop::option::of(1u64..20_000), every in 1u32..4,
         (timestamps, ecn, pacing, idle) in any::<(bool, bool, bool, bool)>(), congestion in congestion(),
+        by_threshold in any::<bool>(),
         slow_rto in any::<bool>(), isn in prop::option::of(u32::MAX - 100_000..u32::MAX),
     ) -> TcpConfig {
         TcpConfig {
@@ -100,6 +101,7 @@ prop_compose! {
             timestamps,
             ecn,
             congestion,
+            loss_detection: if by_threshold { LossDetection::DupThresh } else { LossDetection::Rack },
             pacing,
             slow_start_after_idle: idle,
             initial_sequence: isn,

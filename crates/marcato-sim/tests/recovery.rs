@@ -3,8 +3,8 @@
 
 use marcato_queue::{Codel, CodelConfig};
 use marcato_sim::{
-    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, Network, NodeId, Side, Sink, Socket, TcpConfig,
-    TcpFlow, TcpStats,
+    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Side, Sink,
+    Socket, TcpConfig, TcpFlow, TcpStats,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -96,32 +96,45 @@ fn losses_amid_a_transfer_are_repaired_by_sack_alone() {
     }
 }
 
+fn by_threshold() -> TcpConfig {
+    TcpConfig { loss_detection: LossDetection::DupThresh, ..config() }
+}
+
+/// By RFC 6675 the timer has to find out; a tail loss probe saves it. RFC 8985 §7.
 #[test]
-fn a_lost_tail_costs_a_timeout() {
+fn a_lost_tail_costs_a_timeout_or_a_probe() {
     // Packet 201 is the last data segment with its FIN.
     for lost in [vec![201], vec![200, 201], vec![199, 200, 201]] {
+        let (net, flow) = transfer(200, &lost, &[], by_threshold());
+        let slow = stats(&net, flow);
+        assert_eq!((slow.retransmissions, slow.timeouts), (lost.len() as u64, 1), "{lost:?}");
         let (net, flow) = transfer(200, &lost, &[], config());
-        let stats = stats(&net, flow);
-        assert_eq!((stats.retransmissions, stats.timeouts), (lost.len() as u64, 1), "{lost:?}");
+        let quick = stats(&net, flow);
+        assert_eq!((quick.retransmissions, quick.timeouts), (lost.len() as u64, 0), "{lost:?}");
+        assert_eq!(quick.tail_probes, 1);
     }
 }
 
-/// A retransmission that is lost again is only found by the timer.
+/// A retransmission that is lost again is only found by the timer; by time it is found as soon as a later one arrives.
 #[test]
-fn a_lost_retransmission_costs_a_timeout() {
-    let (net, flow) = transfer(200, &[20], &[], config());
+fn a_lost_retransmission_costs_a_timeout_unless_time_tells() {
+    let (net, flow) = transfer(200, &[20], &[], by_threshold());
     assert_eq!(stats(&net, flow).timeouts, 0);
     // Which packet the retransmission is: the one whose loss brings a timeout.
     let brings_timeout: Vec<u64> = (21..60)
         .filter(|&again| {
-            let (net, flow) = transfer(200, &[20, again], &[], config());
+            let (net, flow) = transfer(200, &[20, again], &[], by_threshold());
             stats(&net, flow).timeouts > 0
         })
         .collect();
     assert_eq!(brings_timeout.len(), 1, "{brings_timeout:?}");
-    let (net, flow) = transfer(200, &[20, brings_timeout[0]], &[], config());
-    let stats = stats(&net, flow);
-    assert_eq!(stats.timeouts, 1);
+    let lost = [20, brings_timeout[0]];
+    let (net, flow) = transfer(200, &lost, &[], by_threshold());
+    assert_eq!(stats(&net, flow).timeouts, 1);
+    let slow = seconds(&net, flow);
+    let (net, flow) = transfer(200, &lost, &[], config());
+    assert_eq!((stats(&net, flow).retransmissions, stats(&net, flow).timeouts), (2, 0));
+    assert!(seconds(&net, flow) < slow);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub struct TcpConfig {
     pub ecn: bool,
     /// The form in which data segments carry their priority; `None`: not at all. CATS §II-D2.
     pub priority_option: Option<PriorityOption>,
+    /// How losses are detected.
+    pub loss_detection: LossDetection,
     /// Congestion control.
     pub congestion: Congestion,
     /// Space segments out at a rate derived from the window, where the congestion control has no rate of its own.
@@ -56,6 +58,7 @@ impl Default for TcpConfig {
             timestamps: true,
             ecn: false,
             priority_option: None,
+            loss_detection: LossDetection::Rack,
             congestion: Congestion::Reno,
             pacing: false,
             slow_start_after_idle: true,
@@ -163,6 +166,16 @@ impl PriorityOption {
     pub const fn is_empty(self) -> bool {
         false
     }
+}
+
+/// How a sender finds out what was lost before its retransmission timer expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// By time, with probes of the tail: RACK-TLP (RFC 8985), as Linux does.
+    Rack,
+    /// By three segments above: RFC 6675, what textbooks and formulas mean. Tails and lost retransmissions wait for
+    /// the timer.
+    DupThresh,
 }
 
 /// Which congestion control a sender runs.

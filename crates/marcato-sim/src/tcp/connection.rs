@@ -23,6 +23,8 @@ pub struct TcpStats {
     pub segments_sent: u64,
     /// Of those: sent again.
     pub retransmissions: u64,
+    /// Tail loss probes: new segments, or retransmissions that are counted there too. RFC 8985 §7.
+    pub tail_probes: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
     /// Window reductions for loss or ECN, timeouts not counted.
@@ -169,6 +171,7 @@ impl Connection {
         TcpStats {
             segments_sent: counters.segments,
             retransmissions: counters.retransmissions,
+            tail_probes: counters.tail_probes,
             timeouts: counters.timeouts,
             reductions: counters.reductions,
             delivered: Bytes::new(self.sender.delivered()),
@@ -281,6 +284,15 @@ impl Connection {
             let near = self.sender.una;
             *wide = (unwrap(near, start.wrapping_sub(self.isn)), unwrap(near, end.wrapping_sub(self.isn)));
         }
+        let sack = &sack[..blocks.len()];
+        // RFC 2883 §4: a first block below the acknowledgement, or within the second, speaks of a duplicate.
+        let dsack = match sack {
+            [(start, end), ..] if start < end && *end <= ack => Some((*start, *end)),
+            [(start, end), second, ..] if start < end && second.0 <= *start && *end <= second.1 => {
+                Some((*start, *end))
+            }
+            _ => None,
+        };
         let timestamp_rtt = segment
             .timestamps
             .filter(|_| self.timestamps)
@@ -290,8 +302,10 @@ impl Connection {
             AckInfo {
                 seq: self.peer_seq(segment),
                 ack,
-                sack: &sack[..blocks.len()],
+                sack,
                 window: u64::from(segment.window),
+                dsack,
+                is_bare: segment.sequence_len() == 0,
                 ece: self.ecn && segment.flags.ece,
                 timestamp_rtt,
             },

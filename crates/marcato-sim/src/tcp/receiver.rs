@@ -21,6 +21,8 @@ pub(crate) struct Receiver {
     /// A byte of each range that changed last, the most recent first, so that SACK tells news first.
     /// RFC 2018 §4.
     recent: [u64; MAX_SACK_BLOCKS],
+    /// What has arrived again since the last acknowledgement. RFC 2883.
+    dsack: Option<(u64, u64)>,
     buffer: u64,
     /// Bytes that the application has left unread.
     unread: u64,
@@ -50,6 +52,7 @@ impl Receiver {
             fin_at: None,
             beyond: Ranges::default(),
             recent: [u64::MAX; MAX_SACK_BLOCKS],
+            dsack: None,
             buffer,
             unread: 0,
             reading: true,
@@ -83,9 +86,15 @@ impl Receiver {
         let start = seq.max(self.next);
         if start >= end {
             self.ack_now = true;
+            if seq < self.next && len > 0 {
+                self.dsack = Some((seq, (seq + len).min(self.next)));
+            }
             return 0;
         }
         if start > self.next {
+            if self.beyond.first_gap(start, end).is_none() {
+                self.dsack = Some((start, end));
+            }
             self.beyond.insert(start, end);
             self.note_recent(start);
             // RFC 5681 §4.2: out of order data is acknowledged at once.
@@ -138,6 +147,7 @@ impl Receiver {
         self.pending = 0;
         self.ack_at = None;
         self.ack_now = false;
+        self.dsack = None;
     }
 
     /// The window to offer, rounded down to what the scaled field can say.
@@ -166,14 +176,18 @@ impl Receiver {
     /// The SACK blocks to send, by `wire`, which shortens a sequence number.
     pub(crate) fn sack_blocks(&self, wire: impl Fn(u64) -> u32) -> SackBlocks {
         let mut blocks = SackBlocks::default();
+        if let Some((start, end)) = self.dsack {
+            blocks.push(wire(start), wire(end));
+        }
         if self.beyond.is_empty() {
             return blocks;
         }
+        let repeats = blocks.as_slice().len();
         let mut told = [(0, 0); MAX_SACK_BLOCKS];
         for &point in &self.recent {
             let Some(range) = self.beyond.covering(point) else { continue };
-            let n = blocks.as_slice().len();
-            if !told[..n].contains(&range) {
+            let n = blocks.as_slice().len() - repeats;
+            if n + repeats < MAX_SACK_BLOCKS && !told[..n].contains(&range) {
                 told[n] = range;
                 blocks.push(wire(range.0), wire(range.1));
             }

@@ -25,12 +25,14 @@ struct Host {
     out: Vec<(Time, Segment, Ecn)>,
 }
 
-/// Segments of 1000 bytes, no timestamps, an acknowledgement for each segment.
+/// Segments of 1000 bytes, no timestamps, an acknowledgement for each segment; losses by RFC 6675. (RACK has scripts of
+/// its own.)
 fn config() -> TcpConfig {
     TcpConfig {
         mss: 1000,
         timestamps: false,
         delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::NONE },
+        loss_detection: LossDetection::DupThresh,
         initial_sequence: Some(70_000),
         ..TcpConfig::default()
     }
