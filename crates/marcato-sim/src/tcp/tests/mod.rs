@@ -4,6 +4,7 @@
 mod handshake;
 mod losses;
 mod reductions;
+mod scripted;
 mod windows;
 
 use marcato_units::{Bytes, Duration, Priority, Seed, Time};
