@@ -241,3 +241,35 @@ fn a_transfer_survives_an_outage() {
     assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(5_000));
     assert!(stats(&net, flow).timeouts > 1);
 }
+
+/// Gives up after a second; its other end learns of it.
+struct Quitter;
+
+impl App for Quitter {
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        socket.set_timer(Time::from_secs(1), 0);
+    }
+
+    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
+        socket.abort();
+    }
+}
+
+#[test]
+fn a_connection_that_one_end_gives_up_is_over_at_both() {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));
+    let (there, _) = net.link(client, server, link(), link());
+    let flow = net.tcp(TcpFlow::new(client, server, config(), Bulk::endless()).server_app(Quitter)).unwrap();
+    net.run_until(Time::from_secs(2));
+    assert_eq!(net.reception(flow, Side::Server).reset_at, None, "it did that itself");
+    // The server's last acknowledgement may be on the wire before its reset: nothing waits behind it.
+    let reset_at = net.reception(flow, Side::Client).reset_at.unwrap();
+    assert!(reset_at >= Time::from_millis(1_050) && reset_at < Time::from_millis(1_060), "{reset_at:?}");
+    // What was under way is answered by resets, which the client takes for what they are.
+    let offered = net.link_counters(there).offered;
+    net.run_until(Time::from_secs(100));
+    assert_eq!(net.link_counters(there).offered, offered);
+    assert_eq!(stats(&net, flow).timeouts, 0);
+}

@@ -14,6 +14,8 @@ enum State {
     SynSent,
     SynReceived,
     Established,
+    /// Reset by either end.
+    Closed,
 }
 
 /// What an end of a connection has seen and done.
@@ -58,6 +60,8 @@ pub(crate) struct Delivered {
     pub(crate) connected: bool,
     /// The other end has just finished.
     pub(crate) finished: bool,
+    /// The other end has just reset the connection, or refused it.
+    pub(crate) reset: bool,
     /// Data of this end was acknowledged: there is more room.
     pub(crate) acked: bool,
 }
@@ -84,6 +88,8 @@ pub(crate) struct Connection {
     /// The other end's FIN and all before it have arrived; the application has been told.
     peer_finished: bool,
     finish_told: bool,
+    /// A reset that is due.
+    rst: Option<Segment>,
 }
 
 /// RFC 6298 §2.1: a second before the first SYN is repeated, doubling; Linux gives up after six repetitions.
@@ -114,6 +120,7 @@ impl Connection {
             ecn: false,
             peer_finished: false,
             finish_told: false,
+            rst: None,
         })
     }
 
@@ -144,6 +151,23 @@ impl Connection {
     }
 
     pub(crate) fn close(&mut self) {
+        self.sender.close();
+    }
+
+    /// Gives the connection up: the other end is told by a reset, what is unsent is forgotten. RFC 9293 §3.10.5.
+    pub(crate) fn abort(&mut self) {
+        if matches!(self.state, State::SynReceived | State::Established) {
+            let flags = Flags { rst: true, ack: true, ..Flags::default() };
+            let seq = wire(self.isn, self.sender.nxt);
+            let ack = wire(self.peer_isn, self.receiver.next);
+            self.rst = Some(Segment { seq, ack, flags, ..Segment::default() });
+        }
+        self.end();
+    }
+
+    /// The connection is no more.
+    fn end(&mut self) {
+        self.state = State::Closed;
         self.sender.close();
     }
 
@@ -189,11 +213,24 @@ impl Connection {
     /// A segment arrived, with this ECN code point on its IP packet.
     pub(crate) fn on_segment(&mut self, now: Time, segment: &Segment, ecn: Ecn) -> Delivered {
         let mut delivered = Delivered::default();
+        if segment.flags.rst {
+            delivered.reset = self.on_reset(segment);
+            return delivered;
+        }
+        if self.state == State::Closed {
+            self.refuse(segment);
+            return delivered;
+        }
         if segment.flags.syn {
             self.on_syn(now, segment, &mut delivered);
             return delivered;
         }
-        if !segment.flags.ack || matches!(self.state, State::Listen | State::SynSent) {
+        if !segment.flags.ack {
+            return delivered;
+        }
+        if matches!(self.state, State::Listen | State::SynSent) {
+            // RFC 9293 §3.10.7.2 and §3.10.7.3: an acknowledgement of what was never sent.
+            self.refuse(segment);
             return delivered;
         }
         if let (Some((value, _)), true) = (segment.timestamps, self.timestamps) {
@@ -211,6 +248,7 @@ impl Connection {
         if self.state == State::SynReceived {
             // RFC 9293 §3.10.7.4: it must acknowledge our SYN; nothing else has been sent.
             if segment.ack != self.isn.wrapping_add(1) {
+                self.refuse(segment);
                 return delivered;
             }
             self.establish(now, segment.window, &mut delivered);
@@ -218,6 +256,37 @@ impl Connection {
         let acked = self.on_ack(now, segment);
         self.on_payload(now, segment, ecn);
         Delivered { connected: delivered.connected, acked, ..self.read() }
+    }
+
+    /// A reset arrived. Returns whether it ends the connection.
+    fn on_reset(&mut self, segment: &Segment) -> bool {
+        let valid = match self.state {
+            State::Listen | State::Closed => false,
+            State::SynSent => segment.flags.ack && segment.ack == self.isn.wrapping_add(1),
+            State::SynReceived | State::Established => {
+                let seq = self.peer_seq(segment);
+                // RFC 5961 §3.2: within the window but not where it begins, it may be forged; whoever means it will
+                // answer the challenge with another in the right place.
+                self.receiver.ack_now |= seq != self.receiver.next && self.receiver.is_in_window(seq);
+                seq == self.receiver.next
+            }
+        };
+        if valid {
+            self.end();
+        }
+        valid
+    }
+
+    /// RFC 9293 §3.10.7.1: a segment of no connection is answered by a reset that its sender will believe.
+    fn refuse(&mut self, segment: &Segment) {
+        let mut flags = Flags { rst: true, ..Flags::default() };
+        let (seq, ack) = if segment.flags.ack {
+            (segment.ack, 0)
+        } else {
+            flags.ack = true;
+            (0, segment.seq.wrapping_add(segment.sequence_len()))
+        };
+        self.rst = Some(Segment { seq, ack, flags, ..Segment::default() });
     }
 
     /// What the application reads now, if it reads at all.
@@ -261,6 +330,7 @@ impl Connection {
             // The other end repeats itself: so do we.
             State::SynReceived => self.syn_due = true,
             State::SynSent | State::Established => self.receiver.ack_now = true,
+            State::Closed => {}
         }
         if let Some((value, _)) = segment.timestamps {
             self.ts_recent = value;
@@ -342,6 +412,7 @@ impl Connection {
     /// acknowledgement, and by the pace.
     pub(crate) fn timers(&mut self, now: Time) -> [Option<Time>; 3] {
         let slow = match self.state {
+            State::Closed => return [None; 3],
             State::Established => self.sender.timer_at(),
             _ => self.syn_at,
         };
@@ -353,6 +424,9 @@ impl Connection {
     ///
     /// Returns whether the handshake has just been given up.
     pub(crate) fn on_timer(&mut self, now: Time) -> bool {
+        if self.state == State::Closed {
+            return false;
+        }
         if self.receiver.ack_at.is_some_and(|at| at <= now) {
             self.receiver.ack_at = None;
             self.receiver.ack_now = true;
@@ -372,7 +446,10 @@ impl Connection {
 
     /// The next segment to send, and the code point of its IP packet.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(Segment, Ecn)> {
-        if self.syn_due {
+        if let Some(rst) = self.rst.take() {
+            return Some((rst, Ecn::NotEct));
+        }
+        if self.syn_due && self.state != State::Closed {
             self.syn_due = false;
             return Some((self.syn(now), Ecn::NotEct));
         }

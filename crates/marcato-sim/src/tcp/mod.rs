@@ -8,7 +8,7 @@
 //! 32 bits of the wire.
 //!
 //! Not built: F-RTO and undo, Nagle's algorithm (what is written is sent),
-//! urgent data, resets, simultaneous open.
+//! urgent data, simultaneous open, TIME-WAIT's end.
 
 mod config;
 pub mod congestion;

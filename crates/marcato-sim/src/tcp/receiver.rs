@@ -127,6 +127,11 @@ impl Receiver {
         in_order
     }
 
+    /// Whether `seq` is one that may arrive. RFC 9293 §3.4.
+    pub(crate) fn is_in_window(&self, seq: u64) -> bool {
+        (self.next..self.offered).contains(&seq)
+    }
+
     /// The other end says that its data ends before `seq`.
     pub(crate) fn on_fin(&mut self, seq: u64) {
         if self.fin_at.is_none() && seq >= self.next {

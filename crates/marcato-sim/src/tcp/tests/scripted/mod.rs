@@ -54,6 +54,7 @@ impl Script {
         match action.split_once(' ').unwrap_or((action, "")) {
             ("write", len) => self.host.write(len.parse().expect("a number")),
             ("close", _) => self.host.close(),
+            ("abort", _) => self.host.abort(),
             ("connect", _) => {
                 self.host.tcp.connect();
                 self.host.poll();
@@ -83,6 +84,7 @@ impl Script {
                 "reductions" => stats.reductions as f64,
                 "probes" => stats.tail_probes as f64,
                 "delivered" => stats.delivered.get() as f64,
+                "established" => f64::from(u8::from(self.host.tcp.is_established())),
                 "all_acked" => f64::from(u8::from(self.host.tcp.all_acked())),
                 other => panic!("what is {other}?"),
             };
@@ -185,6 +187,11 @@ scripts!(
     fin,
     fin_is_lost,
     prr,
+    rst_aborts,
+    rst_ends,
+    rst_is_challenged,
+    rst_refuses_a_client,
+    rst_refuses_a_server,
     rack_lost_retransmission,
     rack_reordering,
     rack_sees_reordering,
