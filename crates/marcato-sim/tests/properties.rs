@@ -79,7 +79,7 @@ struct Case {
 }
 
 fn congestion() -> impl Strategy<Value = Congestion> {
-    prop::sample::select(vec![Congestion::Reno, Congestion::CUBIC, Congestion::Bbr])
+    prop::sample::select(vec![Congestion::Reno, Congestion::CUBIC, Congestion::Dctcp, Congestion::Bbr])
 }
 
 prop_compose! {
@@ -99,7 +99,7 @@ prop_compose! {
             delayed_ack: DelayedAck { every, ..DelayedAck::default() },
             min_rto: Duration::from_millis(if slow_rto { 1000 } else { 200 }),
             timestamps,
-            ecn,
+            ecn: ecn || congestion == Congestion::Dctcp,
             congestion,
             loss_detection: if by_threshold { LossDetection::DupThresh } else { LossDetection::Rack },
             pacing,

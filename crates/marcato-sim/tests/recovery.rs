@@ -1,10 +1,12 @@
 //! Scripted losses on a link: what two ends make of them together.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use marcato_queue::{Codel, CodelConfig};
+use marcato_queue::{
+    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Limit, Packet as _, Verdict,
+};
 use marcato_sim::{
-    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Side, Sink,
-    Socket, TcpConfig, TcpFlow, TcpStats,
+    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Packet, Side,
+    Sink, Socket, TcpConfig, TcpFlow, TcpStats,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -272,4 +274,63 @@ fn a_connection_that_one_end_gives_up_is_over_at_both() {
     net.run_until(Time::from_secs(100));
     assert_eq!(net.link_counters(there).offered, offered);
     assert_eq!(stats(&net, flow).timeouts, 0);
+}
+
+/// Marks what arrives while more than `k` packets wait: RFC 8257 §3.1.
+struct Step {
+    queue: DropTail<Packet>,
+    k: u64,
+}
+
+impl Discipline<Packet> for Step {
+    fn enqueue(&mut self, now: Time, mut packet: Packet) -> Verdict<Packet> {
+        if self.queue.backlog().packets >= self.k && packet.ecn().is_capable() {
+            packet.mark_ce();
+        }
+        self.queue.enqueue(now, packet)
+    }
+
+    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
+        self.queue.dequeue_with(now, on_drop)
+    }
+
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        self.queue.next_ready(now)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.queue.counters()
+    }
+}
+
+/// RFC 8257 §3.1 and §4.1: with a threshold above a seventh of the bandwidth-delay product DCTCP fills the link; Reno,
+/// which halves for any mark, does not.
+#[test]
+fn dctcp_fills_a_link_that_marks_from_a_fifth_of_its_product_on() {
+    let busy = |congestion: Congestion| {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        // 100 Mbit/s over 10 ms: 125 000 bytes, 125 packets of 1000.
+        let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+        let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(1000) }).unwrap();
+        net.link(client, server, link().queue(Step { queue, k: 25 }), link());
+        let config = TcpConfig { mss: 948, ecn: true, congestion, ..TcpConfig::default() };
+        let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
+        net.run_until(Time::from_secs(5));
+        let before = net.reception(flow, Side::Server).bytes;
+        net.run_until(Time::from_secs(25));
+        let arrived = (net.reception(flow, Side::Server).bytes - before).get() as f64;
+        let stats = stats(&net, flow);
+        assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
+        arrived * 1000.0 / 948.0 * 8.0 / 20.0 / 100e6
+    };
+    let (dctcp, reno) = (busy(Congestion::Dctcp), busy(Congestion::Reno));
+    println!("marks from 25 of 125 packets on: DCTCP {dctcp:.4}, Reno {reno:.4}");
+    assert!(dctcp > 0.98, "{dctcp}");
+    // By the formula of one flow and a buffer of a fifth: 0.872.
+    assert!((reno - 0.872).abs() < 0.04, "{reno}");
 }

@@ -88,6 +88,9 @@ impl TcpConfig {
         if self.delayed_ack.every == 0 {
             return Err(TcpConfigError::ZeroAckEvery);
         }
+        if self.congestion == Congestion::Dctcp && !self.ecn {
+            return Err(TcpConfigError::DctcpWithoutEcn);
+        }
         Ok(())
     }
 }
@@ -113,6 +116,9 @@ pub enum TcpConfigError {
     /// `delayed_ack.every` is 0.
     #[error("delayed_ack.every is 0: say 1 to acknowledge every segment")]
     ZeroAckEvery,
+    /// DCTCP has nothing to go by.
+    #[error("dctcp lives on marks: set ecn, or choose another congestion control")]
+    DctcpWithoutEcn,
 }
 
 /// When a receiver acknowledges. RFC 1122 §4.2.3.2, RFC 5681 §4.2.
@@ -185,6 +191,9 @@ pub enum Congestion {
     Reno,
     /// CUBIC (RFC 9438).
     Cubic(Cubic),
+    /// DCTCP (RFC 8257). As a receiver such an end echoes each mark once, instead of until it is told of a reduction:
+    /// configure both ends so.
+    Dctcp,
     /// BBR version 1, as in Linux.
     Bbr,
 }

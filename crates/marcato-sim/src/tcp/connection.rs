@@ -3,7 +3,7 @@
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
-use super::config::{PriorityOption, TcpConfig, TcpConfigError};
+use super::config::{Congestion, PriorityOption, TcpConfig, TcpConfigError};
 use super::receiver::Receiver;
 use super::segment::{Flags, MAX_SACK_BLOCKS, Segment};
 use super::sender::{AckInfo, Outgoing, Sender};
@@ -383,11 +383,17 @@ impl Connection {
     }
 
     fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
-        if segment.flags.cwr {
-            self.receiver.echo_ce = false;
-        }
-        if self.ecn && ecn == Ecn::Ce {
-            self.receiver.echo_ce = true;
+        let dctcp = self.ecn && self.config.congestion == Congestion::Dctcp;
+        if dctcp {
+            self.receiver.ack_now |= segment.payload > 0 && self.receiver.note_mark(ecn == Ecn::Ce);
+        } else {
+            // RFC 3168 §6.1.3
+            if segment.flags.cwr {
+                self.receiver.echo_ce = false;
+            }
+            if self.ecn && ecn == Ecn::Ce {
+                self.receiver.echo_ce = true;
+            }
         }
         let seq = self.peer_seq(segment);
         let len = u64::from(segment.sequence_len());
@@ -456,6 +462,9 @@ impl Connection {
         if self.state != State::Established {
             return None;
         }
+        if let Some((ack, ece)) = self.receiver.early.take() {
+            return Some((self.early_acknowledgement(now, ack, ece), Ecn::NotEct));
+        }
         // A connection that has just been opened acknowledges before it sends.
         if self.receiver.ack_now && self.sender.nxt == 1 {
             return Some((self.acknowledgement(now), Ecn::NotEct));
@@ -491,6 +500,16 @@ impl Connection {
     fn acknowledgement(&mut self, now: Time) -> Segment {
         let segment = Segment { seq: wire(self.isn, self.sender.nxt), ..self.header(now) };
         self.receiver.on_ack_sent();
+        segment
+    }
+
+    /// An acknowledgement of less than has arrived, whose window ends where it would.
+    fn early_acknowledgement(&mut self, now: Time, ack: u64, ece: bool) -> Segment {
+        let next = self.receiver.next;
+        let mut segment = Segment { seq: wire(self.isn, self.sender.nxt), ..self.header(now) };
+        segment.ack = wire(self.peer_isn, ack);
+        segment.window += short(next - ack);
+        segment.flags.ece = ece;
         segment
     }
 
@@ -534,6 +553,11 @@ impl Connection {
 #[expect(clippy::cast_possible_truncation, reason = "the timestamp clock wraps by design")]
 fn timestamp(now: Time) -> u32 {
     (now.as_nanos() / 1_000_000 + 1) as u32
+}
+
+/// What one segment brought fits 32 bits.
+fn short(len: u64) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 /// A 64-bit sequence number as the wire carries it.

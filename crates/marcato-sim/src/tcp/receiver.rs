@@ -37,6 +37,9 @@ pub(crate) struct Receiver {
     pub(crate) ack_at: Option<Time>,
     pub(crate) ack_now: bool,
     seen_data: bool,
+    /// An acknowledgement of what came before the marks began or ended is due: up to where, and what it echoes. RFC 8257
+    /// §3.2.
+    pub(crate) early: Option<(u64, bool)>,
     /// ECN: echo until the sender says that it has reduced its window. RFC 3168 §6.1.3.
     pub(crate) echo_ce: bool,
 }
@@ -63,6 +66,7 @@ impl Receiver {
             ack_at: None,
             ack_now: false,
             seen_data: false,
+            early: None,
             echo_ce: false,
         }
     }
@@ -77,6 +81,23 @@ impl Receiver {
     /// The window of a SYN, which is never scaled. RFC 7323 §2.2.
     pub(crate) fn syn_window(&self) -> u32 {
         u32::from(u16::try_from(self.buffer).unwrap_or(u16::MAX))
+    }
+
+    /// RFC 8257 §3.2: a data segment that is marked, or not, decides what acknowledgements echo from now on. What was
+    /// received before and not acknowledged is acknowledged as it was. Returns whether anything changed: the segment
+    /// itself must not wait then.
+    pub(crate) fn note_mark(&mut self, ce: bool) -> bool {
+        if ce == self.echo_ce {
+            return false;
+        }
+        if self.pending > 0 {
+            self.early = Some((self.next, self.echo_ce));
+            self.acked = self.next;
+            self.pending = 0;
+            self.ack_at = None;
+        }
+        self.echo_ce = ce;
+        true
     }
 
     /// A data segment arrived. Returns how many new bytes of the stream are now in order.

@@ -318,6 +318,7 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
+        self.congestion.on_echo(newly_acked, self.una, self.nxt, info.ece);
         let recovered = self.leave_recovery(now);
         let newly_lost = self.detect_losses(now, info.dsack.is_some(), recovered);
         let in_flight = self.nxt - prior_una;

@@ -3,6 +3,7 @@
 
 mod bbr;
 mod cubic;
+mod dctcp;
 mod hystart;
 mod max_filter;
 mod reno;
@@ -73,6 +74,9 @@ pub struct AckEvent {
 
 /// How much may be in flight, and how fast it may leave.
 pub trait CongestionControl: Debug {
+    /// An acknowledgement of `newly_acked` bytes has moved SND.UNA to `una`, with or without an echo of marks; SND.NXT
+    /// is `nxt`. Called before everything else that it brings.
+    fn on_echo(&mut self, _newly_acked: u64, _una: u64, _nxt: u64, _ece: bool) {}
     /// An acknowledgement arrived.
     fn on_ack(&mut self, ack: &AckEvent);
     /// Loss was detected, or ECN echoed, for the first time in a window. `in_flight` is what is outstanding. Called
@@ -112,6 +116,7 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
     let initial_window = mss * u64::from(config.initial_window);
     match config.congestion {
         Congestion::Cubic(cubic) => Box::new(cubic::Cubic::new(mss, initial_window, cubic)),
+        Congestion::Dctcp => Box::new(dctcp::Dctcp::new(mss, initial_window)),
         Congestion::Reno => Box::new(reno::Reno::new(mss, initial_window)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(mss, initial_window, stream)),
     }

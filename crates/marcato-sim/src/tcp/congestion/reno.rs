@@ -20,6 +20,13 @@ impl Reno {
         Self { cwnd: initial_window, ssthresh: u64::MAX, smss, initial_window, bytes_acked: 0 }
     }
 
+    /// Makes window and threshold smaller by `less`, but for two segments.
+    pub(super) fn reduce_by(&mut self, less: u64) {
+        self.ssthresh = self.cwnd.saturating_sub(less).max(2 * self.smss);
+        self.cwnd = self.ssthresh;
+        self.bytes_acked = 0;
+    }
+
     /// RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2). In whole segments, as
     /// Linux counts: what is left of a segment could not be sent, and over many halvings would grow to nearly one.
     fn half(&self, in_flight: u64) -> u64 {

@@ -134,6 +134,7 @@ fn set(config: &mut TcpConfig, name: &str, value: &str) {
             config.congestion = match value {
                 "reno" => Congestion::Reno,
                 "cubic" => Congestion::CUBIC,
+                "dctcp" => Congestion::Dctcp,
                 other => panic!("what is {other}?"),
             }
         }
@@ -183,6 +184,8 @@ macro_rules! scripts {
 }
 
 scripts!(
+    dctcp_echoes_each_mark,
+    dctcp_shrinks_by_alpha,
     dsack_is_sent,
     fin,
     fin_is_lost,
