@@ -87,7 +87,7 @@ prop_compose! {
         mss in 200u32..1500, initial_window in 1u32..12, send_buffer in 2_000u64..200_000,
         receive_buffer in 2_000u64..200_000, lowat in prop::option::of(1u64..20_000), every in 1u32..4,
         (timestamps, ecn, pacing, idle) in any::<(bool, bool, bool, bool)>(), congestion in congestion(),
-        by_threshold in any::<bool>(),
+        (by_threshold, grows) in any::<(bool, bool)>(),
         slow_rto in any::<bool>(), isn in prop::option::of(u32::MAX - 100_000..u32::MAX),
     ) -> TcpConfig {
         TcpConfig {
@@ -95,6 +95,7 @@ prop_compose! {
             initial_window,
             send_buffer: Bytes::new(send_buffer),
             receive_buffer: Bytes::new(receive_buffer),
+            receive_buffer_from: grows.then(|| Bytes::new(receive_buffer.min(4_000))),
             notsent_lowat: lowat.map(Bytes::new),
             delayed_ack: DelayedAck { every, ..DelayedAck::default() },
             min_rto: Duration::from_millis(if slow_rto { 1000 } else { 200 }),

@@ -276,6 +276,38 @@ fn a_connection_that_one_end_gives_up_is_over_at_both() {
     assert_eq!(stats(&net, flow).timeouts, 0);
 }
 
+/// 100 Mbit/s over 100 ms are 1.25 MB: a receiver that begins with 64 kB must get there by itself, with timestamps or
+/// without.
+#[test]
+fn a_receive_buffer_that_grows_does_not_hold_a_fast_sender_back() {
+    let rate = |timestamps: bool, from: Option<Bytes>, limit: Bytes| {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(1000) }).unwrap();
+        let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50));
+        net.link(client, server, link().queue(queue), link());
+        let config = TcpConfig {
+            mss: 1000,
+            timestamps,
+            receive_buffer: limit,
+            receive_buffer_from: from,
+            ..TcpConfig::default()
+        };
+        let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
+        net.run_until(Time::from_secs(10));
+        net.reception(flow, Side::Server).bytes.get() as f64 * 8.0 / 10.0 / 1e6
+    };
+    let (small, large) = (Bytes::kb(64), Bytes::new(6 << 20));
+    for timestamps in [true, false] {
+        let [fixed, grown, full] = [(None, small), (Some(small), large), (None, large)]
+            .map(|(from, limit)| rate(timestamps, from, limit));
+        println!("timestamps {timestamps}: 64 kB {fixed:.1}, growing {grown:.1}, 6 MiB {full:.1} Mbit/s");
+        // A window per round trip: 64 kB in 100 ms.
+        assert!(fixed < 5.2, "{fixed}");
+        assert!(grown > 0.95 * full, "{grown} of {full}");
+    }
+}
+
 /// Marks what arrives while more than `k` packets wait: RFC 8257 §3.1.
 struct Step {
     queue: DropTail<Packet>,

@@ -16,6 +16,10 @@ pub struct TcpConfig {
     pub send_buffer: Bytes,
     /// Bytes that the receiver holds for its application; the window never offers more.
     pub receive_buffer: Bytes,
+    /// Begin with a receive buffer of this size and let it grow with the sender's window, up to `receive_buffer`, as Linux
+    /// does (dynamic right-sizing; Linux begins with 128 KiB, half of which is window). `None`: the buffer is as large as
+    /// it may be from the start.
+    pub receive_buffer_from: Option<Bytes>,
     /// When the endpoint calls itself writable: while fewer bytes than this are unsent, as the socket option
     /// `TCP_NOTSENT_LOWAT` does. `None`: while the send buffer has room.
     pub notsent_lowat: Option<Bytes>,
@@ -51,6 +55,7 @@ impl Default for TcpConfig {
             initial_window: 10,
             send_buffer: Bytes::new(4 << 20),
             receive_buffer: Bytes::new(6 << 20),
+            receive_buffer_from: None,
             notsent_lowat: None,
             delayed_ack: DelayedAck::default(),
             min_rto: Duration::from_millis(200),
@@ -78,6 +83,12 @@ impl TcpConfig {
         }
         if self.send_buffer < Bytes::from(self.mss) || self.receive_buffer < Bytes::from(self.mss) {
             return Err(TcpConfigError::BufferBelowSegment);
+        }
+        if self
+            .receive_buffer_from
+            .is_some_and(|from| from < Bytes::from(self.mss) || from > self.receive_buffer)
+        {
+            return Err(TcpConfigError::ReceiveBufferFrom);
         }
         if self.receive_buffer > Bytes::new(1 << 30) {
             return Err(TcpConfigError::ReceiveBufferBeyondScale);
@@ -107,6 +118,9 @@ pub enum TcpConfigError {
     /// A buffer is smaller than a segment.
     #[error("a buffer is smaller than one segment: raise send_buffer and receive_buffer to at least mss")]
     BufferBelowSegment,
+    /// `receive_buffer_from` is smaller than a segment or above `receive_buffer`.
+    #[error("receive_buffer_from must be at least mss and at most receive_buffer")]
+    ReceiveBufferFrom,
     /// The window field cannot say so much.
     #[error("receive_buffer is above 1 GiB, the most that window scaling can offer (RFC 7323): lower it")]
     ReceiveBufferBeyondScale,

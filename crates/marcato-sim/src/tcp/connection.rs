@@ -363,10 +363,7 @@ impl Connection {
             }
             _ => None,
         };
-        let timestamp_rtt = segment
-            .timestamps
-            .filter(|_| self.timestamps)
-            .map(|(_, echo)| Duration::from_millis(u64::from(timestamp(now).wrapping_sub(echo))));
+        let timestamp_rtt = self.echo_rtt(now, segment);
         self.sender.on_ack(
             now,
             AckInfo {
@@ -380,6 +377,12 @@ impl Connection {
                 timestamp_rtt,
             },
         )
+    }
+
+    /// The round trip by the segment's echoed timestamp, in whole milliseconds.
+    fn echo_rtt(&self, now: Time, segment: &Segment) -> Option<Duration> {
+        let (_, echo) = segment.timestamps.filter(|_| self.timestamps)?;
+        Some(Duration::from_millis(u64::from(timestamp(now).wrapping_sub(echo))))
     }
 
     fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
@@ -408,6 +411,7 @@ impl Connection {
             self.receiver.on_fin(seq + u64::from(segment.payload));
         }
         self.receiver.on_data(now, seq, len, segment.priority);
+        self.receiver.size_buffer(now, self.echo_rtt(now, segment));
         if self.receiver.finished() && !self.peer_finished {
             self.peer_finished = true;
             self.receiver.ack_now = true;

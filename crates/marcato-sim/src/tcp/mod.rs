@@ -17,6 +17,7 @@ mod prr;
 mod rack;
 mod rate;
 mod receiver;
+mod right_sizing;
 mod rto;
 mod scoreboard;
 mod segment;

@@ -1,8 +1,9 @@
 //! The receiving half of a connection.
 
-use marcato_units::{Priority, Time};
+use marcato_units::{Duration, Priority, Time};
 
 use super::config::{DelayedAck, TcpConfig};
+use super::right_sizing::RightSizing;
 use super::segment::{MAX_SACK_BLOCKS, SackBlocks};
 use crate::ranges::Ranges;
 
@@ -24,6 +25,7 @@ pub(crate) struct Receiver {
     /// What has arrived again since the last acknowledgement. RFC 2883.
     dsack: Option<(u64, u64)>,
     buffer: u64,
+    right_sizing: Option<RightSizing>,
     /// Bytes that the application has left unread.
     unread: u64,
     /// Whether the application reads at all.
@@ -46,9 +48,10 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(config: &TcpConfig) -> Self {
-        let buffer = config.receive_buffer.get();
+        let limit = config.receive_buffer.get();
+        let buffer = config.receive_buffer_from.map_or(limit, |from| from.get());
         // RFC 7323 §2.3: the shift that brings the buffer into 16 bits, at most 14.
-        let scale = (64 - (buffer >> 16).leading_zeros()).min(14);
+        let scale = (64 - (limit >> 16).leading_zeros()).min(14);
         Self {
             next: 0,
             acked: 0,
@@ -56,6 +59,7 @@ impl Receiver {
             beyond: Ranges::default(),
             recent: [u64::MAX; MAX_SACK_BLOCKS],
             dsack: None,
+            right_sizing: (buffer < limit).then(|| RightSizing::new(limit, u64::from(config.mss))),
             buffer,
             unread: 0,
             reading: true,
@@ -98,6 +102,15 @@ impl Receiver {
         }
         self.echo_ce = ce;
         true
+    }
+
+    /// A segment with data has arrived, and been taken in; `echo_rtt` is the round trip by its echoed timestamp.
+    pub(crate) fn size_buffer(&mut self, now: Time, echo_rtt: Option<Duration>) {
+        if let Some(right_sizing) = &mut self.right_sizing
+            && let Some(size) = right_sizing.on_data(now, self.next, self.offered, echo_rtt)
+        {
+            self.buffer = self.buffer.max(size);
+        }
     }
 
     /// A data segment arrived. Returns how many new bytes of the stream are now in order.
@@ -196,7 +209,14 @@ impl Receiver {
 
     /// Takes what is in order, if the application reads.
     pub(crate) fn read(&mut self) -> Option<u64> {
-        self.reading.then(|| std::mem::take(&mut self.unread))
+        if !self.reading {
+            return None;
+        }
+        let bytes = std::mem::take(&mut self.unread);
+        if let Some(right_sizing) = &mut self.right_sizing {
+            right_sizing.on_read(bytes);
+        }
+        Some(bytes)
     }
 
     /// The SACK blocks to send, by `wire`, which shortens a sequence number.
