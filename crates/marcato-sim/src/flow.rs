@@ -151,6 +151,8 @@ pub struct Reception {
     pub connected_at: Option<Time>,
     /// When the handshake was given up.
     pub failed_at: Option<Time>,
+    /// When the other end reset the connection, or refused it.
+    pub reset_at: Option<Time>,
     /// Bytes of the stream, in order.
     pub bytes: Bytes,
     /// When the first of them arrived.

@@ -41,5 +41,7 @@ pub use network::{ConservationError, Network};
 pub use packet::{FlowId, Packet, Side};
 pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteStats};
 pub use tally::FlowTally;
-pub use tcp::{Congestion, DelayedAck, PriorityOption, TcpConfig, TcpConfigError, TcpStats};
+pub use tcp::{
+    Congestion, Cubic, DelayedAck, LossDetection, PriorityOption, TcpConfig, TcpConfigError, TcpStats,
+};
 pub use topology::{LinkId, NodeId, RouteError};

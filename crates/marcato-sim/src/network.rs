@@ -298,6 +298,12 @@ impl Network {
             end.reception.connected_at = Some(now);
             self.with_app(now, flow, side, App::connected);
         }
+        if delivered.reset {
+            if let Some(ends) = self.ends(flow) {
+                ends[side.index()].reception.reset_at = Some(now);
+            }
+            self.with_app(now, flow, side, App::reset);
+        }
         self.hand_out(now, flow, side, delivered);
         self.pump(now, flow, side);
     }

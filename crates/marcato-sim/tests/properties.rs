@@ -5,8 +5,8 @@
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    App, Arrivals, Congestion, DelayedAck, FlowId, LinkConfig, Loss, Network, Side, Socket, Tag, TcpConfig,
-    TcpFlow, UdpFlow,
+    App, Arrivals, Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, Side, Socket,
+    Tag, TcpConfig, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -78,11 +78,16 @@ struct Case {
     config: TcpConfig,
 }
 
+fn congestion() -> impl Strategy<Value = Congestion> {
+    prop::sample::select(vec![Congestion::Reno, Congestion::CUBIC, Congestion::Dctcp, Congestion::Bbr])
+}
+
 prop_compose! {
     fn tcp_config()(
         mss in 200u32..1500, initial_window in 1u32..12, send_buffer in 2_000u64..200_000,
         receive_buffer in 2_000u64..200_000, lowat in prop::option::of(1u64..20_000), every in 1u32..4,
-        (timestamps, ecn, bbr, pacing, idle) in any::<(bool, bool, bool, bool, bool)>(),
+        (timestamps, ecn, pacing, idle) in any::<(bool, bool, bool, bool)>(), congestion in congestion(),
+        (by_threshold, grows) in any::<(bool, bool)>(),
         slow_rto in any::<bool>(), isn in prop::option::of(u32::MAX - 100_000..u32::MAX),
     ) -> TcpConfig {
         TcpConfig {
@@ -90,12 +95,14 @@ prop_compose! {
             initial_window,
             send_buffer: Bytes::new(send_buffer),
             receive_buffer: Bytes::new(receive_buffer),
+            receive_buffer_from: grows.then(|| Bytes::new(receive_buffer.min(4_000))),
             notsent_lowat: lowat.map(Bytes::new),
             delayed_ack: DelayedAck { every, ..DelayedAck::default() },
             min_rto: Duration::from_millis(if slow_rto { 1000 } else { 200 }),
             timestamps,
-            ecn,
-            congestion: if bbr { Congestion::Bbr } else { Congestion::Reno },
+            ecn: ecn || congestion == Congestion::Dctcp,
+            congestion,
+            loss_detection: if by_threshold { LossDetection::DupThresh } else { LossDetection::Rack },
             pacing,
             slow_start_after_idle: idle,
             initial_sequence: isn,

@@ -1,10 +1,12 @@
 //! Scripted losses on a link: what two ends make of them together.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use marcato_queue::{Codel, CodelConfig};
+use marcato_queue::{
+    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Limit, Packet as _, Verdict,
+};
 use marcato_sim::{
-    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, Network, NodeId, Side, Sink, Socket, TcpConfig,
-    TcpFlow, TcpStats,
+    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Packet, Side,
+    Sink, Socket, TcpConfig, TcpFlow, TcpStats,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -96,32 +98,45 @@ fn losses_amid_a_transfer_are_repaired_by_sack_alone() {
     }
 }
 
+fn by_threshold() -> TcpConfig {
+    TcpConfig { loss_detection: LossDetection::DupThresh, ..config() }
+}
+
+/// By RFC 6675 the timer has to find out; a tail loss probe saves it. RFC 8985 §7.
 #[test]
-fn a_lost_tail_costs_a_timeout() {
+fn a_lost_tail_costs_a_timeout_or_a_probe() {
     // Packet 201 is the last data segment with its FIN.
     for lost in [vec![201], vec![200, 201], vec![199, 200, 201]] {
+        let (net, flow) = transfer(200, &lost, &[], by_threshold());
+        let slow = stats(&net, flow);
+        assert_eq!((slow.retransmissions, slow.timeouts), (lost.len() as u64, 1), "{lost:?}");
         let (net, flow) = transfer(200, &lost, &[], config());
-        let stats = stats(&net, flow);
-        assert_eq!((stats.retransmissions, stats.timeouts), (lost.len() as u64, 1), "{lost:?}");
+        let quick = stats(&net, flow);
+        assert_eq!((quick.retransmissions, quick.timeouts), (lost.len() as u64, 0), "{lost:?}");
+        assert_eq!(quick.tail_probes, 1);
     }
 }
 
-/// A retransmission that is lost again is only found by the timer.
+/// A retransmission that is lost again is only found by the timer; by time it is found as soon as a later one arrives.
 #[test]
-fn a_lost_retransmission_costs_a_timeout() {
-    let (net, flow) = transfer(200, &[20], &[], config());
+fn a_lost_retransmission_costs_a_timeout_unless_time_tells() {
+    let (net, flow) = transfer(200, &[20], &[], by_threshold());
     assert_eq!(stats(&net, flow).timeouts, 0);
     // Which packet the retransmission is: the one whose loss brings a timeout.
     let brings_timeout: Vec<u64> = (21..60)
         .filter(|&again| {
-            let (net, flow) = transfer(200, &[20, again], &[], config());
+            let (net, flow) = transfer(200, &[20, again], &[], by_threshold());
             stats(&net, flow).timeouts > 0
         })
         .collect();
     assert_eq!(brings_timeout.len(), 1, "{brings_timeout:?}");
-    let (net, flow) = transfer(200, &[20, brings_timeout[0]], &[], config());
-    let stats = stats(&net, flow);
-    assert_eq!(stats.timeouts, 1);
+    let lost = [20, brings_timeout[0]];
+    let (net, flow) = transfer(200, &lost, &[], by_threshold());
+    assert_eq!(stats(&net, flow).timeouts, 1);
+    let slow = seconds(&net, flow);
+    let (net, flow) = transfer(200, &lost, &[], config());
+    assert_eq!((stats(&net, flow).retransmissions, stats(&net, flow).timeouts), (2, 0));
+    assert!(seconds(&net, flow) < slow);
 }
 
 #[test]
@@ -227,4 +242,127 @@ fn a_transfer_survives_an_outage() {
     net.run_until(Time::from_secs(60));
     assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(5_000));
     assert!(stats(&net, flow).timeouts > 1);
+}
+
+/// Gives up after a second; its other end learns of it.
+struct Quitter;
+
+impl App for Quitter {
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        socket.set_timer(Time::from_secs(1), 0);
+    }
+
+    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
+        socket.abort();
+    }
+}
+
+#[test]
+fn a_connection_that_one_end_gives_up_is_over_at_both() {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));
+    let (there, _) = net.link(client, server, link(), link());
+    let flow = net.tcp(TcpFlow::new(client, server, config(), Bulk::endless()).server_app(Quitter)).unwrap();
+    net.run_until(Time::from_secs(2));
+    assert_eq!(net.reception(flow, Side::Server).reset_at, None, "it did that itself");
+    // The server's last acknowledgement may be on the wire before its reset: nothing waits behind it.
+    let reset_at = net.reception(flow, Side::Client).reset_at.unwrap();
+    assert!(reset_at >= Time::from_millis(1_050) && reset_at < Time::from_millis(1_060), "{reset_at:?}");
+    // What was under way is answered by resets, which the client takes for what they are.
+    let offered = net.link_counters(there).offered;
+    net.run_until(Time::from_secs(100));
+    assert_eq!(net.link_counters(there).offered, offered);
+    assert_eq!(stats(&net, flow).timeouts, 0);
+}
+
+/// 100 Mbit/s over 100 ms are 1.25 MB: a receiver that begins with 64 kB must get there by itself, with timestamps or
+/// without.
+#[test]
+fn a_receive_buffer_that_grows_does_not_hold_a_fast_sender_back() {
+    let rate = |timestamps: bool, from: Option<Bytes>, limit: Bytes| {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(1000) }).unwrap();
+        let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50));
+        net.link(client, server, link().queue(queue), link());
+        let config = TcpConfig {
+            mss: 1000,
+            timestamps,
+            receive_buffer: limit,
+            receive_buffer_from: from,
+            ..TcpConfig::default()
+        };
+        let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
+        net.run_until(Time::from_secs(10));
+        net.reception(flow, Side::Server).bytes.get() as f64 * 8.0 / 10.0 / 1e6
+    };
+    let (small, large) = (Bytes::kb(64), Bytes::new(6 << 20));
+    for timestamps in [true, false] {
+        let [fixed, grown, full] = [(None, small), (Some(small), large), (None, large)]
+            .map(|(from, limit)| rate(timestamps, from, limit));
+        println!("timestamps {timestamps}: 64 kB {fixed:.1}, growing {grown:.1}, 6 MiB {full:.1} Mbit/s");
+        // A window per round trip: 64 kB in 100 ms.
+        assert!(fixed < 5.2, "{fixed}");
+        assert!(grown > 0.95 * full, "{grown} of {full}");
+    }
+}
+
+/// Marks what arrives while more than `k` packets wait: RFC 8257 §3.1.
+struct Step {
+    queue: DropTail<Packet>,
+    k: u64,
+}
+
+impl Discipline<Packet> for Step {
+    fn enqueue(&mut self, now: Time, mut packet: Packet) -> Verdict<Packet> {
+        if self.queue.backlog().packets >= self.k && packet.ecn().is_capable() {
+            packet.mark_ce();
+        }
+        self.queue.enqueue(now, packet)
+    }
+
+    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
+        self.queue.dequeue_with(now, on_drop)
+    }
+
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        self.queue.next_ready(now)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.queue.counters()
+    }
+}
+
+/// RFC 8257 §3.1 and §4.1: with a threshold above a seventh of the bandwidth-delay product DCTCP fills the link; Reno,
+/// which halves for any mark, does not.
+#[test]
+fn dctcp_fills_a_link_that_marks_from_a_fifth_of_its_product_on() {
+    let busy = |congestion: Congestion| {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        // 100 Mbit/s over 10 ms: 125 000 bytes, 125 packets of 1000.
+        let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+        let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(1000) }).unwrap();
+        net.link(client, server, link().queue(Step { queue, k: 25 }), link());
+        let config = TcpConfig { mss: 948, ecn: true, congestion, ..TcpConfig::default() };
+        let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
+        net.run_until(Time::from_secs(5));
+        let before = net.reception(flow, Side::Server).bytes;
+        net.run_until(Time::from_secs(25));
+        let arrived = (net.reception(flow, Side::Server).bytes - before).get() as f64;
+        let stats = stats(&net, flow);
+        assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
+        arrived * 1000.0 / 948.0 * 8.0 / 20.0 / 100e6
+    };
+    let (dctcp, reno) = (busy(Congestion::Dctcp), busy(Congestion::Reno));
+    println!("marks from 25 of 125 packets on: DCTCP {dctcp:.4}, Reno {reno:.4}");
+    assert!(dctcp > 0.98, "{dctcp}");
+    // By the formula of one flow and a buffer of a fifth: 0.872.
+    assert!((reno - 0.872).abs() < 0.04, "{reno}");
 }

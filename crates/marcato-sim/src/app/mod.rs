@@ -36,6 +36,8 @@ pub trait App: Any {
     fn connected(&mut self, socket: &mut Socket<'_>) {}
     /// The handshake was given up: nobody answers.
     fn failed(&mut self, socket: &mut Socket<'_>) {}
+    /// The other end has reset the connection, or refused it: nothing more comes or goes.
+    fn reset(&mut self, socket: &mut Socket<'_>) {}
     /// The socket takes more. Called again while something is written; after a call that writes nothing, not
     /// before data has been acknowledged or another method of this application has been called.
     fn writable(&mut self, socket: &mut Socket<'_>) {}
@@ -100,6 +102,11 @@ impl Socket<'_> {
     /// Nothing more will be written.
     pub fn close(&mut self) {
         self.tcp.close();
+    }
+
+    /// Gives the connection up at once: the other end is told by a reset, and what is unsent is forgotten.
+    pub fn abort(&mut self) {
+        self.tcp.abort();
     }
 
     /// Stops or resumes reading; what nobody reads closes the window.

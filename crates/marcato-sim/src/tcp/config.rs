@@ -16,6 +16,10 @@ pub struct TcpConfig {
     pub send_buffer: Bytes,
     /// Bytes that the receiver holds for its application; the window never offers more.
     pub receive_buffer: Bytes,
+    /// Begin with a receive buffer of this size and let it grow with the sender's window, up to `receive_buffer`, as Linux
+    /// does (dynamic right-sizing; Linux begins with 128 KiB, half of which is window). `None`: the buffer is as large as
+    /// it may be from the start.
+    pub receive_buffer_from: Option<Bytes>,
     /// When the endpoint calls itself writable: while fewer bytes than this are unsent, as the socket option
     /// `TCP_NOTSENT_LOWAT` does. `None`: while the send buffer has room.
     pub notsent_lowat: Option<Bytes>,
@@ -32,6 +36,8 @@ pub struct TcpConfig {
     pub ecn: bool,
     /// The form in which data segments carry their priority; `None`: not at all. CATS §II-D2.
     pub priority_option: Option<PriorityOption>,
+    /// How losses are detected.
+    pub loss_detection: LossDetection,
     /// Congestion control.
     pub congestion: Congestion,
     /// Space segments out at a rate derived from the window, where the congestion control has no rate of its own.
@@ -49,6 +55,7 @@ impl Default for TcpConfig {
             initial_window: 10,
             send_buffer: Bytes::new(4 << 20),
             receive_buffer: Bytes::new(6 << 20),
+            receive_buffer_from: None,
             notsent_lowat: None,
             delayed_ack: DelayedAck::default(),
             min_rto: Duration::from_millis(200),
@@ -56,6 +63,7 @@ impl Default for TcpConfig {
             timestamps: true,
             ecn: false,
             priority_option: None,
+            loss_detection: LossDetection::Rack,
             congestion: Congestion::Reno,
             pacing: false,
             slow_start_after_idle: true,
@@ -76,6 +84,12 @@ impl TcpConfig {
         if self.send_buffer < Bytes::from(self.mss) || self.receive_buffer < Bytes::from(self.mss) {
             return Err(TcpConfigError::BufferBelowSegment);
         }
+        if self
+            .receive_buffer_from
+            .is_some_and(|from| from < Bytes::from(self.mss) || from > self.receive_buffer)
+        {
+            return Err(TcpConfigError::ReceiveBufferFrom);
+        }
         if self.receive_buffer > Bytes::new(1 << 30) {
             return Err(TcpConfigError::ReceiveBufferBeyondScale);
         }
@@ -84,6 +98,9 @@ impl TcpConfig {
         }
         if self.delayed_ack.every == 0 {
             return Err(TcpConfigError::ZeroAckEvery);
+        }
+        if self.congestion == Congestion::Dctcp && !self.ecn {
+            return Err(TcpConfigError::DctcpWithoutEcn);
         }
         Ok(())
     }
@@ -101,6 +118,9 @@ pub enum TcpConfigError {
     /// A buffer is smaller than a segment.
     #[error("a buffer is smaller than one segment: raise send_buffer and receive_buffer to at least mss")]
     BufferBelowSegment,
+    /// `receive_buffer_from` is smaller than a segment or above `receive_buffer`.
+    #[error("receive_buffer_from must be at least mss and at most receive_buffer")]
+    ReceiveBufferFrom,
     /// The window field cannot say so much.
     #[error("receive_buffer is above 1 GiB, the most that window scaling can offer (RFC 7323): lower it")]
     ReceiveBufferBeyondScale,
@@ -110,6 +130,9 @@ pub enum TcpConfigError {
     /// `delayed_ack.every` is 0.
     #[error("delayed_ack.every is 0: say 1 to acknowledge every segment")]
     ZeroAckEvery,
+    /// DCTCP has nothing to go by.
+    #[error("dctcp lives on marks: set ecn, or choose another congestion control")]
+    DctcpWithoutEcn,
 }
 
 /// When a receiver acknowledges. RFC 1122 §4.2.3.2, RFC 5681 §4.2.
@@ -165,11 +188,47 @@ impl PriorityOption {
     }
 }
 
+/// How a sender finds out what was lost before its retransmission timer expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// By time, with probes of the tail: RACK-TLP (RFC 8985), as Linux does.
+    Rack,
+    /// By three segments above: RFC 6675, what textbooks and formulas mean. Tails and lost retransmissions wait for
+    /// the timer.
+    DupThresh,
+}
+
 /// Which congestion control a sender runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// Reno (RFC 5681) with byte counting (RFC 3465).
     Reno,
+    /// CUBIC (RFC 9438).
+    Cubic(Cubic),
+    /// DCTCP (RFC 8257). As a receiver such an end echoes each mark once, instead of until it is told of a reduction:
+    /// configure both ends so.
+    Dctcp,
     /// BBR version 1, as in Linux.
     Bbr,
+}
+
+impl Congestion {
+    /// CUBIC as Linux runs it.
+    pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
+}
+
+/// What may be switched off in CUBIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cubic {
+    /// Leave slow start when a queue begins to grow, as Linux does.
+    pub hystart: bool,
+    /// Remember less than the window that was reached if it was below the one before, to make room for newcomers.
+    /// RFC 9438 §4.7.
+    pub fast_convergence: bool,
+}
+
+impl Default for Cubic {
+    fn default() -> Self {
+        Self { hystart: true, fast_convergence: true }
+    }
 }

@@ -3,7 +3,7 @@
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
-use super::config::{PriorityOption, TcpConfig, TcpConfigError};
+use super::config::{Congestion, PriorityOption, TcpConfig, TcpConfigError};
 use super::receiver::Receiver;
 use super::segment::{Flags, MAX_SACK_BLOCKS, Segment};
 use super::sender::{AckInfo, Outgoing, Sender};
@@ -14,6 +14,8 @@ enum State {
     SynSent,
     SynReceived,
     Established,
+    /// Reset by either end.
+    Closed,
 }
 
 /// What an end of a connection has seen and done.
@@ -23,6 +25,8 @@ pub struct TcpStats {
     pub segments_sent: u64,
     /// Of those: sent again.
     pub retransmissions: u64,
+    /// Tail loss probes: new segments, or retransmissions that are counted there too. RFC 8985 §7.
+    pub tail_probes: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
     /// Window reductions for loss or ECN, timeouts not counted.
@@ -56,6 +60,8 @@ pub(crate) struct Delivered {
     pub(crate) connected: bool,
     /// The other end has just finished.
     pub(crate) finished: bool,
+    /// The other end has just reset the connection, or refused it.
+    pub(crate) reset: bool,
     /// Data of this end was acknowledged: there is more room.
     pub(crate) acked: bool,
 }
@@ -82,6 +88,8 @@ pub(crate) struct Connection {
     /// The other end's FIN and all before it have arrived; the application has been told.
     peer_finished: bool,
     finish_told: bool,
+    /// A reset that is due.
+    rst: Option<Segment>,
 }
 
 /// RFC 6298 §2.1: a second before the first SYN is repeated, doubling; Linux gives up after six repetitions.
@@ -112,6 +120,7 @@ impl Connection {
             ecn: false,
             peer_finished: false,
             finish_told: false,
+            rst: None,
         })
     }
 
@@ -145,6 +154,23 @@ impl Connection {
         self.sender.close();
     }
 
+    /// Gives the connection up: the other end is told by a reset, what is unsent is forgotten. RFC 9293 §3.10.5.
+    pub(crate) fn abort(&mut self) {
+        if matches!(self.state, State::SynReceived | State::Established) {
+            let flags = Flags { rst: true, ack: true, ..Flags::default() };
+            let seq = wire(self.isn, self.sender.nxt);
+            let ack = wire(self.peer_isn, self.receiver.next);
+            self.rst = Some(Segment { seq, ack, flags, ..Segment::default() });
+        }
+        self.end();
+    }
+
+    /// The connection is no more.
+    fn end(&mut self) {
+        self.state = State::Closed;
+        self.sender.close();
+    }
+
     /// Whether everything written and the FIN have been acknowledged.
     pub(crate) fn all_acked(&self) -> bool {
         self.sender.finished()
@@ -169,6 +195,7 @@ impl Connection {
         TcpStats {
             segments_sent: counters.segments,
             retransmissions: counters.retransmissions,
+            tail_probes: counters.tail_probes,
             timeouts: counters.timeouts,
             reductions: counters.reductions,
             delivered: Bytes::new(self.sender.delivered()),
@@ -186,11 +213,24 @@ impl Connection {
     /// A segment arrived, with this ECN code point on its IP packet.
     pub(crate) fn on_segment(&mut self, now: Time, segment: &Segment, ecn: Ecn) -> Delivered {
         let mut delivered = Delivered::default();
+        if segment.flags.rst {
+            delivered.reset = self.on_reset(segment);
+            return delivered;
+        }
+        if self.state == State::Closed {
+            self.refuse(segment);
+            return delivered;
+        }
         if segment.flags.syn {
             self.on_syn(now, segment, &mut delivered);
             return delivered;
         }
-        if !segment.flags.ack || matches!(self.state, State::Listen | State::SynSent) {
+        if !segment.flags.ack {
+            return delivered;
+        }
+        if matches!(self.state, State::Listen | State::SynSent) {
+            // RFC 9293 §3.10.7.2 and §3.10.7.3: an acknowledgement of what was never sent.
+            self.refuse(segment);
             return delivered;
         }
         if let (Some((value, _)), true) = (segment.timestamps, self.timestamps) {
@@ -208,6 +248,7 @@ impl Connection {
         if self.state == State::SynReceived {
             // RFC 9293 §3.10.7.4: it must acknowledge our SYN; nothing else has been sent.
             if segment.ack != self.isn.wrapping_add(1) {
+                self.refuse(segment);
                 return delivered;
             }
             self.establish(now, segment.window, &mut delivered);
@@ -215,6 +256,37 @@ impl Connection {
         let acked = self.on_ack(now, segment);
         self.on_payload(now, segment, ecn);
         Delivered { connected: delivered.connected, acked, ..self.read() }
+    }
+
+    /// A reset arrived. Returns whether it ends the connection.
+    fn on_reset(&mut self, segment: &Segment) -> bool {
+        let valid = match self.state {
+            State::Listen | State::Closed => false,
+            State::SynSent => segment.flags.ack && segment.ack == self.isn.wrapping_add(1),
+            State::SynReceived | State::Established => {
+                let seq = self.peer_seq(segment);
+                // RFC 5961 §3.2: within the window but not where it begins, it may be forged; whoever means it will
+                // answer the challenge with another in the right place.
+                self.receiver.ack_now |= seq != self.receiver.next && self.receiver.is_in_window(seq);
+                seq == self.receiver.next
+            }
+        };
+        if valid {
+            self.end();
+        }
+        valid
+    }
+
+    /// RFC 9293 §3.10.7.1: a segment of no connection is answered by a reset that its sender will believe.
+    fn refuse(&mut self, segment: &Segment) {
+        let mut flags = Flags { rst: true, ..Flags::default() };
+        let (seq, ack) = if segment.flags.ack {
+            (segment.ack, 0)
+        } else {
+            flags.ack = true;
+            (0, segment.seq.wrapping_add(segment.sequence_len()))
+        };
+        self.rst = Some(Segment { seq, ack, flags, ..Segment::default() });
     }
 
     /// What the application reads now, if it reads at all.
@@ -258,6 +330,7 @@ impl Connection {
             // The other end repeats itself: so do we.
             State::SynReceived => self.syn_due = true,
             State::SynSent | State::Established => self.receiver.ack_now = true,
+            State::Closed => {}
         }
         if let Some((value, _)) = segment.timestamps {
             self.ts_recent = value;
@@ -281,29 +354,49 @@ impl Connection {
             let near = self.sender.una;
             *wide = (unwrap(near, start.wrapping_sub(self.isn)), unwrap(near, end.wrapping_sub(self.isn)));
         }
-        let timestamp_rtt = segment
-            .timestamps
-            .filter(|_| self.timestamps)
-            .map(|(_, echo)| Duration::from_millis(u64::from(timestamp(now).wrapping_sub(echo))));
+        let sack = &sack[..blocks.len()];
+        // RFC 2883 §4: a first block below the acknowledgement, or within the second, speaks of a duplicate.
+        let dsack = match sack {
+            [(start, end), ..] if start < end && *end <= ack => Some((*start, *end)),
+            [(start, end), second, ..] if start < end && second.0 <= *start && *end <= second.1 => {
+                Some((*start, *end))
+            }
+            _ => None,
+        };
+        let timestamp_rtt = self.echo_rtt(now, segment);
         self.sender.on_ack(
             now,
             AckInfo {
                 seq: self.peer_seq(segment),
                 ack,
-                sack: &sack[..blocks.len()],
+                sack,
                 window: u64::from(segment.window),
+                dsack,
+                is_bare: segment.sequence_len() == 0,
                 ece: self.ecn && segment.flags.ece,
                 timestamp_rtt,
             },
         )
     }
 
+    /// The round trip by the segment's echoed timestamp, in whole milliseconds.
+    fn echo_rtt(&self, now: Time, segment: &Segment) -> Option<Duration> {
+        let (_, echo) = segment.timestamps.filter(|_| self.timestamps)?;
+        Some(Duration::from_millis(u64::from(timestamp(now).wrapping_sub(echo))))
+    }
+
     fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
-        if segment.flags.cwr {
-            self.receiver.echo_ce = false;
-        }
-        if self.ecn && ecn == Ecn::Ce {
-            self.receiver.echo_ce = true;
+        let dctcp = self.ecn && self.config.congestion == Congestion::Dctcp;
+        if dctcp {
+            self.receiver.ack_now |= segment.payload > 0 && self.receiver.note_mark(ecn == Ecn::Ce);
+        } else {
+            // RFC 3168 §6.1.3
+            if segment.flags.cwr {
+                self.receiver.echo_ce = false;
+            }
+            if self.ecn && ecn == Ecn::Ce {
+                self.receiver.echo_ce = true;
+            }
         }
         let seq = self.peer_seq(segment);
         let len = u64::from(segment.sequence_len());
@@ -318,6 +411,7 @@ impl Connection {
             self.receiver.on_fin(seq + u64::from(segment.payload));
         }
         self.receiver.on_data(now, seq, len, segment.priority);
+        self.receiver.size_buffer(now, self.echo_rtt(now, segment));
         if self.receiver.finished() && !self.peer_finished {
             self.peer_finished = true;
             self.receiver.ack_now = true;
@@ -328,6 +422,7 @@ impl Connection {
     /// acknowledgement, and by the pace.
     pub(crate) fn timers(&mut self, now: Time) -> [Option<Time>; 3] {
         let slow = match self.state {
+            State::Closed => return [None; 3],
             State::Established => self.sender.timer_at(),
             _ => self.syn_at,
         };
@@ -339,6 +434,9 @@ impl Connection {
     ///
     /// Returns whether the handshake has just been given up.
     pub(crate) fn on_timer(&mut self, now: Time) -> bool {
+        if self.state == State::Closed {
+            return false;
+        }
         if self.receiver.ack_at.is_some_and(|at| at <= now) {
             self.receiver.ack_at = None;
             self.receiver.ack_now = true;
@@ -358,12 +456,18 @@ impl Connection {
 
     /// The next segment to send, and the code point of its IP packet.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(Segment, Ecn)> {
-        if self.syn_due {
+        if let Some(rst) = self.rst.take() {
+            return Some((rst, Ecn::NotEct));
+        }
+        if self.syn_due && self.state != State::Closed {
             self.syn_due = false;
             return Some((self.syn(now), Ecn::NotEct));
         }
         if self.state != State::Established {
             return None;
+        }
+        if let Some((ack, ece)) = self.receiver.early.take() {
+            return Some((self.early_acknowledgement(now, ack, ece), Ecn::NotEct));
         }
         // A connection that has just been opened acknowledges before it sends.
         if self.receiver.ack_now && self.sender.nxt == 1 {
@@ -400,6 +504,16 @@ impl Connection {
     fn acknowledgement(&mut self, now: Time) -> Segment {
         let segment = Segment { seq: wire(self.isn, self.sender.nxt), ..self.header(now) };
         self.receiver.on_ack_sent();
+        segment
+    }
+
+    /// An acknowledgement of less than has arrived, whose window ends where it would.
+    fn early_acknowledgement(&mut self, now: Time, ack: u64, ece: bool) -> Segment {
+        let next = self.receiver.next;
+        let mut segment = Segment { seq: wire(self.isn, self.sender.nxt), ..self.header(now) };
+        segment.ack = wire(self.peer_isn, ack);
+        segment.window += short(next - ack);
+        segment.flags.ece = ece;
         segment
     }
 
@@ -443,6 +557,11 @@ impl Connection {
 #[expect(clippy::cast_possible_truncation, reason = "the timestamp clock wraps by design")]
 fn timestamp(now: Time) -> u32 {
     (now.as_nanos() / 1_000_000 + 1) as u32
+}
+
+/// What one segment brought fits 32 bits.
+fn short(len: u64) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 /// A 64-bit sequence number as the wire carries it.

@@ -1,29 +1,32 @@
 //! TCP in virtual time, without sockets or clocks: segments and times go in, segments and times come out.
 //!
 //! Read before working here: RFC 9293 (TCP), RFC 5681 and 6675 (congestion control, SACK recovery), RFC 6298
-//! (timer), RFC 6937 (proportional rate reduction), RFC 7323 (timestamps, window scale), RFC 3168 (ECN).
+//! (timer), RFC 6937 (proportional rate reduction), RFC 8985 (RACK-TLP), RFC 2883 (DSACK), RFC 7323 (timestamps, window scale), RFC 3168 (ECN).
 //!
 //! `connection` joins the two halves of an end: `sender` with its `scoreboard` and [`congestion`] control, and
 //! `receiver`. Sequence numbers are 64 bits wide inside and start at 0 with the SYN; only [`Segment`]s carry the
 //! 32 bits of the wire.
 //!
-//! Not built: RACK and tail loss probes (RFC 8985), F-RTO and undo, DSACK, Nagle's algorithm (what is written is sent),
-//! urgent data, resets, simultaneous open.
+//! Not built: F-RTO and undo, Nagle's algorithm (what is written is sent),
+//! urgent data, simultaneous open, TIME-WAIT's end.
 
 mod config;
 pub mod congestion;
 mod connection;
 mod prr;
+mod rack;
 mod rate;
 mod receiver;
+mod right_sizing;
 mod rto;
 mod scoreboard;
 mod segment;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod tlp;
 
-pub use config::{Congestion, DelayedAck, PriorityOption, TcpConfig, TcpConfigError};
+pub use config::{Congestion, Cubic, DelayedAck, LossDetection, PriorityOption, TcpConfig, TcpConfigError};
 pub use connection::TcpStats;
 pub(crate) use connection::{Connection, Delivered};
 pub use rate::RateSample;

@@ -1,8 +1,9 @@
 //! The receiving half of a connection.
 
-use marcato_units::{Priority, Time};
+use marcato_units::{Duration, Priority, Time};
 
 use super::config::{DelayedAck, TcpConfig};
+use super::right_sizing::RightSizing;
 use super::segment::{MAX_SACK_BLOCKS, SackBlocks};
 use crate::ranges::Ranges;
 
@@ -21,7 +22,10 @@ pub(crate) struct Receiver {
     /// A byte of each range that changed last, the most recent first, so that SACK tells news first.
     /// RFC 2018 §4.
     recent: [u64; MAX_SACK_BLOCKS],
+    /// What has arrived again since the last acknowledgement. RFC 2883.
+    dsack: Option<(u64, u64)>,
     buffer: u64,
+    right_sizing: Option<RightSizing>,
     /// Bytes that the application has left unread.
     unread: u64,
     /// Whether the application reads at all.
@@ -35,21 +39,27 @@ pub(crate) struct Receiver {
     pub(crate) ack_at: Option<Time>,
     pub(crate) ack_now: bool,
     seen_data: bool,
+    /// An acknowledgement of what came before the marks began or ended is due: up to where, and what it echoes. RFC 8257
+    /// §3.2.
+    pub(crate) early: Option<(u64, bool)>,
     /// ECN: echo until the sender says that it has reduced its window. RFC 3168 §6.1.3.
     pub(crate) echo_ce: bool,
 }
 
 impl Receiver {
     pub(crate) fn new(config: &TcpConfig) -> Self {
-        let buffer = config.receive_buffer.get();
+        let limit = config.receive_buffer.get();
+        let buffer = config.receive_buffer_from.map_or(limit, |from| from.get());
         // RFC 7323 §2.3: the shift that brings the buffer into 16 bits, at most 14.
-        let scale = (64 - (buffer >> 16).leading_zeros()).min(14);
+        let scale = (64 - (limit >> 16).leading_zeros()).min(14);
         Self {
             next: 0,
             acked: 0,
             fin_at: None,
             beyond: Ranges::default(),
             recent: [u64::MAX; MAX_SACK_BLOCKS],
+            dsack: None,
+            right_sizing: (buffer < limit).then(|| RightSizing::new(limit, u64::from(config.mss))),
             buffer,
             unread: 0,
             reading: true,
@@ -60,6 +70,7 @@ impl Receiver {
             ack_at: None,
             ack_now: false,
             seen_data: false,
+            early: None,
             echo_ce: false,
         }
     }
@@ -76,6 +87,32 @@ impl Receiver {
         u32::from(u16::try_from(self.buffer).unwrap_or(u16::MAX))
     }
 
+    /// RFC 8257 §3.2: a data segment that is marked, or not, decides what acknowledgements echo from now on. What was
+    /// received before and not acknowledged is acknowledged as it was. Returns whether anything changed: the segment
+    /// itself must not wait then.
+    pub(crate) fn note_mark(&mut self, ce: bool) -> bool {
+        if ce == self.echo_ce {
+            return false;
+        }
+        if self.pending > 0 {
+            self.early = Some((self.next, self.echo_ce));
+            self.acked = self.next;
+            self.pending = 0;
+            self.ack_at = None;
+        }
+        self.echo_ce = ce;
+        true
+    }
+
+    /// A segment with data has arrived, and been taken in; `echo_rtt` is the round trip by its echoed timestamp.
+    pub(crate) fn size_buffer(&mut self, now: Time, echo_rtt: Option<Duration>) {
+        if let Some(right_sizing) = &mut self.right_sizing
+            && let Some(size) = right_sizing.on_data(now, self.next, self.offered, echo_rtt)
+        {
+            self.buffer = self.buffer.max(size);
+        }
+    }
+
     /// A data segment arrived. Returns how many new bytes of the stream are now in order.
     pub(crate) fn on_data(&mut self, now: Time, seq: u64, len: u64, priority: Option<Priority>) -> u64 {
         // RFC 9293 §3.10.7.4: what lies outside of the window is cut off, and answered.
@@ -83,9 +120,15 @@ impl Receiver {
         let start = seq.max(self.next);
         if start >= end {
             self.ack_now = true;
+            if seq < self.next && len > 0 {
+                self.dsack = Some((seq, (seq + len).min(self.next)));
+            }
             return 0;
         }
         if start > self.next {
+            if self.beyond.first_gap(start, end).is_none() {
+                self.dsack = Some((start, end));
+            }
             self.beyond.insert(start, end);
             self.note_recent(start);
             // RFC 5681 §4.2: out of order data is acknowledged at once.
@@ -118,6 +161,11 @@ impl Receiver {
         in_order
     }
 
+    /// Whether `seq` is one that may arrive. RFC 9293 §3.4.
+    pub(crate) fn is_in_window(&self, seq: u64) -> bool {
+        (self.next..self.offered).contains(&seq)
+    }
+
     /// The other end says that its data ends before `seq`.
     pub(crate) fn on_fin(&mut self, seq: u64) {
         if self.fin_at.is_none() && seq >= self.next {
@@ -138,6 +186,7 @@ impl Receiver {
         self.pending = 0;
         self.ack_at = None;
         self.ack_now = false;
+        self.dsack = None;
     }
 
     /// The window to offer, rounded down to what the scaled field can say.
@@ -160,20 +209,31 @@ impl Receiver {
 
     /// Takes what is in order, if the application reads.
     pub(crate) fn read(&mut self) -> Option<u64> {
-        self.reading.then(|| std::mem::take(&mut self.unread))
+        if !self.reading {
+            return None;
+        }
+        let bytes = std::mem::take(&mut self.unread);
+        if let Some(right_sizing) = &mut self.right_sizing {
+            right_sizing.on_read(bytes);
+        }
+        Some(bytes)
     }
 
     /// The SACK blocks to send, by `wire`, which shortens a sequence number.
     pub(crate) fn sack_blocks(&self, wire: impl Fn(u64) -> u32) -> SackBlocks {
         let mut blocks = SackBlocks::default();
+        if let Some((start, end)) = self.dsack {
+            blocks.push(wire(start), wire(end));
+        }
         if self.beyond.is_empty() {
             return blocks;
         }
+        let repeats = blocks.as_slice().len();
         let mut told = [(0, 0); MAX_SACK_BLOCKS];
         for &point in &self.recent {
             let Some(range) = self.beyond.covering(point) else { continue };
-            let n = blocks.as_slice().len();
-            if !told[..n].contains(&range) {
+            let n = blocks.as_slice().len() - repeats;
+            if n + repeats < MAX_SACK_BLOCKS && !told[..n].contains(&range) {
                 told[n] = range;
                 blocks.push(wire(range.0), wire(range.1));
             }

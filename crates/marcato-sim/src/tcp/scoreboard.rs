@@ -1,12 +1,15 @@
 //! What is in flight, and what is known of it. RFC 6675.
 //!
 //! No acknowledgement makes the scoreboard walk what is in flight. Segments are found by binary search; each is
-//! marked delivered once and lost once; a pointer, the *edge*, remembers below which everything has been judged.
+//! marked delivered once and lost once per sending; a pointer, the *edge*, remembers below which everything has been
+//! judged. First sendings leave in sequence order, so that the edge also goes through them by time, as RACK does; a
+//! queue beside it holds what was sent again, in the order of that.
 
 use std::collections::VecDeque;
 
 use marcato_units::{Priority, Time};
 
+use super::rack::Rack;
 use super::rate::DeliveryStamp;
 use crate::ranges::Ranges;
 
@@ -22,7 +25,7 @@ pub(crate) struct Sent {
     pub(crate) stamp: DeliveryStamp,
     pub(crate) sacked: bool,
     pub(crate) lost: bool,
-    /// Sent again since it was last marked lost: it counts in the pipe again.
+    /// Sent again since it was last marked lost, or as a tail loss probe: it counts in the pipe, once.
     pub(crate) resent: bool,
     /// Sent more than once, ever: its round trip is ambiguous (Karn).
     pub(crate) ambiguous: bool,
@@ -31,6 +34,13 @@ pub(crate) struct Sent {
 impl Sent {
     fn bytes(&self) -> u64 {
         self.end - self.seq
+    }
+
+    fn resend(&mut self, now: Time, stamp: DeliveryStamp) {
+        self.resent = true;
+        self.ambiguous = true;
+        self.sent_at = now;
+        self.stamp = stamp;
     }
 
     /// Bytes that this segment has in the network, by RFC 6675's estimate.
@@ -50,10 +60,14 @@ pub(crate) struct Scoreboard {
     sacked: Ranges,
     /// RFC 6675 §4: the estimate of what is in the network, kept up to date.
     pipe: u64,
-    /// Every segment below is SACKed or has been marked lost.
+    /// Every segment below is SACKed, has been marked lost, or was sent again.
     edge: u64,
     /// SACKed segments and bytes at or above the edge.
     sacked_above: (u64, u64),
+    /// Segments that are SACKed.
+    segs_sacked: u64,
+    /// What was sent again, by time; stale entries are skipped. For RACK only.
+    resends: VecDeque<(Time, u64)>,
     /// Segments marked lost and, as far as known, not sent again; ascending; stale entries are skipped.
     lost: VecDeque<u64>,
     /// Segments marked lost and neither acknowledged nor SACKed since.
@@ -65,6 +79,16 @@ pub(crate) struct Scoreboard {
 impl Scoreboard {
     pub(crate) fn pipe(&self) -> u64 {
         self.pipe
+    }
+
+    /// RACK.segs_sacked.
+    pub(crate) fn segs_sacked(&self) -> u64 {
+        self.segs_sacked
+    }
+
+    /// Whether one segment is all that is out.
+    pub(crate) fn is_lone(&self) -> bool {
+        self.segments.len() == 1
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -83,6 +107,7 @@ impl Scoreboard {
                 self.pipe -= front.in_pipe();
                 self.losses -= u64::from(front.lost && !front.sacked);
                 if front.sacked {
+                    self.segs_sacked -= 1;
                     if front.seq >= self.edge {
                         self.sacked_above.0 -= 1;
                         self.sacked_above.1 -= front.bytes();
@@ -132,6 +157,7 @@ impl Scoreboard {
                 self.pipe -= segment.in_pipe();
                 self.losses -= u64::from(segment.lost);
                 segment.sacked = true;
+                self.segs_sacked += 1;
                 if segment.seq >= self.edge {
                     self.sacked_above.0 += 1;
                     self.sacked_above.1 += segment.bytes();
@@ -173,15 +199,91 @@ impl Scoreboard {
         self.lost_bytes - before
     }
 
-    /// The timer expired: everything that was not SACKed is taken for lost. Walks what is in flight, once per
-    /// expiry. Returns the bytes newly marked.
-    pub(crate) fn mark_all_lost(&mut self) -> u64 {
+    /// RFC 8985 §6.2 step 5: what left before the latest segment that was delivered, and has not been heard of for a
+    /// round trip and the reordering window, is lost. Returns the bytes newly marked, and when the next segment will
+    /// be lost if nothing is heard. (The RFC waits once until all will be; to look at each in its time costs nothing
+    /// here.)
+    pub(crate) fn detect_losses_by_time(&mut self, now: Time, rack: &Rack) -> (u64, Option<Time>) {
+        let before = self.lost_bytes;
+        let mut next = None;
+        // Nearly always nothing is missing, and the first segment is where to look.
+        let mut at = match self.segments.front() {
+            Some(first) if first.seq < self.edge => self.segments.partition_point(|s| s.seq < self.edge),
+            _ => 0,
+        };
+        while let Some(segment) = self.segments.get(at) {
+            if segment.sacked {
+                self.sacked_above.0 -= 1;
+                self.sacked_above.1 -= segment.bytes();
+            } else if !segment.lost && !segment.resent {
+                if !rack.is_past(segment) {
+                    break;
+                }
+                let lost_at = rack.lost_at(segment.sent_at);
+                if lost_at > now {
+                    next = Some(lost_at);
+                    break;
+                }
+                self.mark_lost(at);
+            }
+            self.edge = self.segments[at].end;
+            at += 1;
+        }
+        while let Some(&(sent_at, seq)) = self.resends.front() {
+            let at = self.segments.partition_point(|s| s.end <= seq);
+            if let Some(segment) =
+                self.segments.get(at).filter(|s| s.resent && !s.sacked && s.sent_at == sent_at)
+            {
+                if !rack.is_past(segment) {
+                    break;
+                }
+                let lost_at = rack.lost_at(sent_at);
+                if lost_at > now {
+                    next = Some(next.map_or(lost_at, |next: Time| next.min(lost_at)));
+                    break;
+                }
+                self.mark_lost(at);
+            }
+            self.resends.pop_front();
+        }
+        (self.lost_bytes - before, next)
+    }
+
+    /// The segment at this place, which is in the pipe, is taken for lost.
+    fn mark_lost(&mut self, at: usize) {
+        let segment = &mut self.segments[at];
+        self.pipe -= segment.in_pipe();
+        self.losses += u64::from(!segment.lost);
+        segment.lost = true;
+        segment.resent = false;
+        self.lost_bytes += segment.bytes();
+        // First sendings come in order; a retransmission that was lost belongs before what is still to be sent again.
+        let seq = segment.seq;
+        match self.lost.back() {
+            Some(&last) if last >= seq => {
+                let place = self.lost.partition_point(|&s| s < seq);
+                if self.lost.get(place) != Some(&seq) {
+                    self.lost.insert(place, seq);
+                }
+            }
+            _ => self.lost.push_back(seq),
+        }
+    }
+
+    /// The timer expired: what was not SACKed is taken for lost, but for what `keep` says is too young; the first is
+    /// lost in any case. Walks what is in flight, once per expiry. Returns the bytes newly marked.
+    pub(crate) fn mark_lost_on_timeout(&mut self, keep: impl Fn(&Sent) -> bool) -> u64 {
         let before = self.lost_bytes;
         self.lost.clear();
+        let mut first = true;
         for segment in &mut self.segments {
             if segment.sacked {
                 continue;
             }
+            if !first && keep(segment) && (!segment.lost || segment.resent) {
+                continue;
+            }
+            first = false;
             if !segment.lost || segment.resent {
                 self.lost_bytes += segment.bytes();
             }
@@ -190,10 +292,20 @@ impl Scoreboard {
             segment.resent = false;
             self.lost.push_back(segment.seq);
         }
-        self.pipe = 0;
-        // Everything has been judged; what is SACKed from now on lies above the edge or is a retransmission.
-        self.edge = self.segments.back().map_or(self.edge, |s| s.end);
-        self.sacked_above = (0, 0);
+        let segments = &self.segments;
+        self.pipe = segments.iter().map(Sent::in_pipe).sum();
+        self.resends.retain(|&(sent_at, seq)| {
+            let at = segments.partition_point(|s| s.end <= seq);
+            segments.get(at).is_some_and(|s| s.resent && s.sent_at == sent_at)
+        });
+        // What is judged; what is SACKed below from now on is a retransmission.
+        let open = segments.iter().position(|s| !s.sacked && !s.lost && !s.resent);
+        self.edge = match open {
+            Some(at) => segments[at].seq,
+            None => segments.back().map_or(self.edge, |s| s.end),
+        };
+        let above = segments.iter().skip(open.unwrap_or(segments.len())).filter(|s| s.sacked);
+        self.sacked_above = above.fold((0, 0), |(n, bytes), s| (n + 1, bytes + s.bytes()));
         self.lost_bytes - before
     }
 
@@ -214,14 +326,24 @@ impl Scoreboard {
     /// The segment that [`next_lost`](Self::next_lost) gave goes out again.
     pub(crate) fn resend(&mut self, now: Time, stamp: DeliveryStamp) -> Option<Sent> {
         let segment = self.next_lost()?;
-        segment.resent = true;
-        segment.ambiguous = true;
-        segment.sent_at = now;
-        segment.stamp = stamp;
+        segment.resend(now, stamp);
         let copy = segment.clone();
         self.pipe += copy.bytes();
         self.lost.pop_front();
         Some(copy)
+    }
+
+    /// What was just sent again is RACK's to watch.
+    pub(crate) fn watch(&mut self, sent: &Sent) {
+        self.resends.push_back((sent.sent_at, sent.seq));
+    }
+
+    /// The last segment goes out again as a tail loss probe, unless it is known to have arrived or been lost. The
+    /// pipe counts it once: the first sending is most likely lost.
+    pub(crate) fn resend_last(&mut self, now: Time, stamp: DeliveryStamp) -> Option<Sent> {
+        let segment = self.segments.back_mut().filter(|s| !s.sacked && !s.lost)?;
+        segment.resend(now, stamp);
+        Some(segment.clone())
     }
 
     /// Whether anything is known to have been lost and has not arrived since, sent again or not.
@@ -245,6 +367,7 @@ impl Scoreboard {
 mod tests {
     use super::*;
     use crate::tcp::rate::RateEstimator;
+    use marcato_units::Duration;
     use proptest::prelude::*;
 
     fn board(segments: u64, len: u64) -> Scoreboard {
@@ -313,7 +436,7 @@ mod tests {
     fn what_was_sacked_is_not_sent_again_after_a_timeout() {
         let mut board = board(5, 1000);
         board.sack(1000, 2000, |_| ());
-        board.mark_all_lost();
+        board.mark_lost_on_timeout(|_| false);
         assert_eq!(board.pipe(), 0);
         let order: Vec<_> = std::iter::from_fn(|| resend(&mut board)).collect();
         assert_eq!(order, [0, 2000, 3000, 4000]);
@@ -344,7 +467,7 @@ mod tests {
                         resend(&mut board);
                     }
                     _ if at == 0 => {
-                        board.mark_all_lost();
+                        board.mark_lost_on_timeout(|_| false);
                     }
                     _ => {}
                 }
@@ -359,6 +482,71 @@ mod tests {
                         prop_assert!(segment.sacked || segment.lost, "{:?}", segment);
                     }
                 }
+            }
+        }
+
+        /// What the edge and the queue of retransmissions find lost by time is what RFC 8985's walk over everything
+        /// finds, and the running counts stay true.
+        #[test]
+        fn what_is_lost_by_time_is_what_a_walk_finds(ops in prop::collection::vec((0u8..7, 0u64..40, 1u64..6), 1..120)) {
+            let mut board = Scoreboard::default();
+            let mut rack = Rack::default();
+            let mut rate = RateEstimator::default();
+            let (mut now, mut una, mut nxt) = (Time::ZERO, 0u64, 0u64);
+            for (op, at, len) in ops {
+                now += Duration::from_millis(len * 3);
+                let stamp = rate.on_sent(now, false);
+                let mut sent_again = None;
+                match op {
+                    0 | 1 => for _ in 0..len {
+                        board.push(Sent {
+                            seq: nxt, end: nxt + 10, priority: None, fin: false, sent_at: now, stamp,
+                            sacked: false, lost: false, resent: false, ambiguous: false,
+                        });
+                        nxt += 10;
+                    },
+                    2 => {
+                        una = una.max((una + len * 10).min(nxt));
+                        board.ack(una, |s| rack.on_delivered(now, s, None, None));
+                    }
+                    3 | 4 => {
+                        let (start, end) = (una + 10 * (1 + at), (una + 10 * (1 + at + len)).min(nxt));
+                        if start < end {
+                            board.sack(start, end, |s| rack.on_delivered(now, s, None, None));
+                        }
+                    }
+                    5 => sent_again = board.resend(now, stamp),
+                    _ if at < 5 => {
+                        board.mark_lost_on_timeout(|s| rack.lost_at(s.sent_at) > now);
+                    }
+                    _ => sent_again = board.resend_last(now, stamp),
+                }
+                if let Some(sent) = sent_again {
+                    board.watch(&sent);
+                }
+                let expected: Vec<u64> = board.segments.iter()
+                    .filter(|s| !s.sacked)
+                    .filter(|s| (s.lost && !s.resent) || (rack.is_past(s) && rack.lost_at(s.sent_at) <= now))
+                    .map(|s| s.seq)
+                    .collect();
+                let next = board.segments.iter()
+                    .filter(|s| !s.sacked && (!s.lost || s.resent) && rack.is_past(s))
+                    .map(|s| rack.lost_at(s.sent_at))
+                    .filter(|&lost_at| lost_at > now)
+                    .min();
+                prop_assert_eq!(board.detect_losses_by_time(now, &rack).1, next);
+                let lost: Vec<u64> =
+                    board.segments.iter().filter(|s| s.lost && !s.resent && !s.sacked).map(|s| s.seq).collect();
+                prop_assert_eq!(&lost, &expected);
+                // All of it is sent again, in order.
+                let mut copy = board.clone();
+                let order: Vec<_> = std::iter::from_fn(|| resend(&mut copy)).collect();
+                prop_assert_eq!(order, expected);
+                prop_assert_eq!(board.pipe(), board.pipe_by_walking());
+                prop_assert_eq!(board.losses, board.segments.iter().filter(|s| s.lost && !s.sacked).count() as u64);
+                prop_assert_eq!(board.segs_sacked(), board.segments.iter().filter(|s| s.sacked).count() as u64);
+                let above = board.segments.iter().filter(|s| s.sacked && s.seq >= board.edge).count();
+                prop_assert_eq!(board.sacked_above.0, above as u64);
             }
         }
     }

@@ -48,6 +48,8 @@ pub struct Flags {
     pub ack: bool,
     /// No more data from this end.
     pub fin: bool,
+    /// There is no such connection, or no more.
+    pub rst: bool,
     /// ECN echo.
     pub ece: bool,
     /// Congestion window reduced.

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 
 use marcato_units::{Bytes, Duration, Priority, Rate, Stream, Time};
 
-use super::config::TcpConfig;
-use super::congestion::{self, AckEvent, CongestionControl, LossState};
+use super::config::{LossDetection, TcpConfig};
+use super::congestion::{self, AckEvent, CongestionControl, LossState, Signal};
 use super::prr::Prr;
+use super::rack::{Rack, RackState};
 use super::rate::RateEstimator;
 use super::rto::RtoEstimator;
 use super::scoreboard::{Scoreboard, Sent};
+use super::tlp::Tlp;
 
 /// What the sender does about losses until `snd_una` reaches `point`.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ enum Recovery {
     /// After a timeout.
     Timeout {
         point: u64,
+        /// The first retransmission goes out whatever else is in flight. RFC 6298 §5.4.
+        first: bool,
     },
 }
 
@@ -41,6 +45,10 @@ pub(crate) struct AckInfo<'a> {
     /// SACK blocks, already as 64-bit sequence numbers.
     pub(crate) sack: &'a [(u64, u64)],
     pub(crate) window: u64,
+    /// The duplicate that it reports. RFC 2883.
+    pub(crate) dsack: Option<(u64, u64)>,
+    /// The segment carries nothing beside it.
+    pub(crate) is_bare: bool,
     pub(crate) ece: bool,
     /// Round trip by the echoed timestamp.
     pub(crate) timestamp_rtt: Option<Duration>,
@@ -56,6 +64,19 @@ pub(crate) struct Outgoing {
     pub(crate) retransmission: bool,
 }
 
+impl Outgoing {
+    /// What was sent before.
+    fn again(sent: &Sent) -> Self {
+        Self {
+            seq: sent.seq,
+            payload: short(sent.end - sent.seq - u64::from(sent.fin)),
+            fin: sent.fin,
+            priority: sent.priority,
+            retransmission: true,
+        }
+    }
+}
+
 /// What a sender has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounters {
@@ -63,6 +84,7 @@ pub(crate) struct SenderCounters {
     pub(crate) retransmissions: u64,
     pub(crate) timeouts: u64,
     pub(crate) reductions: u64,
+    pub(crate) tail_probes: u64,
 }
 
 #[derive(Debug)]
@@ -89,6 +111,10 @@ pub(crate) struct Sender {
     rto_at: Option<Time>,
     persist_at: Option<Time>,
     probe: bool,
+    /// RACK and tail loss probes, if losses are detected so; and when RACK looks again.
+    rack: Option<Rack>,
+    rack_at: Option<Time>,
+    tlp: Tlp,
     recovery: Recovery,
     congestion: Box<dyn CongestionControl>,
     rate: RateEstimator,
@@ -123,6 +149,9 @@ impl Sender {
             rto_at: None,
             persist_at: None,
             probe: false,
+            rack: (config.loss_detection == LossDetection::Rack).then(Rack::default),
+            rack_at: None,
+            tlp: Tlp::default(),
             recovery: Recovery::Open,
             congestion: congestion::build(config, stream),
             rate: RateEstimator::default(),
@@ -252,11 +281,17 @@ impl Sender {
         let prior_in_flight = self.board.pipe();
         let prior_una = self.una;
         let (mut delivered, mut first_sent, mut last_sent) = (0u64, None::<Time>, None::<Time>);
-        let rate = &mut self.rate;
-        let mut note = |sent: &Sent| {
+        let (rate, rack, min_rtt) = (&mut self.rate, &mut self.rack, self.min_rtt);
+        if let Some(rack) = rack {
+            rack.begin_ack();
+        }
+        let mut note = |sent: &Sent, timestamp_rtt| {
             let bytes = sent.end - sent.seq;
             delivered += bytes;
             rate.on_delivered(now, bytes, &sent.stamp);
+            if let Some(rack) = rack {
+                rack.on_delivered(now, sent, min_rtt, timestamp_rtt);
+            }
             if !sent.ambiguous {
                 first_sent = Some(first_sent.map_or(sent.sent_at, |t| t.min(sent.sent_at)));
                 last_sent = Some(last_sent.map_or(sent.sent_at, |t| t.max(sent.sent_at)));
@@ -264,11 +299,12 @@ impl Sender {
         };
         if info.ack > self.una {
             self.una = info.ack;
-            self.board.ack(info.ack, &mut note);
+            self.board.ack(info.ack, |sent| note(sent, info.timestamp_rtt));
         }
         for &(start, end) in info.sack {
             if start >= self.una && end <= self.nxt && start < end {
-                self.board.sack(start, end, &mut note);
+                // RFC 7323 §4.3 echoes what arrived in order: of what is SACKed it says nothing.
+                self.board.sack(start, end, |sent| note(sent, None));
             }
         }
         let newly_acked = self.una - prior_una;
@@ -282,11 +318,27 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
-        let newly_lost = self.board.detect_losses(self.mss);
-        self.update_recovery(now, prior_una, info.ece);
+        self.congestion.on_echo(newly_acked, self.una, self.nxt, info.ece);
+        let recovered = self.leave_recovery(now);
+        let newly_lost = self.detect_losses(now, info.dsack.is_some(), recovered);
+        let in_flight = self.nxt - prior_una;
+        if self.tlp.on_ack(self.una, info.dsack.map(|(_, end)| end), {
+            info.is_bare && newly_acked == 0 && info.sack.is_empty()
+        }) && matches!(self.recovery, Recovery::Open)
+            && !self.board.has_losses()
+        {
+            // The probe repaired a loss: reduce the window at once. RFC 8985 §7.4.
+            self.counters.reductions += 1;
+            self.congestion.on_congestion(now, in_flight, Signal::Loss);
+            self.congestion.on_recovered(now);
+            self.announce_cwr = true;
+        }
+        self.enter_recovery(now, in_flight, info.ece);
 
         let event = AckEvent {
             now,
+            una: self.una,
+            nxt: self.nxt,
             newly_acked,
             delivered,
             newly_lost,
@@ -315,32 +367,71 @@ impl Sender {
             // RFC 6298 §5.2 and §5.3
             self.rto_at = (!self.board.is_empty()).then(|| now + self.rto.rto());
         }
+        if !self.may_probe() {
+            self.tlp.pto_at = None;
+        } else if newly_acked > 0 {
+            self.tlp.arm(now, self.rto.srtt(), self.board.is_lone(), self.rto_at);
+        }
         if self.peer_window > 0 {
             self.persist_at = None;
         }
         newly_acked > 0
     }
 
-    fn update_recovery(&mut self, now: Time, prior_una: u64, ece: bool) {
+    /// Looks for losses by the one rule or the other. Returns the bytes newly marked.
+    fn detect_losses(&mut self, now: Time, dsack: bool, recovered: bool) -> u64 {
+        let Some(rack) = &mut self.rack else { return self.board.detect_losses(self.mss) };
+        rack.update_reo_wnd(RackState {
+            una: self.una,
+            nxt: self.nxt,
+            dsack,
+            in_recovery: matches!(
+                self.recovery,
+                Recovery::Fast { echo: false, .. } | Recovery::Timeout { .. }
+            ),
+            recovered,
+            segs_sacked: self.board.segs_sacked(),
+            min_rtt: self.min_rtt,
+            srtt: self.rto.srtt(),
+        });
+        let (lost, next) = self.board.detect_losses_by_time(now, rack);
+        self.rack_at = next;
+        lost
+    }
+
+    /// RFC 8985 §7.2: whether the tail may be probed.
+    fn may_probe(&self) -> bool {
+        self.rack.is_some()
+            && !self.board.is_empty()
+            && self.board.segs_sacked() == 0
+            && matches!(self.recovery, Recovery::Open | Recovery::Fast { echo: true, .. })
+    }
+
+    /// Whether a recovery has just ended.
+    fn leave_recovery(&mut self, now: Time) -> bool {
         match self.recovery {
             Recovery::Fast { point, .. } if self.una >= point => {
                 self.recovery = Recovery::Open;
                 self.congestion.on_recovered(now);
             }
             // After a timeout the window grows from one segment; where it has come to, it stays.
-            Recovery::Timeout { point } if self.una >= point => self.recovery = Recovery::Open,
-            _ => {}
+            Recovery::Timeout { point, .. } if self.una >= point => self.recovery = Recovery::Open,
+            _ => return false,
         }
+        true
+    }
+
+    /// Begins what losses or an echo ask for. `in_flight` is what was outstanding before this acknowledgement, which
+    /// counts among what recovery delivers.
+    fn enter_recovery(&mut self, now: Time, in_flight: u64, ece: bool) {
         let echoed = ece && self.una > self.ecn_point;
         // What was sent after the last reduction and is lost asks for another, even if the recovery that has just
         // ended has already sent it again.
         let lost = self.board.has_losses();
         match &mut self.recovery {
             Recovery::Open if lost || echoed => {
-                // Before this acknowledgement, which counts among what recovery delivers.
-                let in_flight = self.nxt - prior_una;
                 self.counters.reductions += 1;
-                self.congestion.on_congestion(now, in_flight);
+                self.congestion.on_congestion(now, in_flight, if lost { Signal::Loss } else { Signal::Ecn });
                 self.recovery = Recovery::Fast {
                     point: self.nxt,
                     echo: !lost,
@@ -351,10 +442,14 @@ impl Sender {
                 self.ecn_point = self.nxt;
                 // RFC 3168 §6.1.2: whatever the reason of the reduction.
                 self.announce_cwr = true;
+                if lost {
+                    self.tlp.cancel();
+                }
             }
             // Loss in a window that is already being reduced: repair it, reduce no further.
             Recovery::Fast { point, echo: echo @ true, first, .. } if lost => {
                 *echo = false;
+                self.tlp.cancel();
                 *point = self.nxt;
                 *first = self.board.has_lost();
             }
@@ -364,7 +459,7 @@ impl Sender {
 
     /// The earliest time at which a timer of this half expires.
     pub(crate) fn timer_at(&self) -> Option<Time> {
-        [self.rto_at, self.persist_at].into_iter().flatten().min()
+        [self.rto_at, self.persist_at, self.rack_at, self.tlp.pto_at].into_iter().flatten().min()
     }
 
     /// When pacing lets the next segment go, if that is what holds it.
@@ -380,6 +475,19 @@ impl Sender {
             self.probe = true;
             self.rto.back_off();
         }
+        if self.rack_at.is_some_and(|at| at <= now) {
+            // RFC 8985 §6.3: nothing was heard within the reordering window.
+            let lost = self.detect_losses(now, false, false);
+            if lost > 0 {
+                self.enter_recovery(now, self.nxt - self.una, false);
+            }
+        }
+        if self.tlp.pto_at.is_some_and(|at| at <= now) {
+            self.tlp.pto_at = None;
+            // RFC 8985 §7.3: the retransmission timer begins anew, whatever comes of the probe.
+            self.tlp.due = true;
+            self.rto_at = Some(now + self.rto.rto());
+        }
         if self.rto_at.is_some_and(|at| at <= now) {
             self.rto_at = None;
             if self.board.is_empty() {
@@ -388,8 +496,12 @@ impl Sender {
             let first = !matches!(self.recovery, Recovery::Timeout { .. });
             self.counters.timeouts += 1;
             self.congestion.on_rto(now, self.nxt - self.una, first);
-            self.board.mark_all_lost();
-            self.recovery = Recovery::Timeout { point: self.nxt };
+            // RFC 8985 §6.3: what has had no time to be heard of is not lost.
+            let rack = self.rack.as_ref();
+            self.board.mark_lost_on_timeout(|sent| rack.is_some_and(|rack| rack.lost_at(sent.sent_at) > now));
+            self.rack_at = None;
+            self.tlp.cancel();
+            self.recovery = Recovery::Timeout { point: self.nxt, first: true };
             self.ecn_point = self.nxt;
             self.announce_cwr = true;
             // RFC 6298 §5.5 and §5.6
@@ -403,7 +515,10 @@ impl Sender {
     fn next_kind(&mut self) -> Option<Kind> {
         let pipe = self.board.pipe();
         let cwnd = self.cwnd();
-        let urged = matches!(self.recovery, Recovery::Fast { first: true, .. });
+        let urged = matches!(
+            self.recovery,
+            Recovery::Fast { first: true, .. } | Recovery::Timeout { first: true, .. }
+        );
         if let Some(lost) = self.board.next_lost()
             // With nothing in flight one segment goes, though its FIN make it a byte longer than the window.
             && (urged || pipe == 0 || pipe + (lost.end - lost.seq) <= cwnd)
@@ -438,6 +553,12 @@ impl Sender {
                 retransmission: true,
             });
         }
+        if self.tlp.due {
+            self.tlp.due = false;
+            if let Some(probe) = self.tail_probe(now) {
+                return Some(probe);
+            }
+        }
         if self.una == 0 || self.pace_at > now {
             return None;
         }
@@ -454,6 +575,12 @@ impl Sender {
         let outgoing = match kind {
             Kind::Retransmission => {
                 let sent = self.board.resend(now, stamp)?;
+                if self.rack.is_some() {
+                    self.board.watch(&sent);
+                }
+                if let Recovery::Timeout { first, .. } = &mut self.recovery {
+                    *first = false;
+                }
                 if let Recovery::Fast { first, .. } = &mut self.recovery {
                     *first = false;
                     if sent.seq <= self.una {
@@ -462,14 +589,7 @@ impl Sender {
                     }
                 }
                 self.counters.retransmissions += 1;
-                let fin = u64::from(sent.fin);
-                Outgoing {
-                    seq: sent.seq,
-                    payload: short(sent.end - sent.seq - fin),
-                    fin: sent.fin,
-                    priority: sent.priority,
-                    retransmission: true,
-                }
+                Outgoing::again(&sent)
             }
             Kind::New { len } => {
                 let priority = self.take_priority(self.nxt + len);
@@ -478,6 +598,39 @@ impl Sender {
             }
             Kind::Fin => self.send_new(now, 0, true, None, stamp),
         };
+        self.note_sent(now, &outgoing);
+        if !outgoing.retransmission && self.may_probe() {
+            self.tlp.arm(now, self.rto.srtt(), self.board.is_lone(), self.rto_at);
+        }
+        Some(outgoing)
+    }
+
+    /// RFC 8985 §7.3: a new segment if there is one and the other end's window has room, or else the last again. The
+    /// congestion window is not asked.
+    fn tail_probe(&mut self, now: Time) -> Option<Outgoing> {
+        if !self.may_probe() {
+            return None;
+        }
+        let room = (self.una + self.peer_window).saturating_sub(self.nxt);
+        let len = self.unsent().min(self.mss).min(room);
+        let stamp = self.rate.on_sent(now, false);
+        let outgoing = if len > 0 {
+            let priority = self.take_priority(self.nxt + len);
+            let fin = self.closed && self.nxt + len == self.written;
+            self.send_new(now, len, fin, priority, stamp)
+        } else {
+            let sent = self.board.resend_last(now, stamp)?;
+            self.board.watch(&sent);
+            self.counters.retransmissions += 1;
+            Outgoing::again(&sent)
+        };
+        self.counters.tail_probes += 1;
+        self.tlp.on_sent(self.nxt, outgoing.retransmission);
+        self.note_sent(now, &outgoing);
+        Some(outgoing)
+    }
+
+    fn note_sent(&mut self, now: Time, outgoing: &Outgoing) {
         self.counters.segments += 1;
         self.last_sent_at = now;
         let bytes = u64::from(outgoing.payload);
@@ -490,7 +643,6 @@ impl Sender {
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rto.rto());
         }
-        Some(outgoing)
     }
 
     fn send_new(

@@ -2,6 +2,9 @@
 //! variant in [`Congestion`], and construct it in `build`.
 
 mod bbr;
+mod cubic;
+mod dctcp;
+mod hystart;
 mod max_filter;
 mod reno;
 
@@ -25,11 +28,24 @@ pub enum LossState {
     Loss,
 }
 
+/// Why a window has to shrink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Something was lost.
+    Loss,
+    /// ECN was echoed.
+    Ecn,
+}
+
 /// Everything that an acknowledgement tells a congestion control. Counts are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AckEvent {
     /// When it arrived.
     pub now: Time,
+    /// The first byte that is not acknowledged, after this acknowledgement; counted from the SYN, which is 0.
+    pub una: u64,
+    /// The next byte that was never sent.
+    pub nxt: u64,
     /// Cumulatively acknowledged for the first time.
     pub newly_acked: u64,
     /// Cumulatively or selectively acknowledged for the first time.
@@ -58,11 +74,14 @@ pub struct AckEvent {
 
 /// How much may be in flight, and how fast it may leave.
 pub trait CongestionControl: Debug {
+    /// An acknowledgement of `newly_acked` bytes has moved SND.UNA to `una`, with or without an echo of marks; SND.NXT
+    /// is `nxt`. Called before everything else that it brings.
+    fn on_echo(&mut self, _newly_acked: u64, _una: u64, _nxt: u64, _ece: bool) {}
     /// An acknowledgement arrived.
     fn on_ack(&mut self, ack: &AckEvent);
     /// Loss was detected, or ECN echoed, for the first time in a window. `in_flight` is what is outstanding. Called
     /// before [`on_ack`](Self::on_ack) of the same acknowledgement.
-    fn on_congestion(&mut self, now: Time, in_flight: u64);
+    fn on_congestion(&mut self, now: Time, in_flight: u64, signal: Signal);
     /// Recovery or reduction has ended; not called after a timeout.
     fn on_recovered(&mut self, now: Time);
     /// The retransmission timer expired with `in_flight` bytes outstanding; `first` says that it is not a repeated
@@ -96,6 +115,8 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
     let mss = u64::from(config.mss);
     let initial_window = mss * u64::from(config.initial_window);
     match config.congestion {
+        Congestion::Cubic(cubic) => Box::new(cubic::Cubic::new(mss, initial_window, cubic)),
+        Congestion::Dctcp => Box::new(dctcp::Dctcp::new(mss, initial_window)),
         Congestion::Reno => Box::new(reno::Reno::new(mss, initial_window)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(mss, initial_window, stream)),
     }

@@ -2,7 +2,7 @@
 
 use marcato_units::{Duration, Time};
 
-use super::{AckEvent, CongestionControl, LossState};
+use super::{AckEvent, CongestionControl, LossState, Signal};
 
 /// Reno's window. All quantities are bytes.
 #[derive(Clone, Debug)]
@@ -18,6 +18,13 @@ pub(crate) struct Reno {
 impl Reno {
     pub(crate) fn new(smss: u64, initial_window: u64) -> Self {
         Self { cwnd: initial_window, ssthresh: u64::MAX, smss, initial_window, bytes_acked: 0 }
+    }
+
+    /// Makes window and threshold smaller by `less`, but for two segments.
+    pub(super) fn reduce_by(&mut self, less: u64) {
+        self.ssthresh = self.cwnd.saturating_sub(less).max(2 * self.smss);
+        self.cwnd = self.ssthresh;
+        self.bytes_acked = 0;
     }
 
     /// RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2). In whole segments, as
@@ -55,7 +62,7 @@ impl CongestionControl for Reno {
         }
     }
 
-    fn on_congestion(&mut self, _now: Time, in_flight: u64) {
+    fn on_congestion(&mut self, _now: Time, in_flight: u64, _signal: Signal) {
         self.ssthresh = self.half(in_flight);
         self.cwnd = self.ssthresh;
         self.bytes_acked = 0;
@@ -100,6 +107,8 @@ mod tests {
     fn ack(newly_acked: u64, prior_in_flight: u64, state: LossState) -> AckEvent {
         AckEvent {
             now: Time::ZERO,
+            una: 0,
+            nxt: 0,
             newly_acked,
             delivered: newly_acked,
             newly_lost: 0,
@@ -122,7 +131,7 @@ mod tests {
             reno.on_ack(&ack(1000, reno.cwnd(), LossState::Open));
         }
         assert_eq!(reno.cwnd(), 20_000);
-        reno.on_congestion(Time::ZERO, 20_000);
+        reno.on_congestion(Time::ZERO, 20_000, Signal::Loss);
         assert_eq!((reno.cwnd(), reno.ssthresh()), (10_000, 10_000));
         for _ in 0..10 {
             reno.on_ack(&ack(1000, reno.cwnd(), LossState::Open));
@@ -149,7 +158,7 @@ mod tests {
     #[test]
     fn the_threshold_never_falls_below_two_segments() {
         let mut reno = Reno::new(1000, 10_000);
-        reno.on_congestion(Time::ZERO, 1000);
+        reno.on_congestion(Time::ZERO, 1000, Signal::Loss);
         assert_eq!(reno.ssthresh(), 2000);
     }
 }

@@ -151,7 +151,7 @@ fn the_other_ends_fin_is_told_once_all_before_it_is_there() {
     // Its repetition is answered, and not told again.
     let again = host.get("fin seq 1501 ack 1");
     assert_eq!((again.bytes, again.finished), (0, false));
-    assert_eq!(host.sent(), ["ack 1502"]);
+    assert_eq!(host.sent(), ["ack 1502 sack 1501-1502"]);
 }
 
 #[test]

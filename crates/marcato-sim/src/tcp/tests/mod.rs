@@ -4,6 +4,7 @@
 mod handshake;
 mod losses;
 mod reductions;
+mod scripted;
 mod windows;
 
 use marcato_units::{Bytes, Duration, Priority, Seed, Time};
@@ -25,12 +26,14 @@ struct Host {
     out: Vec<(Time, Segment, Ecn)>,
 }
 
-/// Segments of 1000 bytes, no timestamps, an acknowledgement for each segment.
+/// Segments of 1000 bytes, no timestamps, an acknowledgement for each segment; losses by RFC 6675. (RACK has scripts of
+/// its own.)
 fn config() -> TcpConfig {
     TcpConfig {
         mss: 1000,
         timestamps: false,
         delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::NONE },
+        loss_detection: LossDetection::DupThresh,
         initial_sequence: Some(70_000),
         ..TcpConfig::default()
     }
@@ -58,7 +61,7 @@ impl Host {
         host
     }
 
-    /// A segment from the other end arrives: `syn fin ece cwr ce seq N len N ack N win N ts VALUE/ECHO sack A-B`.
+    /// A segment from the other end arrives: `syn fin rst ece cwr ce seq N len N ack N win N ts VALUE/ECHO sack A-B`.
     fn get(&mut self, text: &str) -> Delivered {
         let mut segment = Segment { seq: PEER.wrapping_add(1), window: 1 << 20, ..Segment::default() };
         let mut ecn = Ecn::NotEct;
@@ -71,6 +74,7 @@ impl Host {
             match word {
                 "syn" => segment.flags.syn = true,
                 "fin" => segment.flags.fin = true,
+                "rst" => segment.flags.rst = true,
                 "ece" => segment.flags.ece = true,
                 "cwr" => segment.flags.cwr = true,
                 "ce" => ecn = Ecn::Ce,
@@ -110,6 +114,11 @@ impl Host {
         self.poll();
     }
 
+    fn abort(&mut self) {
+        self.tcp.abort();
+        self.poll();
+    }
+
     fn poll(&mut self) {
         while let Some((segment, ecn)) = self.tcp.poll(self.now) {
             self.out.push((self.now, segment, ecn));
@@ -136,10 +145,11 @@ impl Host {
     fn sent_when(&mut self) -> Vec<(u64, String)> {
         let (isn, mut next) = (self.isn, self.next);
         let mut text = |segment: &Segment| {
-            let Flags { syn, fin, ece, cwr, .. } = segment.flags;
+            let Flags { syn, fin, rst, ece, cwr, .. } = segment.flags;
             let seq = segment.seq.wrapping_sub(isn);
             let mut text = match segment.payload {
                 _ if syn => format!("syn {seq}"),
+                _ if rst => format!("rst {seq}"),
                 0 if fin => format!("fin {seq}"),
                 0 if seq < next => {
                     format!("probe {seq}")
@@ -147,7 +157,9 @@ impl Host {
                 0 => format!("ack {}", segment.ack.wrapping_sub(PEER)),
                 len => format!("{seq}+{len}{}", if fin { " fin" } else { "" }),
             };
-            next = next.max(seq + segment.sequence_len());
+            if !rst {
+                next = next.max(seq + segment.sequence_len());
+            }
             for (start, end) in segment.sack.as_slice() {
                 text += &format!(" sack {}-{}", start.wrapping_sub(PEER), end.wrapping_sub(PEER));
             }

@@ -32,9 +32,9 @@ fn what_is_out_of_order_or_fills_a_gap_is_acknowledged_at_once() {
     let mut host = Host::connected(delayed());
     host.get("seq 1001 len 1000 ack 1");
     host.get("seq 1 len 1000 ack 1");
-    // A duplicate too.
+    // A duplicate too, and it is told. RFC 2883.
     host.get("seq 1 len 1000 ack 1");
-    assert_eq!(host.sent(), ["ack 1 sack 1001-2001", "ack 2001", "ack 2001"]);
+    assert_eq!(host.sent(), ["ack 1 sack 1001-2001", "ack 2001", "ack 2001 sack 1-1001"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use long_term::LongTerm;
 use marcato_units::{Bytes, Duration, Rate, Stream, Time};
 
 use super::max_filter::MaxFilter;
-use super::{AckEvent, CongestionControl, LossState};
+use super::{AckEvent, CongestionControl, LossState, Signal};
 
 /// A gain in 1/256.
 type Gain = u64;
@@ -453,7 +453,7 @@ impl CongestionControl for Bbr {
         self.set_cwnd(ack, bw);
     }
 
-    fn on_congestion(&mut self, _now: Time, _in_flight: u64) {
+    fn on_congestion(&mut self, _now: Time, _in_flight: u64, _signal: Signal) {
         self.save_cwnd();
     }
 

@@ -33,6 +33,8 @@ impl Path {
         self.lost += self.losing;
         self.bbr.on_ack(&AckEvent {
             now: self.now,
+            una: 0,
+            nxt: 0,
             newly_acked: newly,
             delivered: newly,
             newly_lost: self.losing,
@@ -135,6 +137,8 @@ fn the_first_pace_comes_from_the_handshake() {
 fn lone(now: Time, len: u64, rtt: Duration) -> AckEvent {
     AckEvent {
         now,
+        una: 0,
+        nxt: 0,
         newly_acked: len,
         delivered: len,
         newly_lost: 0,

@@ -1,0 +1,380 @@
+//! CUBIC: RFC 9438, with HyStart as Linux has it. Recovery is the sender's.
+//!
+//! Names are the RFC's. Windows are segments here, as its equations have them, in floating point; only additions,
+//! multiplications, divisions and a cube root in software are used, so that every machine computes the same.
+
+use marcato_units::{Duration, Time};
+
+use super::hystart::HyStart;
+use super::{AckEvent, CongestionControl, LossState, Signal};
+use crate::tcp::config::Cubic as CubicConfig;
+
+/// RFC 9438 §5.1: C, in segments per cubic second.
+const C: f64 = 0.4;
+/// RFC 9438 §4.6: the multiplicative decrease factor.
+const BETA_CUBIC: f64 = 0.7;
+/// RFC 9438 §4.3: the additive increase that makes W_est as fast as Reno's window.
+const ALPHA_CUBIC: f64 = 3.0 * (1.0 - BETA_CUBIC) / (1.0 + BETA_CUBIC);
+
+/// A stage of congestion avoidance: RFC 9438 §4.1.2.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// t_epoch: when it began. Time in which the window was not in use does not count, and moves this on.
+    t_epoch: Time,
+    /// K: how long until the cubic function has come back to W_max, in seconds.
+    k: f64,
+    /// The window around which the cubic function lies.
+    w_max: f64,
+    /// W_est: what Reno's window would be.
+    w_est: f64,
+}
+
+impl Epoch {
+    /// RFC 9438 §4.2, figure 1: W_cubic(t), `t` in seconds.
+    fn w_cubic(&self, t: f64) -> f64 {
+        let d = t - self.k;
+        C * d * d * d + self.w_max
+    }
+}
+
+/// CUBIC's window.
+#[derive(Clone, Debug)]
+pub(crate) struct Cubic {
+    smss: u64,
+    initial_window: f64,
+    fast_convergence: bool,
+    hystart: Option<HyStart>,
+    /// The window and the slow start threshold, in segments.
+    cwnd: f64,
+    ssthresh: f64,
+    /// W_max: the window just before the last reduction, or less by fast convergence. `None` before the first, and
+    /// after a timeout. RFC 9438 §4.8.
+    w_max: Option<f64>,
+    /// cwnd_prior: the window at the last reduction.
+    cwnd_prior: f64,
+    epoch: Option<Epoch>,
+    /// When the last acknowledgement of congestion avoidance arrived.
+    last_ack_at: Time,
+}
+
+impl Cubic {
+    pub(crate) fn new(smss: u64, initial_window: u64, config: CubicConfig) -> Self {
+        let initial_window = initial_window as f64 / smss as f64;
+        Self {
+            smss,
+            initial_window,
+            fast_convergence: config.fast_convergence,
+            hystart: config.hystart.then(HyStart::default),
+            cwnd: initial_window,
+            ssthresh: f64::INFINITY,
+            w_max: None,
+            cwnd_prior: 0.0,
+            epoch: None,
+            last_ack_at: Time::ZERO,
+        }
+    }
+
+    fn segments(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.smss as f64
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "windows are positive; a cast saturates"
+    )]
+    fn bytes(&self, segments: f64) -> u64 {
+        if segments.is_finite() { (segments * self.smss as f64) as u64 } else { u64::MAX }
+    }
+
+    /// RFC 9438 §4.6 and §4.7: what a reduction remembers, and the new threshold. The flight counts where it is less
+    /// than the window, as in Reno: a window that was not in use proves nothing.
+    fn reduce(&mut self, in_flight: u64) {
+        // In whole segments, as Linux counts: a fraction could not be sent, and must not decide whether this maximum is
+        // below the last.
+        let used = self.segments(in_flight).min(self.cwnd).floor().max(1.0);
+        self.cwnd_prior = used;
+        let below = self.w_max.is_some_and(|w_max| used < w_max);
+        self.w_max =
+            Some(if below && self.fast_convergence { used * (1.0 + BETA_CUBIC) / 2.0 } else { used });
+        self.ssthresh = (used * BETA_CUBIC).max(2.0);
+        self.epoch = None;
+    }
+
+    fn slow_start(&mut self, ack: &AckEvent, acked: u64) {
+        // As for Reno: half of the window must be in use, and an acknowledgement adds two segments at most.
+        if ack.prior_in_flight.saturating_mul(2) < self.cwnd() {
+            return;
+        }
+        let limit = if ack.state == LossState::Loss { 1 } else { 2 };
+        self.cwnd += self.segments(acked.min(limit * self.smss));
+    }
+
+    fn congestion_avoidance(&mut self, ack: &AckEvent, acked: u64) {
+        if ack.prior_in_flight + self.smss < self.cwnd() {
+            // RFC 9438 §5.8: time limited by the application is no time in which the window may have grown.
+            if let Some(epoch) = &mut self.epoch {
+                epoch.t_epoch += ack.now - self.last_ack_at;
+            }
+            self.last_ack_at = ack.now;
+            return;
+        }
+        self.last_ack_at = ack.now;
+        let cwnd = self.cwnd;
+        // RFC 9438 §4.2: K by figure 2. Without a W_max above the window, after slow start without loss (§4.10) or
+        // a timeout (§4.8), K is 0 and the function begins to climb where the window is.
+        let w_max = self.w_max.unwrap_or(0.0).max(cwnd);
+        let epoch = self.epoch.get_or_insert_with(|| Epoch {
+            t_epoch: ack.now,
+            k: libm::cbrt((w_max - cwnd) / C),
+            w_max,
+            w_est: cwnd,
+        });
+        let t = (ack.now - epoch.t_epoch).as_secs_f64();
+        let rtt = ack.srtt.unwrap_or(Duration::ZERO).as_secs_f64();
+        let segments_acked = acked as f64 / self.smss as f64;
+        // RFC 9438 §4.3, figure 4; once as large as at the last reduction, it grows as fast as Reno does.
+        let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { ALPHA_CUBIC };
+        epoch.w_est += alpha * segments_acked / cwnd;
+        if epoch.w_cubic(t) < epoch.w_est {
+            // The Reno-friendly region.
+            self.cwnd = cwnd.max(epoch.w_est);
+        } else {
+            // RFC 9438 §4.4 and §4.5: target by figure 3.
+            let target = epoch.w_cubic(t + rtt).clamp(cwnd, 1.5 * cwnd);
+            self.cwnd = cwnd + (target - cwnd) / cwnd * segments_acked;
+        }
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn on_ack(&mut self, ack: &AckEvent) {
+        let in_slow_start = self.cwnd < self.ssthresh;
+        if let (Some(hystart), Some(rtt)) = (&mut self.hystart, ack.rtt) {
+            // What a recovery has just emptied shows no queue.
+            let settled = self.epoch.is_none_or(|epoch| ack.now - epoch.t_epoch >= Duration::from_secs(1));
+            if settled && hystart.on_ack(ack.now, rtt, ack.una, ack.nxt, in_slow_start.then_some(self.cwnd)) {
+                self.ssthresh = self.cwnd;
+                return;
+            }
+        }
+        // What was SACKed before counts no more: the acknowledgement that ends a recovery covers a whole window.
+        let acked = ack.newly_acked.min(ack.delivered);
+        if matches!(ack.state, LossState::Recovery | LossState::Reduction) || acked == 0 {
+            return;
+        }
+        if in_slow_start {
+            self.slow_start(ack, acked);
+        } else {
+            self.congestion_avoidance(ack, acked);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time, in_flight: u64, _signal: Signal) {
+        self.reduce(in_flight);
+        self.cwnd = self.ssthresh;
+    }
+
+    fn on_recovered(&mut self, _now: Time) {
+        self.cwnd = self.ssthresh;
+    }
+
+    fn on_rto(&mut self, _now: Time, in_flight: u64, first: bool) {
+        if first {
+            self.reduce(in_flight);
+        }
+        // RFC 9438 §4.8: the next congestion avoidance begins with K = 0 at the window that it then has.
+        self.w_max = None;
+        self.epoch = None;
+        self.cwnd = 1.0;
+        if let Some(hystart) = &mut self.hystart {
+            *hystart = HyStart::default();
+        }
+    }
+
+    fn on_idle_restart(&mut self, now: Time, _app_limited: bool, expired: bool) {
+        if let Some(epoch) = &mut self.epoch {
+            epoch.t_epoch += now - self.last_ack_at.max(epoch.t_epoch);
+            self.last_ack_at = now;
+        }
+        // RFC 5681 §4.1
+        if expired {
+            self.cwnd = self.cwnd.min(self.initial_window);
+        }
+    }
+
+    fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
+
+    fn cwnd(&self) -> u64 {
+        self.bytes(self.cwnd)
+    }
+
+    fn ssthresh(&self) -> u64 {
+        self.bytes(self.ssthresh)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::rate::RateSample;
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    /// A CUBIC flow whose window is acknowledged once per round trip, segment by segment.
+    struct Path {
+        cubic: Cubic,
+        now: Time,
+        una: u64,
+    }
+
+    impl Path {
+        fn new(config: CubicConfig) -> Self {
+            Self { cubic: Cubic::new(1000, 10_000, config), now: Time::ZERO, una: 1 }
+        }
+
+        fn ack(&mut self, rtt: Duration, state: LossState) {
+            self.una += 1000;
+            self.cubic.on_ack(&AckEvent {
+                now: self.now,
+                una: self.una,
+                nxt: self.una + self.cubic.cwnd(),
+                newly_acked: 1000,
+                delivered: 1000,
+                newly_lost: 0,
+                prior_in_flight: self.cubic.cwnd(),
+                in_flight: self.cubic.cwnd(),
+                rtt: Some(rtt),
+                srtt: Some(rtt),
+                rate: RateSample::default(),
+                total_delivered: 0,
+                total_lost: 0,
+                state,
+                next_send: Time::ZERO,
+            });
+        }
+
+        /// A round trip.
+        fn round(&mut self) {
+            let segments = self.cubic.cwnd() / 1000;
+            for _ in 0..segments {
+                self.now += RTT / u32::try_from(segments).unwrap();
+                self.ack(RTT, LossState::Open);
+            }
+        }
+    }
+
+    fn without_hystart() -> CubicConfig {
+        CubicConfig { hystart: false, ..CubicConfig::default() }
+    }
+
+    /// A window of 1000 segments comes back after K = cbrt(1000·0.3/0.4) = 9.086 s, slowly around it.
+    #[test]
+    fn the_window_comes_back_to_its_maximum_after_k() {
+        let mut path = Path::new(without_hystart());
+        path.cubic.cwnd = 1000.0;
+        path.cubic.on_congestion(path.now, 1_000_000, Signal::Loss);
+        assert_eq!((path.cubic.cwnd(), path.cubic.ssthresh()), (700_000, 700_000));
+        let mut seen = Vec::new();
+        for _ in 0..140 {
+            path.round();
+            seen.push(path.cubic.cwnd);
+        }
+        let epoch = path.cubic.epoch.unwrap();
+        assert!((epoch.k - 9.086).abs() < 0.001, "{}", epoch.k);
+        for (seconds, window) in [(3, 909.86), (6, 988.24), (9, 1000.0), (12, 1009.9)] {
+            let window: f64 = window;
+            let seen = seen[seconds * 10 - 1];
+            assert!((seen / window - 1.0).abs() < 0.01, "{seconds} s: {seen} for {window}");
+        }
+    }
+
+    /// RFC 9438 §4.3: in a small window Reno's pace counts: 0.529 segments per round trip up to the last maximum,
+    /// then one.
+    #[test]
+    fn a_small_window_grows_as_reno_would() {
+        let mut path = Path::new(without_hystart());
+        path.cubic.cwnd = 20.0;
+        path.cubic.on_congestion(path.now, 20_000, Signal::Loss);
+        for _ in 0..10 {
+            path.round();
+        }
+        let grown = path.cubic.cwnd - 14.0;
+        // The cubic function alone gives 20 - 0.4·(2.47 - 1)³ = 18.7 after a second; on a path of 10 ms it would not.
+        assert!(grown > 4.0, "{grown}");
+        let mut path = Path::new(without_hystart());
+        path.cubic.cwnd = 20.0;
+        path.cubic.on_congestion(path.now, 20_000, Signal::Loss);
+        let mut windows = Vec::new();
+        for _ in 0..30 {
+            let segments = path.cubic.cwnd() / 1000;
+            for _ in 0..segments {
+                path.now += Duration::from_millis(1) / u32::try_from(segments).unwrap();
+                path.ack(Duration::from_millis(1), LossState::Open);
+            }
+            windows.push(path.cubic.cwnd);
+        }
+        // Ten rounds at 0.529 from 14: 19.3; beyond 20 one a round.
+        assert!((windows[9] - 19.2).abs() < 0.3, "{windows:?}");
+        assert!((windows[29] - windows[19] - 10.0).abs() < 1.0, "{windows:?}");
+    }
+
+    #[test]
+    fn a_second_reduction_below_the_last_maximum_makes_room_if_asked_to() {
+        for (fast_convergence, w_max) in [(true, 680.0), (false, 800.0)] {
+            let mut path = Path::new(CubicConfig { fast_convergence, ..without_hystart() });
+            path.cubic.cwnd = 1000.0;
+            path.cubic.on_congestion(path.now, 1_000_000, Signal::Loss);
+            assert_eq!(path.cubic.w_max, Some(1000.0));
+            path.cubic.cwnd = 800.0;
+            path.cubic.on_congestion(path.now, 800_000, Signal::Loss);
+            assert_eq!(path.cubic.w_max, Some(w_max));
+            assert_eq!(path.cubic.cwnd(), 560_000);
+        }
+    }
+
+    #[test]
+    fn after_a_timeout_the_function_climbs_from_where_slow_start_ends() {
+        let mut path = Path::new(without_hystart());
+        path.cubic.cwnd = 100.0;
+        path.cubic.on_rto(path.now, 100_000, true);
+        assert_eq!((path.cubic.cwnd(), path.cubic.ssthresh()), (1000, 70_000));
+        while path.cubic.cwnd < 70.0 {
+            path.round();
+        }
+        path.round();
+        let epoch = path.cubic.epoch.unwrap();
+        assert_eq!(epoch.k, 0.0);
+        assert!((70.0..72.0).contains(&epoch.w_max), "{epoch:?}");
+    }
+
+    #[test]
+    fn idle_time_is_no_time_of_growth() {
+        let mut path = Path::new(without_hystart());
+        path.cubic.cwnd = 1000.0;
+        path.cubic.on_congestion(path.now, 1_000_000, Signal::Loss);
+        for _ in 0..20 {
+            path.round();
+        }
+        let before = path.cubic.cwnd;
+        path.now += Duration::from_secs(100);
+        path.cubic.on_idle_restart(path.now, true, false);
+        path.round();
+        assert!(path.cubic.cwnd - before < 30.0, "{before} to {}", path.cubic.cwnd);
+    }
+
+    #[test]
+    fn slow_start_ends_where_round_trips_grow() {
+        let mut path = Path::new(CubicConfig::default());
+        for _ in 0..3 {
+            path.round();
+        }
+        assert!(path.cubic.cwnd >= 64.0 && path.cubic.ssthresh.is_infinite(), "{:?}", path.cubic);
+        // An eighth of 100 ms, 12.5 ms, is what the least of a round's first samples may add.
+        for _ in 0..80 {
+            path.ack(RTT + Duration::from_millis(14), LossState::Open);
+        }
+        assert_eq!(path.cubic.ssthresh, path.cubic.cwnd.min(path.cubic.ssthresh));
+        assert!(path.cubic.ssthresh.is_finite());
+    }
+}
