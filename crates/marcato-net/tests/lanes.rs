@@ -69,8 +69,10 @@ async fn two_lanes(config: &Config, layer: Layer) -> (Connection, Connection, [R
     let (client, accepted) =
         within(async { tokio::join!(Endpoint::connect(config, &remote), server.endpoint.accept()) }).await;
     let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    let both =
+        |connection: &Connection| connection.stats().lanes.iter().filter(|lane| lane.usable).count() == 2;
     within(async {
-        while client.stats().lanes.iter().filter(|lane| lane.usable).count() < 2 {
+        while !both(&client) || !both(&accepted) {
             tokio::task::yield_now().await;
         }
     })
