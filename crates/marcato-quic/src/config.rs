@@ -19,6 +19,13 @@ use crate::scheduler::Scheduler;
 /// to spill into a second packet.
 pub(crate) const HEADROOM: Bytes = Bytes::new(80);
 
+/// What it holds back while the engine has something to send again: too little for the engine to fill with a sliver of
+/// that (it begins a frame where more than 25 bytes are left, and headers take 30 or more), yet room for most
+/// acknowledgements. Slivers that are lost in turn go again many to a packet, and of two dozen small frames of one stream
+/// in one packet the engine forgets some: out of order, it takes the count of the bytes read for an offset, and drops
+/// what lies before it when it tidies up.
+pub(crate) const TIGHT: Bytes = Bytes::new(52);
+
 /// What a full packet counts against the congestion window beyond the stream bytes that it carries.
 pub(crate) const OVERHEAD: Bytes = Bytes::new(44);
 
@@ -287,6 +294,11 @@ impl SessionConfig {
     /// Stream bytes in a full packet of this size.
     pub(crate) fn payload(mtu: Bytes) -> Bytes {
         mtu - HEADROOM
+    }
+
+    /// The same while the engine has something to send again.
+    pub(crate) fn tight_payload(mtu: Bytes) -> Bytes {
+        mtu - TIGHT
     }
 
     /// What messages count against windows.

@@ -24,7 +24,7 @@ use noq_proto::{
 };
 
 use crate::clock::Clock;
-use crate::config::{Growth, HEADROOM, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
+use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
 use crate::endpoint::{SocketId, Sockets};
 use crate::event::{Event, LaneLoss};
 use crate::gate::{Gated, Happening};
@@ -412,7 +412,7 @@ impl Session {
     /// How long an unreliable message may be now; `None` if the peer takes none.
     pub fn max_datagram(&mut self) -> Option<usize> {
         let engine = self.conn.datagrams().max_size()?;
-        let payload = usize::try_from(self.packet_payload().get()).unwrap_or(usize::MAX);
+        let payload = usize::try_from(SessionConfig::payload(self.mtu()).get()).unwrap_or(usize::MAX);
         Some(engine.min(payload).saturating_sub(UNRELIABLE_HEADER))
     }
 

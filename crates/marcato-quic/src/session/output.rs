@@ -440,10 +440,15 @@ impl Session {
     }
 
     /// How many stream bytes a packet takes on whichever lane.
-    pub(super) fn packet_payload(&self) -> Bytes {
+    fn packet_payload(&self) -> Bytes {
+        let mtu = self.mtu();
+        if self.held { SessionConfig::tight_payload(mtu) } else { SessionConfig::payload(mtu) }
+    }
+
+    /// How long a packet may be on whichever lane.
+    pub(super) fn mtu(&self) -> Bytes {
         let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing);
-        let mtu = usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200));
-        SessionConfig::payload(mtu)
+        usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200))
     }
 
     /// The most urgent chunk of new data that may leave, but none of a level in debt that is more urgent than `ahead`.
@@ -610,7 +615,7 @@ impl Session {
         // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
         let most = Bytes::new(whole.end) - fresh.offset;
         // Room for an acknowledgement is held back once for all of them: it rides in the first.
-        let full = self.payload(u64::MAX) + HEADROOM - OVERHEAD;
+        let full = self.mtu() - OVERHEAD;
         let header = Bytes::new(self.header_left(key, main));
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         loop {

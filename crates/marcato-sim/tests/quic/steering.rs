@@ -256,3 +256,23 @@ proptest! {
         check(&world);
     }
 }
+
+/// Where the engine filled what a chunk left of its packet with a sliver of what was lost, the receiver's engine lost some
+/// of these slivers when they came back many to a packet, and said that it had them.
+#[test]
+fn no_byte_is_lost_where_windows_are_exceeded_and_queues_are_short() {
+    check(&World {
+        seed: 9_728_686_970_427_422_312,
+        paths: vec![(41, 15, 0, 26), (14, 20, 0, 20), (2, 1, 0, 20)],
+        messages: vec![
+            (384, true, 1, 139_676, false, None),
+            (0, true, 1, 33_205, false, None),
+            (386, true, 0, 143_409, false, None),
+        ],
+        outages: Vec::new(),
+        acts: Vec::new(),
+        scheduler: 4,
+        congestion: 2,
+        reuse: false,
+    });
+}
