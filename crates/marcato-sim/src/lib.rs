@@ -5,7 +5,8 @@
 //! the same result on every machine, and adding a flow leaves another's draws alone.
 //!
 //! - [`Network`]: nodes, links, flows; [`Network::run_until`] moves time.
-//! - [`LinkConfig`]: rate, delay, framing, loss, and a queue from [`marcato_queue`].
+//! - [`LinkConfig`]: rate or [`Trace`], delay and [`Jitter`], framing, MTU, [`Loss`], and a queue from
+//!   [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
 //! - [`App`]: what runs at the ends of a TCP flow. [`Conducted`] puts a Conductor between application and TCP.
@@ -17,7 +18,10 @@ mod app;
 mod datagram;
 mod event;
 mod flow;
+mod gilbert_elliott;
 mod host;
+mod jitter;
+mod line;
 mod link;
 mod loss;
 mod network;
@@ -29,12 +33,15 @@ mod route;
 mod tally;
 pub mod tcp;
 mod topology;
+mod trace;
 
 pub use address::{Family, Rebinding};
 pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag, Writers};
 pub use datagram::DatagramFlow;
 pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};
+pub use gilbert_elliott::{GilbertElliott, GilbertElliottError};
 pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
+pub use jitter::{Jitter, JitterError};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;
 pub use network::{ConservationError, Network};
@@ -45,3 +52,4 @@ pub use tcp::{
     Congestion, Cubic, DelayedAck, LossDetection, PriorityOption, TcpConfig, TcpConfigError, TcpStats,
 };
 pub use topology::{LinkId, NodeId, RouteError};
+pub use trace::{Trace, TraceError};
