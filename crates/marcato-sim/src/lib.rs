@@ -9,6 +9,7 @@
 //!   [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
+//! - [`scenario`]: from an experiment, as a file says it, to a network and its results.
 //! - [`App`]: what runs at the ends of a TCP flow. [`Conducted`] puts a Conductor between application and TCP.
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod payload;
 pub mod quic;
 mod ranges;
 mod route;
+pub mod scenario;
 mod tally;
 pub mod tcp;
 mod topology;
