@@ -1,6 +1,6 @@
 //! A flow: what is sent from one node to another.
 
-use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
 use crate::quic::Quic;
 use crate::tcp::Tcp;
@@ -102,6 +102,8 @@ pub struct TcpFlow {
     pub tcp: TcpEnds,
     /// How much it sends before it closes; `None`: without end.
     pub size: Option<Bytes>,
+    /// What its data is labelled with, where TCP carries a priority option.
+    pub priority: Priority,
     /// When it sends at all; `None`: always.
     pub on_off: Option<OnOff>,
 }

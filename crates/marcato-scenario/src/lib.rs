@@ -7,17 +7,33 @@
 //! All that is wrong with a file is told at once, each thing with its line, its column and what to do about it.
 #![forbid(unsafe_code)]
 
+mod check;
+mod document;
 mod experiment;
+mod explain;
 mod fault;
 pub mod flow;
+mod grid;
+mod keys;
+pub mod limit;
 pub mod link;
+mod nearest;
+pub mod path;
+mod quantity;
 pub mod queue;
 pub mod quic;
+mod read;
 pub mod record;
 mod scenario;
+pub mod schema;
+mod setting;
 pub mod tcp;
+mod topology;
+mod trace;
 pub mod traffic;
+mod write;
 
 pub use experiment::Experiment;
+pub use explain::explain;
 pub use fault::{Fault, ScenarioError};
 pub use scenario::{Overrides, Run, Runs, Scenario, Setting};

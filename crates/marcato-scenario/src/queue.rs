@@ -15,9 +15,9 @@ pub enum Queue {
     /// Two classes with a queue of their own each; a packet of the low layer leaves only when none of the high one can.
     Strict {
         /// The queue of the high layer: drop-tail or CoDel.
-        high: Box<Queue>,
+        high: Box<Self>,
         /// The queue of the low layer: drop-tail or CoDel.
-        low: Box<Queue>,
+        low: Box<Self>,
     },
     /// Two classes in one buffer: a packet of the high layer that finds it full takes the place of one of the low layer.
     PushOut {
