@@ -32,11 +32,17 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, faults: &Faults) {
             format!("there are {many} links, but at most {MAX_LINKS} are possible"),
         );
     }
-    links(experiment, root, faults);
-    flows(experiment, root, faults);
+    // Where there are no nodes that is what is wrong, not that each name leads nowhere.
+    if experiment.nodes.is_empty() {
+        return;
+    }
+    let joined = links(experiment, root, faults);
+    flows(experiment, root, joined, faults);
 }
 
-fn links(experiment: &Experiment, root: &Table, faults: &Faults) {
+/// Whether every link joins two nodes; if not, that a flow finds no way is not its own fault.
+fn links(experiment: &Experiment, root: &Table, faults: &Faults) -> bool {
+    let mut joined = root.get("link").is_some();
     let nodes = || experiment.nodes.iter().map(String::as_str);
     let mut names = HashSet::new();
     let mut pairs: HashMap<[&str; 2], &str> = HashMap::new();
@@ -49,6 +55,7 @@ fn links(experiment: &Experiment, root: &Table, faults: &Faults) {
         let [a, b] = &link.between;
         let known = [(a, places[0]), (b, places[1])]
             .map(|(end, place)| check_known("node", end, place, nodes(), faults));
+        joined &= known == [true, true] && a != b;
         if a == b && !a.is_empty() {
             faults.add(places[1], format!("a link joins two nodes, and this one joins `{a}` with itself"));
         } else if known == [true, true] {
@@ -59,9 +66,11 @@ fn links(experiment: &Experiment, root: &Table, faults: &Faults) {
                     "`{other}` joins the same two nodes, and nothing would go over this link: leave one out"
                 );
                 faults.add(table.place_of("between"), problem);
+                joined = false;
             }
         }
     }
+    joined
 }
 
 /// Where the first two entries of a list stand.
@@ -75,7 +84,7 @@ fn list_places(table: &Table, key: &str) -> [Place; 2] {
     }
 }
 
-fn flows(experiment: &Experiment, root: &Table, faults: &Faults) {
+fn flows(experiment: &Experiment, root: &Table, joined: bool, faults: &Faults) {
     let map = Map::new(experiment);
     let mut instances = HashSet::new();
     let many: u64 = experiment.flows.iter().map(|flow| u64::from(flow.count)).sum();
@@ -99,7 +108,7 @@ fn flows(experiment: &Experiment, root: &Table, faults: &Faults) {
             }
         }
         times(flow, table, experiment.duration, faults);
-        ends(flow, table, &map, experiment, faults);
+        ends(flow, table, joined.then_some(&map), experiment, faults);
     }
 }
 
@@ -143,7 +152,7 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
 fn process(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     let FlowKind::TcpProcess(process) = &flow.kind else { return };
     let expected = duration.as_nanos() / process.mean_gap().as_nanos().max(1) * u128::from(flow.count);
-    if expected > u128::from(MAX_CONNECTIONS) {
+    if duration != Duration::MAX && expected > u128::from(MAX_CONNECTIONS) {
         let key = if table.get("load").is_some() { "load" } else { "arrivals" };
         let problem = format!(
             "about {expected} connections would begin, but at most {MAX_CONNECTIONS} are possible: say less"
@@ -169,7 +178,7 @@ fn full_packet(flow: &Flow) -> (Bytes, &'static str, String) {
     }
 }
 
-fn ends(flow: &Flow, table: &Table, map: &Map<'_>, experiment: &Experiment, faults: &Faults) {
+fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experiment, faults: &Faults) {
     let nodes = || experiment.nodes.iter().map(String::as_str);
     let paths: Vec<(&str, &str, [Place; 2])> = match &flow.kind {
         FlowKind::Quic(quic) if table.get("paths").is_some() => {
@@ -216,6 +225,7 @@ fn ends(flow: &Flow, table: &Table, map: &Map<'_>, experiment: &Experiment, faul
             }
             continue;
         }
+        let Some(map) = map else { continue };
         let (Some(there), Some(back)) = (map.route(from, to), map.route(to, from)) else {
             faults.add(places[1], format!("no links lead from `{from}` to `{to}`: join them"));
             continue;

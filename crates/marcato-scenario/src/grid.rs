@@ -37,9 +37,7 @@ impl Grid {
         for axis in self.axes.iter().rev() {
             let item = axis.values[number % axis.values.len()].clone();
             number /= axis.values.len();
-            // The fault of a setting stands where its value does.
-            let key = Key { name: axis.key.name.clone(), place: item.place };
-            sets.push(Set { key, item });
+            sets.push(Set { key: axis.key.clone(), item });
         }
         sets.reverse();
         sets

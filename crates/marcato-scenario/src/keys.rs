@@ -453,13 +453,7 @@ pub(crate) fn check_name(what: &str, name: &str, place: Place, faults: &Faults) 
             format!("the name of a {what} has {} bytes, but at most {most} are possible", name.len()),
         );
     } else if let Some(bad) = name.chars().find(|c| !u8::try_from(*c).is_ok_and(good)) {
-        faults.add(
-            place,
-            format!(
-                "`{}` cannot be in the name of a {what}: letters, digits, - and _ can",
-                bad.escape_default()
-            ),
-        );
+        faults.add(place, format!("{bad:?} cannot be in the name of a {what}: letters, digits, - and _ can"));
     } else {
         return true;
     }

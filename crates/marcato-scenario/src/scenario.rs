@@ -346,9 +346,9 @@ impl Scenario {
             let note = format!(" (in the runs with {})", with.join(", "));
             for ((place, problem), (_, noted)) in found.noted(&note) {
                 if told.insert((place, problem.clone())) {
-                    // What stands at a value that is varied speaks for itself.
-                    let at_value = sets.iter().any(|set| set.item.place == place);
-                    faults.add(place, if at_value { problem } else { noted });
+                    // What stands in the grid speaks for itself.
+                    let in_grid = sets.iter().any(|set| place == set.item.place || place == set.key.place);
+                    faults.add(place, if in_grid { problem } else { noted });
                 }
             }
             if told.len() > MAX_FAULTS {

@@ -33,6 +33,9 @@ impl Set {
         let place = self.key.place;
         let parts: Vec<&str> = self.key.name.split('.').collect();
         let fault = |problem: String| faults.add(place, problem);
+        if parts.contains(&"") {
+            return fault(format!("`{}` is not a key: a part of it is empty", self.key.name));
+        }
         match parts.as_slice() {
             ["grid" | "seed", ..] => {
                 fault("seeds and grids are not set like this: say `seeds` in [grid], or --seed".to_owned());
@@ -66,9 +69,6 @@ impl Set {
         let place = self.key.place;
         match path {
             [] => {}
-            ["", ..] => {
-                faults.add(place, format!("`{}` is not a key: a part of it is empty", self.key.name));
-            }
             [last] => table.set(Key { name: (*last).to_owned(), place }, self.item.clone()),
             [part, rest @ ..] => {
                 if table.get(part).is_none() {

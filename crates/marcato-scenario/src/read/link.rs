@@ -17,6 +17,9 @@ const LEAST_MTU: Bytes = Bytes::new(68);
 /// The largest MTU. RFC 791 §3.1: what the total length can say.
 const MOST_MTU: Bytes = Bytes::new(65_535);
 
+/// What was meant as a rate counts as one, so that only it is wrong.
+const MEANT: Capacity = Capacity::Rate(Rate::from_mbps(1000));
+
 pub(super) fn link(table: &Table, duration: Duration, faults: &Faults) -> Link {
     let keys = Keys::open(table, &schema::LINK, faults);
     let mut between = [String::new(), String::new()];
@@ -62,9 +65,9 @@ fn direction(keys: &Keys<'_>, mtu: Bytes) -> Direction {
     let rate = match (keys.item("rate"), keys.item("trace")) {
         (Some(_), Some(_)) => {
             keys.fault("trace", "a link has a `rate` or a `trace`: leave one of them out");
-            Capacity::Unlimited
+            MEANT
         }
-        (Some(_), None) => keys.some_rate("rate").map_or(Capacity::Unlimited, Capacity::Rate),
+        (Some(_), None) => keys.some_rate("rate").map_or(MEANT, Capacity::Rate),
         (None, Some(_)) => {
             let path = keys.string("trace").unwrap_or("?");
             if path.is_empty() {

@@ -46,13 +46,17 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> Experiment {
             "the warm-up ends no earlier than the run, and nothing would be measured: shorten it",
         );
     }
-    let duration = duration.unwrap_or(most);
+    // Nothing comes after the end of a run of which the end is unknown.
+    let duration = duration.unwrap_or(Duration::MAX);
 
     if root.get("nodes").is_none() && root.get("topology").is_none() {
         keys.need(
             "nodes",
             "say what they are called, for example nodes = [\"client\", \"server\"]; or use a [topology]",
         );
+    }
+    if keys.list("nodes", MAX_NODES).is_some_and(<[Item]>::is_empty) {
+        keys.fault("nodes", "there are no nodes: say what they are called");
     }
     let mut nodes: Vec<String> = Vec::new();
     for (node, place) in keys.strings("nodes", MAX_NODES) {

@@ -49,7 +49,8 @@ pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) ->
     };
     let columns: u64 = series.iter().map(instances).sum();
     let samples = experiment.duration.as_nanos() / every.as_nanos().max(1) * u128::from(columns);
-    if samples > u128::from(MAX_SAMPLES) {
+    let known = experiment.duration != marcato_units::Duration::MAX;
+    if known && samples > u128::from(MAX_SAMPLES) {
         keys.fault(
             "every",
             format!(
