@@ -10,6 +10,7 @@ mod output;
 mod papers;
 pub mod perf;
 mod progress;
+mod sim;
 mod table;
 
 use std::ffi::OsString;
@@ -57,6 +58,7 @@ where
             papers::run(registry, &asked, stdout).map_err(|error| error.to_string())
         }
         arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
+        arguments::Command::Sim(asked) => sim::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Perf(asked) => {
             let done = match asked.role {
                 arguments::PerfRole::Server(asked) => perf::server(&asked, stdout),

@@ -3,14 +3,18 @@
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_scenario::Experiment;
-use marcato_scenario::flow::{Feeder, Flow, FlowKind, Messages, PacketArrivals, TcpEnds, TcpFlow, UdpFlow};
+use marcato_scenario::flow::{
+    Feeder, Flow, FlowKind, Messages, PacketArrivals, RequestResponse, TcpEnds, TcpFlow, TcpProcess, UdpFlow,
+};
 use marcato_scenario::link::{Capacity, Change, Direction, Link, Loss, Way};
 use marcato_scenario::queue::{self, Queue};
 use marcato_scenario::quic::{Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
 use marcato_scenario::record::{FlowMetric, LinkMetric, Record, Series};
 use marcato_scenario::tcp::{Congestion, Tcp};
-use marcato_scenario::traffic::{Bulk, Message, Preset, Redundancy, Release, Source};
-use marcato_sim::scenario::{BuildError, Outcome, Traces, build};
+use marcato_scenario::traffic::{
+    Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
+};
+use marcato_sim::scenario::{BuildError, Outcome, Traces, Watcher, build};
 use marcato_sim::{LinkConfig, LinkId, Network, Side, TcpConfig, TcpFlow as Transfer, UdpFlow as Packets};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 
@@ -50,7 +54,12 @@ fn flow(name: &str, ends: [&str; 2], kind: FlowKind) -> Flow {
 
 fn tcp(congestion: Congestion, size: Option<Bytes>) -> FlowKind {
     let tcp = Tcp { congestion, ..Tcp::default() };
-    FlowKind::Tcp(TcpFlow { tcp: TcpEnds { from: tcp.clone(), to: tcp }, size, on_off: None })
+    FlowKind::Tcp(TcpFlow {
+        tcp: TcpEnds { from: tcp.clone(), to: tcp },
+        size,
+        priority: Priority::default(),
+        on_off: None,
+    })
 }
 
 fn experiment(nodes: &[&str], links: Vec<Link>, flows: Vec<Flow>) -> Experiment {
@@ -68,7 +77,7 @@ fn experiment(nodes: &[&str], links: Vec<Link>, flows: Vec<Flow>) -> Experiment 
 }
 
 fn run(experiment: &Experiment) -> Outcome {
-    build(experiment, &Traces::new()).unwrap().run(&mut |_| ())
+    build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ())
 }
 
 /// Two TCP flows and a UDP flow through a lossy CoDel bottleneck whose rate changes, behind a quick link.
@@ -150,7 +159,7 @@ fn a_scenario_is_the_same_network_as_one_built_by_hand() {
         [world.flow("twins-1"), world.flow("twins-2"), world.flow("udp")],
         [Some(one), Some(two), Some(udp)]
     );
-    let outcome = world.run(&mut |_| ());
+    let outcome = world.run(&mut |_: Time| ());
     assert_eq!(outcome.events, net.events());
     for ((id, before), seen) in links.into_iter().zip(at_five).zip(&outcome.links) {
         let counters = net.link_counters(id);
@@ -374,4 +383,90 @@ fn links_have_names_and_directions() {
     let world = build(&mixed(), &Traces::new()).unwrap();
     assert_eq!(world.link("none"), None::<[LinkId; 2]>);
     assert_eq!(world.duration(), 20 * SECOND);
+}
+
+#[test]
+fn connections_that_come_and_go_and_questions_are_timed_each() {
+    let bottleneck = link("l", ["a", "b"], way(10, 10 * MS), way(10, 10 * MS));
+    let ends = TcpEnds::default();
+    let process = TcpProcess {
+        tcp: ends.clone(),
+        arrivals: Arrivals::Load(Rate::from_mbps(3)),
+        size: Size::Pareto { shape: 1.5, mean: Bytes::kb(30), most: Bytes::kb(600) },
+        most_open: 100,
+    };
+    let asking = RequestResponse {
+        tcp: ends,
+        request: Bytes::new(200),
+        response: Size::Constant(Bytes::kb(20)),
+        think: Pause::Constant(80 * MS),
+        requests: None,
+    };
+    let web = flow("web", ["a", "b"], FlowKind::TcpProcess(process));
+    let mut ask = flow("ask", ["b", "a"], FlowKind::RequestResponse(asking));
+    ask.stop = Some(Time::from_secs(15));
+    let mut experiment = experiment(&["a", "b"], vec![bottleneck], vec![web, ask]);
+    experiment.duration = 60 * SECOND;
+    let outcome = run(&experiment);
+    let [web, ask] = &outcome.flows[..] else { panic!("two flows") };
+    let [transfers] = &web.times[..] else { panic!("one kind") };
+    // 3 Mbit/s in files of 27.6 kB (30 kB but for the cap): 13.6 a second for 55 s, 747 in all, give or take 5 times 27.
+    assert!((610..890).contains(&transfers.released), "{}", transfers.released);
+    assert_eq!(transfers.done.len() + transfers.open.len(), transfers.released as usize);
+    // Two round trips at least.
+    assert!(transfers.done.iter().all(|&took| took > 30.0));
+    let [responses] = &ask.times[..] else { panic!("one kind") };
+    // From 5 s to 15 s, each after 80 ms and a round trip or a little more.
+    assert!((75..100).contains(&responses.done.len()), "{}", responses.done.len());
+    assert!(responses.done.iter().all(|took| (20.0..400.0).contains(took)), "{responses:?}");
+    assert_eq!(ask.bytes.get() / 20_000, responses.done.len() as u64);
+}
+
+/// Keeps what is captured.
+#[derive(Default)]
+struct Kept(std::collections::BTreeMap<(String, bool), Vec<u8>>, Time);
+
+impl Watcher for Kept {
+    fn time(&mut self, now: Time) {
+        self.1 = now;
+    }
+
+    fn captured(&mut self, link: &str, back: bool, part: &[u8]) {
+        self.0.entry((link.to_owned(), back)).or_default().extend_from_slice(part);
+    }
+}
+
+#[test]
+fn what_passes_a_link_is_captured_in_both_directions() {
+    let mut experiment = mixed();
+    let silent = run(&experiment);
+    experiment.record.pcap = vec!["bottleneck".into()];
+    let mut kept = Kept::default();
+    assert_eq!(build(&experiment, &Traces::new()).unwrap().run(&mut kept), silent);
+    assert_eq!((kept.0.len(), kept.1), (2, Time::from_secs(20)));
+    for file in kept.0.values() {
+        assert_eq!(file[..4], 0xa1b2_3c4d_u32.to_le_bytes());
+        assert!(file.len() > 100_000);
+    }
+    experiment.record.pcap = vec!["none".into()];
+    assert!(build(&experiment, &Traces::new()).is_err());
+}
+
+#[test]
+fn a_sender_that_is_on_and_off_sends_while_it_is_on() {
+    let FlowKind::Tcp(mut bulk) = tcp(Congestion::Reno, None) else { panic!("tcp") };
+    let pause = Pause::Constant(SECOND);
+    bulk.on_off = Some(OnOff { on: pause, off: pause });
+    bulk.tcp.from.notsent_lowat = Some(Bytes::kb(6));
+    let queue = Queue::DropTail { limit: queue::Limit::Packets(20) };
+    let bottleneck = link("l", ["a", "b"], Direction { queue, ..way(8, 5 * MS) }, way(8, 5 * MS));
+    let mut experiment =
+        experiment(&["a", "b"], vec![bottleneck], vec![flow("f", ["a", "b"], FlowKind::Tcp(bulk))]);
+    experiment.record.series = vec![Series::Flow { flow: "f".into(), metric: FlowMetric::Throughput }];
+    experiment.record.every = SECOND;
+    let outcome = run(&experiment);
+    for (at, rate) in &outcome.series[0].points {
+        let is_on = at.as_secs_f64() as u64 % 2 == 1;
+        assert!(rate.is_some_and(|rate| if is_on { rate > 5.0 } else { rate < 1.0 }), "{at} {rate:?}");
+    }
 }

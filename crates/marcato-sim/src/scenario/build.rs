@@ -54,7 +54,15 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
     }
     let sampler = Sampler::new(experiment, &flows, &ways)?;
     let (warm_up, duration) = (experiment.warm_up, experiment.duration);
-    Ok(World { net, warm_up, duration, flows, ways, sampler })
+    let mut taps = Vec::new();
+    for link in &experiment.record.pcap {
+        let before = taps.len();
+        taps.extend(ways.iter().enumerate().filter(|(_, way)| way.name == *link).map(|(place, _)| place));
+        if taps.len() == before {
+            return Err(BuildError::NothingToRecord(link.clone()));
+        }
+    }
+    Ok(World { net, warm_up, duration, flows, ways, sampler, taps })
 }
 
 fn add_link(

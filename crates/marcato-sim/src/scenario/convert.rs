@@ -3,7 +3,7 @@
 use marcato_queue::{
     Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, PushOut, PushOutConfig, Strict,
 };
-use marcato_scenario::{flow, link, queue, tcp, traffic};
+use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
 use marcato_units::{Bytes, Duration};
 
@@ -11,8 +11,8 @@ use super::Traces;
 use super::error::BuildError;
 use crate::packet::Packet;
 use crate::{
-    Arrivals, Congestion, Cubic, DelayedAck, GilbertElliott, Jitter, LinkConfig, Loss, LossDetection,
-    PriorityOption, TcpConfig,
+    Congestion, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott, Jitter, LinkConfig, Loss,
+    LossDetection, PriorityOption, TcpConfig,
 };
 
 pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
@@ -69,10 +69,19 @@ pub(super) fn conductor(preset: traffic::Preset, chunk: Bytes) -> conductor::Con
     conductor::Config { chunk, ..conductor::Config::with_debt(debt(preset)) }
 }
 
-pub(super) const fn arrivals(arrivals: flow::PacketArrivals) -> Arrivals {
-    match arrivals {
-        flow::PacketArrivals::Constant => Arrivals::Constant,
-        flow::PacketArrivals::Poisson => Arrivals::Poisson,
+pub(super) fn size(size: &traffic::Size) -> Result<Distribution<Bytes>, DistributionError> {
+    match *size {
+        traffic::Size::Constant(bytes) => Ok(Distribution::constant(bytes)),
+        traffic::Size::Exponential { mean } => Distribution::exponential(mean),
+        traffic::Size::Pareto { shape, mean, most } => Distribution::capped_pareto(shape, mean, most),
+        traffic::Size::LogNormal { mean, sigma } => Distribution::log_normal(mean, sigma),
+    }
+}
+
+pub(super) fn pause(pause: &traffic::Pause) -> Result<Distribution<Duration>, DistributionError> {
+    match *pause {
+        traffic::Pause::Constant(span) => Ok(Distribution::constant(span)),
+        traffic::Pause::Exponential { mean } => Distribution::exponential(mean),
     }
 }
 

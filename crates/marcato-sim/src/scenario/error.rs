@@ -5,7 +5,7 @@ use marcato_quic::IdentityError;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::schedule::BudgetError;
 
-use crate::{FlowError, GilbertElliottError};
+use crate::{DistributionError, FlowError, GilbertElliottError, SpawnError};
 
 /// Why a world cannot be built. A scenario that was read from a file has been checked for most of it.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,25 @@ pub enum BuildError {
         /// What is wrong.
         source: FlowError,
     },
+    /// A process cannot begin its flows.
+    #[error("the flow `{flow}`: {source}")]
+    Spawn {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        source: SpawnError,
+    },
+    /// Sizes or spans cannot be distributed so.
+    #[error("the flow `{flow}`: {source}")]
+    Distribution {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        source: DistributionError,
+    },
+    /// Packets that are on and off would leave at random.
+    #[error("the flow `{0}` is on and off, and its packets leave at random: say arrivals = \"constant\"")]
+    RandomOnOff(String),
     /// A Conductor does not work with such chunks.
     #[error("the flow `{flow}`: {source}")]
     Debt {

@@ -1,9 +1,10 @@
 //! The flows of a world, and what can be seen of them.
 
-use marcato_scenario::flow::FlowKind;
+use marcato_scenario::flow::{FlowKind, PacketArrivals};
 use marcato_scenario::quic::Quic;
 use marcato_scenario::record::FlowMetric;
-use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
+use marcato_scenario::traffic::{Arrivals, OnOff};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
 use super::error::BuildError;
 use super::messenger::Messenger;
@@ -11,33 +12,128 @@ use super::outcome::{FlowOutcome, Times};
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
-    App, Collector, FlowError, FlowId, Network, NodeId, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
+    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, Network, NodeId,
+    ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
 };
 
-/// Writes so many bytes, or as many as are taken until its time is over, and then closes.
+/// On and off spans under way.
+#[derive(Clone, Debug)]
+struct Spans {
+    on: Distribution<Duration>,
+    off: Distribution<Duration>,
+    stream: Option<Stream>,
+    is_on: bool,
+}
+
+/// Writes so many bytes, or as many as are taken until its time is over, and then closes. It may be on and off.
 #[derive(Clone, Debug)]
 struct Transfer {
     left: Bytes,
     stop: Time,
+    priority: Priority,
+    spans: Option<Spans>,
+}
+
+const STOP: u32 = 0;
+const TURN: u32 = 1;
+
+impl Transfer {
+    fn turn(&mut self, socket: &mut Socket<'_>) {
+        let Some(Spans { on, off, stream: Some(stream), is_on }) = &mut self.spans else { return };
+        *is_on = !*is_on;
+        // However short the spans, time goes on.
+        let span = if *is_on { on.draw(stream) } else { off.draw(stream) }.max(Duration::from_nanos(1));
+        socket.set_timer(socket.now() + span, TURN);
+    }
 }
 
 impl App for Transfer {
-    fn start(&mut self, socket: &mut Socket<'_>) {
-        if self.stop < Time::MAX {
-            socket.set_timer(self.stop, 0);
+    fn named(&mut self, streams: &FlowStreams<'_>) {
+        if let Some(spans) = &mut self.spans {
+            spans.stream = Some(streams.stream("onoff"));
         }
     }
 
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        if self.stop < Time::MAX {
+            socket.set_timer(self.stop, STOP);
+        }
+        self.turn(socket);
+    }
+
     fn writable(&mut self, socket: &mut Socket<'_>) {
-        self.left -= socket.write(self.left, Priority::default(), Tag::default());
+        if self.spans.as_ref().is_some_and(|spans| !spans.is_on) {
+            return;
+        }
+        self.left -= socket.write(self.left, self.priority, Tag::default());
         if self.left.is_zero() {
             socket.close();
         }
     }
 
-    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
-        self.left = Bytes::ZERO;
-        socket.close();
+    fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {
+        if token == STOP {
+            self.left = Bytes::ZERO;
+            socket.close();
+        } else if !self.left.is_zero() {
+            self.turn(socket);
+        }
+    }
+}
+
+/// Who asks, until its time is over.
+struct Asking {
+    requester: Requester,
+    stop: Time,
+}
+
+/// A [`Requester`] has timers of lower numbers.
+const STOP_ASKING: u32 = u32::MAX;
+
+impl App for Asking {
+    fn named(&mut self, streams: &FlowStreams<'_>) {
+        self.requester.named(streams);
+    }
+
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        if self.stop < Time::MAX {
+            socket.set_timer(self.stop, STOP_ASKING);
+        }
+        self.requester.start(socket);
+    }
+
+    fn connected(&mut self, socket: &mut Socket<'_>) {
+        self.requester.connected(socket);
+    }
+
+    fn failed(&mut self, socket: &mut Socket<'_>) {
+        self.requester.failed(socket);
+    }
+
+    fn reset(&mut self, socket: &mut Socket<'_>) {
+        self.requester.reset(socket);
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        if socket.now() < self.stop {
+            self.requester.writable(socket);
+        }
+    }
+
+    fn received(&mut self, tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {
+        self.requester.received(tag, bytes, socket);
+    }
+
+    fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {
+        if token == STOP_ASKING {
+            socket.close();
+        } else if socket.now() < self.stop {
+            self.requester.timer(token, socket);
+        }
+    }
+
+    fn finished(&mut self, socket: &mut Socket<'_>) {
+        self.requester.finished(socket);
     }
 }
 
@@ -49,6 +145,8 @@ pub(super) struct Totals {
     pub(super) losses: u64,
     pub(super) retransmissions: u64,
     timeouts: u64,
+    /// Flows of a process that were not begun.
+    refused: u64,
     /// Packets whose delay is known, and the sum of these.
     pub(super) timed: u64,
     pub(super) delay: Duration,
@@ -65,6 +163,8 @@ struct Gauges {
 }
 
 enum What {
+    Process(ProcessId),
+    Exchange(FlowId),
     Tcp { flow: FlowId, size: Option<Bytes> },
     Udp(FlowId),
     Messages(FlowId),
@@ -102,6 +202,7 @@ impl Instance<'_> {
     pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
         let Self { flow, name, start, ends: [from, to], paths } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
+        let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
         let refused = |source: FlowError| BuildError::Flow { flow: name.clone(), source };
         let opened =
             |tcp: &marcato_scenario::flow::TcpEnds, client: Box<dyn App>, server: Box<dyn App>| TcpFlow {
@@ -116,15 +217,63 @@ impl Instance<'_> {
             };
         let what = match &flow.kind {
             FlowKind::Tcp(tcp) => {
-                let app = Transfer { left: tcp.size.unwrap_or(Bytes::MAX), stop };
+                let spans = match &tcp.on_off {
+                    None => None,
+                    Some(OnOff { on, off }) => Some(Spans {
+                        on: convert::pause(on).map_err(distributed)?,
+                        off: convert::pause(off).map_err(distributed)?,
+                        stream: None,
+                        is_on: false,
+                    }),
+                };
+                let left = tcp.size.unwrap_or(Bytes::MAX);
+                let app = Transfer { left, stop, priority: tcp.priority, spans };
                 let flow = opened(&tcp.tcp, Box::new(app), Box::new(crate::Sink));
                 What::Tcp { flow: net.tcp(flow).map_err(refused)?, size: tcp.size }
             }
+            FlowKind::TcpProcess(process) => {
+                let arrivals = match process.arrivals {
+                    Arrivals::Every(gap) => {
+                        FlowArrivals::Gaps(Distribution::exponential(gap).map_err(distributed)?)
+                    }
+                    Arrivals::Load(rate) => FlowArrivals::Offering(rate),
+                };
+                let sizes = convert::size(&process.size).map_err(distributed)?;
+                let process = FlowProcess {
+                    server_config: convert::tcp(&process.tcp.to),
+                    start,
+                    stop,
+                    most_at_once: process.most_open.into(),
+                    layer: flow.layer,
+                    ..FlowProcess::new(from, to, convert::tcp(&process.tcp.from), sizes, arrivals)
+                };
+                let begun = |source| BuildError::Spawn { flow: name.clone(), source };
+                What::Process(net.spawn(process).map_err(begun)?)
+            }
+            FlowKind::RequestResponse(it) => {
+                let request = Distribution::constant(it.request);
+                let response = convert::size(&it.response).map_err(distributed)?;
+                let think = convert::pause(&it.think).map_err(distributed)?;
+                let asked = RequestResponse::new(request, response, think);
+                let asked = it.requests.map_or(asked, |requests| asked.exchanges(requests));
+                let asking = Asking { requester: asked.client(), stop };
+                let flow = opened(&it.tcp, Box::new(asking), Box::new(asked.server()));
+                What::Exchange(net.tcp(flow).map_err(refused)?)
+            }
             FlowKind::Udp(udp) => {
+                let arrivals = match (udp.arrivals, &udp.on_off) {
+                    (PacketArrivals::Constant, None) => crate::Arrivals::Constant,
+                    (PacketArrivals::Poisson, None) => crate::Arrivals::Poisson,
+                    (PacketArrivals::Poisson, Some(_)) => return Err(BuildError::RandomOnOff(name)),
+                    (PacketArrivals::Constant, Some(OnOff { on, off })) => crate::Arrivals::OnOff {
+                        on: convert::pause(on).map_err(distributed)?,
+                        off: convert::pause(off).map_err(distributed)?,
+                    },
+                };
                 let flow = UdpFlow {
                     start,
                     stop,
-                    arrivals: convert::arrivals(udp.arrivals),
+                    arrivals,
                     layer: flow.layer,
                     ..UdpFlow::new(from, to, udp.rate, udp.payload)
                 };
@@ -144,9 +293,6 @@ impl Instance<'_> {
                 let lanes = said.paths.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
                 What::Quic { flow, said: said.clone(), lanes }
             }
-            FlowKind::TcpProcess(_) | FlowKind::RequestResponse(_) => {
-                return Err(BuildError::Session { flow: name, problem: "not built yet".into() });
-            }
         };
         Ok(Tracked {
             flow: flow.name.clone(),
@@ -162,27 +308,58 @@ impl Instance<'_> {
 }
 
 impl Tracked {
-    /// Its name in the network.
-    pub(super) const fn id(&self) -> FlowId {
+    /// Its name in the network, if it is one flow of it.
+    pub(super) const fn id(&self) -> Option<FlowId> {
         match self.what {
-            What::Tcp { flow, .. } | What::Udp(flow) | What::Messages(flow) | What::Quic { flow, .. } => flow,
+            What::Tcp { flow, .. }
+            | What::Udp(flow)
+            | What::Messages(flow)
+            | What::Exchange(flow)
+            | What::Quic { flow, .. } => Some(flow),
+            What::Process(_) => None,
+        }
+    }
+
+    /// The end that sends what is measured: of questions and answers, who answers.
+    const fn sender(&self) -> Side {
+        match self.what {
+            What::Exchange(_) => Side::Server,
+            _ => Side::Client,
         }
     }
 
     pub(super) fn totals(&self, net: &Network) -> Totals {
-        let id = self.id();
-        let [client, server] = [Side::Client, Side::Server].map(|side| net.tally(id, side));
-        let common =
-            Totals { sent: client.sent, losses: client.dropped + server.dropped, ..Totals::default() };
+        let sender = self.sender();
+        let common = self.id().map_or_else(Totals::default, |id| {
+            let [here, there] = [sender, sender.peer()].map(|side| net.tally(id, side));
+            Totals { sent: here.sent, losses: here.dropped + there.dropped, ..Totals::default() }
+        });
         match &self.what {
-            What::Tcp { flow, .. } | What::Messages(flow) => {
-                let stats = net.tcp_stats(*flow, Side::Client).unwrap_or_default();
+            What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
+                let [here, there] =
+                    [sender, sender.peer()].map(|side| net.tcp_stats(*flow, side).unwrap_or_default());
                 Totals {
-                    bytes: net.reception(*flow, Side::Server).bytes,
-                    retransmissions: stats.retransmissions,
-                    timeouts: stats.timeouts,
+                    bytes: net.reception(*flow, sender.peer()).bytes,
+                    retransmissions: here.retransmissions + there.retransmissions,
+                    timeouts: here.timeouts + there.timeouts,
                     ..common
                 }
+            }
+            What::Process(process) => {
+                let stats = net.process_stats(*process);
+                let open = net.open_flows(*process);
+                let mut totals = Totals {
+                    sent: stats.from_clients.sent,
+                    losses: stats.from_clients.dropped + stats.from_servers.dropped,
+                    refused: stats.refused,
+                    ..common
+                };
+                for flow in net.flow_records(*process).iter().chain(&open) {
+                    totals.bytes += flow.received();
+                    totals.retransmissions += u64::from(flow.retransmissions());
+                    totals.timeouts += u64::from(flow.timeouts());
+                }
+                totals
             }
             What::Udp(flow) => {
                 let stats = net.udp_stats(*flow).unwrap_or_default();
@@ -206,8 +383,8 @@ impl Tracked {
 
     fn gauges(&self, net: &Network) -> Gauges {
         match &self.what {
-            What::Tcp { flow, .. } | What::Messages(flow) => {
-                net.tcp_stats(*flow, Side::Client).map_or_else(Gauges::default, |stats| Gauges {
+            What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
+                net.tcp_stats(*flow, self.sender()).map_or_else(Gauges::default, |stats| Gauges {
                     cwnd: Some(stats.cwnd),
                     ssthresh: Some(stats.ssthresh).filter(|&at| at < Bytes::new(1 << 60)),
                     in_flight: Some(stats.in_flight),
@@ -215,7 +392,7 @@ impl Tracked {
                     pacing_rate: stats.pacing_rate,
                 })
             }
-            What::Udp(_) => Gauges::default(),
+            What::Udp(_) | What::Process(_) => Gauges::default(),
             What::Quic { flow, .. } => {
                 let look = Look { net, flow: *flow };
                 let Some(session) = look.sending().and_then(crate::quic::QuicHost::session) else {
@@ -255,14 +432,17 @@ impl Tracked {
     }
 
     /// The warm-up is over.
-    pub(super) fn begin(&mut self, net: &Network) {
+    pub(super) fn begin(&mut self, net: &mut Network) {
+        if let Some(flow) = self.id() {
+            net.watch(flow);
+        }
         self.before = self.totals(net);
         self.srtt = (0.0, 0);
     }
 
-    /// Looks at the round-trip time.
+    /// Looks at the round-trip time of a session. Of TCP each sample is noted.
     pub(super) fn look(&mut self, net: &Network) {
-        if net.now() < self.start || self.finished(net).is_some() {
+        if !matches!(self.what, What::Quic { .. }) || net.now() < self.start {
             return;
         }
         if let Some(srtt) = self.gauges(net).srtt {
@@ -274,7 +454,8 @@ impl Tracked {
     fn finished(&self, net: &Network) -> Option<Time> {
         match &self.what {
             What::Tcp { flow, .. } => net.reception(*flow, Side::Server).finished_at,
-            What::Udp(_) | What::Messages(_) | What::Quic { .. } => None,
+            What::Exchange(flow) => net.reception(*flow, Side::Server).finished_at,
+            What::Udp(_) | What::Messages(_) | What::Quic { .. } | What::Process(_) => None,
         }
     }
 
@@ -285,6 +466,35 @@ impl Tracked {
             What::Tcp { .. } => {
                 let mut times = Times::empty("transfer".into(), None);
                 times.judge(self.start, until, false, self.finished(net).as_ref());
+                vec![times]
+            }
+            What::Process(process) => {
+                let mut times = Times::empty("transfer".into(), None);
+                let open = net.open_flows(*process);
+                for flow in net.flow_records(*process).iter().chain(&open) {
+                    if flow.start() >= from && flow.start() < until {
+                        let done = flow.completion().map(|took| flow.start() + took);
+                        times.judge(flow.start(), until, false, done.as_ref());
+                    }
+                }
+                times.refused = self.totals(net).refused - self.before.refused;
+                times.released += times.refused;
+                vec![times]
+            }
+            What::Exchange(flow) => {
+                let mut times = Times::empty("response".into(), None);
+                let Some(Asking { requester, .. }) = net.app(*flow, Side::Client) else { return Vec::new() };
+                let unanswered = requester.unanswered();
+                for (it, is_done) in requester
+                    .exchanges()
+                    .iter()
+                    .map(|it| (it, true))
+                    .chain(unanswered.iter().map(|it| (it, false)))
+                {
+                    if it.asked_at >= from && it.asked_at < until {
+                        times.judge(it.asked_at, until, false, is_done.then_some(&it.answered_at));
+                    }
+                }
                 vec![times]
             }
             What::Messages(flow) => {
@@ -303,12 +513,9 @@ impl Tracked {
         let finished = self.finished(net);
         let end = finished.or(self.stop).map_or(now, |end| end.min(now));
         let bytes = totals.bytes - self.before.bytes;
-        let min_rtt = match &self.what {
-            What::Tcp { flow, .. } | What::Messages(flow) => {
-                net.tcp_stats(*flow, Side::Client).and_then(|stats| stats.min_rtt)
-            }
-            What::Udp(_) | What::Quic { .. } => None,
-        };
+        let summary = self.id().map(|flow| net.summary(flow, self.sender())).unwrap_or_default();
+        let stats = self.id().and_then(|flow| net.tcp_stats(flow, self.sender()));
+        let looked = (self.srtt.1 > 0).then(|| self.srtt.0 / self.srtt.1 as f64);
         FlowOutcome {
             name: self.name.clone(),
             kind: self.kind,
@@ -321,9 +528,11 @@ impl Tracked {
             // A lane that has gone takes its counters with it.
             retransmissions: totals.retransmissions.saturating_sub(self.before.retransmissions),
             timeouts: totals.timeouts - self.before.timeouts,
-            srtt: (self.srtt.1 > 0).then(|| self.srtt.0 / self.srtt.1 as f64),
-            min_rtt: min_rtt.map(ms),
-            delay: mean_delay(&self.before, &totals),
+            rtt: summary.rtt.map_or(looked, |rtt| Some(ms(rtt.mean))),
+            rtt_p95: summary.rtt.map(|rtt| ms(rtt.p95)),
+            min_rtt: stats.and_then(|stats| stats.min_rtt).map(ms),
+            delay: summary.delay.map(|delay| ms(delay.mean)),
+            delay_p95: summary.delay.map(|delay| ms(delay.p95)),
             times: self.times(net, from, now),
             lanes: match &self.what {
                 What::Quic { flow, lanes, .. } => Look { net, flow: *flow }.lanes(lanes),

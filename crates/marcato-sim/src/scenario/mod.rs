@@ -38,7 +38,7 @@
 //!     start: Time::ZERO,
 //!     stop: None,
 //!     layer: Layer::High,
-//!     kind: FlowKind::Tcp(TcpFlow { tcp: TcpEnds::default(), size: None, on_off: None }),
+//!     kind: FlowKind::Tcp(TcpFlow { tcp: TcpEnds::default(), size: None, priority: Default::default(), on_off: None }),
 //! };
 //! let experiment = Experiment {
 //!     name: "one flow".into(),
@@ -51,7 +51,7 @@
 //!     flows: vec![flow],
 //!     record: Record::default(),
 //! };
-//! let outcome = build(&experiment, &Traces::new())?.run(&mut |_| ());
+//! let outcome = build(&experiment, &Traces::new())?.run(&mut |_: Time| ());
 //! assert!((9.0..9.7).contains(&outcome.flows[0].goodput));
 //! # Ok::<(), marcato_sim::scenario::BuildError>(())
 //! ```
@@ -72,7 +72,7 @@ use std::collections::BTreeMap;
 pub use build::build;
 pub use error::BuildError;
 pub use outcome::{FlowOutcome, LaneOutcome, LinkOutcome, Outcome, SeriesOutcome, Times, Waiting};
-pub use world::World;
+pub use world::{Watcher, World};
 
 /// The traces that links follow, by the path under which the experiment names them
 /// ([`Experiment::traces`](marcato_scenario::Experiment::traces)).

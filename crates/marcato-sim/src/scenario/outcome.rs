@@ -42,13 +42,17 @@ pub struct FlowOutcome {
     pub retransmissions: u64,
     /// Expiries of TCP's retransmission timer.
     pub timeouts: u64,
-    /// The mean of the smoothed round-trip time, in ms, of QUIC that of the fastest lane, looked at every 10 ms; of a
-    /// process the connections' own means are not kept. `None` if there is none.
-    pub srtt: Option<f64>,
-    /// The least round-trip time of the run, in ms. TCP.
+    /// The mean of the round-trip times that TCP measured, in ms; of QUIC the smoothed one of the fastest lane, looked at every
+    /// 10 ms. `None` of UDP and of processes.
+    pub rtt: Option<f64>,
+    /// What 95 % of them do not exceed. TCP.
+    pub rtt_p95: Option<f64>,
+    /// The least of the whole run, in ms. TCP.
     pub min_rtt: Option<f64>,
-    /// The mean one-way delay of the packets that arrived, in ms. UDP and QUIC.
+    /// The mean one-way delay of the packets of the sending end that arrived, in ms. Not of processes.
     pub delay: Option<f64>,
+    /// What 95 % of these do not exceed.
+    pub delay_p95: Option<f64>,
     /// Completion times: of the transfer, of each transfer or answer, or of the messages of each source.
     pub times: Vec<Times>,
     /// The lanes, of QUIC.

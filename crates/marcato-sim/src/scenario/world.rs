@@ -9,7 +9,7 @@ use super::flows::{Tracked, mbps};
 use super::occupancy::{Course, Occupancy, utilisation};
 use super::outcome::{LinkOutcome, Outcome};
 use super::sampler::Sampler;
-use crate::{FlowId, LinkCounters, LinkId, Network};
+use crate::{FlowId, LinkCounters, LinkId, Network, Tap};
 
 /// How often round-trip times are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -66,6 +66,25 @@ pub struct World {
     pub(super) flows: Vec<Tracked>,
     pub(super) ways: Vec<Way>,
     pub(super) sampler: Sampler,
+    /// The places of the directions that are tapped.
+    pub(super) taps: Vec<usize>,
+}
+
+/// Who follows a run.
+pub trait Watcher {
+    /// It has come so far.
+    fn time(&mut self, now: Time);
+    /// A part of the capture of one direction of a link: all parts one after the other are a pcap file.
+    fn captured(&mut self, link: &str, back: bool, part: &[u8]);
+}
+
+/// Follows the time, and lets captures go.
+impl<F: FnMut(Time)> Watcher for F {
+    fn time(&mut self, now: Time) {
+        self(now);
+    }
+
+    fn captured(&mut self, _link: &str, _back: bool, _part: &[u8]) {}
 }
 
 impl World {
@@ -74,10 +93,9 @@ impl World {
         &self.net
     }
 
-    /// The flow of this name; of several instances, each has its own. Of a process and of what else consists of several
-    /// flows of the network: the first.
+    /// The flow of this name; of several instances, each has its own. A process has none.
     pub fn flow(&self, name: &str) -> Option<FlowId> {
-        self.flows.iter().find(|flow| flow.name == name).map(Tracked::id)
+        self.flows.iter().find(|flow| flow.name == name).and_then(Tracked::id)
     }
 
     /// The link of this name: there, and back.
@@ -91,16 +109,21 @@ impl World {
         self.duration
     }
 
-    /// Runs it from the beginning to the end, and says what became of it. `progress` is told the time now and again.
-    pub fn run(mut self, progress: &mut dyn FnMut(Time)) -> Outcome {
+    /// Runs it from the beginning to the end, and says what became of it. `watcher` is told the time now and again, and
+    /// given what is captured.
+    pub fn run(mut self, watcher: &mut dyn Watcher) -> Outcome {
+        for &place in &self.taps {
+            self.net.tap(self.ways[place].id, Tap::default());
+        }
         let (begin, end) = (Time::ZERO + self.warm_up, Time::ZERO + self.duration);
         let mut look = Time::ZERO;
         let mut is_warm = false;
         loop {
             if !is_warm && self.net.now() >= begin.min(end) {
                 is_warm = true;
-                let net = &self.net;
+                let net = &mut self.net;
                 self.flows.iter_mut().for_each(|flow| flow.begin(net));
+                let net = &self.net;
                 self.ways.iter_mut().for_each(|way| way.begin(net));
             }
             if self.net.now() >= end {
@@ -114,18 +137,33 @@ impl World {
                 look = now;
                 let net = &self.net;
                 self.flows.iter_mut().for_each(|flow| flow.look(net));
-                progress(now);
+                watcher.time(now);
+                self.drain(watcher);
             }
             if now >= sample {
                 self.sampler.sample(&self.net, &self.flows, &self.ways);
             }
         }
+        self.drain(watcher);
         Outcome {
             events: self.net.events(),
             span: end.since(begin),
             flows: self.flows.iter().map(|flow| flow.outcome(&self.net, begin)).collect(),
             links: self.ways.iter().map(|way| way.outcome(&self.net, begin)).collect(),
             series: self.sampler.finish(),
+        }
+    }
+
+    fn drain(&mut self, watcher: &mut dyn Watcher) {
+        for &place in &self.taps {
+            let way = &self.ways[place];
+            let mut part = Vec::new();
+            // The link has a tap, and a vector takes everything.
+            let drained = self.net.drain_tap(way.id, &mut part);
+            debug_assert!(drained.is_ok());
+            if !part.is_empty() {
+                watcher.captured(&way.name, way.back, &part);
+            }
         }
     }
 }
