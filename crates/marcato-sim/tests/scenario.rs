@@ -281,7 +281,9 @@ fn source(size: u64) -> Source {
 #[test]
 fn urgent_messages_pass_bulk_by_a_conductor_and_wait_behind_it_without() {
     let mean = |feeder| {
-        let bottleneck = link("l", ["a", "b"], way(4, 10 * MS), way(4, 10 * MS));
+        let queue = Queue::DropTail { limit: queue::Limit::Packets(20) };
+        let there = Direction { queue, ..way(4, 10 * MS) };
+        let bottleneck = link("l", ["a", "b"], there, way(4, 10 * MS));
         let kind = messages(feeder, 500);
         let outcome = run(&experiment(&["a", "b"], vec![bottleneck], vec![flow("m", ["a", "b"], kind)]));
         let flow = &outcome.flows[0];
@@ -345,8 +347,10 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
     assert!((14.0..20.0).contains(&session.goodput), "{}", session.goodput);
     let [source, single] = &session.times[..] else { panic!("two kinds") };
     assert_eq!((source.released, source.refused, single.done.len()), (50, 0, 1));
+    // 25 ms on the way, up to 66 in a full queue and 9 of its own; if a packet is lost, one and a half round trips more.
+    let in_time = |most: f64| source.done.iter().filter(|&&took| (25.0..most).contains(&took)).count();
     assert!(
-        source.done.len() >= 49 && source.done.iter().all(|took| (25.0..150.0).contains(took)),
+        source.done.len() >= 49 && in_time(100.0) >= 45 && in_time(276.0) == source.done.len(),
         "{source:?}"
     );
     assert_eq!(session.lanes.len(), 2);

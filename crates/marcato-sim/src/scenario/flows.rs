@@ -34,6 +34,8 @@ struct Transfer {
     spans: Option<Spans>,
 }
 
+/// What somebody writes at once who is on and off: so that a low watermark of unsent bytes means something.
+const PIECE: Bytes = Bytes::new(16 << 10);
 const STOP: u32 = 0;
 const TURN: u32 = 1;
 
@@ -62,10 +64,12 @@ impl App for Transfer {
     }
 
     fn writable(&mut self, socket: &mut Socket<'_>) {
-        if self.spans.as_ref().is_some_and(|spans| !spans.is_on) {
-            return;
-        }
-        self.left -= socket.write(self.left, self.priority, Tag::default());
+        let most = match &self.spans {
+            None => self.left,
+            Some(spans) if spans.is_on => self.left.min(PIECE),
+            Some(_) => return,
+        };
+        self.left -= socket.write(most, self.priority, Tag::default());
         if self.left.is_zero() {
             socket.close();
         }
