@@ -128,11 +128,6 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Its number, counted from 0.
-    pub(crate) const fn number(self) -> usize {
-        self.row
-    }
-
     /// Adds its cells to a map.
     pub(crate) fn entries<M: SerializeMap>(self, map: &mut M) -> Result<(), M::Error> {
         self.frame.0.iter().try_for_each(|Column { name, cells }| match cells {
