@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use bytes::BytesMut;
 use marcato_units::{Bytes, Duration, Rate};
 
 /// What came in by one call.
@@ -157,9 +158,11 @@ mod linux {
         }
     }
 
-    /// Receives a datagram, or several of one size from one peer.
-    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut [u8]) -> io::Result<Incoming> {
-        let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    /// Receives a datagram, or several of one size from one peer, and appends them to `buf`. What there is no room for is
+    /// lost.
+    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut BytesMut) -> io::Result<Incoming> {
+        let room = buf.spare_capacity_mut();
+        let mut iov = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
         let mut control = Control::new();
         // SAFETY: all zeros is a valid `msghdr`.
         let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -180,6 +183,9 @@ mod linux {
         };
         let (len, from) = received?;
         let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        let filled = buf.len() + len;
+        // SAFETY: the kernel has written `len` bytes where the buffer's were to end, into room that the buffer has.
+        unsafe { buf.set_len(filled) };
         let (mut tos, mut segment) = (0, len);
         // SAFETY: `header` describes control messages that the kernel has written into `control`, which still lives. The
         // macros stay within `msg_controllen`. Data is read unaligned, as much as the message says that there is.
@@ -288,10 +294,14 @@ mod portable {
         socket.send_to(payload, &SockAddr::from(to))
     }
 
-    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut [u8]) -> io::Result<Incoming> {
+    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut BytesMut) -> io::Result<Incoming> {
         let from = socket.peek_sender()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
         // The socket is read by one task only, so that this is the datagram whose sender was looked up.
-        let len = io::Read::read(&mut &**socket, buf)?;
+        let filled = buf.len();
+        buf.resize(buf.capacity(), 0);
+        let read = io::Read::read(&mut &**socket, &mut buf[filled..]);
+        buf.truncate(filled + *read.as_ref().unwrap_or(&0));
+        let len = read?;
         Ok(Incoming { from, len, segment: len.max(1), tos: 0 })
     }
 
@@ -331,10 +341,10 @@ mod tests {
             // DSCP LE with ECT(0).
             let tos = 1 << 2 | 0b10;
             send(&SockRef::from(&a), b.local_addr().unwrap(), b"hello", None, tos).unwrap();
-            let mut buf = [0; 100];
+            let mut buf = BytesMut::with_capacity(100);
             let came = recv(&SockRef::from(&b), &mut buf).unwrap();
             assert_eq!(came, Incoming { from: a.local_addr().unwrap(), len: 5, segment: 5, tos });
-            assert_eq!(&buf[..5], b"hello");
+            assert_eq!(buf, b"hello"[..]);
         }
     }
 
@@ -343,12 +353,10 @@ mod tests {
         let (a, b) = pair("127.0.0.1:0");
         let payload: Vec<u8> = (0..=255).cycle().take(5 * 1000 + 300).collect();
         send(&SockRef::from(&a), b.local_addr().unwrap(), &payload, Some(1000), 0).unwrap();
-        let mut buf = vec![0; 65_536];
-        let mut all = Vec::new();
+        let mut all = BytesMut::with_capacity(65_536);
         while all.len() < payload.len() {
-            let came = recv(&SockRef::from(&b), &mut buf).unwrap();
+            let came = recv(&SockRef::from(&b), &mut all).unwrap();
             assert!(came.segment == 1000 || came.len == came.segment, "{came:?}");
-            all.extend_from_slice(&buf[..came.len]);
         }
         assert_eq!(all, payload);
     }

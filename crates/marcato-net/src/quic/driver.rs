@@ -5,11 +5,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::BytesMut;
 use marcato_quic::{Event, LaneState, Session, SessionId, SocketId, Transmit};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 
+use super::slab::Slabs;
 use super::socket::Socket;
 use super::{ABORTED, Entry, FINISHED, Hub, State};
 use crate::connection::Connection;
@@ -20,8 +20,6 @@ use crate::shared::lock;
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 /// Reads from one socket before the others have their turn.
 const READS: usize = 8;
-/// The most that one read gives.
-const READ: usize = 64 << 10;
 
 /// Datagrams that a socket has not taken.
 struct Stuck {
@@ -34,7 +32,7 @@ struct Driver {
     /// Those of the hub.
     sockets: Vec<Arc<Socket>>,
     changes: u64,
-    input: Vec<u8>,
+    input: Slabs,
     output: Vec<u8>,
     stuck: Option<Stuck>,
 }
@@ -44,7 +42,7 @@ pub(super) async fn drive(hub: Arc<Hub>) {
         hub,
         sockets: Vec::new(),
         changes: 0,
-        input: vec![0; READ],
+        input: Slabs::default(),
         output: Vec::new(),
         stuck: None,
     };
@@ -70,7 +68,7 @@ impl Driver {
         let mut any = false;
         for (id, socket) in (0..=u8::MAX).map(SocketId).zip(&self.sockets) {
             for _ in 0..READS {
-                let incoming = match socket.recv(&mut self.input) {
+                let incoming = match socket.recv(self.input.room()) {
                     Ok(Some(incoming)) => incoming,
                     Ok(None) => break,
                     // What the network says about datagrams that we have sent, QUIC finds out by itself.
@@ -82,13 +80,9 @@ impl Driver {
                 any = true;
                 let now = self.hub.now();
                 let ecn = Ecn::from_bits(incoming.tos);
+                let datagrams = self.input.take(incoming.len);
                 let mut state = lock(&self.hub.state);
-                // One allocation for all that came together: one each took a seventh of a receiver's processor time.
-                let mut datagrams = BytesMut::from(&self.input[..incoming.len]);
-                while !datagrams.is_empty() {
-                    let datagram = datagrams.split_to(incoming.segment.min(datagrams.len()));
-                    state.endpoint.handle_datagram(now, id, incoming.from, ecn, datagram);
-                }
+                state.endpoint.handle_datagrams(now, id, incoming.from, ecn, incoming.segment, datagrams);
             }
         }
         any

@@ -14,8 +14,9 @@ const ACKS_ONLY: usize = 150;
 const RETRY: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// The engine has a datagram for this session; it came in on `socket` from `remote`.
-    pub(crate) fn handle(
+    /// The engine has a datagram for this session; it came in on `socket` from `remote`. What comes of it is seen
+    /// [afterwards](Self::after_engine), perhaps of several at once.
+    pub(crate) fn take_in(
         &mut self,
         now: Time,
         socket: SocketId,
@@ -30,7 +31,6 @@ impl Session {
             self.arrived_from(now, socket, remote);
         }
         self.conn.handle_event(event);
-        self.after_engine(now);
     }
 
     /// A session that a peer has begun: what its first datagram has led to.
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Whatever was done to the engine: reads off what has come of it.
-    pub(super) fn after_engine(&mut self, now: Time) {
+    pub(crate) fn after_engine(&mut self, now: Time) {
         self.flush = true;
         for lane in self.lanes.iter_mut() {
             lane.paused = false;
