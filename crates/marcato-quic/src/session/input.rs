@@ -114,6 +114,7 @@ impl Session {
         if self.confirmed {
             self.open_lanes(now);
         }
+        self.size_window(now);
         self.act(now);
         self.write_notes();
         if self.notes.len() > MAX_NOTES {
@@ -123,6 +124,15 @@ impl Session {
             for lane in self.lanes.iter_mut() {
                 lane.pace(now);
             }
+        }
+    }
+
+    /// Lets the peer send more at once, if it sends as much as it may.
+    fn size_window(&mut self, now: Time) {
+        let Some(sizing) = &mut self.sizing else { return };
+        sizing.lanes(self.lanes.iter().filter_map(|lane| lane.least_rtt));
+        if let Some(window) = sizing.grow(now) {
+            self.conn.set_receive_window(VarInt::from_u64(window.get()).unwrap_or(VarInt::MAX));
         }
     }
 
@@ -186,6 +196,7 @@ impl Session {
             }
             if heard && let Some(srtt) = self.conn.rtt(lane.path) {
                 lane.srtt = srtt;
+                lane.least_rtt = Some(lane.least_rtt.map_or(srtt, |least| least.min(srtt)));
             }
         }
         self.happenings = happenings;
@@ -317,6 +328,7 @@ impl Session {
             let Ok(mut read) = source.bytes_read() else { return };
             // Out of order: what waits for a gap would count as one more of the gaps that the engine allows.
             let Ok(mut chunks) = source.read(false) else { return };
+            let before = read;
             while result.is_ok() {
                 if !self.inbox.wants_data() {
                     self.unread.push_back(stream);
@@ -341,6 +353,9 @@ impl Session {
                 }
             }
             let _ = chunks.finalize();
+            if let Some(sizing) = &mut self.sizing {
+                sizing.read(Bytes::new(read - before));
+            }
         }
         self.flush = true;
         if let Err(error) = result {
