@@ -467,12 +467,8 @@ impl Session {
         }
     }
 
-    /// The number of a path. The engine keeps it to itself, but makes names from numbers, and they count up.
     fn number_of(&self, path: noq_proto::PathId) -> u32 {
-        let from = self.lanes.iter().map(|lane| lane.number).max().unwrap_or(0);
-        (from..from.saturating_add(256))
-            .find(|number| noq_proto::PathId::from(*number) == path)
-            .unwrap_or(from)
+        number_near(self.lanes.iter().map(|lane| lane.number).max().unwrap_or(0), path)
     }
 
     fn path_event(&mut self, now: Time, event: PathEvent) {
@@ -772,6 +768,27 @@ impl Session {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.paused = true;
             self.retry = Some(self.retry.map_or(now + RETRY, |at| at.min(now + RETRY)));
+        }
+    }
+}
+
+/// The number of a path. The engine keeps it to itself, but makes names from numbers, and they count up. A path may be
+/// seen before others that were opened earlier: they differ from the largest number so far by no more than may be open.
+fn number_near(largest: u32, path: noq_proto::PathId) -> u32 {
+    let above = largest..largest.saturating_add(256);
+    let below = largest.saturating_sub(256)..largest;
+    let mut near = above.chain(below.rev());
+    near.find(|number| noq_proto::PathId::from(*number) == path).unwrap_or(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_seen_late_has_its_own_number() {
+        for (largest, number) in [(0, 0), (0, 1), (2, 1), (7, 0), (300, 299), (300, 310)] {
+            assert_eq!(number_near(largest, noq_proto::PathId::from(number)), number);
         }
     }
 }
