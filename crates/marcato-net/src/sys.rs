@@ -21,6 +21,16 @@ pub(crate) struct Incoming {
     pub(crate) tos: u8,
 }
 
+impl Incoming {
+    /// Whether `next`, which came in afterwards, could have come in by the same call.
+    pub(crate) fn is_continued_by(&self, next: &Self) -> bool {
+        let alike = (self.from, self.tos, self.segment) == (next.from, next.tos, next.segment);
+        // A shorter datagram is the last of its call.
+        let whole = |incoming: &Self| incoming.len > 0 && incoming.len.is_multiple_of(incoming.segment);
+        alike && whole(self) && next.len > 0
+    }
+}
+
 /// How a TCP connection is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
@@ -359,6 +369,25 @@ mod tests {
             assert!(came.segment == 1000 || came.len == came.segment, "{came:?}");
         }
         assert_eq!(all, payload);
+    }
+
+    #[test]
+    fn only_datagrams_of_one_length_from_one_peer_with_one_mark_belong_together() {
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let first = Incoming { from, len: 2400, segment: 1200, tos: 2 };
+        let next = Incoming { len: 1200, ..first };
+        assert!(first.is_continued_by(&next));
+        // The last of a call may be shorter, and tells its length by itself if it comes alone.
+        assert!(first.is_continued_by(&Incoming { len: 1300, ..next }));
+        assert!(!Incoming { len: 2500, ..first }.is_continued_by(&next));
+        for other in [
+            Incoming { segment: 500, len: 500, ..next },
+            Incoming { tos: 3, ..next },
+            Incoming { from: SocketAddr::from(([127, 0, 0, 1], 2)), ..next },
+            Incoming { len: 0, segment: 1, ..next },
+        ] {
+            assert!(!first.is_continued_by(&other), "{other:?}");
+        }
     }
 
     #[test]

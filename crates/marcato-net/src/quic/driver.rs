@@ -15,11 +15,14 @@ use super::{ABORTED, Entry, FINISHED, Hub, State};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::shared::lock;
+use crate::sys::Incoming;
 
 /// Datagrams that a session may hand over at once. What is granted leaves before something more urgent can: few.
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 /// Reads from one socket before the others have their turn.
-const READS: usize = 8;
+const READS: usize = 16;
+/// Batches that leave before what has come in has its turn.
+const WRITES: usize = 8;
 
 /// Datagrams that a socket has not taken.
 struct Stuck {
@@ -66,9 +69,14 @@ impl Driver {
     /// Takes what has come in; whether that was anything.
     fn read(&mut self) -> bool {
         let mut any = false;
-        for (id, socket) in (0..=u8::MAX).map(SocketId).zip(&self.sockets) {
+        for at in 0..self.sockets.len() {
+            // Datagrams that the kernel gives one by one are put together as it would have done itself.
+            let mut together: Option<Incoming> = None;
             for _ in 0..READS {
-                let incoming = match socket.recv(self.input.room()) {
+                if !self.input.has_room() {
+                    self.hand_over(at, together.take());
+                }
+                let incoming = match self.sockets[at].recv(self.input.room()) {
                     Ok(Some(incoming)) => incoming,
                     Ok(None) => break,
                     // What the network says about datagrams that we have sent, QUIC finds out by itself.
@@ -78,21 +86,31 @@ impl Driver {
                     }
                 };
                 any = true;
-                let now = self.hub.now();
-                let ecn = Ecn::from_bits(incoming.tos);
-                let datagrams = self.input.take(incoming.len);
-                let mut state = lock(&self.hub.state);
-                state.endpoint.handle_datagrams(now, id, incoming.from, ecn, incoming.segment, datagrams);
+                match &mut together {
+                    Some(before) if before.is_continued_by(&incoming) => before.len += incoming.len,
+                    _ => self.hand_over(at, together.replace(incoming)),
+                }
             }
+            self.hand_over(at, together);
         }
         any
+    }
+
+    /// Hands datagrams that have come in on a socket to the sessions.
+    fn hand_over(&mut self, socket: usize, incoming: Option<Incoming>) {
+        let Some(Incoming { from, len, segment, tos }) = incoming else { return };
+        let Ok(id) = u8::try_from(socket).map(SocketId) else { return };
+        let datagrams = self.input.take(len);
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        state.endpoint.handle_datagrams(now, id, from, Ecn::from_bits(tos), segment, datagrams);
     }
 
     /// Sends the next datagrams, one batch at a time; whether there were any.
     fn write(&mut self) -> bool {
         let mut any = false;
         // Now and then, what has come in has its turn.
-        for _ in 0..READS {
+        for _ in 0..WRITES {
             let Stuck { transmit, from } = match self.stuck.take() {
                 Some(stuck) => stuck,
                 None => {

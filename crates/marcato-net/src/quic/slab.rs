@@ -23,10 +23,15 @@ pub(super) struct Slabs {
 }
 
 impl Slabs {
-    /// An empty buffer with room for whatever one read gives.
+    /// Whether there is room for whatever one read gives without going on to another slab, for which all that was read
+    /// has to be taken first.
+    pub(super) fn has_room(&self) -> bool {
+        self.slabs.front().is_some_and(|slab| slab.capacity() - slab.len() >= READ)
+    }
+
+    /// A buffer with room for whatever one read gives. What was read before and not taken stands in it first.
     pub(super) fn room(&mut self) -> &mut BytesMut {
-        let has_room = |slab: &BytesMut| slab.capacity() - slab.len() >= READ;
-        if !self.slabs.front().is_some_and(has_room) {
+        if !self.has_room() {
             self.turn();
         }
         if self.slabs.is_empty() {
@@ -35,7 +40,7 @@ impl Slabs {
         &mut self.slabs[0]
     }
 
-    /// Takes out the `len` bytes that were read.
+    /// Takes out the first `len` bytes that were read.
     pub(super) fn take(&mut self, len: usize) -> BytesMut {
         self.slabs.front_mut().map(|slab| slab.split_to(len.min(slab.len()))).unwrap_or_default()
     }
