@@ -6,9 +6,11 @@ pub(crate) fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) 
     if word.len() > 2 * crate::limit::MAX_NAME {
         return None;
     }
-    let most = (word.chars().count() / 3).max(1);
+    let letters = word.chars().count();
+    let most = (letters / 3).max(1);
     among
         .into_iter()
+        .filter(|other| other.chars().count().abs_diff(letters) <= most)
         .map(|other| (distance(word, other), other))
         .filter(|&(distance, _)| distance <= most)
         .min_by_key(|&(distance, _)| distance)
