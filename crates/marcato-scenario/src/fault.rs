@@ -72,7 +72,7 @@ impl fmt::Display for ScenarioError {
 }
 
 /// How many faults are kept to be put in order; those that are found later are counted.
-const KEPT: usize = 4 * MAX_FAULTS;
+const KEPT: usize = 2 * MAX_FAULTS;
 
 /// How much of a line is shown.
 const SHOWN: usize = 120;

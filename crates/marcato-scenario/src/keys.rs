@@ -475,10 +475,7 @@ pub(crate) fn check_known<'n>(
             faults.add(place, String::new());
             return false;
         }
-        let advice = match nearest(name, among.clone()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => hint(name, among),
-        };
+        let advice = hint(name, among);
         faults.add(place, format!("there is no {what} `{name}`: {advice}"));
     }
     known
