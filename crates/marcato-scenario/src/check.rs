@@ -1,0 +1,252 @@
+//! What is wrong only of several parts together.
+
+use std::collections::{HashMap, HashSet};
+
+use marcato_units::{Bytes, Duration, Time};
+
+use crate::document::{Place, Table};
+use crate::experiment::Experiment;
+use crate::fault::Faults;
+use crate::flow::{Flow, FlowKind};
+use crate::keys::check_known;
+use crate::limit::{MAX_CONNECTIONS, MAX_FLOWS, MAX_LINKS, MAX_NODES};
+use crate::path::Map;
+use crate::quantity;
+
+/// The headers of IPv4 and UDP. RFC 791, RFC 768.
+const UDP_HEADERS: Bytes = Bytes::new(28);
+
+/// Checks what was read against the rest of it; `root` says where each part stands.
+pub(crate) fn check(experiment: &Experiment, root: &Table, faults: &Faults) {
+    if experiment.nodes.len() > MAX_NODES {
+        let many = experiment.nodes.len();
+        faults.add(
+            root.place_of("nodes"),
+            format!("there are {many} nodes, but at most {MAX_NODES} are possible"),
+        );
+    }
+    if experiment.links.len() > MAX_LINKS {
+        let many = experiment.links.len();
+        faults.add(
+            root.place_of("link"),
+            format!("there are {many} links, but at most {MAX_LINKS} are possible"),
+        );
+    }
+    // Where there are no nodes that is what is wrong, not that each name leads nowhere.
+    if experiment.nodes.is_empty() {
+        return;
+    }
+    let joined = links(experiment, root, faults);
+    flows(experiment, root, joined, faults);
+}
+
+/// Whether every link joins two nodes; if not, that a flow finds no way is not its own fault.
+fn links(experiment: &Experiment, root: &Table, faults: &Faults) -> bool {
+    let mut joined = root.get("link").is_some();
+    let nodes = || experiment.nodes.iter().map(String::as_str);
+    let mut names = HashSet::new();
+    let mut pairs: HashMap<[&str; 2], &str> = HashMap::new();
+    for (link, table) in experiment.links.iter().zip(root.tables("link")) {
+        if !link.name.is_empty() && !names.insert(&link.name) {
+            let place = table.get("name").map_or(table.place_of("between"), |name| name.place);
+            faults.add(place, format!("there are two links `{}`: rename one", link.name));
+        }
+        let places = list_places(table, "between");
+        let [a, b] = &link.between;
+        let known = [(a, places[0]), (b, places[1])]
+            .map(|(end, place)| check_known("node", end, place, nodes(), faults));
+        joined &= known == [true, true] && a != b;
+        if a == b && !a.is_empty() {
+            faults.add(places[1], format!("a link joins two nodes, and this one joins `{a}` with itself"));
+        } else if known == [true, true] {
+            let mut pair = [a.as_str(), b.as_str()];
+            pair.sort_unstable();
+            if let Some(other) = pairs.insert(pair, &link.name) {
+                let problem = format!(
+                    "`{other}` joins the same two nodes, and nothing would go over this link: leave one out"
+                );
+                faults.add(table.place_of("between"), problem);
+                joined = false;
+            }
+        }
+    }
+    joined
+}
+
+/// Where the first two entries of a list stand.
+fn list_places(table: &Table, key: &str) -> [Place; 2] {
+    let list = table.place_of(key);
+    match table.get(key).map(|item| &item.value) {
+        Some(crate::document::Value::Array(items)) => {
+            [0, 1].map(|index| items.get(index).map_or(list, |item| item.place))
+        }
+        _ => [list, list],
+    }
+}
+
+fn flows(experiment: &Experiment, root: &Table, joined: bool, faults: &Faults) {
+    let map = Map::new(experiment);
+    let mut instances = HashSet::new();
+    let many: u64 = experiment.flows.iter().map(|flow| u64::from(flow.count)).sum();
+    if many > MAX_FLOWS as u64 {
+        faults.add(
+            root.place_of("flow"),
+            format!("there are {many} flows, but at most {MAX_FLOWS} are possible"),
+        );
+        return;
+    }
+    let mut names = HashSet::new();
+    for (flow, table) in experiment.flows.iter().zip(root.tables("flow")) {
+        if !flow.name.is_empty() {
+            let place = table.place_of("name");
+            if !names.insert(flow.name.clone()) {
+                faults.add(place, format!("there are two flows `{}`: rename one", flow.name));
+            } else if let Some(twice) =
+                flow.instances().into_iter().find(|name| !instances.insert(name.clone()))
+            {
+                faults.add(place, format!("two flows would be called `{twice}`: rename one"));
+            }
+        }
+        times(flow, table, experiment.duration, faults);
+        ends(flow, table, joined.then_some(&map), experiment, faults);
+    }
+}
+
+fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
+    let end = Time::ZERO + duration;
+    let last = flow.start_of(flow.count - 1);
+    let shown = quantity::span(duration);
+    if flow.start >= end {
+        faults.add(
+            table.place_of("start"),
+            format!("the flow starts at or after the end of the run, {shown}: start it earlier"),
+        );
+    } else if last >= end {
+        let (number, last) = (flow.count, quantity::span(last - Time::ZERO));
+        let problem = format!(
+            "the last of {number} flows would start at {last}, but the run ends at {shown}: stagger them less"
+        );
+        faults.add(table.place_of("stagger"), problem);
+    }
+    let after_end = |after: Duration| flow.start + after >= end;
+    let (messages, sources) = match &flow.kind {
+        FlowKind::Messages(kind) => (&kind.messages, &kind.sources),
+        FlowKind::Quic(kind) => (&kind.messages, &kind.sources),
+        _ => return process(flow, table, duration, faults),
+    };
+    // One is enough to say so; which it is stands in the list.
+    if messages.iter().any(|message| after_end(message.after)) && flow.start < end {
+        faults.add(
+            table.place_of("messages"),
+            format!("a message comes at or after the end of the run, {shown}: send it earlier"),
+        );
+    }
+    if sources.iter().any(|source| after_end(source.first)) && flow.start < end {
+        faults.add(
+            table.place_of("sources"),
+            format!("a source begins at or after the end of the run, {shown}: let it begin earlier"),
+        );
+    }
+}
+
+fn process(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
+    let FlowKind::TcpProcess(process) = &flow.kind else { return };
+    let expected = duration.as_nanos() / process.mean_gap().as_nanos().max(1) * u128::from(flow.count);
+    if duration != Duration::MAX && expected > u128::from(MAX_CONNECTIONS) {
+        let key = if table.get("load").is_some() { "load" } else { "arrivals" };
+        let problem = format!(
+            "about {expected} connections would begin, but at most {MAX_CONNECTIONS} are possible: say less"
+        );
+        faults.add(table.place_of(key), problem);
+    }
+}
+
+/// What a full packet of a flow takes, the key that says so, and how it is made up.
+fn full_packet(flow: &Flow) -> (Bytes, &'static str, String) {
+    match &flow.kind {
+        FlowKind::Udp(udp) => {
+            (udp.payload + UDP_HEADERS, "payload", "its payload and 28 B of headers".to_owned())
+        }
+        FlowKind::Quic(quic) => {
+            (quic.initial_mtu + UDP_HEADERS, "initial-mtu", "`initial-mtu` and 28 B of headers".to_owned())
+        }
+        kind => {
+            let full = kind.tcp().map_or(Bytes::ZERO, |tcp| tcp.from.packet().max(tcp.to.packet()));
+            let mss = kind.tcp().map_or(0, |tcp| tcp.from.mss.max(tcp.to.mss));
+            (full, "tcp", format!("`mss` of {mss} B and the headers"))
+        }
+    }
+}
+
+fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experiment, faults: &Faults) {
+    let nodes = || experiment.nodes.iter().map(String::as_str);
+    let paths: Vec<(&str, &str, [Place; 2])> = match &flow.kind {
+        FlowKind::Quic(quic) if table.get("paths").is_some() => {
+            let place = table.place_of("paths");
+            let mut places = vec![[place; 2]; quic.paths.len()];
+            if let Some(crate::document::Value::Array(items)) = table.get("paths").map(|item| &item.value) {
+                for (places, item) in places.iter_mut().zip(items) {
+                    *places = [item.place; 2];
+                }
+            }
+            quic.paths
+                .iter()
+                .zip(places)
+                .map(|(path, places)| (path.from.as_str(), path.to.as_str(), places))
+                .collect()
+        }
+        _ => vec![(&flow.from, &flow.to, [table.place_of("from"), table.place_of("to")])],
+    };
+    let (packet, key, made_up) = full_packet(flow);
+    let place_of_packet = match table.get(key).and_then(|item| item.as_table()) {
+        Some(tcp) => tcp.place_of("mss"),
+        None => table.place_of(key),
+    };
+    let mut seen = HashSet::new();
+    for (from, to, places) in paths {
+        let known = [(from, places[0]), (to, places[1])]
+            .map(|(end, place)| check_known("node", end, place, nodes(), faults));
+        if from == to && !from.is_empty() {
+            faults.add(
+                places[1],
+                format!("a flow leads from one node to another, and this one from `{from}` to itself"),
+            );
+            continue;
+        }
+        if known != [true, true] {
+            continue;
+        }
+        if !seen.insert((from, to)) {
+            let problem = format!(
+                "there are two paths from `{from}` to `{to}`: two lanes on one path are told apart by their layers"
+            );
+            if !matches!(&flow.kind, FlowKind::Quic(quic) if layers_differ(quic, from, to)) {
+                faults.add(places[0], problem);
+            }
+            continue;
+        }
+        let Some(map) = map else { continue };
+        let (Some(there), Some(back)) = (map.route(from, to), map.route(to, from)) else {
+            faults.add(places[1], format!("no links lead from `{from}` to `{to}`: join them"));
+            continue;
+        };
+        let smallest = there.hops.iter().chain(&back.hops).min_by_key(|hop| hop.link.mtu);
+        if let Some(hop) = smallest
+            && packet > hop.link.mtu
+        {
+            let (packet, mtu) = (quantity::size(packet), quantity::size(hop.link.mtu));
+            let problem = format!(
+                "a full packet of this flow has {packet} ({made_up}), but `{}` lets {mtu} through: send smaller ones, or raise \
+                 its `mtu`",
+                hop.link.name
+            );
+            faults.add(place_of_packet, problem);
+        }
+    }
+}
+
+/// Whether a session's paths between these two nodes are all of different layers.
+fn layers_differ(quic: &crate::quic::Quic, from: &str, to: &str) -> bool {
+    let mut seen = HashSet::new();
+    quic.paths.iter().filter(|path| path.from == from && path.to == to).all(|path| seen.insert(path.layer))
+}

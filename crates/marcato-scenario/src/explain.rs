@@ -1,0 +1,461 @@
+//! What will run, in words: for a person to read before it does.
+
+use std::fmt::Write as _;
+
+use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+
+use crate::experiment::Experiment;
+use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
+use crate::link::{Added, Capacity, Direction, Jitter, Link, Loss, Way};
+use crate::path::{Map, Route};
+use crate::quantity::{rate, size, span};
+use crate::queue::{Limit, Queue};
+use crate::record::Series;
+use crate::scenario::Scenario;
+use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
+
+/// How many nodes, events, series or runs are listed before "and so many more".
+const LISTED: usize = 24;
+
+/// Says what a scenario will run: nodes, links and what they hold, flows and what their paths are like, what happens when,
+/// what is recorded, and how many runs there are. The same scenario gives the same text.
+pub fn explain(scenario: &Scenario) -> String {
+    let experiment = scenario.experiment();
+    let mut out = String::new();
+    head(experiment, scenario, &mut out);
+    links(experiment, scenario, &mut out);
+    flows(experiment, scenario, &mut out);
+    events(experiment, &mut out);
+    recorded(experiment, &mut out);
+    runs(scenario, &mut out);
+    out
+}
+
+/// Writes a line; writing to a string cannot fail.
+macro_rules! line {
+    ($out:expr, $($arg:tt)*) => {{
+        let _ = writeln!($out, $($arg)*);
+    }};
+}
+
+/// Rows as columns that are aligned, each line indented.
+fn table(rows: &[Vec<String>], out: &mut String) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut text = String::from(" ");
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(text, " {cell:<width$} ");
+        }
+        line!(out, "{}", text.trim_end());
+    }
+}
+
+/// A list of names, cut where it grows long.
+fn list(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
+    match names.len().checked_sub(LISTED) {
+        Some(more @ 1..) => format!("{} and {more} more", shown.join(", ")),
+        _ => shown.join(", "),
+    }
+}
+
+fn plural(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// A time as a span from the run's beginning.
+fn at(time: Time) -> String {
+    span(time - Time::ZERO)
+}
+
+/// A span for reading rather than for reckoning: three digits are enough.
+fn about(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "us"),
+    };
+    format!("{} {unit}", digits(value))
+}
+
+/// Three digits of a number, without zeros that say nothing.
+fn digits(value: f64) -> String {
+    let places = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.places$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A size for reading.
+fn about_size(bytes: Bytes) -> String {
+    match bytes.get() as f64 {
+        b if b >= 1e9 => format!("{} GB", digits(b / 1e9)),
+        b if b >= 1e6 => format!("{} MB", digits(b / 1e6)),
+        b if b >= 1e3 => format!("{} kB", digits(b / 1e3)),
+        b => format!("{b} B"),
+    }
+}
+
+/// A rate for reading.
+fn about_rate(rate: Rate) -> String {
+    match rate.as_bps() as f64 {
+        b if b >= 1e9 => format!("{} Gbit/s", digits(b / 1e9)),
+        b if b >= 1e6 => format!("{} Mbit/s", digits(b / 1e6)),
+        b if b >= 1e3 => format!("{} kbit/s", digits(b / 1e3)),
+        b => format!("{b} bit/s"),
+    }
+}
+
+fn head(experiment: &Experiment, scenario: &Scenario, out: &mut String) {
+    match experiment.about.as_str() {
+        "" => line!(out, "{}", experiment.name),
+        about => line!(out, "{}: {about}", experiment.name),
+    }
+    let measured = match experiment.warm_up.is_zero() {
+        true => "all of it measured".to_owned(),
+        false => format!("measured from {} on", span(experiment.warm_up)),
+    };
+    line!(out, "  {} of virtual time, {measured}", span(experiment.duration));
+    let from =
+        scenario.topology().map_or(String::new(), |kind| format!(", with those of the topology {kind}"));
+    line!(out, "\n{}{from}", plural(experiment.nodes.len(), "node"));
+    line!(out, "  {}", list(&experiment.nodes));
+}
+
+fn links(experiment: &Experiment, scenario: &Scenario, out: &mut String) {
+    line!(out, "\n{}", plural(experiment.links.len(), "link"));
+    let head = ["link", "from", "to", "rate", "delay", "mtu", "queue", "holds", "wire"];
+    let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
+    for link in &experiment.links {
+        let [a, b] = &link.between;
+        rows.push(direction(link, &link.name, [a, b], &link.there, scenario));
+        if link.there == link.back {
+            if let Some(row) = rows.last_mut() {
+                row[1] = format!("{a} <->");
+            }
+        } else {
+            rows.push(direction(link, "", [b, a], &link.back, scenario));
+        }
+    }
+    table(&rows, out);
+}
+
+fn direction(link: &Link, name: &str, ends: [&str; 2], of: &Direction, scenario: &Scenario) -> Vec<String> {
+    let capacity = match &of.rate {
+        Capacity::Unlimited => "at once".to_owned(),
+        Capacity::Rate(fixed) => rate(*fixed),
+        Capacity::Trace(path) => match scenario.trace_rate(path) {
+            Some(mean) => format!("{path}, {} on average", about_rate(mean)),
+            None => path.clone(),
+        },
+    };
+    let rate = match &of.rate {
+        Capacity::Unlimited => None,
+        Capacity::Rate(rate) => Some(*rate),
+        Capacity::Trace(path) => scenario.trace_rate(path),
+    };
+    // A link without a rate never makes anything wait.
+    let queue = if of.rate == Capacity::Unlimited { "-".to_owned() } else { queue(&of.queue) };
+    let holds = rate.map_or_else(|| "-".to_owned(), |rate| holds(&of.queue, rate, link.mtu, of.framing));
+    let [from, to] = ends;
+    let mut row = vec![name.to_owned(), from.to_owned(), to.to_owned(), capacity, span(of.delay)];
+    row.extend([size(link.mtu), queue, holds, wire(of)]);
+    row
+}
+
+fn queue(queue: &Queue) -> String {
+    match queue {
+        Queue::DropTail { limit } => format!("droptail {}", limit_text(*limit)),
+        Queue::Codel(codel) => {
+            let ecn = if codel.ecn { " ecn" } else { "" };
+            let (target, interval) = (span(codel.target), span(codel.interval));
+            format!("codel {target}/{interval}{ecn} {}", limit_text(codel.limit))
+        }
+        Queue::Strict { high, low } => format!("strict [{} over {}]", self::queue(high), self::queue(low)),
+        Queue::PushOut { packets } => format!("push-out {}", limit_text(Limit::Packets(*packets))),
+    }
+}
+
+pub(crate) fn limit_text(limit: Limit) -> String {
+    match limit {
+        Limit::Packets(packets) => format!("{packets} packets"),
+        Limit::Bytes(bytes) => size(bytes),
+    }
+}
+
+/// For how long a full queue keeps the link busy, if its packets are as large as they can be.
+fn holds(queue: &Queue, rate: Rate, mtu: Bytes, framing: Bytes) -> String {
+    let time = |limit: &Limit| {
+        let bytes = match *limit {
+            Limit::Packets(packets) => (mtu + framing) * packets,
+            Limit::Bytes(bytes) => bytes,
+        };
+        about(rate.transmission_time(bytes))
+    };
+    queue.limits().iter().map(time).collect::<Vec<_>>().join(" + ")
+}
+
+fn wire(of: &Direction) -> String {
+    let mut parts = Vec::new();
+    if !of.framing.is_zero() {
+        parts.push(format!("{} framing", size(of.framing)));
+    }
+    match &of.loss {
+        Loss::None => {}
+        Loss::Random { probability } => parts.push(format!("loses {} %", digits(probability * 100.0))),
+        Loss::Every { packets } => parts.push(format!("loses 1 in {packets}")),
+        Loss::Script { packets } => parts.push(format!("loses {} by script", packets.len())),
+        Loss::GilbertElliott(chain) => {
+            let mean = digits(chain.mean_loss() * 100.0);
+            parts.push(format!("loses {mean} % in bursts of {}", digits(1.0 / chain.r)));
+        }
+    }
+    if let Some(Jitter { added, reorder }) = of.jitter {
+        let added = match added {
+            Added::Uniform { least, most } => format!("{} to {}", span(least), span(most)),
+            Added::Normal { mean, deviation } => format!("{} +- {}", span(mean), span(deviation)),
+            Added::Exponential { mean } => format!("exp. {}", span(mean)),
+        };
+        parts.push(format!("jitter {added}{}", if reorder { " reordering" } else { "" }));
+    }
+    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
+}
+
+fn flows(experiment: &Experiment, scenario: &Scenario, out: &mut String) {
+    let many: usize = experiment.flows.iter().map(|flow| flow.count as usize).sum();
+    line!(out, "\n{}", plural(many, "flow"));
+    let map = Map::new(experiment);
+    for flow in &experiment.flows {
+        let times = if flow.count == 1 { String::new() } else { format!("{} x ", flow.count) };
+        let layer = if flow.layer == Layer::Low { ", low layer" } else { "" };
+        line!(out, "  {}: {times}{}{layer}", flow.name, what(flow));
+        let paths = match &flow.kind {
+            FlowKind::Quic(quic) => {
+                quic.paths.iter().map(|path| (path.from.as_str(), path.to.as_str(), path.layer)).collect()
+            }
+            _ => vec![(flow.from.as_str(), flow.to.as_str(), flow.layer)],
+        };
+        for (from, to, layer) in paths {
+            if let (Some(there), Some(back)) = (map.route(from, to), map.route(to, from)) {
+                path(&there, &back, from, layer != flow.layer, scenario, out);
+            }
+        }
+    }
+}
+
+/// The way that a flow takes, and what it is like.
+fn path(there: &Route<'_>, back: &Route<'_>, from: &str, low: bool, scenario: &Scenario, out: &mut String) {
+    let mut way = from.to_owned();
+    for hop in &there.hops {
+        let [a, b] = &hop.link.between;
+        let _ = write!(way, " -> {}", if hop.back { a } else { b });
+    }
+    let layer = if low { " (other layer)" } else { "" };
+    line!(out, "    {way}{layer}");
+    let rtt = there.delay().saturating_add(back.delay());
+    let mut facts = format!("base RTT {}", about(rtt));
+    let traced = there.trace().and_then(|hop| match &hop.direction().rate {
+        Capacity::Trace(path) => Some((hop, scenario.trace_rate(path)?)),
+        _ => None,
+    });
+    let slowest = [there.bottleneck(), traced].into_iter().flatten().min_by_key(|&(_, rate)| rate);
+    if let Some((hop, slowest)) = slowest {
+        let bdp = slowest.bytes_in(rtt);
+        let packets = bdp.get().div_ceil(there.mtu().get().max(1));
+        let bottleneck = format!("slowest link {} ({})", hop.link.name, about_rate(slowest));
+        let _ = write!(facts, ", {bottleneck}, BDP {} ({} packets)", about_size(bdp), packets);
+    }
+    line!(out, "      {facts}, path MTU {}", size(there.mtu().min(back.mtu())));
+}
+
+fn what(flow: &Flow) -> String {
+    let stop = flow.stop.map_or(String::new(), |stop| format!(" until {}", at(stop)));
+    match &flow.kind {
+        FlowKind::Tcp(tcp) => {
+            let amount = tcp.size.map_or_else(|| "bulk data".to_owned(), size);
+            format!("tcp {}, {amount}{}{stop}", ends(&tcp.tcp), on_off(tcp.on_off))
+        }
+        FlowKind::Udp(udp) => {
+            let how = match udp.arrivals {
+                PacketArrivals::Constant => "constant",
+                PacketArrivals::Poisson => "poisson",
+            };
+            format!("udp {} {how}, payload {}{}{stop}", rate(udp.rate), size(udp.payload), on_off(udp.on_off))
+        }
+        FlowKind::TcpProcess(process) => {
+            let gap = process.mean_gap();
+            let often = match process.arrivals {
+                Arrivals::Every(_) => {
+                    let load = Rate::from_bytes_over(process.size.mean(), gap);
+                    format!("one each {} on average (a load of {})", about(gap), about_rate(load))
+                }
+                Arrivals::Load(load) => {
+                    format!("a load of {} (one each {} on average)", rate(load), about(gap))
+                }
+            };
+            let most = process.most_open;
+            format!(
+                "tcp {} connections, {often}, of {}, at most {most} open{stop}",
+                ends(&process.tcp),
+                of(&process.size)
+            )
+        }
+        FlowKind::RequestResponse(ask) => {
+            let times = ask.requests.map_or(String::new(), |requests| format!(", {requests} times"));
+            let think = pause(ask.think);
+            format!(
+                "requests of {} over tcp {}, answers of {}, a pause of {think}{times}{stop}",
+                size(ask.request),
+                ends(&ask.tcp),
+                of(&ask.response)
+            )
+        }
+        FlowKind::Messages(messages) => {
+            let feeder = match messages.feeder {
+                Feeder::Conductor => format!("a conductor ({})", preset(messages.preset)),
+                Feeder::Greedy => format!("a greedy conductor ({})", preset(messages.preset)),
+                Feeder::Fifo => "nothing but a queue".to_owned(),
+                Feeder::Writers => "a writer for each priority".to_owned(),
+            };
+            let sent = sent(&messages.messages, &messages.sources, &messages.bulk);
+            format!("messages through {feeder} over tcp {}: {sent}{stop}", ends(&messages.tcp))
+        }
+        FlowKind::Quic(quic) => {
+            let sent = sent(&quic.messages, &quic.sources, &quic.bulk);
+            let (lanes, scheduler) = (plural(quic.paths.len(), "lane"), quic.scheduler.name());
+            format!("quic on {lanes} by {scheduler}, {}: {sent}{stop}", quic.controller.name())
+        }
+    }
+}
+
+const fn preset(preset: crate::traffic::Preset) -> &'static str {
+    match preset {
+        crate::traffic::Preset::Authors => "authors",
+        crate::traffic::Preset::Paper => "paper",
+        crate::traffic::Preset::Marcato => "marcato",
+    }
+}
+
+fn ends(ends: &TcpEnds) -> String {
+    let name = ends.from.congestion.name();
+    let ecn = if ends.from.ecn { " with ecn" } else { "" };
+    format!("{name}{ecn}")
+}
+
+fn of(distribution: &Size) -> String {
+    match distribution {
+        Size::Constant(bytes) => size(*bytes),
+        Size::Exponential { mean } => format!("{} (exponential)", size(*mean)),
+        Size::Pareto { shape, mean, most } => {
+            format!("{} (pareto, shape {}, at most {})", size(*mean), digits(*shape), size(*most))
+        }
+        Size::LogNormal { mean, sigma } => format!("{} (log-normal, sigma {})", size(*mean), digits(*sigma)),
+    }
+}
+
+fn pause(pause: Pause) -> String {
+    match pause {
+        Pause::Constant(time) => span(time),
+        Pause::Exponential { mean } => format!("{} (exponential)", span(mean)),
+    }
+}
+
+fn on_off(on_off: Option<OnOff>) -> String {
+    on_off.map_or(String::new(), |OnOff { on, off }| format!(", on {} off {}", pause(on), pause(off)))
+}
+
+fn sent(messages: &[Message], sources: &[Source], bulk: &[Bulk]) -> String {
+    let mut parts = Vec::new();
+    if !messages.is_empty() {
+        let total: Bytes = messages.iter().map(|message| message.size).sum();
+        parts.push(format!("{} ({})", plural(messages.len(), "message"), about_size(total)));
+    }
+    for source in sources {
+        parts.push(format!("{} each {} at {}", size(source.size), span(source.period), source.priority));
+    }
+    for bulk in bulk {
+        parts.push(format!("bulk data at {}", bulk.priority));
+    }
+    parts.join(", ")
+}
+
+/// What starts, stops and changes, in order of time.
+fn events(experiment: &Experiment, out: &mut String) {
+    let mut events: Vec<(Time, String)> = Vec::new();
+    for flow in &experiment.flows {
+        for (number, name) in (0..).zip(flow.instances()) {
+            events.push((flow.start_of(number), format!("{name} starts")));
+        }
+        if let Some(stop) = flow.stop {
+            events.push((stop, format!("{} stops", flow.name)));
+        }
+    }
+    for link in &experiment.links {
+        for change in &link.changes {
+            let way = match change.way {
+                Way::Both => "",
+                Way::There => " there",
+                Way::Back => " back",
+            };
+            let becomes =
+                change.rate.map(|to| if to == Rate::ZERO { "stands still".to_owned() } else { rate(to) });
+            let up = change.up.map(|up| if up { "comes up" } else { "goes down" }.to_owned());
+            let what: Vec<String> = becomes.into_iter().chain(up).collect();
+            events.push((change.at, format!("link {}{way}: {}", link.name, what.join(", "))));
+        }
+    }
+    if !experiment.warm_up.is_zero() {
+        events.push((Time::ZERO + experiment.warm_up, "measuring begins".to_owned()));
+    }
+    events.push((Time::ZERO + experiment.duration, "the run ends".to_owned()));
+    events.sort_by_key(|(time, _)| *time);
+    line!(out, "\nwhen");
+    let mut rows: Vec<Vec<String>> =
+        events.iter().map(|(time, what)| vec![at(*time), what.clone()]).collect();
+    if rows.len() > LISTED {
+        // The end is worth more than what is in between.
+        let more = format!("and {} more", rows.len() - LISTED + 1);
+        rows.splice(LISTED - 1..rows.len() - 1, [vec![String::new(), more]]);
+    }
+    table(&rows, out);
+}
+
+fn recorded(experiment: &Experiment, out: &mut String) {
+    let record = &experiment.record;
+    if !record.series.is_empty() {
+        let series: Vec<String> = record.series.iter().map(Series::to_string).collect();
+        line!(out, "\nrecorded every {}", span(record.every));
+        line!(out, "  {}", list(&series));
+    }
+    if !record.pcap.is_empty() {
+        line!(out, "\npackets captured on");
+        line!(out, "  {}", list(&record.pcap));
+    }
+}
+
+fn runs(scenario: &Scenario, out: &mut String) {
+    let grid = scenario.grid();
+    line!(out, "\n{}", plural(scenario.count(), "run"));
+    for axis in &grid.axes {
+        let values: Vec<String> = axis.values.iter().map(crate::document::Item::spoken).collect();
+        line!(out, "  {}: {}", axis.key.name, list(&values));
+    }
+    let (first, last) = (grid.seeds.first().copied().unwrap_or(0), grid.seeds.last().copied().unwrap_or(0));
+    let in_a_row = grid.seeds.is_sorted_by(|a, b| a + 1 == *b);
+    match grid.seeds.as_slice() {
+        [one] => line!(out, "  seed: {one}"),
+        seeds if in_a_row => line!(out, "  seeds: {first} to {last} ({})", seeds.len()),
+        seeds => line!(out, "  seeds: {}", list(&seeds.iter().map(u64::to_string).collect::<Vec<_>>())),
+    }
+    if let Some(run) = scenario.run(0) {
+        line!(out, "  the first: {}", scenario.one_line(&run));
+    }
+}

@@ -1,0 +1,170 @@
+//! What is wrong with a file, and where.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use crate::document::Place;
+use crate::limit::MAX_FAULTS;
+
+/// Everything that is wrong with a scenario. It is displayed with the lines that it is about:
+///
+/// ```
+/// let text = "name = \"short\"\nduration = 5\nnodes = []\nlink = []\nflow = [{ kind = \"tcp\" }]\n";
+/// let error = marcato_scenario::Scenario::parse("short.toml", text).unwrap_err();
+/// let first = error.faults()[0].to_string();
+/// assert_eq!(
+///     first.lines().collect::<Vec<_>>(),
+///     [
+///         "short.toml:2:12: `duration` is a span of time and needs a unit: say \"5 s\", not 5",
+///         "   2 | duration = 5",
+///         "     |            ^",
+///     ]
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ScenarioError {
+    faults: Vec<Fault>,
+    /// How many more there are.
+    more: usize,
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What errors call the file, or the option that it was said with.
+    pub file: String,
+    /// The line, counted from 1; 0 if the file could not even be read.
+    pub line: usize,
+    /// The column, counted in characters from 1; 0 if the file could not even be read.
+    pub column: usize,
+    /// What is wrong, and what to do.
+    pub problem: String,
+    /// The line's text.
+    pub text: String,
+    /// How many characters are meant; at least one.
+    pub width: usize,
+}
+
+impl ScenarioError {
+    pub(crate) fn unreadable(name: &str, problem: &str) -> Self {
+        let fault = Fault {
+            file: name.to_owned(),
+            line: 0,
+            column: 0,
+            problem: problem.to_owned(),
+            text: String::new(),
+            width: 1,
+        };
+        Self { faults: vec![fault], more: 0 }
+    }
+
+    /// What is wrong, in the order of the text; at least one.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.faults.iter().try_for_each(|fault| write!(f, "{fault}"))?;
+        if self.more > 0 { writeln!(f, "and {} more", self.more) } else { Ok(()) }
+    }
+}
+
+/// How many faults are kept to be put in order; those that are found later are counted.
+const KEPT: usize = 2 * MAX_FAULTS;
+
+/// How much of a line is shown.
+const SHOWN: usize = 120;
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return writeln!(f, "{}: {}", self.file, self.problem);
+        }
+        writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)?;
+        // Of a long line, what surrounds the place.
+        let from = if self.column > SHOWN { self.column - SHOWN / 2 } else { 0 };
+        let clean = |c: char| if c.is_control() { ' ' } else { c };
+        let text: String = self.text.chars().skip(from).take(SHOWN).map(clean).collect();
+        let at = self.column - 1 - from;
+        let width = self.width.min(SHOWN.saturating_sub(at)).max(1);
+        writeln!(f, "{:>4} | {}", self.line, text.trim_end())?;
+        writeln!(f, "     | {}{}", " ".repeat(at), "^".repeat(width))
+    }
+}
+
+/// The texts that places are in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources(pub(crate) Vec<(String, String)>);
+
+/// Faults as they are found. Whoever reads has one to add to, and goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    found: RefCell<Vec<(Place, String)>>,
+    /// How many were not kept.
+    more: Cell<usize>,
+}
+
+impl Faults {
+    pub(crate) fn add(&self, place: Place, problem: String) {
+        let mut found = self.found.borrow_mut();
+        // A default that two places share is wrong once.
+        if found.iter().any(|(at, said)| *at == place && *said == problem) {
+            return;
+        }
+        if found.len() < KEPT {
+            found.push((place, problem));
+        } else {
+            self.more.set(self.more.get() + 1);
+        }
+    }
+
+    /// Whether no more are kept, and it is not worth while to say them well.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.borrow().len() >= KEPT
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.borrow().is_empty()
+    }
+
+    /// All of them, each as it is and with `note` behind it.
+    pub(crate) fn noted(self, note: &str) -> impl Iterator<Item = ((Place, String), (Place, String))> {
+        self.found.into_inner().into_iter().map(move |(place, problem)| {
+            let noted = format!("{problem}{note}");
+            ((place, problem), (place, noted))
+        })
+    }
+
+    /// The error that they are, if there is any.
+    pub(crate) fn into_error(self, sources: &Sources) -> Result<(), ScenarioError> {
+        let mut faults = self.found.into_inner();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        // What is missing from the whole file is said last; it stands at no place in particular.
+        faults.sort_by_key(|(place, _)| (*place == Place::START, *place));
+        let more = self.more.get() + faults.len().saturating_sub(MAX_FAULTS);
+        faults.truncate(MAX_FAULTS);
+        let located = |(place, problem): (Place, String)| locate(place, problem, sources);
+        Err(ScenarioError { faults: faults.into_iter().map(located).collect(), more })
+    }
+}
+
+fn locate(place: Place, problem: String, sources: &Sources) -> Fault {
+    let (file, text) = &sources.0[place.source];
+    let boundary =
+        |at: usize| (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));
+    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+    Fault {
+        file: file.clone(),
+        line: text[..start].matches('\n').count() + 1,
+        column: text[line_start..start].chars().count() + 1,
+        problem,
+        text: text[line_start..line_end].to_owned(),
+        width: text[start..end.min(line_end).max(start)].chars().count().max(1),
+    }
+}

@@ -1,0 +1,158 @@
+//! What is varied from run to run.
+
+use marcato_units::Seed;
+
+use crate::document::{Item, Key, Table, Value};
+use crate::fault::Faults;
+use crate::keys::{Keys, integer_of};
+use crate::limit::{MAX_LIST, MAX_RUNS};
+use crate::schema;
+use crate::setting::Set;
+
+/// A key that is varied, and its values; or one that is set from elsewhere, and so has one.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    pub(crate) key: Key,
+    pub(crate) values: Vec<Item>,
+}
+
+/// What is varied.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    /// The first changes slowest.
+    pub(crate) axes: Vec<Axis>,
+    /// They change fastest.
+    pub(crate) seeds: Vec<u64>,
+}
+
+impl Grid {
+    /// How many combinations of settings there are, seeds aside.
+    pub(crate) fn combinations(&self) -> usize {
+        self.axes.iter().fold(1, |product, axis| product.saturating_mul(axis.values.len()))
+    }
+
+    /// The settings of the combination with this number.
+    pub(crate) fn combination(&self, mut number: usize) -> Vec<Set> {
+        let mut sets: Vec<Set> = Vec::with_capacity(self.axes.len());
+        for axis in self.axes.iter().rev() {
+            let item = axis.values[number % axis.values.len()].clone();
+            number /= axis.values.len();
+            sets.push(Set { key: axis.key.clone(), item });
+        }
+        sets.reverse();
+        sets
+    }
+}
+
+/// Reads `[grid]`. `seed` is the file's; what `given` and `given_seed` set is not varied.
+pub(crate) fn read(
+    root: &Table,
+    seed: Seed,
+    given: &[Set],
+    given_seed: Option<u64>,
+    faults: &Faults,
+) -> Grid {
+    let nothing = Table::empty(root.place);
+    let table = match root.get("grid") {
+        Some(Item { value: Value::Table(table), .. }) => table,
+        Some(other) => {
+            faults.add(other.place, format!("`grid` is a table, not {}", other.value.what()));
+            &nothing
+        }
+        None => &nothing,
+    };
+    let keys = Keys::open(table, &schema::GRID, faults);
+    let seeds = given_seed.map_or_else(|| seeds(&keys, seed), |seed| vec![seed]);
+    let mut axes = Vec::new();
+    if let Some(vary) = keys.table("vary") {
+        collect(vary, "", &mut axes, faults);
+    }
+    for axis in &mut axes {
+        if let Some(set) = given.iter().rev().find(|set| set.key.name == axis.key.name) {
+            axis.values = vec![set.item.clone()];
+        }
+    }
+    let grid = Grid { axes, seeds };
+    let runs = grid.combinations().saturating_mul(grid.seeds.len());
+    if runs > MAX_RUNS {
+        let problem = format!(
+            "this grid has {runs} runs, but at most {MAX_RUNS} are possible: vary less, or use fewer seeds"
+        );
+        faults.add(table.place, problem);
+        return Grid { axes: Vec::new(), seeds: vec![seed.get()] };
+    }
+    grid
+}
+
+/// Collects what is varied. `link.bottleneck.rate = [...]` without quotes is a table in tables, and means the same.
+fn collect(vary: &Table, before: &str, axes: &mut Vec<Axis>, faults: &Faults) {
+    for (key, item) in &vary.entries {
+        let name = if before.is_empty() { key.name.clone() } else { format!("{before}.{}", key.name) };
+        match &item.value {
+            Value::Table(inner) => collect(inner, &name, axes, faults),
+            Value::Array(values) if values.is_empty() => {
+                faults.add(item.place, format!("`{name}` has no values: give it some, or leave it out"));
+            }
+            Value::Array(values) => {
+                let spoken: Vec<String> = values.iter().map(Item::spoken).collect();
+                for (index, value) in values.iter().enumerate() {
+                    // Long lists make too many runs in any case.
+                    if index < MAX_LIST.min(1000) && spoken[..index].contains(&spoken[index]) {
+                        faults.add(
+                            value.place,
+                            format!("`{name}` has the value {} twice: leave one out", spoken[index]),
+                        );
+                    }
+                }
+                if axes.iter().any(|axis| axis.key.name == name) {
+                    faults.add(key.place, format!("`{name}` is varied twice: leave one out"));
+                } else {
+                    axes.push(Axis { key: Key { name, place: key.place }, values: values.clone() });
+                }
+            }
+            other => {
+                let what = other.what();
+                faults.add(
+                    item.place,
+                    format!("`{name}` is varied over a list of values, not over {what}: put it into [ ]"),
+                );
+            }
+        }
+    }
+}
+
+fn seeds(keys: &Keys<'_>, seed: Seed) -> Vec<u64> {
+    let first = seed.get();
+    match keys.item("seeds").map(|item| &item.value) {
+        None => vec![first],
+        Some(Value::Array(_)) => {
+            let items = keys.list("seeds", MAX_RUNS).unwrap_or_default();
+            let mut seeds: Vec<u64> = Vec::new();
+            for item in items {
+                let Some(seed) = integer_of("seeds", item, 0..=i64::MAX.unsigned_abs(), keys.faults) else {
+                    continue;
+                };
+                if seeds.contains(&seed) {
+                    keys.faults.add(item.place, format!("the seed {seed} is there twice: leave one out"));
+                } else {
+                    seeds.push(seed);
+                }
+            }
+            if items.is_empty() {
+                keys.fault("seeds", "there are no seeds: say how many, for example seeds = 10");
+            }
+            if seeds.is_empty() { vec![first] } else { seeds }
+        }
+        Some(_) => {
+            let many = keys.integer("seeds", 1..=MAX_RUNS as u64).unwrap_or(1);
+            if first.checked_add(many).is_none_or(|last| last > i64::MAX.unsigned_abs()) {
+                keys.fault(
+                    "seeds",
+                    "the seeds, counted from `seed`, are more than can be counted: say a lower `seed`",
+                );
+                return vec![first];
+            }
+            (first..first + many).collect()
+        }
+    }
+}

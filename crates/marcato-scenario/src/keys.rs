@@ -1,0 +1,482 @@
+//! Reading a table strictly: every key has to be known, every value has to be of its kind.
+
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate};
+
+use crate::document::{Item, Place, Table, Value};
+use crate::fault::Faults;
+use crate::nearest::{hint, nearest};
+use crate::quantity::{self, Of};
+use crate::schema::{self, Schema};
+
+/// The keys of a table as they are read. What is wrong is told to the faults; the caller goes on with a default.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    table: &'a Table,
+    schema: &'static Schema,
+    pub(crate) faults: &'a Faults,
+}
+
+/// A word of a closed list, and what it means.
+pub(crate) type Word<T> = (&'static str, T);
+
+impl<'a> Keys<'a> {
+    /// Opens a table, and refuses all keys that it does not have.
+    pub(crate) fn open(table: &'a Table, schema: &'static Schema, faults: &'a Faults) -> Self {
+        Self::open_beside(table, schema, &[], faults)
+    }
+
+    /// Opens a table that could also have been one of `others`: what belongs to those is refused with their names.
+    pub(crate) fn open_beside(
+        table: &'a Table,
+        schema: &'static Schema,
+        others: &[&'static Schema],
+        faults: &'a Faults,
+    ) -> Self {
+        for (key, _) in &table.entries {
+            let name = key.name.as_str();
+            if schema.has(name) {
+                continue;
+            }
+            let what = schema.what;
+            let problem = match others.iter().find(|other| other.has(name)) {
+                Some(other) => {
+                    format!("`{name}` is a key of {}, but this is {what}: leave it out", other.what)
+                }
+                // In TOML, what follows a header belongs to it: the commonest slip of all.
+                None if schema::ROOT.has(name) && nearest(name, schema.all()).is_none() => {
+                    format!(
+                        "`{name}` is not a key of {what} but of the scenario: put it above the first [table]"
+                    )
+                }
+                None => format!("`{name}` is not a key of {what}: {}", hint(name, schema.all())),
+            };
+            faults.add(key.place, problem);
+        }
+        Self { table, schema, faults }
+    }
+
+    /// The value of a key.
+    pub(crate) fn item(&self, key: &str) -> Option<&'a Item> {
+        debug_assert!(self.schema.has(key), "{key} is missing from the schema of {}", self.schema.what);
+        self.table.get(key)
+    }
+
+    /// The value of a key that not every table of this family has.
+    pub(crate) fn optional(&self, key: &str) -> Option<&'a Item> {
+        if self.schema.has(key) { self.table.get(key) } else { None }
+    }
+
+    /// Where a key's value stands; without one, where the table does.
+    pub(crate) fn place(&self, key: &str) -> Place {
+        self.table.place_of(key)
+    }
+
+    /// Where the table stands.
+    pub(crate) fn here(&self) -> Place {
+        self.table.place
+    }
+
+    pub(crate) fn fault(&self, key: &str, problem: impl Into<String>) {
+        self.faults.add(self.place(key), problem.into());
+    }
+
+    /// Whether the key is there; if not, that is a fault. `advice` says what it is for, and gives an example.
+    pub(crate) fn need(&self, key: &str, advice: &str) -> bool {
+        let there = self.item(key).is_some();
+        if !there {
+            self.faults.add(self.here(), format!("{} needs `{key}`: {advice}", self.schema.what));
+        }
+        there
+    }
+
+    fn wrong_type(&self, key: &str, item: &Item, wanted: &str) {
+        self.faults.add(item.place, format!("`{key}` is {wanted}, not {}", item.value.what()));
+    }
+
+    pub(crate) fn string(&self, key: &str) -> Option<&'a str> {
+        let item = self.item(key)?;
+        let text = item.as_str();
+        if text.is_none() {
+            self.wrong_type(key, item, "a string");
+        }
+        text
+    }
+
+    pub(crate) fn boolean(&self, key: &str) -> Option<bool> {
+        let item = self.item(key)?;
+        match &item.value {
+            Value::Boolean(flag) => Some(*flag),
+            Value::String(text) if matches!(&**text, "true" | "false") => {
+                self.fault(key, format!("`{key}` is true or false: say {text}, without quotes"));
+                None
+            }
+            _ => {
+                self.wrong_type(key, item, "true or false");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn integer(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let item = self.item(key)?;
+        integer_of(key, item, range, self.faults)
+    }
+
+    pub(crate) fn small(&self, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        self.integer(key, range).and_then(|number| u32::try_from(number).ok())
+    }
+
+    pub(crate) fn number(&self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        let item = self.item(key)?;
+        let number = match &item.value {
+            Value::Float(number) => *number,
+            Value::Integer(number) => *number as f64,
+            Value::String(text) if text.trim_end_matches([' ', '%']).parse::<f64>().is_ok() => {
+                let bare = text.trim_end_matches([' ', '%']);
+                let number = if text.contains('%') {
+                    bare.parse::<f64>().unwrap_or_default() / 100.0
+                } else {
+                    bare.parse().unwrap_or_default()
+                };
+                self.fault(key, format!("`{key}` is a number: say {number}, without quotes"));
+                return None;
+            }
+            _ => {
+                self.wrong_type(key, item, "a number");
+                return None;
+            }
+        };
+        // A number that is none lies in no range.
+        if range.contains(&number) {
+            return Some(number);
+        }
+        let (least, most) = (range.start(), range.end());
+        let within = if *most >= 1e12 { format!("at least {least}") } else { format!("{least} to {most}") };
+        self.fault(key, format!("`{key}` is {within}, not {number}"));
+        None
+    }
+
+    pub(crate) fn probability(&self, key: &str) -> Option<f64> {
+        self.number(key, 0.0..=1.0)
+    }
+
+    fn quantity(&self, key: &str, of: Of) -> Option<u64> {
+        let item = self.item(key)?;
+        quantity_of(key, item, of, self.faults)
+    }
+
+    pub(crate) fn span(&self, key: &str) -> Option<Duration> {
+        self.quantity(key, Of::Span).map(Duration::from_nanos)
+    }
+
+    /// A span above 0.
+    pub(crate) fn some_span(&self, key: &str) -> Option<Duration> {
+        let span = self.span(key)?;
+        if span.is_zero() {
+            self.fault(key, format!("`{key}` is 0: say more"));
+            return None;
+        }
+        Some(span)
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Option<Bytes> {
+        self.quantity(key, Of::Size).map(Bytes::new)
+    }
+
+    /// A size above 0.
+    pub(crate) fn some_size(&self, key: &str) -> Option<Bytes> {
+        let size = self.size(key)?;
+        if size.is_zero() {
+            self.fault(key, format!("`{key}` is 0: say more"));
+            return None;
+        }
+        Some(size)
+    }
+
+    pub(crate) fn rate(&self, key: &str) -> Option<Rate> {
+        self.quantity(key, Of::Rate).map(Rate::from_bps)
+    }
+
+    /// A rate above 0.
+    pub(crate) fn some_rate(&self, key: &str) -> Option<Rate> {
+        let rate = self.rate(key)?;
+        if rate == Rate::ZERO {
+            self.fault(key, format!("`{key}` is 0, and nothing would ever leave: say more"));
+            return None;
+        }
+        Some(rate)
+    }
+
+    pub(crate) fn word<T: Copy>(&self, key: &str, words: &[Word<T>]) -> Option<T> {
+        let text = self.string(key)?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        if found.is_none() {
+            self.fault(key, unknown_word(key, text, words));
+        }
+        found
+    }
+
+    pub(crate) fn priority(&self, key: &str) -> Option<Priority> {
+        let item = self.item(key)?;
+        if let Value::Integer(number @ 0..=4) = item.value {
+            self.fault(key, format!("`{key}` is a priority: say \"p{number}\", not {number}"));
+            return None;
+        }
+        let text = self.string(key)?;
+        let digit = text.strip_prefix(['p', 'P']).and_then(|digit| digit.parse().ok());
+        let priority = digit.and_then(Priority::from_index);
+        if priority.is_none() {
+            self.fault(
+                key,
+                format!("`{text}` is not a priority: say \"p0\" (critical) to \"p4\" (background)"),
+            );
+        }
+        priority
+    }
+
+    pub(crate) fn layer(&self, key: &str) -> Option<Layer> {
+        self.word(key, &[("high", Layer::High), ("low", Layer::Low)])
+    }
+
+    /// The items of a list, at most `most` of them.
+    pub(crate) fn list(&self, key: &str, most: usize) -> Option<&'a [Item]> {
+        let item = self.item(key)?;
+        match &item.value {
+            Value::Array(items) if items.len() <= most => Some(items),
+            Value::Array(items) => {
+                self.fault(
+                    key,
+                    format!("`{key}` has {} entries, but at most {most} are possible", items.len()),
+                );
+                None
+            }
+            _ => {
+                self.wrong_type(key, item, "a list");
+                None
+            }
+        }
+    }
+
+    /// The tables of a list; what else is in it is a fault.
+    pub(crate) fn tables(&self, key: &'a str, most: usize) -> impl Iterator<Item = &'a Table> + use<'a> {
+        let faults = self.faults;
+        self.list(key, most).unwrap_or_default().iter().filter_map(move |item| {
+            let table = item.as_table();
+            if table.is_none() {
+                faults.add(item.place, format!("`{key}` is a list of tables, not of {}", item.value.what()));
+            }
+            table
+        })
+    }
+
+    /// The strings of a list, and where they stand.
+    pub(crate) fn strings(&self, key: &str, most: usize) -> Vec<(&'a str, Place)> {
+        let mut strings = Vec::new();
+        for item in self.list(key, most).unwrap_or_default() {
+            match item.as_str() {
+                Some(text) => strings.push((text, item.place)),
+                None => {
+                    self.faults.add(
+                        item.place,
+                        format!("`{key}` is a list of strings, not of {}", item.value.what()),
+                    );
+                }
+            }
+        }
+        strings
+    }
+
+    /// A table under a key.
+    pub(crate) fn table(&self, key: &str) -> Option<&'a Table> {
+        let item = self.item(key)?;
+        let table = item.as_table();
+        if table.is_none() {
+            self.wrong_type(key, item, "a table");
+        }
+        table
+    }
+
+    /// A table with a `kind`, or the kind alone as a string.
+    pub(crate) fn tagged<T: Copy>(&self, key: &str, kinds: &[Kind<T>]) -> Option<(T, Tagged<'a>)> {
+        tagged_of(key, self.item(key)?, kinds, self.faults)
+    }
+}
+
+/// A kind of something: its name, what stands for it, and its keys.
+pub(crate) type Kind<T> = (&'static str, T, &'static Schema);
+
+/// The keys beside a kind.
+pub(crate) struct Tagged<'a> {
+    /// What was written, or an empty table where there was only a word.
+    table: std::borrow::Cow<'a, Table>,
+    schema: &'static Schema,
+    faults: &'a Faults,
+}
+
+impl Tagged<'_> {
+    pub(crate) fn keys(&self) -> Keys<'_> {
+        Keys { table: &self.table, schema: self.schema, faults: self.faults }
+    }
+}
+
+fn unknown_word<T>(key: &str, text: &str, words: &[Word<T>]) -> String {
+    format!(
+        "`{text}` is not a {}: {}",
+        key.replace('-', " "),
+        hint(text, words.iter().map(|(word, _)| *word).collect::<Vec<_>>())
+    )
+}
+
+/// Reads a table with a `kind`, or the kind alone as a string.
+pub(crate) fn tagged_of<'a, T: Copy>(
+    key: &str,
+    item: &'a Item,
+    kinds: &[Kind<T>],
+    faults: &'a Faults,
+) -> Option<(T, Tagged<'a>)> {
+    let names: Vec<&str> = kinds.iter().map(|(name, ..)| *name).collect();
+    let of = key.replace('-', " ");
+    let (name, place) = match &item.value {
+        Value::String(name) => (Rc::clone(name), item.place),
+        Value::Table(table) => match table.get("kind") {
+            Some(Item { value: Value::String(name), place }) => (Rc::clone(name), *place),
+            Some(kind) => {
+                faults.add(kind.place, format!("`kind` is a string, not {}", kind.value.what()));
+                return None;
+            }
+            None => {
+                let advice = hint("", names.iter().copied());
+                faults.add(item.place, format!("this {of} needs a `kind`: {advice}"));
+                return None;
+            }
+        },
+        other => {
+            faults
+                .add(item.place, format!("`{key}` is a kind or a table with a `kind`, not {}", other.what()));
+            return None;
+        }
+    };
+    let Some(&(_, value, schema)) = kinds.iter().find(|(one, ..)| **one == *name) else {
+        faults.add(place, format!("`{name}` is not a kind of {of}: {}", hint(&name, names.iter().copied())));
+        return None;
+    };
+    let table = match &item.value {
+        Value::Table(table) => {
+            let others: Vec<&'static Schema> = kinds.iter().map(|(.., schema)| *schema).collect();
+            Keys::open_beside(table, schema, &others, faults);
+            std::borrow::Cow::Borrowed(table)
+        }
+        _ => std::borrow::Cow::Owned(Table::empty(item.place)),
+    };
+    Some((value, Tagged { table, schema, faults }))
+}
+
+pub(crate) fn integer_of(key: &str, item: &Item, range: RangeInclusive<u64>, faults: &Faults) -> Option<u64> {
+    let (least, most) = (*range.start(), *range.end());
+    match &item.value {
+        Value::Integer(number) => {
+            let found = u64::try_from(*number).ok().filter(|number| range.contains(number));
+            if found.is_none() {
+                let within =
+                    if most == u64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
+                faults.add(item.place, format!("`{key}` is {within}, not {number}"));
+            }
+            found
+        }
+        Value::String(text) if text.parse::<u64>().is_ok() => {
+            faults.add(item.place, format!("`{key}` is a whole number: say {text}, without quotes"));
+            None
+        }
+        Value::Float(number) => {
+            faults.add(item.place, format!("`{key}` is a whole number, not {number}"));
+            None
+        }
+        other => {
+            faults.add(item.place, format!("`{key}` is a whole number, not {}", other.what()));
+            None
+        }
+    }
+}
+
+pub(crate) fn quantity_of(key: &str, item: &Item, of: Of, faults: &Faults) -> Option<u64> {
+    match &item.value {
+        Value::String(text) => match quantity::read(text, of) {
+            Ok(value) => return Some(value),
+            Err(wrong) => faults.add(item.place, wrong),
+        },
+        Value::Integer(_) | Value::Float(_) => {
+            let number = item.spoken();
+            let unit = usual_unit(key, of);
+            let what = of.what();
+            faults.add(
+                item.place,
+                format!("`{key}` is {what} and needs a unit: say \"{number} {unit}\", not {number}"),
+            );
+        }
+        other => {
+            let what = other.what();
+            faults.add(
+                item.place,
+                format!("`{key}` is {}, for example \"{}\", not {what}", of.what(), example(key, of)),
+            );
+        }
+    }
+    None
+}
+
+/// The unit that most likely was meant.
+fn usual_unit(key: &str, of: Of) -> &'static str {
+    match key {
+        "duration" | "warm-up" | "start" | "stop" | "at" | "stagger" | "on" | "off" => "s",
+        "size" | "send-buffer" | "receive-buffer" => "kB",
+        _ => of.usual(),
+    }
+}
+
+fn example(key: &str, of: Of) -> String {
+    format!("10 {}", usual_unit(key, of))
+}
+
+/// Whether this is a name; if not, that is a fault. Names stand in keys, in the names of files and in commands.
+pub(crate) fn check_name(what: &str, name: &str, place: Place, faults: &Faults) -> bool {
+    let most = crate::limit::MAX_NAME;
+    let good = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if name.is_empty() {
+        faults.add(place, format!("the name of a {what} is empty: say what it is called"));
+    } else if name.len() > most {
+        faults.add(
+            place,
+            format!("the name of a {what} has {} bytes, but at most {most} are possible", name.len()),
+        );
+    } else if let Some(bad) = name.chars().find(|c| !u8::try_from(*c).is_ok_and(good)) {
+        faults.add(place, format!("{bad:?} cannot be in the name of a {what}: letters, digits, - and _ can"));
+    } else {
+        return true;
+    }
+    false
+}
+
+/// Whether `name` is among these; if not, that is a fault.
+pub(crate) fn check_known<'n>(
+    what: &str,
+    name: &str,
+    place: Place,
+    among: impl IntoIterator<Item = &'n str> + Clone,
+    faults: &Faults,
+) -> bool {
+    let known = among.clone().into_iter().any(|one| one == name);
+    // What could not be read was told already, and has no name.
+    if !known && !name.is_empty() {
+        if faults.is_full() {
+            faults.add(place, String::new());
+            return false;
+        }
+        let advice = hint(name, among);
+        faults.add(place, format!("there is no {what} `{name}`: {advice}"));
+    }
+    known
+}

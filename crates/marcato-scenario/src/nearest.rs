@@ -1,0 +1,85 @@
+//! What somebody may have meant.
+
+/// The word of `among` that lies nearest to `word`, if any lies near: at most a third of its letters are wrong.
+pub(crate) fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Names are short; whoever writes a longer word means none of them.
+    if word.len() > 2 * crate::limit::MAX_NAME {
+        return None;
+    }
+    let letters = word.chars().count();
+    let mut best = None;
+    let mut most = (letters / 3).max(1);
+    for other in among {
+        if let Some(distance) = distance(word, other, most)
+            && best.is_none_or(|(least, _)| distance < least)
+        {
+            best = Some((distance, other));
+            most = distance;
+        }
+    }
+    best.map(|(_, other)| other)
+}
+
+/// How many letters have to be put in, taken out, changed or swapped with their neighbour to make one word of the other
+/// (optimal string alignment); `None` if it is more than `most`.
+fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
+    if a.chars().count().abs_diff(b.chars().count()) > most {
+        return None;
+    }
+    let fold = |word: &str| -> Vec<char> {
+        word.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect()
+    };
+    let (a, b) = (fold(a), fold(b));
+    let mut before = vec![0; b.len() + 1];
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    let mut row = before.clone();
+    for (i, x) in a.iter().enumerate() {
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let mut least = (above[j] + usize::from(x != y)).min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                least = least.min(before[j - 1] + 1);
+            }
+            row[j + 1] = least;
+        }
+        // What is too far in this row and in the one above stays so.
+        if row.iter().chain(&above).all(|&least| least > most) {
+            return None;
+        }
+        std::mem::swap(&mut before, &mut above);
+        std::mem::swap(&mut above, &mut row);
+    }
+    Some(above[b.len()]).filter(|&distance| distance <= most)
+}
+
+/// `: did you mean X?` for the nearest, else a list of what there is.
+pub(crate) fn hint<'a>(word: &str, among: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    if let Some(near) = nearest(word, among.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let all: Vec<String> = among.clone().into_iter().take(20).map(|name| format!("`{name}`")).collect();
+    let more = among.into_iter().nth(20).map_or("", |_| " and more");
+    match all.len() {
+        0 => "there is none at all".to_owned(),
+        1 => format!("there is only {}", all[0]),
+        _ => format!("there are {}{more}", all.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_is_forgiven() {
+        let among = ["bottleneck", "access", "uplink"];
+        assert_eq!(nearest("bottlenek", among), Some("bottleneck"));
+        assert_eq!(nearest("bottelneck", among), Some("bottleneck"));
+        assert_eq!(nearest("acess", among), Some("access"));
+        assert_eq!(nearest("downlink", among), None);
+        assert_eq!(nearest("receive_buffer", ["receive-buffer"]), Some("receive-buffer"));
+        let near = |a, b| distance(a, b, 3);
+        assert_eq!((near("", "abc"), near("abc", "abc"), near("abc", "acb")), (Some(3), Some(0), Some(1)));
+        assert_eq!((near("abcd", "wxyz"), near("", "abcd"), near("abcdef", "badcfe")), (None, None, Some(3)));
+    }
+}

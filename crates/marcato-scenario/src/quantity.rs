@@ -1,0 +1,317 @@
+//! Quantities as a person writes them: a number, a space, a unit. Read and written exactly, never through floats.
+
+use marcato_units::{Bytes, Duration, Rate};
+
+/// A unit: how it is written, and how many of the smallest ones it is.
+type Unit = (&'static str, u64);
+
+const SPANS: &[Unit] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+const SIZES: &[Unit] = &[
+    ("B", 1),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+
+const RATES: &[Unit] = &[
+    ("bit/s", 1),
+    ("kbit/s", 1_000),
+    ("Mbit/s", 1_000_000),
+    ("Gbit/s", 1_000_000_000),
+    ("B/s", 8),
+    ("kB/s", 8_000),
+    ("MB/s", 8_000_000),
+    ("GB/s", 8_000_000_000),
+];
+
+const PACKETS: &[Unit] = &[("packets", 1), ("packet", 1)];
+
+/// What people write that is none of ours, and what they mean.
+const MEANT: &[(&str, &str)] = &[
+    ("bps", "bit/s"),
+    ("kbps", "kbit/s"),
+    ("mbps", "Mbit/s"),
+    ("gbps", "Gbit/s"),
+    ("kbit", "kbit/s"),
+    ("mbit", "Mbit/s"),
+    ("gbit", "Gbit/s"),
+    ("mb/s", "MB/s"),
+    ("sec", "s"),
+    ("secs", "s"),
+    ("second", "s"),
+    ("seconds", "s"),
+    ("msec", "ms"),
+    ("usec", "us"),
+    ("µs", "us"),
+    ("m", "min"),
+    ("minute", "min"),
+    ("minutes", "min"),
+    ("hour", "h"),
+    ("hours", "h"),
+    ("byte", "B"),
+    ("bytes", "B"),
+    ("k", "kB"),
+    ("kib", "KiB"),
+    ("pkt", "packets"),
+    ("pkts", "packets"),
+    ("p", "packets"),
+];
+
+/// What a quantity is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Span,
+    Size,
+    Rate,
+    Packets,
+}
+
+impl Of {
+    const fn units(self) -> &'static [Unit] {
+        match self {
+            Self::Span => SPANS,
+            Self::Size => SIZES,
+            Self::Rate => RATES,
+            Self::Packets => PACKETS,
+        }
+    }
+
+    /// With its article.
+    pub(crate) const fn what(self) -> &'static str {
+        match self {
+            Self::Span => "a span of time",
+            Self::Size => "a size",
+            Self::Rate => "a rate",
+            Self::Packets => "a number of packets",
+        }
+    }
+
+    /// The unit that one most likely means where one has said none.
+    pub(crate) const fn usual(self) -> &'static str {
+        match self {
+            Self::Span => "ms",
+            Self::Size => "B",
+            Self::Rate => "Mbit/s",
+            Self::Packets => "packets",
+        }
+    }
+}
+
+/// Why a text is no quantity, ready to stand behind a colon.
+pub(crate) type Wrong = String;
+
+/// The text split into its number and its unit; the number may be empty.
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    (number, unit.trim_start())
+}
+
+/// Whether the text is a quantity of this kind, as far as its unit goes.
+pub(crate) fn is_of(text: &str, of: Of) -> bool {
+    let (_, unit) = split(text);
+    of.units().iter().any(|(name, _)| *name == unit)
+}
+
+/// Reads a quantity, in the smallest units of its kind.
+pub(crate) fn read(text: &str, of: Of) -> Result<u64, Wrong> {
+    let (number, unit) = split(text);
+    let what = of.what();
+    if number.is_empty() {
+        return Err(format!(
+            "`{text}` is not {what}: say a number and a unit, for example \"{}\"",
+            example(of)
+        ));
+    }
+    let Some(&(_, factor)) = of.units().iter().find(|(name, _)| *name == unit) else {
+        if unit.is_empty() {
+            return Err(format!("`{text}` has no unit: say \"{number} {}\"", of.usual()));
+        }
+        let meant =
+            of.units().iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(name, _)| *name);
+        let meant = meant.or_else(|| {
+            let lower = unit.to_lowercase();
+            MEANT
+                .iter()
+                .find(|(wrong, right)| *wrong == lower && of.units().iter().any(|u| u.0 == *right))
+                .map(|m| m.1)
+        });
+        let hint = match meant {
+            Some(right) => format!("did you mean \"{number} {right}\"?"),
+            None => {
+                let names: Vec<&str> = of.units().iter().map(|(name, _)| *name).collect();
+                format!("its unit is one of {}", names.join(", "))
+            }
+        };
+        return Err(format!("`{text}` is not {what}: {hint}"));
+    };
+    exact(number, factor).ok_or_else(|| match number.parse::<f64>() {
+        Ok(value) if value * factor as f64 > 1.8e19 => format!("`{text}` is more than can be counted"),
+        Ok(_) => format!("`{text}` is not a whole number of {}: say it with fewer digits", of.units()[0].0),
+        Err(_) => format!("`{number}` is not a number"),
+    })
+}
+
+fn example(of: Of) -> String {
+    let number = match of {
+        Of::Span => 20,
+        Of::Size => 1500,
+        Of::Rate => 10,
+        Of::Packets => 1000,
+    };
+    format!("{number} {}", of.usual())
+}
+
+/// A decimal number times a factor, if that is whole and fits.
+fn exact(number: &str, factor: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let sum = whole.parse::<u128>().ok()?.checked_mul(scale)?.checked_add(part)?;
+    let product = sum.checked_mul(u128::from(factor))?;
+    if product.is_multiple_of(scale) { u64::try_from(product / scale).ok() } else { None }
+}
+
+/// How often something happens, as the time between: `5 /s`, `2 /min`; or that time itself.
+pub(crate) fn read_frequency(text: &str) -> Result<Duration, Wrong> {
+    if let Some((number, unit)) = text.split_once('/') {
+        let per: u64 = match unit.trim() {
+            "s" => 1_000_000_000,
+            "min" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return Err(format!("`{text}` is not a frequency: say \"5 /s\", \"2 /min\" or \"1 /h\"")),
+        };
+        // In thousandths, so that "0.5 /s" can be said.
+        return match exact(number.trim(), 1000) {
+            Some(0) => Err(format!("`{text}` is never: say more than 0")),
+            Some(thousandths) => {
+                let nanos = u128::from(per) * 1000 / u128::from(thousandths);
+                Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            }
+            None => Err(format!(
+                "`{text}` is not a frequency: say \"5 /s\", with at most three digits behind the point"
+            )),
+        };
+    }
+    read(text, Of::Span).map(Duration::from_nanos).map_err(|_| {
+        format!("`{text}` is not a frequency: say \"5 /s\", or the time between two, \"200 ms\"")
+    })
+}
+
+/// Writes a number exactly, in the largest of `units` in which it is whole; or, where it is ten of them or more, has one
+/// digit behind the point.
+fn write(value: u64, units: &[Unit]) -> String {
+    let whole = |unit: &&Unit| value != 0 && value.is_multiple_of(unit.1);
+    let tenths =
+        |unit: &&Unit| value / 10 >= unit.1 && unit.1.is_multiple_of(10) && value.is_multiple_of(unit.1 / 10);
+    let (name, factor) = units
+        .iter()
+        .filter(|unit| whole(unit) || tenths(unit))
+        .max_by_key(|unit| unit.1)
+        .unwrap_or(&units[0]);
+    match value % factor {
+        0 => format!("{} {name}", value / factor),
+        rest => format!("{}.{} {name}", value / factor, rest / (factor / 10)),
+    }
+}
+
+/// A span, exactly.
+pub(crate) fn span(span: Duration) -> String {
+    match u64::try_from(span.as_nanos()) {
+        Ok(0) => "0 s".to_owned(),
+        // Hours would turn 3600 s into 1 h: exact, but not what one expects to see.
+        Ok(nanos) => write(nanos, &SPANS[..4]),
+        Err(_) => format!("{} s", span.as_secs()),
+    }
+}
+
+/// A size, exactly.
+pub(crate) fn size(bytes: Bytes) -> String {
+    let decimal = write(bytes.get(), &SIZES[..4]);
+    if decimal.ends_with(" B") && bytes.get() >= 1024 && bytes.get().is_multiple_of(1024) {
+        return write(bytes.get(), &[SIZES[4], SIZES[5], SIZES[6]]);
+    }
+    decimal
+}
+
+/// A rate, exactly.
+pub(crate) fn rate(rate: Rate) -> String {
+    write(rate.as_bps(), &RATES[..4])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_people_write_is_read_exactly() {
+        for (text, of, value) in [
+            ("20 ms", Of::Span, 20_000_000),
+            ("1.5s", Of::Span, 1_500_000_000),
+            ("0.1 us", Of::Span, 100),
+            ("2 min", Of::Span, 120_000_000_000),
+            ("1 h", Of::Span, 3_600_000_000_000),
+            ("1500 B", Of::Size, 1500),
+            ("1.5 kB", Of::Size, 1500),
+            ("64 KiB", Of::Size, 65_536),
+            ("10 Mbit/s", Of::Rate, 10_000_000),
+            ("1 MB/s", Of::Rate, 8_000_000),
+            ("0.056 Mbit/s", Of::Rate, 56_000),
+            ("1000 packets", Of::Packets, 1000),
+        ] {
+            assert_eq!(read(text, of), Ok(value), "{text}");
+        }
+        assert_eq!(read_frequency("5 /s"), Ok(Duration::from_millis(200)));
+        assert_eq!(read_frequency("0.5/min"), Ok(Duration::from_secs(120)));
+        assert_eq!(read_frequency("200 ms"), Ok(Duration::from_millis(200)));
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused_with_a_better_one() {
+        for (text, of, message) in [
+            ("20", Of::Span, "`20` has no unit: say \"20 ms\""),
+            ("10 Mbps", Of::Rate, "`10 Mbps` is not a rate: did you mean \"10 Mbit/s\"?"),
+            ("10 mbit/s", Of::Rate, "`10 mbit/s` is not a rate: did you mean \"10 Mbit/s\"?"),
+            ("5 msec", Of::Span, "`5 msec` is not a span of time: did you mean \"5 ms\"?"),
+            ("fast", Of::Rate, "`fast` is not a rate: say a number and a unit, for example \"10 Mbit/s\""),
+            (
+                "5 apples",
+                Of::Span,
+                "`5 apples` is not a span of time: its unit is one of ns, us, ms, s, min, h",
+            ),
+            ("0.5 ns", Of::Span, "`0.5 ns` is not a whole number of ns: say it with fewer digits"),
+            ("1.2.3 s", Of::Span, "`1.2.3` is not a number"),
+            ("99999999999999 GB", Of::Size, "`99999999999999 GB` is more than can be counted"),
+        ] {
+            assert_eq!(read(text, of), Err(message.to_owned()));
+        }
+        assert!(read_frequency("0 /s").is_err() && read_frequency("5 /day").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(value in any::<u64>(), zeros in 0u32..12) {
+            let value = value / 10u64.pow(zeros) * 10u64.pow(zeros);
+            prop_assert_eq!(read(&span(Duration::from_nanos(value)), Of::Span), Ok(value));
+            prop_assert_eq!(read(&size(Bytes::new(value)), Of::Size), Ok(value));
+            prop_assert_eq!(read(&rate(Rate::from_bps(value)), Of::Rate), Ok(value));
+        }
+    }
+}

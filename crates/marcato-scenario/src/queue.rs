@@ -1,0 +1,87 @@
+//! What waits before a transmitter.
+
+use marcato_units::{Bytes, Duration};
+
+/// A queue discipline and its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// First in, first out; what finds the buffer full is dropped.
+    DropTail {
+        /// How much may wait.
+        limit: Limit,
+    },
+    /// CoDel (RFC 8289).
+    Codel(Codel),
+    /// Two classes with a queue of their own each; a packet of the low layer leaves only when none of the high one can.
+    Strict {
+        /// The queue of the high layer: drop-tail or CoDel.
+        high: Box<Self>,
+        /// The queue of the low layer: drop-tail or CoDel.
+        low: Box<Self>,
+    },
+    /// Two classes in one buffer: a packet of the high layer that finds it full takes the place of one of the low layer.
+    PushOut {
+        /// How many packets of both classes together may wait.
+        packets: u64,
+    },
+}
+
+/// How CoDel is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codel {
+    /// The sojourn time that is acceptable as a standing queue.
+    pub target: Duration,
+    /// How long the sojourn time must stay at or above the target before the first drop.
+    pub interval: Duration,
+    /// How much may wait.
+    pub limit: Limit,
+    /// The link's MTU with its header: a queue with no more than this left is never dropped from.
+    pub maxpacket: Bytes,
+    /// Mark packets that are capable of ECN instead of dropping them.
+    pub ecn: bool,
+}
+
+/// How much may wait. A file may also give a span: it stands for what the link carries in it, and so becomes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// So many packets of any size.
+    Packets(u64),
+    /// So many bytes in any number of packets.
+    Bytes(Bytes),
+}
+
+impl Default for Limit {
+    /// 1000 packets.
+    fn default() -> Self {
+        Self::Packets(1000)
+    }
+}
+
+impl Default for Queue {
+    /// Drop-tail of 1000 packets.
+    fn default() -> Self {
+        Self::DropTail { limit: Limit::default() }
+    }
+}
+
+impl Queue {
+    /// The discipline's name, as a file has it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::DropTail { .. } => "droptail",
+            Self::Codel(_) => "codel",
+            Self::Strict { .. } => "strict",
+            Self::PushOut { .. } => "push-out",
+        }
+    }
+
+    /// How much may wait, of both classes where there are two: each limit on its own.
+    pub fn limits(&self) -> Vec<Limit> {
+        match self {
+            Self::DropTail { limit } => vec![*limit],
+            Self::Codel(codel) => vec![codel.limit],
+            Self::Strict { high, low } => [high.limits(), low.limits()].concat(),
+            Self::PushOut { packets } => vec![Limit::Packets(*packets)],
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Flows.
+
+use marcato_units::{Bytes, Layer, Rate, Time};
+
+use super::messages::messaging;
+use super::tcp::ends;
+use super::traffic::{frequency, on_off, pause, size};
+use crate::document::Table;
+use crate::fault::Faults;
+use crate::flow::{
+    Feeder, Flow, FlowKind, Messages, PacketArrivals, RequestResponse, TcpEnds, TcpFlow, TcpProcess, UdpFlow,
+};
+use crate::keys::{Keys, Kind, check_name, tagged_of};
+use crate::limit::MAX_FLOWS;
+use crate::schema;
+use crate::traffic::{Arrivals, Pause, Size};
+
+#[derive(Clone, Copy)]
+enum Name {
+    Tcp,
+    Udp,
+    TcpProcess,
+    RequestResponse,
+    Messages,
+    Quic,
+}
+
+const KINDS: &[Kind<Name>] = &[
+    ("tcp", Name::Tcp, &schema::TCP_FLOW),
+    ("udp", Name::Udp, &schema::UDP_FLOW),
+    ("tcp-process", Name::TcpProcess, &schema::TCP_PROCESS),
+    ("request-response", Name::RequestResponse, &schema::REQUEST_RESPONSE),
+    ("messages", Name::Messages, &schema::MESSAGES),
+    ("quic", Name::Quic, &schema::QUIC),
+];
+
+/// The largest payload of a UDP packet over IPv4. RFC 768, RFC 791.
+const MOST_PAYLOAD: Bytes = Bytes::new(65_507);
+
+pub(super) fn flow(table: &Table, faults: &Faults) -> Flow {
+    let item =
+        crate::document::Item { value: crate::document::Value::Table(table.clone()), place: table.place };
+    let Some((kind, tagged)) = tagged_of("flow", &item, KINDS, faults) else {
+        // Names that others refer to are known all the same.
+        let name = table.get("name").and_then(|name| name.as_str()).unwrap_or_default();
+        return nothing(name);
+    };
+    let keys = tagged.keys();
+    let name = if keys.need("name", "say what it is called, for example name = \"bulk\"") {
+        keys.string("name").filter(|name| check_name("flow", name, keys.place("name"), faults))
+    } else {
+        None
+    };
+    let layer = keys.layer("layer").unwrap_or_default();
+    let has_paths = matches!(kind, Name::Quic) && keys.item("paths").is_some();
+    if has_paths {
+        for key in ["from", "to"] {
+            if keys.item(key).is_some() {
+                keys.fault(key, format!("the session's `paths` say where it leads: leave `{key}` out"));
+            }
+        }
+    } else {
+        keys.need("from", "say which node sends");
+        keys.need("to", "say which node receives");
+    }
+    let (mut from, mut to) = (keys.string("from").unwrap_or_default(), keys.string("to").unwrap_or_default());
+    let kind = match kind {
+        Name::Tcp => FlowKind::Tcp(TcpFlow {
+            tcp: ends(&keys),
+            size: keys.some_size("size"),
+            priority: keys.priority("priority").unwrap_or_default(),
+            on_off: on_off(&keys),
+        }),
+        Name::Udp => udp(&keys),
+        Name::TcpProcess => process(&keys),
+        Name::RequestResponse => request_response(&keys),
+        Name::Messages => messages(&keys),
+        Name::Quic => {
+            let ends = (!has_paths).then_some([from, to]);
+            FlowKind::Quic(Box::new(super::quic::quic(&keys, ends, layer)))
+        }
+    };
+    if let FlowKind::Quic(quic) = &kind
+        && let Some(first) = quic.paths.first()
+    {
+        (from, to) = (&first.from, &first.to);
+    }
+    let most = u32::try_from(MAX_FLOWS).unwrap_or(u32::MAX);
+    let start = keys.span("start").unwrap_or_default();
+    let stop = keys.span("stop");
+    if stop.is_some_and(|stop| stop <= start) {
+        keys.fault("stop", "the flow stops before it starts: say a later `stop`");
+    }
+    Flow {
+        name: name.unwrap_or_default().to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        count: keys.small("count", 1..=most).unwrap_or(1),
+        stagger: keys.span("stagger").unwrap_or_default(),
+        start: Time::ZERO + start,
+        stop: stop.map(|stop| Time::ZERO + stop),
+        layer,
+        kind,
+    }
+}
+
+/// What stands for a flow of which not even the kind is known.
+fn nothing(name: &str) -> Flow {
+    let tcp = TcpFlow { tcp: TcpEnds::default(), size: None, priority: Default::default(), on_off: None };
+    Flow {
+        name: name.to_owned(),
+        from: String::new(),
+        to: String::new(),
+        count: 1,
+        stagger: Default::default(),
+        start: Time::ZERO,
+        stop: None,
+        layer: Layer::High,
+        kind: FlowKind::Tcp(tcp),
+    }
+}
+
+fn udp(keys: &Keys<'_>) -> FlowKind {
+    keys.need("rate", "say how fast it sends, for example rate = \"1 Mbit/s\"");
+    let payload = keys.some_size("payload").unwrap_or(Bytes::new(1200));
+    if payload > MOST_PAYLOAD {
+        keys.fault("payload", "a udp packet carries at most 65507 B: say less");
+    }
+    let arrivals = [("constant", PacketArrivals::Constant), ("poisson", PacketArrivals::Poisson)];
+    FlowKind::Udp(UdpFlow {
+        rate: keys.some_rate("rate").unwrap_or(Rate::from_bps(1)),
+        payload,
+        arrivals: keys.word("arrivals", &arrivals).unwrap_or_default(),
+        on_off: on_off(keys),
+    })
+}
+
+fn process(keys: &Keys<'_>) -> FlowKind {
+    keys.need("size", "say how much each connection sends, for example size = \"100 kB\"");
+    let arrivals = match (keys.item("arrivals"), keys.item("load")) {
+        (Some(_), Some(_)) => {
+            keys.fault("load", "say `arrivals` or `load`, not both: each follows from the other");
+            None
+        }
+        (None, None) => {
+            keys.need("arrivals", "say how often one begins, for example arrivals = \"5 /s\"; or `load`");
+            None
+        }
+        (Some(_), None) => frequency(keys, "arrivals").map(Arrivals::Every),
+        (None, Some(_)) => keys.some_rate("load").map(Arrivals::Load),
+    };
+    FlowKind::TcpProcess(TcpProcess {
+        tcp: ends(keys),
+        arrivals: arrivals.unwrap_or(Arrivals::Every(marcato_units::Duration::from_secs(1_000_000))),
+        size: size(keys, "size").unwrap_or(Size::Constant(Bytes::kb(1))),
+        most_open: keys.small("most-open", 1..=100_000).unwrap_or(1000),
+    })
+}
+
+fn request_response(keys: &Keys<'_>) -> FlowKind {
+    keys.need("response", "say how long an answer is, for example response = \"100 kB\"");
+    FlowKind::RequestResponse(RequestResponse {
+        tcp: ends(keys),
+        request: keys.some_size("request").unwrap_or(Bytes::new(200)),
+        response: size(keys, "response").unwrap_or(Size::Constant(Bytes::kb(1))),
+        think: pause(keys, "think").unwrap_or(Pause::Constant(Default::default())),
+        requests: keys.integer("requests", 1..=u64::MAX),
+    })
+}
+
+fn messages(keys: &Keys<'_>) -> FlowKind {
+    let messaging = messaging(keys);
+    let feeders = [
+        ("conductor", Feeder::Conductor),
+        ("greedy", Feeder::Greedy),
+        ("fifo", Feeder::Fifo),
+        ("writers", Feeder::Writers),
+    ];
+    let feeder = keys.word("feeder", &feeders).unwrap_or_default();
+    if matches!(feeder, Feeder::Fifo | Feeder::Writers) {
+        for key in ["preset", "chunk"] {
+            if keys.item(key).is_some() {
+                keys.fault(
+                    key,
+                    format!("`{key}` is the conductor's, and this feeder has none: leave it out"),
+                );
+            }
+        }
+    }
+    FlowKind::Messages(Box::new(Messages {
+        tcp: ends(keys),
+        feeder,
+        preset: messaging.preset,
+        chunk: messaging.chunk,
+        messages: messaging.messages,
+        sources: messaging.sources,
+        bulk: messaging.bulk,
+    }))
+}

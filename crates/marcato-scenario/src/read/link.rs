@@ -1,0 +1,255 @@
+//! Links.
+
+use marcato_units::{Bytes, Duration, Rate, Time};
+
+use super::queue::{Before, queue};
+use super::{link_name, overlay};
+use crate::document::Table;
+use crate::fault::Faults;
+use crate::keys::{Keys, Kind, check_name};
+use crate::limit::MAX_LIST;
+use crate::link::{Added, Capacity, Change, Direction, GilbertElliott, Jitter, Link, Loss, Way};
+use crate::queue::Queue;
+use crate::schema;
+
+/// The smallest MTU. RFC 791 §3.2: what every module must be able to forward.
+const LEAST_MTU: Bytes = Bytes::new(68);
+/// The largest MTU. RFC 791 §3.1: what the total length can say.
+const MOST_MTU: Bytes = Bytes::new(65_535);
+
+/// What was meant as a rate counts as one, so that only it is wrong.
+const MEANT: Capacity = Capacity::Rate(Rate::from_mbps(1000));
+
+pub(super) fn link(table: &Table, duration: Duration, faults: &Faults) -> Link {
+    let keys = Keys::open(table, &schema::LINK, faults);
+    let mut between = [String::new(), String::new()];
+    if keys.need("between", "say which two nodes it joins, for example between = [\"client\", \"server\"]") {
+        let ends = keys.strings("between", MAX_LIST);
+        match ends.as_slice() {
+            [(a, _), (b, _)] => between = [(*a).to_owned(), (*b).to_owned()],
+            other if keys.list("between", MAX_LIST).is_some_and(|list| list.len() == other.len()) => {
+                keys.fault("between", format!("a link joins two nodes, not {}", other.len()));
+            }
+            _ => {}
+        }
+    }
+    let name = match keys.item("name") {
+        Some(item) => keys
+            .string("name")
+            .filter(|name| check_name("link", name, item.place, faults))
+            .map(ToOwned::to_owned),
+        None => link_name(table),
+    };
+    let mtu = keys.size("mtu").unwrap_or(Bytes::new(1500));
+    if !(LEAST_MTU..=MOST_MTU).contains(&mtu) {
+        keys.fault("mtu", format!("`mtu` is 68 B to 65535 B, not {}", crate::quantity::size(mtu)));
+    }
+    let there = direction(&keys, mtu);
+    let back = match keys.table("back") {
+        Some(back) => {
+            Keys::open(back, &schema::BACK, faults);
+            let merged = overlay(table, back, |key| schema::BACK.has(key), ["rate", "trace"]);
+            direction(&Keys::open(&merged, &schema::BACK, faults), mtu)
+        }
+        None => there.clone(),
+    };
+    let mut changes: Vec<Change> = keys
+        .tables("changes", MAX_LIST)
+        .filter_map(|table| change(table, duration, [&there, &back], faults))
+        .collect();
+    changes.sort_by_key(|change| change.at);
+    Link { name: name.unwrap_or_default(), between, mtu, there, back, changes }
+}
+
+fn direction(keys: &Keys<'_>, mtu: Bytes) -> Direction {
+    let rate = match (keys.item("rate"), keys.item("trace")) {
+        (Some(_), Some(_)) => {
+            keys.fault("trace", "a link has a `rate` or a `trace`: leave one of them out");
+            MEANT
+        }
+        (Some(_), None) => keys.some_rate("rate").map_or(MEANT, Capacity::Rate),
+        (None, Some(_)) => {
+            let path = keys.string("trace").unwrap_or("?");
+            if path.is_empty() {
+                keys.fault("trace", "`trace` is empty: say the path of a file, relative to this one");
+            }
+            Capacity::Trace(path.to_owned())
+        }
+        (None, None) => Capacity::Unlimited,
+    };
+    let fixed = match rate {
+        Capacity::Rate(rate) => Some(rate),
+        Capacity::Unlimited | Capacity::Trace(_) => None,
+    };
+    let before = Before { rate: fixed, mtu };
+    Direction {
+        rate,
+        delay: keys.span("delay").unwrap_or_default(),
+        framing: keys.size("framing").unwrap_or_default(),
+        queue: keys
+            .item("queue")
+            .map_or_else(|| Some(Queue::default()), |item| queue(item, before, keys.faults))
+            .unwrap_or_default(),
+        loss: loss(keys).unwrap_or_default(),
+        jitter: jitter(keys),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum LossName {
+    None,
+    Random,
+    Every,
+    Script,
+    GilbertElliott,
+}
+
+const LOSSES: &[Kind<LossName>] = &[
+    ("none", LossName::None, &schema::LOSS_NONE),
+    ("random", LossName::Random, &schema::LOSS_RANDOM),
+    ("every", LossName::Every, &schema::LOSS_EVERY),
+    ("script", LossName::Script, &schema::LOSS_SCRIPT),
+    ("gilbert-elliott", LossName::GilbertElliott, &schema::GILBERT_ELLIOTT),
+];
+
+fn loss(keys: &Keys<'_>) -> Option<Loss> {
+    let (name, tagged) = keys.tagged("loss", LOSSES)?;
+    let keys = tagged.keys();
+    match name {
+        LossName::None => Some(Loss::None),
+        LossName::Random => {
+            keys.need("probability", "say how much is lost, for example probability = 0.01");
+            Some(Loss::Random { probability: keys.probability("probability")? })
+        }
+        LossName::Every => {
+            keys.need("packets", "say which, for example packets = 1000");
+            Some(Loss::Every { packets: keys.integer("packets", 1..=u64::MAX)? })
+        }
+        LossName::Script => {
+            keys.need("packets", "say which, counted from 0, for example packets = [0, 10, 11]");
+            let items = keys.list("packets", MAX_LIST)?;
+            let read = |item| crate::keys::integer_of("packets", item, 0..=u64::MAX, keys.faults);
+            let packets: Vec<u64> = items.iter().filter_map(read).collect();
+            if !packets.is_sorted_by(|a, b| a < b) {
+                keys.fault("packets", "`packets` are in order, each once: sort them");
+            }
+            Some(Loss::Script { packets })
+        }
+        LossName::GilbertElliott => gilbert_elliott(&keys).map(Loss::GilbertElliott),
+    }
+}
+
+fn gilbert_elliott(keys: &Keys<'_>) -> Option<GilbertElliott> {
+    let by_mean = ["mean", "burst"].iter().any(|key| keys.item(key).is_some());
+    let by_chain = ["p", "r", "loss-good", "loss-bad"].iter().any(|key| keys.item(key).is_some());
+    if by_mean && by_chain {
+        keys.faults.add(keys.here(), "say `mean` and `burst`, or `p` and `r`, not some of each".to_owned());
+        return None;
+    }
+    if by_mean {
+        let there = [
+            keys.need("mean", "say which share is lost, for example mean = 0.01"),
+            keys.need("burst", "say how many packets are lost in a row on average, for example burst = 5"),
+        ];
+        let (mean, burst) = (keys.number("mean", 0.0..=0.99), keys.number("burst", 1.0..=1e9));
+        if there != [true, true] {
+            return None;
+        }
+        // Of the chain's stationary distribution, p / (p + r) is the share of the bad state.
+        let r = 1.0 / burst?;
+        let p = mean? * r / (1.0 - mean?);
+        if p > 1.0 {
+            keys.fault(
+                "burst",
+                "bursts that short cannot lose so much: say a longer `burst` or a lower `mean`",
+            );
+            return None;
+        }
+        return Some(GilbertElliott { p, r, loss_good: 0.0, loss_bad: 1.0 });
+    }
+    keys.need("p", "say how likely a packet is the first of a burst, for example p = 0.001");
+    keys.need("r", "say how likely a packet is the first after a burst, for example r = 0.2");
+    let (p, r) = (keys.probability("p")?, keys.probability("r")?);
+    if p + r == 0.0 {
+        keys.fault("p", "with `p` and `r` of 0 the state never changes: say `none` or `random`");
+        return None;
+    }
+    let loss_good = keys.probability("loss-good").unwrap_or(0.0);
+    Some(GilbertElliott { p, r, loss_good, loss_bad: keys.probability("loss-bad").unwrap_or(1.0) })
+}
+
+#[derive(Clone, Copy)]
+enum JitterName {
+    None,
+    Uniform,
+    Normal,
+    Exponential,
+}
+
+const JITTERS: &[Kind<JitterName>] = &[
+    ("none", JitterName::None, &schema::JITTER_NONE),
+    ("uniform", JitterName::Uniform, &schema::JITTER_UNIFORM),
+    ("normal", JitterName::Normal, &schema::JITTER_NORMAL),
+    ("exponential", JitterName::Exponential, &schema::JITTER_EXPONENTIAL),
+];
+
+fn jitter(keys: &Keys<'_>) -> Option<Jitter> {
+    let (name, tagged) = keys.tagged("jitter", JITTERS)?;
+    let keys = tagged.keys();
+    let advice = "say how much is added to the delay on average, for example mean = \"2 ms\"";
+    let added = match name {
+        JitterName::None => return None,
+        JitterName::Uniform => {
+            keys.need("most", "say how much is added to the delay at most, for example most = \"4 ms\"");
+            let least = keys.span("least").unwrap_or_default();
+            let most = keys.some_span("most")?;
+            if least > most {
+                keys.fault("least", "`least` is above `most`: swap them");
+            }
+            Added::Uniform { least, most }
+        }
+        JitterName::Normal => {
+            keys.need("mean", advice);
+            keys.need("deviation", "say by how much it varies, for example deviation = \"1 ms\"");
+            let (mean, deviation) = (keys.span("mean"), keys.some_span("deviation"));
+            Added::Normal { mean: mean?, deviation: deviation? }
+        }
+        JitterName::Exponential => {
+            keys.need("mean", advice);
+            Added::Exponential { mean: keys.some_span("mean")? }
+        }
+    };
+    Some(Jitter { added, reorder: keys.boolean("reorder").unwrap_or(false) })
+}
+
+fn change(table: &Table, duration: Duration, of: [&Direction; 2], faults: &Faults) -> Option<Change> {
+    let keys = Keys::open(table, &schema::CHANGE, faults);
+    keys.need("at", "say when, for example at = \"10 s\"");
+    let at = keys.span("at");
+    if at.is_some_and(|at| at >= duration) {
+        keys.fault(
+            "at",
+            format!(
+                "a change at or after the end of the run, {}, changes nothing",
+                crate::quantity::span(duration)
+            ),
+        );
+    }
+    let way = keys
+        .word("way", &[("both", Way::Both), ("there", Way::There), ("back", Way::Back)])
+        .unwrap_or_default();
+    let (rate, up): (Option<Rate>, _) = (keys.rate("rate"), keys.boolean("up"));
+    if keys.item("rate").is_none() && keys.item("up").is_none() {
+        faults.add(keys.here(), "this change changes nothing: say a `rate`, or up = false".to_owned());
+    }
+    let [there, back] = of;
+    let changed: &[&Direction] = match way {
+        Way::Both => &[there, back],
+        Way::There => &[there],
+        Way::Back => &[back],
+    };
+    if rate.is_some() && changed.iter().any(|direction| !matches!(direction.rate, Capacity::Rate(_))) {
+        keys.fault("rate", "this link has no `rate` that could change: give it one to begin with");
+    }
+    Some(Change { at: Time::ZERO + at?, way, rate, up })
+}

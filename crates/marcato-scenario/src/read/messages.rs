@@ -1,0 +1,170 @@
+//! What prioritised flows send.
+
+use marcato_units::{Bytes, Duration, Priority};
+
+use crate::document::{Item, Table, Value};
+use crate::fault::Faults;
+use crate::keys::Keys;
+use crate::limit::{MAX_LIST, MAX_SOURCES};
+use crate::schema;
+use crate::traffic::{Bulk, Message, Preset, Redundancy, Release, Source};
+
+/// What messages flows and QUIC flows have in common.
+pub(super) struct Messaging {
+    pub(super) preset: Preset,
+    pub(super) chunk: Bytes,
+    pub(super) messages: Vec<Message>,
+    pub(super) sources: Vec<Source>,
+    pub(super) bulk: Vec<Bulk>,
+}
+
+/// Chunks of one TCP segment without options, as the Conductor's default.
+const CHUNK: Bytes = Bytes::new(1460);
+/// The least high watermark of every preset, that of P3: a chunk above it would put the level into debt each time.
+const LEAST_WATERMARK: Bytes = Bytes::kb(6);
+/// A message begins with 16 bytes that say whose it is and when it was released.
+const SHORTEST: Bytes = Bytes::new(16);
+
+pub(super) fn messaging(keys: &Keys<'_>) -> Messaging {
+    let faults = keys.faults;
+    let presets = [("authors", Preset::Authors), ("paper", Preset::Paper), ("marcato", Preset::Marcato)];
+    let chunk = keys.some_size("chunk").unwrap_or(CHUNK);
+    if chunk > LEAST_WATERMARK {
+        keys.fault("chunk", "`chunk` is above 6 kB, the least watermark of debt: lower it");
+    }
+    let mut messages: Vec<Message> =
+        keys.tables("messages", MAX_LIST).filter_map(|table| message(table, faults)).collect();
+    messages.sort_by_key(|message| message.after);
+    let sources = keys.tables("sources", MAX_SOURCES).filter_map(|table| source(table, faults)).collect();
+    if ["messages", "sources", "bulk"].iter().all(|key| keys.item(key).is_none()) {
+        faults
+            .add(keys.here(), "this flow sends nothing: give it `messages`, `sources` or `bulk`".to_owned());
+    }
+    Messaging {
+        preset: keys.word("preset", &presets).unwrap_or_default(),
+        chunk,
+        messages,
+        sources,
+        bulk: bulk(keys),
+    }
+}
+
+fn long_enough(keys: &Keys<'_>) -> Option<Bytes> {
+    keys.need("size", "say how long, for example size = \"10 kB\"");
+    let size = keys.size("size")?;
+    if size < SHORTEST {
+        keys.fault(
+            "size",
+            format!("`size` is at least 16 B, which say whose it is; not {}", crate::quantity::size(size)),
+        );
+        return None;
+    }
+    Some(size)
+}
+
+fn message(table: &Table, faults: &Faults) -> Option<Message> {
+    let keys = Keys::open(table, &schema::MESSAGE, faults);
+    let priority = keys.priority("priority").unwrap_or_default();
+    let (after, lifetime) = (keys.span("after").unwrap_or_default(), keys.some_span("lifetime"));
+    Some(Message { after, size: long_enough(&keys)?, priority, lifetime })
+}
+
+fn source(table: &Table, faults: &Faults) -> Option<Source> {
+    let keys = Keys::open(table, &schema::SOURCE, faults);
+    keys.need("period", "say how often it sends, for example period = \"100 ms\"");
+    let period = keys.some_span("period");
+    let size = long_enough(&keys);
+    let words = [
+        ("periodic", Release::Periodic),
+        ("jittered", Release::Jittered(Duration::ZERO)),
+        ("poisson", Release::Poisson),
+    ];
+    let jitter = keys.some_span("jitter");
+    let release = match keys.word("release", &words) {
+        Some(Release::Jittered(_)) => {
+            if keys.item("jitter").is_none() {
+                keys.fault(
+                    "release",
+                    "a jittered release needs `jitter`: say by how much, for example jitter = \"5 ms\"",
+                );
+            }
+            Release::Jittered(jitter.unwrap_or_default())
+        }
+        None if jitter.is_some() && keys.item("release").is_none() => {
+            Release::Jittered(jitter.unwrap_or_default())
+        }
+        Some(other) => {
+            if keys.item("jitter").is_some() {
+                keys.fault(
+                    "jitter",
+                    "only a jittered release has `jitter`: leave it out, or say release = \"jittered\"",
+                );
+            }
+            other
+        }
+        None => Release::Periodic,
+    };
+    if let (Release::Jittered(jitter), Some(period)) = (release, period)
+        && jitter.saturating_mul(2) >= period
+    {
+        keys.fault("jitter", "`jitter` is less than half the period, or releases could not be told apart");
+    }
+    let redundancies = [("once", Redundancy::Once), ("every-lane", Redundancy::EveryLane)];
+    let source = Source {
+        period: period.unwrap_or_default(),
+        size: size.unwrap_or_default(),
+        priority: keys.priority("priority").unwrap_or(Priority::P0),
+        first: keys.span("first").unwrap_or_default(),
+        release,
+        redundancy: keys.word("redundancy", &redundancies).unwrap_or_default(),
+        lifetime: keys.some_span("lifetime"),
+        declared: keys.boolean("declared").unwrap_or(true),
+        named: keys.boolean("named").unwrap_or(true),
+    };
+    (period.is_some() && size.is_some()).then_some(source)
+}
+
+/// `bulk`: a priority, a table, or a list of either.
+fn bulk(keys: &Keys<'_>) -> Vec<Bulk> {
+    let Some(item) = keys.item("bulk") else { return Vec::new() };
+    let single;
+    let items = match &item.value {
+        Value::Array(_) => keys.list("bulk", Priority::COUNT).unwrap_or_default(),
+        _ => {
+            single = [item.clone()];
+            &single
+        }
+    };
+    let bulk: Vec<Bulk> = items.iter().filter_map(|item| one_bulk(item, keys.faults)).collect();
+    for (index, one) in bulk.iter().enumerate() {
+        if bulk[..index].iter().any(|other| other.priority == one.priority) {
+            keys.fault(
+                "bulk",
+                format!("there is bulk data of priority {} twice: leave one out", one.priority),
+            );
+        }
+    }
+    bulk
+}
+
+fn one_bulk(item: &Item, faults: &Faults) -> Option<Bulk> {
+    let wrapped;
+    let table = match &item.value {
+        Value::Table(table) => table,
+        _ => {
+            let key = super::renamed("priority", item);
+            wrapped = Table { entries: vec![(key, item.clone())], place: item.place };
+            &wrapped
+        }
+    };
+    let keys = Keys::open(table, &schema::BULK, faults);
+    let priority = keys.priority("priority");
+    if keys.item("priority").is_some() && priority.is_none() {
+        return None;
+    }
+    let size = if keys.item("size").is_some() { long_enough(&keys)? } else { Bytes::kb(1000) };
+    if size > Bytes::kb(16_000) {
+        keys.fault("size", "messages of bulk data are at most 16 MB: say less, it is endless all the same");
+    }
+    Some(Bulk { priority: priority.unwrap_or(Priority::P4), size })
+}

@@ -1,0 +1,140 @@
+//! From a tree to an experiment.
+//!
+//! Every part is read whatever is wrong with the others: what cannot be read is a fault and has its default, so that all
+//! faults are found at once. An experiment of which there were faults is never handed out.
+
+mod flow;
+mod link;
+mod messages;
+mod queue;
+mod quic;
+pub(crate) mod record;
+mod tcp;
+mod traffic;
+
+use marcato_units::{Duration, Seed};
+
+use crate::check::check;
+use crate::document::{Item, Key, Table, Value};
+use crate::experiment::Experiment;
+use crate::fault::Faults;
+use crate::keys::{Keys, check_name};
+use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
+use crate::schema;
+
+/// Reads an experiment from a document whose topology has been spelt out.
+pub(crate) fn experiment(root: &Table, faults: &Faults) -> Experiment {
+    let keys = Keys::open(root, &schema::ROOT, faults);
+    let name = match keys.need("name", "say what it is called, for example name = \"two-flows\"") {
+        true => keys.string("name").filter(|name| check_name("scenario", name, keys.place("name"), faults)),
+        false => None,
+    };
+    keys.need("duration", "say how long it runs, for example duration = \"30 s\"");
+    let most = Duration::from_secs(MAX_SECONDS);
+    let duration = keys.some_span("duration").filter(|&duration| {
+        if duration > most {
+            keys.fault("duration", format!("a run of {} days is the longest possible", MAX_SECONDS / 86_400));
+        }
+        duration <= most
+    });
+    let warm_up = keys.span("warm-up").unwrap_or_default();
+    if let Some(duration) = duration
+        && warm_up >= duration
+    {
+        keys.fault(
+            "warm-up",
+            "the warm-up ends no earlier than the run, and nothing would be measured: shorten it",
+        );
+    }
+    // Nothing comes after the end of a run of which the end is unknown.
+    let duration = duration.unwrap_or(Duration::MAX);
+
+    if root.get("nodes").is_none() && root.get("topology").is_none() {
+        keys.need(
+            "nodes",
+            "say what they are called, for example nodes = [\"client\", \"server\"]; or use a [topology]",
+        );
+    }
+    if keys.list("nodes", MAX_NODES).is_some_and(<[Item]>::is_empty) {
+        keys.fault("nodes", "there are no nodes: say what they are called");
+    }
+    let mut nodes: Vec<String> = Vec::new();
+    for (node, place) in keys.strings("nodes", MAX_NODES) {
+        if !check_name("node", node, place, faults) {
+            continue;
+        }
+        if nodes.iter().any(|other| other == node) {
+            faults.add(place, format!("there are two nodes `{node}`: rename one"));
+        } else {
+            nodes.push(node.to_owned());
+        }
+    }
+    if root.get("link").is_none() {
+        keys.need("link", "say what joins the nodes, for example [[link]]");
+    }
+    let links = keys.tables("link", MAX_LINKS).map(|table| link::link(table, duration, faults)).collect();
+    keys.need("flow", "say what is sent, for example [[flow]]");
+    if keys.list("flow", MAX_FLOWS).is_some_and(<[Item]>::is_empty) {
+        keys.fault("flow", "there are no flows, and nothing would happen: say what is sent");
+    }
+    let flows = keys.tables("flow", MAX_FLOWS).map(|table| flow::flow(table, faults)).collect();
+    let mut experiment = Experiment {
+        name: name.unwrap_or_default().to_owned(),
+        about: about(&keys),
+        duration,
+        warm_up,
+        seed: Seed::new(keys.integer("seed", 0..=i64::MAX.unsigned_abs()).unwrap_or(1)),
+        nodes,
+        links,
+        flows,
+        record: crate::record::Record::default(),
+    };
+    if let Some(table) = keys.table("record") {
+        experiment.record = record::record(table, &experiment, faults);
+    }
+    check(&experiment, root, faults);
+    experiment
+}
+
+fn about(keys: &Keys<'_>) -> String {
+    let about = keys.string("about").unwrap_or_default();
+    if about.contains(['\n', '\r']) {
+        keys.fault("about", "`about` is one line: put the rest into comments");
+    }
+    about.to_owned()
+}
+
+/// `above` with what `below` says beside it, as far as `above` does not say otherwise. `instead` names keys of which either
+/// takes the place of the other.
+fn overlay(below: &Table, above: &Table, keep: impl Fn(&str) -> bool, instead: [&str; 2]) -> Table {
+    let replaced = instead.iter().any(|key| above.get(key).is_some());
+    let mut merged = Table::empty(above.place);
+    let kept = below
+        .entries
+        .iter()
+        .filter(|(key, _)| keep(&key.name) && !(replaced && instead.contains(&key.name.as_str())));
+    merged.entries.extend(kept.cloned());
+    for (key, item) in &above.entries {
+        merged.set(key.clone(), item.clone());
+    }
+    merged
+}
+
+/// The name of a link: its own, or that of its nodes.
+pub(crate) fn link_name(table: &Table) -> Option<String> {
+    match table.get("name") {
+        Some(name) => name.as_str().map(ToOwned::to_owned),
+        None => match table.get("between") {
+            Some(Item { value: Value::Array(ends), .. }) => match ends.as_slice() {
+                [a, b] => Some(format!("{}-{}", a.as_str()?, b.as_str()?)),
+                _ => None,
+            },
+            _ => None,
+        },
+    }
+}
+
+/// A key that stands where another does.
+fn renamed(name: &str, like: &Item) -> Key {
+    Key { name: name.to_owned(), place: like.place }
+}

@@ -1,0 +1,142 @@
+//! Queues.
+
+use marcato_units::{Bytes, Duration, Rate};
+
+use crate::document::{Item, Value};
+use crate::fault::Faults;
+use crate::keys::{Keys, Kind, quantity_of, tagged_of};
+use crate::quantity::{Of, is_of};
+use crate::queue::{Codel, Limit, Queue};
+use crate::schema;
+
+/// What a queue stands before.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    pub(super) rate: Option<Rate>,
+    pub(super) mtu: Bytes,
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    DropTail,
+    Codel,
+    Strict,
+    PushOut,
+}
+
+const KINDS: &[Kind<Name>] = &[
+    ("droptail", Name::DropTail, &schema::DROPTAIL),
+    ("codel", Name::Codel, &schema::CODEL),
+    ("strict", Name::Strict, &schema::STRICT),
+    ("push-out", Name::PushOut, &schema::PUSH_OUT),
+];
+
+/// The bytes that a link-layer header adds to the MTU in CoDel's `maxpacket`: Ethernet's.
+const HEADER: Bytes = Bytes::new(14);
+
+pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queue> {
+    let (name, tagged) = tagged_of("queue", item, KINDS, faults)?;
+    let keys = tagged.keys();
+    Some(match name {
+        Name::DropTail => Queue::DropTail { limit: limit(&keys, before) },
+        Name::Codel => Queue::Codel(codel(&keys, before)),
+        Name::Strict => {
+            let of = |key| {
+                let item = keys.item(key)?;
+                let queue = queue(item, before, faults)?;
+                if !matches!(queue, Queue::DropTail { .. } | Queue::Codel(_)) {
+                    faults.add(
+                        item.place,
+                        format!("a class of a strict queue is droptail or codel, not {}", queue.kind()),
+                    );
+                }
+                Some(queue)
+            };
+            let (high, low) = (of("high").unwrap_or_default(), of("low").unwrap_or_default());
+            Queue::Strict { high: Box::new(high), low: Box::new(low) }
+        }
+        Name::PushOut => match limit(&keys, before) {
+            Limit::Packets(packets) => Queue::PushOut { packets },
+            Limit::Bytes(_) => {
+                keys.fault("limit", "a push-out queue counts packets: say for example \"1000 packets\"");
+                return None;
+            }
+        },
+    })
+}
+
+fn codel(keys: &Keys<'_>, before: Before) -> Codel {
+    let codel = Codel {
+        target: keys.some_span("target").unwrap_or(Duration::from_millis(5)),
+        interval: keys.some_span("interval").unwrap_or(Duration::from_millis(100)),
+        limit: limit(keys, before),
+        maxpacket: keys.some_size("maxpacket").unwrap_or(before.mtu + HEADER),
+        ecn: keys.boolean("ecn").unwrap_or(false),
+    };
+    if let Limit::Bytes(limit) = codel.limit
+        && limit < codel.maxpacket
+    {
+        let (limit, maxpacket) = (crate::quantity::size(limit), crate::quantity::size(codel.maxpacket));
+        keys.fault(
+            "limit",
+            format!("a limit of {limit} cannot hold codel's `maxpacket` of {maxpacket}: raise it"),
+        );
+    }
+    codel
+}
+
+/// How much may wait: packets, bytes, or what the link carries in a span.
+fn limit(keys: &Keys<'_>, before: Before) -> Limit {
+    read_limit(keys, before).unwrap_or_default()
+}
+
+fn read_limit(keys: &Keys<'_>, before: Before) -> Option<Limit> {
+    let item = keys.item("limit")?;
+    let fault = |problem: String| {
+        keys.faults.add(item.place, problem);
+        None
+    };
+    let text = match &item.value {
+        Value::String(text) => text,
+        Value::Integer(number) => {
+            return fault(format!(
+                "`limit` is a number of packets or bytes and needs a unit: say \"{number} packets\", not {number}"
+            ));
+        }
+        other => {
+            return fault(format!(
+                "`limit` is for example \"100 packets\", \"60 kB\" or \"50 ms\", not {}",
+                other.what()
+            ));
+        }
+    };
+    if is_of(text, Of::Packets) {
+        return match quantity_of("limit", item, Of::Packets, keys.faults)? {
+            0 => fault("a limit of 0 packets lets nothing in: say at least \"1 packets\"".to_owned()),
+            packets => Some(Limit::Packets(packets)),
+        };
+    }
+    let bytes = if is_of(text, Of::Span) {
+        let span = Duration::from_nanos(quantity_of("limit", item, Of::Span, keys.faults)?);
+        match before.rate {
+            Some(rate) => rate.bytes_in(span),
+            None => {
+                return fault(format!(
+                    "`{text}` of a link without a fixed rate is no amount: say packets or bytes"
+                ));
+            }
+        }
+    } else if is_of(text, Of::Size) {
+        Bytes::new(quantity_of("limit", item, Of::Size, keys.faults)?)
+    } else {
+        return fault(format!(
+            "`{text}` is not a limit: say packets (\"100 packets\"), bytes (\"60 kB\"), or for how long the link is busy \
+             (\"50 ms\")"
+        ));
+    };
+    if bytes < before.mtu {
+        let (bytes, mtu) = (crate::quantity::size(bytes), crate::quantity::size(before.mtu));
+        return fault(format!("a limit of {bytes} cannot hold a packet of the link's mtu, {mtu}: raise it"));
+    }
+    Some(Limit::Bytes(bytes))
+}

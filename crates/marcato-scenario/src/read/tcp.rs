@@ -1,0 +1,155 @@
+//! TCP's options.
+
+use marcato_units::Bytes;
+
+use super::{overlay, renamed};
+use crate::document::Table;
+use crate::fault::Faults;
+use crate::flow::TcpEnds;
+use crate::keys::{Keys, Kind};
+use crate::schema;
+use crate::tcp::{Congestion, DelayedAck, LossDetection, PriorityOption, Tcp};
+
+/// The most that window scaling can offer. RFC 7323 §2.3.
+const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(1 << 30);
+
+/// The ends of a flow's connections: `tcp` for both, `congestion` beside it, and `tcp-to` where the far end differs.
+pub(super) fn ends(flow: &Keys<'_>) -> TcpEnds {
+    let faults = flow.faults;
+    let mut table = flow.table("tcp").cloned().unwrap_or_else(|| Table::empty(flow.here()));
+    if let Some(congestion) = flow.item("congestion") {
+        if table.get("congestion").is_some() {
+            flow.fault("congestion", "`congestion` is said here and in `tcp`: leave one of them out");
+        }
+        table.set(renamed("congestion", congestion), congestion.clone());
+    }
+    let from = tcp(&table, faults);
+    let to = match flow.table("tcp-to") {
+        Some(to) => tcp(&overlay(&table, to, |_| true, ["", ""]), faults),
+        None => from.clone(),
+    };
+    TcpEnds { from, to }
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Reno,
+    Cubic,
+    Dctcp,
+    Bbr,
+}
+
+const CONGESTIONS: &[Kind<Name>] = &[
+    ("reno", Name::Reno, &schema::CONGESTION_PLAIN),
+    ("cubic", Name::Cubic, &schema::CUBIC),
+    ("dctcp", Name::Dctcp, &schema::CONGESTION_PLAIN),
+    ("bbr", Name::Bbr, &schema::CONGESTION_PLAIN),
+];
+
+fn congestion(keys: &Keys<'_>) -> Option<Congestion> {
+    let (name, tagged) = keys.tagged("congestion", CONGESTIONS)?;
+    let keys = tagged.keys();
+    Some(match name {
+        Name::Reno => Congestion::Reno,
+        Name::Cubic => Congestion::Cubic {
+            hystart: keys.boolean("hystart").unwrap_or(true),
+            fast_convergence: keys.boolean("fast-convergence").unwrap_or(true),
+        },
+        Name::Dctcp => Congestion::Dctcp,
+        Name::Bbr => Congestion::Bbr,
+    })
+}
+
+fn tcp(table: &Table, faults: &Faults) -> Tcp {
+    let keys = Keys::open(table, &schema::TCP, faults);
+    let default = Tcp::default();
+    let mss = keys.size("mss").unwrap_or(Bytes::from(default.mss));
+    let fitting = u32::try_from(mss.get()).ok().filter(|mss| (1..=65_535).contains(mss));
+    if fitting.is_none() {
+        keys.fault("mss", format!("`mss` is 1 B to 65535 B, not {}", crate::quantity::size(mss)));
+    }
+    let tcp = Tcp {
+        congestion: congestion(&keys).unwrap_or(default.congestion),
+        mss: fitting.unwrap_or(default.mss),
+        initial_window: keys.small("initial-window", 1..=100_000).unwrap_or(default.initial_window),
+        send_buffer: keys.some_size("send-buffer").unwrap_or(default.send_buffer),
+        receive_buffer: keys.some_size("receive-buffer").unwrap_or(default.receive_buffer),
+        receive_buffer_from: optional_size(&keys, "receive-buffer-from"),
+        notsent_lowat: optional_size(&keys, "notsent-lowat"),
+        delayed_ack: keys
+            .table("delayed-ack")
+            .map_or_else(DelayedAck::default, |table| delayed_ack(table, faults)),
+        min_rto: keys.some_span("min-rto").unwrap_or(default.min_rto),
+        max_rto: keys.some_span("max-rto").unwrap_or(default.max_rto),
+        timestamps: keys.boolean("timestamps").unwrap_or(default.timestamps),
+        ecn: keys.boolean("ecn").unwrap_or(default.ecn),
+        priority_option: priority_option(&keys),
+        loss_detection: keys
+            .word(
+                "loss-detection",
+                &[("rack", LossDetection::Rack), ("dup-thresh", LossDetection::DupThresh)],
+            )
+            .unwrap_or(default.loss_detection),
+        pacing: keys.boolean("pacing").unwrap_or(default.pacing),
+        slow_start_after_idle: keys.boolean("slow-start-after-idle").unwrap_or(default.slow_start_after_idle),
+    };
+    check(&keys, &tcp);
+    tcp
+}
+
+/// A size, or "none": where an end differs, that is how to take back what the other says.
+fn optional_size(keys: &Keys<'_>, key: &str) -> Option<Bytes> {
+    if keys.item(key)?.as_str() == Some("none") { None } else { keys.some_size(key) }
+}
+
+fn priority_option(keys: &Keys<'_>) -> Option<PriorityOption> {
+    let words = [
+        ("none", None),
+        ("rfc6994", Some(PriorityOption::Rfc6994)),
+        ("short", Some(PriorityOption::Short)),
+        ("authors", Some(PriorityOption::Authors)),
+    ];
+    keys.word("priority-option", &words).flatten()
+}
+
+/// What the simulator's TCP would refuse, refused where it stands.
+fn check(keys: &Keys<'_>, tcp: &Tcp) {
+    let mss = Bytes::from(tcp.mss);
+    for (key, buffer) in [("send-buffer", tcp.send_buffer), ("receive-buffer", tcp.receive_buffer)] {
+        if buffer < mss {
+            keys.fault(
+                key,
+                format!("`{key}` is smaller than a segment of {}: raise it", crate::quantity::size(mss)),
+            );
+        }
+    }
+    if tcp.receive_buffer > MOST_RECEIVE_BUFFER {
+        keys.fault("receive-buffer", "`receive-buffer` is at most 1 GiB, all that window scaling can offer");
+    }
+    if tcp.receive_buffer_from.is_some_and(|from| from < mss || from > tcp.receive_buffer) {
+        keys.fault(
+            "receive-buffer-from",
+            "`receive-buffer-from` is at least `mss` and at most `receive-buffer`",
+        );
+    }
+    if tcp.min_rto > tcp.max_rto {
+        keys.fault("min-rto", "`min-rto` is above `max-rto`: lower it");
+    }
+    if tcp.congestion == Congestion::Dctcp && !tcp.ecn {
+        keys.fault(
+            "congestion",
+            "dctcp lives on marks: say ecn = true in the flow's `tcp`, or choose another congestion control",
+        );
+    }
+}
+
+fn delayed_ack(table: &Table, faults: &Faults) -> DelayedAck {
+    let keys = Keys::open(table, &schema::DELAYED_ACK, faults);
+    let default = DelayedAck::default();
+    DelayedAck {
+        every: keys.small("every", 1..=1000).unwrap_or(default.every),
+        timeout: keys.some_span("timeout").unwrap_or(default.timeout),
+        first_at_once: keys.boolean("first-at-once").unwrap_or(default.first_at_once),
+        urgent_at_once: keys.boolean("urgent-at-once").unwrap_or(default.urgent_at_once),
+    }
+}

@@ -1,0 +1,448 @@
+//! A scenario: an experiment, and which of its settings are varied.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use marcato_units::{Rate, Seed};
+
+use crate::document::{self, Item, Place, Table, Value};
+use crate::experiment::Experiment;
+use crate::fault::{Faults, ScenarioError, Sources};
+use crate::grid::{self, Grid};
+use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_TRACE};
+use crate::setting::{self, Set, When};
+use crate::{read, topology, trace};
+
+/// What is said beside the file, on the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Settings as `KEY=VALUE`, for example `link.bottleneck.rate=5 Mbit/s`. What is set here is not varied.
+    pub set: Vec<String>,
+    /// The seed, instead of the file's; seeds are then not varied.
+    pub seed: Option<u64>,
+}
+
+/// A scenario file: an experiment, and which of its settings are varied.
+///
+/// ```
+/// use marcato_scenario::Scenario;
+/// let text = r#"
+///     name = "one-flow"
+///     duration = "10 s"
+///     nodes = ["client", "server"]
+///
+///     [[link]]
+///     between = ["client", "server"]
+///     rate = "10 Mbit/s"
+///     delay = "20 ms"
+///
+///     [[flow]]
+///     name = "bulk"
+///     kind = "tcp"
+///     from = "client"
+///     to = "server"
+///
+///     [grid]
+///     seeds = 2
+///     vary = { "flow.bulk.congestion" = ["reno", "cubic"] }
+/// "#;
+/// let scenario = Scenario::parse("one-flow.toml", text)?;
+/// let ids: Vec<String> = scenario.runs().map(|run| run.id).collect();
+/// assert_eq!(ids[0], "congestion=reno,seed=1");
+/// assert_eq!(ids.len(), 4);
+/// let run = scenario.runs().nth(3).unwrap();
+/// assert_eq!(scenario.one_line(&run), "marcato sim one-flow.toml --set flow.bulk.congestion=cubic --seed 2");
+/// # Ok::<(), marcato_scenario::ScenarioError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    file: String,
+    root: Table,
+    /// What was set from elsewhere, and as it was said.
+    given: Vec<Set>,
+    said: Vec<String>,
+    grid: Grid,
+    experiment: Experiment,
+    /// The mean rates of the traces, where they have been looked at.
+    trace_rates: BTreeMap<String, Rate>,
+}
+
+/// A setting that is varied, and what it is in one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The key, for example `link.bottleneck.rate`.
+    pub key: String,
+    /// The value, as one writes it after `--set KEY=`.
+    pub value: String,
+}
+
+/// One run of a scenario.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its name among the scenario's runs, fit for a file's name: `rate=5Mbit-s,congestion=reno,seed=3`.
+    pub id: String,
+    /// What is varied, and what it is in this run; the seed aside.
+    pub settings: Vec<Setting>,
+    /// Its seed.
+    pub seed: Seed,
+    /// What runs.
+    pub experiment: Experiment,
+}
+
+/// The runs of a scenario, in order: the first key that is varied changes slowest, the seed fastest.
+#[derive(Clone, Debug)]
+pub struct Runs<'a> {
+    scenario: &'a Scenario,
+    next: usize,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        let run = self.scenario.run(self.next)?;
+        self.next += 1;
+        Some(run)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.scenario.count() - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Runs<'_> {}
+
+/// Reads an experiment from `root` with these settings made.
+fn build<'a>(
+    root: &Table,
+    sets: impl Iterator<Item = &'a Set> + Clone,
+    faults: &Faults,
+) -> (Table, Experiment) {
+    let mut root = root.clone();
+    for set in sets.clone() {
+        set.make(&mut root, When::BeforeTopology, faults);
+    }
+    topology::spell_out(&mut root, faults);
+    for set in sets {
+        set.make(&mut root, When::AfterTopology, faults);
+    }
+    let experiment = read::experiment(&root, faults);
+    (root, experiment)
+}
+
+impl Scenario {
+    /// Reads a scenario. `name` is what errors call the file. Traces are not looked at.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
+        Self::parse_with(name, text, &Overrides::default())
+    }
+
+    /// Reads a scenario, with settings from elsewhere. The file has to be right without its grid, and every combination
+    /// of the grid has to be right, too.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it or with the settings, each with its place.
+    pub fn parse_with(name: &str, text: &str, overrides: &Overrides) -> Result<Self, ScenarioError> {
+        Self::read(name, text, overrides).map(|(scenario, _)| scenario)
+    }
+
+    fn read(name: &str, text: &str, overrides: &Overrides) -> Result<(Self, Sources), ScenarioError> {
+        if text.len() > MAX_FILE {
+            let problem = format!("the file has {} bytes, but at most {MAX_FILE} are possible", text.len());
+            return Err(ScenarioError::unreadable(name, &problem));
+        }
+        let mut sources = Sources(vec![(name.to_owned(), text.to_owned())]);
+        let faults = Faults::default();
+        let root = document::parse(0, text, &faults);
+        // A file that is no TOML would only be misunderstood.
+        faults.into_error(&sources)?;
+
+        let faults = Faults::default();
+        for (index, set) in overrides.set.iter().enumerate() {
+            sources.0.push(("--set".to_owned(), set.clone()));
+            if set.len() > MAX_FILE {
+                faults.add(
+                    Place { source: index + 1, start: 0, end: 0 },
+                    "this setting is too long".to_owned(),
+                );
+            }
+        }
+        let given: Vec<Set> = (1..)
+            .zip(&overrides.set)
+            .filter_map(|(source, set)| setting::read(source, set, &faults))
+            .collect();
+        let (_, mut experiment) = build(&root, given.iter(), &faults);
+        let grid = grid::read(&root, experiment.seed, &given, overrides.seed, &faults);
+        if let Some(seed) = overrides.seed {
+            experiment.seed = Seed::new(seed);
+        }
+        let too_much = too_much(&grid, &experiment, text);
+        if too_much {
+            let problem = "so many combinations of so large a file take too long to check: split the grid into several files";
+            faults.add(root.place_of("grid"), problem.to_owned());
+        }
+        let scenario = Self {
+            file: name.to_owned(),
+            root,
+            given,
+            said: overrides.set.clone(),
+            grid,
+            experiment,
+            trace_rates: BTreeMap::new(),
+        };
+        // Combinations of what is wrong are wrong in the same way.
+        if faults.is_empty() && !scenario.grid.axes.is_empty() {
+            scenario.check_combinations(&faults);
+        }
+        faults.into_error(&sources)?;
+        Ok((scenario, sources))
+    }
+
+    /// Reads a scenario from a file, and looks at the traces that it names.
+    ///
+    /// # Errors
+    /// As [`parse_with`](Self::parse_with); or if the file or a trace cannot be read.
+    pub fn load(path: &Path, overrides: &Overrides) -> Result<Self, ScenarioError> {
+        let name = path.display().to_string();
+        let text =
+            read_bounded(path, MAX_FILE).map_err(|problem| ScenarioError::unreadable(&name, &problem))?;
+        let (mut scenario, sources) = Self::read(&name, &text, overrides)?;
+        let faults = Faults::default();
+        let mut named = Vec::new();
+        find_traces(&scenario.root, false, &mut named);
+        named.extend(scenario.given.iter().filter(|set| is_trace(&set.key.name)).map(|set| &set.item));
+        let named: Vec<(String, Place)> =
+            named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
+        for (trace, place) in named {
+            let rate = read_bounded(&scenario.dir().join(&trace), MAX_TRACE)
+                .and_then(|text| trace::mean_rate(&text));
+            match rate {
+                Ok(rate) => drop(scenario.trace_rates.insert(trace, rate)),
+                Err(problem) => faults.add(place, format!("the trace `{trace}`: {problem}")),
+            }
+        }
+        faults.into_error(&sources)?;
+        Ok(scenario)
+    }
+
+    /// What errors call the file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The directory that the paths of traces are relative to: that of the file.
+    pub fn dir(&self) -> PathBuf {
+        Path::new(&self.file).parent().map(Path::to_path_buf).unwrap_or_default()
+    }
+
+    /// The experiment as the file has it, with what is set from elsewhere, and nothing varied.
+    pub fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// The mean rate of a trace, if it has been looked at.
+    pub(crate) fn trace_rate(&self, path: &str) -> Option<Rate> {
+        self.trace_rates.get(path).copied()
+    }
+
+    pub(crate) fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// Which topology was spelt out, if any.
+    pub(crate) fn topology(&self) -> Option<&str> {
+        let topology = self.root.get("topology")?;
+        topology.as_str().or_else(|| topology.as_table()?.get("kind")?.as_str())
+    }
+
+    /// How many runs there are.
+    pub fn count(&self) -> usize {
+        self.grid.combinations() * self.grid.seeds.len()
+    }
+
+    /// The runs, each with its settings applied: every combination of what is varied, with every seed.
+    pub fn runs(&self) -> Runs<'_> {
+        Runs { scenario: self, next: 0 }
+    }
+
+    /// The run with this number, counted from 0.
+    pub fn run(&self, number: usize) -> Option<Run> {
+        if number >= self.count() {
+            return None;
+        }
+        let (combination, seed) = (number / self.grid.seeds.len(), number % self.grid.seeds.len());
+        let sets = self.grid.combination(combination);
+        // Every combination was checked when the file was read.
+        let (_, mut experiment) = build(&self.root, self.given.iter().chain(&sets), &Faults::default());
+        let seed = Seed::new(self.grid.seeds[seed]);
+        experiment.seed = seed;
+        let setting = |set: Set| Setting { value: set.item.spoken(), key: set.key.name };
+        let settings: Vec<Setting> = sets.into_iter().map(setting).collect();
+        Some(Run { id: self.id(&settings, seed), settings, seed, experiment })
+    }
+
+    /// The command that repeats exactly this run.
+    pub fn one_line(&self, run: &Run) -> String {
+        let mut line = format!("marcato sim {}", shell(&self.file));
+        let varied: HashSet<&str> = run.settings.iter().map(|setting| setting.key.as_str()).collect();
+        for (said, set) in self.said.iter().zip(&self.given) {
+            if !varied.contains(set.key.name.as_str()) {
+                let value = said.split_once('=').map_or("", |(_, value)| value);
+                line += &format!(" --set {}={}", set.key.name, shell(value));
+            }
+        }
+        for Setting { key, value } in &run.settings {
+            line += &format!(" --set {key}={}", shell(value));
+        }
+        line + &format!(" --seed {}", run.seed.get())
+    }
+
+    /// Names a run after what is varied in it: by as much of each key as tells it from the others.
+    fn id(&self, settings: &[Setting], seed: Seed) -> String {
+        let keys: Vec<&str> = self.grid.axes.iter().map(|axis| axis.key.name.as_str()).collect();
+        let mut parts = Vec::new();
+        let mut exact = true;
+        for Setting { key, value } in settings {
+            let (value, same) = plain(value);
+            exact &= same;
+            parts.push(format!("{}={value}", shortest(key, &keys)));
+        }
+        parts.push(format!("seed={}", seed.get()));
+        let id = parts.join(",");
+        if exact && id.len() <= LONGEST_ID {
+            return id;
+        }
+        // What was left out is told apart by a hash of all of it.
+        let all: Vec<String> =
+            settings.iter().map(|setting| format!("{}={}", setting.key, setting.value)).collect();
+        let short: String = parts[..parts.len() - 1].join(",").chars().take(LONGEST_ID - 40).collect();
+        format!("{short}-{:08x},seed={}", hash(&all.join("\n")), seed.get())
+    }
+
+    /// Reads each combination, and tells what is wrong with it: each thing once, of the first in which it is.
+    fn check_combinations(&self, faults: &Faults) {
+        let mut told = HashSet::new();
+        let mut ids: HashMap<String, usize> = HashMap::new();
+        for number in 0..self.grid.combinations() {
+            let sets = self.grid.combination(number);
+            let found = Faults::default();
+            build(&self.root, self.given.iter().chain(&sets), &found);
+            let setting = |set: &Set| Setting { value: set.item.spoken(), key: set.key.name.clone() };
+            let settings: Vec<Setting> = sets.iter().map(setting).collect();
+            let id = self.id(&settings, Seed::new(0));
+            if let Some(other) = ids.insert(id.clone(), number) {
+                let place = sets.first().map_or(Place::START, |set| set.key.place);
+                found.add(
+                    place,
+                    format!("the runs {other} and {number} would have the same name, {id}: make one longer"),
+                );
+            }
+            let with: Vec<String> =
+                settings.iter().map(|one| format!("{} = {}", one.key, one.value)).collect();
+            let note = format!(" (in the runs with {})", with.join(", "));
+            for ((place, problem), (_, noted)) in found.noted(&note) {
+                if told.insert((place, problem.clone())) {
+                    // What stands in the grid speaks for itself.
+                    let in_grid = sets.iter().any(|set| place == set.item.place || place == set.key.place);
+                    faults.add(place, if in_grid { problem } else { noted });
+                }
+            }
+            if told.len() > MAX_FAULTS {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads a file of at most `most` bytes.
+fn read_bounded(path: &Path, most: usize) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(most as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() > most {
+        return Err(format!("it is longer than {most} bytes, the most that is possible"));
+    }
+    Ok(text)
+}
+
+/// The longest name of a run that is not cut.
+const LONGEST_ID: usize = 120;
+
+/// Whether checking every combination would take minutes: by how often the file is read, and how far routes are sought.
+fn too_much(grid: &Grid, experiment: &Experiment, text: &str) -> bool {
+    const MOST: usize = 200_000_000;
+    let size = experiment.nodes.len() + experiment.links.len();
+    let once = text.len() / 4 + size * (1 + experiment.flows.len());
+    grid.combinations().saturating_mul(once) > MOST
+}
+
+fn is_trace(key: &str) -> bool {
+    key == "trace" || key.ends_with(".trace")
+}
+
+/// The strings under every key `trace`, in lists too where grids have them.
+fn find_traces<'a>(table: &'a Table, under: bool, found: &mut Vec<&'a Item>) {
+    for (key, item) in &table.entries {
+        walk(item, under && matches!(item.value, Value::Array(_)) || is_trace(&key.name), found);
+    }
+}
+
+fn walk<'a>(item: &'a Item, is_trace: bool, found: &mut Vec<&'a Item>) {
+    match &item.value {
+        Value::String(_) if is_trace => found.push(item),
+        Value::Array(items) => items.iter().for_each(|item| walk(item, is_trace, found)),
+        Value::Table(table) => find_traces(table, is_trace, found),
+        _ => {}
+    }
+}
+
+/// As many of a key's last parts as no other key ends with.
+fn shortest<'k>(key: &'k str, keys: &[&str]) -> &'k str {
+    let starts = key.match_indices('.').map(|(at, _)| at + 1).rev().chain([0]);
+    let ends_alike = |tail: &str| {
+        keys.iter().filter(|other| **other == tail || other.ends_with(&format!(".{tail}"))).count() > 1
+    };
+    starts.map(|start| &key[start..]).find(|tail| !ends_alike(tail)).unwrap_or(key)
+}
+
+/// A value as it can stand in a file's name, and whether no two values become one by it that are likely to be varied.
+fn plain(value: &str) -> (String, bool) {
+    let mut exact = true;
+    let mut out = String::new();
+    for c in value.chars() {
+        match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '+' | '-' => out.push(c),
+            ' ' => {}
+            '/' => out.push('-'),
+            _ => exact = false,
+        }
+    }
+    exact &= !out.is_empty() && out.len() <= 40;
+    (out.chars().take(40).collect(), exact)
+}
+
+/// FNV-1a, folded to 32 bits.
+fn hash(text: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    (hash ^ hash >> 32) & 0xffff_ffff
+}
+
+/// A word as a shell takes it.
+fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./_-+:,=@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else if word.contains(['"', '$', '`', '\\', '!']) {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    } else {
+        format!("\"{word}\"")
+    }
+}

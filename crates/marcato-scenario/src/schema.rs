@@ -1,0 +1,101 @@
+//! Which keys each table has. What reads a table and what documents it both go by this.
+
+/// The keys of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Schema {
+    /// What the table is, with its article, as errors say it.
+    pub what: &'static str,
+    /// Its keys, in groups.
+    pub keys: &'static [&'static [&'static str]],
+}
+
+impl Schema {
+    /// All of its keys.
+    pub fn all(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        self.keys.iter().flat_map(|group| group.iter().copied())
+    }
+
+    /// Whether it has this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.all().any(|one| one == key)
+    }
+}
+
+macro_rules! schemas {
+    ($($(#[$doc:meta])* $name:ident = $what:literal: $($group:expr),+;)+) => {
+        $($(#[$doc])* pub(crate) const $name: Schema = Schema { what: $what, keys: &[$($group),+] };)+
+
+        /// Every table of the format.
+        pub const TABLES: &[Schema] = &[$($name),+];
+    };
+}
+
+const FLOW_COMMON: &[&str] = &["name", "kind", "from", "to", "count", "stagger", "start", "stop", "layer"];
+const FLOW_TCP: &[&str] = &["congestion", "tcp", "tcp-to"];
+const DIRECTION: &[&str] = &["rate", "trace", "delay", "framing", "queue", "loss", "jitter"];
+const WIRE: &[&str] =
+    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "back", "changes"];
+const MESSAGING: &[&str] = &["preset", "chunk", "messages", "sources", "bulk"];
+
+schemas! {
+    ROOT = "a scenario": &["name", "about", "duration", "warm-up", "seed", "nodes", "topology", "link", "flow", "record", "grid"];
+    DUMBBELL = "a dumbbell": &["kind", "pairs", "access-rate", "access-delay"], WIRE;
+    PARKING_LOT = "a parking lot": &["kind", "hops", "access-rate", "access-delay"], WIRE;
+    MULTIPATH = "a multipath topology": &["kind", "paths"], WIRE;
+    MULTIPATH_PATH = "a path of a topology": WIRE;
+    ASYMMETRIC = "an asymmetric topology": &["kind", "up-rate", "up-queue", "core-delay"], &["rate", "delay", "framing", "mtu", "queue", "loss", "jitter", "changes"];
+    LINK = "a link": &["name", "between"], WIRE;
+    BACK = "the way back of a link": DIRECTION;
+    CHANGE = "a change of a link": &["at", "way", "rate", "up"];
+    DROPTAIL = "a droptail queue": &["kind", "limit"];
+    CODEL = "a codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn"];
+    STRICT = "a strict queue": &["kind", "high", "low"];
+    PUSH_OUT = "a push-out queue": &["kind", "limit"];
+    LOSS_NONE = "no loss": &["kind"];
+    LOSS_RANDOM = "random loss": &["kind", "probability"];
+    LOSS_EVERY = "loss of every so-manieth packet": &["kind", "packets"];
+    LOSS_SCRIPT = "scripted loss": &["kind", "packets"];
+    GILBERT_ELLIOTT = "gilbert-elliott loss": &["kind", "p", "r", "loss-good", "loss-bad", "mean", "burst"];
+    JITTER_NONE = "no jitter": &["kind"];
+    JITTER_UNIFORM = "uniform jitter": &["kind", "least", "most", "reorder"];
+    JITTER_NORMAL = "normal jitter": &["kind", "mean", "deviation", "reorder"];
+    JITTER_EXPONENTIAL = "exponential jitter": &["kind", "mean", "reorder"];
+    TCP_FLOW = "a tcp flow": FLOW_COMMON, FLOW_TCP, &["size", "priority", "on", "off"];
+    UDP_FLOW = "a udp flow": FLOW_COMMON, &["rate", "payload", "arrivals", "on", "off"];
+    TCP_PROCESS = "a tcp-process": FLOW_COMMON, FLOW_TCP, &["size", "arrivals", "load", "most-open"];
+    REQUEST_RESPONSE = "a request-response flow": FLOW_COMMON, FLOW_TCP, &["request", "response", "think", "requests"];
+    MESSAGES = "a messages flow": FLOW_COMMON, FLOW_TCP, MESSAGING, &["feeder"];
+    QUIC = "a quic flow": FLOW_COMMON, MESSAGING, &[
+        "paths", "scheduler", "controller", "initial-window", "pacing", "growth", "streams", "batch", "initial-mtu",
+        "mtu-discovery", "packet-threshold", "time-threshold", "initial-rtt",
+    ];
+    TCP = "tcp's options": &[
+        "congestion", "mss", "initial-window", "send-buffer", "receive-buffer", "receive-buffer-from", "notsent-lowat",
+        "delayed-ack", "min-rto", "max-rto", "timestamps", "ecn", "priority-option", "loss-detection", "pacing",
+        "slow-start-after-idle",
+    ];
+    CONGESTION_PLAIN = "a congestion control": &["kind"];
+    CUBIC = "cubic": &["kind", "hystart", "fast-convergence"];
+    DELAYED_ACK = "delayed acknowledgements": &["every", "timeout", "first-at-once", "urgent-at-once"];
+    SIZE_CONSTANT = "a constant size": &["kind", "size"];
+    SIZE_EXPONENTIAL = "an exponential size": &["kind", "mean"];
+    SIZE_PARETO = "a pareto size": &["kind", "shape", "mean", "most"];
+    SIZE_LOG_NORMAL = "a log-normal size": &["kind", "mean", "sigma"];
+    PAUSE_CONSTANT = "a constant pause": &["kind", "span"];
+    PAUSE_EXPONENTIAL = "an exponential pause": &["kind", "mean"];
+    MESSAGE = "a message": &["after", "size", "priority", "lifetime"];
+    SOURCE = "a source": &[
+        "period", "size", "priority", "first", "release", "jitter", "redundancy", "lifetime", "declared", "named",
+    ];
+    BULK = "bulk data": &["priority", "size"];
+    PATH = "a path": &["from", "to", "layer"];
+    SCHEDULER_PLAIN = "a lane scheduler": &["kind"];
+    CWR = "cwr": &["kind", "preset", "threshold", "background-share", "learn", "budget"];
+    CWR_RED = "cwr-red": &["kind", "preset", "threshold", "background-share", "learn", "budget"];
+    SELECTIVE = "the selective scheduler": &["kind", "threshold"];
+    BUDGET = "a budget": &["allowance", "share"];
+    NEW_RENO = "new-reno": &["kind", "loss-reduction"];
+    CONTROLLER_PLAIN = "a controller": &["kind"];
+    RECORD = "a record": &["every", "series", "pcap"];
+    GRID = "a grid": &["seeds", "vary"];
+}

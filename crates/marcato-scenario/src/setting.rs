@@ -1,0 +1,161 @@
+//! Settings from elsewhere: `--set` and grids.
+
+use crate::document::{Item, Key, Place, Table, Value};
+use crate::fault::Faults;
+use crate::nearest::hint;
+use crate::read::link_name;
+
+/// A setting: which key becomes what.
+#[derive(Clone, Debug)]
+pub(crate) struct Set {
+    pub(crate) key: Key,
+    pub(crate) item: Item,
+}
+
+/// Which settings are made: those of the topology before it is spelt out, all others after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    BeforeTopology,
+    AfterTopology,
+}
+
+impl Set {
+    fn when(&self) -> When {
+        let of_topology = self.key.name == "topology" || self.key.name.starts_with("topology.");
+        if of_topology { When::BeforeTopology } else { When::AfterTopology }
+    }
+
+    /// Makes the setting in `root`, if it is time. A key that names nothing is a fault.
+    pub(crate) fn make(&self, root: &mut Table, when: When, faults: &Faults) {
+        if self.when() != when {
+            return;
+        }
+        let place = self.key.place;
+        let parts: Vec<&str> = self.key.name.split('.').collect();
+        let fault = |problem: String| faults.add(place, problem);
+        if parts.contains(&"") {
+            return fault(format!("`{}` is not a key: a part of it is empty", self.key.name));
+        }
+        match parts.as_slice() {
+            ["grid" | "seed", ..] => {
+                fault("seeds and grids are not set like this: say `seeds` in [grid], or --seed".to_owned());
+            }
+            ["topology" | "link" | "flow" | "record"] => {
+                fault(format!(
+                    "`{0}` is a whole table: say which of its settings, for example {0}.{1}",
+                    parts[0],
+                    example(parts[0])
+                ));
+            }
+            [what @ ("link" | "flow"), name] => {
+                fault(format!(
+                    "say which setting of {what} `{name}`, for example {what}.{name}.{}",
+                    second(what)
+                ));
+            }
+            [what @ ("link" | "flow"), name, rest @ ..] => match find(root, what, name) {
+                Ok(table) => self.put(table, rest, faults),
+                Err(names) => fault(format!(
+                    "there is no {what} `{name}`: {}",
+                    hint(name, names.iter().map(String::as_str))
+                )),
+            },
+            rest => self.put(root, rest, faults),
+        }
+    }
+
+    /// Sets what `path` leads to from `table`.
+    fn put(&self, table: &mut Table, path: &[&str], faults: &Faults) {
+        let place = self.key.place;
+        match path {
+            [] => {}
+            [last] => table.set(Key { name: (*last).to_owned(), place }, self.item.clone()),
+            [part, rest @ ..] => {
+                if table.get(part).is_none() {
+                    let empty = Item { value: Value::Table(Table::empty(place)), place };
+                    table.set(Key { name: (*part).to_owned(), place }, empty);
+                }
+                if let Some(item) = table.get_mut(part) {
+                    self.enter(item, part, rest, faults);
+                }
+            }
+        }
+    }
+
+    /// Sets what `path` leads to from `item`, which is called `name`.
+    fn enter(&self, item: &mut Item, name: &str, path: &[&str], faults: &Faults) {
+        // queue = "codel" is short for { kind = "codel" }, to which keys can be added.
+        if let Value::String(_) = item.value {
+            let kind = std::mem::replace(&mut item.value, Value::Boolean(false));
+            let place = item.place;
+            let entry = (Key { name: "kind".to_owned(), place }, Item { value: kind, place });
+            item.value = Value::Table(Table { entries: vec![entry], place });
+        }
+        match (&mut item.value, path) {
+            (Value::Table(table), _) => self.put(table, path, faults),
+            // Of a list, the entry with this number, counted from 1 as people do.
+            (Value::Array(items), [number, rest @ ..]) => {
+                let many = items.len();
+                let index = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                match (index.and_then(|index| items.get_mut(index)), rest) {
+                    (Some(entry), []) => *entry = self.item.clone(),
+                    (Some(entry), rest) => self.enter(entry, name, rest, faults),
+                    (None, _) => {
+                        let problem =
+                            format!("`{name}` is a list: say which entry, 1 to {many}, for example {name}.1");
+                        faults.add(self.key.place, problem);
+                    }
+                }
+            }
+            (other, _) => {
+                faults.add(self.key.place, format!("`{name}` is {}, which has no keys", other.what()));
+            }
+        }
+    }
+}
+
+fn example(what: &str) -> &'static str {
+    match what {
+        "topology" => "rate",
+        "record" => "every",
+        "link" => "bottleneck.rate",
+        _ => "bulk.start",
+    }
+}
+
+fn second(what: &str) -> &'static str {
+    if what == "link" { "rate" } else { "start" }
+}
+
+/// The link or flow of this name; without it, the names that there are.
+fn find<'a>(root: &'a mut Table, what: &str, name: &str) -> Result<&'a mut Table, Vec<String>> {
+    let name_of = |table: &Table| match what {
+        "link" => link_name(table),
+        _ => table.get("name").and_then(Item::as_str).map(ToOwned::to_owned),
+    };
+    let names: Vec<String> = root.tables(what).filter_map(name_of).collect();
+    if let Some(Item { value: Value::Array(items), .. }) = root.get_mut(what) {
+        for item in items {
+            if let Value::Table(table) = &mut item.value
+                && name_of(table).as_deref() == Some(name)
+            {
+                return Ok(table);
+            }
+        }
+    }
+    Err(names)
+}
+
+/// Reads `KEY=VALUE`, which is source `source`.
+pub(crate) fn read(source: usize, text: &str, faults: &Faults) -> Option<Set> {
+    let Some((key, value)) = text.split_once('=') else {
+        let place = Place { source, start: 0, end: text.len() };
+        faults.add(place, "a setting is KEY=VALUE, for example link.bottleneck.rate=\"5 Mbit/s\"".to_owned());
+        return None;
+    };
+    let at = key.len() + 1;
+    let blanks = value.len() - value.trim_start().len();
+    let item = crate::document::parse_value(source, at + blanks, value.trim(), faults);
+    let place = Place { source, start: 0, end: key.len() };
+    Some(Set { key: Key { name: key.trim().to_owned(), place }, item })
+}

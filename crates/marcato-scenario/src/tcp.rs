@@ -1,0 +1,156 @@
+//! How an end of a TCP connection behaves.
+
+use marcato_units::{Bytes, Duration};
+
+/// How one end of a TCP connection behaves. The defaults are the simulator's: those of a Linux host of today where they
+/// matter to a measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tcp {
+    /// Congestion control.
+    pub congestion: Congestion,
+    /// Most payload in a segment, in bytes.
+    pub mss: u32,
+    /// Initial window, in segments.
+    pub initial_window: u32,
+    /// Bytes written and not yet acknowledged that the endpoint holds for the application.
+    pub send_buffer: Bytes,
+    /// Bytes that the receiver holds for its application.
+    pub receive_buffer: Bytes,
+    /// Begin with a receive buffer of this size and let it grow up to `receive_buffer`; `None`: it is as large as it may be
+    /// from the start.
+    pub receive_buffer_from: Option<Bytes>,
+    /// Call the endpoint writable while fewer bytes than this are unsent; `None`: while the send buffer has room.
+    pub notsent_lowat: Option<Bytes>,
+    /// When data is acknowledged.
+    pub delayed_ack: DelayedAck,
+    /// Least retransmission timeout.
+    pub min_rto: Duration,
+    /// Greatest retransmission timeout.
+    pub max_rto: Duration,
+    /// Timestamps option (RFC 7323).
+    pub timestamps: bool,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// The form in which data segments carry their priority; `None`: not at all.
+    pub priority_option: Option<PriorityOption>,
+    /// How losses are detected.
+    pub loss_detection: LossDetection,
+    /// Space segments out where the congestion control has no rate of its own.
+    pub pacing: bool,
+    /// Fall back to the initial window after an idle retransmission timeout.
+    pub slow_start_after_idle: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            congestion: Congestion::CUBIC,
+            mss: 1448,
+            initial_window: 10,
+            send_buffer: Bytes::new(4 << 20),
+            receive_buffer: Bytes::new(6 << 20),
+            receive_buffer_from: None,
+            notsent_lowat: None,
+            delayed_ack: DelayedAck::default(),
+            min_rto: Duration::from_millis(200),
+            max_rto: Duration::from_secs(60),
+            timestamps: true,
+            ecn: false,
+            priority_option: None,
+            loss_detection: LossDetection::Rack,
+            pacing: false,
+            slow_start_after_idle: true,
+        }
+    }
+}
+
+impl Tcp {
+    /// Bytes of a full segment's IPv4 packet. RFC 791: 20, RFC 9293: 20, and the options of a data segment, padded.
+    pub fn packet(&self) -> Bytes {
+        let timestamps = if self.timestamps { 10 } else { 0 };
+        let options: u64 = timestamps + self.priority_option.map_or(0, PriorityOption::len);
+        Bytes::new(40 + options.next_multiple_of(4) + u64::from(self.mss))
+    }
+}
+
+/// Which congestion control a sender runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// Reno (RFC 5681).
+    Reno,
+    /// CUBIC (RFC 9438).
+    Cubic {
+        /// Leave slow start when a queue begins to grow.
+        hystart: bool,
+        /// Make room for newcomers (RFC 9438 §4.7).
+        fast_convergence: bool,
+    },
+    /// DCTCP (RFC 8257). It needs ECN.
+    Dctcp,
+    /// BBR version 1.
+    Bbr,
+}
+
+impl Congestion {
+    /// CUBIC as Linux runs it.
+    pub const CUBIC: Self = Self::Cubic { hystart: true, fast_convergence: true };
+
+    /// Its name, as a file has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::Cubic { .. } => "cubic",
+            Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
+        }
+    }
+}
+
+/// When a receiver acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedAck {
+    /// Acknowledge every so many data segments at the latest; 1 is every one.
+    pub every: u32,
+    /// Acknowledge after this long at the latest.
+    pub timeout: Duration,
+    /// Acknowledge the first data segment of the connection at once.
+    pub first_at_once: bool,
+    /// Acknowledge P0 and P1 segments at once (CATS §II-D2).
+    pub urgent_at_once: bool,
+}
+
+impl Default for DelayedAck {
+    fn default() -> Self {
+        Self { every: 2, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false }
+    }
+}
+
+/// The form of the option that carries a segment's priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriorityOption {
+    /// Kind 254 with an experiment identifier, 5 bytes (RFC 6994).
+    Rfc6994,
+    /// Kind 254, 3 bytes (CATS §II-D2).
+    Short,
+    /// Kind 253, 4 bytes, as the authors' program sends it.
+    Authors,
+}
+
+impl PriorityOption {
+    const fn len(self) -> u64 {
+        match self {
+            Self::Rfc6994 => 5,
+            Self::Short => 3,
+            Self::Authors => 4,
+        }
+    }
+}
+
+/// How a sender finds out what was lost before its retransmission timer expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// By time, with probes of the tail (RFC 8985).
+    Rack,
+    /// By three segments above (RFC 6675).
+    DupThresh,
+}

@@ -1,0 +1,206 @@
+//! Shorthands for topologies that everybody draws. They are spelt out in the tree, before it is read, so that what they
+//! make can be changed as if it stood in the file.
+
+use crate::document::{Item, Key, Place, Table, Value};
+use crate::fault::Faults;
+use crate::keys::{Keys, Kind, tagged_of};
+use crate::schema;
+
+#[derive(Clone, Copy)]
+enum Name {
+    Dumbbell,
+    ParkingLot,
+    Multipath,
+    Asymmetric,
+}
+
+const KINDS: &[Kind<Name>] = &[
+    ("dumbbell", Name::Dumbbell, &schema::DUMBBELL),
+    ("parking-lot", Name::ParkingLot, &schema::PARKING_LOT),
+    ("multipath", Name::Multipath, &schema::MULTIPATH),
+    ("asymmetric", Name::Asymmetric, &schema::ASYMMETRIC),
+];
+
+/// The most pairs, hops or paths. Each makes up to three nodes.
+const MOST: u64 = 256;
+
+/// The keys that a topology passes on to the links that it is about.
+const WIRE: &[&str] =
+    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "back", "changes"];
+
+/// Spells out `[topology]`, if there is one: its nodes and links come before those of the file. What it is made from
+/// stays in the tree; reading it again does nothing.
+pub(crate) fn spell_out(root: &mut Table, faults: &Faults) {
+    let Some(item) = root.get("topology").cloned() else { return };
+    if !matches!(item.value, Value::Table(_)) {
+        faults.add(item.place, format!("`topology` is a table, not {}", item.value.what()));
+        return;
+    }
+    let Some((name, tagged)) = tagged_of("topology", &item, KINDS, faults) else { return };
+    let keys = tagged.keys();
+    let mut made = Made { nodes: Vec::new(), links: Vec::new(), place: item.place, keys };
+    match name {
+        Name::Dumbbell => dumbbell(&mut made),
+        Name::ParkingLot => parking_lot(&mut made),
+        Name::Multipath => multipath(&mut made),
+        Name::Asymmetric => asymmetric(&mut made),
+    }
+    let Made { nodes, links, place, .. } = made;
+    prepend(root, "nodes", place, nodes);
+    prepend(root, "link", place, links);
+}
+
+/// Puts items before those of a list, which may not be there yet.
+fn prepend(root: &mut Table, name: &str, place: Place, mut items: Vec<Item>) {
+    match root.get_mut(name) {
+        Some(Item { value: Value::Array(old), .. }) => {
+            items.append(old);
+            *old = items;
+        }
+        // Something else than a list: whoever reads it says so.
+        Some(_) => {}
+        None => root.set(Key { name: name.to_owned(), place }, Item { value: Value::Array(items), place }),
+    }
+}
+
+struct Made<'a> {
+    nodes: Vec<Item>,
+    links: Vec<Item>,
+    place: Place,
+    keys: Keys<'a>,
+}
+
+impl Made<'_> {
+    fn node(&mut self, name: &str) {
+        self.nodes.push(Item::string(name, self.place));
+    }
+
+    /// A link of this name with these settings.
+    fn link(&mut self, name: Option<&str>, ends: [&str; 2], settings: Vec<(Key, Item)>) {
+        let place = self.place;
+        let key = |name: &str| Key { name: name.to_owned(), place };
+        let mut table = Table::empty(place);
+        if let Some(name) = name {
+            table.set(key("name"), Item::string(name, place));
+        }
+        let ends = ends.iter().map(|end| Item::string(end, place)).collect();
+        table.set(key("between"), Item { value: Value::Array(ends), place });
+        for (key, item) in settings {
+            table.set(key, item);
+        }
+        self.links.push(Item { value: Value::Table(table), place });
+    }
+
+    /// The settings of the topology's own links.
+    fn wire(&self) -> Vec<(Key, Item)> {
+        WIRE.iter().filter_map(|key| self.setting(key, key)).collect()
+    }
+
+    /// The settings of the links between hosts and routers.
+    fn access(&self) -> Vec<(Key, Item)> {
+        let settings = [("access-rate", "rate"), ("access-delay", "delay"), ("mtu", "mtu")];
+        settings.iter().filter_map(|(key, name)| self.setting(key, name)).collect()
+    }
+
+    /// A setting of the topology, as a link calls it.
+    fn setting(&self, key: &str, name: &str) -> Option<(Key, Item)> {
+        // Not every topology has every key.
+        let item = self.keys.optional(key)?;
+        Some((Key { name: name.to_owned(), place: item.place }, item.clone()))
+    }
+}
+
+fn dumbbell(made: &mut Made<'_>) {
+    let pairs = made.keys.integer("pairs", 1..=MOST).unwrap_or(1);
+    made.keys.need("rate", "say how fast its bottleneck is, for example rate = \"10 Mbit/s\"");
+    for n in 1..=pairs {
+        made.node(&format!("client-{n}"));
+    }
+    made.node("left");
+    made.node("right");
+    for n in 1..=pairs {
+        made.node(&format!("server-{n}"));
+    }
+    made.link(Some("bottleneck"), ["left", "right"], made.wire());
+    for n in 1..=pairs {
+        made.link(None, [&format!("client-{n}"), "left"], made.access());
+        made.link(None, ["right", &format!("server-{n}")], made.access());
+    }
+}
+
+fn parking_lot(made: &mut Made<'_>) {
+    let hops = made.keys.integer("hops", 1..=MOST / 2).unwrap_or(2);
+    made.keys.need("rate", "say how fast each hop is, for example rate = \"10 Mbit/s\"");
+    made.node("client");
+    for n in 0..=hops {
+        made.node(&format!("router-{n}"));
+    }
+    made.node("server");
+    for n in 1..=hops {
+        made.node(&format!("client-{n}"));
+        made.node(&format!("server-{n}"));
+    }
+    for n in 1..=hops {
+        let ends = [format!("router-{}", n - 1), format!("router-{n}")];
+        made.link(Some(&format!("hop-{n}")), [&ends[0], &ends[1]], made.wire());
+    }
+    made.link(None, ["client", "router-0"], made.access());
+    made.link(None, [&format!("router-{hops}"), "server"], made.access());
+    // The traffic that crosses hop n comes in before it and leaves after it.
+    for n in 1..=hops {
+        made.link(None, [&format!("client-{n}"), &format!("router-{}", n - 1)], made.access());
+        made.link(None, [&format!("router-{n}"), &format!("server-{n}")], made.access());
+    }
+}
+
+fn multipath(made: &mut Made<'_>) {
+    if !made.keys.need(
+        "paths",
+        "say how many, for example paths = 2; or what each is like: paths = [{ rate = \"10 Mbit/s\" }]",
+    ) {
+        return;
+    }
+    let paths: Vec<Option<Table>> = match made.keys.item("paths").map(|item| &item.value) {
+        Some(Value::Array(_)) => made.keys.tables("paths", 16).map(|table| Some(table.clone())).collect(),
+        _ => vec![None; made.keys.small("paths", 1..=16).map_or(0, |paths| paths as usize)],
+    };
+    for n in 1..=paths.len() {
+        made.node(&format!("client-{n}"));
+        made.node(&format!("server-{n}"));
+    }
+    for (n, own) in (1..).zip(paths) {
+        let mut settings = made.wire();
+        if let Some(own) = own {
+            Keys::open(&own, &schema::MULTIPATH_PATH, made.keys.faults);
+            let instead = ["rate", "trace"];
+            let replaces = instead.iter().any(|key| own.get(key).is_some());
+            settings.retain(|(key, _)| {
+                own.get(&key.name).is_none() && !(replaces && instead.contains(&key.name.as_str()))
+            });
+            settings.extend(own.entries);
+        }
+        made.link(Some(&format!("path-{n}")), [&format!("client-{n}"), &format!("server-{n}")], settings);
+    }
+}
+
+fn asymmetric(made: &mut Made<'_>) {
+    made.keys.need("rate", "say how fast the way down is, for example rate = \"50 Mbit/s\"");
+    made.keys.need("up-rate", "say how fast the way up is, for example up-rate = \"5 Mbit/s\"");
+    for name in ["server", "router", "client"] {
+        made.node(name);
+    }
+    let mut settings = made.wire();
+    let back: Vec<(Key, Item)> = [("up-rate", "rate"), ("up-queue", "queue")]
+        .iter()
+        .filter_map(|(key, name)| made.setting(key, name))
+        .collect();
+    let place = made.place;
+    let table = Table { entries: back, place };
+    settings.push((Key { name: "back".to_owned(), place }, Item { value: Value::Table(table), place }));
+    let core: Vec<(Key, Item)> = [("core-delay", "delay"), ("mtu", "mtu")]
+        .iter()
+        .filter_map(|(key, name)| made.setting(key, name))
+        .collect();
+    made.link(Some("core"), ["server", "router"], core);
+    made.link(Some("access"), ["router", "client"], settings);
+}

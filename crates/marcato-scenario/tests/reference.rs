@@ -1,0 +1,74 @@
+//! `docs/scenarios.md` has every key of every table, and none that is not there.
+
+use marcato_scenario::record::{FlowMetric, LinkMetric};
+use marcato_scenario::schema::{Schema, TABLES};
+
+const REFERENCE: &str = include_str!("../../../docs/scenarios.md");
+
+/// A part of the reference: its heading in lower case, what stands under it, and what stands above the first part of its
+/// chapter, which holds for all of them.
+struct Part {
+    heading: String,
+    text: String,
+    common: String,
+}
+
+fn parts() -> Vec<Part> {
+    let mut parts = Vec::new();
+    for chapter in REFERENCE.split("\n## ").skip(1) {
+        let mut sections = chapter.split("\n### ");
+        let common = sections.next().unwrap_or_default();
+        let (heading, text) = common.split_once('\n').unwrap_or((common, ""));
+        parts.push(Part { heading: heading.to_lowercase(), text: text.to_owned(), common: String::new() });
+        for section in sections {
+            let (heading, text) = section.split_once('\n').unwrap_or((section, ""));
+            let (heading, text) = (heading.to_lowercase(), text.to_owned());
+            parts.push(Part { heading, text, common: common.to_owned() });
+        }
+    }
+    parts
+}
+
+/// Whether the heading names the table: alone, or in a list behind a colon.
+fn names(heading: &str, schema: &Schema) -> bool {
+    let list = heading.split_once(": ").map_or(heading, |(_, list)| list);
+    list.split(", ").any(|name| name == schema.what)
+}
+
+#[test]
+fn every_key_of_every_table_is_in_the_reference() {
+    let parts = parts();
+    for schema in TABLES {
+        let part = parts.iter().find(|part| names(&part.heading, schema));
+        let part = part.unwrap_or_else(|| panic!("no heading names {}", schema.what));
+        for key in schema.all() {
+            let quoted = format!("`{key}`");
+            let there = part.text.contains(&quoted) || part.common.contains(&quoted);
+            assert!(there, "{} of {} is missing", quoted, schema.what);
+        }
+    }
+}
+
+#[test]
+fn the_reference_has_no_key_that_is_not_read() {
+    for part in parts() {
+        let of: Vec<&Schema> = TABLES.iter().filter(|schema| names(&part.heading, schema)).collect();
+        for row in part.text.lines().filter_map(|line| line.strip_prefix("| `")) {
+            let key = row.split('`').next().unwrap_or_default();
+            let known = match of.as_slice() {
+                // What a chapter's flows have in common stands above them.
+                [] => TABLES.iter().any(|schema| schema.has(key)),
+                of => of.iter().any(|schema| schema.has(key)),
+            };
+            assert!(known, "`{key}` under {} is read by nobody", part.heading);
+        }
+    }
+}
+
+#[test]
+fn every_metric_is_in_the_reference() {
+    let names = FlowMetric::ALL.iter().map(|metric| metric.name());
+    for name in names.chain(LinkMetric::ALL.iter().map(|metric| metric.name())) {
+        assert!(REFERENCE.contains(&format!("`{name}`")), "{name} is missing");
+    }
+}

@@ -1,0 +1,523 @@
+//! Files that are wrong, and exactly what is said of them.
+
+use marcato_scenario::{Overrides, Scenario};
+
+/// A file of which nothing is wrong. Each case changes something in it.
+const RIGHT: &str = r#"name = "right"
+duration = "30 s"
+warm-up = "5 s"
+seed = 1
+nodes = ["client", "router", "server"]
+
+[[link]]
+name = "access"
+between = ["client", "router"]
+delay = "1 ms"
+loss = { kind = "random", probability = 0.01 }
+queue = { kind = "droptail", limit = "100 packets" }
+
+[[link]]
+name = "bottleneck"
+between = ["router", "server"]
+rate = "10 Mbit/s"
+delay = "20 ms"
+mtu = "1500 B"
+queue = { kind = "codel", target = "5 ms", ecn = true }
+changes = [{ at = "10 s", rate = "2 Mbit/s" }]
+
+[[flow]]
+name = "bulk"
+kind = "tcp"
+from = "client"
+to = "server"
+count = 2
+stagger = "1 s"
+congestion = "dctcp"
+tcp = { ecn = true }
+
+[[flow]]
+name = "trickle"
+kind = "udp"
+from = "client"
+to = "server" # of trickle
+rate = "1 Mbit/s"
+start = "1 s"
+layer = "low"
+
+[record]
+series = ["link.bottleneck.queue", "flow.bulk.cwnd"]
+pcap = ["access"]
+
+[grid]
+seeds = 3
+vary = { "link.bottleneck.rate" = ["5 Mbit/s", "10 Mbit/s"] }
+"#;
+
+/// A file that is right but for this.
+struct Case {
+    what: &'static str,
+    /// What is changed into what.
+    but: &'static [(&'static str, &'static str)],
+    /// The line, the column and the message of each fault.
+    says: &'static [&'static str],
+}
+
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    Case {
+        what: "a rate without a unit",
+        but: &[("rate = \"10 Mbit/s\"", "rate = 10")],
+        says: &["17:8: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10"],
+    },
+    Case {
+        what: "a unit of another tongue",
+        but: &[("rate = \"10 Mbit/s\"", "rate = \"10 Mbps\"")],
+        says: &["17:8: `10 Mbps` is not a rate: did you mean \"10 Mbit/s\"?"],
+    },
+    Case {
+        what: "a unit of another quantity",
+        but: &[("delay = \"20 ms\"", "delay = \"20 kB\"")],
+        says: &["18:9: `20 kB` is not a span of time: its unit is one of ns, us, ms, s, min, h"],
+    },
+    Case {
+        what: "a number of another kind",
+        but: &[("delay = \"20 ms\"", "delay = \"twenty ms\"")],
+        says: &["18:9: `twenty ms` is not a span of time: say a number and a unit, for example \"20 ms\""],
+    },
+    Case {
+        what: "a span without a unit",
+        but: &[("duration = \"30 s\"", "duration = 30")],
+        says: &["2:12: `duration` is a span of time and needs a unit: say \"30 s\", not 30"],
+    },
+    Case {
+        what: "a string where a list belongs",
+        but: &[("nodes = [\"client\", \"router\", \"server\"]", "nodes = \"client\"")],
+        says: &["5:9: `nodes` is a list, not a string"],
+    },
+    Case {
+        what: "a flag in quotes",
+        but: &[("target = \"5 ms\", ecn = true", "target = \"5 ms\", ecn = \"true\"")],
+        says: &["20:50: `ecn` is true or false: say true, without quotes"],
+    },
+    Case {
+        what: "a count in quotes",
+        but: &[("count = 2", "count = \"2\"")],
+        says: &["28:9: `count` is a whole number: say 2, without quotes"],
+    },
+    Case {
+        what: "a count of none",
+        but: &[("count = 2", "count = 0")],
+        says: &["28:9: `count` is 1 to 10000, not 0"],
+    },
+    Case {
+        what: "a key that is mistyped",
+        but: &[("delay = \"20 ms\"", "dealy = \"20 ms\"")],
+        says: &["18:1: `dealy` is not a key of a link: did you mean `delay`?"],
+    },
+    Case {
+        what: "a key in snake case",
+        but: &[("warm-up = \"5 s\"", "warm_up = \"5 s\"")],
+        says: &["3:1: `warm_up` is not a key of a scenario: did you mean `warm-up`?"],
+    },
+    Case {
+        what: "a key that means nothing",
+        but: &[("delay = \"20 ms\"", "colour = \"red\"")],
+        says: &["18:1: `colour` is not a key of a link: there are `name`, `between`, `rate`, `trace`, `delay`, `framing`, `mtu`, `queue`, `loss`, `jitter`, `back`, `changes`"],
+    },
+    Case {
+        what: "a key of the whole file below a header",
+        but: &[("delay = \"20 ms\"", "delay = \"20 ms\"\nseed = 3")],
+        says: &["19:1: `seed` is not a key of a link but of the scenario: put it above the first [table]"],
+    },
+    Case {
+        what: "a key of another kind of flow",
+        but: &[("rate = \"1 Mbit/s\"", "rate = \"1 Mbit/s\"\nsize = \"1 MB\"")],
+        says: &["39:1: `size` is a key of a tcp flow, but this is a udp flow: leave it out"],
+    },
+    Case {
+        what: "a key of another kind of queue",
+        but: &[("kind = \"codel\", target = \"5 ms\"", "kind = \"droptail\", target = \"5 ms\"")],
+        says: &["20:30: `target` is a key of a codel queue, but this is a droptail queue: leave it out", "20:47: `ecn` is a key of a codel queue, but this is a droptail queue: leave it out"],
+    },
+    Case {
+        what: "a kind of flow that there is not",
+        but: &[("kind = \"udp\"", "kind = \"utp\"")],
+        says: &["35:8: `utp` is not a kind of flow: did you mean `udp`?"],
+    },
+    Case {
+        what: "a kind of queue that there is not",
+        but: &[("kind = \"codel\"", "kind = \"red\"")],
+        says: &["20:18: `red` is not a kind of queue: there are `droptail`, `codel`, `strict`, `push-out`"],
+    },
+    Case {
+        what: "a flow without a kind",
+        but: &[("kind = \"udp\"\n", "")],
+        says: &["33:1: this flow needs a `kind`: there are `tcp`, `udp`, `tcp-process`, `request-response`, `messages`, `quic`"],
+    },
+    Case {
+        what: "a congestion control that there is not",
+        but: &[("congestion = \"dctcp\"", "congestion = \"vegas\"")],
+        says: &["30:14: `vegas` is not a kind of congestion: there are `reno`, `cubic`, `dctcp`, `bbr`"],
+    },
+    Case {
+        what: "dctcp without ecn",
+        but: &[("tcp = { ecn = true }", "tcp = { ecn = false }")],
+        says: &["30:14: dctcp lives on marks: say ecn = true in the flow's `tcp`, or choose another congestion control"],
+    },
+    Case {
+        what: "no duration",
+        but: &[("duration = \"30 s\"\n", "")],
+        says: &["1:1: a scenario needs `duration`: say how long it runs, for example duration = \"30 s\""],
+    },
+    Case {
+        what: "no nodes",
+        but: &[("nodes = [\"client\", \"router\", \"server\"]\n", "")],
+        says: &["1:1: a scenario needs `nodes`: say what they are called, for example nodes = [\"client\", \"server\"]; or use a [topology]"],
+    },
+    Case {
+        what: "a link without ends",
+        but: &[("between = [\"client\", \"router\"]\n", "")],
+        says: &["7:1: a link needs `between`: say which two nodes it joins, for example between = [\"client\", \"server\"]"],
+    },
+    Case {
+        what: "a link of three ends",
+        but: &[("between = [\"client\", \"router\"]", "between = [\"client\", \"router\", \"server\"]")],
+        says: &["9:11: a link joins two nodes, not 3"],
+    },
+    Case {
+        what: "a node that there is not",
+        but: &[("between = [\"client\", \"router\"]", "between = [\"client\", \"ruoter\"]")],
+        says: &["9:22: there is no node `ruoter`: did you mean `router`?"],
+    },
+    Case {
+        what: "a link from a node to itself",
+        but: &[("between = [\"client\", \"router\"]", "between = [\"router\", \"router\"]")],
+        says: &["9:22: a link joins two nodes, and this one joins `router` with itself"],
+    },
+    Case {
+        what: "two links between the same nodes",
+        but: &[("between = [\"client\", \"router\"]", "between = [\"server\", \"router\"]")],
+        says: &["16:11: `access` joins the same two nodes, and nothing would go over this link: leave one out"],
+    },
+    Case {
+        what: "two nodes of one name",
+        but: &[("nodes = [\"client\", \"router\", \"server\"]", "nodes = [\"client\", \"router\", \"server\", \"client\"]")],
+        says: &["5:40: there are two nodes `client`: rename one"],
+    },
+    Case {
+        what: "two links of one name",
+        but: &[("name = \"access\"", "name = \"bottleneck\"")],
+        says: &["15:8: there are two links `bottleneck`: rename one", "44:9: there is no link `access`: there are `bottleneck`, `bottleneck`"],
+    },
+    Case {
+        what: "two flows of one name",
+        but: &[("name = \"trickle\"", "name = \"bulk\"")],
+        says: &["34:8: there are two flows `bulk`: rename one"],
+    },
+    Case {
+        what: "a flow named as an instance of another",
+        but: &[("name = \"trickle\"", "name = \"bulk-2\"")],
+        says: &["34:8: two flows would be called `bulk-2`: rename one"],
+    },
+    Case {
+        what: "a name with a blank",
+        but: &[("name = \"trickle\"", "name = \"the trickle\"")],
+        says: &["34:8: ' ' cannot be in the name of a flow: letters, digits, - and _ can"],
+    },
+    Case {
+        what: "a flow to itself",
+        but: &[("to = \"server\" # of trickle", "to = \"client\" # of trickle")],
+        says: &["37:6: a flow leads from one node to another, and this one from `client` to itself"],
+    },
+    Case {
+        what: "a flow to a node that there is not",
+        but: &[("to = \"server\" # of trickle", "to = \"serv\" # of trickle")],
+        says: &["37:6: there is no node `serv`: there are `client`, `router`, `server`"],
+    },
+    Case {
+        what: "ends that no links join",
+        but: &[("nodes = [\"client\", \"router\", \"server\"]", "nodes = [\"client\", \"router\", \"server\", \"moon\"]"), ("to = \"server\" # of trickle", "to = \"moon\" # of trickle")],
+        says: &["37:6: no links lead from `client` to `moon`: join them"],
+    },
+    Case {
+        what: "a rate of zero",
+        but: &[("rate = \"10 Mbit/s\"", "rate = \"0 Mbit/s\"")],
+        says: &["17:8: `rate` is 0, and nothing would ever leave: say more"],
+    },
+    Case {
+        what: "a rate and a trace",
+        but: &[("rate = \"10 Mbit/s\"", "rate = \"10 Mbit/s\"\ntrace = \"lte.trace\"")],
+        says: &["18:9: a link has a `rate` or a `trace`: leave one of them out"],
+    },
+    Case {
+        what: "an mtu below the flow's segment",
+        but: &[("mtu = \"1500 B\"", "mtu = \"1400 B\"")],
+        says: &["31:7: a full packet of this flow has 1500 B (`mss` of 1448 B and the headers), but `bottleneck` lets 1400 B through: send smaller ones, or raise its `mtu`"],
+    },
+    Case {
+        what: "a warm-up as long as the run",
+        but: &[("warm-up = \"5 s\"", "warm-up = \"30 s\"")],
+        says: &["3:11: the warm-up ends no earlier than the run, and nothing would be measured: shorten it"],
+    },
+    Case {
+        what: "a change after the end",
+        but: &[("at = \"10 s\"", "at = \"40 s\"")],
+        says: &["21:19: a change at or after the end of the run, 30 s, changes nothing"],
+    },
+    Case {
+        what: "a change of nothing",
+        but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\"")],
+        says: &["21:12: this change changes nothing: say a `rate`, or up = false"],
+    },
+    Case {
+        what: "a flow that starts after the end",
+        but: &[("start = \"1 s\"", "start = \"1 min\"")],
+        says: &["39:9: the flow starts at or after the end of the run, 30 s: start it earlier"],
+    },
+    Case {
+        what: "a probability above 1",
+        but: &[("probability = 0.01", "probability = 1.5")],
+        says: &["11:41: `probability` is 0 to 1, not 1.5"],
+    },
+    Case {
+        what: "a probability in percent",
+        but: &[("probability = 0.01", "probability = \"1 %\"")],
+        says: &["11:41: `probability` is a number: say 0.01, without quotes"],
+    },
+    Case {
+        what: "a limit without a unit",
+        but: &[("limit = \"100 packets\"", "limit = 100")],
+        says: &["12:38: `limit` is a number of packets or bytes and needs a unit: say \"100 packets\", not 100"],
+    },
+    Case {
+        what: "a limit that holds no packet",
+        but: &[("limit = \"100 packets\"", "limit = \"1 kB\"")],
+        says: &["12:38: a limit of 1 kB cannot hold a packet of the link's mtu, 1500 B: raise it"],
+    },
+    Case {
+        what: "a series of a link that there is not",
+        but: &[("link.bottleneck.queue", "link.bottlenek.queue")],
+        says: &["43:11: there is no link `bottlenek`: did you mean `bottleneck`?"],
+    },
+    Case {
+        what: "a series that a link has not",
+        but: &[("link.bottleneck.queue", "link.bottleneck.cwnd")],
+        says: &["43:11: `cwnd` is not recorded of a link: there are `queue`, `queue-packets`, `throughput`, `utilisation`, `drops`, `losses`, `marks`"],
+    },
+    Case {
+        what: "a capture of a link that there is not",
+        but: &[("pcap = [\"access\"]", "pcap = [\"acess\"]")],
+        says: &["44:9: there is no link `acess`: did you mean `access`?"],
+    },
+    Case {
+        what: "a grid over what there is not",
+        but: &[("\"link.bottleneck.rate\" =", "\"link.botleneck.rate\" =")],
+        says: &["48:10: there is no link `botleneck`: did you mean `bottleneck`?"],
+    },
+    Case {
+        what: "a grid over a key that there is not",
+        but: &[("\"link.bottleneck.rate\" =", "\"link.bottleneck.rat\" =")],
+        says: &["48:10: `rat` is not a key of a link: did you mean `rate`?"],
+    },
+    Case {
+        what: "a grid with a value of the wrong kind",
+        but: &[("[\"5 Mbit/s\", \"10 Mbit/s\"]", "[\"5 Mbit/s\", 10]")],
+        says: &["48:48: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10"],
+    },
+    Case {
+        what: "a grid with a value that fits nothing else",
+        but: &[("\"link.bottleneck.rate\" = [\"5 Mbit/s\", \"10 Mbit/s\"]", "\"link.bottleneck.mtu\" = [\"1500 B\", \"576 B\"]")],
+        says: &["31:7: a full packet of this flow has 1500 B (`mss` of 1448 B and the headers), but `bottleneck` lets 576 B through: send smaller ones, or raise its `mtu` (in the runs with link.bottleneck.mtu = 576 B)", "33:1: a full packet of this flow has 1228 B (its payload and 28 B of headers), but `bottleneck` lets 576 B through: send smaller ones, or raise its `mtu` (in the runs with link.bottleneck.mtu = 576 B)"],
+    },
+    Case {
+        what: "a grid of one value",
+        but: &[("[\"5 Mbit/s\", \"10 Mbit/s\"]", "\"5 Mbit/s\"")],
+        says: &["48:35: `link.bottleneck.rate` is varied over a list of values, not over a string: put it into [ ]"],
+    },
+    Case {
+        what: "a grid of too many runs",
+        but: &[("seeds = 3", "seeds = 9000")],
+        says: &["46:1: this grid has 18000 runs, but at most 10000 are possible: vary less, or use fewer seeds"],
+    },
+    Case {
+        what: "a grid over a whole link",
+        but: &[("\"link.bottleneck.rate\" =", "\"link.bottleneck\" =")],
+        says: &["48:10: say which setting of link `bottleneck`, for example link.bottleneck.rate"],
+    },
+    Case {
+        what: "a priority in bare integers",
+        but: &[("stagger = \"1 s\"", "stagger = \"1 s\"\npriority = 0")],
+        says: &["30:12: `priority` is a priority: say \"p0\", not 0"],
+    },
+    Case {
+        what: "what is not toml",
+        but: &[("seed = 1", "seed == 1")],
+        says: &["4:7: this is not TOML: extra `=`, expected nothing", "4:9: this is not TOML: unexpected key or value, expected newline, `#`"],
+    },
+    Case {
+        what: "a key said twice",
+        but: &[("seed = 1", "seed = 1\nseed = 2")],
+        says: &["5:1: this is not TOML: duplicate key"],
+    },
+    Case {
+        what: "a seed below zero",
+        but: &[("seed = 1", "seed = -1")],
+        says: &["4:8: `seed` is 0 to 9223372036854775807, not -1"],
+    },
+    Case {
+        what: "several faults at once",
+        but: &[("delay = \"20 ms\"", "delay = 20"), ("kind = \"udp\"", "kind = \"upd\""), ("seeds = 3", "seeds = 0"), ("pcap = [\"access\"]", "pcap = [\"bottleneckk\"]")],
+        says: &["18:9: `delay` is a span of time and needs a unit: say \"20 ms\", not 20", "35:8: `upd` is not a kind of flow: did you mean `udp`?", "44:9: there is no link `bottleneckk`: did you mean `bottleneck`?", "47:9: `seeds` is 1 to 10000, not 0"],
+    },
+];
+
+/// The faults of a text, each with its line and its column.
+fn faults(text: &str, overrides: &Overrides) -> Vec<String> {
+    match Scenario::parse_with("wrong.toml", text, overrides) {
+        Ok(_) => Vec::new(),
+        Err(error) => error
+            .faults()
+            .iter()
+            .map(|fault| format!("{}:{}: {}", fault.line, fault.column, fault.problem))
+            .collect(),
+    }
+}
+
+#[test]
+fn nothing_is_wrong_with_what_is_right() {
+    assert_eq!(faults(RIGHT, &Overrides::default()), [""; 0]);
+}
+
+#[test]
+fn what_is_wrong_is_said_exactly() {
+    for Case { what, but, says } in CASES {
+        let mut text = RIGHT.to_owned();
+        for (from, to) in *but {
+            assert_eq!(text.matches(from).count(), 1, "{what}: {from}");
+            text = text.replace(from, to);
+        }
+        assert_eq!(faults(&text, &Overrides::default()), *says, "{what}");
+    }
+}
+
+#[test]
+fn a_fault_is_shown_with_its_line() {
+    let text = RIGHT.replace("\"router\", \"server\"]\nrate", "\"ruoter\", \"server\"]\nrate");
+    let error = Scenario::parse("shown.toml", &text).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "shown.toml:16:12: there is no node `ruoter`: did you mean `router`?\n  \
+           16 | between = [\"ruoter\", \"server\"]\n     \
+              |            ^^^^^^^^\n"
+    );
+}
+
+#[test]
+fn a_setting_is_refused_where_it_was_said() {
+    for (set, says) in [
+        (
+            "link.bottleneck.rate",
+            "1:1: a setting is KEY=VALUE, for example link.bottleneck.rate=\"5 Mbit/s\"",
+        ),
+        ("link.bottleneck.rate=5", "1:22: `rate` is a rate and needs a unit: say \"5 Mbit/s\", not 5"),
+        ("link.botleneck.rate=5 Mbit/s", "1:1: there is no link `botleneck`: did you mean `bottleneck`?"),
+        ("link.bottleneck.raet=5 Mbit/s", "1:1: `raet` is not a key of a link: did you mean `rate`?"),
+        (
+            "link.bottleneck=5 Mbit/s",
+            "1:1: say which setting of link `bottleneck`, for example link.bottleneck.rate",
+        ),
+        ("flow=x", "1:1: `flow` is a whole table: say which of its settings, for example flow.bulk.start"),
+        ("grid.seeds=3", "1:1: seeds and grids are not set like this: say `seeds` in [grid], or --seed"),
+        ("seed=3", "1:1: seeds and grids are not set like this: say `seeds` in [grid], or --seed"),
+        ("duration..x=3", "1:1: `duration..x` is not a key: a part of it is empty"),
+        (
+            "link.bottleneck.queue.kind=red",
+            "1:28: `red` is not a kind of queue: there are `droptail`, `codel`, `strict`, `push-out`",
+        ),
+        (
+            "link.bottleneck.changes.2.at=3 s",
+            "1:1: `changes` is a list: say which entry, 1 to 1, for example changes.1",
+        ),
+        ("flow.bulk.count.x=3", "1:1: `count` is a number, which has no keys"),
+    ] {
+        let overrides = Overrides { set: vec![set.to_owned()], seed: None };
+        assert_eq!(faults(RIGHT, &overrides), [says], "{set}");
+    }
+    let overrides = Overrides { set: vec!["link.bottleneck.rate=5".to_owned()], seed: None };
+    let error = Scenario::parse_with("right.toml", RIGHT, &overrides).unwrap_err();
+    assert!(error.to_string().starts_with("--set:1:22: "), "{error}");
+}
+
+#[test]
+fn settings_reach_into_tables_lists_and_shorthands() {
+    let set = [
+        "link.bottleneck.queue.kind=droptail",
+        "link.access.loss.probability=0.5",
+        "link.bottleneck.changes.1.at=3 s",
+        "flow.bulk.congestion=cubic",
+        "flow.bulk.congestion.hystart=false",
+        "record.every=1 s",
+    ];
+    let text =
+        RIGHT.replace("queue = { kind = \"codel\", target = \"5 ms\", ecn = true }", "queue = \"codel\"");
+    let overrides = Overrides { set: set.map(ToOwned::to_owned).to_vec(), seed: None };
+    let scenario =
+        Scenario::parse_with("right.toml", &text, &overrides).unwrap_or_else(|error| panic!("{error}"));
+    let experiment = scenario.experiment();
+    let bottleneck = experiment.link("bottleneck").unwrap();
+    assert_eq!(bottleneck.there.queue, marcato_scenario::queue::Queue::default());
+    assert_eq!(bottleneck.changes[0].at, marcato_units::Time::from_secs(3));
+    let loss = &experiment.link("access").unwrap().there.loss;
+    assert_eq!(*loss, marcato_scenario::link::Loss::Random { probability: 0.5 });
+    let tcp = experiment.flow("bulk").unwrap().kind.tcp().unwrap();
+    let cubic = marcato_scenario::tcp::Congestion::Cubic { hystart: false, fast_convergence: true };
+    assert_eq!((tcp.from.congestion, tcp.to.congestion), (cubic, cubic));
+    assert_eq!(experiment.record.every, marcato_units::Duration::from_secs(1));
+}
+
+#[test]
+fn what_is_set_is_not_varied() {
+    let all = Scenario::parse("right.toml", RIGHT).unwrap();
+    assert_eq!(all.count(), 6);
+    let overrides = Overrides { set: vec!["link.bottleneck.rate=7 Mbit/s".to_owned()], seed: Some(9) };
+    let one = Scenario::parse_with("right.toml", RIGHT, &overrides).unwrap();
+    let runs: Vec<_> = one.runs().collect();
+    assert_eq!(runs.len(), 1);
+    assert_eq!(runs[0].id, "rate=7Mbit-s,seed=9");
+    assert_eq!(
+        one.one_line(&runs[0]),
+        "marcato sim right.toml --set link.bottleneck.rate=\"7 Mbit/s\" --seed 9"
+    );
+    assert_eq!(one.experiment().seed, marcato_units::Seed::new(9));
+}
+
+#[test]
+fn a_file_that_is_too_long_is_not_read() {
+    let text = "#".repeat(marcato_scenario::limit::MAX_FILE + 1);
+    let error = Scenario::parse("long.toml", &text).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "long.toml: the file has 1048577 bytes, but at most 1048576 are possible\n"
+    );
+}
+
+#[test]
+fn of_very_many_faults_the_first_are_shown_and_the_others_counted() {
+    let keys: String = (0..80).map(|n| format!("mystery-{n} = 1\n")).collect();
+    let error = Scenario::parse("many.toml", &(keys + RIGHT)).unwrap_err();
+    assert_eq!(error.faults().len(), marcato_scenario::limit::MAX_FAULTS);
+    assert!(error.to_string().ends_with("and 30 more\n"), "{error}");
+}
+
+#[test]
+fn a_trace_that_is_not_there_is_missed() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let overrides = Overrides { set: vec!["link.radio.trace=traces/make.py".to_owned()], seed: None };
+    let error = Scenario::load(&directory.join("cellular.toml"), &overrides).unwrap_err();
+    assert_eq!(
+        error.faults()[0].problem,
+        "the trace `traces/make.py`: line 1 is not a number of milliseconds"
+    );
+    let error = Scenario::load(&directory.join("nowhere.toml"), &Overrides::default()).unwrap_err();
+    assert_eq!(error.faults()[0].line, 0);
+}

@@ -1,0 +1,36 @@
+//! No text makes the reader of scenarios panic; each fault of what is wrong has a place in it, and what is right is
+//! explained, written and read back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use marcato_scenario::{Overrides, Scenario, explain};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    // What follows a form feed is a setting from the command line.
+    let (text, set) = match text.split_once('\x0c') {
+        Some((text, set)) => (text, vec![set.to_owned()]),
+        None => (text, Vec::new()),
+    };
+    match Scenario::parse_with("fuzzed.toml", text, &Overrides { set, seed: None }) {
+        Ok(scenario) => {
+            assert!(!explain(&scenario).is_empty());
+            let Some(run) = scenario.run(0) else { panic!("a scenario has a run") };
+            assert!(!scenario.one_line(&run).is_empty());
+            let written = run.experiment.to_toml();
+            match Scenario::parse("written.toml", &written) {
+                Ok(again) => assert_eq!(*again.experiment(), run.experiment),
+                Err(error) => panic!("{error}\n{written}"),
+            }
+        }
+        Err(error) => {
+            assert!(!error.faults().is_empty() && !error.to_string().is_empty());
+            let lines = text.matches('\n').count() + 1;
+            for fault in error.faults() {
+                // A setting may have lines, too.
+                assert!(fault.line >= 1 && fault.column >= 1 && fault.width >= 1);
+                assert!(fault.file != "fuzzed.toml" || fault.line <= lines);
+            }
+        }
+    }
+});
