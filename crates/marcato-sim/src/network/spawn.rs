@@ -78,7 +78,8 @@ impl Network {
         process.stats.spawned += 1;
         process.stats.open += 1;
         process.stats.most_open = process.stats.most_open.max(process.stats.open);
-        let (bulk, sink): (Box<dyn App>, Box<dyn App>) = (Box::new(Bulk::new(size)), Box::new(Sink));
+        let (bulk, sink): (Box<dyn App>, Box<dyn App>) =
+            (Box::new(Bulk::new(size).priority(process.config.priority)), Box::new(Sink));
         let (client_app, server_app) = match process.config.sender {
             Side::Client => (bulk, sink),
             Side::Server => (sink, bulk),
