@@ -15,6 +15,8 @@ pub(crate) enum Event {
     Up { link: u32, up: bool },
     /// The link changes its rate.
     Rate { link: u32, rate: Rate },
+    /// The next flow of a process begins.
+    Spawn { process: u32 },
     /// The flow begins; or, for UDP, its next packet leaves.
     Start { flow: FlowId },
     /// A timer of an end's TCP.

@@ -4,9 +4,12 @@ use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
 
 use crate::app::{App, Ledger, Sink, Socket};
 use crate::datagram::Datagrams;
+use crate::distribution::Distribution;
 use crate::packet::{IPV4_HEADER, UDP_HEADER};
+use crate::process::Spawned;
+use crate::record::Watch;
 use crate::route::{AddRouteError, Path};
-use crate::tcp::{Connection, TcpConfig, TcpConfigError};
+use crate::tcp::{Connection, SynOptions, TcpConfig, TcpConfigError};
 use crate::topology::{NodeId, RouteError};
 
 /// Why a flow cannot be.
@@ -85,13 +88,22 @@ impl TcpFlow {
 }
 
 /// When the packets of a UDP flow leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Arrivals {
     /// One after the other at equal distances.
     #[default]
     Constant,
     /// As a Poisson process: the distances are independent and exponentially distributed.
     Poisson,
+    /// At equal distances while on, and not at all while off. The first packet of an on span leaves at its beginning, so
+    /// that the shortest span has one; but never sooner after the last than the rate allows. The flow begins with an
+    /// on span.
+    OnOff {
+        /// How long the on spans are.
+        on: Distribution<Duration>,
+        /// How long the off spans are.
+        off: Distribution<Duration>,
+    },
 }
 
 /// A UDP flow, as it shall be.
@@ -105,7 +117,7 @@ pub struct UdpFlow {
     pub start: Time,
     /// From when on no packet leaves.
     pub stop: Time,
-    /// Rate of the IP packets, on average.
+    /// Rate of the IP packets, on average; with [`Arrivals::OnOff`], on average of the on spans.
     pub rate: Rate,
     /// When they leave.
     pub arrivals: Arrivals,
@@ -173,6 +185,8 @@ pub(crate) struct End {
     /// When an event for each kind of timer is in the agenda.
     pub(crate) scheduled: [Option<Time>; 3],
     pub(crate) app_timers: Vec<(Time, u32)>,
+    /// When the first segment with data left.
+    pub(crate) first_sent_at: Option<Time>,
 }
 
 impl End {
@@ -185,6 +199,7 @@ impl End {
             reception: Reception::default(),
             scheduled: [None; 3],
             app_timers: Vec::new(),
+            first_sent_at: None,
         }
     }
 
@@ -200,20 +215,36 @@ pub(crate) struct Udp {
     pub(crate) config: UdpFlow,
     gap: Duration,
     stream: Stream,
+    /// When the on span ends; `None` before the first begins.
+    on_until: Option<Time>,
     pub(crate) stats: UdpStats,
 }
 
 impl Udp {
     pub(crate) fn new(config: UdpFlow, stream: Stream) -> Self {
         let gap = config.rate.transmission_time(Bytes::from(Self::len(&config)));
-        Self { config, gap, stream, stats: UdpStats::default() }
+        Self { config, gap, stream, on_until: None, stats: UdpStats::default() }
     }
 
-    /// How long after this packet the next one leaves.
-    pub(crate) fn next_gap(&mut self) -> Duration {
+    /// When, after the packet that leaves at `now`, the next one leaves.
+    pub(crate) fn next_at(&mut self, now: Time) -> Time {
+        let next = now + self.gap;
         match self.config.arrivals {
-            Arrivals::Constant => self.gap,
-            Arrivals::Poisson => self.stream.exponential(self.gap),
+            Arrivals::Constant => next,
+            Arrivals::Poisson => now + self.stream.exponential(self.gap),
+            Arrivals::OnOff { on, off } => {
+                let ends = match self.on_until {
+                    Some(at) => at,
+                    None => now + on.draw(&mut self.stream),
+                };
+                self.on_until = Some(ends);
+                if next < ends {
+                    return next;
+                }
+                let begins = (ends + off.draw(&mut self.stream)).max(next);
+                self.on_until = Some(begins + on.draw(&mut self.stream));
+                begins
+            }
         }
     }
 
@@ -225,12 +256,34 @@ impl Udp {
 
 pub(crate) enum Kind {
     Tcp(Box<[End; 2]>),
-    Udp(Udp),
+    Udp(Box<Udp>),
     Datagrams(Box<Datagrams>),
+    /// A spawned flow that has ended.
+    Gone,
 }
 
 pub(crate) struct Flow {
     pub(crate) kind: Kind,
     /// The way of its packets, by route. All but datagram flows have one.
     pub(crate) paths: Vec<Path>,
+    /// Where its ends are: of a datagram flow, those of its first route.
+    pub(crate) nodes: [NodeId; 2],
+    /// What each end's SYN says, if it is of TCP.
+    pub(crate) syn_options: Option<[SynOptions; 2]>,
+    /// When it begins.
+    pub(crate) start: Time,
+    /// The process that spawned it.
+    pub(crate) spawned: Option<Spawned>,
+    /// What is noted of each of its packets, if anything is.
+    pub(crate) watch: Option<Box<Watch>>,
+}
+
+impl Flow {
+    pub(crate) fn new(kind: Kind, paths: Vec<Path>, nodes: [NodeId; 2], start: Time) -> Self {
+        let syn_options = match &kind {
+            Kind::Tcp(ends) => Some([ends[0].tcp.syn_options(), ends[1].tcp.syn_options()]),
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => None,
+        };
+        Self { kind, paths, nodes, syn_options, start, spawned: None, watch: None }
+    }
 }

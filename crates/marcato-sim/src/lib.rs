@@ -8,6 +8,8 @@
 //! - [`LinkConfig`]: rate, delay, framing, loss, and a queue from [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
+//! - [`FlowProcess`]: TCP flows that come and go; [`Distribution`]: of their sizes, of spans, and of whatever else.
+//! - [`Series`], [`FlowSummary`], [`Tap`]: what is recorded, over time, of a flow, and of each packet.
 //! - [`App`]: what runs at the ends of a TCP flow. [`Conducted`] puts a Conductor between application and TCP.
 #![forbid(unsafe_code)]
 
@@ -15,6 +17,7 @@ mod address;
 mod agenda;
 mod app;
 mod datagram;
+mod distribution;
 mod event;
 mod flow;
 mod host;
@@ -23,22 +26,32 @@ mod loss;
 mod network;
 mod packet;
 mod payload;
+mod process;
 pub mod quic;
 mod ranges;
+mod record;
 mod route;
 mod tally;
 pub mod tcp;
 mod topology;
 
 pub use address::{Family, Rebinding};
-pub use app::{App, Arrival, Bulk, Collector, Conducted, Fifo, Planned, Sink, Socket, Tag, Writers};
+pub use app::{
+    App, Arrival, Bulk, Collector, Conducted, Exchange, Fifo, FlowStreams, OnOff, Planned, RequestResponse,
+    Requester, Responder, Sink, Socket, Tag, Writers,
+};
 pub use datagram::DatagramFlow;
+pub use distribution::{Distribution, DistributionError, Quantity};
 pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};
 pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;
 pub use network::{ConservationError, Network};
 pub use packet::{FlowId, Packet, Side};
+pub use process::{FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, ProcessId, ProcessStats, SpawnError};
+pub use record::{
+    DelaySummary, FlowSummary, Histogram, Series, SeriesError, Tap, TapError, TapPoint, TapStats,
+};
 pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteStats};
 pub use tally::FlowTally;
 pub use tcp::{

@@ -9,6 +9,7 @@ use crate::agenda::{Agenda, Moment};
 use crate::event::Event;
 use crate::loss::{Loss, LossProcess};
 use crate::packet::Packet;
+use crate::record::TapPoint;
 use crate::tally::FlowTallies;
 
 /// One direction of a link, as it shall be.
@@ -136,6 +137,22 @@ impl Link {
         self.up = up;
     }
 
+    /// How fast packets leave now; `None` is at once.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    /// How long what waits would take to leave at the present rate; `None` if it never would.
+    pub(crate) fn drain_time(&self) -> Option<Duration> {
+        let backlog = self.queue.backlog();
+        let on_wire = backlog.bytes + self.framing * backlog.packets;
+        match self.rate {
+            Some(Rate::ZERO) => backlog.is_empty().then_some(Duration::ZERO),
+            Some(rate) => Some(rate.transmission_time(on_wire)),
+            None => Some(Duration::ZERO),
+        }
+    }
+
     /// Packets on the line.
     pub(crate) fn under_way(&self) -> u64 {
         self.line.len() as u64
@@ -150,6 +167,7 @@ impl Link {
         tallies: &mut FlowTallies,
     ) {
         self.counters.offered += 1;
+        tallies.pass(now, self.id, TapPoint::Entry, &packet);
         if !self.up {
             self.counters.lost += 1;
             tallies.dropped(packet);
@@ -177,7 +195,7 @@ impl Link {
 
     /// Takes the packet that arrives now off the line; `None` if the link is down.
     pub(crate) fn arrive(&mut self, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) -> Option<Packet> {
-        let (_, packet) = self.line.pop_front()?;
+        let (arrival, packet) = self.line.pop_front()?;
         if let Some(&(moment, _)) = self.line.front() {
             agenda.enter(moment, Event::Arrival { link: self.id });
         }
@@ -188,6 +206,7 @@ impl Link {
         }
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len();
+        tallies.pass(arrival.at, self.id, TapPoint::Exit, &packet);
         Some(packet)
     }
 

@@ -7,11 +7,12 @@ use marcato_units::{Bytes, Rate, Seed, Time};
 
 use crate::address::AddressBook;
 use crate::agenda::Agenda;
-use crate::app::{App, Socket};
+use crate::app::{App, FlowStreams, Socket};
 use crate::event::Event;
 use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters};
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
+use crate::process::Process;
 use crate::route::Path;
 use crate::tally::{FlowTallies, FlowTally};
 use crate::tcp::{Connection, Delivered, Segment, TcpStats};
@@ -19,6 +20,8 @@ use crate::topology::{LinkId, NodeId, Topology, id};
 use marcato_wire::Ecn;
 
 mod hosts;
+mod record;
+mod spawn;
 
 /// Packets have gone missing or come from nowhere: a defect of the simulator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +76,7 @@ pub struct Network {
     topology: Topology,
     links: Vec<Link>,
     flows: Vec<Flow>,
+    processes: Vec<Process>,
     /// How many links or flows have been given each name.
     named: HashMap<String, u32>,
     addresses: AddressBook,
@@ -92,6 +96,7 @@ impl Network {
             topology: Topology::default(),
             links: Vec::new(),
             flows: Vec::new(),
+            processes: Vec::new(),
             named: HashMap::new(),
             addresses: AddressBook::default(),
             tallies: FlowTallies::default(),
@@ -137,8 +142,12 @@ impl Network {
         let name = self.name("flow/", flow.client, flow.server);
         let client = Connection::new(flow.client_config, self.seed, &format!("{name}/client"))?;
         let server = Connection::new(flow.server_config, self.seed, &format!("{name}/server"))?;
-        let ends = [End::new(client, flow.client_app), End::new(server, flow.server_app)];
-        Ok(self.add_flow(Kind::Tcp(Box::new(ends)), vec![Path { layer: flow.layer, links }], flow.start))
+        let mut ends = [End::new(client, flow.client_app), End::new(server, flow.server_app)];
+        for (end, side) in ends.iter_mut().zip([Side::Client, Side::Server]) {
+            end.app.named(&FlowStreams { seed: self.seed, name: &name, side });
+        }
+        let paths = vec![Path { layer: flow.layer, links }];
+        Ok(self.add_flow(Kind::Tcp(Box::new(ends)), paths, [flow.client, flow.server], flow.start))
     }
 
     /// Adds a UDP flow.
@@ -148,10 +157,15 @@ impl Network {
             return Err(FlowError::EmptyUdp);
         }
         let links = [self.topology.route(flow.from, flow.to)?, Vec::new()];
-        let (layer, start) = (flow.layer, flow.start);
+        let (layer, start, nodes) = (flow.layer, flow.start, [flow.from, flow.to]);
         let name = self.name("flow/", flow.from, flow.to);
         let stream = self.seed.stream(&format!("{name}/arrivals"));
-        Ok(self.add_flow(Kind::Udp(Udp::new(flow, stream)), vec![Path { layer, links }], start))
+        Ok(self.add_flow(
+            Kind::Udp(Box::new(Udp::new(flow, stream))),
+            vec![Path { layer, links }],
+            nodes,
+            start,
+        ))
     }
 
     /// Names a link or flow, and so its random streams, by its ends and by how many there are between these
@@ -163,12 +177,19 @@ impl Network {
         if *count == 1 { stem } else { format!("{stem}#{count}") }
     }
 
-    fn add_flow(&mut self, kind: Kind, paths: Vec<Path>, start: Time) -> FlowId {
-        let flow = FlowId(id(self.flows.len()));
-        self.flows.push(Flow { kind, paths });
-        self.tallies.add_flow();
-        self.agenda.at(start.max(self.now), Event::Start { flow });
+    fn add_flow(&mut self, kind: Kind, paths: Vec<Path>, nodes: [NodeId; 2], start: Time) -> FlowId {
+        let start = start.max(self.now);
+        let flow = self.push_flow(Flow::new(kind, paths, nodes, start));
+        self.tallies.event_entered(flow);
+        self.agenda.at(start, Event::Start { flow });
         flow
+    }
+
+    fn push_flow(&mut self, flow: Flow) -> FlowId {
+        let id = FlowId(id(self.flows.len()));
+        self.flows.push(flow);
+        self.tallies.add_flow();
+        id
     }
 
     /// Runs everything that happens up to and including `until`, and stands there.
@@ -177,6 +198,9 @@ impl Network {
             self.now = now;
             self.events += 1;
             self.step(now, event);
+            if self.tallies.taps.is_some() {
+                self.write_captured();
+            }
         }
         self.now = self.now.max(until);
         #[cfg(debug_assertions)]
@@ -199,10 +223,18 @@ impl Network {
             Event::Rate { link, rate } => {
                 self.links[link as usize].set_rate(now, rate, &mut self.agenda, &mut self.tallies);
             }
-            Event::Start { flow } => self.start(now, flow),
-            Event::Timer { flow, side, slot } => self.tcp_timer(now, flow, side, slot),
+            Event::Spawn { process } => self.spawn_next(now, process),
+            Event::Start { flow } => {
+                self.tallies.event_came(flow);
+                self.start(now, flow);
+            }
+            Event::Timer { flow, side, slot } => {
+                self.tallies.event_came(flow);
+                self.tcp_timer(now, flow, side, slot);
+            }
             Event::Host { flow, side } => self.host_timer(flow, side),
             Event::App { flow, side, token } => {
+                self.tallies.event_came(flow);
                 self.with_app(now, flow, side, |app, socket| app.timer(token, socket));
                 self.pump(now, flow, side);
             }
@@ -216,6 +248,9 @@ impl Network {
         if let Some(&link) = path.links[packet.from.index()].get(usize::from(packet.hop)) {
             self.links[link as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
             return;
+        }
+        if !matches!(packet.body, Body::Datagram(_)) {
+            self.watch_arrival(now, &packet);
         }
         match packet.body {
             Body::Tcp(ref segment) => {
@@ -260,19 +295,21 @@ impl Network {
                     sent_at: now,
                     body: Body::Udp,
                 };
-                self.agenda.at(now + udp.next_gap(), Event::Start { flow });
+                self.agenda.at(udp.next_at(now), Event::Start { flow });
+                self.tallies.event_entered(flow);
                 let first = record.paths[0].links[0][0];
                 self.tallies.sent(&packet);
                 self.links[first as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
             }
             Kind::Datagrams(_) => self.start_hosts(flow),
+            Kind::Gone => {}
         }
     }
 
     fn ends(&mut self, flow: FlowId) -> Option<&mut [End; 2]> {
         match &mut self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => Some(ends),
-            Kind::Udp(_) | Kind::Datagrams(_) => None,
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => None,
         }
     }
 
@@ -290,10 +327,13 @@ impl Network {
     }
 
     fn deliver(&mut self, now: Time, flow: FlowId, side: Side, segment: &Segment, ecn: Ecn) {
-        let Some(ends) = self.ends(flow) else { return };
+        let Flow { kind: Kind::Tcp(ends), watch, .. } = &mut self.flows[flow.0 as usize] else { return };
         let end = &mut ends[side.index()];
         let delivered = end.tcp.on_segment(now, segment, ecn);
         end.wants_to_write |= delivered.acked;
+        if let Some(watch) = watch {
+            watch.note_rtt(side, end.tcp.take_rtt());
+        }
         if delivered.connected {
             end.reception.connected_at = Some(now);
             self.with_app(now, flow, side, App::connected);
@@ -306,6 +346,7 @@ impl Network {
         }
         self.hand_out(now, flow, side, delivered);
         self.pump(now, flow, side);
+        self.settle(flow);
     }
 
     /// Tells the application what has come.
@@ -362,6 +403,7 @@ impl Network {
             self.with_app(now, flow, side, App::failed);
         }
         self.pump(now, flow, side);
+        self.settle(flow);
     }
 
     /// Lets an end send all that it may, asking its application for more as long as there is room, and enters its
@@ -372,7 +414,7 @@ impl Network {
             let delivered = ends[side.index()].tcp.read();
             self.hand_out(now, flow, side, delivered);
         }
-        let Flow { kind: Kind::Tcp(ends), paths } = &mut self.flows[flow.0 as usize] else { return };
+        let Flow { kind: Kind::Tcp(ends), paths, .. } = &mut self.flows[flow.0 as usize] else { return };
         let end = &mut ends[side.index()];
         let path = &paths[0];
         let first = path.links[side.index()][0] as usize;
@@ -383,6 +425,9 @@ impl Network {
                 end.wants_to_write = end.tcp.write_offset() != before;
             }
             let Some((segment, ecn)) = end.tcp.poll(now) else { break };
+            if segment.payload > 0 {
+                end.first_sent_at.get_or_insert(now);
+            }
             let len = IPV4_HEADER + segment.header_len(end.tcp.priority_option()) + segment.payload;
             let packet = Packet {
                 flow,
@@ -405,10 +450,12 @@ impl Network {
             {
                 let at = at.max(now);
                 *scheduled = Some(at);
+                self.tallies.event_entered(flow);
                 self.agenda.at(at, Event::Timer { flow, side, slot });
             }
         }
         for (at, token) in end.app_timers.drain(..) {
+            self.tallies.event_entered(flow);
             self.agenda.at(at, Event::App { flow, side, token });
         }
     }
@@ -427,7 +474,7 @@ impl Network {
     pub fn tcp_stats(&self, flow: FlowId, side: Side) -> Option<TcpStats> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => Some(ends[side.index()].tcp.stats()),
-            Kind::Udp(_) | Kind::Datagrams(_) => None,
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => None,
         }
     }
 
@@ -436,7 +483,7 @@ impl Network {
     pub fn reception(&self, flow: FlowId, side: Side) -> Reception {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].reception,
-            Kind::Udp(_) | Kind::Datagrams(_) => Reception::default(),
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => Reception::default(),
         }
     }
 
@@ -444,7 +491,7 @@ impl Network {
     pub fn is_finished(&self, flow: FlowId, side: Side) -> bool {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].tcp.all_acked(),
-            Kind::Udp(_) | Kind::Datagrams(_) => false,
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => false,
         }
     }
 
@@ -452,7 +499,7 @@ impl Network {
     pub fn udp_stats(&self, flow: FlowId) -> Option<UdpStats> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Udp(udp) => Some(udp.stats),
-            Kind::Tcp(_) | Kind::Datagrams(_) => None,
+            Kind::Tcp(_) | Kind::Datagrams(_) | Kind::Gone => None,
         }
     }
 
@@ -460,7 +507,7 @@ impl Network {
     pub fn app<A: App>(&self, flow: FlowId, side: Side) -> Option<&A> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => (&*ends[side.index()].app as &dyn Any).downcast_ref(),
-            Kind::Udp(_) | Kind::Datagrams(_) => None,
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => None,
         }
     }
 

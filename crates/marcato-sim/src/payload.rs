@@ -42,6 +42,11 @@ impl Payloads {
         payload
     }
 
+    /// A payload under way, to look at.
+    pub(crate) fn peek(&self, id: &PayloadId) -> &[u8] {
+        self.slots[id.0 as usize].as_deref().unwrap_or_default()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> u64 {
         (self.slots.len() - self.free.len()) as u64

@@ -109,6 +109,7 @@ pub struct RouteStats {
 }
 
 /// The way of a flow's packets.
+#[derive(Clone)]
 pub(crate) struct Path {
     pub(crate) layer: Layer,
     /// Links from each end to the other.

@@ -1,7 +1,12 @@
 //! Where the packets of each flow are.
 
+use std::ops::AddAssign;
+
+use marcato_units::Time;
+
 use crate::packet::{Body, FlowId, Packet, Side};
 use crate::payload::Payloads;
+use crate::record::{TapPoint, Taps};
 
 /// What became of the packets that one end of a flow sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,49 +19,147 @@ pub struct FlowTally {
     pub dropped: u64,
 }
 
+impl FlowTally {
+    fn outstanding(&self) -> u64 {
+        self.sent - self.arrived - self.dropped
+    }
+}
+
+impl AddAssign for FlowTally {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.arrived += other.arrived;
+        self.dropped += other.dropped;
+    }
+}
+
+/// What the network still holds of a flow.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    sides: [FlowTally; 2],
+    /// Events in the agenda that name it.
+    events: u32,
+    /// The flow is over; once nothing names its slot, another may have it. What was sent is then added to this group.
+    retired_to: Option<u32>,
+}
+
+impl Slot {
+    fn outstanding(&self) -> u64 {
+        self.sides.iter().map(FlowTally::outstanding).sum()
+    }
+}
+
 /// The tallies of all flows, and the payloads of what they have under way.
 #[derive(Default)]
 pub(crate) struct FlowTallies {
-    flows: Vec<[FlowTally; 2]>,
+    flows: Vec<Slot>,
+    /// Slots that flows have left and nothing names any more: the last to become free is used first.
+    free: Vec<u32>,
+    /// What flows that are gone have sent, by group.
+    groups: Vec<[FlowTally; 2]>,
     pub(crate) payloads: Payloads,
+    /// Taps on links, if there are any. They stand here because links see the tallies wherever they move a packet.
+    pub(crate) taps: Option<Box<Taps>>,
 }
 
 impl FlowTallies {
     pub(crate) fn add_flow(&mut self) {
-        self.flows.push([FlowTally::default(); 2]);
+        self.flows.push(Slot::default());
+    }
+
+    /// A new group of flows that come and go; its number.
+    pub(crate) fn add_group(&mut self) -> u32 {
+        self.groups.push(Default::default());
+        crate::topology::id(self.groups.len() - 1)
+    }
+
+    /// What the flows of a group that are gone have sent.
+    pub(crate) fn of_group(&self, group: u32) -> [FlowTally; 2] {
+        self.groups[group as usize]
+    }
+
+    /// A slot that nothing names, if there is one.
+    pub(crate) fn take_free(&mut self) -> Option<FlowId> {
+        self.free.pop().map(FlowId)
+    }
+
+    /// An event that names the flow has been entered in the agenda.
+    pub(crate) fn event_entered(&mut self, flow: FlowId) {
+        self.flows[flow.0 as usize].events += 1;
+    }
+
+    /// Such an event has come.
+    pub(crate) fn event_came(&mut self, flow: FlowId) {
+        self.flows[flow.0 as usize].events -= 1;
+        self.release(flow);
+    }
+
+    /// The flow is over. Its slot becomes free once no packet of it is in the network and no event names it.
+    pub(crate) fn retire(&mut self, flow: FlowId, group: u32) {
+        self.flows[flow.0 as usize].retired_to = Some(group);
+        self.release(flow);
+    }
+
+    #[inline]
+    fn release(&mut self, flow: FlowId) {
+        if let Some(group) = self.flows[flow.0 as usize].retired_to {
+            self.release_to(flow, group);
+        }
+    }
+
+    #[cold]
+    fn release_to(&mut self, flow: FlowId, group: u32) {
+        let slot = &mut self.flows[flow.0 as usize];
+        if slot.events == 0 && slot.outstanding() == 0 {
+            for (total, tally) in self.groups[group as usize].iter_mut().zip(slot.sides) {
+                *total += tally;
+            }
+            *slot = Slot::default();
+            self.free.push(flow.0);
+        }
     }
 
     pub(crate) fn of(&self, flow: FlowId, from: Side) -> FlowTally {
-        self.flows[flow.0 as usize][from.index()]
+        self.flows[flow.0 as usize].sides[from.index()]
     }
 
     pub(crate) fn sent(&mut self, packet: &Packet) {
-        self.slot(packet).sent += 1;
+        self.of_sender(packet).sent += 1;
     }
 
     pub(crate) fn arrived(&mut self, packet: &Packet) {
-        self.slot(packet).arrived += 1;
+        self.of_sender(packet).arrived += 1;
+        self.release(packet.flow);
     }
 
     /// The end of a packet and of its payload.
     pub(crate) fn dropped(&mut self, packet: Packet) {
-        self.slot(&packet).dropped += 1;
+        self.of_sender(&packet).dropped += 1;
+        self.release(packet.flow);
         if let Body::Datagram(datagram) = packet.body {
             self.payloads.take(datagram.payload);
         }
     }
 
+    /// A packet passes a place where a tap may be.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Time, link: u32, point: TapPoint, packet: &Packet) {
+        if let Some(taps) = &mut self.taps {
+            taps.note(now, link, point, packet, &self.payloads);
+        }
+    }
+
     /// Packets that were sent and have neither arrived nor been dropped: they must be in the network.
     pub(crate) fn outstanding(&self) -> u64 {
-        self.flows.iter().flatten().map(|t| t.sent - t.arrived - t.dropped).sum()
+        self.flows.iter().map(Slot::outstanding).sum()
     }
 
     /// The same of one flow.
     pub(crate) fn outstanding_of(&self, flow: FlowId) -> u64 {
-        self.flows[flow.0 as usize].iter().map(|t| t.sent - t.arrived - t.dropped).sum()
+        self.flows[flow.0 as usize].outstanding()
     }
 
-    fn slot(&mut self, packet: &Packet) -> &mut FlowTally {
-        &mut self.flows[packet.flow.0 as usize][packet.from.index()]
+    fn of_sender(&mut self, packet: &Packet) -> &mut FlowTally {
+        &mut self.flows[packet.flow.0 as usize].sides[packet.from.index()]
     }
 }

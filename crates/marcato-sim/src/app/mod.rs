@@ -3,7 +3,9 @@
 mod bulk;
 mod collector;
 mod conducted;
+mod exchange;
 mod fifo;
+mod onoff;
 mod plan;
 mod writers;
 
@@ -12,11 +14,14 @@ use std::any::Any;
 pub use bulk::{Bulk, Sink};
 pub use collector::{Arrival, Collector};
 pub use conducted::Conducted;
+pub use exchange::{Exchange, RequestResponse, Requester, Responder};
 pub use fifo::Fifo;
-use marcato_units::{Bytes, Priority, Time};
+use marcato_units::{Bytes, Priority, Seed, Stream, Time};
+pub use onoff::OnOff;
 pub use plan::Planned;
 pub use writers::Writers;
 
+use crate::packet::Side;
 use crate::tcp::{Connection, TcpStats};
 
 /// A label that travels beside the bytes of a write, so that the receiving application can tell what arrived. In
@@ -30,6 +35,9 @@ pub struct Tag(pub u64);
 /// [`Network::app`](crate::Network::app).
 #[expect(unused_variables, reason = "the defaults do nothing")]
 pub trait App: Any {
+    /// The flow has been added and has its name: an application that needs random numbers takes its streams now. Called
+    /// once, before everything else.
+    fn named(&mut self, streams: &FlowStreams<'_>) {}
     /// The flow begins; the connection is not yet there, but may be written to.
     fn start(&mut self, socket: &mut Socket<'_>) {}
     /// The connection is established.
@@ -47,6 +55,30 @@ pub trait App: Any {
     fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {}
     /// The other end has closed and all its data has arrived.
     fn finished(&mut self, socket: &mut Socket<'_>) {}
+}
+
+/// The random numbers of a flow: streams that depend on the network's seed, the flow's name and their own.
+pub struct FlowStreams<'a> {
+    pub(crate) seed: Seed,
+    /// The flow's name.
+    pub(crate) name: &'a str,
+    pub(crate) side: Side,
+}
+
+impl FlowStreams<'_> {
+    /// This end's stream called `what`, from its beginning.
+    pub fn stream(&self, what: &str) -> Stream {
+        let side = match self.side {
+            Side::Client => "client",
+            Side::Server => "server",
+        };
+        self.seed.stream(&format!("{}/{side}/app/{what}", self.name))
+    }
+
+    /// The flow's stream called `what`, from its beginning: both ends get the same.
+    pub fn shared(&self, what: &str) -> Stream {
+        self.seed.stream(&format!("{}/app/{what}", self.name))
+    }
 }
 
 /// What one end of a flow has sent and the other not yet received, by label.

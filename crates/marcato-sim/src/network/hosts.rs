@@ -41,7 +41,8 @@ impl Network {
             paths.push(path);
             datagrams.routes.push(ends);
         }
-        Ok(self.add_flow(Kind::Datagrams(Box::new(datagrams)), paths, start))
+        let nodes = [first.client, first.server];
+        Ok(self.add_flow(Kind::Datagrams(Box::new(datagrams)), paths, nodes, start))
     }
 
     /// Adds a route to a datagram flow. If the flow has begun, both hosts are told of it
@@ -131,7 +132,9 @@ impl Network {
     /// A packet has come to its end.
     pub(super) fn datagram_arrives(&mut self, packet: Packet) {
         let (now, flow, side, route) = (self.now, packet.flow, packet.from.peer(), packet.route);
-        let Kind::Datagrams(datagrams) = &mut self.flows[flow.0 as usize].kind else { return };
+        let Flow { kind: Kind::Datagrams(datagrams), watch, .. } = &mut self.flows[flow.0 as usize] else {
+            return;
+        };
         let Body::Datagram(Datagram { source, destination, .. }) = packet.body else { return };
         let ends = &mut datagrams.routes[usize::from(route)];
         let is_current = destination == ends[side.index()].current();
@@ -141,6 +144,9 @@ impl Network {
             from.stats.misdirected += 1;
             self.tallies.dropped(packet);
             return;
+        }
+        if let Some(watch) = watch {
+            watch.note_arrival(now, packet.from, now - packet.sent_at, packet.ecn == Ecn::Ce);
         }
         self.tallies.arrived(&packet);
         let Packet { ecn, sent_at, body: Body::Datagram(Datagram { payload, .. }), .. } = packet else {
@@ -184,7 +190,7 @@ impl Network {
         call: impl FnOnce(&mut dyn Host, Time, &HostContext<'_>) -> R,
     ) -> Option<R> {
         let (now, seed) = (self.now, self.seed);
-        let Flow { kind: Kind::Datagrams(datagrams), paths } = &mut self.flows[flow.0 as usize] else {
+        let Flow { kind: Kind::Datagrams(datagrams), paths, .. } = &mut self.flows[flow.0 as usize] else {
             return None;
         };
         let result = datagrams.call(seed, paths, side, |host, context| call(host, now, context));
@@ -198,7 +204,7 @@ impl Network {
     /// Sends all that a host has to send.
     fn transmit(&mut self, flow: FlowId, side: Side) {
         let now = self.now;
-        let Flow { kind: Kind::Datagrams(datagrams), paths } = &mut self.flows[flow.0 as usize] else {
+        let Flow { kind: Kind::Datagrams(datagrams), paths, .. } = &mut self.flows[flow.0 as usize] else {
             return;
         };
         loop {
@@ -252,7 +258,7 @@ impl Network {
     fn datagram_flow(&self, flow: FlowId) -> Option<&Datagrams> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Datagrams(datagrams) => Some(datagrams),
-            Kind::Tcp(_) | Kind::Udp(_) => None,
+            Kind::Tcp(_) | Kind::Udp(_) | Kind::Gone => None,
         }
     }
 

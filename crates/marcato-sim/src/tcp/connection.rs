@@ -4,8 +4,9 @@ use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
 use super::config::{Congestion, PriorityOption, TcpConfig, TcpConfigError};
+use super::congestion::LossState;
 use super::receiver::Receiver;
-use super::segment::{Flags, MAX_SACK_BLOCKS, Segment};
+use super::segment::{Flags, MAX_SACK_BLOCKS, Segment, TIMESTAMPS};
 use super::sender::{AckInfo, Outgoing, Sender};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,17 @@ pub struct TcpStats {
     pub rto: Duration,
     /// Pace, if any.
     pub pacing_rate: Option<Rate>,
+    /// What the sender is doing about losses.
+    pub state: LossState,
+}
+
+/// What of an end's options does not change from segment to segment, and segments in virtual time therefore leave out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SynOptions {
+    /// RFC 6691 §2: the option counts no options.
+    pub(crate) mss: u16,
+    pub(crate) scale: u8,
+    pub(crate) form: PriorityOption,
 }
 
 /// What a segment brought to the application.
@@ -190,6 +202,25 @@ impl Connection {
         self.config.priority_option.unwrap_or(PriorityOption::Rfc6994)
     }
 
+    /// What this end says in its SYN: the most payload and options that a segment to it may have, and the shift of its
+    /// windows.
+    pub(crate) fn syn_options(&self) -> SynOptions {
+        let form = self.config.priority_option;
+        let options =
+            if self.config.timestamps { TIMESTAMPS } else { 0 } + form.map_or(0, PriorityOption::len);
+        let mss = self.config.mss.saturating_add(options.next_multiple_of(4));
+        SynOptions {
+            mss: u16::try_from(mss).unwrap_or(u16::MAX),
+            scale: u8::try_from(self.receiver.scale).unwrap_or(14),
+            form: self.priority_option(),
+        }
+    }
+
+    /// The round trip that the latest acknowledgement showed, once.
+    pub(crate) fn take_rtt(&mut self) -> Option<Duration> {
+        self.sender.rtt.take()
+    }
+
     pub(crate) fn stats(&self) -> TcpStats {
         let counters = self.sender.counters;
         TcpStats {
@@ -207,6 +238,7 @@ impl Connection {
             min_rtt: self.sender.min_rtt(),
             rto: self.sender.rto(),
             pacing_rate: self.sender.pacing_rate(),
+            state: self.sender.loss_state(),
         }
     }
 

@@ -13,6 +13,7 @@
 mod config;
 pub mod congestion;
 mod connection;
+pub(crate) mod options;
 mod prr;
 mod rack;
 mod rate;
@@ -28,6 +29,6 @@ mod tlp;
 
 pub use config::{Congestion, Cubic, DelayedAck, LossDetection, PriorityOption, TcpConfig, TcpConfigError};
 pub use connection::TcpStats;
-pub(crate) use connection::{Connection, Delivered};
+pub(crate) use connection::{Connection, Delivered, SynOptions};
 pub use rate::RateSample;
 pub use segment::{Flags, SackBlocks, Segment};

@@ -32,7 +32,7 @@ pub(crate) struct Receiver {
     reading: bool,
     /// The right edge of the window as last offered: it never moves back.
     offered: u64,
-    scale: u32,
+    pub(crate) scale: u32,
     delayed_ack: DelayedAck,
     /// Segments received and not acknowledged.
     pending: u32,

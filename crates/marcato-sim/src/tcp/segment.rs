@@ -7,7 +7,7 @@ use super::config::PriorityOption;
 /// Bytes of a TCP header without options.
 pub(crate) const TCP_HEADER: u32 = 20;
 /// Two no-operations and the timestamps option, as every stack lays it out. RFC 7323 appendix A.
-const TIMESTAMPS: u32 = 12;
+pub(crate) const TIMESTAMPS: u32 = 12;
 /// In a SYN: maximum segment size (4), window scale after a no-operation (1 + 3).
 const SYN_OPTIONS: u32 = 8;
 /// SACK permitted after two no-operations; beside timestamps, Linux puts it into the place of theirs.
@@ -113,8 +113,9 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use marcato_units::Bytes;
-    use marcato_wire::{CatsOption, SackBlock, TcpOption, TcpOptions, emit_options, options_len};
+    use crate::tcp::SynOptions;
+    use crate::tcp::options;
+    use marcato_wire::{CatsOption, SackBlock, TcpOption, TcpOptions};
 
     #[test]
     fn a_data_segment_of_the_cats_paper_is_1056_bytes_without_its_link_header() {
@@ -143,43 +144,6 @@ mod tests {
         assert_eq!(ack.header_len(PriorityOption::Short), 20 + 12 + 28);
     }
 
-    /// The options of `segment` as real ones, in the order and with the padding of Linux.
-    fn real_options(segment: &Segment, form: PriorityOption) -> Vec<TcpOption<'static>> {
-        let mut options = Vec::new();
-        if segment.flags.syn {
-            options.push(TcpOption::Mss(1460));
-        }
-        if let Some((value, echo)) = segment.timestamps {
-            // A SYN has SACK permitted where other segments have no-operations.
-            options.extend(match segment.flags.syn {
-                true => vec![TcpOption::SackPermitted],
-                false => vec![TcpOption::Nop, TcpOption::Nop],
-            });
-            options.push(TcpOption::Timestamps { value, echo });
-        } else if segment.flags.syn {
-            options.extend([TcpOption::Nop, TcpOption::Nop, TcpOption::SackPermitted]);
-        }
-        if segment.flags.syn {
-            options.extend([TcpOption::Nop, TcpOption::WindowScale(7)]);
-        }
-        if !segment.sack.as_slice().is_empty() {
-            let mut blocks = marcato_wire::SackBlocks::new();
-            for &(start, end) in segment.sack.as_slice() {
-                assert!(blocks.push(SackBlock { start, end }));
-            }
-            options.extend([TcpOption::Nop, TcpOption::Nop, TcpOption::Sack(blocks)]);
-        }
-        if let Some(priority) = segment.priority {
-            let form = match form {
-                PriorityOption::Rfc6994 => CatsOption::Rfc6994,
-                PriorityOption::Short => CatsOption::Short,
-                PriorityOption::Authors => CatsOption::Authors,
-            };
-            options.push(TcpOption::Cats { priority, form });
-        }
-        options
-    }
-
     #[test]
     fn headers_are_as_long_as_real_options_make_them() {
         let forms = [PriorityOption::Rfc6994, PriorityOption::Short, PriorityOption::Authors];
@@ -203,16 +167,27 @@ mod tests {
                 ..Segment::default()
             };
             segment.fit_sack(form);
-            let options = real_options(&segment, form);
             let mut bytes = [0; 40];
-            let written = emit_options(&options, &mut bytes).expect("they fit into a header");
+            let written = options::emit(&segment, SynOptions { mss: 1460, scale: 7, form }, &mut bytes);
             assert_eq!(segment.header_len(form) as usize, 20 + written, "{form:?} {segment:?}");
-            assert_eq!(options_len(&options), Bytes::new(written as u64));
             // And they are read back as they were meant.
             let read: Vec<_> = TcpOptions::new(&bytes[..written]).map(Result::unwrap).collect();
-            let meant: Vec<_> = options.into_iter().filter(|option| *option != TcpOption::Nop).collect();
-            let read: Vec<_> = read.into_iter().filter(|option| *option != TcpOption::Nop).collect();
-            assert_eq!(read, meant);
+            let has = |option| read.contains(&option);
+            assert_eq!(has(TcpOption::Mss(1460)), syn);
+            assert_eq!(has(TcpOption::WindowScale(7)), syn);
+            assert_eq!(has(TcpOption::SackPermitted), syn);
+            assert_eq!(has(TcpOption::Timestamps { value: 1, echo: 2 }), stamped);
+            let mut sack = marcato_wire::SackBlocks::new();
+            for &(start, end) in segment.sack.as_slice() {
+                assert!(sack.push(SackBlock { start, end }));
+            }
+            assert_eq!(has(TcpOption::Sack(sack)), !segment.sack.as_slice().is_empty());
+            let form = match form {
+                PriorityOption::Rfc6994 => CatsOption::Rfc6994,
+                PriorityOption::Short => CatsOption::Short,
+                PriorityOption::Authors => CatsOption::Authors,
+            };
+            assert_eq!(has(TcpOption::Cats { priority: Priority::P1, form }), priority);
             seen += 1;
         }
         assert_eq!(seen, 3 * 18);

@@ -119,6 +119,8 @@ pub(crate) struct Sender {
     congestion: Box<dyn CongestionControl>,
     rate: RateEstimator,
     min_rtt: Option<Duration>,
+    /// The round trip of the last acknowledgement that had one, until somebody takes it.
+    pub(crate) rtt: Option<Duration>,
     pace_at: Time,
     last_sent_at: Time,
     /// Set the CWR bit on the next new segment. RFC 3168 §6.1.2.
@@ -156,6 +158,7 @@ impl Sender {
             congestion: congestion::build(config, stream),
             rate: RateEstimator::default(),
             min_rtt: None,
+            rtt: None,
             pace_at: Time::ZERO,
             last_sent_at: Time::ZERO,
             announce_cwr: false,
@@ -172,6 +175,7 @@ impl Sender {
         if let Some(rtt) = rtt {
             self.rto.sample(rtt);
             self.min_rtt = Some(rtt);
+            self.rtt = Some(rtt);
         }
         self.congestion.on_established(now, rtt);
     }
@@ -259,7 +263,7 @@ impl Sender {
         })
     }
 
-    fn loss_state(&self) -> LossState {
+    pub(crate) fn loss_state(&self) -> LossState {
         match self.recovery {
             Recovery::Open => LossState::Open,
             Recovery::Fast { echo: true, .. } => LossState::Reduction,
@@ -317,6 +321,7 @@ impl Sender {
         let rtt = last_sent.map(|sent_at| now - sent_at);
         if let Some(rtt) = rtt {
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
+            self.rtt = Some(rtt);
         }
         self.congestion.on_echo(newly_acked, self.una, self.nxt, info.ece);
         let recovered = self.leave_recovery(now);

@@ -16,9 +16,10 @@ use super::config::{Congestion, TcpConfig};
 use super::rate::RateSample;
 
 /// What the sender is doing about losses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossState {
     /// Nothing is known to be lost.
+    #[default]
     Open,
     /// Nothing is known to be lost, but ECN has asked for a smaller window, and the sender is getting there.
     Reduction,

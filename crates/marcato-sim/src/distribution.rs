@@ -1,0 +1,344 @@
+//! How sizes and spans are distributed.
+
+use std::marker::PhantomData;
+
+use marcato_units::{Bytes, Duration, Stream};
+
+/// What can be drawn from a [`Distribution`]: a span of time, or a number of bytes.
+pub trait Quantity: Copy + private::Sealed {
+    /// As a real number: seconds, or bytes.
+    fn to_real(self) -> f64;
+    /// The nearest that there is to `real`, which is neither negative nor not a number; saturates.
+    fn from_real(real: f64) -> Self;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for marcato_units::Bytes {}
+    impl Sealed for marcato_units::Duration {}
+}
+
+impl Quantity for Bytes {
+    fn to_real(self) -> f64 {
+        self.get() as f64
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a float beyond u64 saturates")]
+    fn from_real(real: f64) -> Self {
+        Self::new(libm::round(real) as u64)
+    }
+}
+
+impl Quantity for Duration {
+    fn to_real(self) -> f64 {
+        self.as_secs_f64()
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a float beyond u64 saturates")]
+    fn from_real(real: f64) -> Self {
+        Self::from_nanos(libm::round(real * 1e9) as u64)
+    }
+}
+
+/// Why a [`Distribution`] cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DistributionError {
+    /// The bounds of a uniform distribution are the wrong way round.
+    #[error("low is above high: exchange them")]
+    Bounds,
+    /// A mean of zero leaves nothing to draw.
+    #[error("the mean is 0: say constant for a value that is always 0")]
+    ZeroMean,
+    /// A Pareto distribution without truncation has no mean, or with it no form.
+    #[error("the shape of a pareto distribution must be above 1, or above 0 if it is truncated")]
+    Shape,
+    /// A truncated distribution whose mean is at or beyond its end.
+    #[error(
+        "the mean of a truncated distribution must be below where it is cut: raise most or lower the mean"
+    )]
+    Truncation,
+    /// The spread of a log-normal distribution is negative, infinite or not a number.
+    #[error("sigma must be 0 or above, and finite")]
+    Sigma,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Constant(f64),
+    Uniform {
+        low: f64,
+        span: f64,
+    },
+    Exponential {
+        mean: f64,
+    },
+    /// `kept` is the probability that a draw without truncation would be within it.
+    Pareto {
+        shape: f64,
+        scale: f64,
+        kept: f64,
+        most: f64,
+    },
+    LogNormal {
+        mu: f64,
+        sigma: f64,
+    },
+}
+
+/// How a size or span is distributed. Draws take what they need from a [`Stream`], always the same number of draws for
+/// one form, and use no function of the machine's, so that one seed gives the same everywhere.
+///
+/// ```
+/// use marcato_sim::Distribution;
+/// use marcato_units::{Bytes, Seed};
+///
+/// // Flows of 25 packets of 1000 bytes on average, none longer than 10^5 packets.
+/// let sizes = Distribution::truncated_pareto(1.2, Bytes::kb(25), Bytes::kb(100_000))?;
+/// assert!((sizes.mean() - 25_000.0).abs() < 1e-3);
+/// let mut stream = Seed::new(1).stream("sizes");
+/// assert!(sizes.draw(&mut stream) <= Bytes::kb(100_000));
+/// # Ok::<(), marcato_sim::DistributionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distribution<Q> {
+    form: Form,
+    quantity: PhantomData<Q>,
+}
+
+impl<Q: Quantity> Distribution<Q> {
+    const fn of(form: Form) -> Self {
+        Self { form, quantity: PhantomData }
+    }
+
+    /// Always `value`.
+    pub fn constant(value: Q) -> Self {
+        Self::of(Form::Constant(value.to_real()))
+    }
+
+    /// Anything from `low` to `high` with the same probability.
+    ///
+    /// # Errors
+    ///
+    /// If `low` is above `high`.
+    pub fn uniform(low: Q, high: Q) -> Result<Self, DistributionError> {
+        let (low, high) = (low.to_real(), high.to_real());
+        if low > high {
+            return Err(DistributionError::Bounds);
+        }
+        Ok(Self::of(Form::Uniform { low, span: high - low }))
+    }
+
+    /// Exponential, with this mean.
+    ///
+    /// # Errors
+    ///
+    /// If the mean is 0.
+    pub fn exponential(mean: Q) -> Result<Self, DistributionError> {
+        Ok(Self::of(Form::Exponential { mean: positive(mean)? }))
+    }
+
+    /// Pareto: above its scale the probability of exceeding x falls as x^-`shape`. The scale is
+    /// `mean` (`shape` - 1) / `shape`.
+    ///
+    /// # Errors
+    ///
+    /// If the shape is not above 1, where there is no mean, or the mean is 0.
+    pub fn pareto(shape: f64, mean: Q) -> Result<Self, DistributionError> {
+        let mean = positive(mean)?;
+        if !(shape > 1.0 && shape.is_finite()) {
+            return Err(DistributionError::Shape);
+        }
+        let scale = mean * (shape - 1.0) / shape;
+        Ok(Self::of(Form::Pareto { shape, scale, kept: 1.0, most: f64::INFINITY }))
+    }
+
+    /// Pareto on condition that it is at most `most`; `mean` is that of what remains, and the scale is found so.
+    ///
+    /// # Errors
+    ///
+    /// If the shape is not above 0, the mean is 0, or is not below `most`.
+    pub fn truncated_pareto(shape: f64, mean: Q, most: Q) -> Result<Self, DistributionError> {
+        let (mean, most) = (positive(mean)?, most.to_real());
+        if !(shape > 0.0 && shape.is_finite()) {
+            return Err(DistributionError::Shape);
+        }
+        if mean >= most {
+            return Err(DistributionError::Truncation);
+        }
+        // The mean grows with the scale, from 0 to `most`: halve the interval until it is as small as a float can
+        // tell. Below the mean is where every scale lies.
+        let (mut low, mut high) = (0.0, mean);
+        for _ in 0..2_000 {
+            let middle = low + (high - low) / 2.0;
+            if middle <= low || middle >= high {
+                break;
+            }
+            if truncated_mean(shape, middle, most) < mean {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let scale = high;
+        let kept = 1.0 - libm::pow(scale / most, shape);
+        Ok(Self::of(Form::Pareto { shape, scale, kept, most }))
+    }
+
+    /// Log-normal with this mean; `sigma` is the standard deviation of the logarithm.
+    ///
+    /// # Errors
+    ///
+    /// If the mean is 0, or `sigma` is negative or not finite.
+    pub fn log_normal(mean: Q, sigma: f64) -> Result<Self, DistributionError> {
+        if !(sigma >= 0.0 && sigma.is_finite()) {
+            return Err(DistributionError::Sigma);
+        }
+        let mu = libm::log(positive(mean)?) - sigma * sigma / 2.0;
+        Ok(Self::of(Form::LogNormal { mu, sigma }))
+    }
+
+    /// The mean, in seconds or bytes.
+    pub fn mean(&self) -> f64 {
+        match self.form {
+            Form::Constant(value) => value,
+            Form::Uniform { low, span } => low + span / 2.0,
+            Form::Exponential { mean } => mean,
+            Form::Pareto { shape, scale, most, .. } if most.is_finite() => truncated_mean(shape, scale, most),
+            Form::Pareto { shape, scale, .. } => scale * shape / (shape - 1.0),
+            Form::LogNormal { mu, sigma } => libm::exp(mu + sigma * sigma / 2.0),
+        }
+    }
+
+    /// A value, to the nearest nanosecond or byte.
+    pub fn draw(&self, stream: &mut Stream) -> Q {
+        Q::from_real(match self.form {
+            Form::Constant(value) => value,
+            Form::Uniform { low, span } => low + span * stream.unit(),
+            // 1 - unit() lies in (0, 1], so the logarithm is finite.
+            Form::Exponential { mean } => -libm::log(1.0 - stream.unit()) * mean,
+            Form::Pareto { shape, scale, kept, most } => {
+                (scale / libm::pow(1.0 - stream.unit() * kept, 1.0 / shape)).min(most)
+            }
+            Form::LogNormal { mu, sigma } => {
+                // Box and Muller's method; its second number is left, so that a draw leaves nothing behind.
+                let radius = libm::sqrt(-2.0 * libm::log(1.0 - stream.unit()));
+                let angle = std::f64::consts::TAU * stream.unit();
+                libm::exp(mu + sigma * radius * libm::cos(angle))
+            }
+        })
+    }
+}
+
+fn positive(mean: impl Quantity) -> Result<f64, DistributionError> {
+    let mean = mean.to_real();
+    if mean > 0.0 { Ok(mean) } else { Err(DistributionError::ZeroMean) }
+}
+
+/// The mean of a Pareto distribution of this shape and scale on condition that it is at most `most`: the integral of
+/// x times the density from `scale` to `most`, over the probability of lying there.
+fn truncated_mean(shape: f64, scale: f64, most: f64) -> f64 {
+    let kept = 1.0 - libm::pow(scale / most, shape);
+    // With r = most / scale: shape × scale × (1 - r^(1 - shape)) / (shape - 1), whose limit at shape 1 is a logarithm.
+    let log = libm::log(most / scale);
+    let power = (shape - 1.0) * log;
+    let integral = if power.abs() < 1e-9 { log } else { -libm::expm1(-power) / (shape - 1.0) };
+    shape * scale * integral / kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marcato_units::Seed;
+    use proptest::prelude::*;
+
+    fn drawn_mean(distribution: Distribution<Bytes>, draws: u32) -> f64 {
+        let mut stream = Seed::new(1).stream("test");
+        let total: f64 = (0..draws).map(|_| distribution.draw(&mut stream).get() as f64).sum();
+        total / f64::from(draws)
+    }
+
+    #[test]
+    fn draws_have_the_mean_that_was_asked_for() {
+        let mean = Bytes::new(10_000);
+        // The last number is the standard deviation over the mean; five of them, over the root of the draws.
+        for (distribution, deviation) in [
+            (Distribution::constant(mean), 0.0),
+            (Distribution::uniform(Bytes::ZERO, mean * 2).unwrap(), 0.578),
+            (Distribution::exponential(mean).unwrap(), 1.0),
+            // Shape 3: the variance is mean² / (shape (shape - 2)).
+            (Distribution::pareto(3.0, mean).unwrap(), 0.578),
+            (Distribution::log_normal(mean, 1.0).unwrap(), 1.311),
+        ] {
+            let ratio = drawn_mean(distribution, 100_000) / 10_000.0;
+            assert!((ratio - 1.0).abs() <= 5.0 * deviation / 316.0 + 1e-9, "{distribution:?}: {ratio}");
+            assert!((distribution.mean() / 10_000.0 - 1.0).abs() < 1e-9);
+        }
+    }
+
+    /// The truncated distribution's mean by summing its density, on a grid that is even in the logarithm.
+    fn summed_mean(shape: f64, scale: f64, most: f64) -> f64 {
+        let steps = 1_000_000;
+        let step = (most / scale).ln() / f64::from(steps);
+        let (mut mass, mut moment) = (0.0, 0.0);
+        for i in 0..steps {
+            let x = scale * ((f64::from(i) + 0.5) * step).exp();
+            let weight = x * shape * scale.powf(shape) * x.powf(-shape - 1.0);
+            mass += weight;
+            moment += weight * x;
+        }
+        moment / mass
+    }
+
+    #[test]
+    fn the_truncated_pareto_distributions_of_plt_have_a_mean_of_25_packets() {
+        // PLT's flow sizes: shapes 1.2 and 1.5, mean 25 packets, cut at 10^5 packets. Of a packet of 1000 bytes.
+        for shape in [1.2, 1.5] {
+            let sizes = Distribution::truncated_pareto(shape, Bytes::kb(25), Bytes::kb(100_000)).unwrap();
+            let Form::Pareto { scale, .. } = sizes.form else { panic!("{sizes:?}") };
+            let mean = summed_mean(shape, scale, 1e8);
+            assert!((mean / 25_000.0 - 1.0).abs() < 1e-6, "shape {shape}: scale {scale}, mean {mean}");
+            // Without truncation the mean would need a smaller scale.
+            assert!(scale > 25_000.0 * (shape - 1.0) / shape);
+        }
+    }
+
+    #[test]
+    fn the_quartiles_of_a_truncated_pareto_distribution_are_where_its_formula_puts_them() {
+        let sizes = Distribution::truncated_pareto(1.2, Bytes::kb(25), Bytes::kb(100_000)).unwrap();
+        let Form::Pareto { scale, kept, .. } = sizes.form else { panic!("{sizes:?}") };
+        let mut stream = Seed::new(2).stream("test");
+        let draws: Vec<f64> = (0..40_000).map(|_| sizes.draw(&mut stream).get() as f64).collect();
+        for quantile in [0.25, 0.5, 0.75, 0.99] {
+            let x = scale * (1.0 - quantile * kept).powf(-1.0 / 1.2);
+            let below = draws.iter().filter(|&&draw| draw <= x).count() as f64 / 40_000.0;
+            // Half a byte of rounding, and five standard deviations of at most 0.0025.
+            assert!((below - quantile).abs() < 0.0127, "{quantile}: {below}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_says_what_to_change() {
+        let (none, one, two) = (Bytes::ZERO, Bytes::new(1), Bytes::new(2));
+        assert_eq!(Distribution::uniform(two, one), Err(DistributionError::Bounds));
+        assert_eq!(Distribution::exponential(none), Err(DistributionError::ZeroMean));
+        assert_eq!(Distribution::pareto(1.0, one), Err(DistributionError::Shape));
+        assert_eq!(Distribution::pareto(f64::NAN, one), Err(DistributionError::Shape));
+        assert_eq!(Distribution::truncated_pareto(0.0, one, two), Err(DistributionError::Shape));
+        assert_eq!(Distribution::truncated_pareto(1.0, two, two), Err(DistributionError::Truncation));
+        assert_eq!(Distribution::log_normal(one, -1.0), Err(DistributionError::Sigma));
+    }
+
+    proptest! {
+        #[test]
+        fn every_truncated_pareto_distribution_has_its_mean_and_ends_where_it_is_cut(
+            shape in 0.1f64..5.0, mean in 10u64..1_000_000, room in 1.01f64..10_000.0, seed in any::<u64>(),
+        ) {
+            let most = Bytes::from_real(mean as f64 * room);
+            prop_assume!(most > Bytes::new(mean));
+            let sizes = Distribution::truncated_pareto(shape, Bytes::new(mean), most).unwrap();
+            prop_assert!((sizes.mean() / mean as f64 - 1.0).abs() < 1e-6, "{sizes:?}: {}", sizes.mean());
+            let mut stream = Seed::new(seed).stream("test");
+            prop_assert!((0..100).all(|_| sizes.draw(&mut stream) <= most));
+        }
+    }
+}

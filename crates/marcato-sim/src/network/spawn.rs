@@ -1,0 +1,188 @@
+//! Flows that come and go: the seam between processes and the network.
+
+use marcato_units::{Bytes, Time};
+
+use super::Network;
+use crate::app::{App, Bulk, Sink};
+use crate::event::Event;
+use crate::flow::{End, Flow, Kind};
+use crate::packet::{FlowId, Side};
+use crate::process::{
+    FlowOutcome, FlowProcess, FlowRecord, Process, ProcessId, ProcessStats, SpawnError, Spawned,
+};
+use crate::route::Path;
+use crate::tcp::{Connection, TcpStats};
+
+impl Network {
+    /// Adds TCP flows that come and go while the network runs.
+    ///
+    /// Arrivals, sizes and whatever the connections draw come from streams named after the process' ends, how many
+    /// processes there are between these already, and the flow's number: no other flow's draws depend on them.
+    ///
+    /// # Errors
+    ///
+    /// If there is no route, TCP cannot be configured so, or flows would never begin or all at once.
+    pub fn spawn(&mut self, process: FlowProcess) -> Result<ProcessId, SpawnError> {
+        process.client_config.check()?;
+        process.server_config.check()?;
+        let gaps = process.gaps()?;
+        let links = [
+            self.topology.route(process.client, process.server)?,
+            self.topology.route(process.server, process.client)?,
+        ];
+        let name = self.name("process/", process.client, process.server);
+        let stream = |what: &str| self.seed.stream(&format!("{name}/{what}"));
+        let (mut arrivals, sizes) = (stream("arrivals"), stream("sizes"));
+        let first = process.start.max(self.now) + gaps.draw(&mut arrivals);
+        let path = Path { layer: process.layer, links };
+        let id = self.tallies.add_group();
+        self.processes.push(Process {
+            config: process,
+            name,
+            gaps,
+            path,
+            arrivals,
+            sizes,
+            arrived: 0,
+            stats: ProcessStats::default(),
+            records: Vec::new(),
+        });
+        self.agenda.at(first, Event::Spawn { process: id });
+        Ok(ProcessId(id))
+    }
+
+    /// The next flow of a process begins, if it may.
+    pub(super) fn spawn_next(&mut self, now: Time, id: u32) {
+        let process = &mut self.processes[id as usize];
+        if now >= process.config.stop || process.arrived >= process.config.most_flows {
+            return;
+        }
+        // Drawn even for a flow that is refused, so that the others do not depend on it.
+        let size = process.config.sizes.draw(&mut process.sizes).max(Bytes::new(1));
+        self.agenda.at(now + process.gaps.draw(&mut process.arrivals), Event::Spawn { process: id });
+        let number = process.arrived;
+        process.arrived += 1;
+        if process.stats.open >= process.config.most_at_once {
+            process.stats.refused += 1;
+            return;
+        }
+        let name = format!("{}/{number}", process.name);
+        let connection = |config, side| Connection::new(config, self.seed, &format!("{name}/{side}"));
+        // Both have been checked when the process was added.
+        let (Ok(client), Ok(server)) = (
+            connection(process.config.client_config.clone(), "client"),
+            connection(process.config.server_config.clone(), "server"),
+        ) else {
+            return;
+        };
+        process.stats.spawned += 1;
+        process.stats.open += 1;
+        process.stats.most_open = process.stats.most_open.max(process.stats.open);
+        let (bulk, sink): (Box<dyn App>, Box<dyn App>) =
+            (Box::new(Bulk::new(size).priority(process.config.priority)), Box::new(Sink));
+        let (client_app, server_app) = match process.config.sender {
+            Side::Client => (bulk, sink),
+            Side::Server => (sink, bulk),
+        };
+        let ends = [End::new(client, client_app), End::new(server, server_app)];
+        let nodes = [process.config.client, process.config.server];
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let flow = Flow {
+            spawned: Some(Spawned { process: id, number, size }),
+            ..Flow::new(Kind::Tcp(Box::new(ends)), vec![process.path.clone()], nodes, now)
+        };
+        let flow = match self.tallies.take_free() {
+            Some(slot) => {
+                self.flows[slot.0 as usize] = flow;
+                slot
+            }
+            None => self.push_flow(flow),
+        };
+        self.start(now, flow);
+        self.settle(flow);
+    }
+
+    /// Frees a flow if it is a spawned one and has ended.
+    #[inline]
+    pub(super) fn settle(&mut self, flow: FlowId) {
+        if let Some(spawned) = self.flows[flow.0 as usize].spawned {
+            self.settle_spawned(flow, spawned);
+        }
+    }
+
+    fn settle_spawned(&mut self, flow: FlowId, spawned: Spawned) {
+        let record = &mut self.flows[flow.0 as usize];
+        let Kind::Tcp(ends) = &record.kind else { return };
+        let any = |of: fn(&End) -> bool| ends.iter().any(of);
+        let outcome = if ends.iter().all(|end| end.tcp.all_acked()) {
+            FlowOutcome::Completed
+        } else if any(|end| end.reception.reset_at.is_some()) {
+            FlowOutcome::Reset
+        } else if any(|end| end.reception.failed_at.is_some()) {
+            FlowOutcome::Failed
+        } else {
+            return;
+        };
+        let process = &mut self.processes[spawned.process as usize];
+        process.note(describe(ends, record.start, spawned, process.config.sender, outcome));
+        // Both ends know all there is to know, so nobody waits for an answer to what is still under way. Packets and
+        // events that name the slot keep it, but not the connections.
+        record.kind = Kind::Gone;
+        self.tallies.retire(flow, spawned.process);
+    }
+
+    /// What a process has done so far.
+    pub fn process_stats(&self, process: ProcessId) -> ProcessStats {
+        let [from_clients, from_servers] = self.tallies.of_group(process.0);
+        ProcessStats { from_clients, from_servers, ..self.processes[process.0 as usize].stats }
+    }
+
+    /// The flows of a process that have ended, in the order in which they did.
+    pub fn flow_records(&self, process: ProcessId) -> &[FlowRecord] {
+        &self.processes[process.0 as usize].records
+    }
+
+    /// The flows of a process that are open, in the order in which they began, with what is known of them so far.
+    pub fn open_flows(&self, process: ProcessId) -> Vec<FlowRecord> {
+        let sender = self.processes[process.0 as usize].config.sender;
+        let of_flow = |flow: &Flow| match (&flow.kind, flow.spawned) {
+            (Kind::Tcp(ends), Some(spawned)) if spawned.process == process.0 => {
+                Some(describe(ends, flow.start, spawned, sender, FlowOutcome::Open))
+            }
+            _ => None,
+        };
+        let mut open: Vec<_> = self.flows.iter().filter_map(of_flow).collect();
+        open.sort_by_key(|record| (record.start, record.number));
+        open
+    }
+
+    /// How many flows the network has room for at present: those added one by one, and the most that spawned ones have
+    /// needed at once. A spawned flow that has ended keeps its place until the last packet and timer of it are gone.
+    pub fn flow_slots(&self) -> usize {
+        self.flows.len()
+    }
+}
+
+fn describe(
+    ends: &[End; 2],
+    start: Time,
+    spawned: Spawned,
+    sender: Side,
+    outcome: FlowOutcome,
+) -> FlowRecord {
+    let (from, to) = (&ends[sender.index()], &ends[sender.peer().index()]);
+    let TcpStats { retransmissions, timeouts, .. } = from.tcp.stats();
+    let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    FlowRecord {
+        start,
+        first_sent: from.first_sent_at.unwrap_or(Time::MAX),
+        first_received: to.reception.first_at.unwrap_or(Time::MAX),
+        last_received: to.reception.last_at.unwrap_or(Time::MAX),
+        size: spawned.size,
+        received: to.reception.bytes,
+        number: spawned.number,
+        retransmissions: short(retransmissions),
+        timeouts: short(timeouts),
+        outcome,
+    }
+}
