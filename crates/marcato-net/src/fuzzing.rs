@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::config::{Config, LongMessages};
 use crate::connection::Message;
 use crate::inbound::{Inbound, LongNext};
+use crate::pool::Pool;
 use crate::tcp::fuzzing::{Pipe, Reader, Sender, client_tls, server_tls};
 
 /// Bytes of a peer after the handshake. The first say how they are cut, what is being sent meanwhile and whether long
@@ -38,7 +39,7 @@ pub fn tcp_frames(script: &[u8]) {
     let mut out = Vec::new();
     // What has been written may be acknowledged.
     sender.fill(Time::ZERO, usize::from(sending >> 3) * 8, &mut out);
-    let (mut reader, mut inbound) = (Reader::new(), Inbound::new(config.limits));
+    let (mut reader, mut inbound) = (Reader::new(), Inbound::new(config.limits, Pool::default()));
     let mut long = None;
     while !bytes.is_empty() && !inbound.is_full() {
         let (now, rest) = bytes.split_at((usize::from(cut) + 1).min(bytes.len()));

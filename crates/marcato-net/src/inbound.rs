@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use bytes::{Bytes as Payload, BytesMut};
+use bytes::Bytes as Payload;
 use marcato_sched::conductor::Removal;
 use marcato_units::{Bytes, Priority};
 use marcato_wire::MessageNumber;
 
 use crate::config::{Limits, LongMessages};
 use crate::error::Closed;
+use crate::pool::{Part, Pool};
 
 /// A message that has wholly arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +111,7 @@ struct Open {
     priority: Priority,
     received: u64,
     /// What has arrived, unless the message is long.
-    bytes: BytesMut,
+    bytes: Part,
     long: bool,
 }
 
@@ -135,6 +136,7 @@ pub(crate) enum LongNext {
 #[derive(Debug)]
 pub(crate) struct Inbound {
     limits: Limits,
+    pool: Pool,
     open: HashMap<u64, Open>,
     open_bytes: u64,
     ready: [VecDeque<Received>; Priority::COUNT],
@@ -160,9 +162,10 @@ fn length(bytes: &[u8]) -> u64 {
 }
 
 impl Inbound {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, pool: Pool) -> Self {
         Self {
             limits,
+            pool,
             open: HashMap::new(),
             open_bytes: 0,
             ready: Default::default(),
@@ -220,7 +223,7 @@ impl Inbound {
         let open = self.open.entry(number.0).or_insert_with(|| Open {
             priority,
             received: 0,
-            bytes: BytesMut::new(),
+            bytes: Part::default(),
             long: false,
         });
         open.received += len;
@@ -231,7 +234,7 @@ impl Inbound {
                 return Err(Overrun { limit: "max_message", most: max_message.get() });
             }
             open.long = true;
-            let before = std::mem::take(&mut open.bytes).freeze();
+            let before = std::mem::take(&mut open.bytes).freeze(&self.pool);
             self.open_bytes -= length(&before);
             self.unread += length(&before);
             let pieces = if before.is_empty() { VecDeque::new() } else { VecDeque::from([before]) };
@@ -252,13 +255,13 @@ impl Inbound {
                 }
             }
         } else {
-            open.bytes.extend_from_slice(bytes);
+            open.bytes.extend(bytes, &self.pool);
             self.open_bytes += len;
         }
         if last && let Some(open) = self.open.remove(&number.0) {
             self.counters.messages[open.priority.index()] += 1;
             if !open.long {
-                let bytes = open.bytes.freeze();
+                let bytes = open.bytes.freeze(&self.pool);
                 self.open_bytes -= length(&bytes);
                 self.unread += length(&bytes);
                 self.ready_messages += 1;
@@ -304,7 +307,7 @@ impl Inbound {
         self.counters.missed += 1;
         match open {
             Some(open) if open.long => self.end_long(number, missed),
-            Some(open) => self.open_bytes -= length(&open.bytes),
+            Some(open) => self.open_bytes -= open.bytes.len(),
             None => {}
         }
         if self.missed.len() >= self.limits.missed {
@@ -410,7 +413,7 @@ mod tests {
     fn inbound(change: impl FnOnce(&mut Limits)) -> Inbound {
         let mut limits = Limits::default();
         change(&mut limits);
-        Inbound::new(limits)
+        Inbound::new(limits, Pool::default())
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub mod fuzzing;
 mod inbound;
 mod long;
 mod metrics;
+mod pool;
 mod quic;
 mod shared;
 mod stats;

@@ -14,6 +14,7 @@ use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
 };
 use crate::inbound::Inbound;
+use crate::pool::Pool;
 use crate::stats::ConnectionStats;
 
 /// Tells the sender of a message what has become of it.
@@ -35,8 +36,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { inbound: Mutex::new(Inbound::new(limits)), readable: Notify::new(), room: Notify::new() }
+    pub(crate) fn new(limits: Limits, pool: Pool) -> Self {
+        let inbound = Mutex::new(Inbound::new(limits, pool));
+        Self { inbound, readable: Notify::new(), room: Notify::new() }
     }
 
     /// The connection is over.

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use bytes::BytesMut;
 use marcato_units::{Bytes, Duration, Rate};
 
 /// What came in by one call.
@@ -18,6 +19,16 @@ pub(crate) struct Incoming {
     pub(crate) segment: usize,
     /// The TOS octet or the traffic class.
     pub(crate) tos: u8,
+}
+
+impl Incoming {
+    /// Whether `next`, which came in afterwards, could have come in by the same call.
+    pub(crate) fn is_continued_by(&self, next: &Self) -> bool {
+        let alike = (self.from, self.tos, self.segment) == (next.from, next.tos, next.segment);
+        // A shorter datagram is the last of its call.
+        let whole = |incoming: &Self| incoming.len > 0 && incoming.len.is_multiple_of(incoming.segment);
+        alike && whole(self) && next.len > 0
+    }
 }
 
 /// How a TCP connection is.
@@ -157,9 +168,11 @@ mod linux {
         }
     }
 
-    /// Receives a datagram, or several of one size from one peer.
-    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut [u8]) -> io::Result<Incoming> {
-        let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    /// Receives a datagram, or several of one size from one peer, and appends them to `buf`. What there is no room for is
+    /// lost.
+    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut BytesMut) -> io::Result<Incoming> {
+        let room = buf.spare_capacity_mut();
+        let mut iov = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
         let mut control = Control::new();
         // SAFETY: all zeros is a valid `msghdr`.
         let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -180,6 +193,9 @@ mod linux {
         };
         let (len, from) = received?;
         let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        let filled = buf.len() + len;
+        // SAFETY: the kernel has written `len` bytes where the buffer's were to end, into room that the buffer has.
+        unsafe { buf.set_len(filled) };
         let (mut tos, mut segment) = (0, len);
         // SAFETY: `header` describes control messages that the kernel has written into `control`, which still lives. The
         // macros stay within `msg_controllen`. Data is read unaligned, as much as the message says that there is.
@@ -288,10 +304,14 @@ mod portable {
         socket.send_to(payload, &SockAddr::from(to))
     }
 
-    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut [u8]) -> io::Result<Incoming> {
+    pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut BytesMut) -> io::Result<Incoming> {
         let from = socket.peek_sender()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
         // The socket is read by one task only, so that this is the datagram whose sender was looked up.
-        let len = io::Read::read(&mut &**socket, buf)?;
+        let filled = buf.len();
+        buf.resize(buf.capacity(), 0);
+        let read = io::Read::read(&mut &**socket, &mut buf[filled..]);
+        buf.truncate(filled + *read.as_ref().unwrap_or(&0));
+        let len = read?;
         Ok(Incoming { from, len, segment: len.max(1), tos: 0 })
     }
 
@@ -331,10 +351,10 @@ mod tests {
             // DSCP LE with ECT(0).
             let tos = 1 << 2 | 0b10;
             send(&SockRef::from(&a), b.local_addr().unwrap(), b"hello", None, tos).unwrap();
-            let mut buf = [0; 100];
+            let mut buf = BytesMut::with_capacity(100);
             let came = recv(&SockRef::from(&b), &mut buf).unwrap();
             assert_eq!(came, Incoming { from: a.local_addr().unwrap(), len: 5, segment: 5, tos });
-            assert_eq!(&buf[..5], b"hello");
+            assert_eq!(buf, b"hello"[..]);
         }
     }
 
@@ -343,14 +363,31 @@ mod tests {
         let (a, b) = pair("127.0.0.1:0");
         let payload: Vec<u8> = (0..=255).cycle().take(5 * 1000 + 300).collect();
         send(&SockRef::from(&a), b.local_addr().unwrap(), &payload, Some(1000), 0).unwrap();
-        let mut buf = vec![0; 65_536];
-        let mut all = Vec::new();
+        let mut all = BytesMut::with_capacity(65_536);
         while all.len() < payload.len() {
-            let came = recv(&SockRef::from(&b), &mut buf).unwrap();
+            let came = recv(&SockRef::from(&b), &mut all).unwrap();
             assert!(came.segment == 1000 || came.len == came.segment, "{came:?}");
-            all.extend_from_slice(&buf[..came.len]);
         }
         assert_eq!(all, payload);
+    }
+
+    #[test]
+    fn only_datagrams_of_one_length_from_one_peer_with_one_mark_belong_together() {
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let first = Incoming { from, len: 2400, segment: 1200, tos: 2 };
+        let next = Incoming { len: 1200, ..first };
+        assert!(first.is_continued_by(&next));
+        // The last of a call may be shorter, and tells its length by itself if it comes alone.
+        assert!(first.is_continued_by(&Incoming { len: 1300, ..next }));
+        assert!(!Incoming { len: 2500, ..first }.is_continued_by(&next));
+        for other in [
+            Incoming { segment: 500, len: 500, ..next },
+            Incoming { tos: 3, ..next },
+            Incoming { from: SocketAddr::from(([127, 0, 0, 1], 2)), ..next },
+            Incoming { len: 0, segment: 1, ..next },
+        ] {
+            assert!(!first.is_continued_by(&other), "{other:?}");
+        }
     }
 
     #[test]

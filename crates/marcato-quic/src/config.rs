@@ -186,6 +186,9 @@ pub struct SessionConfig {
     pub stream_window: Bytes,
     /// What the peer may send on all streams before we have read it.
     pub receive_window: Bytes,
+    /// Begin with a receive window of this size and let it grow with what the peer sends in a round trip, up to
+    /// `receive_window`. `None`: it is as large as it may be from the start.
+    pub receive_window_from: Option<Bytes>,
     /// What we may have sent and not seen acknowledged, on all streams.
     pub send_window: Bytes,
     /// Messages that have left and whose end has not been acknowledged.
@@ -228,6 +231,7 @@ impl Default for SessionConfig {
             max_streams: 4096,
             stream_window: Bytes::new(1 << 20),
             receive_window: Bytes::new(16 << 20),
+            receive_window_from: None,
             send_window: Bytes::new(32 << 20),
             max_unfinished: 65_536,
             datagrams: None,
@@ -270,6 +274,14 @@ pub enum SessionConfigError {
     StreamWindow {
         /// What was asked for.
         asked: Bytes,
+    },
+    /// The receive window would have to shrink.
+    #[error("a receive window that begins with {from} may not end with {most}: raise receive_window")]
+    ReceiveWindow {
+        /// What it was to begin with.
+        from: Bytes,
+        /// And what it may be.
+        most: Bytes,
     },
     /// Chunks would not fit the watermarks.
     #[error("{what} is too long for the wire: give less than {limit:?}")]
@@ -322,6 +334,9 @@ impl SessionConfig {
         if self.stream_window > Bytes::kb(2000) {
             return Err(SessionConfigError::StreamWindow { asked: self.stream_window });
         }
+        if let Some(from) = self.receive_window_from.filter(|from| *from > self.receive_window) {
+            return Err(SessionConfigError::ReceiveWindow { from, most: self.receive_window });
+        }
         for (what, span) in [
             ("the idle timeout", self.idle_timeout),
             ("a lane's idle timeout", self.lane_idle_timeout.unwrap_or_default()),
@@ -337,7 +352,7 @@ impl SessionConfig {
             ("the number of packets in a batch", self.batch.packets == 0),
             ("the number of unfinished messages", self.max_unfinished == 0),
             ("the stream window", self.stream_window.is_zero()),
-            ("the receive window", self.receive_window.is_zero()),
+            ("the receive window", self.receive_window_from.unwrap_or(self.receive_window).is_zero()),
             ("the send window", self.send_window.is_zero()),
         ] {
             if zero {
@@ -358,7 +373,7 @@ impl SessionConfig {
             // They are taken out of the engine as they come, so that it drops none uncounted.
             .datagram_receive_buffer_size(self.datagrams.map(|_| ENGINE_DATAGRAMS))
             .datagram_send_buffer_size(ENGINE_DATAGRAMS)
-            .receive_window(varint(self.receive_window))
+            .receive_window(varint(self.receive_window_from.unwrap_or(self.receive_window)))
             .send_window(self.send_window.get())
             // Without it, an interrupted stream is finished before any other, whatever its priority.
             .send_fairness(true)

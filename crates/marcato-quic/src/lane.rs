@@ -136,6 +136,8 @@ pub(crate) struct Lane {
     /// Its own controller, if it asked for one.
     pub(crate) congestion: Option<Congestion>,
     pub(crate) srtt: Duration,
+    /// The least that it was.
+    pub(crate) least_rtt: Option<Duration>,
     /// A chunk was fed and nothing left: the path is being validated again. Until something happens, it is left alone.
     pub(crate) paused: bool,
     pub(crate) pacer: Pacer,
@@ -186,6 +188,7 @@ impl Lane {
             told_backup: false,
             congestion: request.congestion,
             srtt: Duration::ZERO,
+            least_rtt: None,
             paused: false,
             pacer: Pacer::new(now),
             stats: LaneStats::default(),
@@ -269,6 +272,7 @@ impl Lane {
 
     /// Its address has changed: of packets sent before, the engine no longer tells that they were acknowledged.
     pub(crate) fn moved(&mut self) {
+        self.least_rtt = None;
         self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
         self.told_since_move = false;
     }

@@ -19,6 +19,7 @@ mod lane;
 mod long;
 mod outbox;
 mod pacer;
+mod right_sizing;
 mod scheduler;
 mod session;
 

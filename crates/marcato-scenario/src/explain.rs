@@ -270,7 +270,7 @@ fn path(there: &Route<'_>, back: &Route<'_>, from: &str, low: bool, scenario: &S
     if let Some((hop, slowest)) = slowest {
         let bdp = slowest.bytes_in(rtt);
         let packets = bdp.get().div_ceil(there.mtu().get().max(1));
-        let bottleneck = format!("bottleneck {} ({})", hop.link.name, about_rate(slowest));
+        let bottleneck = format!("slowest link {} ({})", hop.link.name, about_rate(slowest));
         let _ = write!(facts, ", {bottleneck}, BDP {} ({} packets)", about_size(bdp), packets);
     }
     line!(out, "      {facts}, path MTU {}", size(there.mtu().min(back.mtu())));

@@ -1,6 +1,6 @@
 //! What is wrong with a file, and where.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use crate::document::Place;
@@ -71,6 +71,9 @@ impl fmt::Display for ScenarioError {
     }
 }
 
+/// How many faults are kept to be put in order; those that are found later are counted.
+const KEPT: usize = 2 * MAX_FAULTS;
+
 /// How much of a line is shown.
 const SHOWN: usize = 120;
 
@@ -97,25 +100,38 @@ pub(crate) struct Sources(pub(crate) Vec<(String, String)>);
 
 /// Faults as they are found. Whoever reads has one to add to, and goes on.
 #[derive(Debug, Default)]
-pub(crate) struct Faults(RefCell<Vec<(Place, String)>>);
+pub(crate) struct Faults {
+    found: RefCell<Vec<(Place, String)>>,
+    /// How many were not kept.
+    more: Cell<usize>,
+}
 
 impl Faults {
     pub(crate) fn add(&self, place: Place, problem: String) {
-        let mut faults = self.0.borrow_mut();
+        let mut found = self.found.borrow_mut();
         // A default that two places share is wrong once.
-        if !faults.iter().any(|(at, said)| *at == place && *said == problem) && faults.len() < 20 * MAX_FAULTS
-        {
-            faults.push((place, problem));
+        if found.iter().any(|(at, said)| *at == place && *said == problem) {
+            return;
+        }
+        if found.len() < KEPT {
+            found.push((place, problem));
+        } else {
+            self.more.set(self.more.get() + 1);
         }
     }
 
+    /// Whether no more are kept, and it is not worth while to say them well.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.borrow().len() >= KEPT
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.found.borrow().is_empty()
     }
 
     /// All of them, each as it is and with `note` behind it.
     pub(crate) fn noted(self, note: &str) -> impl Iterator<Item = ((Place, String), (Place, String))> {
-        self.0.into_inner().into_iter().map(move |(place, problem)| {
+        self.found.into_inner().into_iter().map(move |(place, problem)| {
             let noted = format!("{problem}{note}");
             ((place, problem), (place, noted))
         })
@@ -123,13 +139,13 @@ impl Faults {
 
     /// The error that they are, if there is any.
     pub(crate) fn into_error(self, sources: &Sources) -> Result<(), ScenarioError> {
-        let mut faults = self.0.into_inner();
+        let mut faults = self.found.into_inner();
         if faults.is_empty() {
             return Ok(());
         }
         // What is missing from the whole file is said last; it stands at no place in particular.
         faults.sort_by_key(|(place, _)| (*place == Place::START, *place));
-        let more = faults.len().saturating_sub(MAX_FAULTS);
+        let more = self.more.get() + faults.len().saturating_sub(MAX_FAULTS);
         faults.truncate(MAX_FAULTS);
         let located = |(place, problem): (Place, String)| locate(place, problem, sources);
         Err(ScenarioError { faults: faults.into_iter().map(located).collect(), more })

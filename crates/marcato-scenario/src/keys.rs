@@ -471,10 +471,11 @@ pub(crate) fn check_known<'n>(
     let known = among.clone().into_iter().any(|one| one == name);
     // What could not be read was told already, and has no name.
     if !known && !name.is_empty() {
-        let advice = match nearest(name, among.clone()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => hint(name, among),
-        };
+        if faults.is_full() {
+            faults.add(place, String::new());
+            return false;
+        }
+        let advice = hint(name, among);
         faults.add(place, format!("there is no {what} `{name}`: {advice}"));
     }
     known

@@ -2,6 +2,8 @@
 
 /// The longest file, in bytes.
 pub const MAX_FILE: usize = 1 << 20;
+/// The longest trace, in bytes.
+pub const MAX_TRACE: usize = 64 << 20;
 /// The longest name of a node, link or flow, in bytes.
 pub const MAX_NAME: usize = 64;
 /// The most nodes, those of a topology included.

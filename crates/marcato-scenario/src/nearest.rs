@@ -6,36 +6,50 @@ pub(crate) fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) 
     if word.len() > 2 * crate::limit::MAX_NAME {
         return None;
     }
-    let most = (word.chars().count() / 3).max(1);
-    among
-        .into_iter()
-        .map(|other| (distance(word, other), other))
-        .filter(|&(distance, _)| distance <= most)
-        .min_by_key(|&(distance, _)| distance)
-        .map(|(_, other)| other)
+    let letters = word.chars().count();
+    let mut best = None;
+    let mut most = (letters / 3).max(1);
+    for other in among {
+        if let Some(distance) = distance(word, other, most)
+            && best.is_none_or(|(least, _)| distance < least)
+        {
+            best = Some((distance, other));
+            most = distance;
+        }
+    }
+    best.map(|(_, other)| other)
 }
 
 /// How many letters have to be put in, taken out, changed or swapped with their neighbour to make one word of the other
-/// (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
+/// (optimal string alignment); `None` if it is more than `most`.
+fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
+    if a.chars().count().abs_diff(b.chars().count()) > most {
+        return None;
+    }
     let fold = |word: &str| -> Vec<char> {
         word.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect()
     };
     let (a, b) = (fold(a), fold(b));
-    let mut before = Vec::new();
+    let mut before = vec![0; b.len() + 1];
     let mut above: Vec<usize> = (0..=b.len()).collect();
+    let mut row = before.clone();
     for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
+        row[0] = i + 1;
         for (j, y) in b.iter().enumerate() {
             let mut least = (above[j] + usize::from(x != y)).min(above[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
                 least = least.min(before[j - 1] + 1);
             }
-            row.push(least);
+            row[j + 1] = least;
         }
-        before = std::mem::replace(&mut above, row);
+        // What is too far in this row and in the one above stays so.
+        if row.iter().chain(&above).all(|&least| least > most) {
+            return None;
+        }
+        std::mem::swap(&mut before, &mut above);
+        std::mem::swap(&mut above, &mut row);
     }
-    above[b.len()]
+    Some(above[b.len()]).filter(|&distance| distance <= most)
 }
 
 /// `: did you mean X?` for the nearest, else a list of what there is.
@@ -64,6 +78,8 @@ mod tests {
         assert_eq!(nearest("acess", among), Some("access"));
         assert_eq!(nearest("downlink", among), None);
         assert_eq!(nearest("receive_buffer", ["receive-buffer"]), Some("receive-buffer"));
-        assert_eq!((distance("", "abc"), distance("abc", "acb"), distance("abc", "abc")), (3, 1, 0));
+        let near = |a, b| distance(a, b, 3);
+        assert_eq!((near("", "abc"), near("abc", "abc"), near("abc", "acb")), (Some(3), Some(0), Some(1)));
+        assert_eq!((near("abcd", "wxyz"), near("", "abcd"), near("abcdef", "badcfe")), (None, None, Some(3)));
     }
 }

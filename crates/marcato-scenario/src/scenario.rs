@@ -1,6 +1,7 @@
 //! A scenario: an experiment, and which of its settings are varied.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use marcato_units::{Rate, Seed};
@@ -9,7 +10,7 @@ use crate::document::{self, Item, Place, Table, Value};
 use crate::experiment::Experiment;
 use crate::fault::{Faults, ScenarioError, Sources};
 use crate::grid::{self, Grid};
-use crate::limit::{MAX_FAULTS, MAX_FILE};
+use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_TRACE};
 use crate::setting::{self, Set, When};
 use crate::{read, topology, trace};
 
@@ -207,8 +208,8 @@ impl Scenario {
     /// As [`parse_with`](Self::parse_with); or if the file or a trace cannot be read.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Self, ScenarioError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ScenarioError::unreadable(&name, &format!("cannot be read: {error}")))?;
+        let text =
+            read_bounded(path, MAX_FILE).map_err(|problem| ScenarioError::unreadable(&name, &problem))?;
         let (mut scenario, sources) = Self::read(&name, &text, overrides)?;
         let faults = Faults::default();
         let mut named = Vec::new();
@@ -217,8 +218,7 @@ impl Scenario {
         let named: Vec<(String, Place)> =
             named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
         for (trace, place) in named {
-            let rate = std::fs::read_to_string(scenario.dir().join(&trace))
-                .map_err(|error| format!("cannot be read: {error}"))
+            let rate = read_bounded(&scenario.dir().join(&trace), MAX_TRACE)
                 .and_then(|text| trace::mean_rate(&text));
             match rate {
                 Ok(rate) => drop(scenario.trace_rates.insert(trace, rate)),
@@ -356,6 +356,18 @@ impl Scenario {
             }
         }
     }
+}
+
+/// Reads a file of at most `most` bytes.
+fn read_bounded(path: &Path, most: usize) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(most as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() > most {
+        return Err(format!("it is longer than {most} bytes, the most that is possible"));
+    }
+    Ok(text)
 }
 
 /// The longest name of a run that is not cut.

@@ -10,6 +10,7 @@ use crate::link::{Added, Capacity, Change, Direction, Jitter, Link, Loss, Way};
 use crate::quantity::{rate, size, span};
 use crate::queue::Queue;
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
+use crate::read::record::all;
 use crate::tcp::{Congestion, LossDetection, PriorityOption, Tcp};
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source};
 
@@ -71,7 +72,8 @@ const fn layer(layer: Layer) -> &'static str {
 }
 
 impl Experiment {
-    /// The experiment as a scenario file, with everything said: it reads back as an equal experiment.
+    /// The experiment as a scenario file, with everything said: it reads back as an equal experiment, as
+    /// long as it is not longer than a [file may be](crate::limit::MAX_FILE).
     pub fn to_toml(&self) -> String {
         let mut root = Pairs::new();
         root.text("name", &self.name);
@@ -97,7 +99,11 @@ impl Experiment {
         out += "\n[record]\n";
         let mut record = Pairs::new();
         record.text("every", span(self.record.every));
-        record.raw("series", array(self.record.series.iter().map(|series| quote(&series.to_string()))));
+        if !self.record.series.is_empty() && self.record.series == all(self) {
+            record.text("series", "all");
+        } else {
+            record.raw("series", array(self.record.series.iter().map(|series| quote(&series.to_string()))));
+        }
         record.raw("pcap", strings(&self.record.pcap));
         out + &record.lines()
     }

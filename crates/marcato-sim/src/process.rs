@@ -1,6 +1,6 @@
 //! Flows that come and go while the network runs.
 
-use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Stream, Time};
 
 use crate::distribution::{Distribution, DistributionError};
 use crate::packet::Side;
@@ -75,6 +75,8 @@ pub struct FlowProcess {
     pub most_at_once: u64,
     /// Of how many flows the record is kept; those after are only counted.
     pub most_records: usize,
+    /// The priority of what they transfer.
+    pub priority: Priority,
     /// The class in which the network serves the flows.
     pub layer: Layer,
 }
@@ -101,6 +103,7 @@ impl FlowProcess {
             most_flows: u64::MAX,
             most_at_once: 10_000,
             most_records: 16_000_000,
+            priority: Priority::default(),
             layer: Layer::High,
         }
     }

@@ -100,12 +100,17 @@ impl FlowTallies {
         self.release(flow);
     }
 
+    #[inline]
     fn release(&mut self, flow: FlowId) {
+        if let Some(group) = self.flows[flow.0 as usize].retired_to {
+            self.release_to(flow, group);
+        }
+    }
+
+    #[cold]
+    fn release_to(&mut self, flow: FlowId, group: u32) {
         let slot = &mut self.flows[flow.0 as usize];
-        if let Some(group) = slot.retired_to
-            && slot.events == 0
-            && slot.outstanding() == 0
-        {
+        if slot.events == 0 && slot.outstanding() == 0 {
             for (total, tally) in self.groups[group as usize].iter_mut().zip(slot.sides) {
                 *total += tally;
             }
@@ -137,6 +142,7 @@ impl FlowTallies {
     }
 
     /// A packet passes a place where a tap may be.
+    #[inline]
     pub(crate) fn pass(&mut self, now: Time, link: u32, point: TapPoint, packet: &Packet) {
         if let Some(taps) = &mut self.taps {
             taps.note(now, link, point, packet, &self.payloads);

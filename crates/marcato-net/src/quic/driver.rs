@@ -5,23 +5,24 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::BytesMut;
 use marcato_quic::{Event, LaneState, Session, SessionId, SocketId, Transmit};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 
+use super::slab::Slabs;
 use super::socket::Socket;
 use super::{ABORTED, Entry, FINISHED, Hub, State};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::shared::lock;
+use crate::sys::Incoming;
 
 /// Datagrams that a session may hand over at once. What is granted leaves before something more urgent can: few.
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 /// Reads from one socket before the others have their turn.
-const READS: usize = 8;
-/// The most that one read gives.
-const READ: usize = 64 << 10;
+const READS: usize = 16;
+/// Batches that leave before what has come in has its turn.
+const WRITES: usize = 8;
 
 /// Datagrams that a socket has not taken.
 struct Stuck {
@@ -34,7 +35,7 @@ struct Driver {
     /// Those of the hub.
     sockets: Vec<Arc<Socket>>,
     changes: u64,
-    input: Vec<u8>,
+    input: Slabs,
     output: Vec<u8>,
     stuck: Option<Stuck>,
 }
@@ -44,7 +45,7 @@ pub(super) async fn drive(hub: Arc<Hub>) {
         hub,
         sockets: Vec::new(),
         changes: 0,
-        input: vec![0; READ],
+        input: Slabs::default(),
         output: Vec::new(),
         stuck: None,
     };
@@ -68,9 +69,14 @@ impl Driver {
     /// Takes what has come in; whether that was anything.
     fn read(&mut self) -> bool {
         let mut any = false;
-        for (id, socket) in (0..=u8::MAX).map(SocketId).zip(&self.sockets) {
+        for at in 0..self.sockets.len() {
+            // Datagrams that the kernel gives one by one are put together as it would have done itself.
+            let mut together: Option<Incoming> = None;
             for _ in 0..READS {
-                let incoming = match socket.recv(&mut self.input) {
+                if !self.input.has_room() {
+                    self.hand_over(at, together.take());
+                }
+                let incoming = match self.sockets[at].recv(self.input.room()) {
                     Ok(Some(incoming)) => incoming,
                     Ok(None) => break,
                     // What the network says about datagrams that we have sent, QUIC finds out by itself.
@@ -80,25 +86,31 @@ impl Driver {
                     }
                 };
                 any = true;
-                let now = self.hub.now();
-                let ecn = Ecn::from_bits(incoming.tos);
-                let mut state = lock(&self.hub.state);
-                // One allocation for all that came together: one each took a seventh of a receiver's processor time.
-                let mut datagrams = BytesMut::from(&self.input[..incoming.len]);
-                while !datagrams.is_empty() {
-                    let datagram = datagrams.split_to(incoming.segment.min(datagrams.len()));
-                    state.endpoint.handle_datagram(now, id, incoming.from, ecn, datagram);
+                match &mut together {
+                    Some(before) if before.is_continued_by(&incoming) => before.len += incoming.len,
+                    _ => self.hand_over(at, together.replace(incoming)),
                 }
             }
+            self.hand_over(at, together);
         }
         any
+    }
+
+    /// Hands datagrams that have come in on a socket to the sessions.
+    fn hand_over(&mut self, socket: usize, incoming: Option<Incoming>) {
+        let Some(Incoming { from, len, segment, tos }) = incoming else { return };
+        let Ok(id) = u8::try_from(socket).map(SocketId) else { return };
+        let datagrams = self.input.take(len);
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        state.endpoint.handle_datagrams(now, id, from, Ecn::from_bits(tos), segment, datagrams);
     }
 
     /// Sends the next datagrams, one batch at a time; whether there were any.
     fn write(&mut self) -> bool {
         let mut any = false;
         // Now and then, what has come in has its turn.
-        for _ in 0..READS {
+        for _ in 0..WRITES {
             let Stuck { transmit, from } = match self.stuck.take() {
                 Some(stuck) => stuck,
                 None => {

@@ -3,6 +3,7 @@
 //! One task drives all sessions that share sockets. They, and what the application's handles need, are in the [`Hub`].
 
 mod driver;
+mod slab;
 mod socket;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError, ReserveError,
     SendError,
 };
+use crate::pool::Pool;
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use socket::Socket;
@@ -45,6 +47,8 @@ pub(crate) struct Hub {
     wake: Notify,
     epoch: Instant,
     limits: Limits,
+    /// In which their messages are put together.
+    pool: Pool,
     /// What is asked of the system for each socket.
     buffer: Bytes,
     /// It belongs to one connection, of which this is the client's end.
@@ -120,6 +124,7 @@ impl Hub {
             wake: Notify::new(),
             epoch,
             limits: config.limits,
+            pool: Pool::default(),
             buffer: config.quic.socket_buffer,
             client,
         }))
@@ -153,7 +158,7 @@ impl Hub {
         let key = state.next_key;
         state.next_key += 1;
         let quic = Arc::new(Quic {
-            shared: Shared::new(self.limits),
+            shared: Shared::new(self.limits, self.pool.clone()),
             hub: Arc::clone(self),
             id,
             key,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use marcato_units::{Bytes, Layer};
 use marcato_wire::Ecn;
 use socket2::{Domain, Protocol, SockRef, Type};
@@ -82,8 +83,8 @@ impl Socket {
         Ok(sent)
     }
 
-    /// What has come in; `None` if nothing.
-    pub(super) fn recv(&self, buf: &mut [u8]) -> io::Result<Option<Incoming>> {
+    /// What has come in, appended to `buf` as far as it has room; `None` if nothing.
+    pub(super) fn recv(&self, buf: &mut BytesMut) -> io::Result<Option<Incoming>> {
         let call = || sys::recv(&SockRef::from(&self.udp), buf);
         match self.udp.try_io(Interest::READABLE, call) {
             Ok(incoming) => Ok(Some(incoming)),
@@ -118,7 +119,7 @@ mod tests {
         Socket::bind("127.0.0.1:0".parse().unwrap(), layer, Bytes::kb(100)).unwrap()
     }
 
-    async fn received(socket: &Socket, buf: &mut [u8]) -> Incoming {
+    async fn received(socket: &Socket, buf: &mut BytesMut) -> Incoming {
         loop {
             poll_fn(|context| socket.poll_recv_ready(context)).await;
             if let Some(incoming) = socket.recv(buf).unwrap() {
@@ -134,7 +135,7 @@ mod tests {
             for ecn in [Ecn::NotEct, Ecn::Ect0] {
                 poll_fn(|context| from.poll_send_ready(context)).await;
                 from.send(to.addr, b"packet", 1200, ecn).unwrap();
-                let incoming = received(&to, &mut [0; 100]).await;
+                let incoming = received(&to, &mut BytesMut::with_capacity(100)).await;
                 assert_eq!((incoming.tos >> 2, Ecn::from_bits(incoming.tos)), (dscp, ecn));
             }
         }
@@ -146,11 +147,10 @@ mod tests {
         from.segments.store(false, Relaxed);
         poll_fn(|context| from.poll_send_ready(context)).await;
         assert_eq!(from.send(to.addr, &[7; 2500], 1000, Ecn::NotEct).unwrap(), 2500);
-        let mut buf = [0; 65_536];
-        let mut len = 0;
-        while len < 2500 {
-            len += received(&to, &mut buf).await.len;
+        let mut buf = BytesMut::with_capacity(65_536);
+        while buf.len() < 2500 {
+            received(&to, &mut buf).await;
         }
-        assert_eq!(len, 2500);
+        assert_eq!(buf[..], [7; 2500]);
     }
 }

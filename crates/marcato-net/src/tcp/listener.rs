@@ -17,6 +17,7 @@ use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
 use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
+use crate::pool::Pool;
 
 /// After the system has refused to let a peer in, for want of file descriptors as a rule, it is left alone as long.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -31,6 +32,8 @@ pub(crate) struct Listener {
 /// What all of a listener's tasks share.
 struct Doorkeeper {
     config: Config,
+    /// In which the messages of all connections are put together.
+    pool: Pool,
     tls: Option<TlsAcceptor>,
     accepted: mpsc::Sender<Connection>,
     /// What is left of handshakes and of connections.
@@ -65,6 +68,7 @@ impl Listener {
         let semaphore = |most: usize| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         let shared = Arc::new(Doorkeeper {
             config: config.clone(),
+            pool: Pool::default(),
             tls,
             accepted,
             handshakes: semaphore(config.tcp.max_handshakes),
@@ -135,7 +139,7 @@ impl Doorkeeper {
 impl Doorkeeper {
     async fn welcome(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
         let timeout = self.config.tcp.handshake_timeout;
-        let shaking = shake_hands(&self.config, self.tls.as_ref(), stream, place);
+        let shaking = shake_hands(&self.config, self.tls.as_ref(), stream, place, self.pool.clone());
         // What did not become a connection gives its place back here.
         let done = tokio::time::timeout(timeout, shaking).await;
         match done {
@@ -154,6 +158,7 @@ async fn shake_hands(
     tls: Option<&TlsAcceptor>,
     stream: TcpStream,
     place: OwnedSemaphorePermit,
+    pool: Pool,
 ) -> Option<Connection> {
     prepare(&stream, &config.tcp).ok()?;
     let (stream, pipe) = match tls {
@@ -168,7 +173,7 @@ async fn shake_hands(
             (stream, Pipe::tls(connection.into()))
         }
     };
-    Tcp::begin(config, stream, pipe, Some(place)).ok()
+    Tcp::begin(config, stream, pipe, Some(place), pool).ok()
 }
 
 pub(crate) fn server_tls(identity: &Identity) -> Result<Arc<ServerConfig>, ConfigError> {

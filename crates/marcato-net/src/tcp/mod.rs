@@ -31,6 +31,7 @@ use crate::connection::{Connection, Message};
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
 };
+use crate::pool::Pool;
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
@@ -78,11 +79,12 @@ impl Tcp {
         stream: TcpStream,
         pipe: Pipe,
         permit: Option<OwnedSemaphorePermit>,
+        pool: Pool,
     ) -> Result<Connection, ConfigError> {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let stream = Arc::new(stream);
         let tcp = Arc::new(Self {
-            shared: Shared::new(config.limits),
+            shared: Shared::new(config.limits, pool),
             state: Mutex::new(State {
                 sender: Sender::new(config)?,
                 phase: Phase::Open,
@@ -329,7 +331,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     };
     let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
-    Ok(Tcp::begin(config, stream, pipe, None)?)
+    Ok(Tcp::begin(config, stream, pipe, None, Pool::default())?)
 }
 
 pub(crate) fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {

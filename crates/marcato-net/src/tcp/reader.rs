@@ -180,6 +180,7 @@ mod tests {
     use crate::config::{Config, Limits};
     use crate::connection::Message;
     use crate::error::NotDelivered;
+    use crate::pool::Pool;
     use bytes::Bytes as Payload;
     use marcato_units::{Bytes, Duration, Priority, Time};
     use tokio::sync::oneshot::{self, Receiver};
@@ -197,7 +198,7 @@ mod tests {
             Self {
                 sender: Sender::new(&Config::default()).unwrap(),
                 reader: Reader::new(),
-                inbound: Inbound::new(Limits::default()),
+                inbound: Inbound::new(Limits::default(), Pool::default()),
             }
         }
 

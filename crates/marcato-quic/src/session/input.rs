@@ -14,8 +14,9 @@ const ACKS_ONLY: usize = 150;
 const RETRY: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// The engine has a datagram for this session; it came in on `socket` from `remote`.
-    pub(crate) fn handle(
+    /// The engine has a datagram for this session; it came in on `socket` from `remote`. What comes of it is seen
+    /// [afterwards](Self::after_engine), perhaps of several at once.
+    pub(crate) fn take_in(
         &mut self,
         now: Time,
         socket: SocketId,
@@ -30,7 +31,6 @@ impl Session {
             self.arrived_from(now, socket, remote);
         }
         self.conn.handle_event(event);
-        self.after_engine(now);
     }
 
     /// A session that a peer has begun: what its first datagram has led to.
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Whatever was done to the engine: reads off what has come of it.
-    pub(super) fn after_engine(&mut self, now: Time) {
+    pub(crate) fn after_engine(&mut self, now: Time) {
         self.flush = true;
         for lane in self.lanes.iter_mut() {
             lane.paused = false;
@@ -114,6 +114,7 @@ impl Session {
         if self.confirmed {
             self.open_lanes(now);
         }
+        self.size_window(now);
         self.act(now);
         self.write_notes();
         if self.notes.len() > MAX_NOTES {
@@ -123,6 +124,15 @@ impl Session {
             for lane in self.lanes.iter_mut() {
                 lane.pace(now);
             }
+        }
+    }
+
+    /// Lets the peer send more at once, if it sends as much as it may.
+    fn size_window(&mut self, now: Time) {
+        let Some(sizing) = &mut self.sizing else { return };
+        sizing.lanes(self.lanes.iter().filter_map(|lane| lane.least_rtt));
+        if let Some(window) = sizing.grow(now) {
+            self.conn.set_receive_window(VarInt::from_u64(window.get()).unwrap_or(VarInt::MAX));
         }
     }
 
@@ -186,6 +196,7 @@ impl Session {
             }
             if heard && let Some(srtt) = self.conn.rtt(lane.path) {
                 lane.srtt = srtt;
+                lane.least_rtt = Some(lane.least_rtt.map_or(srtt, |least| least.min(srtt)));
             }
         }
         self.happenings = happenings;
@@ -317,6 +328,7 @@ impl Session {
             let Ok(mut read) = source.bytes_read() else { return };
             // Out of order: what waits for a gap would count as one more of the gaps that the engine allows.
             let Ok(mut chunks) = source.read(false) else { return };
+            let before = read;
             while result.is_ok() {
                 if !self.inbox.wants_data() {
                     self.unread.push_back(stream);
@@ -341,6 +353,9 @@ impl Session {
                 }
             }
             let _ = chunks.finalize();
+            if let Some(sizing) = &mut self.sizing {
+                sizing.read(Bytes::new(read - before));
+            }
         }
         self.flush = true;
         if let Err(error) = result {
@@ -452,12 +467,8 @@ impl Session {
         }
     }
 
-    /// The number of a path. The engine keeps it to itself, but makes names from numbers, and they count up.
     fn number_of(&self, path: noq_proto::PathId) -> u32 {
-        let from = self.lanes.iter().map(|lane| lane.number).max().unwrap_or(0);
-        (from..from.saturating_add(256))
-            .find(|number| noq_proto::PathId::from(*number) == path)
-            .unwrap_or(from)
+        number_near(self.lanes.iter().map(|lane| lane.number).max().unwrap_or(0), path)
     }
 
     fn path_event(&mut self, now: Time, event: PathEvent) {
@@ -757,6 +768,27 @@ impl Session {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.paused = true;
             self.retry = Some(self.retry.map_or(now + RETRY, |at| at.min(now + RETRY)));
+        }
+    }
+}
+
+/// The number of a path. The engine keeps it to itself, but makes names from numbers, and they count up. A path may be
+/// seen before others that were opened earlier: they differ from the largest number so far by no more than may be open.
+fn number_near(largest: u32, path: noq_proto::PathId) -> u32 {
+    let above = largest..largest.saturating_add(256);
+    let below = largest.saturating_sub(256)..largest;
+    let mut near = above.chain(below.rev());
+    near.find(|number| noq_proto::PathId::from(*number) == path).unwrap_or(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_seen_late_has_its_own_number() {
+        for (largest, number) in [(0, 0), (0, 1), (2, 1), (7, 0), (300, 299), (300, 310)] {
+            assert_eq!(number_near(largest, noq_proto::PathId::from(number)), number);
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::inbox::{Action, Inbox, Piece, Side};
 use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes, Load, Owed};
 use crate::long::{LongId, Part};
 use crate::outbox::{Carrier, Key, Outbox, Outgoing, Role, Run};
+use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
 
 /// A gate that passes whatever the session has chosen has room for anything.
@@ -291,6 +292,8 @@ pub struct Session {
     control: Option<StreamId>,
     /// What is to be written to streams as soon as they take it.
     notes: VecDeque<(Option<StreamId>, Payload)>,
+    /// The receive window, if it grows.
+    sizing: Option<RightSizing>,
     /// Streams with data that the inbox had no room for.
     unread: VecDeque<StreamId>,
     /// Unreliable messages that have come and were not taken, and what they count.
@@ -375,6 +378,7 @@ impl Session {
             no_streams: false,
             unanswered: 0,
             answer_due: false,
+            sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
             wake: None,
             retry: None,
             told: false,

@@ -8,7 +8,7 @@ mod link;
 mod messages;
 mod queue;
 mod quic;
-mod record;
+pub(crate) mod record;
 mod tcp;
 mod traffic;
 

@@ -1,5 +1,7 @@
 //! What is recorded.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::document::{Place, Table};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
@@ -16,6 +18,7 @@ pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) ->
     let every = keys.some_span("every").unwrap_or(default.every);
     let links = || experiment.links.iter().map(|link| link.name.as_str());
     let mut series = Vec::new();
+    let mut seen = HashSet::new();
     match keys.item("series") {
         Some(item) if item.as_str() == Some("all") => series = all(experiment),
         Some(item) if item.as_str().is_some() => {
@@ -24,7 +27,7 @@ pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) ->
         _ => {
             for (text, place) in keys.strings("series", MAX_LIST) {
                 if let Some(one) = one(text, place, experiment, faults) {
-                    if series.contains(&one) {
+                    if !seen.insert(one.clone()) {
                         faults.add(place, format!("`{text}` is recorded twice: leave one out"));
                     } else {
                         series.push(one);
@@ -43,8 +46,10 @@ pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) ->
             }
         }
     }
+    let counts: HashMap<&str, u64> =
+        experiment.flows.iter().map(|flow| (flow.name.as_str(), u64::from(flow.count))).collect();
     let instances = |series: &Series| match series {
-        Series::Flow { flow, .. } => experiment.flow(flow).map_or(1, |flow| u64::from(flow.count)),
+        Series::Flow { flow, .. } => counts.get(flow.as_str()).copied().unwrap_or(1),
         Series::Link { .. } => 1,
     };
     let columns: u64 = series.iter().map(instances).sum();
@@ -74,7 +79,8 @@ fn has(flow: &Flow, metric: FlowMetric) -> bool {
     }
 }
 
-fn all(experiment: &Experiment) -> Vec<Series> {
+/// Every series that there is.
+pub(crate) fn all(experiment: &Experiment) -> Vec<Series> {
     let mut series = Vec::new();
     for flow in &experiment.flows {
         let metrics = FlowMetric::ALL.iter().filter(|metric| has(flow, **metric));

@@ -30,6 +30,7 @@ impl Network {
         }
     }
 
+    #[inline]
     pub(super) fn watch_arrival(&mut self, now: Time, packet: &Packet) {
         if let Some(watch) = &mut self.flows[packet.flow.0 as usize].watch {
             watch.note_arrival(now, packet.from, now - packet.sent_at, packet.ecn == Ecn::Ce);
@@ -113,6 +114,7 @@ impl Network {
     }
 
     /// Gives what has been captured its headers. Packets know too little of themselves for that.
+    #[cold]
     pub(super) fn write_captured(&mut self) {
         let Some(taps) = &mut self.tallies.taps else { return };
         let flows = &self.flows;

@@ -78,7 +78,8 @@ impl Network {
         process.stats.spawned += 1;
         process.stats.open += 1;
         process.stats.most_open = process.stats.most_open.max(process.stats.open);
-        let (bulk, sink): (Box<dyn App>, Box<dyn App>) = (Box::new(Bulk::new(size)), Box::new(Sink));
+        let (bulk, sink): (Box<dyn App>, Box<dyn App>) =
+            (Box::new(Bulk::new(size).priority(process.config.priority)), Box::new(Sink));
         let (client_app, server_app) = match process.config.sender {
             Side::Client => (bulk, sink),
             Side::Server => (sink, bulk),
@@ -101,10 +102,17 @@ impl Network {
         self.settle(flow);
     }
 
-    /// Frees a spawned flow that has ended.
+    /// Frees a flow if it is a spawned one and has ended.
+    #[inline]
     pub(super) fn settle(&mut self, flow: FlowId) {
+        if let Some(spawned) = self.flows[flow.0 as usize].spawned {
+            self.settle_spawned(flow, spawned);
+        }
+    }
+
+    fn settle_spawned(&mut self, flow: FlowId, spawned: Spawned) {
         let record = &mut self.flows[flow.0 as usize];
-        let (Some(spawned), Kind::Tcp(ends)) = (record.spawned, &record.kind) else { return };
+        let Kind::Tcp(ends) = &record.kind else { return };
         let any = |of: fn(&End) -> bool| ends.iter().any(of);
         let outcome = if ends.iter().all(|end| end.tcp.all_acked()) {
             FlowOutcome::Completed

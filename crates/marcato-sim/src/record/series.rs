@@ -86,7 +86,7 @@ const LANE_COLUMNS: [&str; 3] = ["cwnd_bytes", "in_flight_bytes", "srtt_seconds"
 /// share in what the link could have carried at its present rate. A packet counts when it begins to leave, so that a
 /// short interval may show slightly more than 1.
 ///
-/// Those of the n-th lane of a QUIC session called `session` are `lane.session.n.` and `cwnd_bytes`, `in_flight_bytes`
+/// Those of lane n, counted from 0, of a QUIC session called `session` are `lane.session.n.` and `cwnd_bytes`, `in_flight_bytes`
 /// and `srtt_seconds`.
 ///
 /// What is not known at a time, such as a pace that there is not, is not a number ([`f64::NAN`]).
@@ -259,9 +259,9 @@ impl Series {
                 }
                 Source::Lanes { flow, side, lanes } => {
                     let session = net.host::<QuicHost>(*flow, *side).and_then(QuicHost::session);
-                    let mut views = session.into_iter().flat_map(|session| session.lanes());
-                    for _ in 0..*lanes {
-                        let values = match views.next() {
+                    for lane in 0..*lanes {
+                        let mut views = session.into_iter().flat_map(|session| session.lanes());
+                        let values = match views.find(|(view, _, _)| view.id.index() == lane) {
                             Some((view, _, _)) => {
                                 [real(view.cwnd), real(view.in_flight), view.srtt.as_secs_f64()]
                             }

@@ -158,6 +158,7 @@ impl Taps {
     }
 
     /// A packet passes a place where one of the taps may be.
+    #[cold]
     pub(crate) fn note(
         &mut self,
         at: Time,

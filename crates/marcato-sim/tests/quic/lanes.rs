@@ -2,7 +2,7 @@
 
 use marcato_quic::{Event, LaneError, LaneLoss, LaneState, PathScheduler, Session, SessionConfig};
 use marcato_sched::lane::LaneId;
-use marcato_sim::{Family, LinkId, Rebinding, Side};
+use marcato_sim::{Family, LinkId, Rebinding, Series, Side};
 use marcato_units::{Priority, Time};
 
 use crate::common::*;
@@ -355,4 +355,28 @@ fn acknowledgements_leave_by_the_first_lane_that_is_not_a_backup() {
     assert!((40..=43).contains(&after[0]) && (60..=63).contains(&after[1]), "{after:?}");
     pair.run(10_000);
     pair.assert_delivered(Side::Server);
+}
+
+#[test]
+fn a_series_shows_the_windows_and_round_trips_of_lanes() {
+    let config = SessionConfig { path_scheduler: PathScheduler::LowRtt, ..Default::default() };
+    let server = Peer::new().filling(Priority::P4, at(3_000));
+    let mut pair = Pair::new(1, &config, vec![path(20, 10), path(20, 30)], Peer::new(), server);
+    let mut series = Series::new(ms(100));
+    series.lanes("server", pair.flow, Side::Server, 3).unwrap();
+    series.run_until(&mut pair.net, at(2_500)).unwrap();
+    let column = |name: &str| series.column(&format!("lane.server.{name}")).unwrap();
+    for (lane, round_trip) in [(0, 0.020), (1, 0.060)] {
+        // Before the handshake there are no lanes; then each has a window with something in it, and its path's delay.
+        assert!(column(&format!("{lane}.cwnd_bytes"))[0].is_nan());
+        assert!(column(&format!("{lane}.cwnd_bytes"))[10..].iter().all(|&cwnd| cwnd > 10_000.0));
+        assert!(column(&format!("{lane}.in_flight_bytes"))[10..].iter().all(|&flight| flight > 0.0));
+        assert!(column(&format!("{lane}.srtt_seconds"))[10..].iter().all(|&srtt| srtt >= round_trip));
+    }
+    let srtt = |lane| *column(&format!("{lane}.srtt_seconds")).last().unwrap();
+    let session = pair.session(Side::Server);
+    let seen: Vec<_> = session.lanes().map(|(view, ..)| view.srtt.as_secs_f64()).collect();
+    assert_eq!(seen, [srtt(0), srtt(1)]);
+    // There is no third.
+    assert!(column("2.cwnd_bytes").iter().all(|cwnd| cwnd.is_nan()));
 }

@@ -281,3 +281,28 @@ fn urgent_data_that_was_lost_is_repaired_before_background_data() {
         }
     }
 }
+
+#[test]
+fn a_receive_window_grows_to_what_a_path_carries_and_stays_small_where_it_carries_little() {
+    // What a background without end brings in five seconds, and the most that was in flight.
+    let carried = |one_way: u64, from: Option<Bytes>| {
+        let config = SessionConfig { receive_window_from: from, ..Default::default() };
+        let traffic = Traffic::new(Vec::new()).background(Background::default()).until(at(5000));
+        let mut run = Run::new(1, &config, vec![path(200, one_way)], traffic);
+        let mut most = Bytes::ZERO;
+        for tick in 30..=500 {
+            run.net.run_until(at(10 * tick));
+            let flight: Bytes = run.server().lanes().map(|(view, ..)| view.in_flight).sum();
+            most = most.max(flight);
+        }
+        (run.net.link_counters(run.links[0].1).delivered_bytes, most)
+    };
+    // 200 Mbit/s and 100 ms take 2.5 MB, of which the first window is a twelfth.
+    let small = Some(Bytes::kb(200));
+    let ((grown, _), (whole, _)) = (carried(50, small), carried(50, None));
+    assert!(grown.get() * 100 >= whole.get() * 95, "{grown} of {whole}");
+    // 200 Mbit/s and 1 ms take 25 kB: more would stand in a queue.
+    let ((near, most), (fast, _)) = (carried(0, small), carried(0, None));
+    assert!(near.get() * 100 >= fast.get() * 99, "{near} of {fast}");
+    assert!(most <= Bytes::kb(250), "{most} in flight");
+}

@@ -1,0 +1,156 @@
+//! Memory for messages that are being put together.
+
+use std::mem;
+use std::sync::{Arc, Mutex, Weak};
+
+use bytes::Bytes as Payload;
+
+use crate::shared::lock;
+
+/// Shorter messages are left to the allocator, which is quick at them.
+const LEAST: usize = 32 << 10;
+/// What is kept for later, at most, by an endpoint or a connection that has none.
+const KEPT: usize = 4 << 20;
+
+/// Blocks of memory that applications are done with. Long messages would else be put together in fresh pages each time,
+/// and a fifth of a receiver's processor time go into having the system clear them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool(Arc<Mutex<Free>>);
+
+#[derive(Debug, Default)]
+struct Free {
+    blocks: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Free {
+    /// A block for `len` bytes, with room to grow: messages tend to become as long as those before.
+    fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+        let fits = |block: &Vec<u8>| (len..=8 * len).contains(&block.capacity());
+        let fitting = self.blocks.iter().enumerate().filter(|(_, block)| fits(block));
+        let (at, _) = fitting.max_by_key(|(_, block)| block.capacity())?;
+        let block = self.blocks.swap_remove(at);
+        self.bytes -= block.capacity();
+        Some(block)
+    }
+
+    fn put(&mut self, mut block: Vec<u8>) {
+        if block.capacity() >= LEAST && self.bytes + block.capacity() <= KEPT {
+            block.clear();
+            self.bytes += block.capacity();
+            self.blocks.push(block);
+        }
+    }
+}
+
+/// A message of which something is missing: what there is of it, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Part(Vec<u8>);
+
+impl Part {
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Appends, if need be in a larger block.
+    pub(crate) fn extend(&mut self, bytes: &[u8], pool: &Pool) {
+        let len = self.0.len() + bytes.len();
+        if len > self.0.capacity() && len >= LEAST {
+            // Twice as large each time, so that each byte is moved once on average.
+            let wanted = len.max(2 * self.0.capacity()).next_power_of_two();
+            let mut free = lock(&pool.0);
+            let mut block = free.take(wanted).unwrap_or_default();
+            block.reserve_exact(wanted);
+            block.extend_from_slice(&self.0);
+            free.put(mem::replace(&mut self.0, block));
+        }
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// What the application gets. It does not hold much more than the message is long.
+    pub(crate) fn freeze(self, pool: &Pool) -> Payload {
+        let Self(bytes) = self;
+        if bytes.capacity() < LEAST {
+            return bytes.into();
+        }
+        if bytes.len() < bytes.capacity() / 4 {
+            let exact = Payload::copy_from_slice(&bytes);
+            lock(&pool.0).put(bytes);
+            return exact;
+        }
+        Payload::from_owner(Block { bytes, pool: Arc::downgrade(&pool.0) })
+    }
+}
+
+/// What an application holds of a block.
+struct Block {
+    bytes: Vec<u8>,
+    pool: Weak<Mutex<Free>>,
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.upgrade() {
+            lock(&pool).put(mem::take(&mut self.bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(pool: &Pool, len: usize) -> Payload {
+        let mut part = Part::default();
+        let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
+        for piece in bytes.chunks(1400) {
+            part.extend(piece, pool);
+        }
+        let frozen = part.freeze(pool);
+        assert_eq!(frozen, bytes);
+        frozen
+    }
+
+    #[test]
+    fn the_block_of_a_message_that_was_dropped_serves_the_next() {
+        let pool = Pool::default();
+        let place = |message: &Payload| message.as_ptr() as usize;
+        let first = place(&message(&pool, 1 << 20));
+        let places: Vec<_> = (0..10).map(|_| place(&message(&pool, 1 << 20))).collect();
+        assert!(places.iter().all(|at| *at == first), "{first} {places:?}");
+    }
+
+    #[test]
+    fn no_more_is_kept_than_may_be_and_short_messages_keep_nothing() {
+        let pool = Pool::default();
+        let held: Vec<_> = (0..20).map(|_| message(&pool, 1 << 20)).collect();
+        drop(held);
+        let kept = lock(&pool.0).bytes;
+        assert!((KEPT / 2..=KEPT).contains(&kept), "{kept}");
+        assert_eq!(lock(&pool.0).blocks.iter().map(Vec::capacity).sum::<usize>(), kept);
+        let short = Pool::default();
+        drop(message(&short, LEAST / 2));
+        assert_eq!(lock(&short.0).bytes, 0);
+    }
+
+    #[test]
+    fn a_message_does_not_hold_a_block_much_longer_than_itself() {
+        let pool = Pool::default();
+        lock(&pool.0).put(Vec::with_capacity(1 << 20));
+        let held = message(&pool, 50_000);
+        assert!(lock(&pool.0).bytes >= 1 << 20);
+        drop(held);
+    }
+
+    #[test]
+    fn a_message_may_outlive_its_pool() {
+        let held = message(&Pool::default(), 100_000);
+        assert_eq!(held.len(), 100_000);
+    }
+}

@@ -1,0 +1,112 @@
+//! A receive window that follows what the peer sends in a round trip. Fisk and Feng, 2001, as TCP stacks do.
+
+use marcato_units::{Bytes, Duration, Time};
+
+/// How large the receive window has to be.
+///
+/// A window as large as it may ever be would let the peer fill whatever queue stands before us, where what is urgent
+/// waits behind what is not. The round trip is the least that was seen, so that such a queue is no reason for a larger
+/// window.
+#[derive(Clone, Debug)]
+pub(crate) struct RightSizing {
+    window: Bytes,
+    most: Bytes,
+    /// The least round trip of the slowest lane.
+    rtt: Option<Duration>,
+    began: Time,
+    read: Bytes,
+}
+
+impl RightSizing {
+    /// What was read in a round trip, times this, is the window. Twice would do for a sender whose window doubles in each
+    /// round trip, if ours began with its.
+    const ROOM: u64 = 3;
+
+    pub(crate) const fn new(window: Bytes, most: Bytes, now: Time) -> Self {
+        Self { window, most, rtt: None, began: now, read: Bytes::ZERO }
+    }
+
+    /// Takes note of the lanes' least round trips.
+    pub(crate) fn lanes(&mut self, rtts: impl Iterator<Item = Duration>) {
+        self.rtt = rtts.max();
+    }
+
+    /// So much has been read.
+    pub(crate) fn read(&mut self, bytes: Bytes) {
+        self.read += bytes;
+    }
+
+    /// The window that there should be from now on, if that is another.
+    pub(crate) fn grow(&mut self, now: Time) -> Option<Bytes> {
+        if now.since(self.began) < self.rtt? {
+            return None;
+        }
+        let span = now.since(self.began).as_nanos().max(1);
+        // Where little comes, the round trip is long over when the next byte does.
+        let within = u128::from(self.read.get()) * self.rtt?.as_nanos() / span;
+        (self.began, self.read) = (now, Bytes::ZERO);
+        let wanted = Bytes::new(u64::try_from(within).unwrap_or(u64::MAX).saturating_mul(Self::ROOM));
+        let wanted = wanted.min(self.most);
+        (wanted > self.window).then(|| {
+            self.window = wanted;
+            wanted
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+
+    /// Reads at a rate, as far as the window of each round trip lets it, and says how the window grows.
+    fn grown(rtt: Duration, per_rtt: u64, rounds: u64) -> Vec<u64> {
+        let mut window = 2 * MB;
+        let mut sizing = RightSizing::new(Bytes::new(window), Bytes::new(16 * MB), Time::ZERO);
+        sizing.lanes([rtt / 2, rtt].into_iter());
+        let mut windows = Vec::new();
+        for round in 1..=rounds {
+            for part in 1..=10u64 {
+                sizing.read(Bytes::new(per_rtt.min(window) / 10));
+                let now = Time::ZERO
+                    + rtt * u32::try_from(round - 1).unwrap()
+                    + rtt / 10 * u32::try_from(part).unwrap();
+                if let Some(larger) = sizing.grow(now) {
+                    window = larger.get();
+                    windows.push(window);
+                }
+            }
+        }
+        windows
+    }
+
+    #[test]
+    fn a_window_that_stops_the_peer_grows_until_it_does_not() {
+        assert_eq!(grown(Duration::from_millis(100), 4 * MB, 10), [6 * MB, 12 * MB]);
+        assert_eq!(grown(Duration::from_millis(100), 50 * MB, 10), [6 * MB, 16 * MB]);
+    }
+
+    #[test]
+    fn a_window_that_is_large_enough_stays_as_it_is() {
+        assert!(grown(Duration::from_millis(1), MB / 2, 100).is_empty());
+    }
+
+    #[test]
+    fn a_queue_is_no_reason_for_a_larger_window() {
+        // 1 Gbit/s, of which a round trip of 1 ms needs 125 kB. That 40 ms stand in a queue is not seen.
+        let mut sizing = RightSizing::new(Bytes::new(2 * MB), Bytes::new(16 * MB), Time::ZERO);
+        sizing.lanes([Duration::from_millis(1)].into_iter());
+        for at in 1..1000 {
+            sizing.read(Bytes::new(5 * MB));
+            assert_eq!(sizing.grow(Time::from_millis(40 * at)), None);
+        }
+    }
+
+    #[test]
+    fn before_the_first_round_trip_nothing_grows() {
+        let mut sizing = RightSizing::new(Bytes::new(MB), Bytes::new(16 * MB), Time::ZERO);
+        sizing.read(Bytes::new(10 * MB));
+        assert_eq!(sizing.grow(Time::from_secs(1)), None);
+    }
+}
