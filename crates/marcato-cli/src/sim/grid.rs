@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use marcato_papers::{COMMIT, Mean, Progress, VERSION};
-use marcato_scenario::{Run, Scenario, Setting};
+use marcato_scenario::record::Record;
+use marcato_scenario::{Experiment, Run, Scenario, Setting};
 use marcato_sim::scenario::{Traces, build};
 use marcato_units::Time;
 use serde::Serialize;
@@ -48,8 +49,9 @@ fn one(run: &Run, traces: &Traces, tell: &mut dyn FnMut(u64)) -> Result<String, 
         }
     };
     let attempt = || -> Result<String, SimError> {
-        let outcome =
-            build(&run.experiment, traces).map_err(|error| failed(error.to_string()))?.run(&mut watch);
+        // What is recorded changes nothing else, and a document has none of it.
+        let experiment = Experiment { record: Record::default(), ..run.experiment.clone() };
+        let outcome = build(&experiment, traces).map_err(|error| failed(error.to_string()))?.run(&mut watch);
         let tables = Tables::of(&outcome);
         Ok(json(run, &outcome, &tables))
     };
@@ -115,9 +117,12 @@ pub(crate) fn run(
     Ok(documents.into_iter().flatten().collect())
 }
 
+/// Numbers by their names, in order.
+type Numbers = Vec<(String, f64)>;
+
 /// The numbers of a document, by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`, `link.NAME.METRIC`,
 /// `link.NAME.back.METRIC`.
-fn metrics(document: &Value) -> Vec<(String, f64)> {
+fn metrics(document: &Value) -> Numbers {
     let mut all = Vec::new();
     let list = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let word = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -147,7 +152,7 @@ fn metrics(document: &Value) -> Vec<(String, f64)> {
 
 /// The runs of each combination, and the means over them. `documents` are those of all runs, in order.
 pub(crate) fn points(scenario: &Scenario, documents: &[String]) -> Vec<Point> {
-    let mut points: Vec<(Point, Vec<Vec<(String, f64)>>)> = Vec::new();
+    let mut points: Vec<(Point, Vec<Numbers>)> = Vec::new();
     for (run, document) in scenario.runs().zip(documents) {
         // The same text, read the same way, whether it has just been written or long ago.
         let found = metrics(&serde_json::from_str(document).unwrap_or_default());
@@ -172,9 +177,7 @@ pub(crate) fn points(scenario: &Scenario, documents: &[String]) -> Vec<Point> {
         point.metrics = first
             .iter()
             .map(|(name, _)| {
-                let of = |run: &Vec<(String, f64)>| {
-                    run.iter().find(|(other, _)| other == name).map(|&(_, value)| value)
-                };
+                let of = |run: &Numbers| run.iter().find(|(other, _)| other == name).map(|&(_, value)| value);
                 let values: Vec<f64> =
                     all.iter().filter_map(of).filter(|value: &f64| value.is_finite()).collect();
                 (name.clone(), Mean::of(&values))

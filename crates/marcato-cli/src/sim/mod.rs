@@ -68,8 +68,13 @@ fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
 
 /// Runs the one run that there is; what is to be printed.
 fn single(asked: &Sim, one: &Run, traces: &Traces) -> Result<String, SimError> {
-    let world = build(&one.experiment, traces)?;
     let out = asked.out.as_deref();
+    let mut experiment = one.experiment.clone();
+    if out.is_none() {
+        // Nobody would get it.
+        experiment.record.pcap.clear();
+    }
+    let world = build(&experiment, traces)?;
     if let Some(out) = out {
         output::writable_directory(out).map_err(SimError::file(out))?;
     }
@@ -114,10 +119,8 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, Si
         None => None,
         Some(out) => Some(Store::open(out, &manifest(scenario, traces), asked.resume)?),
     };
-    let threads = asked.jobs.map_or_else(
-        || thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        |jobs| usize::try_from(jobs).unwrap_or(1),
-    );
+    let threads =
+        asked.jobs.map_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get), usize::from);
     let documents = grid::run(scenario, traces, store.as_ref(), threads, &mut Bar::new())?;
     let points = grid::points(scenario, &documents);
     let frame = grid::frame(&points);

@@ -14,7 +14,8 @@ use crate::table::Table;
 fn number(value: impl Into<Option<f64>>) -> String {
     match value.into().filter(|value| value.is_finite()) {
         None => "-".to_owned(),
-        Some(value) if value != 0.0 && value.abs() < 1.0 => format!("{value:.3}"),
+        Some(0.0) => "0".to_owned(),
+        Some(value) if value.abs() < 1.0 => format!("{value:.3}"),
         Some(value) if value.abs() < 100.0 => format!("{value:.2}"),
         Some(value) => format!("{value:.1}"),
     }

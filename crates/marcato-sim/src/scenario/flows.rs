@@ -286,7 +286,7 @@ impl Instance<'_> {
             FlowKind::Messages(messages) => {
                 let app = Messenger::new(&name, messages, stop, seed)
                     .map_err(|source| BuildError::Debt { flow: name.clone(), source })?;
-                let flow = opened(&messages.tcp, Box::new(app), Box::new(Collector::default()));
+                let flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default());
                 What::Messages(net.tcp(flow).map_err(refused)?)
             }
             FlowKind::Quic(said) => {
