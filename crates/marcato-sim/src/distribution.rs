@@ -282,8 +282,9 @@ mod tests {
         let sizes = Distribution::capped_pareto(1.5, Bytes::kb(30), Bytes::kb(90)).unwrap();
         let mut stream = marcato_units::Seed::new(1).stream("sizes");
         let all: Vec<f64> = (0..200_000).map(|_| sizes.draw(&mut stream).get() as f64).collect();
-        // The scale is 10 kB, so the share at the cap is 9^-1.5 = 3.70 %, and the mean 30 kB × (1 - 1 / (3 × 9^0.5)).
-        assert!((sizes.mean() - 30_000.0 * (1.0 - 1.0 / 9.0)).abs() < 1e-6, "{}", sizes.mean());
+        // The scale is 10 kB, so the share at the cap is 9^-1.5 = 1/27; what is below it adds 30 kB × (1 - 9^-0.5).
+        let expected = 20_000.0 + 90_000.0 / 27.0;
+        assert!((sizes.mean() - expected).abs() < 1e-6, "{}", sizes.mean());
         let capped = all.iter().filter(|&&size| size == 90_000.0).count() as f64 / 200_000.0;
         assert!((0.034..0.040).contains(&capped), "{capped}");
         let mean = all.iter().sum::<f64>() / 200_000.0;
