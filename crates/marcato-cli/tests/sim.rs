@@ -255,6 +255,37 @@ fn a_directory_of_something_else_is_refused() {
 }
 
 #[test]
+fn a_run_that_fails_is_named_and_the_others_are_done() {
+    let udp = r#"
+[[flow]]
+name = "voice"
+kind = "udp"
+from = "client"
+to = "server"
+rate = "100 kbit/s"
+payload = "160 B"
+arrivals = "constant"
+on = "100 ms"
+off = "100 ms"
+
+[grid]
+vary = { "flow.voice.arrivals" = ["constant", "poisson"] }
+"#;
+    let text = ONE.replace("pcap = [\"bottleneck\"]\n", "") + udp;
+    let (directory, file) = scenario(&text);
+    let out = path(directory.path(), "out");
+    let (status, printed, err) = marcato([&file, "--out", &out]);
+    assert_eq!((status, printed.as_str()), (Status::Error, ""), "{err}");
+    assert!(
+        err.starts_with("error: 1 of 2 runs failed:\n  the run arrivals=poisson,seed=1 failed: "),
+        "{err}"
+    );
+    let found = files(Path::new(&out));
+    let names: Vec<&str> = found.keys().map(|name| name.to_str().unwrap()).collect();
+    assert_eq!(names, ["manifest.json", "runs/arrivals=constant,seed=1.json"]);
+}
+
+#[test]
 fn a_file_that_is_wrong_exits_2_and_each_line_is_named() {
     let (_directory, file) = scenario(&ONE.replace("8 Mbit/s", "8").replace("size =", "sise ="));
     let (status, out, err) = marcato([&file]);
