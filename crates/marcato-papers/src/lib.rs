@@ -37,6 +37,7 @@ mod row;
 mod statistics;
 mod text;
 mod unit;
+mod validate;
 mod world;
 
 pub use cats::{Cats, page as cats_page};
@@ -50,6 +51,7 @@ pub use report::{Figure, Report, Section, WriteError};
 pub use row::Row;
 pub use statistics::{Mean, Percentile, Samples, student_t};
 pub use unit::Unit;
+pub use validate::Validate;
 pub use world::World;
 
 /// The version of Marcato that this crate belongs to.
