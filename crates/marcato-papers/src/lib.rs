@@ -21,6 +21,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// Tests in here share what those outside use.
+#[cfg(test)]
+extern crate self as marcato_papers;
+
 mod cats;
 pub mod chart;
 mod config;

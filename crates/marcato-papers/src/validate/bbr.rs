@@ -66,9 +66,10 @@ fn steady(seed: Seed, until: u64) -> Result<Values, Error> {
     }
     let paces = |from: usize, to: usize| samples[from..to].iter().map(|sample| sample.0);
     let (most, least) = (|it: f64, pace: f64| it.max(pace), |it: f64, pace: f64| it.min(pace));
-    // Startup fills the pipe within a second; the cycles of the first eight seconds after two follow no probe.
-    let high = paces(0, 1_000).filter(|pace| pace.is_finite()).fold(0.0, most);
-    let peak = samples.iter().position(|sample| sample.0 >= high).unwrap_or(0);
+    // Before the handshake there is no round trip to pace by: Linux assumes a millisecond. Startup fills the pipe within
+    // a second; the cycles of the first eight seconds after two follow no probe.
+    let high = paces(100, 1_000).filter(|pace| pace.is_finite()).fold(0.0, most);
+    let peak = samples[100..].iter().position(|sample| sample.0 >= high).map_or(100, |at| at + 100);
     let drain = paces(peak, 1_500).fold(f64::MAX, least);
     let (up, down) = (paces(2_000, 10_000).fold(0.0, most), paces(2_000, 10_000).fold(f64::MAX, least));
     let cruise = paces(2_000, 10_000).collect::<Samples>();

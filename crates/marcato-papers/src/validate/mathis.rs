@@ -61,8 +61,9 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
             reno(p, every.clone(), periodic_losses, config, Seed::new(1))
         });
         let counting = plan.once(cost(100.0), move || {
-            let model = Aimd { per_ack: 2, counts_packets: false };
-            Ok(vec![model.rate(p, whole(100.0 / p), None)])
+            let counting = Aimd { per_ack: 2, counts_packets: false };
+            let each = [counting, Aimd::PLAIN];
+            Ok(each.map(|model| model.rate(p, whole(200.0 / p), None)).to_vec())
         });
         let random = plan.each(cost(losses), move |seed| reno(p, Loss::Random(p), losses, plain(), seed));
         let model = plan.once(cost(losses), move || Ok(model(p, name, losses)));
@@ -74,33 +75,49 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
             // A sawtooth of whole packets is half a packet off its mean, and the round trip of recovery, one of W/2,
             // carries a third less or more than the mean: together a packet of the greatest window at most.
             let whole_packets = 100.0 * 3.0 / 4.0 / mathis_window(p);
-            let band = 1.0 + whole_packets;
             let id = |kind: &str| format!("validate.mathis.{kind}.{name}");
             let row = |kind: &str, what: String| Row::new(id(kind), what, Unit::MbitPerS);
-            rows.push(
-                row("periodic", format!("Reno, every 1/{name}th packet lost (±{band:.1} %: whole packets, recovery's round trip)"))
+            // That was too little: the round trips of detection and of recovery make a cycle of 1/p packets one of
+            // 3W²/8 + 5W/4, so that the mean window is short of the formula's by nearly two packets. Where that is more
+            // than the band, the formula says nothing so fine, and the model of rounds, which has those round trips,
+            // is what is claimed.
+            let first = 1.0 + whole_packets;
+            for (kind, ticket, band, more) in [
+                ("periodic", periodic, first, 0.0),
+                ("delayed", delayed, first + whole_packets, whole_packets),
+            ] {
+                let how = if kind == "delayed" {
+                    ", delayed acknowledgements, whose bytes are counted"
+                } else {
+                    ""
+                };
+                let claims = p < 5e-4;
+                let said = if claims {
+                    format!("±{band:.1} %: whole packets, recovery's round trip")
+                } else {
+                    format!("not claimed to ±{band:.1} %: windows are two packets short of the formula's")
+                };
+                let against = row(kind, format!("Reno, every 1/{name}th packet lost{how} ({said})"))
                     .paper(rate(mathis_window(p)))
-                    .samples(&runs.each(periodic, 0))
-                    .within_percent(band),
-            );
-            // The last packet of a flight waits for its acknowledgement until the next flight comes: nothing is sent
-            // late for long, but growth may come an acknowledgement later.
-            let band = band + whole_packets;
+                    .samples(&runs.each(ticket, 0));
+                rows.push(if claims { against.within_percent(band) } else { against });
+                // The last packet of a flight may wait for its acknowledgement until the next flight comes.
+                let band = 3.0 + more;
+                let what = format!(
+                    "the same against the model of rounds of whole packets (±{band:.1} %: 3 %, and a packet that waits where acknowledgements are delayed)"
+                );
+                rows.push(
+                    Row::new(format!("validate.mathis.{kind}.{name}.why"), what, Unit::MbitPerS)
+                        .paper(rate(runs.mean(counting, 1)))
+                        .samples(&runs.each(ticket, 0))
+                        .within_percent(band),
+                );
+            }
             rows.push(
-                row("delayed", format!("the same, delayed acknowledgements, whose bytes are counted (±{band:.1} %: a packet more)"))
-                    .paper(rate(mathis_window(p)))
-                    .samples(&runs.each(delayed, 0))
-                    .within_percent(band),
-            );
-            rows.push(
-                row(
-                    "delayed.why",
-                    "the model of rounds where acknowledgements are counted instead, against C = 0.866"
-                        .to_owned(),
-                )
-                .paper(rate(mathis_constant(2.0) / p.sqrt()))
-                .measured(rate(runs.mean(counting, 0)))
-                .within_percent(band),
+                Row::new(id("counting"), "the model of rounds, counting acknowledgements of two packets over counting packets (±3 %): 0.866/1.225", Unit::Ratio)
+                    .paper(mathis_constant(2.0) / mathis_constant(1.0))
+                    .measured(runs.mean(counting, 0) / runs.mean(counting, 1))
+                    .within_percent(3.0),
             );
             let (expected, error) = (runs.mean(model, 0), runs.mean(model, 1));
             let band = 3.0 + 300.0 * error / expected;
@@ -111,12 +128,20 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
                     .within_percent(band),
             );
             let band = whole_packets + 300.0 * error * 2.0 / 12f64.sqrt() / expected + 1.0;
-            rows.push(
-                Row::new(id("limit"), format!("that model's constant against the limit for small p (±{band:.1} %: whole packets, standard errors)"), Unit::Ratio)
-                    .paper(OTT)
-                    .measured(expected * p.sqrt())
-                    .within_percent(band),
-            );
+            let claims = p < 5e-4;
+            let said = if claims {
+                format!("±{band:.1} %: whole packets, standard errors")
+            } else {
+                "not claimed, p is not small".to_owned()
+            };
+            let limit = Row::new(
+                id("limit"),
+                format!("that model's constant against the limit for small p ({said})"),
+                Unit::Ratio,
+            )
+            .paper(OTT)
+            .measured(expected * p.sqrt());
+            rows.push(if claims { limit.within_percent(band) } else { limit });
             points[0].push((p, runs.mean(periodic, 0)));
             points[1].push((p, runs.mean(random, 0)));
         }
@@ -145,9 +170,12 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
 
 const TEXT: &str = "Mathis et al. (1997): where exactly every (1/p)th packet is lost, a flow that gains a packet per round \
     trip and halves its window carries C·MSS/(RTT·sqrt(p)), C = sqrt(3/2). Delayed acknowledgements lower C to 0.866 for a \
-    sender that counts acknowledgements; this one counts bytes (RFC 3465), and keeps the 1.225. The rows that end in why \
-    run the model of rounds with that one parameter changed.\n\n\
-    Where losses are independent the constant is 1.310 in the limit (Ott, Kemperman and Mathis 1996); for greater p a model \
-    of rounds of whole packets, which shares no code with the simulator, says what to expect, and how far chance moves a run \
+    sender that counts acknowledgements; this one counts bytes (RFC 3465), and keeps the 1.225. A model of \
+    rounds of whole packets, which shares no code with the simulator, shows both: the rows called counting.\n\n\
+    The formula's window is a continuous one that turns at once. With the round trips that a loss takes to be noticed and \
+    repaired it is two packets smaller: 1 % at 1e-4, 4 % at 1e-3 and 13 % at 1e-2. The rows that end in why hold the same \
+    runs to the model of rounds, which has whole packets and those round trips.\n\n\
+    Where losses are independent the constant is 1.310 in the limit (Ott, Kemperman and Mathis 1996); for greater p the model \
+    says what to expect, and how far chance moves a run \
     of this length. Losses of one round trip count once; which packets those are, model and simulator may take \
     differently, hence 3 %.";

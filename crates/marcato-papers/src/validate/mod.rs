@@ -4,6 +4,10 @@
 //! is what the formula leaves out (whole packets, the round trip that recovery takes) and three standard errors where
 //! chance has a part; it is fixed before anything is run. [`Validate`] asks them all.
 
+#[cfg(test)]
+#[path = "../../tests/documented/mod.rs"]
+mod documented;
+
 mod aimd;
 mod bbr;
 mod codel;
@@ -75,20 +79,59 @@ impl Experiment for Validate {
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-        let mut plan = Plan::new(options.quick);
-        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-        let runs =
-            plan.run(options.seeds(), progress).map_err(|error| RunError::failed("validate", error))?;
-        let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
-        let (rows, sections): (Vec<_>, Vec<_>) =
-            answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
-        let config = Config::new()
-            .set("mss_bytes", path::MSS)
-            .set("rtt_ms", path::RTT * 1e3)
-            .set("delayed_ack", "off, but where a row says so");
-        let document =
-            Document::new("validate", options).config(config).with_rows(rows.into_iter().flatten());
-        let report = Report::new("Validation", self.about(), document).against("theory");
-        Ok(sections.into_iter().fold(report, Report::section))
+        report(QUESTIONS, options, progress)
+    }
+}
+
+/// Asks these questions.
+fn report(
+    questions: &[Question],
+    options: &RunOptions,
+    progress: &mut dyn Progress,
+) -> Result<Report, RunError> {
+    let mut plan = Plan::new(options.quick);
+    let asked: Vec<Ask> = questions.iter().map(|question| question(&mut plan)).collect();
+    let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("validate", error))?;
+    Ok(told(asked, &runs, options))
+}
+
+/// What the runs answer.
+fn told(asked: Vec<Ask>, runs: &Runs, options: &RunOptions) -> Report {
+    let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(runs)).collect();
+    let (rows, sections): (Vec<_>, Vec<_>) =
+        answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
+    let config = Config::new()
+        .set("mss_bytes", path::MSS)
+        .set("rtt_ms", path::RTT * 1e3)
+        .set("delayed_ack", "off, but where a row says so");
+    let document = Document::new("validate", options).config(config).with_rows(rows.into_iter().flatten());
+    let report = Report::new("Validation", Validate.about(), document).against("theory");
+    sections.into_iter().fold(report, Report::section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[test]
+    fn every_row_is_documented_and_every_documented_row_is_printed() {
+        // Which rows there are does not depend on what the runs give.
+        let mut plan = Plan::new(true);
+        let asked = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let report = told(asked, &plan.nothing(), &RunOptions::default());
+        documented::check(&report);
+        assert_eq!(report.document().count().ok, 0, "nothing holds of what was not measured");
+    }
+
+    #[test]
+    fn what_takes_little_time_to_see_is_as_theory_says() {
+        let few: &[Question] = &[timing::timing, bbr::bbr, codel::codel, priority::priority];
+        let options = RunOptions::default().shortened(true);
+        let report = report(few, &options, &mut Silent).unwrap();
+        let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
+        assert!(outside.is_empty(), "{outside:#?}");
+        assert!(report.document().count().ok >= 50, "{}", report.document().count());
+        assert!(report.to_text().contains("theory  measured"));
     }
 }

@@ -66,6 +66,12 @@ impl Plan {
         Ticket(self.jobs.len() - 1)
     }
 
+    /// As if every run had given nothing: shows which rows there would be.
+    #[cfg(test)]
+    pub(super) fn nothing(&self) -> Runs {
+        Runs { values: vec![Vec::new(); self.jobs.len()] }
+    }
+
     /// Runs everything. The outcome does not depend on how many cores there are.
     pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
         self.run_on(thread::available_parallelism().map_or(1, NonZeroUsize::get), seeds, progress)
