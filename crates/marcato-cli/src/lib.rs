@@ -11,6 +11,7 @@ mod papers;
 pub mod perf;
 mod progress;
 mod table;
+mod validate;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -55,6 +56,9 @@ where
     let result = match command {
         arguments::Command::Papers(asked) => {
             papers::run(registry, &asked, stdout).map_err(|error| error.to_string())
+        }
+        arguments::Command::Validate(asked) => {
+            validate::run(&marcato_papers::Validate, &asked, stdout).map_err(|error| error.to_string())
         }
         arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Perf(asked) => {
