@@ -1,7 +1,7 @@
 //! What a packet costs where many flows share a link: CUBIC at 1 Gbit/s and a round trip of 50 ms.
 //!
 //! To hold: 100 flows for 10 s in at most 2 CPU seconds, and a cost per packet that grows with the flows at most as
-//! their logarithm. Elements are data packets that came out of the bottleneck; the reciprocal is the time per packet.
+//! their logarithm, as long as their state fits into the cache (`docs/benches.md`). Elements are data packets that came out of the bottleneck; the reciprocal is the time per packet.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use std::hint::black_box;

@@ -37,8 +37,8 @@ pub(crate) fn race(loss: Loss) -> (Network, LinkId) {
     one_flow(2500, u64::MAX, loss)
 }
 
-/// So many CUBIC flows, begun one after the other in the first second, at 1 Gbit/s and 25 ms one way: 1500-byte packets,
-/// delayed acknowledgements, and a buffer for 4000 packets, about the product of rate and round trip.
+/// So many CUBIC flows, begun one after the other in the first second, at 1 Gbit/s and 25 ms one way: 1500-byte
+/// packets, delayed acknowledgements, and a buffer for 4000 packets, about the product of rate and round trip.
 pub(crate) fn cubic(flows: u32) -> (Network, LinkId) {
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
