@@ -5,7 +5,8 @@
 //! the same result on every machine, and adding a flow leaves another's draws alone.
 //!
 //! - [`Network`]: nodes, links, flows; [`Network::run_until`] moves time.
-//! - [`LinkConfig`]: rate, delay, framing, loss, and a queue from [`marcato_queue`].
+//! - [`LinkConfig`]: rate or [`Trace`], delay and [`Jitter`], framing, MTU, [`Loss`], and a queue from
+//!   [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
 //! - [`FlowProcess`]: TCP flows that come and go; [`Distribution`]: of their sizes, of spans, and of whatever else.
@@ -20,7 +21,10 @@ mod datagram;
 mod distribution;
 mod event;
 mod flow;
+mod gilbert_elliott;
 mod host;
+mod jitter;
+mod line;
 mod link;
 mod loss;
 mod network;
@@ -34,6 +38,7 @@ mod route;
 mod tally;
 pub mod tcp;
 mod topology;
+mod trace;
 
 pub use address::{Family, Rebinding};
 pub use app::{
@@ -43,7 +48,9 @@ pub use app::{
 pub use datagram::DatagramFlow;
 pub use distribution::{Distribution, DistributionError, Quantity};
 pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};
+pub use gilbert_elliott::{GilbertElliott, GilbertElliottError};
 pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
+pub use jitter::{Jitter, JitterError};
 pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;
 pub use network::{ConservationError, Network};
@@ -58,3 +65,4 @@ pub use tcp::{
     Congestion, Cubic, DelayedAck, LossDetection, PriorityOption, TcpConfig, TcpConfigError, TcpStats,
 };
 pub use topology::{LinkId, NodeId, RouteError};
+pub use trace::{Trace, TraceError};

@@ -1,23 +1,32 @@
 //! A link: a queue, a transmitter, and a line on which packets are under way.
 
-use std::collections::VecDeque;
-
 use marcato_queue::{Discipline, DropTail, Packet as _};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
-use crate::agenda::{Agenda, Moment};
+use crate::agenda::Agenda;
 use crate::event::Event;
+use crate::jitter::{Jitter, JitterProcess};
+use crate::line::Line;
 use crate::loss::{Loss, LossProcess};
 use crate::packet::Packet;
 use crate::record::TapPoint;
 use crate::tally::FlowTallies;
+use crate::trace::{Opportunities, Trace};
 
 /// One direction of a link, as it shall be.
 pub struct LinkConfig {
     /// How fast packets leave; `None` is at once.
     pub rate: Option<Rate>,
+    /// When packets leave, in the place of a rate: of that only matters whether it is [`Rate::ZERO`], in which case
+    /// opportunities pass unused.
+    pub trace: Option<Trace>,
     /// Propagation delay.
     pub delay: Duration,
+    /// What is added to the delay of each packet.
+    pub jitter: Option<Jitter>,
+    /// The largest IP packet that the link takes; `None` is any. A larger one is dropped before the queue, and nobody
+    /// is told: there is no ICMP here.
+    pub mtu: Option<Bytes>,
     /// Bytes that the link adds to each IP packet: 2 for PPP, 18 for Ethernet with its check sequence.
     pub framing: Bytes,
     /// What the wire loses, after the queue let it out.
@@ -27,11 +36,15 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// A link of this rate and delay with a drop-tail queue of 1000 packets, no framing and no loss.
+    /// A link of this rate and delay with a drop-tail queue of 1000 packets, and of all else nothing: no framing, no
+    /// jitter, no loss, no MTU.
     pub fn new(rate: Rate, delay: Duration) -> Self {
         Self {
             rate: Some(rate),
+            trace: None,
             delay,
+            jitter: None,
+            mtu: None,
             framing: Bytes::ZERO,
             loss: Loss::None,
             queue: Box::new(DropTail::default()),
@@ -41,6 +54,11 @@ impl LinkConfig {
     /// A link that only delays.
     pub fn delay_only(delay: Duration) -> Self {
         Self { rate: None, ..Self::new(Rate::MAX, delay) }
+    }
+
+    /// A link that sends by `trace`, with 4 bytes of framing as in mahimahi, and otherwise as [`new`](Self::new).
+    pub fn from_trace(trace: Trace, delay: Duration) -> Self {
+        Self { framing: Bytes::new(4), ..Self::delay_only(delay).trace(trace) }
     }
 
     /// With this queue.
@@ -60,6 +78,24 @@ impl LinkConfig {
     pub fn framing(self, framing: Bytes) -> Self {
         Self { framing, ..self }
     }
+
+    /// Sending by this trace instead of the rate.
+    #[must_use]
+    pub fn trace(self, trace: Trace) -> Self {
+        Self { trace: Some(trace), ..self }
+    }
+
+    /// With this added to the delay of each packet.
+    #[must_use]
+    pub fn jitter(self, jitter: Jitter) -> Self {
+        Self { jitter: Some(jitter), ..self }
+    }
+
+    /// For IP packets of at most `mtu`.
+    #[must_use]
+    pub fn mtu(self, mtu: Bytes) -> Self {
+        Self { mtu: Some(mtu), ..self }
+    }
 }
 
 /// What a link has done so far.
@@ -69,6 +105,8 @@ pub struct LinkCounters {
     pub offered: u64,
     /// Packets that its queue dropped, at either end of the queue.
     pub dropped: u64,
+    /// Packets larger than the link's MTU.
+    pub too_big: u64,
     /// Packets that the wire lost, or that met the link while it was down.
     pub lost: u64,
     /// Packets that came out at the far end.
@@ -83,35 +121,44 @@ pub(crate) struct Link {
     pub(crate) name: String,
     id: u32,
     rate: Option<Rate>,
+    /// When packets may leave, if not by the rate.
+    opportunities: Option<Box<Opportunities>>,
     delay: Duration,
+    jitter: Option<Box<JitterProcess>>,
     framing: Bytes,
+    pub(crate) mtu: Option<Bytes>,
     loss: LossProcess,
     up: bool,
     pub(crate) queue: Box<dyn Discipline<Packet>>,
-    /// When the packet on the transmitter is out.
+    /// When the packet on the transmitter is out; with a trace, the opportunity after it if that is known.
     free_at: Time,
     /// Whether an event will call [`ready`](Self::ready) at `free_at`.
     waking: bool,
-    /// Packets under way, first to arrive first. Only the first stands in the agenda.
-    line: VecDeque<(Moment, Packet)>,
+    line: Line,
     pub(crate) counters: LinkCounters,
 }
 
 impl Link {
     pub(crate) fn new(id: u32, name: String, config: LinkConfig, seed: Seed) -> Self {
         let stream = seed.stream(&format!("loss/{name}"));
+        let jitter = config
+            .jitter
+            .map(|jitter| Box::new(JitterProcess::new(jitter, seed.stream(&format!("jitter/{name}")))));
         Self {
             name,
             id,
             rate: config.rate,
+            opportunities: config.trace.map(|trace| Box::new(Opportunities::new(trace))),
             delay: config.delay,
+            jitter,
             framing: config.framing,
+            mtu: config.mtu,
             loss: LossProcess::new(config.loss, stream),
             up: true,
             queue: config.queue,
             free_at: Time::ZERO,
             waking: false,
-            line: VecDeque::new(),
+            line: Line::new(config.jitter.is_some_and(|jitter| jitter.reorders())),
             counters: LinkCounters::default(),
         }
     }
@@ -173,6 +220,11 @@ impl Link {
             tallies.dropped(packet);
             return;
         }
+        if self.mtu.is_some_and(|mtu| packet.len() > mtu) {
+            self.counters.too_big += 1;
+            tallies.dropped(packet);
+            return;
+        }
         if let Some(packet) = self.queue.enqueue(now, packet).lost() {
             self.counters.dropped += 1;
             tallies.dropped(packet);
@@ -194,9 +246,14 @@ impl Link {
     }
 
     /// Takes the packet that arrives now off the line; `None` if the link is down.
-    pub(crate) fn arrive(&mut self, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) -> Option<Packet> {
-        let (arrival, packet) = self.line.pop_front()?;
-        if let Some(&(moment, _)) = self.line.front() {
+    pub(crate) fn arrive(
+        &mut self,
+        now: Time,
+        agenda: &mut Agenda<Event>,
+        tallies: &mut FlowTallies,
+    ) -> Option<Packet> {
+        let (packet, next) = self.line.pop()?;
+        if let Some(moment) = next {
             agenda.enter(moment, Event::Arrival { link: self.id });
         }
         if !self.up {
@@ -206,7 +263,7 @@ impl Link {
         }
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len();
-        tallies.pass(arrival.at, self.id, TapPoint::Exit, &packet);
+        tallies.pass(now, self.id, TapPoint::Exit, &packet);
         Some(packet)
     }
 
@@ -224,6 +281,13 @@ impl Link {
         }
         // Without a rate the transmitter is free at once, so the queue empties in one go.
         while self.free_at <= now {
+            if let Some(opportunities) = &mut self.opportunities {
+                let next = opportunities.next(now);
+                if next > now {
+                    self.free_at = next;
+                    break;
+                }
+            }
             let mut dropped = 0;
             let packet = self.queue.dequeue_with(now, &mut |packet| {
                 dropped += 1;
@@ -233,13 +297,22 @@ impl Link {
             let Some(packet) = packet else { break };
             let on_wire = packet.len() + self.framing;
             self.counters.carried_bytes += on_wire;
-            let out_at = match self.rate {
-                Some(rate) => {
+            let out_at = match (&mut self.opportunities, self.rate) {
+                (Some(opportunities), _) => {
+                    self.free_at = opportunities.take(on_wire);
+                    self.free_at
+                }
+                (None, Some(rate)) => {
                     self.free_at = now + rate.transmission_time(on_wire);
                     self.free_at
                 }
-                None => now,
+                (None, None) => now,
             };
+            let mut arrives_at = out_at + self.delay;
+            // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
+            if let Some(jitter) = &mut self.jitter {
+                arrives_at = jitter.arrival(arrives_at);
+            }
             // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
             // all the same, so that what comes after an outage does not depend on what the wire did in it.
             if self.loss.loses() || !self.up {
@@ -247,11 +320,10 @@ impl Link {
                 tallies.dropped(packet);
                 continue;
             }
-            let moment = agenda.reserve(out_at + self.delay);
-            if self.line.is_empty() {
+            let moment = agenda.reserve(arrives_at);
+            if let Some(moment) = self.line.push(moment, packet) {
                 agenda.enter(moment, Event::Arrival { link: self.id });
             }
-            self.line.push_back((moment, packet));
         }
         self.wake_when_free(agenda);
     }

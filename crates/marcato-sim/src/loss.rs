@@ -2,6 +2,8 @@
 
 use marcato_units::Stream;
 
+use crate::gilbert_elliott::GilbertElliott;
+
 /// What a wire loses of the packets put on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
@@ -10,6 +12,8 @@ pub enum Loss {
     None,
     /// Each packet on its own with this probability.
     Random(f64),
+    /// In bursts, by a wire that is good or bad.
+    GilbertElliott(GilbertElliott),
     /// Exactly every so-manieth packet: of 1000, the 1000th, the 2000th, and so on. 0 loses nothing.
     Every(u64),
     /// The packets with these ordinals, counted from 0 and ascending: for scripted tests.
@@ -22,11 +26,17 @@ pub(crate) struct LossProcess {
     stream: Stream,
     seen: u64,
     next: usize,
+    /// Of [`Loss::GilbertElliott`]: the state that the next packet sees.
+    bad: bool,
 }
 
 impl LossProcess {
-    pub(crate) fn new(loss: Loss, stream: Stream) -> Self {
-        Self { loss, stream, seen: 0, next: 0 }
+    pub(crate) fn new(loss: Loss, mut stream: Stream) -> Self {
+        let bad = match &loss {
+            Loss::GilbertElliott(wire) => wire.begin(&mut stream),
+            Loss::None | Loss::Random(_) | Loss::Every(_) | Loss::Script(_) => false,
+        };
+        Self { loss, stream, seen: 0, next: 0, bad }
     }
 
     /// Whether the next packet is lost.
@@ -36,6 +46,7 @@ impl LossProcess {
         match &self.loss {
             Loss::None => false,
             Loss::Random(probability) => self.stream.chance(*probability),
+            Loss::GilbertElliott(wire) => wire.loses(&mut self.bad, &mut self.stream),
             Loss::Every(n) => *n != 0 && (ordinal + 1).is_multiple_of(*n),
             Loss::Script(ordinals) => {
                 while ordinals.get(self.next).is_some_and(|&o| o < ordinal) {

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::route::Path;
 use crate::tally::{FlowTallies, FlowTally};
 use crate::tcp::{Connection, Delivered, Segment, TcpStats};
-use crate::topology::{LinkId, NodeId, Topology, id};
+use crate::topology::{LinkId, NodeId, RouteError, Topology, id};
 use marcato_wire::Ecn;
 
 mod hosts;
@@ -33,7 +33,7 @@ pub enum ConservationError {
         link: String,
         /// Packets handed to it.
         offered: u64,
-        /// Dropped, lost, delivered, queued and under way.
+        /// Dropped, too big, lost, delivered, queued and under way.
         accounted: u64,
     },
     /// The flows' outstanding packets are not those in the network.
@@ -212,7 +212,9 @@ impl Network {
     fn step(&mut self, now: Time, event: Event) {
         match event {
             Event::Arrival { link } => {
-                if let Some(packet) = self.links[link as usize].arrive(&mut self.agenda, &mut self.tallies) {
+                if let Some(packet) =
+                    self.links[link as usize].arrive(now, &mut self.agenda, &mut self.tallies)
+                {
                     self.forward(now, packet);
                 }
             }
@@ -527,15 +529,25 @@ impl Network {
         (*queue.counters(), queue.backlog())
     }
 
-    /// Checks that no packet has gone missing: on each link offered = dropped + lost + delivered + queued + under
-    /// way, over all flows sent = arrived + dropped + in the network, and that each datagram in the network, and nothing
-    /// else, has its payload kept. Debug builds check it after each run.
+    /// The largest IP packet that passes the way from `from` to `to`, which is the one that a flow takes: the least MTU
+    /// of its links. `None` if none of them has one. RFC 8201 §2.
+    ///
+    /// # Errors
+    /// [`RouteError`] if no links lead there.
+    pub fn path_mtu(&self, from: NodeId, to: NodeId) -> Result<Option<Bytes>, RouteError> {
+        let links = self.topology.route(from, to)?;
+        Ok(links.into_iter().filter_map(|link| self.links[link as usize].mtu).min())
+    }
+
+    /// Checks that no packet has gone missing: on each link offered = dropped + too big + lost + delivered + queued +
+    /// under way, over all flows sent = arrived + dropped + in the network, and that each datagram in the network, and
+    /// nothing else, has its payload kept. Debug builds check it after each run.
     pub fn check_conservation(&self) -> Result<(), ConservationError> {
         let mut held = 0;
         for link in &self.links {
             let inside = link.queue.backlog().packets + link.under_way();
-            let LinkCounters { offered, dropped, lost, delivered, .. } = link.counters;
-            let accounted = dropped + lost + delivered + inside;
+            let LinkCounters { offered, dropped, too_big, lost, delivered, .. } = link.counters;
+            let accounted = dropped + too_big + lost + delivered + inside;
             if offered != accounted {
                 return Err(ConservationError::Link { link: link.name.clone(), offered, accounted });
             }

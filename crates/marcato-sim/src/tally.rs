@@ -15,7 +15,7 @@ pub struct FlowTally {
     pub sent: u64,
     /// Packets that reached the other end.
     pub arrived: u64,
-    /// Packets that a queue dropped or a wire lost.
+    /// Packets that a queue dropped, a wire lost or a link found too big.
     pub dropped: u64,
 }
 

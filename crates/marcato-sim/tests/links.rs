@@ -1,0 +1,441 @@
+//! Links that lose in bursts, delay unevenly, send by a trace and refuse what is too big.
+//!
+//! Conservation needs no mention: debug builds check it at the end of every [`Network::run_until`].
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::VecDeque;
+
+use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
+use marcato_sim::{
+    Bulk, DatagramFlow, FlowId, GilbertElliott, Host, HostContext, Incoming, Jitter, LinkConfig, LinkId,
+    Loss, Network, NodeId, Outgoing, Route, RouteError, RouteId, Side, TcpConfig, TcpFlow, Trace, UdpFlow,
+};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use proptest::prelude::*;
+
+/// Sends numbered datagrams at times given, and notes which arrive when.
+#[derive(Default)]
+struct Numbered {
+    /// When, ascending, and how long the IP packet is.
+    plan: VecDeque<(Time, usize)>,
+    sent: u32,
+    got: Vec<(Time, u32)>,
+}
+
+impl Numbered {
+    fn sending(plan: impl IntoIterator<Item = (Time, usize)>) -> Self {
+        Self { plan: plan.into_iter().collect(), ..Self::default() }
+    }
+}
+
+/// Headers of IPv4 and UDP.
+const HEADERS: usize = 28;
+
+impl Host for Numbered {
+    fn datagram(&mut self, now: Time, incoming: Incoming, _context: &HostContext<'_>) {
+        let number = incoming.payload[..4].try_into().map(u32::from_be_bytes).unwrap();
+        self.got.push((now, number));
+    }
+
+    fn transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Outgoing> {
+        let &(_, len) = self.plan.front().filter(|&&(at, _)| at <= now)?;
+        self.plan.pop_front();
+        payload.extend_from_slice(&self.sent.to_be_bytes());
+        payload.resize(len - HEADERS, 0);
+        self.sent += 1;
+        Some(Outgoing::over(RouteId::new(0)))
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.plan.front().map(|&(at, _)| at)
+    }
+}
+
+fn ms(ms: u64) -> Time {
+    Time::from_millis(ms)
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Two nodes and a link, over which the client sends at these times packets of these lengths.
+fn over(
+    seed: u64,
+    link: LinkConfig,
+    plan: impl IntoIterator<Item = (Time, usize)>,
+) -> (Network, FlowId, LinkId) {
+    let mut net = Network::new(Seed::new(seed));
+    let (a, b) = (net.node("a"), net.node("b"));
+    let (there, _) = net.link(a, b, link, LinkConfig::delay_only(Duration::ZERO));
+    let hosts = (Numbered::sending(plan), Numbered::default());
+    let flow = net.datagrams(DatagramFlow::new(hosts.0, hosts.1, vec![Route::new(a, b)])).unwrap();
+    (net, flow, there)
+}
+
+fn got(net: &Network, flow: FlowId) -> &[(Time, u32)] {
+    &net.host::<Numbered>(flow, Side::Server).unwrap().got
+}
+
+/// One packet per millisecond.
+fn steady(packets: u64, len: usize) -> impl Iterator<Item = (Time, usize)> {
+    (0..packets).map(move |n| (ms(n), len))
+}
+
+#[test]
+fn packets_leave_at_opportunities_and_large_ones_go_on_in_the_next() {
+    let trace: Trace = "3\n4\n4\n10\n".parse().unwrap();
+    // Of the four at 0 ms, the first two share what comes at 3 ms and the third begins in it.
+    let plan = [(0, 600), (0, 600), (0, 600), (0, 1500), (11, 1500), (21, 4500)];
+    let plan = plan.map(|(at, len)| (ms(at), len));
+    let (mut net, flow, link) = over(1, LinkConfig::delay_only(millis(100)).trace(trace), plan);
+    net.run_until(ms(1000));
+    let arrivals: Vec<_> = got(&net, flow).iter().map(|&(at, _)| at.as_millis_f64() - 100.0).collect();
+    // The rest of the second at 4 ms is too little for the fourth, which ends in the third. After 11 ms comes 13; after
+    // 21 come 23, 24 and 24.
+    assert_eq!(arrivals, [3.0, 3.0, 4.0, 4.0, 13.0, 24.0]);
+    assert_eq!(net.link_counters(link).carried_bytes, Bytes::new(9300));
+}
+
+#[test]
+fn with_four_bytes_of_framing_a_packet_of_1500_fills_an_opportunity() {
+    let trace = Trace::from_millis([1, 2, 3]).unwrap();
+    let (mut net, flow, _) =
+        over(1, LinkConfig::from_trace(trace, Duration::ZERO), [(ms(0), 1500), (ms(0), 40), (ms(0), 40)]);
+    net.run_until(ms(100));
+    assert_eq!(got(&net, flow), [(ms(1), 0), (ms(2), 1), (ms(2), 2)]);
+}
+
+#[test]
+fn a_trace_carries_its_mean_rate_when_there_is_always_something_to_send() {
+    let trace = Trace::from_millis([1, 1, 1, 9, 9, 20, 20, 33, 47, 50]).unwrap();
+    let offered = trace.mean_rate().as_bps() * 2;
+    let mut net = Network::new(Seed::new(1));
+    let (a, b) = (net.node("a"), net.node("b"));
+    let link = || LinkConfig::from_trace(trace.clone(), millis(10));
+    let (there, _) = net.link(a, b, link(), link());
+    net.udp(UdpFlow::new(a, b, Rate::from_bps(offered), Bytes::new(700))).unwrap();
+    net.run_until(Time::from_secs(10));
+    // A packet of 732 bytes comes every 1.2 ms, so at 1 ms there is one for three opportunities; all later ones of the
+    // 200 rounds are used up. The packet that leaves last is counted when it begins to.
+    let least = 200 * 10 * 1504 - (3 * 1504 - 732);
+    let carried = net.link_counters(there).carried_bytes.get();
+    assert!((least..least + 732).contains(&carried), "{carried} of {least}");
+}
+
+#[test]
+fn a_pause_of_a_day_costs_no_events() {
+    let day = 24 * 3600 * 1000;
+    let trace = Trace::from_millis([5, day]).unwrap();
+    let plan = [(ms(0), 1000), (ms(6), 1000)];
+    let (mut net, flow, _) = over(1, LinkConfig::delay_only(millis(1)).trace(trace), plan);
+    net.run_until(ms(u64::from(day) * 3));
+    assert_eq!(got(&net, flow), [(ms(6), 0), (ms(u64::from(day) + 1), 1)]);
+    assert!(net.events() < 12, "{}", net.events());
+}
+
+#[test]
+fn opportunities_pass_unused_while_the_rate_is_zero() {
+    let trace = Trace::from_millis([10]).unwrap();
+    let (mut net, flow, link) =
+        over(1, LinkConfig::from_trace(trace, Duration::ZERO), (0..4).map(|n| (ms(n), 1500)));
+    net.set_rate_at(link, ms(15), Rate::ZERO);
+    net.set_rate_at(link, ms(101), Rate::MAX);
+    net.run_until(ms(1000));
+    assert_eq!(got(&net, flow), [(ms(10), 0), (ms(110), 1), (ms(120), 2), (ms(130), 3)]);
+}
+
+#[test]
+fn what_is_larger_than_the_mtu_is_dropped_at_the_entry_and_counted() {
+    let link = LinkConfig::new(Rate::from_mbps(8), millis(1)).mtu(Bytes::new(1280));
+    let (mut net, flow, link) = over(1, link, [(ms(0), 1280), (ms(10), 1281), (ms(20), 1280)]);
+    net.run_until(ms(100));
+    assert_eq!(got(&net, flow).iter().map(|&(_, number)| number).collect::<Vec<_>>(), [0, 2]);
+    let counters = net.link_counters(link);
+    assert_eq!((counters.offered, counters.too_big, counters.delivered, counters.dropped), (3, 1, 2, 0));
+    assert_eq!(net.queue_counters(link).0.enqueued.packets, 2);
+    assert_eq!(net.tally(flow, Side::Client).dropped, 1);
+}
+
+#[test]
+fn the_path_mtu_is_the_least_on_the_way() {
+    let mut net = Network::new(Seed::new(1));
+    let [a, b, c, d, alone] = ["a", "b", "c", "d", "alone"].map(|name| net.node(name));
+    let free = || LinkConfig::delay_only(Duration::ZERO);
+    net.link(a, b, free().mtu(Bytes::new(9000)), free());
+    net.link(b, c, free(), free().mtu(Bytes::new(1280)));
+    net.link(c, d, free().mtu(Bytes::new(1500)), free());
+    assert_eq!(net.path_mtu(a, b), Ok(Some(Bytes::new(9000))));
+    assert_eq!(net.path_mtu(a, d), Ok(Some(Bytes::new(1500))));
+    assert_eq!(net.path_mtu(d, a), Ok(Some(Bytes::new(1280))));
+    assert_eq!(net.path_mtu(b, a), Ok(None));
+    assert!(matches!(net.path_mtu(a, alone), Err(RouteError::NoRoute { .. })));
+}
+
+#[test]
+fn jitter_reorders_only_where_it_may() {
+    let link =
+        |reorder| LinkConfig::delay_only(millis(10)).jitter(Jitter::uniform(millis(20)).reorder(reorder));
+    let run = |reorder| {
+        let (mut net, flow, _) = over(1, link(reorder), steady(1000, 100));
+        net.run_until(ms(2000));
+        got(&net, flow).to_vec()
+    };
+    let (ordered, reordered) = (run(false), run(true));
+    assert!(ordered.is_sorted_by_key(|&(_, number)| number));
+    assert!(!reordered.is_sorted_by_key(|&(_, number)| number));
+    assert!(reordered.is_sorted_by_key(|&(at, _)| at));
+    // Both drew the same: in order, each arrives with the latest of those before it.
+    let mut by_number = reordered.clone();
+    by_number.sort_by_key(|&(_, number)| number);
+    let mut latest = Time::ZERO;
+    for (&(at, _), &(free, _)) in ordered.iter().zip(&by_number) {
+        latest = latest.max(free);
+        assert_eq!(at, latest);
+    }
+}
+
+#[test]
+fn held_packets_are_passed_by_as_many_as_fit_into_the_span() {
+    let jitter = Jitter::held(0.01, Duration::from_micros(5500)).unwrap().reorder(true);
+    let (mut net, flow, _) = over(3, LinkConfig::delay_only(millis(10)).jitter(jitter), steady(2000, 100));
+    net.run_until(ms(4000));
+    let numbers: Vec<_> = got(&net, flow).iter().map(|&(_, number)| number).collect();
+    let late = (0..2000).filter(|&number| numbers[number as usize] < number).count();
+    let held =
+        got(&net, flow).iter().filter(|&&(at, n)| at == ms(u64::from(n) + 15) + Duration::from_micros(500));
+    let held: Vec<_> = held.map(|&(_, number)| number).collect();
+    assert!(late >= 1 && (5..=40).contains(&held.len()), "{late} {held:?}");
+    for number in held {
+        let place = numbers.iter().position(|&n| n == number).unwrap();
+        // Five pass, unless some of these are held themselves.
+        assert!(place <= number as usize + 5, "{number} at {place}");
+    }
+}
+
+#[test]
+fn loss_leaves_the_delays_of_other_packets_alone() {
+    let run = |loss| {
+        let jitter = Jitter::normal(millis(20), millis(5)).reorder(true);
+        let (mut net, flow, _) =
+            over(1, LinkConfig::delay_only(millis(10)).jitter(jitter).loss(loss), steady(500, 100));
+        net.run_until(ms(2000));
+        got(&net, flow).to_vec()
+    };
+    let all = run(Loss::None);
+    let bursts = GilbertElliott::bursts(0.1, 4.0).unwrap();
+    let some = run(Loss::GilbertElliott(bursts));
+    assert!(some.len() < all.len());
+    assert!(some.iter().all(|arrival| all.contains(arrival)));
+}
+
+#[test]
+fn tcp_comes_through_bursts_and_reordering() {
+    let mut net = Network::new(Seed::new(5));
+    let (a, b) = (net.node("a"), net.node("b"));
+    let bursts = GilbertElliott::bursts(0.01, 5.0).unwrap();
+    let link = || {
+        LinkConfig::new(Rate::from_mbps(10), millis(20))
+            .loss(Loss::GilbertElliott(bursts))
+            .jitter(Jitter::exponential(millis(2), millis(30)).reorder(true))
+            .mtu(Bytes::new(1500))
+    };
+    net.link(a, b, link(), link());
+    let flow = net.tcp(TcpFlow::new(a, b, TcpConfig::default(), Bulk::new(Bytes::kb(2_000)))).unwrap();
+    net.run_until(Time::from_secs(300));
+    assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(2_000));
+    assert!(net.is_finished(flow, Side::Client));
+}
+
+/// A link of any kind, and what happens to it.
+#[derive(Clone, Debug)]
+struct Spec {
+    kbps: Option<u64>,
+    trace: Option<Vec<u32>>,
+    delay: u64,
+    jitter: Option<(Jitter, bool)>,
+    loss: Loss,
+    mtu: Option<u64>,
+    buffer: u64,
+    codel: bool,
+    changes: Vec<(u64, Change)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Rate(u64),
+    Up(bool),
+}
+
+impl Spec {
+    fn config(&self) -> LinkConfig {
+        let mut link = LinkConfig::delay_only(millis(self.delay)).loss(self.loss.clone());
+        link.rate = self.kbps.map(Rate::from_kbps);
+        link.trace = self.trace.clone().map(|at| Trace::from_millis(at).unwrap());
+        link.jitter = self.jitter.map(|(jitter, reorder)| jitter.reorder(reorder));
+        link.mtu = self.mtu.map(Bytes::new);
+        let limit = Limit::Packets(self.buffer);
+        if self.codel {
+            link.queue(Codel::new(CodelConfig { limit, ..CodelConfig::default() }).unwrap())
+        } else {
+            link.queue(DropTail::new(DropTailConfig { limit }).unwrap())
+        }
+    }
+
+    fn reorders(&self) -> bool {
+        self.jitter.is_some_and(|(_, reorder)| reorder)
+    }
+}
+
+fn any_loss() -> impl Strategy<Value = Loss> {
+    prop_oneof![
+        Just(Loss::None),
+        (0.0f64..0.3).prop_map(Loss::Random),
+        (2u64..50).prop_map(Loss::Every),
+        (0.0f64..0.3, 1.0f64..20.0)
+            .prop_map(|(loss, burst)| Loss::GilbertElliott(GilbertElliott::bursts(loss, burst).unwrap())),
+    ]
+}
+
+fn any_jitter() -> impl Strategy<Value = Jitter> {
+    let span = || (0u64..50_000).prop_map(Duration::from_micros);
+    prop_oneof![
+        span().prop_map(Jitter::uniform),
+        (span(), span()).prop_map(|(mean, sd)| Jitter::normal(mean, sd)),
+        (span(), span()).prop_map(|(mean, max)| Jitter::exponential(mean, max)),
+        (span(), 0.5f64..5.0, span())
+            .prop_map(|(scale, shape, max)| Jitter::pareto(scale, shape, max).unwrap()),
+        (0.0f64..0.3, span()).prop_map(|(probability, span)| Jitter::held(probability, span).unwrap()),
+    ]
+}
+
+fn any_trace() -> impl Strategy<Value = Vec<u32>> {
+    prop::collection::vec(0u32..60, 1..20).prop_map(|mut at| {
+        at.sort_unstable();
+        at.push(at.last().unwrap() + 1);
+        at
+    })
+}
+
+prop_compose! {
+    fn any_spec()(
+        kbps in prop::option::of(100u64..50_000), trace in prop::option::of(any_trace()), delay in 0u64..80,
+        jitter in prop::option::of((any_jitter(), any::<bool>())), loss in any_loss(),
+        mtu in prop::option::of(500u64..2_000), buffer in 1u64..50, codel in any::<bool>(),
+        changes in prop::collection::vec((0u64..1_000, prop_oneof![
+            Just(Change::Rate(0)), (100u64..50_000).prop_map(Change::Rate), any::<bool>().prop_map(Change::Up),
+        ]), 0..4),
+    ) -> Spec {
+        Spec { kbps, trace, delay, jitter, loss, mtu, buffer, codel, changes }
+    }
+}
+
+struct World {
+    net: Network,
+    datagrams: FlowId,
+    links: Vec<[LinkId; 2]>,
+    ends: [NodeId; 2],
+}
+
+/// A chain of links, each there and back, with datagrams both ways and TCP and UDP beside them.
+fn world(seed: u64, chain: &[[Spec; 2]], plan: &[(u64, usize)]) -> World {
+    let mut net = Network::new(Seed::new(seed));
+    let nodes: Vec<_> = (0..=chain.len()).map(|i| net.node(&format!("n{i}"))).collect();
+    let mut links = Vec::new();
+    for (pair, [there, back]) in nodes.windows(2).zip(chain) {
+        let (forward, backward) = net.link(pair[0], pair[1], there.config(), back.config());
+        links.push([forward, backward]);
+        for (link, spec) in [(forward, there), (backward, back)] {
+            for &(at, change) in &spec.changes {
+                match change {
+                    Change::Rate(kbps) => net.set_rate_at(link, ms(at), Rate::from_kbps(kbps)),
+                    Change::Up(up) => net.set_link_up_at(link, ms(at), up),
+                }
+            }
+            // In the end everything moves.
+            net.set_rate_at(link, ms(1_500), Rate::from_kbps(1_000));
+            net.set_link_up_at(link, ms(1_500), true);
+        }
+    }
+    let ends = [nodes[0], nodes[chain.len()]];
+    let host = || {
+        let mut at = Time::ZERO;
+        Numbered::sending(plan.iter().map(|&(gap, len)| {
+            at += Duration::from_micros(gap);
+            (at, len)
+        }))
+    };
+    let datagrams =
+        net.datagrams(DatagramFlow::new(host(), host(), vec![Route::new(ends[0], ends[1])])).unwrap();
+    net.tcp(TcpFlow::new(ends[0], ends[1], TcpConfig::default(), Bulk::new(Bytes::kb(50)))).unwrap();
+    let udp = UdpFlow::new(ends[1], ends[0], Rate::from_kbps(200), Bytes::new(400));
+    net.udp(UdpFlow { stop: ms(1_000), ..udp }).unwrap();
+    World { net, datagrams, links, ends }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// On any links every packet is accounted for at any time, nothing comes early, nothing overtakes where it may not,
+    /// and in the end all has arrived or been dropped.
+    #[test]
+    fn links_of_any_kind_keep_account_and_order(
+        seed in any::<u64>(), chain in prop::collection::vec([any_spec(), any_spec()], 1..4),
+        plan in prop::collection::vec((0u64..20_000, 40usize..3_000), 1..100),
+    ) {
+        let World { mut net, datagrams, links, ends } = world(seed, &chain, &plan);
+        let mut now = 0;
+        while now < 2_000 {
+            now += 37;
+            net.run_until(ms(now));
+            prop_assert_eq!(net.check_conservation(), Ok(()));
+        }
+        net.run_until(Time::from_secs(300));
+        for (way, side) in [Side::Client, Side::Server].into_iter().enumerate() {
+            let specs = || chain.iter().map(|hop| &hop[way]);
+            let delay: u64 = specs().map(|spec| spec.delay).sum();
+            let receiver: &Numbered = net.host(datagrams, side.peer()).unwrap();
+            let mut sent_at = Vec::new();
+            let mut at = Time::ZERO;
+            for &(gap, _) in &plan {
+                at += Duration::from_micros(gap);
+                sent_at.push(at);
+            }
+            for &(at, number) in &receiver.got {
+                prop_assert!(at >= sent_at[number as usize] + millis(delay));
+            }
+            if specs().all(|spec| !spec.reorders()) {
+                prop_assert!(receiver.got.windows(2).all(|pair| pair[0].1 < pair[1].1));
+            }
+            let tally = net.tally(datagrams, side);
+            prop_assert_eq!(tally.sent, plan.len() as u64);
+            prop_assert_eq!(tally.arrived + tally.dropped, tally.sent);
+            // What is too big for the path is found out by the first link whose MTU it exceeds, if it gets so far.
+            let mtu = net.path_mtu(ends[way], ends[1 - way]).unwrap();
+            prop_assert_eq!(mtu, specs().filter_map(|spec| spec.mtu).min().map(Bytes::new));
+            for &(_, number) in &receiver.got {
+                prop_assert!(mtu.is_none_or(|mtu| Bytes::new(plan[number as usize].1 as u64) <= mtu));
+            }
+            for (hop, spec) in links.iter().zip(specs()) {
+                prop_assert!(spec.mtu.is_some() || net.link_counters(hop[way]).too_big == 0);
+            }
+        }
+    }
+
+    /// The same links with the same seed do the same at the same times.
+    #[test]
+    fn one_seed_gives_one_result_on_links_of_any_kind(
+        seed in any::<u64>(), chain in prop::collection::vec([any_spec(), any_spec()], 1..3),
+        plan in prop::collection::vec((0u64..20_000, 40usize..3_000), 1..50),
+    ) {
+        let run = || {
+            let World { mut net, datagrams, links, .. } = world(seed, &chain, &plan);
+            net.run_until(Time::from_secs(20));
+            let sides = [Side::Client, Side::Server];
+            let got = sides.map(|side| net.host::<Numbered>(datagrams, side).unwrap().got.clone());
+            let counters: Vec<_> = links.iter().flatten().map(|&link| net.link_counters(link)).collect();
+            (got, counters, net.events())
+        };
+        prop_assert_eq!(run(), run());
+    }
+}
