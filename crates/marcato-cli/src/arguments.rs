@@ -29,6 +29,13 @@ pub(crate) enum Command {
     /// could not be run.
     Papers(Papers),
 
+    /// Runs the simulator where theory says what must come out, and compares
+    ///
+    /// Formulas of TCP's rate, CUBIC, BBR, DCTCP, CoDel, waiting queues, priority, and times that are exact: each row is a
+    /// theory's value, the simulator's, and the band that the theory's own limits allow. The exit status is 0 when every
+    /// row lies in its band, 1 when one lies outside, and 2 when nothing could be run.
+    Validate(Validate),
+
     /// Loads a web page over real QUIC through an emulated link, first come first served and by Marcato
     ///
     /// The page is that of the CATS paper, beside a source of small critical messages; the link is emulated between UDP
@@ -288,6 +295,33 @@ pub(crate) struct Papers {
     /// Write report.html, rows.json, rows.csv and the figures into this directory
     ///
     /// With `all`, each paper has a directory of its own in it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// How to print the rows on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+/// What `marcato validate` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// Shorten the runs; where chance has a part, bands are wider
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// The seed of the first run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Run what is random with so many seeds, and give means with 95 % confidence intervals
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = value_parser!(u32).range(1..=i64::from(RunOptions::MOST_RUNS))
+    )]
+    pub(crate) repeat: u32,
+
+    /// Write report.html, rows.json, rows.csv and the figures into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 

@@ -12,6 +12,7 @@ pub mod perf;
 mod progress;
 mod sim;
 mod table;
+mod validate;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -56,6 +57,9 @@ where
     let result = match command {
         arguments::Command::Papers(asked) => {
             papers::run(registry, &asked, stdout).map_err(|error| error.to_string())
+        }
+        arguments::Command::Validate(asked) => {
+            validate::run(&marcato_papers::Validate, &asked, stdout).map_err(|error| error.to_string())
         }
         arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Sim(asked) => sim::run(&asked, stdout).map_err(|error| error.to_string()),

@@ -53,13 +53,13 @@ fn page_of(page: &mut String, report: &Report, document: &crate::Document) -> co
                 escape(figure.caption())
             )?;
         }
-        table(page, &report.rows_of(section))?;
+        table(page, report.column(), &report.rows_of(section))?;
         page.push_str("</section>\n");
     }
     let others = report.other_rows();
     if !others.is_empty() {
         page.push_str("<section>\n<h2>Other rows</h2>\n");
-        table(page, &others)?;
+        table(page, report.column(), &others)?;
         page.push_str("</section>\n");
     }
     if !document.settings().is_empty() {
@@ -75,13 +75,17 @@ fn page_of(page: &mut String, report: &Report, document: &crate::Document) -> co
     Ok(())
 }
 
-fn table(page: &mut String, rows: &[&Row]) -> core::fmt::Result {
+fn table(page: &mut String, against: &str, rows: &[&Row]) -> core::fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
     let lab = rows.iter().any(|row| row.virtual_value().is_some());
     let repeated = rows.iter().any(|row| row.n() > 1);
-    page.push_str("<div class=\"scroll\"><table>\n<tr><th>what</th><th>unit</th><th class=\"n\">paper</th><th class=\"n\">measured</th>");
+    write!(
+        page,
+        "<div class=\"scroll\"><table>\n<tr><th>what</th><th>unit</th><th class=\"n\">{}</th><th class=\"n\">measured</th>",
+        escape(against)
+    )?;
     if lab {
         page.push_str("<th class=\"n\">virtual</th>");
     }

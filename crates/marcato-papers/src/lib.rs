@@ -21,6 +21,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// Tests in here share what those outside use.
+#[cfg(test)]
+extern crate self as marcato_papers;
+
 mod cats;
 pub mod chart;
 mod config;
@@ -37,6 +41,7 @@ mod row;
 mod statistics;
 mod text;
 mod unit;
+mod validate;
 mod world;
 
 pub use cats::{Cats, page as cats_page};
@@ -50,6 +55,7 @@ pub use report::{Figure, Report, Section, WriteError};
 pub use row::Row;
 pub use statistics::{Mean, Percentile, Samples, student_t};
 pub use unit::Unit;
+pub use validate::Validate;
 pub use world::World;
 
 /// The version of Marcato that this crate belongs to.

@@ -13,6 +13,7 @@ use crate::{Document, Row, html, text};
 pub struct Report {
     title: String,
     about: String,
+    against: String,
     document: Document,
     sections: Vec<Section>,
 }
@@ -88,7 +89,16 @@ impl Figure {
 impl Report {
     /// A report without sections. `about` says in a sentence or two what was run.
     pub fn new(title: impl Into<String>, about: impl Into<String>, document: Document) -> Self {
-        Self { title: title.into(), about: about.into(), document, sections: vec![] }
+        let against = "paper".to_owned();
+        Self { title: title.into(), about: about.into(), against, document, sections: vec![] }
+    }
+
+    /// Heads the column of published values with this instead of `paper`, where they are not a paper's. JSON and CSV
+    /// call it `paper` all the same.
+    #[must_use]
+    pub fn against(mut self, against: impl Into<String>) -> Self {
+        self.against = against.into();
+        self
     }
 
     /// Adds a section.
@@ -106,6 +116,11 @@ impl Report {
     /// What was run.
     pub fn about(&self) -> &str {
         &self.about
+    }
+
+    /// What heads the column of published values.
+    pub(crate) fn column(&self) -> &str {
+        &self.against
     }
 
     /// The rows and what they came from.

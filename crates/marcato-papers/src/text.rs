@@ -10,7 +10,7 @@ pub(crate) fn of(report: &Report) -> String {
     let mut text = format!("{}\n{}\n", report.title(), document.provenance());
     for (title, rows) in report.groups() {
         let _ = write!(text, "\n{title}\n");
-        text.push_str(&table(&rows));
+        text.push_str(&table(report.column(), &rows));
     }
     let _ = write!(text, "\n{}\n", document.count());
     text
@@ -59,9 +59,9 @@ pub(crate) const fn verdict(row: Option<bool>) -> &'static str {
     }
 }
 
-fn table(rows: &[&Row]) -> String {
+fn table(against: &str, rows: &[&Row]) -> String {
     let lab = rows.iter().any(|row| row.virtual_value().is_some());
-    let mut header = vec!["what", "unit", "paper", "measured"];
+    let mut header = vec!["what", "unit", against, "measured"];
     if lab {
         header.push("virtual");
     }

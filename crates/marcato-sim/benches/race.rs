@@ -9,32 +9,17 @@ use std::hint::black_box;
 use std::time::{Duration as Wall, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    Bulk, DatagramFlow, DelayedAck, Host, HostContext, Incoming, LinkConfig, LinkId, Loss, Network, Outgoing,
-    Route, RouteId, Side, TcpConfig, TcpFlow,
+    DatagramFlow, Host, HostContext, Incoming, LinkConfig, LinkId, Loss, Network, Outgoing, Route, RouteId,
+    Side,
 };
-use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use marcato_units::{Duration, Rate, Seed, Time};
 
-/// One bulk flow of 1000-byte packets whose window is at most `window` packets, past its slow start.
+mod worlds;
+
+/// [`worlds::one_flow`] past its slow start.
 fn network(buffer: u64, window: u64, loss: Loss) -> (Network, LinkId) {
-    let mut net = Network::new(Seed::new(1));
-    let (client, server) = (net.node("client"), net.node("server"));
-    let link = || {
-        let queue =
-            DropTail::new(DropTailConfig { limit: Limit::Packets(buffer) }).expect("room for a packet");
-        LinkConfig::new(Rate::from_mbps(250), Duration::from_millis(40)).queue(queue)
-    };
-    let (bottleneck, _) = net.link(client, server, link().loss(loss), link());
-    let config = TcpConfig {
-        mss: 960,
-        timestamps: false,
-        delayed_ack: DelayedAck::NONE,
-        send_buffer: Bytes::new(1 << 30),
-        receive_buffer: Bytes::new((window * 960).min(1 << 30)),
-        ..TcpConfig::default()
-    };
-    net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).expect("a route");
+    let (mut net, bottleneck) = worlds::one_flow(buffer, window, loss);
     net.run_until(Time::from_secs(5));
     (net, bottleneck)
 }
@@ -55,10 +40,10 @@ fn advance(net: &mut Network, n: u64, count: impl Fn(&Network) -> u64) -> Wall {
 fn race(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("race");
     group.throughput(Throughput::Elements(1));
-    let (mut net, _) = network(2500, u64::MAX / 960, Loss::None);
+    let (mut net, _) = network(2500, u64::MAX, Loss::None);
     group.bench_function("events", |bencher| bencher.iter_custom(|n| advance(&mut net, n, Network::events)));
     for (name, loss) in [("packets", Loss::None), ("packets at loss 1e-4", Loss::Random(1e-4))] {
-        let (mut net, link) = network(2500, u64::MAX / 960, loss);
+        let (mut net, link) = network(2500, u64::MAX, loss);
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|n| advance(&mut net, n, |net| net.link_counters(link).delivered));
         });

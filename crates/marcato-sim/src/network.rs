@@ -529,8 +529,8 @@ impl Network {
         (*queue.counters(), queue.backlog())
     }
 
-    /// The largest IP packet that passes the way from `from` to `to`, which is the one that a flow takes: the least MTU of
-    /// its links. `None` if none of them has one. RFC 8201 §2.
+    /// The largest IP packet that passes the way from `from` to `to`, which is the one that a flow takes: the least MTU
+    /// of its links. `None` if none of them has one. RFC 8201 §2.
     ///
     /// # Errors
     /// [`RouteError`] if no links lead there.

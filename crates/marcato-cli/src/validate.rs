@@ -1,0 +1,32 @@
+//! `marcato validate`.
+
+use std::io::Write;
+
+use marcato_papers::{Experiment, Registry, RunOptions};
+
+use crate::Status;
+use crate::arguments::{Format, Validate};
+use crate::output;
+use crate::papers::PapersError;
+use crate::progress::Bar;
+
+/// Runs `experiment`, which is no paper's, and hands its report over as `marcato papers` does.
+pub(crate) fn run(
+    experiment: &dyn Experiment,
+    asked: &Validate,
+    stdout: &mut dyn Write,
+) -> Result<Status, PapersError> {
+    let options = RunOptions::repeated(asked.seed, asked.repeat)?.shortened(asked.quick);
+    let report = Registry::run(experiment, &options, &mut Bar::new())?;
+    if let Some(out) = &asked.out {
+        report.write(out)?;
+    }
+    let document = report.document();
+    let printed = match asked.format {
+        Format::Text => report.to_text(),
+        Format::Json => document.to_json(),
+        Format::Csv => document.to_csv(),
+    };
+    output::print(stdout, &printed).map_err(PapersError::Print)?;
+    Ok(if document.holds() { Status::Ok } else { Status::Outside })
+}

@@ -1,0 +1,37 @@
+//! `marcato validate`: its command line. What it measures is tested where it is measured.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::ffi::OsString;
+
+use marcato_cli::{Status, run};
+use marcato_papers::Registry;
+
+/// Runs the command and gives its status, standard output and standard error.
+fn marcato(line: &str) -> (Status, String, String) {
+    let (mut out, mut err) = (vec![], vec![]);
+    let arguments = ["marcato"].into_iter().chain(line.split_whitespace()).map(OsString::from);
+    let status = run(&Registry::default(), arguments, &mut out, &mut err);
+    (status, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+#[test]
+fn a_wrong_command_line_is_status_2_and_says_why() {
+    for (line, said) in [
+        ("validate mathis", "mathis"),
+        ("validate --world lab", "--world"),
+        ("validate --format yaml", "text, json, csv"),
+        ("validate --repeat 0", "1..=1000"),
+        ("validate --repeat 2 --seed 18446744073709551615", "choose a smaller seed"),
+    ] {
+        let (status, out, err) = marcato(line);
+        assert_eq!((status, out.as_str()), (Status::Error, ""), "{line}");
+        assert!(err.contains(said), "{line}: {err}");
+    }
+}
+
+#[test]
+fn it_needs_no_paper_and_says_what_its_status_means() {
+    let (status, out, _) = marcato("validate --help");
+    assert_eq!(status, Status::Ok);
+    assert!(out.contains("--quick") && out.contains("1 when one lies outside"), "{out}");
+}

@@ -1,0 +1,137 @@
+//! Validation: what the simulator measures against what theory says it must.
+//!
+//! Each file holds one piece of theory: the formula is in [`formula`], the set-up and the band beside the row. A band
+//! is what the formula leaves out (whole packets, the round trip that recovery takes) and three standard errors where
+//! chance has a part; it is fixed before anything is run. [`Validate`] asks them all.
+
+#[cfg(test)]
+#[path = "../../tests/documented/mod.rs"]
+mod documented;
+
+mod aimd;
+mod bbr;
+mod codel;
+mod cubic;
+mod dctcp;
+mod formula;
+mod mathis;
+mod path;
+mod pftk;
+mod plan;
+mod poisson;
+mod priority;
+mod rtt;
+mod source;
+mod step_mark;
+mod timing;
+mod utilisation;
+mod watch;
+
+use self::plan::{Plan, Runs};
+use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section};
+
+/// The simulator against theory. It is no paper's, and so none of [`registry`](crate::registry)'s.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Validate;
+
+/// What one question gives: its rows, and what is said and drawn about them.
+struct Answer {
+    rows: Vec<Row>,
+    section: Section,
+}
+
+impl Answer {
+    /// A section that shows all of `rows` with `text`.
+    fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
+        let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
+        Self { rows, section }
+    }
+}
+
+/// Makes an answer of the runs that its question planned.
+type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
+
+/// Plans the runs that it needs.
+type Question = fn(&mut Plan) -> Ask;
+
+/// The questions, in the order of the report.
+const QUESTIONS: &[Question] = &[
+    timing::timing,
+    mathis::mathis,
+    pftk::pftk,
+    utilisation::utilisation,
+    cubic::cubic,
+    bbr::bbr,
+    dctcp::dctcp,
+    rtt::rtt,
+    codel::codel,
+    poisson::poisson,
+    priority::priority,
+];
+
+impl Experiment for Validate {
+    fn name(&self) -> &'static str {
+        "validate"
+    }
+
+    fn about(&self) -> &'static str {
+        "Validation: the simulator against what theory says it must measure"
+    }
+
+    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        report(QUESTIONS, options, progress)
+    }
+}
+
+/// Asks these questions.
+fn report(
+    questions: &[Question],
+    options: &RunOptions,
+    progress: &mut dyn Progress,
+) -> Result<Report, RunError> {
+    let mut plan = Plan::new(options.quick);
+    let asked: Vec<Ask> = questions.iter().map(|question| question(&mut plan)).collect();
+    let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("validate", error))?;
+    Ok(told(asked, &runs, options))
+}
+
+/// What the runs answer.
+fn told(asked: Vec<Ask>, runs: &Runs, options: &RunOptions) -> Report {
+    let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(runs)).collect();
+    let (rows, sections): (Vec<_>, Vec<_>) =
+        answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
+    let config = Config::new()
+        .set("mss_bytes", path::MSS)
+        .set("rtt_ms", path::RTT * 1e3)
+        .set("delayed_ack", "off, but where a row says so");
+    let document = Document::new("validate", options).config(config).with_rows(rows.into_iter().flatten());
+    let report = Report::new("Validation", Validate.about(), document).against("theory");
+    sections.into_iter().fold(report, Report::section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[test]
+    fn every_row_is_documented_and_every_documented_row_is_printed() {
+        // Which rows there are does not depend on what the runs give.
+        let mut plan = Plan::new(true);
+        let asked = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let report = told(asked, &plan.nothing(), &RunOptions::default());
+        documented::check(&report);
+        assert_eq!(report.document().count().ok, 0, "nothing holds of what was not measured");
+    }
+
+    #[test]
+    fn what_takes_little_time_to_see_is_as_theory_says() {
+        let few: &[Question] = &[timing::timing, bbr::bbr, codel::codel, priority::priority];
+        let options = RunOptions::default().shortened(true);
+        let report = report(few, &options, &mut Silent).unwrap();
+        let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
+        assert!(outside.is_empty(), "{outside:#?}");
+        assert!(report.document().count().ok >= 50, "{}", report.document().count());
+        assert!(report.to_text().contains("theory  measured"));
+    }
+}

@@ -1,0 +1,111 @@
+//! Packets that come as a Poisson process, of equal or of exponentially distributed size, and who takes them.
+
+use marcato_sim::{Host, HostContext, Incoming, Outgoing, RouteId};
+use marcato_units::{Duration, Stream, Time};
+
+/// Bytes of IPv4 and UDP headers.
+const HEADERS: u64 = 28;
+/// Each packet carries when it was sent.
+const LEAST: u64 = HEADERS + 8;
+
+/// How long packets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sizes {
+    /// All the same.
+    Equal,
+    /// Exponentially distributed, to the byte. What would be shorter than its headers is as long as they are: of 4000
+    /// bytes on average that adds 0.004 %.
+    Exponential,
+}
+
+/// Sends until a time.
+pub(super) struct Source {
+    pub(super) sizes: Sizes,
+    /// Mean length of the IP packet.
+    pub(super) mean: u64,
+    /// Mean time between two.
+    pub(super) gap: Duration,
+    pub(super) until: Time,
+    streams: Option<(Stream, Stream)>,
+    next: Time,
+    due: bool,
+}
+
+impl Source {
+    pub(super) fn new(sizes: Sizes, mean: u64, gap: Duration, until: Time) -> Self {
+        Self { sizes, mean, gap, until, streams: None, next: Time::MAX, due: false }
+    }
+
+    fn schedule(&mut self, now: Time) {
+        if let Some((gaps, _)) = &mut self.streams {
+            // Two in one nanosecond would be one timer.
+            self.next = now + gaps.exponential(self.gap).max(Duration::from_nanos(1));
+        }
+    }
+
+    fn len(&mut self) -> u64 {
+        let Some((_, sizes)) = &mut self.streams else { return self.mean };
+        match self.sizes {
+            Sizes::Equal => self.mean,
+            Sizes::Exponential => {
+                // A nanosecond stands for a thousandth of a byte.
+                let thousandths = sizes.exponential(Duration::from_nanos(self.mean * 1000)).as_nanos();
+                u64::try_from(thousandths / 1000).unwrap_or(u64::MAX).clamp(LEAST, 65_535)
+            }
+        }
+    }
+}
+
+impl Host for Source {
+    fn start(&mut self, now: Time, context: &HostContext<'_>) {
+        self.streams = Some((context.stream("gaps"), context.stream("sizes")));
+        self.schedule(now);
+    }
+
+    fn datagram(&mut self, _now: Time, _incoming: Incoming, _context: &HostContext<'_>) {}
+
+    fn timer(&mut self, now: Time, _context: &HostContext<'_>) {
+        if now >= self.next {
+            self.due = true;
+            self.schedule(now);
+        }
+    }
+
+    fn transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Outgoing> {
+        if !std::mem::take(&mut self.due) {
+            return None;
+        }
+        let len = usize::try_from(self.len() - HEADERS).ok()?;
+        payload.resize(len, 0);
+        payload.get_mut(..8)?.copy_from_slice(&now.as_nanos().to_be_bytes());
+        Some(Outgoing::over(RouteId::new(0)))
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        (self.next < self.until).then_some(self.next)
+    }
+}
+
+/// A packet that arrived: when it left, when it came, and its length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) sent: Time,
+    pub(super) came: Time,
+    pub(super) len: u64,
+}
+
+/// Takes everything and notes it.
+#[derive(Default)]
+pub(super) struct Taker(pub(super) Vec<Taken>);
+
+impl Host for Taker {
+    fn datagram(&mut self, now: Time, incoming: Incoming, _context: &HostContext<'_>) {
+        let stamp = incoming.payload.get(..8).and_then(|bytes| bytes.try_into().ok());
+        let sent = Time::from_nanos(stamp.map_or(0, u64::from_be_bytes));
+        self.0.push(Taken { sent, came: now, len: incoming.payload.len() as u64 + HEADERS });
+    }
+
+    fn transmit(&mut self, _now: Time, _payload: &mut Vec<u8>) -> Option<Outgoing> {
+        None
+    }
+}

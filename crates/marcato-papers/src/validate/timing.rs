@@ -1,0 +1,179 @@
+//! What can be said to the nanosecond: handshakes, slow start, delayed acknowledgements, back-off.
+
+use marcato_sim::{
+    App, Bulk, DelayedAck, FlowId, LinkConfig, Loss, Network, Side, Socket, Tag, TcpConfig, TcpFlow,
+};
+use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
+
+use super::path::{Error, MSS, ONE_WAY, OneFlow, fifo, plain, textbook};
+use super::plan::{Plan, Values};
+use super::watch::Watched;
+use super::{Answer, Ask};
+use crate::{Row, Unit};
+
+const RATE: Rate = Rate::from_mbps(100);
+/// A segment's packet, a bare acknowledgement, and a SYN with three options: MSS, window scale, SACK permitted.
+const DATA: u64 = 1000;
+const ACK: u64 = 40;
+const SYN: u64 = 52;
+
+/// On the wire.
+fn tx(bytes: u64) -> Duration {
+    RATE.transmission_time(Bytes::new(bytes))
+}
+
+/// When the first segment begins to leave: two SYNs there and back, then an acknowledgement.
+fn begins() -> Duration {
+    (tx(SYN) + ONE_WAY) * 2 + tx(ACK)
+}
+
+/// When the last of `n` segments arrives that begin with a window of ten and double it each round trip. A round begins
+/// with the acknowledgement of the first segment of the one before, and what it releases leaves back to back.
+fn slow_start(n: u32) -> Duration {
+    let (mut start, mut left, mut window) = (begins(), n, 10);
+    while left > window {
+        start += tx(DATA) + ONE_WAY + tx(ACK) + ONE_WAY;
+        left -= window;
+        window *= 2;
+    }
+    start + tx(DATA) * left + ONE_WAY
+}
+
+fn transfer(client: impl App, config: TcpConfig) -> Result<(Network, FlowId), Error> {
+    let mut net = Network::new(Seed::new(1));
+    let (from, to) = (net.node("client"), net.node("server"));
+    let link = || Ok::<_, Error>(LinkConfig::new(RATE, ONE_WAY).queue(fifo(100_000)?));
+    net.link(from, to, link()?, link()?);
+    let flow = net.tcp(TcpFlow::new(from, to, config, client))?;
+    net.run_until(Time::from_secs(10));
+    Ok((net, flow))
+}
+
+fn last_arrival(segments: u32) -> Result<Values, Error> {
+    let app = Bulk::new(Bytes::from(segments * MSS));
+    let (net, flow) = transfer(app, plain())?;
+    let last = net.reception(flow, Side::Server).last_at.ok_or(Error::Missing("segment"))?;
+    Ok(vec![last.as_millis_f64()])
+}
+
+/// Writes so many bytes, closes nothing, and notes when all are acknowledged.
+struct Noting {
+    left: Bytes,
+    total: Bytes,
+    acked_at: Option<Time>,
+}
+
+impl App for Noting {
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        self.left -= socket.write(self.left, Priority::default(), Tag::default());
+        if self.acked_at.is_none() && socket.stats().delivered >= self.total {
+            self.acked_at = Some(socket.now());
+        }
+    }
+}
+
+fn acknowledged(segments: u32) -> Result<Values, Error> {
+    let total = Bytes::from(segments * MSS);
+    let app = Noting { left: total, total, acked_at: None };
+    let (net, flow) = transfer(app, TcpConfig { delayed_ack: DelayedAck::default(), ..plain() })?;
+    let app = net.app::<Noting>(flow, Side::Client).ok_or(Error::Missing("application"))?;
+    Ok(vec![app.acked_at.ok_or(Error::Missing("acknowledgement"))?.as_millis_f64()])
+}
+
+/// The gaps between what arrives at a wire that loses all from packet `from` on, in ms.
+fn retries(from: u64, until: u64) -> Result<Values, Error> {
+    let (queue, seen) = Watched::new(fifo(10)?, true);
+    let delay = Duration::from_millis(50);
+    let there = LinkConfig::delay_only(delay).queue(queue).loss(Loss::Script((from..from + 100).collect()));
+    let config = TcpConfig { initial_window: 1, ..textbook() };
+    let mut one = OneFlow::new(Seed::new(1), there, LinkConfig::delay_only(delay), config)?;
+    one.net.run_until(Time::from_secs(until));
+    let seen = seen.borrow();
+    let times = seen.came.get(usize::try_from(from).unwrap_or(0)..).unwrap_or(&[]);
+    Ok(times.windows(2).map(|pair| (pair[1].0 - pair[0].0).as_secs_f64() * 1e3).collect())
+}
+
+pub(super) fn timing(plan: &mut Plan) -> Ask {
+    let sizes = [1u32, 10, 11, 25, 100, 1000];
+    let transfers = sizes.map(|segments| (segments, plan.once(1, move || last_arrival(segments))));
+    let delayed = [1u32, 2, 3].map(|segments| (segments, plan.once(1, move || acknowledged(segments))));
+    let syn = plan.once(1, || retries(0, 70));
+    let data = plan.once(1, || retries(2, 400));
+    Box::new(move |runs| {
+        // Times are whole nanoseconds; as milliseconds in floating point they are off by far less than half of one.
+        let exact = 1e-6 / 2.0;
+        let ms = |span: Duration| span.as_secs_f64() * 1e3;
+        let mut rows = Vec::new();
+        for (segments, ticket) in transfers {
+            rows.push(
+                Row::new(format!("validate.transfer.{segments}"), format!("{segments} segments from connect to the last one's arrival, initial window 10 (exact)"), Unit::Ms)
+                    .paper(ms(slow_start(segments)))
+                    .samples(&runs.each(ticket, 0))
+                    .within_absolute(exact),
+            );
+        }
+        for (segments, ticket) in delayed {
+            // The first is acknowledged at once; then a pair; then one waits 40 ms for a second.
+            let wait = if segments == 2 { Duration::from_millis(40) } else { Duration::ZERO };
+            let theory = begins() + tx(DATA) * segments + ONE_WAY + wait + tx(ACK) + ONE_WAY;
+            rows.push(
+                Row::new(
+                    format!("validate.delack.{segments}"),
+                    format!(
+                        "{segments} segments until all are acknowledged, acknowledgements delayed (exact)"
+                    ),
+                    Unit::Ms,
+                )
+                .paper(ms(theory))
+                .samples(&runs.each(ticket, 0))
+                .within_absolute(exact),
+            );
+        }
+        let mut expected = 1000.0;
+        for k in 1..=6usize {
+            rows.push(
+                Row::new(
+                    format!("validate.backoff.syn.{k}"),
+                    "wait before a SYN is sent again (exact)",
+                    Unit::Ms,
+                )
+                .paper(expected)
+                .samples(&runs.each(syn, k - 1))
+                .within_absolute(exact),
+            );
+            expected *= 2.0;
+        }
+        // The handshake took R = 100 ms: SRTT is R and RTTVAR R/2, so the first timeout is R + 4·R/2.
+        let mut expected = 300.0;
+        for k in 1..=9usize {
+            rows.push(
+                Row::new(
+                    format!("validate.backoff.data.{k}"),
+                    "wait before a segment is sent again (exact)",
+                    Unit::Ms,
+                )
+                .paper(f64::min(expected, 60_000.0))
+                .samples(&runs.each(data, k - 1))
+                .within_absolute(exact),
+            );
+            expected *= 2.0;
+        }
+        let text = "100 Mbit/s and 40 ms each way, with nothing else on it: every time follows by adding transmission and \
+            propagation times. Slow start doubles its window of ten per round trip (RFC 6928, RFC 5681). A SYN is repeated \
+            after a second (RFC 6298 §2.1); a segment after SRTT + 4·RTTVAR, which the handshake gave; each wait is twice \
+            the last (§5.5), up to 60 s.";
+        Answer::new("Times that are exact", text, rows)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_start_takes_as_many_round_trips_as_its_window_demands() {
+        let rounds = |n| (slow_start(n).as_secs_f64() / 0.08).round();
+        // The handshake and half a round trip besides: 1.5 becomes 2.
+        assert_eq!([1, 10, 11, 25, 30, 31].map(rounds), [2.0, 2.0, 3.0, 3.0, 3.0, 4.0]);
+    }
+}

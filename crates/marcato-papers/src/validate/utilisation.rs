@@ -1,0 +1,75 @@
+//! How busy one Reno flow keeps a link, by its buffer.
+
+use marcato_sim::LinkConfig;
+use marcato_units::{Duration, Rate, Seed, Time};
+
+use super::path::{Error, MSS, ONE_WAY, OneFlow, fifo, plain, whole};
+use super::plan::{Plan, Values};
+use super::{Answer, Ask, formula};
+use crate::chart::{Axis, LineChart, Series};
+use crate::{Figure, Row, Unit};
+
+/// 40 Mbit/s over 80 ms, in packets of 1000 bytes.
+const PRODUCT: f64 = 400.0;
+
+/// Share of the link in use over whole cycles, in %.
+fn busy(buffer: u64, cycles: u64) -> Result<Values, Error> {
+    let there = LinkConfig::new(Rate::from_mbps(40), ONE_WAY).queue(fifo(buffer)?);
+    let mut one = OneFlow::new(Seed::new(1), there, LinkConfig::delay_only(ONE_WAY), plain())?;
+    let goodput = one.over_reductions(Time::from_secs(60), cycles, Duration::from_millis(10))?;
+    let headers = 1000.0 / f64::from(MSS);
+    Ok(vec![goodput * 8.0 * headers / 40e6 * 100.0])
+}
+
+pub(super) fn utilisation(plan: &mut Plan) -> Ask {
+    let cycles = plan.pick(12, 2);
+    let cells = [0u32, 10, 25, 50, 100].map(|percent| {
+        // A queue with room for nothing cannot be: the least has room for one packet.
+        let buffer = whole(PRODUCT * f64::from(percent) / 100.0).max(1);
+        (percent, buffer, plan.once(100 * cycles, move || busy(buffer, cycles)))
+    });
+    let roomier = plan.once(100 * cycles, move || busy(2, cycles));
+    Box::new(move |runs| {
+        let theory = |buffer: f64| 100.0 * formula::utilisation(buffer / PRODUCT);
+        let row = |id: &str, said: &str, buffer: u64, ticket| {
+            let packets = if buffer == 1 { "1 packet".to_owned() } else { format!("{buffer} packets") };
+            let what = format!("one Reno flow, buffer of {packets} ({said})");
+            Row::new(format!("validate.utilisation.{id}"), what, Unit::Percent)
+                .paper(theory(buffer as f64))
+                .samples(&runs.each(ticket, 0))
+        };
+        let said = "±1: recovery's round trip and whole packets, of 200 round trips";
+        let mut rows = Vec::new();
+        for (percent, buffer, ticket) in cells {
+            if buffer == 1 {
+                let bursts = "not claimed: two that leave together while another waits find no room";
+                rows.push(row(&percent.to_string(), bursts, buffer, ticket));
+                let what = format!("the same; {said}");
+                rows.push(row("0.why", &what, 2, roomier).within_absolute(1.0));
+            } else {
+                rows.push(row(&percent.to_string(), said, buffer, ticket).within_absolute(1.0));
+            }
+        }
+        let curve = (0..=60).map(|step| (f64::from(step) * 2.0, theory(PRODUCT * f64::from(step) / 50.0)));
+        let points = cells.map(|(percent, _, ticket)| (f64::from(percent), runs.mean(ticket, 0)));
+        let chart = LineChart::new(
+            "Utilisation by one Reno flow",
+            Axis::new("buffer, of the bandwidth-delay product", "%"),
+            Axis::new("utilisation", "%").range(70.0, 102.0),
+        )
+        .series(Series::line("theory", curve).dashed())
+        .series(Series::line("measured", points).marks());
+        let text = "A window climbs from half of what link and buffer hold to all of it. Below the bandwidth-delay \
+            product the link idles for what is missing. Over whole cycles, from one reduction to a later one.\n\n\
+            Without a buffer the formula needs packets that never leave two at a time. TCP's do, where its window grows and \
+            where recovery ends, and with room for one packet each such burst is another loss. With room for two \
+            the formula holds.";
+        let mut answer = Answer::new("Utilisation against buffer", text, rows);
+        answer.section = answer.section.figure(Figure::new(
+            "utilisation",
+            chart.to_svg(),
+            "40 Mbit/s, 80 ms: 400 packets of 1000 bytes.",
+        ));
+        answer
+    })
+}

@@ -1,0 +1,102 @@
+//! A queue that is watched: what came, left and was dropped when, and how much waited for how long.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use marcato_queue::{Backlog, Counters, Discipline, Packet as _, Verdict};
+use marcato_sim::Packet;
+use marcato_units::{Layer, Time};
+
+/// What has been seen of a queue.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// When packets came, and their lengths, if that is kept.
+    pub(super) came: Vec<(Time, u64)>,
+    /// When high packets left, and their lengths, if that is kept.
+    pub(super) left: Vec<(Time, u64)>,
+    /// When packets were dropped.
+    pub(super) dropped: Vec<Time>,
+    /// Packets that waited, times the nanoseconds for which they did.
+    pub(super) packet_nanos: u128,
+    /// The fewest and the most packets that waited since [`Seen::forget`], by what an arriving packet made of it.
+    pub(super) least: u64,
+    pub(super) most: u64,
+    since: Time,
+}
+
+impl Seen {
+    /// Looks for the fewest and the most anew.
+    pub(super) fn forget(&mut self) {
+        (self.least, self.most) = (u64::MAX, 0);
+    }
+}
+
+/// Keeps what it sees of the queue in it.
+pub(super) struct Watched<D> {
+    queue: D,
+    log: bool,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl<D: Discipline<Packet>> Watched<D> {
+    /// Watches `queue`; `log` says whether each packet is noted.
+    pub(super) fn new(queue: D, log: bool) -> (Self, Rc<RefCell<Seen>>) {
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        (Self { queue, log, seen: Rc::clone(&seen) }, seen)
+    }
+
+    /// So many have waited until now.
+    fn integrate(&self, now: Time) {
+        let mut seen = self.seen.borrow_mut();
+        let span = now.as_nanos().saturating_sub(seen.since.as_nanos());
+        seen.packet_nanos += u128::from(self.queue.backlog().packets) * u128::from(span);
+        seen.since = now;
+    }
+}
+
+impl<D: Discipline<Packet>> Discipline<Packet> for Watched<D> {
+    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+        self.integrate(now);
+        let len = packet.len().get();
+        let verdict = self.queue.enqueue(now, packet);
+        let mut seen = self.seen.borrow_mut();
+        if self.log {
+            seen.came.push((now, len));
+        }
+        if !matches!(verdict, Verdict::Queued) {
+            seen.dropped.push(now);
+        }
+        let waiting = self.queue.backlog().packets;
+        seen.least = seen.least.min(waiting);
+        seen.most = seen.most.max(waiting);
+        verdict
+    }
+
+    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
+        self.integrate(now);
+        let seen = &self.seen;
+        let packet = self.queue.dequeue_with(now, &mut |packet| {
+            seen.borrow_mut().dropped.push(now);
+            on_drop(packet);
+        });
+        if self.log
+            && let Some(packet) = &packet
+            && packet.layer() == Layer::High
+        {
+            self.seen.borrow_mut().left.push((now, packet.len().get()));
+        }
+        packet
+    }
+
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        self.queue.next_ready(now)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.queue.counters()
+    }
+}
