@@ -47,6 +47,47 @@ pub(crate) enum Command {
     ///
     /// Start a server on one host and clients on others: `marcato perf server`, then `marcato perf client HOST`.
     Perf(Perf),
+
+    /// Runs a scenario in virtual time, or every combination of its grid with every seed
+    ///
+    /// The exit status is 0 when everything ran, and 2 when something could not be run.
+    Sim(Sim),
+}
+
+/// What `marcato sim` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    /// The scenario
+    pub(crate) file: PathBuf,
+
+    /// Say what would run, and run nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    /// Run with this seed only [default: what the file says]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Set a key of the file otherwise, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Write tables, series, figures, captures and a report into this directory; of a grid, a document for each run and
+    /// their means
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// How to print the results on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+
+    /// Run so many at once [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=4096))]
+    pub(crate) jobs: Option<u16>,
+
+    /// Refuse a directory that has no runs of this grid yet; runs that are done are never made again
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 /// What `marcato demo` is asked.

@@ -10,6 +10,7 @@ mod output;
 mod papers;
 pub mod perf;
 mod progress;
+mod sim;
 mod table;
 mod validate;
 
@@ -61,6 +62,7 @@ where
             validate::run(&marcato_papers::Validate, &asked, stdout).map_err(|error| error.to_string())
         }
         arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
+        arguments::Command::Sim(asked) => sim::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Perf(asked) => {
             let done = match asked.role {
                 arguments::PerfRole::Server(asked) => perf::server(&asked, stdout),

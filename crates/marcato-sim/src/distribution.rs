@@ -72,7 +72,7 @@ enum Form {
     Exponential {
         mean: f64,
     },
-    /// `kept` is the probability that a draw without truncation would be within it.
+    /// `kept` is the probability that a draw without truncation would be within it; if it is 1, `most` only caps.
     Pareto {
         shape: f64,
         scale: f64,
@@ -184,6 +184,23 @@ impl<Q: Quantity> Distribution<Q> {
         Ok(Self::of(Form::Pareto { shape, scale, kept, most }))
     }
 
+    /// Pareto, but what would be above `most` is `most`. `mean` is that of the distribution before it is capped.
+    ///
+    /// # Errors
+    ///
+    /// As [`pareto`](Self::pareto); or if the cap is not above the mean.
+    pub fn capped_pareto(shape: f64, mean: Q, most: Q) -> Result<Self, DistributionError> {
+        if mean.to_real() >= most.to_real() {
+            return Err(DistributionError::Truncation);
+        }
+        match Self::pareto(shape, mean)?.form {
+            Form::Pareto { shape, scale, kept, .. } => {
+                Ok(Self::of(Form::Pareto { shape, scale, kept, most: most.to_real() }))
+            }
+            form => Ok(Self::of(form)),
+        }
+    }
+
     /// Log-normal with this mean; `sigma` is the standard deviation of the logarithm.
     ///
     /// # Errors
@@ -203,8 +220,11 @@ impl<Q: Quantity> Distribution<Q> {
             Form::Constant(value) => value,
             Form::Uniform { low, span } => low + span / 2.0,
             Form::Exponential { mean } => mean,
-            Form::Pareto { shape, scale, most, .. } if most.is_finite() => truncated_mean(shape, scale, most),
-            Form::Pareto { shape, scale, .. } => scale * shape / (shape - 1.0),
+            Form::Pareto { shape, scale, kept, most } if kept < 1.0 => truncated_mean(shape, scale, most),
+            // What lies beyond the cap is short of its mean by so much; without a cap by nothing.
+            Form::Pareto { shape, scale, most, .. } => {
+                (scale * shape - scale * libm::pow(scale / most, shape - 1.0)) / (shape - 1.0)
+            }
             Form::LogNormal { mu, sigma } => libm::exp(mu + sigma * sigma / 2.0),
         }
     }
@@ -255,6 +275,24 @@ mod tests {
         let mut stream = Seed::new(1).stream("test");
         let total: f64 = (0..draws).map(|_| distribution.draw(&mut stream).get() as f64).sum();
         total / f64::from(draws)
+    }
+
+    #[test]
+    fn a_capped_pareto_distribution_has_its_mean_before_the_cap_and_the_cap_above() {
+        let sizes = Distribution::capped_pareto(1.5, Bytes::kb(30), Bytes::kb(90)).unwrap();
+        let mut stream = marcato_units::Seed::new(1).stream("sizes");
+        let all: Vec<f64> = (0..200_000).map(|_| sizes.draw(&mut stream).get() as f64).collect();
+        // The scale is 10 kB, so the share at the cap is 9^-1.5 = 1/27; what is below it adds 30 kB × (1 - 9^-0.5).
+        let expected = 20_000.0 + 90_000.0 / 27.0;
+        assert!((sizes.mean() - expected).abs() < 1e-6, "{}", sizes.mean());
+        let capped = all.iter().filter(|&&size| size == 90_000.0).count() as f64 / 200_000.0;
+        assert!((0.034..0.040).contains(&capped), "{capped}");
+        let mean = all.iter().sum::<f64>() / 200_000.0;
+        assert!((mean / sizes.mean() - 1.0).abs() < 0.01, "{mean}");
+        assert_eq!(
+            Distribution::capped_pareto(1.5, Bytes::kb(30), Bytes::kb(30)).unwrap_err(),
+            DistributionError::Truncation
+        );
     }
 
     #[test]

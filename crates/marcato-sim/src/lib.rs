@@ -9,6 +9,7 @@
 //!   [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
+//! - [`scenario`]: from an experiment, as a file says it, to a network and its results.
 //! - [`FlowProcess`]: TCP flows that come and go; [`Distribution`]: of their sizes, of spans, and of whatever else.
 //! - [`Series`], [`FlowSummary`], [`Tap`]: what is recorded, over time, of a flow, and of each packet.
 //! - [`App`]: what runs at the ends of a TCP flow. [`Conducted`] puts a Conductor between application and TCP.
@@ -35,6 +36,7 @@ pub mod quic;
 mod ranges;
 mod record;
 mod route;
+pub mod scenario;
 mod tally;
 pub mod tcp;
 mod topology;

@@ -98,6 +98,8 @@ pub struct Traffic {
     pub releases: Vec<Vec<(u32, Time)>>,
     /// Messages that the session did not take.
     pub refused: u64,
+    /// Of each source, the numbers of these.
+    refusals: Vec<Vec<u32>>,
     open: bool,
 }
 
@@ -113,6 +115,7 @@ impl Traffic {
         };
         Self {
             releases: vec![Vec::new(); sources.len()],
+            refusals: vec![Vec::new(); sources.len()],
             sources: sources.into_iter().map(state).collect(),
             background: Vec::new(),
             until: Time::MAX,
@@ -129,6 +132,11 @@ impl Traffic {
         body[..4].copy_from_slice(&SOURCE_BULK.to_le_bytes());
         self.background.push((background, body.into()));
         self
+    }
+
+    /// The numbers of a source's messages that the session did not take, ascending.
+    pub fn refusals(&self, source: u32) -> &[u32] {
+        usize::try_from(source).ok().and_then(|source| self.refusals.get(source)).map_or(&[], Vec::as_slice)
     }
 
     /// Sources release nothing from this time on.
@@ -183,7 +191,8 @@ impl QuicApp for Traffic {
     fn timer(&mut self, context: &mut QuicContext<'_>) {
         let now = context.now();
         let until = self.until;
-        for ((index, source), releases) in (0u32..).zip(&mut self.sources).zip(&mut self.releases) {
+        let notes = self.releases.iter_mut().zip(&mut self.refusals);
+        for ((index, source), (releases, refusals)) in (0u32..).zip(&mut self.sources).zip(notes) {
             while source.next <= now && source.next < until {
                 let Periodic { size, priority, redundancy, lifetime, named, .. } = source.periodic;
                 let mut body = vec![0; usize::try_from(size.get()).unwrap_or(0).max(HEADER)];
@@ -196,7 +205,10 @@ impl QuicApp for Traffic {
                 message.source = named.then_some(SourceKey(u64::from(index)));
                 self.released += 1;
                 releases.push((source.sequence, now));
-                self.refused += u64::from(context.session().send(now, message).is_err());
+                if context.session().send(now, message).is_err() {
+                    self.refused += 1;
+                    refusals.push(source.sequence);
+                }
                 source.advance();
             }
         }

@@ -1,0 +1,91 @@
+//! Figures of what was recorded and of completion times.
+
+use marcato_papers::Figure;
+use marcato_papers::chart::{Axis, LineChart, Series as Line};
+use marcato_scenario::record::{FlowMetric, LinkMetric, Series};
+use marcato_sim::scenario::{FlowOutcome, Outcome, SeriesOutcome};
+
+use super::result::direction;
+
+/// A distribution of fewer samples says nothing.
+const FEW: usize = 10;
+
+/// What a chart is of: its name, what is on the vertical axis, its unit, and by how much numbers are divided for that.
+struct Kind {
+    id: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    scale: f64,
+}
+
+fn kind(series: &Series) -> Kind {
+    let kind = |id, title, unit, scale| Kind { id, title, unit, scale };
+    match series {
+        Series::Flow { metric, .. } => match metric {
+            FlowMetric::Cwnd => kind("cwnd", "congestion window", "kB", 1e3),
+            FlowMetric::Ssthresh => kind("ssthresh", "slow-start threshold", "kB", 1e3),
+            FlowMetric::InFlight => kind("in-flight", "in flight", "kB", 1e3),
+            FlowMetric::Srtt => kind("srtt", "smoothed round-trip time", "ms", 1.0),
+            FlowMetric::PacingRate => kind("pacing-rate", "pacing rate", "Mbit/s", 1.0),
+            FlowMetric::Throughput => kind("goodput", "goodput", "Mbit/s", 1.0),
+            FlowMetric::Retransmissions => kind("retransmissions", "retransmissions so far", "count", 1.0),
+            FlowMetric::Losses => kind("flow-losses", "packets lost so far", "count", 1.0),
+            FlowMetric::Delay => kind("delay", "one-way delay", "ms", 1.0),
+        },
+        Series::Link { metric, .. } => match metric {
+            LinkMetric::Queue => kind("queue", "queue", "kB", 1e3),
+            LinkMetric::QueuePackets => kind("queue-packets", "queue", "packets", 1.0),
+            LinkMetric::Throughput => kind("link-throughput", "throughput of links", "Mbit/s", 1.0),
+            LinkMetric::Utilisation => kind("utilisation", "utilisation of links", "%", 0.01),
+            LinkMetric::Drops => kind("drops", "packets dropped so far", "count", 1.0),
+            LinkMetric::Losses => kind("link-losses", "packets lost on the wire so far", "count", 1.0),
+            LinkMetric::Marks => kind("marks", "packets marked so far", "count", 1.0),
+        },
+    }
+}
+
+fn label(series: &SeriesOutcome) -> String {
+    match series.series {
+        Series::Link { back: true, .. } => format!("{} {}", series.of, direction(true)),
+        _ => series.of.clone(),
+    }
+}
+
+/// A chart for each metric that was recorded, with a line for each flow or link.
+pub(crate) fn series(outcome: &Outcome) -> Vec<Figure> {
+    let mut charts: Vec<(Kind, LineChart)> = Vec::new();
+    for one in &outcome.series {
+        let of = kind(&one.series);
+        let points = one
+            .points
+            .iter()
+            .map(|&(at, value)| (at.as_secs_f64(), value.map_or(f64::NAN, |value| value / of.scale)));
+        let line = Line::line(label(one), points);
+        match charts.iter_mut().find(|(other, _)| other.id == of.id) {
+            Some((_, chart)) => *chart = chart.clone().series(line),
+            None => {
+                let chart = LineChart::new(of.title, Axis::new("time", "s"), Axis::new(of.title, of.unit));
+                charts.push((of, chart.series(line)));
+            }
+        }
+    }
+    charts.into_iter().map(|(of, chart)| Figure::new(of.id, chart.to_svg(), of.title)).collect()
+}
+
+/// How long things took, as complementary distributions: a line for each flow and kind; bulk data aside.
+pub(crate) fn completions(flows: &[FlowOutcome]) -> Option<Figure> {
+    let mut chart = LineChart::ccdf("completion times", Axis::new("completion time", "ms").log(), true);
+    let mut any = false;
+    for flow in flows {
+        for times in flow.times.iter().filter(|times| !times.name.starts_with("bulk-")) {
+            let samples: Vec<f64> = times.samples().collect();
+            if samples.len() >= FEW {
+                any = true;
+                chart = chart.series(Line::ccdf(format!("{} {}", flow.name, times.name), samples));
+            }
+        }
+    }
+    any.then(|| {
+        Figure::new("completion", chart.to_svg(), "the share of transfers or messages that took longer")
+    })
+}

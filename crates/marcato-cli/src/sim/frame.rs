@@ -1,0 +1,171 @@
+//! Columns of equal length, from which every table of results is written.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// A table by columns: CSV, JSON and Parquet are written from the same one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Frame(Vec<Column>);
+
+/// A column. Its name ends with its unit.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) cells: Cells,
+}
+
+/// What stands in a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cells {
+    Text(Vec<String>),
+    Count(Vec<Option<u64>>),
+    Number(Vec<Option<f64>>),
+}
+
+impl Cells {
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(cells) => cells.len(),
+            Self::Count(cells) => cells.len(),
+            Self::Number(cells) => cells.len(),
+        }
+    }
+
+    /// A cell as CSV has it: empty if there is nothing.
+    fn text(&self, row: usize) -> String {
+        match self {
+            Self::Text(cells) => cells.get(row).cloned(),
+            Self::Count(cells) => cells.get(row).copied().flatten().map(|count| count.to_string()),
+            // The shortest text that reads back as the same number.
+            Self::Number(cells) => cells.get(row).copied().flatten().map(|number| number.to_string()),
+        }
+        .unwrap_or_default()
+    }
+}
+
+impl Frame {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// With a column of words.
+    pub(crate) fn text<S: Into<String>>(mut self, name: &str, cells: impl IntoIterator<Item = S>) -> Self {
+        let cells = Cells::Text(cells.into_iter().map(Into::into).collect());
+        self.0.push(Column { name: name.to_owned(), cells });
+        self
+    }
+
+    /// With a column of whole numbers.
+    pub(crate) fn count<C: Into<Option<u64>>>(
+        mut self,
+        name: &str,
+        cells: impl IntoIterator<Item = C>,
+    ) -> Self {
+        let cells = Cells::Count(cells.into_iter().map(Into::into).collect());
+        self.0.push(Column { name: name.to_owned(), cells });
+        self
+    }
+
+    /// With a column of numbers; what is not finite is left out.
+    pub(crate) fn number<N: Into<Option<f64>>>(
+        mut self,
+        name: &str,
+        cells: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let finite = |cell: N| cell.into().filter(|number| number.is_finite());
+        let cells = Cells::Number(cells.into_iter().map(finite).collect());
+        self.0.push(Column { name: name.to_owned(), cells });
+        self
+    }
+
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.0
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.first().map_or(0, |column| column.cells.len())
+    }
+
+    /// The rows, to be serialised with the columns' names as keys, in the columns' order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.len()).map(|row| Row { frame: self, row })
+    }
+
+    /// As CSV (RFC 4180, but with bare newlines), a header first.
+    pub(crate) fn to_csv(&self) -> String {
+        let mut csv = String::new();
+        let names = self.0.iter().map(|column| column.name.clone());
+        line(&mut csv, names);
+        for row in 0..self.len() {
+            line(&mut csv, self.0.iter().map(|column| column.cells.text(row)));
+        }
+        csv
+    }
+}
+
+fn line(csv: &mut String, fields: impl Iterator<Item = String>) {
+    for (place, field) in fields.enumerate() {
+        if place > 0 {
+            csv.push(',');
+        }
+        if field.contains([',', '"', '\n', '\r']) {
+            csv.push('"');
+            csv.push_str(&field.replace('"', "\"\""));
+            csv.push('"');
+        } else {
+            csv.push_str(&field);
+        }
+    }
+    csv.push('\n');
+}
+
+/// A row of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    frame: &'a Frame,
+    row: usize,
+}
+
+impl Row<'_> {
+    /// Adds its cells to a map.
+    pub(crate) fn entries<M: SerializeMap>(self, map: &mut M) -> Result<(), M::Error> {
+        self.frame.0.iter().try_for_each(|Column { name, cells }| match cells {
+            Cells::Text(cells) => map.serialize_entry(name, &cells[self.row]),
+            Cells::Count(cells) => map.serialize_entry(name, &cells[self.row]),
+            Cells::Number(cells) => map.serialize_entry(name, &cells[self.row]),
+        })
+    }
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.frame.0.len()))?;
+        self.entries(&mut map)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::sim) fn frame() -> Frame {
+        Frame::new()
+            .text("name", ["a,\"b\"", "plain"])
+            .count("drops", [Some(3), None])
+            .number("delay_ms", [Some(0.1), Some(f64::INFINITY)])
+    }
+
+    #[test]
+    fn csv_quotes_what_has_to_be_and_leaves_out_what_is_not_there() {
+        assert_eq!(frame().to_csv(), "name,drops,delay_ms\n\"a,\"\"b\"\"\",3,0.1\nplain,,\n");
+    }
+
+    #[test]
+    fn json_keeps_the_order_of_the_columns() {
+        let rows: Vec<_> = frame().rows().map(|row| serde_json::to_string(&row).unwrap()).collect();
+        assert_eq!(rows[0], r#"{"name":"a,\"b\"","drops":3,"delay_ms":0.1}"#);
+        assert_eq!(rows[1], r#"{"name":"plain","drops":null,"delay_ms":null}"#);
+    }
+}

@@ -1,0 +1,242 @@
+//! Every combination with every seed, on all cores.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use marcato_papers::{COMMIT, Mean, Progress, VERSION};
+use marcato_scenario::record::Record;
+use marcato_scenario::{Experiment, Run, Scenario, Setting};
+use marcato_sim::scenario::{Traces, build};
+use marcato_units::Time;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::error::SimError;
+use super::frame::{Frame, Row};
+use super::result::{Tables, json};
+use super::store::Store;
+
+/// A combination of what is varied, and the means over its seeds.
+#[derive(Clone, Debug)]
+pub(crate) struct Point {
+    pub(crate) settings: Vec<Setting>,
+    pub(crate) seeds: Vec<u64>,
+    /// In the order of the documents.
+    pub(crate) metrics: Vec<(String, Mean)>,
+    /// The command that repeats it, all seeds of it.
+    pub(crate) one_line: String,
+}
+
+/// What a worker tells.
+enum Told {
+    /// So many virtual seconds have passed.
+    Seconds(u64),
+    /// A run is over.
+    Done(usize, Result<String, SimError>),
+}
+
+/// Runs one run and gives its document.
+fn one(run: &Run, traces: &Traces, tell: &mut dyn FnMut(u64)) -> Result<String, SimError> {
+    let failed = |problem: String| SimError::Run { id: run.id.clone(), problem };
+    let mut seconds = 0;
+    let mut watch = |now: Time| {
+        let passed = now.as_nanos() / 1_000_000_000;
+        if passed > seconds {
+            tell(passed - seconds);
+            seconds = passed;
+        }
+    };
+    let attempt = || -> Result<String, SimError> {
+        // What is recorded changes nothing else, and a document has none of it.
+        let experiment = Experiment { record: Record::default(), ..run.experiment.clone() };
+        let outcome = build(&experiment, traces).map_err(|error| failed(error.to_string()))?.run(&mut watch);
+        let tables = Tables::of(&outcome);
+        Ok(json(run, &outcome, &tables))
+    };
+    // One run that hits a defect does not take the others with it.
+    catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| Err(SimError::Panic(run.id.clone())))
+}
+
+/// Runs every run that `store` does not have yet, on so many threads, and gives the documents of all, in order. The documents do
+/// not depend on how many threads there are.
+///
+/// # Errors
+/// If a run failed, or its document could not be kept: all such runs are named, after the others have been run.
+pub(crate) fn run(
+    scenario: &Scenario,
+    traces: &Traces,
+    store: Option<&Store>,
+    threads: usize,
+    progress: &mut dyn Progress,
+) -> Result<Vec<String>, SimError> {
+    let runs: Vec<Run> = scenario.runs().collect();
+    let mut documents: Vec<Option<String>> =
+        runs.iter().map(|run| store.and_then(|store| store.load(&run.id))).collect();
+    let todo: Vec<usize> = (0..runs.len()).filter(|&place| documents[place].is_none()).collect();
+    let steps = todo.iter().map(|&place| runs[place].experiment.duration.as_secs()).sum();
+    progress.begin(&format!("{} of {} runs, simulated seconds", todo.len(), runs.len()), Some(steps));
+    let next = AtomicUsize::new(0);
+    let (send, receive) = mpsc::channel();
+    let mut problems = Vec::new();
+    thread::scope(|scope| {
+        for _ in 0..threads.min(todo.len()) {
+            let (send, next, todo, runs) = (send.clone(), &next, &todo, &runs);
+            scope.spawn(move || {
+                while let Some(&place) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let run = &runs[place];
+                    let mut tell = |seconds| {
+                        // Whoever listens, listens until all is done.
+                        let _ = send.send(Told::Seconds(seconds));
+                    };
+                    let document = one(run, traces, &mut tell).and_then(|document| {
+                        store.map_or(Ok(()), |store| store.save(&run.id, &document))?;
+                        Ok(document)
+                    });
+                    if send.send(Told::Done(place, document)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for told in receive {
+            match told {
+                Told::Seconds(seconds) => progress.advance(seconds),
+                Told::Done(place, Ok(document)) => documents[place] = Some(document),
+                Told::Done(place, Err(error)) => problems.push((place, error.to_string())),
+            }
+        }
+    });
+    if !problems.is_empty() {
+        problems.sort();
+        let problems = problems.into_iter().map(|(_, problem)| problem).collect();
+        return Err(SimError::Runs { count: runs.len(), problems });
+    }
+    Ok(documents.into_iter().flatten().collect())
+}
+
+/// Numbers by their names, in order.
+type Numbers = Vec<(String, f64)>;
+
+/// The numbers of a document, by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`, `link.NAME.METRIC`,
+/// `link.NAME.back.METRIC`.
+fn metrics(document: &Value) -> Numbers {
+    let mut all = Vec::new();
+    let list = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let word = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut add = |stem: &str, of: &Value| {
+        for (key, value) in of.as_object().into_iter().flatten() {
+            // A number that is missing is missing from the mean, too.
+            if value.is_null() || value.is_number() {
+                all.push((format!("{stem}.{key}"), value.as_f64().unwrap_or(f64::NAN)));
+            }
+        }
+    };
+    for flow in list(document, "flows") {
+        let stem = format!("flow.{}", word(&flow, "flow"));
+        add(&stem, &flow);
+        for (key, name) in [("times", "what"), ("lanes", "lane")] {
+            for part in list(&flow, key) {
+                add(&format!("{stem}.{}", word(&part, name)), &part);
+            }
+        }
+    }
+    for link in list(document, "links") {
+        let back = if word(&link, "direction") == "back" { ".back" } else { "" };
+        add(&format!("link.{}{back}", word(&link, "link")), &link);
+    }
+    all
+}
+
+/// The runs of each combination, and the means over them. `documents` are those of all runs, in order.
+pub(crate) fn points(scenario: &Scenario, documents: &[String]) -> Vec<Point> {
+    let mut points: Vec<(Point, Vec<Numbers>)> = Vec::new();
+    for (run, document) in scenario.runs().zip(documents) {
+        // The same text, read the same way, whether it has just been written or long ago.
+        let found = metrics(&serde_json::from_str(document).unwrap_or_default());
+        match points.last_mut().filter(|(point, _)| point.settings == run.settings) {
+            Some((point, all)) => {
+                point.seeds.push(run.seed.get());
+                all.push(found);
+            }
+            None => {
+                let point = Point {
+                    one_line: one_line(scenario, &run),
+                    settings: run.settings,
+                    seeds: vec![run.seed.get()],
+                    metrics: Vec::new(),
+                };
+                points.push((point, vec![found]));
+            }
+        }
+    }
+    for (point, all) in &mut points {
+        let Some(first) = all.first() else { continue };
+        point.metrics = first
+            .iter()
+            .map(|(name, _)| {
+                let of = |run: &Numbers| run.iter().find(|(other, _)| other == name).map(|&(_, value)| value);
+                let values: Vec<f64> =
+                    all.iter().filter_map(of).filter(|value: &f64| value.is_finite()).collect();
+                (name.clone(), Mean::of(&values))
+            })
+            .collect();
+    }
+    points.into_iter().map(|(point, _)| point).collect()
+}
+
+/// The command that repeats a combination with all its seeds; the file by its name alone, so that the results do not depend on
+/// where it lies.
+fn one_line(scenario: &Scenario, run: &Run) -> String {
+    let line = scenario.one_line(run);
+    let seed = format!(" --seed {}", run.seed.get());
+    let line = line.strip_suffix(&seed).unwrap_or(&line);
+    let name = std::path::Path::new(scenario.file()).file_name().and_then(|name| name.to_str());
+    match name {
+        Some(name) => line.replacen(scenario.file(), name, 1),
+        None => line.to_owned(),
+    }
+}
+
+/// A line for each combination and metric.
+pub(crate) fn frame(points: &[Point]) -> Frame {
+    let rows: Vec<(&Point, &(String, Mean))> =
+        points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric))).collect();
+    let keys = points.first().map_or(&[][..], |point| &point.settings);
+    let frame = keys.iter().enumerate().fold(Frame::new(), |frame, (place, key)| {
+        frame.text(&key.key, rows.iter().map(|(point, _)| point.settings[place].value.as_str()))
+    });
+    frame
+        .text("metric", rows.iter().map(|(_, (metric, _))| metric.as_str()))
+        .number("mean", rows.iter().map(|(_, (_, mean))| mean.value))
+        .number("ci95", rows.iter().map(|(_, (_, mean))| mean.ci95))
+        .count("n", rows.iter().map(|(_, (_, mean))| u64::from(mean.n)))
+        .text("repeat_with", rows.iter().map(|(point, _)| point.one_line.as_str()))
+}
+
+/// The document of a grid.
+#[derive(Serialize)]
+struct Document<'a> {
+    scenario: &'a str,
+    version: &'a str,
+    commit: &'a str,
+    seeds: Vec<u64>,
+    config: Value,
+    rows: Vec<Row<'a>>,
+}
+
+/// The document of a grid as JSON.
+pub(crate) fn to_json(scenario: &Scenario, points: &[Point], frame: &Frame) -> String {
+    let document = Document {
+        scenario: &scenario.experiment().name,
+        version: VERSION,
+        commit: COMMIT,
+        seeds: points.first().map(|point| point.seeds.clone()).unwrap_or_default(),
+        config: super::result::config(scenario.experiment()),
+        rows: frame.rows().collect(),
+    };
+    // Strings, finite numbers and maps with string keys: serialising them cannot fail.
+    serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
+}

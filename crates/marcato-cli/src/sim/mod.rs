@@ -1,0 +1,148 @@
+//! `marcato sim`: from a scenario to results.
+
+mod capture;
+mod chart;
+mod error;
+mod frame;
+mod grid;
+mod parquet;
+mod report;
+mod result;
+mod store;
+mod text;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::thread;
+
+use marcato_papers::Progress as _;
+use marcato_scenario::{Overrides, Run, Scenario, explain};
+use marcato_sim::scenario::{Outcome, Traces, build};
+
+use self::capture::Captures;
+use self::error::SimError;
+use self::result::Tables;
+use self::store::{Manifest, Store};
+use crate::Status;
+use crate::arguments::{Format, Sim};
+use crate::output;
+use crate::progress::Bar;
+
+pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimError> {
+    let overrides = Overrides { set: asked.set.clone(), seed: asked.seed };
+    let scenario = Scenario::load(&asked.file, &overrides)?;
+    if asked.explain {
+        output::print(stdout, &explain(&scenario)).map_err(SimError::Print)?;
+        return Ok(Status::Ok);
+    }
+    if asked.resume && asked.out.is_none() {
+        return Err(SimError::ResumeWhat);
+    }
+    let traces = traces(&scenario)?;
+    let printed = match scenario.run(0).filter(|_| scenario.count() == 1) {
+        Some(_) if asked.resume => return Err(SimError::ResumeOne),
+        Some(one) => single(asked, &one, &traces)?,
+        None => every(asked, &scenario, &traces)?,
+    };
+    output::print(stdout, &printed).map_err(SimError::Print)?;
+    Ok(Status::Ok)
+}
+
+/// The traces that any of the runs follows.
+fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
+    let mut named = BTreeSet::new();
+    for run in scenario.runs() {
+        named.extend(run.experiment.traces().into_iter().map(str::to_owned));
+    }
+    let read = |path: String| {
+        let failed = |problem: String| SimError::Trace { path: path.clone(), problem };
+        let text =
+            std::fs::read_to_string(scenario.dir().join(&path)).map_err(|error| failed(error.to_string()))?;
+        let trace = text.parse().map_err(|error: marcato_sim::TraceError| failed(error.to_string()))?;
+        Ok((path, trace))
+    };
+    named.into_iter().map(read).collect()
+}
+
+/// Runs the one run that there is; what is to be printed.
+fn single(asked: &Sim, one: &Run, traces: &Traces) -> Result<String, SimError> {
+    let out = asked.out.as_deref();
+    let mut experiment = one.experiment.clone();
+    if out.is_none() {
+        // Nobody would get it.
+        experiment.record.pcap.clear();
+    }
+    let world = build(&experiment, traces)?;
+    if let Some(out) = out {
+        output::writable_directory(out).map_err(SimError::file(out))?;
+    }
+    let mut bar = Bar::new();
+    bar.begin("simulated seconds", Some(one.experiment.duration.as_secs()));
+    let mut captures = Captures::new(out, &mut bar);
+    let outcome = world.run(&mut captures);
+    captures.finish()?;
+    let tables = Tables::of(&outcome);
+    let json = result::json(one, &outcome, &tables);
+    if let Some(out) = out {
+        write(out, one, &outcome, &tables, &json)?;
+    }
+    Ok(match asked.format {
+        Format::Text => text::of_run(one, &outcome),
+        Format::Json => json,
+        Format::Csv => tables.flows.to_csv(),
+    })
+}
+
+/// Writes the files of one run.
+fn write(out: &Path, one: &Run, outcome: &Outcome, tables: &Tables, json: &str) -> Result<(), SimError> {
+    let file = |name: &str, content: &[u8]| store::write(&out.join(name), content);
+    file("result.json", json.as_bytes())?;
+    let Tables { flows, times, lanes, links, series } = tables;
+    let all = [("flows", flows), ("times", times), ("lanes", lanes), ("links", links), ("series", series)];
+    for (name, frame) in all {
+        // What was not recorded, or has nothing timed in it, has no file.
+        if frame.len() > 0 {
+            file(&format!("{name}.csv"), frame.to_csv().as_bytes())?;
+            file(&format!("{name}.parquet"), &parquet::of(frame)?)?;
+        }
+    }
+    let report = report::of(one, outcome, tables)?;
+    file("report.html", report.to_html().as_bytes())?;
+    report.figures().try_for_each(|figure| file(&format!("{}.svg", figure.id()), figure.svg().as_bytes()))
+}
+
+/// Runs every combination with every seed; what is to be printed.
+fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, SimError> {
+    let store = match asked.out.as_deref() {
+        None => None,
+        Some(out) => Some(Store::open(out, &manifest(scenario, traces), asked.resume)?),
+    };
+    let threads =
+        asked.jobs.map_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get), usize::from);
+    let documents = grid::run(scenario, traces, store.as_ref(), threads, &mut Bar::new())?;
+    let points = grid::points(scenario, &documents);
+    let frame = grid::frame(&points);
+    let json = grid::to_json(scenario, &points, &frame);
+    if let Some(store) = &store {
+        store.file("grid.json", json.as_bytes())?;
+        store.file("grid.csv", frame.to_csv().as_bytes())?;
+        store.file("grid.parquet", &parquet::of(&frame)?)?;
+    }
+    Ok(match asked.format {
+        Format::Text => text::of_grid(&scenario.experiment().name, &points),
+        Format::Json => json,
+        Format::Csv => frame.to_csv(),
+    })
+}
+
+/// What the runs of a scenario are made from: each of them completely said, and the traces.
+fn manifest(scenario: &Scenario, traces: &Traces) -> Manifest {
+    let runs: Vec<[String; 2]> = scenario.runs().map(|run| [run.id, run.experiment.to_toml()]).collect();
+    let said: Vec<String> = traces.values().map(|trace| format!("{:?}", trace.millis())).collect();
+    let names = traces.keys().map(String::as_str);
+    Manifest::of(
+        runs.iter().flatten().map(String::as_str).chain(names).chain(said.iter().map(String::as_str)),
+    )
+}

@@ -1,0 +1,205 @@
+//! The result of one run: its tables, and the document that holds them.
+
+use std::collections::BTreeMap;
+
+use marcato_papers::{COMMIT, Percentile, Samples, VERSION};
+use marcato_scenario::{Experiment, Run};
+use marcato_sim::scenario::{FlowOutcome, LinkOutcome, Outcome, SeriesOutcome, Times};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::frame::{Frame, Row};
+
+/// What came of a run, as tables.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    /// A line for each flow.
+    pub(crate) flows: Frame,
+    /// A line for each kind of thing whose completion was timed.
+    pub(crate) times: Frame,
+    /// A line for each lane of QUIC.
+    pub(crate) lanes: Frame,
+    /// A line for each direction of a link.
+    pub(crate) links: Frame,
+    /// A line for each sample.
+    pub(crate) series: Frame,
+}
+
+/// 95 of 100 samples are not greater.
+const P95: Option<Percentile> = Percentile::from_thousandths(950);
+
+fn percentile(samples: &Samples, percentile: Option<Percentile>) -> Option<f64> {
+    percentile.and_then(|percentile| samples.percentile(percentile)).filter(|value| value.is_finite())
+}
+
+/// The completion times of a flow as a whole: of all but bulk data.
+fn whole(flow: &FlowOutcome) -> Samples {
+    flow.times.iter().filter(|times| !times.name.starts_with("bulk-")).flat_map(Times::samples).collect()
+}
+
+/// With the percentiles of these samples.
+fn completion(frame: Frame, samples: &[Samples]) -> Frame {
+    let of = |which| samples.iter().map(move |samples| percentile(samples, which)).collect::<Vec<_>>();
+    frame
+        .number("completion_p50_ms", of(Some(Percentile::P50)))
+        .number("completion_p95_ms", of(P95))
+        .number("completion_p99_ms", of(Some(Percentile::P99)))
+        .number("completion_max_ms", of(Some(Percentile::MAX)))
+}
+
+fn flows(flows: &[FlowOutcome]) -> Frame {
+    let whole: Vec<Samples> = flows.iter().map(whole).collect();
+    let frame = Frame::new()
+        .text("flow", flows.iter().map(|flow| flow.name.as_str()))
+        .text("kind", flows.iter().map(|flow| flow.kind))
+        .number("start_s", flows.iter().map(|flow| flow.start.as_secs_f64()))
+        .number("finished_s", flows.iter().map(|flow| flow.finished.map(|at| at.as_secs_f64())))
+        .count("received_bytes", flows.iter().map(|flow| flow.bytes.get()))
+        .number("goodput_mbit_per_s", flows.iter().map(|flow| flow.goodput))
+        .count("sent_packets", flows.iter().map(|flow| flow.sent))
+        .count("lost_packets", flows.iter().map(|flow| flow.losses))
+        .count("retransmissions", flows.iter().map(|flow| flow.retransmissions))
+        .count("timeouts", flows.iter().map(|flow| flow.timeouts))
+        .number("rtt_mean_ms", flows.iter().map(|flow| flow.rtt))
+        .number("rtt_p95_ms", flows.iter().map(|flow| flow.rtt_p95))
+        .number("rtt_min_ms", flows.iter().map(|flow| flow.min_rtt))
+        .number("delay_mean_ms", flows.iter().map(|flow| flow.delay))
+        .number("delay_p95_ms", flows.iter().map(|flow| flow.delay_p95));
+    completion(frame, &whole)
+}
+
+fn times(flows: &[FlowOutcome]) -> Frame {
+    let all: Vec<(&str, &Times)> =
+        flows.iter().flat_map(|flow| flow.times.iter().map(|times| (flow.name.as_str(), times))).collect();
+    let samples: Vec<Samples> = all.iter().map(|(_, times)| times.samples().collect()).collect();
+    let len = |of: fn(&Times) -> usize| all.iter().map(|(_, times)| of(times) as u64).collect::<Vec<_>>();
+    let priority = |times: &Times| times.priority.map(|priority| priority.to_string()).unwrap_or_default();
+    let frame = Frame::new()
+        .text("flow", all.iter().map(|&(flow, _)| flow))
+        .text("what", all.iter().map(|(_, times)| times.name.as_str()))
+        .text("priority", all.iter().map(|(_, times)| priority(times)))
+        .count("released", all.iter().map(|(_, times)| times.released))
+        .count("refused", all.iter().map(|(_, times)| times.refused))
+        .count("completed", len(|times| times.done.len()))
+        .count("unfinished", len(|times| times.open.len()));
+    completion(frame, &samples)
+}
+
+fn lanes(flows: &[FlowOutcome]) -> Frame {
+    let all: Vec<_> =
+        flows.iter().flat_map(|flow| flow.lanes.iter().map(|lane| (flow.name.as_str(), lane))).collect();
+    Frame::new()
+        .text("flow", all.iter().map(|&(flow, _)| flow))
+        .text("lane", all.iter().map(|(_, lane)| lane.name.as_str()))
+        .count("packets", all.iter().map(|(_, lane)| lane.packets))
+        .count("arrived_bytes", all.iter().map(|(_, lane)| lane.bytes.get()))
+        .count("lost_packets", all.iter().map(|(_, lane)| lane.lost))
+        .count("repairs", all.iter().map(|(_, lane)| lane.repairs))
+        .number("srtt_end_ms", all.iter().map(|(_, lane)| lane.srtt))
+}
+
+/// The name of a link's direction.
+pub(crate) const fn direction(back: bool) -> &'static str {
+    if back { "back" } else { "there" }
+}
+
+fn links(links: &[LinkOutcome]) -> Frame {
+    Frame::new()
+        .text("link", links.iter().map(|link| link.name.as_str()))
+        .text("direction", links.iter().map(|link| direction(link.back)))
+        .count("offered_packets", links.iter().map(|link| link.offered))
+        .count("delivered_packets", links.iter().map(|link| link.delivered))
+        .count("delivered_bytes", links.iter().map(|link| link.bytes.get()))
+        .number("throughput_mbit_per_s", links.iter().map(|link| link.throughput))
+        .number("utilisation_percent", links.iter().map(|link| link.utilisation.map(|share| share * 100.0)))
+        .number("queue_mean_bytes", links.iter().map(|link| link.waiting.mean_bytes))
+        .count("queue_max_bytes", links.iter().map(|link| link.waiting.most_bytes.get()))
+        .number("queue_mean_packets", links.iter().map(|link| link.waiting.mean_packets))
+        .count("queue_max_packets", links.iter().map(|link| link.waiting.most_packets))
+        .count("dropped_packets", links.iter().map(|link| link.drops))
+        .count("too_big_packets", links.iter().map(|link| link.too_big))
+        .count("marked_packets", links.iter().map(|link| link.marks))
+        .count("lost_packets", links.iter().map(|link| link.losses))
+}
+
+fn series(series: &[SeriesOutcome]) -> Frame {
+    let Some(first) = series.first() else { return Frame::new() };
+    // All of them are sampled at the same times.
+    let time = Frame::new().number("time_s", first.points.iter().map(|&(at, _)| at.as_secs_f64()));
+    series.iter().fold(time, |frame, one| frame.number(&one.name, one.points.iter().map(|&(_, value)| value)))
+}
+
+impl Tables {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        Self {
+            flows: flows(&outcome.flows),
+            times: times(&outcome.flows),
+            lanes: lanes(&outcome.flows),
+            links: links(&outcome.links),
+            series: series(&outcome.series),
+        }
+    }
+}
+
+/// An experiment, resolved, as JSON: what its TOML says.
+pub(crate) fn config(experiment: &Experiment) -> Value {
+    // What an experiment is written as is TOML; were it not, the text itself would still say everything.
+    let text = experiment.to_toml();
+    toml::from_str(&text).unwrap_or(Value::String(text))
+}
+
+/// The document of one run.
+#[derive(Serialize)]
+struct Document<'a> {
+    scenario: &'a str,
+    version: &'a str,
+    commit: &'a str,
+    seed: u64,
+    settings: BTreeMap<&'a str, &'a str>,
+    config: Value,
+    events: u64,
+    flows: Vec<FlowRow<'a>>,
+    links: Vec<Row<'a>>,
+}
+
+/// A flow's row, with its completion times and lanes.
+struct FlowRow<'a> {
+    row: Row<'a>,
+    times: Vec<Row<'a>>,
+    lanes: Vec<Row<'a>>,
+}
+
+impl Serialize for FlowRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.row.entries(&mut map)?;
+        map.serialize_entry("times", &self.times)?;
+        map.serialize_entry("lanes", &self.lanes)?;
+        map.end()
+    }
+}
+
+/// The document of a run as JSON, indented, with a newline at its end.
+pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
+    let mut times = tables.times.rows();
+    let mut lanes = tables.lanes.rows();
+    let flows = tables.flows.rows().zip(&outcome.flows).map(|(row, flow)| FlowRow {
+        row,
+        times: times.by_ref().take(flow.times.len()).collect(),
+        lanes: lanes.by_ref().take(flow.lanes.len()).collect(),
+    });
+    let document = Document {
+        scenario: &run.experiment.name,
+        version: VERSION,
+        commit: COMMIT,
+        seed: run.seed.get(),
+        settings: run.settings.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect(),
+        config: config(&run.experiment),
+        events: outcome.events,
+        flows: flows.collect(),
+        links: tables.links.rows().collect(),
+    };
+    // Strings, finite numbers and maps with string keys: serialising them cannot fail.
+    serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
+}

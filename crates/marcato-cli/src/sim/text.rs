@@ -1,0 +1,144 @@
+//! Results as tables for a terminal.
+
+use std::fmt::Write as _;
+
+use marcato_papers::Percentile;
+use marcato_scenario::Run;
+use marcato_sim::scenario::{Outcome, Times};
+
+use super::grid::Point;
+use super::result::direction;
+use crate::table::Table;
+
+/// A number with as many digits as say something, or a dash.
+fn number(value: impl Into<Option<f64>>) -> String {
+    match value.into().filter(|value| value.is_finite()) {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(value) if value.abs() < 1.0 => format!("{value:.3}"),
+        Some(value) if value.abs() < 100.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.1}"),
+    }
+}
+
+fn percentile(times: &Times, percentile: Option<Percentile>) -> String {
+    let samples: marcato_papers::Samples = times.samples().collect();
+    number(percentile.and_then(|percentile| samples.percentile(percentile)))
+}
+
+/// The result of one run.
+pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
+    let experiment = &run.experiment;
+    let mut text = experiment.name.clone();
+    if !experiment.about.is_empty() {
+        text += ": ";
+        text += &experiment.about;
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "\nseed {}, {} s, of which the first {} s are not measured\n",
+        run.seed.get(),
+        experiment.duration.as_secs_f64(),
+        experiment.warm_up.as_secs_f64()
+    );
+    let header = [
+        "flow", "kind", "Mbit/s", "packets", "lost", "repeated", "timeouts", "RTT ms", "least ms", "delay ms",
+    ];
+    let mut table = Table::new(header).words(2);
+    for flow in &outcome.flows {
+        table.row([
+            flow.name.clone(),
+            flow.kind.to_owned(),
+            number(flow.goodput),
+            flow.sent.to_string(),
+            flow.losses.to_string(),
+            flow.retransmissions.to_string(),
+            flow.timeouts.to_string(),
+            number(flow.rtt),
+            number(flow.min_rtt),
+            number(flow.delay),
+        ]);
+    }
+    let _ = writeln!(text, "{table}");
+    if outcome.flows.iter().any(|flow| !flow.times.is_empty()) {
+        let header = [
+            "flow",
+            "completion of",
+            "level",
+            "completed",
+            "unfinished",
+            "refused",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+        ];
+        let mut table = Table::new(header).words(3);
+        for (flow, times) in
+            outcome.flows.iter().flat_map(|flow| flow.times.iter().map(move |times| (flow, times)))
+        {
+            table.row([
+                flow.name.clone(),
+                times.name.clone(),
+                times.priority.map_or_else(|| "-".to_owned(), |priority| priority.to_string()),
+                times.done.len().to_string(),
+                times.open.len().to_string(),
+                times.refused.to_string(),
+                percentile(times, Some(Percentile::P50)),
+                percentile(times, Percentile::from_thousandths(950)),
+                percentile(times, Some(Percentile::P99)),
+            ]);
+        }
+        let _ = writeln!(text, "{table}");
+    }
+    let header = ["link", "way", "Mbit/s", "used %", "queue kB", "most kB", "drops", "marks", "lost"];
+    let mut table = Table::new(header).words(2);
+    for link in &outcome.links {
+        table.row([
+            link.name.clone(),
+            direction(link.back).to_owned(),
+            number(link.throughput),
+            number(link.utilisation.map(|share| share * 100.0)),
+            number(link.waiting.mean_bytes / 1e3),
+            number(link.waiting.most_bytes.get() as f64 / 1e3),
+            (link.drops + link.too_big).to_string(),
+            link.marks.to_string(),
+            link.losses.to_string(),
+        ]);
+    }
+    let _ = write!(text, "{table}");
+    text
+}
+
+/// Whether a metric is one of those that are shown; the files have all.
+fn is_shown(metric: &str) -> bool {
+    let ends = [
+        "goodput_mbit_per_s",
+        "delay_mean_ms",
+        "rtt_mean_ms",
+        "completion_p50_ms",
+        "completion_p99_ms",
+        "utilisation_percent",
+        "queue_mean_bytes",
+    ];
+    // Of each flow and link the totals: `flow.NAME.METRIC`, not what its parts add.
+    ends.iter().any(|end| metric.ends_with(end)) && metric.matches('.').count() == 2
+}
+
+/// The result of a grid: the metrics that matter most, for each point.
+pub(crate) fn of_grid(name: &str, points: &[Point]) -> String {
+    let mut text = String::new();
+    let runs: usize = points.iter().map(|point| point.seeds.len()).sum();
+    let _ = writeln!(text, "{name}: {runs} runs, means over seeds with 95 % confidence intervals");
+    for point in points {
+        let settings: Vec<String> =
+            point.settings.iter().map(|one| format!("{} = {}", one.key, one.value)).collect();
+        let _ = writeln!(text, "\n{}", settings.join(", "));
+        let mut table = Table::new(["metric", "mean", "±", "n"]);
+        for (metric, mean) in point.metrics.iter().filter(|(metric, _)| is_shown(metric)) {
+            table.row([metric.clone(), number(mean.value), number(mean.ci95), mean.n.to_string()]);
+        }
+        let _ = write!(text, "{table}");
+    }
+    text
+}

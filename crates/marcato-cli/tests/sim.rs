@@ -1,0 +1,341 @@
+//! `marcato sim`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use marcato_cli::{Status, run};
+use marcato_papers::Registry;
+use serde_json::Value;
+
+/// Runs the command and gives its status, standard output and standard error.
+fn marcato<S: Into<OsString>>(arguments: impl IntoIterator<Item = S>) -> (Status, String, String) {
+    let (mut out, mut err) = (vec![], vec![]);
+    let arguments =
+        [OsString::from("marcato"), "sim".into()].into_iter().chain(arguments.into_iter().map(Into::into));
+    let status = run(&Registry::default(), arguments, &mut out, &mut err);
+    (status, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// Every file below a directory, by its path there.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else {
+                let name = entry.path().strip_prefix(directory).unwrap().to_owned();
+                found.insert(name, fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+const ONE: &str = r#"
+name = "one"
+about = "two flows, of which one ends, through a short queue"
+duration = "6 s"
+warm-up = "1 s"
+nodes = ["client", "server"]
+
+[[link]]
+name = "bottleneck"
+between = ["client", "server"]
+rate = "8 Mbit/s"
+delay = "10 ms"
+queue = { kind = "droptail", limit = "30 packets" }
+
+[[flow]]
+name = "bulk"
+kind = "tcp"
+from = "client"
+to = "server"
+
+[[flow]]
+name = "file"
+kind = "tcp"
+from = "client"
+to = "server"
+start = "2 s"
+size = "200 kB"
+
+[record]
+every = "100 ms"
+series = ["flow.bulk.cwnd", "flow.file.cwnd", "flow.bulk.srtt", "link.bottleneck.queue"]
+pcap = ["bottleneck"]
+"#;
+
+const GRID: &str = r#"
+[grid]
+seeds = 2
+vary = { "flow.bulk.congestion" = ["reno", "cubic"], "link.bottleneck.delay" = ["10 ms", "20 ms"] }
+"#;
+
+/// A directory with a scenario in it.
+fn scenario(text: &str) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("one.toml");
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    (directory, file)
+}
+
+fn path(directory: &Path, name: &str) -> String {
+    directory.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn one_run_gives_the_same_bytes_in_every_file_each_time() {
+    let (directory, file) = scenario(ONE);
+    let [a, b] = ["a", "b"].map(|name| path(directory.path(), name));
+    let printed = [&a, &b].map(|out| {
+        let (status, printed, err) = marcato([&file, "--format", "json", "--out", out]);
+        assert_eq!((status, err.as_str()), (Status::Ok, ""));
+        printed
+    });
+    assert_eq!(printed[0], printed[1]);
+    let found = files(Path::new(&a));
+    assert_eq!(found, files(Path::new(&b)));
+    let names: Vec<&str> = found.keys().map(|name| name.to_str().unwrap()).collect();
+    let expected = [
+        "bottleneck.back.pcap",
+        "bottleneck.there.pcap",
+        "cwnd.svg",
+        "flows.csv",
+        "flows.parquet",
+        "links.csv",
+        "links.parquet",
+        "queue.svg",
+        "report.html",
+        "result.json",
+        "series.csv",
+        "series.parquet",
+        "srtt.svg",
+        "times.csv",
+        "times.parquet",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(found[Path::new("result.json")], printed[0].as_bytes());
+    let html = String::from_utf8(found[Path::new("report.html")].clone()).unwrap();
+    assert!(html.matches("<svg").count() == 3 && !html.contains("<script") && !html.contains("src="));
+    // A capture begins with its magic number, and each packet of it is there.
+    assert_eq!(found[Path::new("bottleneck.there.pcap")][..4], 0xa1b2_3c4d_u32.to_le_bytes());
+    let (_, other, _) = marcato([&file, "--format", "json", "--seed", "2"]);
+    assert_ne!(other, printed[0]);
+}
+
+#[test]
+fn the_document_has_the_documented_keys_and_nothing_of_the_machine() {
+    let (directory, file) = scenario(ONE);
+    let (_, printed, _) = marcato([&file, "--format", "json"]);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+    let expected =
+        ["commit", "config", "events", "flows", "links", "scenario", "seed", "settings", "version"];
+    assert_eq!(keys, expected);
+    assert_eq!(json["config"]["duration"], "6 s");
+    assert!(!printed.contains(directory.path().to_str().unwrap()));
+    let bulk = &json["flows"][0];
+    assert!(bulk["goodput_mbit_per_s"].as_f64().is_some_and(|rate| (5.0..7.7).contains(&rate)), "{bulk}");
+    let file = &json["flows"][1];
+    assert_eq!((&file["received_bytes"], &file["times"][0]["completed"]), (&200_000.into(), &1.into()));
+    assert!(json["links"][0]["utilisation_percent"].as_f64().is_some_and(|used| used > 90.0));
+}
+
+#[test]
+fn csv_is_a_line_for_each_flow_and_text_an_aligned_table() {
+    let (_directory, file) = scenario(ONE);
+    let (_, csv, _) = marcato([&file, "--format", "csv"]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].starts_with("flow,kind,start_s,finished_s,received_bytes,goodput_mbit_per_s,"), "{csv}");
+    assert!(lines[1].starts_with("bulk,tcp,0,,") && lines[2].starts_with("file,tcp,2,") && lines.len() == 3);
+    let (_, text, _) = marcato([&file]);
+    assert!(
+        text.starts_with("one: two flows, of which one ends, through a short queue\nseed 1, 6 s, "),
+        "{text}"
+    );
+    assert!(text.contains("bottleneck  there"), "{text}");
+}
+
+#[test]
+fn a_grid_gives_the_same_bytes_on_any_number_of_threads_and_after_an_interrupt() {
+    let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "");
+    let (directory, file) = scenario(&text);
+    let [whole, cut] = ["whole", "cut"].map(|name| path(directory.path(), name));
+    let (status, printed, err) = marcato([&file, "--out", &whole, "--jobs", "1"]);
+    assert_eq!((status, err.as_str()), (Status::Ok, ""), "{printed}");
+    let (_, again, _) = marcato([&file, "--out", &cut, "--jobs", "3"]);
+    assert_eq!(printed, again);
+    let found = files(Path::new(&whole));
+    assert_eq!(found, files(Path::new(&cut)));
+    assert_eq!(found.keys().filter(|name| name.starts_with("runs")).count(), 8);
+    // As an interrupt leaves it: some runs missing, one cut short, and no means yet.
+    let runs: Vec<PathBuf> = found.keys().filter(|name| name.starts_with("runs")).cloned().collect();
+    for name in ["grid.csv", "grid.json", "grid.parquet"] {
+        fs::remove_file(Path::new(&cut).join(name)).unwrap();
+    }
+    fs::remove_file(Path::new(&cut).join(&runs[1])).unwrap();
+    fs::write(Path::new(&cut).join(&runs[2]), "{\"flows\": [").unwrap();
+    // A run that is done is not made again: what stands in it is taken.
+    let kept = Path::new(&cut).join(&runs[5]);
+    let made = fs::metadata(&kept).unwrap().modified().unwrap();
+    let (status, resumed, _) = marcato([&file, "--out", &cut, "--resume"]);
+    assert_eq!((status, resumed), (Status::Ok, printed));
+    assert_eq!(found, files(Path::new(&cut)));
+    assert_eq!(fs::metadata(&kept).unwrap().modified().unwrap(), made);
+}
+
+#[test]
+fn means_are_over_seeds_and_each_row_says_how_to_repeat_it() {
+    let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "");
+    let (_directory, file) = scenario(&text);
+    let (_, printed, _) = marcato([&file, "--format", "json"]);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(json["seeds"], serde_json::json!([1, 2]));
+    let rows = json["rows"].as_array().unwrap();
+    let goodput = |row: &&Value| row["metric"] == "flow.bulk.goodput_mbit_per_s";
+    let points: Vec<&Value> = rows.iter().filter(goodput).collect();
+    assert_eq!(points.len(), 4);
+    let last = points[3];
+    assert_eq!((&last["flow.bulk.congestion"], &last["n"]), (&"cubic".into(), &2.into()));
+    let line = last["repeat_with"].as_str().unwrap();
+    let said = "marcato sim one.toml --set flow.bulk.congestion=cubic --set \"link.bottleneck.delay=20 ms\"";
+    assert_eq!(
+        line.replace("--set link.bottleneck.delay=\"20 ms\"", "--set \"link.bottleneck.delay=20 ms\""),
+        said
+    );
+    // That point alone, each seed on its own.
+    let of = |seed: &str| {
+        let set = ["--set", "flow.bulk.congestion=cubic", "--set", "link.bottleneck.delay=20 ms"];
+        let line = [&*file, "--format", "json", "--seed", seed].into_iter().chain(set);
+        let (_, printed, err) = marcato(line);
+        let json: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{err}"));
+        json["flows"][0]["goodput_mbit_per_s"].as_f64().unwrap()
+    };
+    let mean = (of("1") + of("2")) / 2.0;
+    assert!((last["mean"].as_f64().unwrap() - mean).abs() < 1e-9);
+}
+
+#[test]
+fn a_directory_of_something_else_is_refused() {
+    let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "").replace("6 s", "3 s");
+    let (directory, file) = scenario(&text);
+    let out = path(directory.path(), "out");
+    let (status, _, err) = marcato([&file, "--out", &out, "--resume"]);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("has nothing to resume: leave out --resume"), "{err}");
+    assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
+    let before = files(Path::new(&out));
+    let (status, _, err) = marcato([&file, "--out", &out, "--set", "flow.file.size=100 kB"]);
+    assert_eq!(status, Status::Error);
+    assert!(
+        err.contains("has results of another scenario, or of other settings: give another directory"),
+        "{err}"
+    );
+    let manifest = Path::new(&out).join("manifest.json");
+    let older = fs::read_to_string(&manifest).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.7");
+    fs::write(&manifest, &older).unwrap();
+    let (status, _, err) = marcato([&file, "--out", &out]);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("has results of another version of this program (0.0.7 ("), "{err}");
+    fs::write(&manifest, &before[Path::new("manifest.json")]).unwrap();
+    assert_eq!(files(Path::new(&out)), before);
+    let (status, _, err) = marcato([&file, "--resume"]);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("--resume needs --out"), "{err}");
+}
+
+#[test]
+fn a_run_that_fails_is_named_and_the_others_are_done() {
+    let udp = r#"
+[[flow]]
+name = "voice"
+kind = "udp"
+from = "client"
+to = "server"
+rate = "100 kbit/s"
+payload = "160 B"
+arrivals = "constant"
+on = "100 ms"
+off = "100 ms"
+
+[grid]
+vary = { "flow.voice.arrivals" = ["constant", "poisson"] }
+"#;
+    let text = ONE.replace("pcap = [\"bottleneck\"]\n", "") + udp;
+    let (directory, file) = scenario(&text);
+    let out = path(directory.path(), "out");
+    let (status, printed, err) = marcato([&file, "--out", &out]);
+    assert_eq!((status, printed.as_str()), (Status::Error, ""), "{err}");
+    assert!(
+        err.starts_with("error: 1 of 2 runs failed:\n  the run arrivals=poisson,seed=1 failed: "),
+        "{err}"
+    );
+    let found = files(Path::new(&out));
+    let names: Vec<&str> = found.keys().map(|name| name.to_str().unwrap()).collect();
+    assert_eq!(names, ["manifest.json", "runs/arrivals=constant,seed=1.json"]);
+}
+
+#[test]
+fn a_file_that_is_wrong_exits_2_and_each_line_is_named() {
+    let (_directory, file) = scenario(&ONE.replace("8 Mbit/s", "8").replace("size =", "sise ="));
+    let (status, out, err) = marcato([&file]);
+    assert_eq!((status, u8::from(status), out.as_str()), (Status::Error, 2, ""));
+    assert!(err.starts_with("error: the scenario cannot be run:\n"), "{err}");
+    assert!(err.contains("one.toml:11:") && err.contains("one.toml:27:"), "{err}");
+    let (status, _, err) = marcato(["/nowhere/none.toml"]);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("none.toml") && err.contains("cannot be read"), "{err}");
+    let (_directory, file) = scenario(ONE);
+    let (status, _, err) = marcato([&file, "--set", "flow.bulk.congestion=vegas"]);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("--set") && err.contains("vegas"), "{err}");
+}
+
+#[test]
+fn explaining_runs_nothing() {
+    let (directory, file) = scenario(&format!("{ONE}{GRID}"));
+    let out = path(directory.path(), "out");
+    let (status, printed, _) = marcato([&file, "--explain", "--out", &out]);
+    assert_eq!(status, Status::Ok);
+    assert!(printed.contains("bottleneck") && printed.contains("8 Mbit/s"), "{printed}");
+    assert!(!Path::new(&out).exists());
+}
+
+/// How long each example has to run for all that it has in it to happen at all.
+const EXAMPLES: [(&str, &str); 8] = [
+    ("cats", "2 s"),
+    ("cellular", "2 s"),
+    ("codel-cubic", "21 s"),
+    ("multipath", "2 s"),
+    ("parking-lot", "2 s"),
+    ("reno-loss", "2 s"),
+    ("satellite", "143 s"),
+    ("video-and-flood", "21 s"),
+];
+
+#[test]
+fn every_example_runs_with_every_combination_of_its_grid() {
+    let is_scenario = |path: &PathBuf| path.extension().is_some_and(|it| it == "toml");
+    let found =
+        fs::read_dir(examples()).unwrap().map(|entry| entry.unwrap().path()).filter(is_scenario).count();
+    assert_eq!(found, EXAMPLES.len(), "an example is missing here");
+    for (name, duration) in EXAMPLES {
+        let file = examples().join(format!("{name}.toml")).into_os_string();
+        let duration = format!("duration={duration}");
+        let settings = ["--set", &duration, "--set", "warm-up=0 s", "--seed", "1", "--format", "csv"];
+        let arguments = [file].into_iter().chain(settings.map(OsString::from));
+        let (status, printed, err) = marcato(arguments);
+        assert_eq!((status, err.as_str()), (Status::Ok, ""), "{name}");
+        assert!(printed.contains("goodput_mbit_per_s"), "{name}: {printed}");
+    }
+}

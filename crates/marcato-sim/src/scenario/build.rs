@@ -1,0 +1,123 @@
+//! From an experiment to a world.
+
+use std::collections::HashMap;
+
+use marcato_scenario::Experiment;
+use marcato_scenario::flow::FlowKind;
+use marcato_scenario::link::{self, Capacity};
+
+use super::error::BuildError;
+use super::flows::{Instance, Tracked};
+use super::occupancy::{Course, Observed};
+use super::sampler::Sampler;
+use super::world::{Way, World};
+use super::{Traces, convert};
+use crate::{LinkConfig, LinkId, Network, NodeId};
+
+/// The nodes of a network by their names.
+type Nodes = HashMap<String, NodeId>;
+
+fn node(nodes: &Nodes, what: &str, node: &str) -> Result<NodeId, BuildError> {
+    nodes
+        .get(node)
+        .copied()
+        .ok_or_else(|| BuildError::NoSuchNode { what: what.to_owned(), node: node.to_owned() })
+}
+
+/// Builds the network of an experiment. `traces` are those that its links follow.
+///
+/// # Errors
+/// If something names what there is not, or a part cannot be configured as it says.
+pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildError> {
+    let mut net = Network::new(experiment.seed);
+    let nodes: Nodes = experiment.nodes.iter().map(|name| (name.clone(), net.node(name))).collect();
+    let mut ways = Vec::new();
+    for link in &experiment.links {
+        ways.extend(add_link(&mut net, &nodes, link, traces)?);
+    }
+    let mut flows: Vec<Tracked> = Vec::new();
+    for flow in &experiment.flows {
+        for (instance, name) in (0..).zip(flow.instances()) {
+            let end = |name: &str| node(&nodes, &format!("flow `{}`", flow.name), name);
+            let paths = match &flow.kind {
+                FlowKind::Quic(quic) => quic
+                    .paths
+                    .iter()
+                    .map(|path| Ok([end(&path.from)?, end(&path.to)?]))
+                    .collect::<Result<_, BuildError>>()?,
+                _ => Vec::new(),
+            };
+            let ends = [end(&flow.from)?, end(&flow.to)?];
+            let instance = Instance { flow, name, start: flow.start_of(instance), ends, paths };
+            flows.push(instance.add(&mut net, experiment.seed)?);
+        }
+    }
+    let sampler = Sampler::new(experiment, &flows, &ways)?;
+    let (warm_up, duration) = (experiment.warm_up, experiment.duration);
+    let mut taps = Vec::new();
+    for link in &experiment.record.pcap {
+        let before = taps.len();
+        taps.extend(ways.iter().enumerate().filter(|(_, way)| way.name == *link).map(|(place, _)| place));
+        if taps.len() == before {
+            return Err(BuildError::NothingToRecord(link.clone()));
+        }
+    }
+    Ok(World { net, warm_up, duration, flows, ways, sampler, taps })
+}
+
+fn add_link(
+    net: &mut Network,
+    nodes: &Nodes,
+    link: &link::Link,
+    traces: &Traces,
+) -> Result<[Way; 2], BuildError> {
+    let what = format!("link `{}`", link.name);
+    let [a, b] = [&link.between[0], &link.between[1]];
+    let (a, b) = (node(nodes, &what, a)?, node(nodes, &what, b)?);
+    let observed = |direction: &link::Direction| -> Result<_, BuildError> {
+        let config = convert::direction(&link.name, link.mtu, direction, traces)?;
+        let (queue, occupancy) = Observed::new(convert::queue(&link.name, &direction.queue)?);
+        Ok((LinkConfig { queue: Box::new(queue), ..config }, occupancy))
+    };
+    let (there, there_waits) = observed(&link.there)?;
+    let (back, back_waits) = observed(&link.back)?;
+    let ids = net.link(a, b, there, back);
+    let way = |back, id, direction: &link::Direction, occupancy| {
+        let mut course = match &direction.rate {
+            Capacity::Unlimited => Course::new(None),
+            Capacity::Rate(rate) => Course::new(Some(*rate)),
+            Capacity::Trace(path) => Course::of_trace(traces.get(path).cloned()),
+        };
+        for change in link.changes.iter().filter(|change| concerns(change.way, back)) {
+            if let Some(rate) = change.rate {
+                course.change(change.at, rate);
+            }
+        }
+        Way { name: link.name.clone(), back, id, course, occupancy, before: Default::default() }
+    };
+    let ways = [way(false, ids.0, &link.there, there_waits), way(true, ids.1, &link.back, back_waits)];
+    for change in &link.changes {
+        for way in ways.iter().filter(|way| concerns(change.way, way.back)) {
+            apply(net, way.id, change);
+        }
+    }
+    Ok(ways)
+}
+
+/// Whether what changes in this way changes the direction there, or back.
+const fn concerns(way: link::Way, back: bool) -> bool {
+    match way {
+        link::Way::Both => true,
+        link::Way::There => !back,
+        link::Way::Back => back,
+    }
+}
+
+fn apply(net: &mut Network, id: LinkId, change: &link::Change) {
+    if let Some(rate) = change.rate {
+        net.set_rate_at(id, change.at, rate);
+    }
+    if let Some(up) = change.up {
+        net.set_link_up_at(id, change.at, up);
+    }
+}

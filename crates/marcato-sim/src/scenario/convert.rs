@@ -1,0 +1,174 @@
+//! What the words of a scenario mean here.
+
+use marcato_queue::{
+    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, PushOut, PushOutConfig, Strict,
+};
+use marcato_scenario::{link, queue, tcp, traffic};
+use marcato_sched::conductor::{self, Debt};
+use marcato_units::{Bytes, Duration};
+
+use super::Traces;
+use super::error::BuildError;
+use crate::packet::Packet;
+use crate::{
+    Congestion, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott, Jitter, LinkConfig, Loss,
+    LossDetection, PriorityOption, TcpConfig,
+};
+
+pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
+    TcpConfig {
+        mss: tcp.mss,
+        initial_window: tcp.initial_window,
+        send_buffer: tcp.send_buffer,
+        receive_buffer: tcp.receive_buffer,
+        receive_buffer_from: tcp.receive_buffer_from,
+        notsent_lowat: tcp.notsent_lowat,
+        delayed_ack: DelayedAck {
+            every: tcp.delayed_ack.every,
+            timeout: tcp.delayed_ack.timeout,
+            first_at_once: tcp.delayed_ack.first_at_once,
+            urgent_at_once: tcp.delayed_ack.urgent_at_once,
+        },
+        min_rto: tcp.min_rto,
+        max_rto: tcp.max_rto,
+        timestamps: tcp.timestamps,
+        ecn: tcp.ecn,
+        priority_option: tcp.priority_option.map(|option| match option {
+            tcp::PriorityOption::Rfc6994 => PriorityOption::Rfc6994,
+            tcp::PriorityOption::Short => PriorityOption::Short,
+            tcp::PriorityOption::Authors => PriorityOption::Authors,
+        }),
+        loss_detection: match tcp.loss_detection {
+            tcp::LossDetection::Rack => LossDetection::Rack,
+            tcp::LossDetection::DupThresh => LossDetection::DupThresh,
+        },
+        congestion: match tcp.congestion {
+            tcp::Congestion::Reno => Congestion::Reno,
+            tcp::Congestion::Cubic { hystart, fast_convergence } => {
+                Congestion::Cubic(Cubic { hystart, fast_convergence })
+            }
+            tcp::Congestion::Dctcp => Congestion::Dctcp,
+            tcp::Congestion::Bbr => Congestion::Bbr,
+        },
+        pacing: tcp.pacing,
+        slow_start_after_idle: tcp.slow_start_after_idle,
+        initial_sequence: None,
+    }
+}
+
+pub(super) const fn debt(preset: traffic::Preset) -> Debt {
+    match preset {
+        traffic::Preset::Authors => Debt::authors(),
+        traffic::Preset::Paper => Debt::paper(),
+        traffic::Preset::Marcato => Debt::marcato(),
+    }
+}
+
+/// A Conductor's configuration.
+pub(super) fn conductor(preset: traffic::Preset, chunk: Bytes) -> conductor::Config {
+    conductor::Config { chunk, ..conductor::Config::with_debt(debt(preset)) }
+}
+
+pub(super) fn size(size: &traffic::Size) -> Result<Distribution<Bytes>, DistributionError> {
+    match *size {
+        traffic::Size::Constant(bytes) => Ok(Distribution::constant(bytes)),
+        traffic::Size::Exponential { mean } => Distribution::exponential(mean),
+        traffic::Size::Pareto { shape, mean, most } => Distribution::capped_pareto(shape, mean, most),
+        traffic::Size::LogNormal { mean, sigma } => Distribution::log_normal(mean, sigma),
+    }
+}
+
+pub(super) fn pause(pause: &traffic::Pause) -> Result<Distribution<Duration>, DistributionError> {
+    match *pause {
+        traffic::Pause::Constant(span) => Ok(Distribution::constant(span)),
+        traffic::Pause::Exponential { mean } => Distribution::exponential(mean),
+    }
+}
+
+const fn limit(limit: queue::Limit) -> Limit {
+    match limit {
+        queue::Limit::Packets(packets) => Limit::Packets(packets),
+        queue::Limit::Bytes(bytes) => Limit::Bytes(bytes),
+    }
+}
+
+/// The queue of a link of this name.
+pub(super) fn queue(link: &str, queue: &queue::Queue) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
+    let refused = |source| BuildError::Limit { link: link.to_owned(), source };
+    Ok(match queue {
+        queue::Queue::DropTail { limit: wait } => {
+            Box::new(DropTail::new(DropTailConfig { limit: limit(*wait) }).map_err(refused)?)
+        }
+        queue::Queue::Codel(codel) => {
+            let config = CodelConfig {
+                target: codel.target,
+                interval: codel.interval,
+                limit: limit(codel.limit),
+                maxpacket: codel.maxpacket,
+                ecn: codel.ecn,
+            };
+            let refused = |source| BuildError::Codel { link: link.to_owned(), source };
+            Box::new(Codel::new(config).map_err(refused)?)
+        }
+        queue::Queue::Strict { high, low } => {
+            Box::new(Strict::of(self::queue(link, high)?, self::queue(link, low)?))
+        }
+        queue::Queue::PushOut { packets } => {
+            Box::new(PushOut::new(PushOutConfig { packets: *packets }).map_err(refused)?)
+        }
+    })
+}
+
+fn loss(link: &str, loss: &link::Loss) -> Result<Loss, BuildError> {
+    Ok(match loss {
+        link::Loss::None => Loss::None,
+        link::Loss::Random { probability } => Loss::Random(*probability),
+        link::Loss::Every { packets } => Loss::Every(*packets),
+        link::Loss::Script { packets } => Loss::Script(packets.clone()),
+        link::Loss::GilbertElliott(bursts) => {
+            let wire = GilbertElliott::new(bursts.p, bursts.r)
+                .and_then(|wire| wire.losses(bursts.loss_good, bursts.loss_bad))
+                .map_err(|source| BuildError::Bursts { link: link.to_owned(), source })?;
+            Loss::GilbertElliott(wire)
+        }
+    })
+}
+
+/// What is added to a delay, and how much more than that to every packet alike.
+fn jitter(jitter: &link::Jitter) -> (Jitter, Duration) {
+    let (added, always) = match jitter.added {
+        link::Added::Uniform { least, most } => (Jitter::uniform(most.saturating_sub(least)), least),
+        link::Added::Normal { mean, deviation } => (Jitter::normal(mean, deviation), Duration::ZERO),
+        link::Added::Exponential { mean } => (Jitter::exponential(mean, Duration::MAX), Duration::ZERO),
+    };
+    (added.reorder(jitter.reorder), always)
+}
+
+/// One direction of the link of this name.
+pub(super) fn direction(
+    link: &str,
+    mtu: Bytes,
+    direction: &link::Direction,
+    traces: &Traces,
+) -> Result<LinkConfig, BuildError> {
+    let bare = LinkConfig::delay_only(direction.delay);
+    let config = match &direction.rate {
+        link::Capacity::Unlimited => bare,
+        link::Capacity::Rate(rate) => LinkConfig { rate: Some(*rate), ..bare },
+        link::Capacity::Trace(path) => {
+            let trace = traces
+                .get(path)
+                .cloned()
+                .ok_or_else(|| BuildError::NoSuchTrace { link: link.to_owned(), trace: path.clone() })?;
+            bare.trace(trace)
+        }
+    };
+    let config = config.framing(direction.framing).mtu(mtu).loss(loss(link, &direction.loss)?);
+    Ok(match &direction.jitter {
+        None => config,
+        Some(spread) => {
+            let (added, always) = jitter(spread);
+            LinkConfig { delay: config.delay + always, ..config }.jitter(added)
+        }
+    })
+}

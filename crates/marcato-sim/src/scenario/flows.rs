@@ -1,0 +1,563 @@
+//! The flows of a world, and what can be seen of them.
+
+use marcato_scenario::flow::{FlowKind, PacketArrivals};
+use marcato_scenario::quic::Quic;
+use marcato_scenario::record::FlowMetric;
+use marcato_scenario::traffic::{Arrivals, OnOff};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
+
+use super::error::BuildError;
+use super::messenger::Messenger;
+use super::outcome::{FlowOutcome, Times};
+use super::quic::Look;
+use super::{convert, quic};
+use crate::{
+    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, Network, NodeId,
+    ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
+};
+
+/// On and off spans under way.
+#[derive(Clone, Debug)]
+struct Spans {
+    on: Distribution<Duration>,
+    off: Distribution<Duration>,
+    stream: Option<Stream>,
+    is_on: bool,
+}
+
+/// Writes so many bytes, or as many as are taken until its time is over, and then closes. It may be on and off.
+#[derive(Clone, Debug)]
+struct Transfer {
+    left: Bytes,
+    stop: Time,
+    priority: Priority,
+    spans: Option<Spans>,
+}
+
+/// What somebody writes at once who is on and off: so that a low watermark of unsent bytes means something.
+const PIECE: Bytes = Bytes::new(16 << 10);
+const STOP: u32 = 0;
+const TURN: u32 = 1;
+
+impl Transfer {
+    fn turn(&mut self, socket: &mut Socket<'_>) {
+        let Some(Spans { on, off, stream: Some(stream), is_on }) = &mut self.spans else { return };
+        *is_on = !*is_on;
+        // However short the spans, time goes on.
+        let span = if *is_on { on.draw(stream) } else { off.draw(stream) }.max(Duration::from_nanos(1));
+        socket.set_timer(socket.now() + span, TURN);
+    }
+}
+
+impl App for Transfer {
+    fn named(&mut self, streams: &FlowStreams<'_>) {
+        if let Some(spans) = &mut self.spans {
+            spans.stream = Some(streams.stream("onoff"));
+        }
+    }
+
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        if self.stop < Time::MAX {
+            socket.set_timer(self.stop, STOP);
+        }
+        self.turn(socket);
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        let most = match &self.spans {
+            None => self.left,
+            Some(spans) if spans.is_on => self.left.min(PIECE),
+            Some(_) => return,
+        };
+        self.left -= socket.write(most, self.priority, Tag::default());
+        if self.left.is_zero() {
+            socket.close();
+        }
+    }
+
+    fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {
+        if token == STOP {
+            self.left = Bytes::ZERO;
+            socket.close();
+        } else if !self.left.is_zero() {
+            self.turn(socket);
+        }
+    }
+}
+
+/// Who asks, until its time is over.
+struct Asking {
+    requester: Requester,
+    stop: Time,
+}
+
+/// A [`Requester`] has timers of lower numbers.
+const STOP_ASKING: u32 = u32::MAX;
+
+impl App for Asking {
+    fn named(&mut self, streams: &FlowStreams<'_>) {
+        self.requester.named(streams);
+    }
+
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        if self.stop < Time::MAX {
+            socket.set_timer(self.stop, STOP_ASKING);
+        }
+        self.requester.start(socket);
+    }
+
+    fn connected(&mut self, socket: &mut Socket<'_>) {
+        self.requester.connected(socket);
+    }
+
+    fn failed(&mut self, socket: &mut Socket<'_>) {
+        self.requester.failed(socket);
+    }
+
+    fn reset(&mut self, socket: &mut Socket<'_>) {
+        self.requester.reset(socket);
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        if socket.now() < self.stop {
+            self.requester.writable(socket);
+        }
+    }
+
+    fn received(&mut self, tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {
+        self.requester.received(tag, bytes, socket);
+    }
+
+    fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {
+        if token == STOP_ASKING {
+            socket.close();
+        } else if socket.now() < self.stop {
+            self.requester.timer(token, socket);
+        }
+    }
+
+    fn finished(&mut self, socket: &mut Socket<'_>) {
+        self.requester.finished(socket);
+    }
+}
+
+/// What has been counted since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Totals {
+    pub(super) bytes: Bytes,
+    sent: u64,
+    pub(super) losses: u64,
+    pub(super) retransmissions: u64,
+    timeouts: u64,
+    /// Flows of a process that were not begun.
+    refused: u64,
+    /// Packets whose delay is known, and the sum of these.
+    pub(super) timed: u64,
+    pub(super) delay: Duration,
+}
+
+/// How a flow's sender is now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gauges {
+    cwnd: Option<Bytes>,
+    ssthresh: Option<Bytes>,
+    in_flight: Option<Bytes>,
+    srtt: Option<Duration>,
+    pacing_rate: Option<Rate>,
+}
+
+enum What {
+    Process(ProcessId),
+    Exchange(FlowId),
+    Tcp { flow: FlowId, size: Option<Bytes> },
+    Udp(FlowId),
+    Messages(FlowId),
+    Quic { flow: FlowId, said: Box<Quic>, lanes: Vec<String> },
+}
+
+/// A flow of a world: one instance.
+pub(super) struct Tracked {
+    /// The flow's name in the experiment.
+    pub(super) flow: String,
+    /// Its own.
+    pub(super) name: String,
+    kind: &'static str,
+    start: Time,
+    stop: Option<Time>,
+    what: What,
+    /// What was counted when the warm-up ended.
+    before: Totals,
+    /// The sum of the smoothed round-trip times seen, in ms, and their number.
+    srtt: (f64, u64),
+}
+
+/// An instance of a flow, as it is to be added.
+pub(super) struct Instance<'a> {
+    pub(super) flow: &'a marcato_scenario::flow::Flow,
+    pub(super) name: String,
+    pub(super) start: Time,
+    pub(super) ends: [NodeId; 2],
+    /// The ends of each path, of QUIC.
+    pub(super) paths: Vec<[NodeId; 2]>,
+}
+
+impl Instance<'_> {
+    /// Adds it to the network.
+    pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
+        let Self { flow, name, start, ends: [from, to], paths } = self;
+        let stop = flow.stop.unwrap_or(Time::MAX);
+        let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
+        let refused = |source: FlowError| BuildError::Flow { flow: name.clone(), source };
+        let opened =
+            |tcp: &marcato_scenario::flow::TcpEnds, client: Box<dyn App>, server: Box<dyn App>| TcpFlow {
+                client: from,
+                server: to,
+                start,
+                client_config: convert::tcp(&tcp.from),
+                server_config: convert::tcp(&tcp.to),
+                client_app: client,
+                server_app: server,
+                layer: flow.layer,
+            };
+        let what = match &flow.kind {
+            FlowKind::Tcp(tcp) => {
+                let spans = match &tcp.on_off {
+                    None => None,
+                    Some(OnOff { on, off }) => Some(Spans {
+                        on: convert::pause(on).map_err(distributed)?,
+                        off: convert::pause(off).map_err(distributed)?,
+                        stream: None,
+                        is_on: false,
+                    }),
+                };
+                let left = tcp.size.unwrap_or(Bytes::MAX);
+                let app = Transfer { left, stop, priority: tcp.priority, spans };
+                let flow = opened(&tcp.tcp, Box::new(app), Box::new(crate::Sink));
+                What::Tcp { flow: net.tcp(flow).map_err(refused)?, size: tcp.size }
+            }
+            FlowKind::TcpProcess(process) => {
+                let arrivals = match process.arrivals {
+                    Arrivals::Every(gap) => {
+                        FlowArrivals::Gaps(Distribution::exponential(gap).map_err(distributed)?)
+                    }
+                    Arrivals::Load(rate) => FlowArrivals::Offering(rate),
+                };
+                let sizes = convert::size(&process.size).map_err(distributed)?;
+                let process = FlowProcess {
+                    server_config: convert::tcp(&process.tcp.to),
+                    start,
+                    stop,
+                    most_at_once: process.most_open.into(),
+                    layer: flow.layer,
+                    ..FlowProcess::new(from, to, convert::tcp(&process.tcp.from), sizes, arrivals)
+                };
+                let begun = |source| BuildError::Spawn { flow: name.clone(), source };
+                What::Process(net.spawn(process).map_err(begun)?)
+            }
+            FlowKind::RequestResponse(it) => {
+                let request = Distribution::constant(it.request);
+                let response = convert::size(&it.response).map_err(distributed)?;
+                let think = convert::pause(&it.think).map_err(distributed)?;
+                let asked = RequestResponse::new(request, response, think);
+                let asked = it.requests.map_or(asked, |requests| asked.exchanges(requests));
+                let asking = Asking { requester: asked.client(), stop };
+                let flow = opened(&it.tcp, Box::new(asking), Box::new(asked.server()));
+                What::Exchange(net.tcp(flow).map_err(refused)?)
+            }
+            FlowKind::Udp(udp) => {
+                let arrivals = match (udp.arrivals, &udp.on_off) {
+                    (PacketArrivals::Constant, None) => crate::Arrivals::Constant,
+                    (PacketArrivals::Poisson, None) => crate::Arrivals::Poisson,
+                    (PacketArrivals::Poisson, Some(_)) => return Err(BuildError::RandomOnOff(name)),
+                    (PacketArrivals::Constant, Some(OnOff { on, off })) => crate::Arrivals::OnOff {
+                        on: convert::pause(on).map_err(distributed)?,
+                        off: convert::pause(off).map_err(distributed)?,
+                    },
+                };
+                let flow = UdpFlow {
+                    start,
+                    stop,
+                    arrivals,
+                    layer: flow.layer,
+                    ..UdpFlow::new(from, to, udp.rate, udp.payload)
+                };
+                What::Udp(net.udp(flow).map_err(refused)?)
+            }
+            FlowKind::Messages(messages) => {
+                let app = Messenger::new(&name, messages, stop, seed)
+                    .map_err(|source| BuildError::Debt { flow: name.clone(), source })?;
+                let flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default());
+                What::Messages(net.tcp(flow).map_err(refused)?)
+            }
+            FlowKind::Quic(said) => {
+                let route = |(&[from, to], layer): (&[NodeId; 2], Layer)| Route::new(from, to).layer(layer);
+                let layers = said.paths.iter().map(|path| path.layer);
+                let routes = paths.iter().zip(layers).map(route).collect();
+                let flow = quic::add(net, &name, said, routes, start, stop)?;
+                let lanes = said.paths.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
+                What::Quic { flow, said: said.clone(), lanes }
+            }
+        };
+        Ok(Tracked {
+            flow: flow.name.clone(),
+            name,
+            kind: flow.kind.name(),
+            start,
+            stop: flow.stop,
+            what,
+            before: Totals::default(),
+            srtt: (0.0, 0),
+        })
+    }
+}
+
+impl Tracked {
+    /// Its name in the network, if it is one flow of it.
+    pub(super) const fn id(&self) -> Option<FlowId> {
+        match self.what {
+            What::Tcp { flow, .. }
+            | What::Udp(flow)
+            | What::Messages(flow)
+            | What::Exchange(flow)
+            | What::Quic { flow, .. } => Some(flow),
+            What::Process(_) => None,
+        }
+    }
+
+    /// The end that sends what is measured: of questions and answers, who answers.
+    const fn sender(&self) -> Side {
+        match self.what {
+            What::Exchange(_) => Side::Server,
+            _ => Side::Client,
+        }
+    }
+
+    pub(super) fn totals(&self, net: &Network) -> Totals {
+        let sender = self.sender();
+        let common = self.id().map_or_else(Totals::default, |id| {
+            let [here, there] = [sender, sender.peer()].map(|side| net.tally(id, side));
+            Totals { sent: here.sent, losses: here.dropped + there.dropped, ..Totals::default() }
+        });
+        match &self.what {
+            What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
+                let [here, there] =
+                    [sender, sender.peer()].map(|side| net.tcp_stats(*flow, side).unwrap_or_default());
+                Totals {
+                    bytes: net.reception(*flow, sender.peer()).bytes,
+                    retransmissions: here.retransmissions + there.retransmissions,
+                    timeouts: here.timeouts + there.timeouts,
+                    ..common
+                }
+            }
+            What::Process(process) => {
+                let stats = net.process_stats(*process);
+                let open = net.open_flows(*process);
+                let mut totals = Totals {
+                    sent: stats.from_clients.sent,
+                    losses: stats.from_clients.dropped + stats.from_servers.dropped,
+                    refused: stats.refused,
+                    ..common
+                };
+                for flow in net.flow_records(*process).iter().chain(&open) {
+                    totals.bytes += flow.received();
+                    totals.retransmissions += u64::from(flow.retransmissions());
+                    totals.timeouts += u64::from(flow.timeouts());
+                }
+                totals
+            }
+            What::Udp(flow) => {
+                let stats = net.udp_stats(*flow).unwrap_or_default();
+                Totals { bytes: stats.bytes, timed: stats.packets, delay: stats.delay_sum, ..common }
+            }
+            What::Quic { flow, lanes, .. } => {
+                let look = Look { net, flow: *flow };
+                let mut totals = Totals { bytes: look.received().into_iter().sum(), ..common };
+                for lane in look.lanes(lanes) {
+                    totals.retransmissions += lane.repairs;
+                }
+                for route in 0..u8::try_from(lanes.len()).unwrap_or(u8::MAX) {
+                    let stats = net.route_stats(*flow, Side::Client, RouteId::new(route)).unwrap_or_default();
+                    totals.timed += stats.arrived;
+                    totals.delay += stats.delay_sum;
+                }
+                totals
+            }
+        }
+    }
+
+    fn gauges(&self, net: &Network) -> Gauges {
+        match &self.what {
+            What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
+                net.tcp_stats(*flow, self.sender()).map_or_else(Gauges::default, |stats| Gauges {
+                    cwnd: Some(stats.cwnd),
+                    ssthresh: Some(stats.ssthresh).filter(|&at| at < Bytes::new(1 << 60)),
+                    in_flight: Some(stats.in_flight),
+                    srtt: stats.srtt,
+                    pacing_rate: stats.pacing_rate,
+                })
+            }
+            What::Udp(_) | What::Process(_) => Gauges::default(),
+            What::Quic { flow, .. } => {
+                let look = Look { net, flow: *flow };
+                let Some(session) = look.sending().and_then(crate::quic::QuicHost::session) else {
+                    return Gauges::default();
+                };
+                let views = || session.lanes().map(|(view, ..)| view);
+                Gauges {
+                    cwnd: Some(views().map(|view| view.cwnd).sum()),
+                    in_flight: Some(views().map(|view| view.in_flight).sum()),
+                    srtt: views().filter(|view| view.usable).map(|view| view.srtt).min(),
+                    ..Gauges::default()
+                }
+            }
+        }
+    }
+
+    /// What can be sampled of it, given what was counted at the sample before and how long ago that was.
+    pub(super) fn sample(
+        &self,
+        net: &Network,
+        metric: FlowMetric,
+        before: &Totals,
+        span: Duration,
+    ) -> Option<f64> {
+        let bytes = |bytes: Bytes| bytes.get() as f64;
+        match metric {
+            FlowMetric::Cwnd => self.gauges(net).cwnd.map(bytes),
+            FlowMetric::Ssthresh => self.gauges(net).ssthresh.map(bytes),
+            FlowMetric::InFlight => self.gauges(net).in_flight.map(bytes),
+            FlowMetric::Srtt => self.gauges(net).srtt.map(ms),
+            FlowMetric::PacingRate => self.gauges(net).pacing_rate.map(Rate::as_mbps_f64),
+            FlowMetric::Throughput => mbps(self.totals(net).bytes - before.bytes, span),
+            FlowMetric::Retransmissions => Some(self.totals(net).retransmissions as f64),
+            FlowMetric::Losses => Some(self.totals(net).losses as f64),
+            FlowMetric::Delay => mean_delay(before, &self.totals(net)),
+        }
+    }
+
+    /// The warm-up is over.
+    pub(super) fn begin(&mut self, net: &mut Network) {
+        if let Some(flow) = self.id() {
+            net.watch(flow);
+        }
+        self.before = self.totals(net);
+        self.srtt = (0.0, 0);
+    }
+
+    /// Looks at the round-trip time of a session. Of TCP each sample is noted.
+    pub(super) fn look(&mut self, net: &Network) {
+        if !matches!(self.what, What::Quic { .. }) || net.now() < self.start {
+            return;
+        }
+        if let Some(srtt) = self.gauges(net).srtt {
+            self.srtt.0 += ms(srtt);
+            self.srtt.1 += 1;
+        }
+    }
+
+    fn finished(&self, net: &Network) -> Option<Time> {
+        match &self.what {
+            What::Tcp { flow, .. } => net.reception(*flow, Side::Server).finished_at,
+            What::Exchange(flow) => net.reception(*flow, Side::Server).finished_at,
+            What::Udp(_) | What::Messages(_) | What::Quic { .. } | What::Process(_) => None,
+        }
+    }
+
+    fn times(&self, net: &Network, from: Time, until: Time) -> Vec<Times> {
+        match &self.what {
+            What::Tcp { size: None, .. } | What::Udp(_) => Vec::new(),
+            What::Tcp { .. } if self.start >= until => Vec::new(),
+            What::Tcp { .. } => {
+                let mut times = Times::empty("transfer".into(), None);
+                times.judge(self.start, until, false, self.finished(net).as_ref());
+                vec![times]
+            }
+            What::Process(process) => {
+                let mut times = Times::empty("transfer".into(), None);
+                let open = net.open_flows(*process);
+                for flow in net.flow_records(*process).iter().chain(&open) {
+                    if flow.start() >= from && flow.start() < until {
+                        let done = flow.completion().map(|took| flow.start() + took);
+                        times.judge(flow.start(), until, false, done.as_ref());
+                    }
+                }
+                times.refused = self.totals(net).refused - self.before.refused;
+                times.released += times.refused;
+                vec![times]
+            }
+            What::Exchange(flow) => {
+                let mut times = Times::empty("response".into(), None);
+                let Some(Asking { requester, .. }) = net.app(*flow, Side::Client) else { return Vec::new() };
+                let unanswered = requester.unanswered();
+                for (it, is_done) in requester
+                    .exchanges()
+                    .iter()
+                    .map(|it| (it, true))
+                    .chain(unanswered.iter().map(|it| (it, false)))
+                {
+                    if it.asked_at >= from && it.asked_at < until {
+                        times.judge(it.asked_at, until, false, is_done.then_some(&it.answered_at));
+                    }
+                }
+                vec![times]
+            }
+            What::Messages(flow) => {
+                let sender: Option<&Messenger> = net.app(*flow, Side::Client);
+                let collector: Option<&Collector> = net.app(*flow, Side::Server);
+                sender.zip(collector).map_or_else(Vec::new, |(it, seen)| it.times(seen, from, until))
+            }
+            What::Quic { flow, said, .. } => Look { net, flow: *flow }.times(said, from, until),
+        }
+    }
+
+    /// What became of it, measured from `from` until now.
+    pub(super) fn outcome(&self, net: &Network, from: Time) -> FlowOutcome {
+        let now = net.now();
+        let totals = self.totals(net);
+        let finished = self.finished(net);
+        let end = finished.or(self.stop).map_or(now, |end| end.min(now));
+        let bytes = totals.bytes - self.before.bytes;
+        let summary = self.id().map(|flow| net.summary(flow, self.sender())).unwrap_or_default();
+        let stats = self.id().and_then(|flow| net.tcp_stats(flow, self.sender()));
+        let looked = (self.srtt.1 > 0).then(|| self.srtt.0 / self.srtt.1 as f64);
+        FlowOutcome {
+            name: self.name.clone(),
+            kind: self.kind,
+            start: self.start,
+            finished,
+            bytes,
+            goodput: mbps(bytes, end.since(from.max(self.start))).unwrap_or(0.0),
+            sent: totals.sent - self.before.sent,
+            losses: totals.losses - self.before.losses,
+            // A lane that has gone takes its counters with it.
+            retransmissions: totals.retransmissions.saturating_sub(self.before.retransmissions),
+            timeouts: totals.timeouts - self.before.timeouts,
+            rtt: summary.rtt.map_or(looked, |rtt| Some(ms(rtt.mean))),
+            rtt_p95: summary.rtt.map(|rtt| ms(rtt.p95)),
+            min_rtt: stats.and_then(|stats| stats.min_rtt).map(ms),
+            delay: summary.delay.map(|delay| ms(delay.mean)),
+            delay_p95: summary.delay.map(|delay| ms(delay.p95)),
+            times: self.times(net, from, now),
+            lanes: match &self.what {
+                What::Quic { flow, lanes, .. } => Look { net, flow: *flow }.lanes(lanes),
+                _ => Vec::new(),
+            },
+        }
+    }
+}
+
+/// In ms.
+pub(super) fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+/// In Mbit/s; `None` over no time.
+pub(super) fn mbps(bytes: Bytes, span: Duration) -> Option<f64> {
+    (!span.is_zero()).then(|| bytes.get() as f64 * 8e-6 / span.as_secs_f64())
+}
+
+/// The mean delay of what arrived between two counts, in ms.
+fn mean_delay(before: &Totals, after: &Totals) -> Option<f64> {
+    let packets = after.timed.saturating_sub(before.timed);
+    (packets > 0).then(|| ms(after.delay.saturating_sub(before.delay)) / packets as f64)
+}

@@ -1,0 +1,311 @@
+//! An application that sends the messages of sources over TCP, through a Conductor or as applications do without.
+
+use std::collections::{HashMap, VecDeque};
+
+use marcato_scenario::flow::{Feeder as FeederName, Messages};
+use marcato_scenario::traffic::{Release, Source};
+use marcato_sched::conductor::{Conductor, DebtError, Grant, Message, MessageId};
+use marcato_sched::feeder::{Engine, Feeder, Mode};
+use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
+
+use super::convert;
+use super::outcome::Times;
+use crate::{App, Collector, Socket, Tag};
+
+/// What one write of a writer asks for at most, as [`Writers`](crate::Writers) has it.
+const PIECE: Bytes = Bytes::new(16 << 10);
+
+/// A message that was released. Its label is its place among all of them.
+#[derive(Clone, Copy, Debug)]
+struct Released {
+    /// Which source, counted through sources, single messages and bulk.
+    group: usize,
+    at: Time,
+    size: Bytes,
+    refused: bool,
+}
+
+/// When a source releases its messages.
+struct Clock {
+    source: Source,
+    sequence: u32,
+    origin: Time,
+    next: Time,
+    stream: Stream,
+}
+
+impl Clock {
+    /// The time of the next release on the grid.
+    fn due(&self) -> Time {
+        self.origin + self.source.first + self.source.period.saturating_mul(self.sequence)
+    }
+
+    fn begin(&mut self, origin: Time) {
+        self.origin = origin;
+        self.next = self.due();
+    }
+
+    fn advance(&mut self) {
+        self.sequence = self.sequence.saturating_add(1);
+        self.next = match self.source.release {
+            Release::Periodic => self.due(),
+            Release::Jittered(jitter) => {
+                let nanos = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
+                let offset = self.stream.below(nanos.saturating_mul(2).saturating_add(1));
+                self.due() + Duration::from_nanos(offset) - jitter
+            }
+            Release::Poisson => self.next + self.stream.exponential(self.source.period),
+        };
+    }
+}
+
+/// What brings messages into an order.
+enum Order {
+    Conducted { conductor: Box<Conductor>, feeder: Feeder, tags: HashMap<MessageId, Tag> },
+    Fifo(VecDeque<(Tag, Priority, Bytes)>),
+    Writers { waiting: [VecDeque<(Tag, Priority, Bytes)>; Priority::COUNT], turn: usize },
+}
+
+/// Sends messages of sources, single messages, and bulk that fills whatever room there is.
+pub(super) struct Messenger {
+    messages: Messages,
+    clocks: Vec<Clock>,
+    /// The next single message.
+    planned: usize,
+    origin: Time,
+    /// From when on nothing more is released.
+    stop: Time,
+    order: Order,
+    released: Vec<Released>,
+    armed: Option<Time>,
+}
+
+impl Messenger {
+    /// The application of the flow of this name.
+    pub(super) fn new(name: &str, messages: &Messages, stop: Time, seed: Seed) -> Result<Self, DebtError> {
+        let conducted = |feeder| {
+            let conductor = Conductor::new(convert::conductor(messages.preset, messages.chunk))?;
+            Ok(Order::Conducted { conductor: Box::new(conductor), feeder, tags: HashMap::new() })
+        };
+        let order = match messages.feeder {
+            FeederName::Conductor => conducted(Feeder::lean(messages.chunk))?,
+            FeederName::Greedy => conducted(Feeder::greedy(messages.chunk))?,
+            FeederName::Fifo => Order::Fifo(VecDeque::new()),
+            FeederName::Writers => Order::Writers { waiting: Default::default(), turn: 0 },
+        };
+        let clock = |(index, &source): (usize, &Source)| Clock {
+            source,
+            sequence: 0,
+            origin: Time::ZERO,
+            next: Time::MAX,
+            stream: seed.stream(&format!("messages/{name}/source/{index}")),
+        };
+        Ok(Self {
+            clocks: messages.sources.iter().enumerate().map(clock).collect(),
+            messages: messages.clone(),
+            planned: 0,
+            origin: Time::ZERO,
+            stop,
+            order,
+            released: Vec::new(),
+            armed: None,
+        })
+    }
+
+    /// What is due next: when, and the number of its source, or `None` if it is a single message.
+    fn next(&self) -> Option<(Time, Option<usize>)> {
+        let sources = self.clocks.iter().enumerate().map(|(index, clock)| (clock.next, Some(index)));
+        let planned = self.messages.messages.get(self.planned).map(|it| (self.origin + it.after, None));
+        sources.chain(planned).min_by_key(|&(at, _)| at).filter(|&(at, _)| at < self.stop)
+    }
+
+    /// Releases a message into the order.
+    fn release(&mut self, group: usize, message: Message, socket: &mut Socket<'_>) {
+        let at = socket.now();
+        let tag = Tag(self.released.len() as u64);
+        let mut refused = false;
+        match &mut self.order {
+            Order::Conducted { conductor, feeder, tags } => {
+                match conductor.offer(at, message) {
+                    Ok(id) => {
+                        tags.insert(id, tag);
+                    }
+                    Err(_) => refused = true,
+                }
+                if let Mode::Greedy { .. } = feeder.mode() {
+                    // The authors' socket decides once within each Send, before the next one.
+                    feeder.run_once(at, conductor, &mut Lane { socket, tags });
+                }
+            }
+            Order::Fifo(waiting) => waiting.push_back((tag, message.priority, message.len)),
+            Order::Writers { waiting, .. } => {
+                waiting[message.priority.index()].push_back((tag, message.priority, message.len));
+            }
+        }
+        self.released.push(Released { group, at, size: message.len, refused });
+    }
+
+    fn take_due(&mut self, socket: &mut Socket<'_>) {
+        while let Some((at, source)) = self.next() {
+            if at > socket.now() {
+                if self.armed.is_none_or(|armed| at < armed) {
+                    self.armed = Some(at);
+                    socket.set_timer(at, 0);
+                }
+                break;
+            }
+            let Some(index) = source else {
+                let it = self.messages.messages[self.planned];
+                self.planned += 1;
+                let message = Message { lifetime: it.lifetime, ..Message::new(it.size, it.priority) };
+                self.release(self.clocks.len(), message, socket);
+                continue;
+            };
+            let Source { size, priority, lifetime, .. } = self.clocks[index].source;
+            self.clocks[index].advance();
+            self.release(index, Message { lifetime, ..Message::new(size, priority) }, socket);
+        }
+        self.write(socket);
+    }
+
+    /// Releases as much bulk as is needed to keep the socket busy; whether that was anything.
+    fn fill(&mut self, socket: &mut Socket<'_>) -> bool {
+        if socket.now() >= self.stop {
+            return false;
+        }
+        let mut any = false;
+        for index in 0..self.messages.bulk.len() {
+            let bulk = self.messages.bulk[index];
+            let is_short = match &self.order {
+                Order::Conducted { conductor, .. } => {
+                    conductor.counters().level(bulk.priority).queued.bytes < bulk.size
+                }
+                Order::Fifo(waiting) => waiting.is_empty() || any,
+                Order::Writers { waiting, .. } => waiting[bulk.priority.index()].is_empty(),
+            };
+            if is_short {
+                any = true;
+                let group = self.clocks.len() + 1 + index;
+                self.release(group, Message::new(bulk.size, bulk.priority), socket);
+                // Where too much waits already, asking again would never end.
+                any &= !self.released.last().is_some_and(|released| released.refused);
+            }
+        }
+        any
+    }
+
+    fn write(&mut self, socket: &mut Socket<'_>) {
+        loop {
+            let before = socket.room();
+            self.feed(socket);
+            let took = socket.room() != before;
+            if !(self.fill(socket) || took) || socket.room().is_zero() || !socket.is_writable() {
+                return;
+            }
+        }
+    }
+
+    /// Moves what waits into the socket, as far as that takes it.
+    fn feed(&mut self, socket: &mut Socket<'_>) {
+        match &mut self.order {
+            Order::Conducted { conductor, feeder, tags } => {
+                feeder.run(socket.now(), conductor, &mut Lane { socket, tags });
+            }
+            Order::Fifo(waiting) => {
+                while let Some((tag, priority, left)) = waiting.front_mut() {
+                    *left -= socket.write(*left, *priority, *tag);
+                    if !left.is_zero() {
+                        return;
+                    }
+                    waiting.pop_front();
+                }
+            }
+            Order::Writers { waiting, turn } => {
+                let mut idle = 0;
+                while idle < waiting.len() {
+                    let Some((tag, priority, left)) = waiting[*turn].front_mut() else {
+                        idle += 1;
+                        *turn = (*turn + 1) % waiting.len();
+                        continue;
+                    };
+                    idle = 0;
+                    let taken = socket.write((*left).min(PIECE), *priority, *tag);
+                    if taken.is_zero() {
+                        return;
+                    }
+                    *left -= taken;
+                    if left.is_zero() {
+                        waiting[*turn].pop_front();
+                    }
+                    *turn = (*turn + 1) % waiting.len();
+                }
+            }
+        }
+    }
+
+    /// How long messages took that were released from `from` on, as `collector` saw it until `until`.
+    pub(super) fn times(&self, collector: &Collector, from: Time, until: Time) -> Vec<Times> {
+        let sources = self.messages.sources.iter().enumerate();
+        let mut all: Vec<Times> = sources
+            .map(|(index, it)| Times::empty(format!("source-{}", index + 1), Some(it.priority)))
+            .collect();
+        all.push(Times::empty("messages".into(), None));
+        let bulk = self.messages.bulk.iter().enumerate();
+        all.extend(bulk.map(|(index, it)| Times::empty(format!("bulk-{}", index + 1), Some(it.priority))));
+        for (tag, released) in (0..).zip(&self.released) {
+            // Single messages are few and each is of interest; of all others there are more to come.
+            let is_single = released.group == self.clocks.len();
+            if released.at >= until || released.at < from && !is_single {
+                continue;
+            }
+            let done = collector.complete(Tag(tag), released.size);
+            all[released.group].judge(released.at, until, released.refused, done.as_ref());
+        }
+        all.retain(|times| times.name != "messages" || times.released > 0);
+        all
+    }
+}
+
+impl App for Messenger {
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        self.origin = socket.now();
+        for clock in &mut self.clocks {
+            clock.begin(self.origin);
+        }
+        self.take_due(socket);
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        self.write(socket);
+    }
+
+    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
+        self.armed = self.armed.filter(|&at| at > socket.now());
+        self.take_due(socket);
+    }
+}
+
+/// A simulated TCP connection as the feeder sees it.
+struct Lane<'a, 'b> {
+    socket: &'a mut Socket<'b>,
+    tags: &'a mut HashMap<MessageId, Tag>,
+}
+
+impl Engine for Lane<'_, '_> {
+    fn room(&self) -> Bytes {
+        self.socket.room()
+    }
+
+    fn unsent(&self) -> Bytes {
+        self.socket.unsent()
+    }
+
+    fn feed(&mut self, grant: &Grant) -> Bytes {
+        let tag = self.tags.get(&grant.message).copied().unwrap_or_default();
+        let taken = self.socket.write(grant.len, grant.priority, tag);
+        if grant.fin && taken == grant.len {
+            self.tags.remove(&grant.message);
+        }
+        taken
+    }
+}

@@ -1,0 +1,79 @@
+//! From a scenario to results: [`build`] makes a network of an [`Experiment`], [`World::run`] runs it and says what
+//! became of it.
+//!
+//! [`Experiment`]: marcato_scenario::Experiment
+//!
+//! Whatever is measured is measured from the warm-up's end to the run's, and looking changes nothing: a network that is
+//! built by hand from the same parts does the same, event by event.
+//!
+//! ```
+//! use marcato_scenario::flow::{Flow, FlowKind, TcpEnds, TcpFlow};
+//! use marcato_scenario::link::{Capacity, Direction, Link, Loss};
+//! use marcato_scenario::{Experiment, record::Record};
+//! use marcato_sim::scenario::{Traces, build};
+//! use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
+//!
+//! let way = || Direction {
+//!     rate: Capacity::Rate(Rate::from_mbps(10)),
+//!     delay: Duration::from_millis(10),
+//!     framing: Bytes::ZERO,
+//!     queue: Default::default(),
+//!     loss: Loss::None,
+//!     jitter: None,
+//! };
+//! let link = Link {
+//!     name: "bottleneck".into(),
+//!     between: ["client".into(), "server".into()],
+//!     mtu: Bytes::new(1500),
+//!     there: way(),
+//!     back: way(),
+//!     changes: vec![],
+//! };
+//! let flow = Flow {
+//!     name: "bulk".into(),
+//!     from: "client".into(),
+//!     to: "server".into(),
+//!     count: 1,
+//!     stagger: Duration::ZERO,
+//!     start: Time::ZERO,
+//!     stop: None,
+//!     layer: Layer::High,
+//!     kind: FlowKind::Tcp(TcpFlow { tcp: TcpEnds::default(), size: None, priority: Default::default(), on_off: None }),
+//! };
+//! let experiment = Experiment {
+//!     name: "one flow".into(),
+//!     about: String::new(),
+//!     duration: Duration::from_secs(10),
+//!     warm_up: Duration::from_secs(2),
+//!     seed: Seed::new(1),
+//!     nodes: vec!["client".into(), "server".into()],
+//!     links: vec![link],
+//!     flows: vec![flow],
+//!     record: Record::default(),
+//! };
+//! let outcome = build(&experiment, &Traces::new())?.run(&mut |_: Time| ());
+//! assert!((9.0..9.7).contains(&outcome.flows[0].goodput));
+//! # Ok::<(), marcato_sim::scenario::BuildError>(())
+//! ```
+
+mod build;
+mod convert;
+mod error;
+mod flows;
+mod messenger;
+mod occupancy;
+mod outcome;
+mod quic;
+mod sampler;
+mod world;
+
+use std::collections::BTreeMap;
+
+pub use build::build;
+pub use error::BuildError;
+pub use outcome::{FlowOutcome, LaneOutcome, LinkOutcome, Outcome, SeriesOutcome, Times, Waiting};
+pub use world::{Watcher, World};
+
+/// The traces that links follow, by the path under which the experiment names them
+/// ([`Experiment::traces`](marcato_scenario::Experiment::traces)).
+pub type Traces = BTreeMap<String, crate::Trace>;

@@ -1,0 +1,193 @@
+//! What became of a world.
+
+use marcato_scenario::record::Series;
+use marcato_units::{Bytes, Duration, Priority, Time};
+
+/// What became of a world: from the end of the warm-up to the end of the run, unless it is said otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Events that the simulator processed, over the whole run.
+    pub events: u64,
+    /// How long was measured.
+    pub span: Duration,
+    /// The flows, each instance on its own, in the experiment's order.
+    pub flows: Vec<FlowOutcome>,
+    /// The links, first there and then back, in the experiment's order.
+    pub links: Vec<LinkOutcome>,
+    /// What was recorded, over the whole run, in the experiment's order.
+    pub series: Vec<SeriesOutcome>,
+}
+
+/// What became of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its kind, as a file has it.
+    pub kind: &'static str,
+    /// When it began.
+    pub start: Time,
+    /// When all that it had to send had arrived; `None` if that never came, or it has no end.
+    pub finished: Option<Time>,
+    /// Payload that the receiving application got; of a request-response flow, the answers.
+    pub bytes: Bytes,
+    /// The same in Mbit/s over the time that the flow lasted: from its beginning or the warm-up's end, to its end, its stop
+    /// or the run's end.
+    pub goodput: f64,
+    /// Packets that the sending end sent.
+    pub sent: u64,
+    /// Of the packets that either end sent: those that a queue dropped or a wire lost.
+    pub losses: u64,
+    /// Segments or packets that repeat what was lost.
+    pub retransmissions: u64,
+    /// Expiries of TCP's retransmission timer.
+    pub timeouts: u64,
+    /// The mean of the round-trip times that TCP measured, in ms; of QUIC the smoothed one of the fastest lane, looked at every
+    /// 10 ms. `None` of UDP and of processes.
+    pub rtt: Option<f64>,
+    /// What 95 % of them do not exceed. TCP.
+    pub rtt_p95: Option<f64>,
+    /// The least of the whole run, in ms. TCP.
+    pub min_rtt: Option<f64>,
+    /// The mean one-way delay of the packets of the sending end that arrived, in ms. Not of processes.
+    pub delay: Option<f64>,
+    /// What 95 % of these do not exceed.
+    pub delay_p95: Option<f64>,
+    /// Completion times: of the transfer, of each transfer or answer, or of the messages of each source.
+    pub times: Vec<Times>,
+    /// The lanes, of QUIC.
+    pub lanes: Vec<LaneOutcome>,
+}
+
+/// How long things of one kind took. Those count that began after the warm-up, but of a single transfer, which always counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    /// What: `transfer`, `response`, `source-1`, `messages`, `bulk-1` and so on.
+    pub name: String,
+    /// How much they matter.
+    pub priority: Option<Priority>,
+    /// How many were released.
+    pub released: u64,
+    /// Of those, how many were refused, because too much waited already.
+    pub refused: u64,
+    /// How long each took that was completed, in ms, in the order in which they were released.
+    pub done: Vec<f64>,
+    /// How long each has been under way that was not completed when the run ended, in ms.
+    pub open: Vec<f64>,
+}
+
+impl Times {
+    pub(super) const fn empty(name: String, priority: Option<Priority>) -> Self {
+        Self { name, priority, released: 0, refused: 0, done: Vec::new(), open: Vec::new() }
+    }
+
+    /// Counts one that was released at `at`, and is `done` or not at the end.
+    pub(super) fn judge(&mut self, at: Time, until: Time, is_refused: bool, done: Option<&Time>) {
+        let ms = |until: Time| until.since(at).as_secs_f64() * 1e3;
+        self.released += 1;
+        match done {
+            _ if is_refused => self.refused += 1,
+            Some(&done) => self.done.push(ms(done)),
+            None => self.open.push(ms(until)),
+        }
+    }
+
+    /// The times as they are to be judged, in ms. What has been under way for longer than anything took that came is
+    /// infinite, for example a message that has expired; what has been under way for less is left out, since it might
+    /// still have come in time.
+    pub fn samples(&self) -> impl Iterator<Item = f64> + '_ {
+        let longest = self.done.iter().copied().fold(0.0, f64::max);
+        let never = self.open.iter().filter(move |&&age| age > longest).map(|_| f64::INFINITY);
+        self.done.iter().copied().chain(never)
+    }
+}
+
+/// What became of a lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaneOutcome {
+    /// Its nodes: `from>to`.
+    pub name: String,
+    /// Packets that had to be acknowledged.
+    pub packets: u64,
+    /// Payload of datagrams that arrived, of the sender's.
+    pub bytes: Bytes,
+    /// Packets declared lost.
+    pub lost: u64,
+    /// Packets that repeat what was lost or stuck.
+    pub repairs: u64,
+    /// The smoothed round-trip time at the end, in ms.
+    pub srtt: Option<f64>,
+}
+
+/// What waited before a transmitter.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waiting {
+    /// Packets, on average over time.
+    pub mean_packets: f64,
+    /// Bytes, on average over time.
+    pub mean_bytes: f64,
+    /// Packets, at most.
+    pub most_packets: u64,
+    /// Bytes, at most.
+    pub most_bytes: Bytes,
+}
+
+/// What became of one direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkOutcome {
+    /// The link's name.
+    pub name: String,
+    /// Whether it is the direction back.
+    pub back: bool,
+    /// Packets handed to it.
+    pub offered: u64,
+    /// Packets that came out at the far end.
+    pub delivered: u64,
+    /// IP bytes that came out at the far end.
+    pub bytes: Bytes,
+    /// The same in Mbit/s.
+    pub throughput: f64,
+    /// The share of what the link could carry that was put on the wire, framing included; `None` without a rate.
+    pub utilisation: Option<f64>,
+    /// What waited.
+    pub waiting: Waiting,
+    /// Packets that its queue dropped.
+    pub drops: u64,
+    /// Packets larger than its MTU.
+    pub too_big: u64,
+    /// Packets that its queue marked.
+    pub marks: u64,
+    /// Packets that its wire lost.
+    pub losses: u64,
+}
+
+/// A recorded series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesOutcome {
+    /// What the file asked for.
+    pub series: Series,
+    /// The flow or link that it is of; of a flow the instance.
+    pub of: String,
+    /// Its name: that of the file, with the instance's in the flow's place.
+    pub name: String,
+    /// When it was looked at, and what was seen; `None` if there was nothing to see.
+    pub points: Vec<(Time, Option<f64>)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_overdue_is_infinite_and_what_may_still_come_is_left_out() {
+        let times = Times {
+            name: "source-1".into(),
+            priority: None,
+            released: 5,
+            refused: 0,
+            done: vec![3.0, 5.0, 4.0],
+            open: vec![9.0, 2.0],
+        };
+        assert_eq!(times.samples().collect::<Vec<_>>(), [3.0, 5.0, 4.0, f64::INFINITY]);
+    }
+}

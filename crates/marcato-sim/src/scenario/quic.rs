@@ -1,0 +1,295 @@
+//! A flow of messages over multipath QUIC.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
+
+use bytes::Bytes as Payload;
+use marcato_quic::{
+    Batch, Congestion, Event, Growth, Identity, Message, Pacing, PathScheduler, Piece, SessionConfig,
+    StreamUse, Trust,
+};
+use marcato_scenario::quic as said;
+use marcato_scenario::traffic;
+use marcato_sched::conductor::Redundancy;
+use marcato_sched::schedule::{Budget, BudgetError, CwrConfig};
+use marcato_units::{Priority, Time};
+
+use super::convert;
+use super::error::BuildError;
+use super::outcome::{LaneOutcome, Times};
+use crate::quic::{
+    Background, Completion, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Release,
+    Traffic,
+};
+use crate::{DatagramFlow, FlowId, HostContext, Network, Route, Side};
+
+/// Bytes at the beginning of each message, that say who made it: as [`Traffic`] writes them.
+const HEADER: usize = 16;
+
+fn reserving(reserving: said::Reserving) -> Result<CwrConfig, BudgetError> {
+    Ok(CwrConfig {
+        threshold: reserving.threshold,
+        background_share: reserving.background_share,
+        learn: reserving.learn,
+        budget: match reserving.budget {
+            None => Budget::UNLIMITED,
+            Some(budget) => Budget::new(budget.allowance, budget.share)?,
+        },
+        ..CwrConfig::paper()
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a factor needs no more digits")]
+fn session(quic: &said::Quic) -> Result<SessionConfig, BudgetError> {
+    let default = SessionConfig::default();
+    let packets = usize::try_from(quic.batch).unwrap_or(usize::MAX);
+    Ok(SessionConfig {
+        conductor: convert::conductor(quic.preset, quic.chunk),
+        path_scheduler: match quic.scheduler {
+            said::Scheduler::LowRtt => PathScheduler::LowRtt,
+            said::Scheduler::RoundRobin => PathScheduler::RoundRobin,
+            said::Scheduler::Cwr(config) => PathScheduler::Cwr(reserving(config)?),
+            said::Scheduler::CwrRed(config) => PathScheduler::CwrRed(reserving(config)?),
+            said::Scheduler::Selective(threshold) => PathScheduler::Selective(threshold),
+        },
+        congestion: match quic.controller {
+            said::Controller::NewReno { loss_reduction } => {
+                Congestion::NewReno { loss_reduction_factor: loss_reduction as f32 }
+            }
+            said::Controller::Cubic => Congestion::Cubic,
+            said::Controller::Bbr3 => Congestion::Bbr3,
+        },
+        initial_window: quic.initial_window,
+        pacing: match quic.pacing {
+            said::Pacing::Off => Pacing::Off,
+            said::Pacing::Session => Pacing::Session,
+            said::Pacing::Strict => Pacing::Strict,
+        },
+        growth: match quic.growth {
+            said::Growth::Acknowledged => Growth::Acknowledged,
+            said::Growth::Credited => Growth::Credited,
+        },
+        streams: match quic.streams {
+            said::StreamUse::PerMessage => StreamUse::PerMessage,
+            said::StreamUse::Reuse => StreamUse::Reuse,
+        },
+        batch: if packets == 1 { Batch::ONE } else { Batch { packets, ..default.batch } },
+        initial_mtu: u16::try_from(quic.initial_mtu.get()).unwrap_or(u16::MAX),
+        mtu_discovery: quic.mtu_discovery,
+        packet_threshold: quic.packet_threshold,
+        time_threshold: quic.time_threshold as f32,
+        initial_rtt: quic.initial_rtt,
+        max_lanes: u8::try_from(quic.paths.len()).unwrap_or(u8::MAX).max(default.max_lanes),
+        ..default
+    })
+}
+
+fn periodic(source: &traffic::Source, start: Time) -> Periodic {
+    Periodic {
+        period: source.period,
+        size: source.size,
+        first: start + source.first,
+        release: match source.release {
+            traffic::Release::Periodic => Release::Periodic,
+            traffic::Release::Jittered(jitter) => Release::Jittered(jitter),
+            traffic::Release::Poisson => Release::Poisson,
+        },
+        priority: source.priority,
+        redundancy: match source.redundancy {
+            traffic::Redundancy::Once => Redundancy::Once,
+            traffic::Redundancy::EveryLane => Redundancy::EveryLane,
+        },
+        lifetime: source.lifetime,
+        declared: source.declared,
+        named: source.named,
+    }
+}
+
+/// The sending application: what sources release, background data, and single messages.
+pub(super) struct Talker {
+    traffic: Traffic,
+    /// Single messages, in order of time, and how many of them have been released.
+    messages: Vec<(Time, traffic::Message)>,
+    planned: u32,
+    /// When each of them was handed over, and whether it was taken.
+    handed: Vec<(Time, bool)>,
+    /// The number by which they say that they are none of a source.
+    group: u32,
+    stop: Time,
+    open: bool,
+}
+
+impl Talker {
+    fn due(&self) -> Option<(Time, traffic::Message)> {
+        let next = usize::try_from(self.planned).ok()?;
+        self.messages.get(next).copied().filter(|&(at, _)| self.open && at < self.stop)
+    }
+}
+
+impl QuicApp for Talker {
+    fn start(&mut self, now: Time, host: &HostContext<'_>) {
+        self.traffic.start(now, host);
+    }
+
+    fn event(&mut self, event: &Event, context: &mut QuicContext<'_>) {
+        self.open |= *event == Event::Connected;
+        self.traffic.event(event, context);
+    }
+
+    fn received(&mut self, piece: Piece, context: &mut QuicContext<'_>) {
+        self.traffic.received(piece, context);
+    }
+
+    fn timer(&mut self, context: &mut QuicContext<'_>) {
+        self.traffic.timer(context);
+        let now = context.now();
+        while let Some((_, it)) = self.due().filter(|&(at, _)| at <= now) {
+            let mut body = vec![0; usize::try_from(it.size.get()).unwrap_or(0).max(HEADER)];
+            body[..4].copy_from_slice(&self.group.to_le_bytes());
+            body[4..8].copy_from_slice(&self.planned.to_le_bytes());
+            body[8..HEADER].copy_from_slice(&now.as_nanos().to_le_bytes());
+            let mut message = Message::new(Payload::from(body), it.priority);
+            message.lifetime = it.lifetime;
+            let is_taken = context.session().send(now, message).is_ok();
+            self.handed.push((now, is_taken));
+            self.planned += 1;
+        }
+    }
+
+    fn idle(&mut self, context: &mut QuicContext<'_>) -> bool {
+        context.now() < self.stop && self.traffic.idle(context)
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        let single = self.due().map(|(at, _)| at);
+        self.traffic.next_timer().into_iter().chain(single).min()
+    }
+}
+
+/// Adds a session to the network.
+pub(super) fn add(
+    net: &mut Network,
+    name: &str,
+    quic: &said::Quic,
+    routes: Vec<Route>,
+    start: Time,
+    stop: Time,
+) -> Result<FlowId, BuildError> {
+    let flow = || name.to_owned();
+    let config = session(quic).map_err(|source| BuildError::Budget { flow: flow(), source })?;
+    let begun = |source| BuildError::Identity { flow: flow(), source };
+    let identity = Identity::self_signed("server").map_err(begun)?;
+    let certificate = identity.certificate().cloned().ok_or_else(|| BuildError::Session {
+        flow: flow(),
+        problem: "the server has no certificate".to_owned(),
+    })?;
+    let trust = Trust::Certificate(certificate);
+    let traffic =
+        Traffic::new(quic.sources.iter().map(|source| periodic(source, start)).collect()).until(stop);
+    let traffic = quic.bulk.iter().fold(traffic, |traffic, bulk| {
+        traffic.background(Background { priority: bulk.priority, size: bulk.size })
+    });
+    let talker = Talker {
+        traffic,
+        messages: quic.messages.iter().map(|&it| (start + it.after, it)).collect(),
+        planned: 0,
+        handed: Vec::new(),
+        group: u32::try_from(quic.sources.len()).unwrap_or(u32::MAX - 1),
+        stop,
+        open: false,
+    };
+    // The engine's instants begin somewhere; nothing depends on where.
+    let epoch = Instant::now();
+    let role = QuicRole::Client { trust, name: "server".to_owned() };
+    let client = QuicHost::new(role, config.clone(), epoch, talker);
+    let server = QuicHost::new(QuicRole::Server { identity }, config, epoch, MessageCollector::default());
+    net.datagrams(DatagramFlow::new(client, server, routes).start(start))
+        .map_err(|source| BuildError::Flow { flow: flow(), source })
+}
+
+/// A session in a network, to look at.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub(super) net: &'a Network,
+    pub(super) flow: FlowId,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn sending(self) -> Option<&'a QuicHost> {
+        self.net.host(self.flow, Side::Client)
+    }
+
+    fn talker(self) -> Option<&'a Talker> {
+        self.sending()?.app()
+    }
+
+    pub(super) fn collector(self) -> Option<&'a MessageCollector> {
+        self.net.host::<QuicHost>(self.flow, Side::Server)?.app()
+    }
+
+    /// How long messages took that were handed over from `from` on.
+    pub(super) fn times(self, quic: &said::Quic, from: Time, until: Time) -> Vec<Times> {
+        let (Some(talker), Some(collector)) = (self.talker(), self.collector()) else { return Vec::new() };
+        let mut done: HashMap<(u32, u32), Time> = HashMap::new();
+        for &Completion { source, sequence, completed, .. } in &collector.completions {
+            // A copy that comes later changes nothing.
+            done.entry((source, sequence)).or_insert(completed);
+        }
+        let mut all = Vec::new();
+        let sources = (0..).zip(quic.sources.iter().zip(&talker.traffic.releases));
+        for (source, (said, releases)) in sources {
+            let mut times = Times::empty(format!("source-{}", source + 1), Some(said.priority));
+            let refused: HashSet<u32> = talker.traffic.refusals(source).iter().copied().collect();
+            for &(sequence, at) in releases.iter().filter(|&&(_, at)| at >= from && at < until) {
+                times.judge(at, until, refused.contains(&sequence), done.get(&(source, sequence)));
+            }
+            all.push(times);
+        }
+        if !talker.handed.is_empty() {
+            let mut times = Times::empty("messages".into(), None);
+            for (sequence, &(at, is_taken)) in (0..).zip(&talker.handed) {
+                times.judge(at, until, !is_taken, done.get(&(talker.group, sequence)));
+            }
+            all.push(times);
+        }
+        all
+    }
+
+    /// What the lanes have done, by the place of their path.
+    pub(super) fn lanes(self, names: &[String]) -> Vec<LaneOutcome> {
+        let Some(session) = self.sending().and_then(QuicHost::session) else { return Vec::new() };
+        let arrived = |route: usize| {
+            let route = crate::RouteId::new(u8::try_from(route).unwrap_or(u8::MAX));
+            self.net.route_stats(self.flow, Side::Client, route).unwrap_or_default().bytes
+        };
+        let mut lanes: Vec<_> = (0..)
+            .zip(names)
+            .map(|(route, name)| LaneOutcome {
+                name: name.clone(),
+                packets: 0,
+                bytes: arrived(route),
+                lost: 0,
+                repairs: 0,
+                srtt: None,
+            })
+            .collect();
+        for (view, _, stats) in session.lanes() {
+            // The socket of a lane has its route's number.
+            let Some(lane) =
+                session.route(view.id).and_then(|(socket, _)| lanes.get_mut(usize::from(socket.0)))
+            else {
+                continue;
+            };
+            lane.packets = stats.packets;
+            lane.lost = stats.lost;
+            lane.repairs = stats.repairs;
+            lane.srtt = Some(view.srtt.as_secs_f64() * 1e3);
+        }
+        lanes
+    }
+
+    /// The most urgent levels first: bytes that arrived.
+    pub(super) fn received(self) -> [marcato_units::Bytes; Priority::COUNT] {
+        self.collector().map(|collector| collector.bytes).unwrap_or_default()
+    }
+}

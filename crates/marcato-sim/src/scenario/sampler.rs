@@ -1,0 +1,119 @@
+//! Series that are sampled over time.
+
+use marcato_scenario::Experiment;
+use marcato_scenario::record::{LinkMetric, Series};
+use marcato_units::{Duration, Time};
+
+use super::error::BuildError;
+use super::flows::{Totals, Tracked, mbps};
+use super::occupancy::utilisation;
+use super::outcome::SeriesOutcome;
+use super::world::Way;
+use crate::{LinkCounters, Network};
+
+/// Where a series comes from.
+enum Of {
+    /// The flow with this place, and what was counted at the sample before.
+    Flow(usize, Totals),
+    /// The direction of a link with this place, and what was counted at the sample before.
+    Link(usize, LinkCounters),
+}
+
+/// What is sampled, and what was.
+pub(super) struct Sampler {
+    pub(super) every: Duration,
+    series: Vec<(Of, SeriesOutcome)>,
+    last: Time,
+}
+
+impl Sampler {
+    /// What the experiment records of these flows and links.
+    pub(super) fn new(experiment: &Experiment, flows: &[Tracked], ways: &[Way]) -> Result<Self, BuildError> {
+        let mut series = Vec::new();
+        for asked in &experiment.record.series {
+            let empty = |of: &str, name: String| SeriesOutcome {
+                series: asked.clone(),
+                of: of.to_owned(),
+                name,
+                points: Vec::new(),
+            };
+            let before = series.len();
+            match asked {
+                Series::Flow { flow, metric } => {
+                    for (place, it) in flows.iter().enumerate().filter(|(_, it)| it.flow == *flow) {
+                        let name = format!("flow.{}.{}", it.name, metric.name());
+                        series.push((Of::Flow(place, Totals::default()), empty(&it.name, name)));
+                    }
+                }
+                Series::Link { link, back, .. } => {
+                    let is_it = |way: &&Way| way.name == *link && way.back == *back;
+                    for (place, way) in ways.iter().enumerate().filter(|(_, way)| is_it(way)) {
+                        let of = Of::Link(place, LinkCounters::default());
+                        series.push((of, empty(&way.name, asked.to_string())));
+                    }
+                }
+            }
+            if series.len() == before {
+                return Err(BuildError::NothingToRecord(asked.to_string()));
+            }
+        }
+        Ok(Self { every: experiment.record.every, series, last: Time::ZERO })
+    }
+
+    /// When it looks next; `None` if there is nothing to look at.
+    pub(super) fn next(&self) -> Option<Time> {
+        (!self.series.is_empty() && !self.every.is_zero()).then(|| self.last + self.every)
+    }
+
+    /// Looks, now.
+    pub(super) fn sample(&mut self, net: &Network, flows: &[Tracked], ways: &[Way]) {
+        let now = net.now();
+        let span = now.since(self.last);
+        for (of, series) in &mut self.series {
+            let value = match (of, &series.series) {
+                (Of::Flow(place, before), Series::Flow { metric, .. }) => {
+                    let flow = &flows[*place];
+                    let value = flow.sample(net, *metric, before, span);
+                    *before = flow.totals(net);
+                    value
+                }
+                (Of::Link(place, before), Series::Link { metric, .. }) => {
+                    let value = link(net, &ways[*place], *metric, before, self.last, now);
+                    *before = net.link_counters(ways[*place].id);
+                    value
+                }
+                (Of::Flow(..), Series::Link { .. }) | (Of::Link(..), Series::Flow { .. }) => None,
+            };
+            series.points.push((now, value));
+        }
+        self.last = now;
+    }
+
+    /// What it has seen.
+    pub(super) fn finish(self) -> Vec<SeriesOutcome> {
+        self.series.into_iter().map(|(_, series)| series).collect()
+    }
+}
+
+fn link(
+    net: &Network,
+    way: &Way,
+    metric: LinkMetric,
+    before: &LinkCounters,
+    last: Time,
+    now: Time,
+) -> Option<f64> {
+    let counters = net.link_counters(way.id);
+    let (queue, backlog) = net.queue_counters(way.id);
+    match metric {
+        LinkMetric::Queue => Some(backlog.bytes.get() as f64),
+        LinkMetric::QueuePackets => Some(backlog.packets as f64),
+        LinkMetric::Throughput => mbps(counters.delivered_bytes - before.delivered_bytes, now.since(last)),
+        LinkMetric::Utilisation => {
+            utilisation(counters.carried_bytes - before.carried_bytes, way.course.capacity(last, now))
+        }
+        LinkMetric::Drops => Some(counters.dropped as f64),
+        LinkMetric::Losses => Some(counters.lost as f64),
+        LinkMetric::Marks => Some(queue.marked.packets as f64),
+    }
+}

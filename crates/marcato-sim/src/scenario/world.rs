@@ -1,0 +1,169 @@
+//! A network with everything in it that an experiment says.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use marcato_units::{Duration, Time};
+
+use super::flows::{Tracked, mbps};
+use super::occupancy::{Course, Occupancy, utilisation};
+use super::outcome::{LinkOutcome, Outcome};
+use super::sampler::Sampler;
+use crate::{FlowId, LinkCounters, LinkId, Network, Tap};
+
+/// How often round-trip times are looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One direction of a link.
+pub(super) struct Way {
+    pub(super) name: String,
+    pub(super) back: bool,
+    pub(super) id: LinkId,
+    pub(super) course: Course,
+    pub(super) occupancy: Rc<RefCell<Occupancy>>,
+    /// What was counted when the warm-up ended, and the queue's marks.
+    pub(super) before: (LinkCounters, u64),
+}
+
+impl Way {
+    fn counters(&self, net: &Network) -> (LinkCounters, u64) {
+        (net.link_counters(self.id), net.queue_counters(self.id).0.marked.packets)
+    }
+
+    fn begin(&mut self, net: &Network) {
+        self.before = self.counters(net);
+        self.occupancy.borrow_mut().restart(net.now());
+    }
+
+    fn outcome(&self, net: &Network, from: Time) -> LinkOutcome {
+        let now = net.now();
+        let (counters, marks) = self.counters(net);
+        let (before, marks_before) = &self.before;
+        let bytes = counters.delivered_bytes - before.delivered_bytes;
+        let carried = counters.carried_bytes - before.carried_bytes;
+        LinkOutcome {
+            name: self.name.clone(),
+            back: self.back,
+            offered: counters.offered - before.offered,
+            delivered: counters.delivered - before.delivered,
+            bytes,
+            throughput: mbps(bytes, now.since(from)).unwrap_or(0.0),
+            utilisation: utilisation(carried, self.course.capacity(from, now)),
+            waiting: self.occupancy.borrow_mut().until(now),
+            drops: counters.dropped - before.dropped,
+            too_big: counters.too_big - before.too_big,
+            marks: marks - marks_before,
+            losses: counters.lost - before.lost,
+        }
+    }
+}
+
+/// A network with everything in it that an experiment says, ready to run.
+pub struct World {
+    pub(super) net: Network,
+    pub(super) warm_up: Duration,
+    pub(super) duration: Duration,
+    pub(super) flows: Vec<Tracked>,
+    pub(super) ways: Vec<Way>,
+    pub(super) sampler: Sampler,
+    /// The places of the directions that are tapped.
+    pub(super) taps: Vec<usize>,
+}
+
+/// Who follows a run.
+pub trait Watcher {
+    /// It has come so far.
+    fn time(&mut self, now: Time);
+    /// A part of the capture of one direction of a link: all parts one after the other are a pcap file.
+    fn captured(&mut self, link: &str, back: bool, part: &[u8]);
+}
+
+/// Follows the time, and lets captures go.
+impl<F: FnMut(Time)> Watcher for F {
+    fn time(&mut self, now: Time) {
+        self(now);
+    }
+
+    fn captured(&mut self, _link: &str, _back: bool, _part: &[u8]) {}
+}
+
+impl World {
+    /// The network, to look at.
+    pub const fn network(&self) -> &Network {
+        &self.net
+    }
+
+    /// The flow of this name; of several instances, each has its own. A process has none.
+    pub fn flow(&self, name: &str) -> Option<FlowId> {
+        self.flows.iter().find(|flow| flow.name == name).and_then(Tracked::id)
+    }
+
+    /// The link of this name: there, and back.
+    pub fn link(&self, name: &str) -> Option<[LinkId; 2]> {
+        let way = |back| self.ways.iter().find(|way| way.name == name && way.back == back).map(|way| way.id);
+        Some([way(false)?, way(true)?])
+    }
+
+    /// How long the run takes in virtual time.
+    pub const fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// Runs it from the beginning to the end, and says what became of it. `watcher` is told the time now and again, and
+    /// given what is captured.
+    pub fn run(mut self, watcher: &mut dyn Watcher) -> Outcome {
+        for &place in &self.taps {
+            self.net.tap(self.ways[place].id, Tap::default());
+        }
+        let (begin, end) = (Time::ZERO + self.warm_up, Time::ZERO + self.duration);
+        let mut look = Time::ZERO;
+        let mut is_warm = false;
+        loop {
+            if !is_warm && self.net.now() >= begin.min(end) {
+                is_warm = true;
+                let net = &mut self.net;
+                self.flows.iter_mut().for_each(|flow| flow.begin(net));
+                let net = &self.net;
+                self.ways.iter_mut().for_each(|way| way.begin(net));
+            }
+            if self.net.now() >= end {
+                break;
+            }
+            let sample = self.sampler.next().unwrap_or(Time::MAX);
+            let change = if is_warm { end } else { begin.min(end) };
+            self.net.run_until((look + LOOK).min(sample).min(change).min(end));
+            let now = self.net.now();
+            if now >= look + LOOK {
+                look = now;
+                let net = &self.net;
+                self.flows.iter_mut().for_each(|flow| flow.look(net));
+                watcher.time(now);
+                self.drain(watcher);
+            }
+            if now >= sample {
+                self.sampler.sample(&self.net, &self.flows, &self.ways);
+            }
+        }
+        self.drain(watcher);
+        Outcome {
+            events: self.net.events(),
+            span: end.since(begin),
+            flows: self.flows.iter().map(|flow| flow.outcome(&self.net, begin)).collect(),
+            links: self.ways.iter().map(|way| way.outcome(&self.net, begin)).collect(),
+            series: self.sampler.finish(),
+        }
+    }
+
+    fn drain(&mut self, watcher: &mut dyn Watcher) {
+        for &place in &self.taps {
+            let way = &self.ways[place];
+            let mut part = Vec::new();
+            // The link has a tap, and a vector takes everything.
+            let drained = self.net.drain_tap(way.id, &mut part);
+            debug_assert!(drained.is_ok());
+            if !part.is_empty() {
+                watcher.captured(&way.name, way.back, &part);
+            }
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! Worlds that are built from experiments, against the same networks built by hand.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
+use marcato_scenario::Experiment;
+use marcato_scenario::flow::{
+    Feeder, Flow, FlowKind, Messages, PacketArrivals, RequestResponse, TcpEnds, TcpFlow, TcpProcess, UdpFlow,
+};
+use marcato_scenario::link::{Capacity, Change, Direction, Link, Loss, Way};
+use marcato_scenario::queue::{self, Queue};
+use marcato_scenario::quic::{Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
+use marcato_scenario::record::{FlowMetric, LinkMetric, Record, Series};
+use marcato_scenario::tcp::{Congestion, Tcp};
+use marcato_scenario::traffic::{
+    Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
+};
+use marcato_sim::scenario::{BuildError, Outcome, Traces, Watcher, build};
+use marcato_sim::{LinkConfig, LinkId, Network, Side, TcpConfig, TcpFlow as Transfer, UdpFlow as Packets};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn way(mbps: u64, delay: Duration) -> Direction {
+    Direction {
+        rate: Capacity::Rate(Rate::from_mbps(mbps)),
+        delay,
+        framing: Bytes::ZERO,
+        queue: Queue::default(),
+        loss: Loss::None,
+        jitter: None,
+    }
+}
+
+fn link(name: &str, between: [&str; 2], there: Direction, back: Direction) -> Link {
+    let between = between.map(str::to_owned);
+    Link { name: name.into(), between, mtu: Bytes::new(1500), there, back, changes: vec![] }
+}
+
+fn flow(name: &str, ends: [&str; 2], kind: FlowKind) -> Flow {
+    let [from, to] = ends.map(str::to_owned);
+    Flow {
+        name: name.into(),
+        from,
+        to,
+        count: 1,
+        stagger: Duration::ZERO,
+        start: Time::ZERO,
+        stop: None,
+        layer: Layer::High,
+        kind,
+    }
+}
+
+fn tcp(congestion: Congestion, size: Option<Bytes>) -> FlowKind {
+    let tcp = Tcp { congestion, ..Tcp::default() };
+    FlowKind::Tcp(TcpFlow {
+        tcp: TcpEnds { from: tcp.clone(), to: tcp },
+        size,
+        priority: Priority::default(),
+        on_off: None,
+    })
+}
+
+fn experiment(nodes: &[&str], links: Vec<Link>, flows: Vec<Flow>) -> Experiment {
+    Experiment {
+        name: "test".into(),
+        about: String::new(),
+        duration: 20 * SECOND,
+        warm_up: 5 * SECOND,
+        seed: Seed::new(7),
+        nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
+        links,
+        flows,
+        record: Record::default(),
+    }
+}
+
+fn run(experiment: &Experiment) -> Outcome {
+    build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ())
+}
+
+/// Two TCP flows and a UDP flow through a lossy CoDel bottleneck whose rate changes, behind a quick link.
+fn mixed() -> Experiment {
+    let codel = queue::Codel {
+        target: 5 * MS,
+        interval: 100 * MS,
+        limit: queue::Limit::Packets(500),
+        maxpacket: Bytes::new(1514),
+        ecn: false,
+    };
+    let there = Direction {
+        queue: Queue::Codel(codel),
+        loss: Loss::Random { probability: 0.001 },
+        ..way(10, 15 * MS)
+    };
+    let back = Direction { queue: Queue::DropTail { limit: queue::Limit::Packets(50) }, ..way(10, 15 * MS) };
+    let mut bottleneck = link("bottleneck", ["router", "server"], there, back);
+    bottleneck.changes = vec![
+        Change { at: Time::from_secs(8), way: Way::There, rate: Some(Rate::from_mbps(4)), up: None },
+        Change { at: Time::from_secs(12), way: Way::Both, rate: None, up: Some(false) },
+        Change { at: Time::from_secs(13), way: Way::Both, rate: None, up: Some(true) },
+    ];
+    let access = link("access", ["client", "router"], way(100, MS), way(100, MS));
+    let ends = ["client", "server"];
+    let mut twins = flow("twins", ends, tcp(Congestion::CUBIC, None));
+    twins.count = 2;
+    twins.stagger = SECOND;
+    let packets = UdpFlow {
+        rate: Rate::from_mbps(1),
+        payload: Bytes::new(972),
+        arrivals: PacketArrivals::Poisson,
+        on_off: None,
+    };
+    let mut udp = flow("udp", ends, FlowKind::Udp(packets));
+    (udp.start, udp.stop) = (Time::from_secs(2), Some(Time::from_secs(15)));
+    experiment(&["client", "router", "server"], vec![access, bottleneck], vec![twins, udp])
+}
+
+#[test]
+fn a_scenario_is_the_same_network_as_one_built_by_hand() {
+    let mut net = Network::new(Seed::new(7));
+    let [client, router, server] = ["client", "router", "server"].map(|name| net.node(name));
+    let quick = || LinkConfig::new(Rate::from_mbps(100), MS).mtu(Bytes::new(1500));
+    let (first, first_back) = net.link(client, router, quick(), quick());
+    let slow = || LinkConfig::new(Rate::from_mbps(10), 15 * MS).mtu(Bytes::new(1500));
+    let codel = CodelConfig { limit: Limit::Packets(500), ..CodelConfig::default() };
+    let droptail = DropTailConfig { limit: Limit::Packets(50) };
+    let there = slow().queue(Codel::new(codel).unwrap()).loss(marcato_sim::Loss::Random(0.001));
+    let back = slow().queue(DropTail::new(droptail).unwrap());
+    let (second, second_back) = net.link(router, server, there, back);
+    net.set_rate_at(second, Time::from_secs(8), Rate::from_mbps(4));
+    for id in [second, second_back] {
+        net.set_link_up_at(id, Time::from_secs(12), false);
+        net.set_link_up_at(id, Time::from_secs(13), true);
+    }
+    let config = TcpConfig { congestion: marcato_sim::Congestion::CUBIC, ..TcpConfig::default() };
+    let bulk =
+        || Transfer::new(client, server, config.clone(), marcato_sim::Bulk::endless()).start(Time::ZERO);
+    let one = net.tcp(bulk()).unwrap();
+    let two = net.tcp(bulk().start(Time::from_secs(1))).unwrap();
+    let udp = Packets {
+        start: Time::from_secs(2),
+        stop: Time::from_secs(15),
+        arrivals: marcato_sim::Arrivals::Poisson,
+        ..Packets::new(client, server, Rate::from_mbps(1), Bytes::new(972))
+    };
+    let udp = net.udp(udp).unwrap();
+    net.run_until(Time::from_secs(5));
+    let links = [first, first_back, second, second_back];
+    let at_five = links.map(|id| net.link_counters(id));
+    let bytes_at_five = [one, two].map(|flow| net.reception(flow, Side::Server).bytes);
+    net.run_until(Time::from_secs(20));
+
+    let experiment = mixed();
+    let world = build(&experiment, &Traces::new()).unwrap();
+    assert_eq!(world.link("bottleneck"), Some([second, second_back]));
+    assert_eq!(
+        [world.flow("twins-1"), world.flow("twins-2"), world.flow("udp")],
+        [Some(one), Some(two), Some(udp)]
+    );
+    let outcome = world.run(&mut |_: Time| ());
+    assert_eq!(outcome.events, net.events());
+    for ((id, before), seen) in links.into_iter().zip(at_five).zip(&outcome.links) {
+        let counters = net.link_counters(id);
+        assert_eq!(seen.offered, counters.offered - before.offered);
+        assert_eq!(seen.bytes, counters.delivered_bytes - before.delivered_bytes);
+        assert_eq!(
+            (seen.drops, seen.losses),
+            (counters.dropped - before.dropped, counters.lost - before.lost)
+        );
+    }
+    for (place, flow) in [one, two].into_iter().enumerate() {
+        let stats = net.tcp_stats(flow, Side::Client).unwrap();
+        let seen = &outcome.flows[place];
+        assert_eq!(seen.bytes, net.reception(flow, Side::Server).bytes - bytes_at_five[place]);
+        assert_eq!(seen.min_rtt, stats.min_rtt.map(|rtt| rtt.as_secs_f64() * 1e3));
+    }
+    let udp = net.udp_stats(udp).unwrap();
+    assert!(outcome.flows[2].bytes < udp.bytes && udp.bytes < outcome.flows[2].bytes + Bytes::kb(500));
+}
+
+#[test]
+fn looking_changes_nothing_and_says_what_is_there() {
+    let mut experiment = mixed();
+    let silent = run(&experiment);
+    let of_flow = |metric: &FlowMetric| Series::Flow { flow: "twins".into(), metric: *metric };
+    let of_link =
+        |metric: &LinkMetric| Series::Link { link: "bottleneck".into(), back: false, metric: *metric };
+    experiment.record.series = FlowMetric::ALL.iter().map(of_flow).collect();
+    experiment.record.series.extend(LinkMetric::ALL.iter().map(of_link));
+    experiment.record.every = 70 * MS;
+    let outcome = run(&experiment);
+    assert_eq!(Outcome { series: vec![], ..outcome.clone() }, silent);
+    assert_eq!(outcome.series.len(), 2 * FlowMetric::ALL.len() + LinkMetric::ALL.len());
+    let series = |name: &str| &outcome.series.iter().find(|series| series.name == name).unwrap().points;
+    assert_eq!(series("flow.twins-1.cwnd").len(), 285);
+    assert_eq!(series("flow.twins-1.cwnd")[1].0, Time::from_millis(140));
+    let total = |name: &str| series(name).iter().map(|point| point.1.unwrap()).sum::<f64>();
+    // Over all samples, the rates add up to what the flow and the link carried but for the last 50 ms.
+    let carried = total("link.bottleneck.throughput") * 0.07 / 8.0;
+    assert!((13.0..16.5).contains(&carried), "{carried} MB");
+    // At 13 to 20 s the rate is 4 Mbit/s and the link full.
+    let used = series("link.bottleneck.utilisation");
+    let late: Vec<f64> = used[250..].iter().map(|point| point.1.unwrap()).collect();
+    assert!(late.iter().all(|used| (0.9..1.05).contains(used)), "{late:?}");
+}
+
+#[test]
+fn a_full_buffer_is_seen_as_such() {
+    let there = Direction { queue: Queue::DropTail { limit: queue::Limit::Packets(40) }, ..way(10, 10 * MS) };
+    let slow = link("slow", ["a", "b"], there, way(10, 10 * MS));
+    let udp = UdpFlow {
+        rate: Rate::from_mbps(20),
+        payload: Bytes::new(1222),
+        arrivals: PacketArrivals::Constant,
+        on_off: None,
+    };
+    let outcome =
+        run(&experiment(&["a", "b"], vec![slow], vec![flow("flood", ["a", "b"], FlowKind::Udp(udp))]));
+    let slow = &outcome.links[0];
+    assert_eq!(slow.waiting.most_packets, 40);
+    assert!((39.0..=40.0).contains(&slow.waiting.mean_packets), "{:?}", slow.waiting);
+    assert!((0.999..=1.001).contains(&slow.utilisation.unwrap()));
+    // 40 packets of 1 ms and one on the wire before, 10 ms behind: 50 to 51 ms.
+    let delay = outcome.flows[0].delay.unwrap();
+    assert!((50.0..=51.1).contains(&delay), "{delay}");
+    assert!((slow.drops as i64 - 15_000).abs() < 10, "{}", slow.drops);
+}
+
+#[test]
+fn a_transfer_has_its_completion_time_and_goodput_of_its_own_span() {
+    let bottleneck = link("l", ["a", "b"], way(8, 5 * MS), way(8, 5 * MS));
+    let mut transfer = flow("t", ["a", "b"], tcp(Congestion::Reno, Some(Bytes::kb(2_000))));
+    transfer.start = Time::from_secs(6);
+    let mut stopped = flow("s", ["a", "b"], tcp(Congestion::Reno, None));
+    (stopped.start, stopped.stop) = (Time::from_secs(12), Some(Time::from_secs(14)));
+    let outcome = run(&experiment(&["a", "b"], vec![bottleneck], vec![transfer, stopped]));
+    let [transfer, stopped] = &outcome.flows[..] else { panic!("two flows") };
+    // 2 MB and headers at 8 Mbit/s: 2072 ms, after a handshake and a slow start of few rounds.
+    let [fct] = transfer.times[0].done[..] else { panic!("one transfer") };
+    assert!((2_070.0..2_200.0).contains(&fct), "{fct}");
+    assert_eq!(transfer.bytes, Bytes::kb(2_000));
+    assert!((transfer.goodput - 16_000.0 / fct).abs() < 0.01);
+    assert!(stopped.finished.unwrap() > Time::from_secs(14));
+    assert!(stopped.times.is_empty());
+}
+
+fn messages(feeder: Feeder, size: u64) -> FlowKind {
+    let tcp = Tcp { send_buffer: Bytes::new(131_072), ..Tcp::default() };
+    FlowKind::Messages(Box::new(Messages {
+        tcp: TcpEnds { from: tcp.clone(), to: tcp },
+        feeder,
+        preset: Preset::Marcato,
+        chunk: Bytes::new(1448),
+        messages: vec![Message {
+            after: 8 * SECOND,
+            size: Bytes::kb(3),
+            priority: Priority::P1,
+            lifetime: None,
+        }],
+        sources: vec![source(size)],
+        bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(100) }],
+    }))
+}
+
+fn source(size: u64) -> Source {
+    Source {
+        period: 100 * MS,
+        size: Bytes::new(size),
+        priority: Priority::P0,
+        first: SECOND,
+        release: Release::Periodic,
+        redundancy: Redundancy::Once,
+        lifetime: None,
+        declared: true,
+        named: true,
+    }
+}
+
+#[test]
+fn urgent_messages_pass_bulk_by_a_conductor_and_wait_behind_it_without() {
+    let mean = |feeder| {
+        let queue = Queue::DropTail { limit: queue::Limit::Packets(20) };
+        let there = Direction { queue, ..way(4, 10 * MS) };
+        let bottleneck = link("l", ["a", "b"], there, way(4, 10 * MS));
+        let kind = messages(feeder, 500);
+        let outcome = run(&experiment(&["a", "b"], vec![bottleneck], vec![flow("m", ["a", "b"], kind)]));
+        let flow = &outcome.flows[0];
+        // The bulk fills the link whoever orders it.
+        assert!((3.6..3.9).contains(&flow.goodput), "{feeder:?} {}", flow.goodput);
+        let [source, single, bulk] = &flow.times[..] else { panic!("three kinds") };
+        assert_eq!([&*source.name, &*single.name, &*bulk.name], ["source-1", "messages", "bulk-1"]);
+        assert_eq!((source.released, single.released), (150, 1));
+        assert!(bulk.done.len() > 60);
+        assert_eq!(source.refused + bulk.refused, 0);
+        source.done.iter().sum::<f64>() / source.done.len() as f64
+    };
+    let [conducted, greedy, writers, fifo] =
+        [Feeder::Conductor, Feeder::Greedy, Feeder::Writers, Feeder::Fifo].map(mean);
+    // All of them wait for what is in the network; all but the first for the send buffer of 131 kB as well.
+    assert!(conducted + 50.0 < greedy, "{conducted} {greedy}");
+    assert!(conducted + 50.0 < writers && writers < fifo, "{conducted} {writers} {fifo}");
+}
+
+#[test]
+fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
+    let paths = |name: &str| Path { from: name.into(), to: "server".into(), layer: Layer::High };
+    let quic = Quic {
+        paths: vec![paths("wifi"), paths("cellular")],
+        scheduler: Scheduler::Cwr(Reserving::PAPER),
+        controller: Controller::NewReno { loss_reduction: 0.7 },
+        initial_window: None,
+        preset: Preset::Marcato,
+        chunk: Bytes::new(1460),
+        messages: vec![Message {
+            after: 9 * SECOND,
+            size: Bytes::kb(5),
+            priority: Priority::P1,
+            lifetime: None,
+        }],
+        sources: vec![source(10_000)],
+        bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(1_000) }],
+        pacing: Pacing::Off,
+        growth: Growth::Acknowledged,
+        streams: StreamUse::PerMessage,
+        batch: 1,
+        initial_mtu: Bytes::new(1350),
+        mtu_discovery: false,
+        packet_threshold: 3,
+        time_threshold: 1.125,
+        initial_rtt: Duration::from_millis(333),
+    };
+    let queue = Queue::DropTail { limit: queue::Limit::Packets(60) };
+    let radio = || Direction { queue: queue.clone(), ..way(10, 25 * MS) };
+    let links = vec![
+        link("wifi", ["wifi", "server"], radio(), radio()),
+        link("lte", ["cellular", "server"], radio(), radio()),
+    ];
+    let session = flow("session", ["wifi", "server"], FlowKind::Quic(Box::new(quic)));
+    let mut experiment = experiment(&["wifi", "cellular", "server"], links, vec![session]);
+    experiment.duration = 10 * SECOND;
+    experiment.record.series = vec![Series::Flow { flow: "session".into(), metric: FlowMetric::Cwnd }];
+    let [outcome, again] = [(), ()].map(|()| run(&experiment));
+    assert_eq!(outcome, again);
+    let session = &outcome.flows[0];
+    assert!((14.0..20.0).contains(&session.goodput), "{}", session.goodput);
+    let [source, single] = &session.times[..] else { panic!("two kinds") };
+    assert_eq!((source.released, source.refused, single.done.len()), (50, 0, 1));
+    // 25 ms on the way, up to 66 in a full queue and 9 of its own; if a packet is lost, one and a half round trips more.
+    let in_time = |most: f64| source.done.iter().filter(|&&took| (25.0..most).contains(&took)).count();
+    assert!(
+        source.done.len() >= 49 && in_time(100.0) >= 45 && in_time(276.0) == source.done.len(),
+        "{source:?}"
+    );
+    assert_eq!(session.lanes.len(), 2);
+    assert!(session.lanes.iter().all(|lane| lane.bytes > Bytes::kb(1_000)), "{:?}", session.lanes);
+    assert!(outcome.series[0].points.last().unwrap().1.unwrap() > 50_000.0);
+}
+
+#[test]
+fn what_does_not_exist_is_named() {
+    let plain = || link("l", ["a", "b"], way(8, MS), way(8, MS));
+    let said = |experiment: &Experiment| match build(experiment, &Traces::new()) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("it was built"),
+    };
+    let lost =
+        experiment(&["a", "b"], vec![plain()], vec![flow("f", ["a", "c"], tcp(Congestion::Reno, None))]);
+    assert_eq!(said(&lost), "flow `f` names the node `c`, which does not exist: add it to the nodes");
+    let mut traced = experiment(&["a", "b"], vec![plain()], vec![]);
+    traced.links[0].there.rate = Capacity::Trace("lte.up".into());
+    assert_eq!(said(&traced), "the link `l` follows the trace `lte.up`, which was not read: hand it over");
+    traced.links[0] = plain();
+    traced.links[0].there.queue = Queue::DropTail { limit: queue::Limit::Packets(0) };
+    assert!(matches!(build(&traced, &Traces::new()), Err(BuildError::Limit { .. })));
+    let mut recorded = experiment(&["a", "b"], vec![plain()], vec![]);
+    recorded.record.series = vec![Series::Flow { flow: "g".into(), metric: FlowMetric::Cwnd }];
+    assert!(said(&recorded).contains("`flow.g.cwnd` is recorded, which does not exist"));
+}
+
+#[test]
+fn links_have_names_and_directions() {
+    let outcome = run(&mixed());
+    let names: Vec<(&str, bool)> = outcome.links.iter().map(|link| (&*link.name, link.back)).collect();
+    assert_eq!(names, [("access", false), ("access", true), ("bottleneck", false), ("bottleneck", true)]);
+    let world = build(&mixed(), &Traces::new()).unwrap();
+    assert_eq!(world.link("none"), None::<[LinkId; 2]>);
+    assert_eq!(world.duration(), 20 * SECOND);
+}
+
+#[test]
+fn connections_that_come_and_go_and_questions_are_timed_each() {
+    let bottleneck = link("l", ["a", "b"], way(10, 10 * MS), way(10, 10 * MS));
+    let ends = TcpEnds::default();
+    let process = TcpProcess {
+        tcp: ends.clone(),
+        arrivals: Arrivals::Load(Rate::from_mbps(3)),
+        size: Size::Pareto { shape: 1.5, mean: Bytes::kb(30), most: Bytes::kb(600) },
+        most_open: 100,
+    };
+    let asking = RequestResponse {
+        tcp: ends,
+        request: Bytes::new(200),
+        response: Size::Constant(Bytes::kb(20)),
+        think: Pause::Constant(80 * MS),
+        requests: None,
+    };
+    let web = flow("web", ["a", "b"], FlowKind::TcpProcess(process));
+    let mut ask = flow("ask", ["b", "a"], FlowKind::RequestResponse(asking));
+    ask.stop = Some(Time::from_secs(15));
+    let mut experiment = experiment(&["a", "b"], vec![bottleneck], vec![web, ask]);
+    experiment.duration = 60 * SECOND;
+    let outcome = run(&experiment);
+    let [web, ask] = &outcome.flows[..] else { panic!("two flows") };
+    let [transfers] = &web.times[..] else { panic!("one kind") };
+    // 3 Mbit/s in files of 27.6 kB (30 kB but for the cap): 13.6 a second for 55 s, 747 in all, give or take 5 times 27.
+    assert!((610..890).contains(&transfers.released), "{}", transfers.released);
+    assert_eq!(transfers.done.len() + transfers.open.len(), usize::try_from(transfers.released).unwrap());
+    // Two round trips at least.
+    assert!(transfers.done.iter().all(|&took| took > 30.0));
+    let [responses] = &ask.times[..] else { panic!("one kind") };
+    // From 5 s to 15 s, each after 80 ms and a round trip or a little more.
+    assert!((75..100).contains(&responses.done.len()), "{}", responses.done.len());
+    assert!(responses.done.iter().all(|took| (20.0..400.0).contains(took)), "{responses:?}");
+    assert_eq!(ask.bytes.get() / 20_000, responses.done.len() as u64);
+}
+
+/// Keeps what is captured.
+#[derive(Default)]
+struct Kept(std::collections::BTreeMap<(String, bool), Vec<u8>>, Time);
+
+impl Watcher for Kept {
+    fn time(&mut self, now: Time) {
+        self.1 = now;
+    }
+
+    fn captured(&mut self, link: &str, back: bool, part: &[u8]) {
+        self.0.entry((link.to_owned(), back)).or_default().extend_from_slice(part);
+    }
+}
+
+#[test]
+fn what_passes_a_link_is_captured_in_both_directions() {
+    let mut experiment = mixed();
+    let silent = run(&experiment);
+    experiment.record.pcap = vec!["bottleneck".into()];
+    let mut kept = Kept::default();
+    assert_eq!(build(&experiment, &Traces::new()).unwrap().run(&mut kept), silent);
+    assert_eq!((kept.0.len(), kept.1), (2, Time::from_secs(20)));
+    for file in kept.0.values() {
+        assert_eq!(file[..4], 0xa1b2_3c4d_u32.to_le_bytes());
+        assert!(file.len() > 100_000);
+    }
+    experiment.record.pcap = vec!["none".into()];
+    assert!(build(&experiment, &Traces::new()).is_err());
+}
+
+#[test]
+fn a_sender_that_is_on_and_off_sends_while_it_is_on() {
+    let FlowKind::Tcp(mut bulk) = tcp(Congestion::Reno, None) else { panic!("tcp") };
+    let pause = Pause::Constant(SECOND);
+    bulk.on_off = Some(OnOff { on: pause, off: pause });
+    bulk.tcp.from.notsent_lowat = Some(Bytes::kb(6));
+    let queue = Queue::DropTail { limit: queue::Limit::Packets(20) };
+    let bottleneck = link("l", ["a", "b"], Direction { queue, ..way(8, 5 * MS) }, way(8, 5 * MS));
+    let mut experiment =
+        experiment(&["a", "b"], vec![bottleneck], vec![flow("f", ["a", "b"], FlowKind::Tcp(bulk))]);
+    experiment.record.series = vec![Series::Flow { flow: "f".into(), metric: FlowMetric::Throughput }];
+    experiment.record.every = SECOND;
+    let outcome = run(&experiment);
+    for (at, rate) in &outcome.series[0].points {
+        let is_on = at.as_nanos() / 1_000_000_000 % 2 == 1;
+        assert!(rate.is_some_and(|rate| if is_on { rate > 5.0 } else { rate < 1.0 }), "{at} {rate:?}");
+    }
+}
