@@ -11,6 +11,10 @@ pub(crate) enum Event {
     Arrival { link: u32 },
     /// The link's transmitter is free.
     Ready { link: u32 },
+    /// The low class of a link that pre-empts has sent something, or may begin to.
+    LowReady { link: u32 },
+    /// The first low packet on the line of a link that pre-empts arrives.
+    LowArrival { link: u32 },
     /// The link goes up or down.
     Up { link: u32, up: bool },
     /// The link changes its rate.

@@ -31,6 +31,7 @@ mod loss;
 mod network;
 mod packet;
 mod payload;
+mod preempted;
 mod process;
 pub mod quic;
 mod ranges;

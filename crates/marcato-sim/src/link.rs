@@ -1,7 +1,7 @@
 //! A link: a queue, a transmitter, and a line on which packets are under way.
 
-use marcato_queue::{Discipline, DropTail, Packet as _};
-use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict};
+use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
 use crate::agenda::Agenda;
 use crate::event::Event;
@@ -9,6 +9,7 @@ use crate::jitter::{Jitter, JitterProcess};
 use crate::line::Line;
 use crate::loss::{Loss, LossProcess};
 use crate::packet::Packet;
+use crate::preempted::{High, Preempted, Shared};
 use crate::record::TapPoint;
 use crate::tally::FlowTallies;
 use crate::trace::{Opportunities, Trace};
@@ -33,6 +34,12 @@ pub struct LinkConfig {
     pub loss: Loss,
     /// The queue before the transmitter. Its limits count IP bytes, without framing.
     pub queue: Box<dyn Discipline<Packet>>,
+    /// Where the link pre-empts, the queue of [`Layer::Low`], and the other one is the high class's alone: a low packet
+    /// leaves in the gaps between high ones. One that is being sent when a high one comes stops, and goes on after it
+    /// where it stopped, without a byte more. Packets of the two classes are lost and jittered by draws of their own.
+    /// So the high class leaves, is dropped and arrives to the nanosecond as if there were no low one. Without a rate,
+    /// or by a trace, each packet leaves in one instant, and the two queues are served as by [`Strict`].
+    pub low: Option<Box<dyn Discipline<Packet>>>,
 }
 
 impl LinkConfig {
@@ -48,6 +55,7 @@ impl LinkConfig {
             framing: Bytes::ZERO,
             loss: Loss::None,
             queue: Box::new(DropTail::default()),
+            low: None,
         }
     }
 
@@ -65,6 +73,12 @@ impl LinkConfig {
     #[must_use]
     pub fn queue(self, queue: impl Discipline<Packet> + 'static) -> Self {
         Self { queue: Box::new(queue), ..self }
+    }
+
+    /// Pre-empting [`Layer::Low`], with this queue for it.
+    #[must_use]
+    pub fn preempt(self, low: impl Discipline<Packet> + 'static) -> Self {
+        Self { low: Some(Box::new(low)), ..self }
     }
 
     /// With this loss on the wire.
@@ -129,12 +143,14 @@ pub(crate) struct Link {
     pub(crate) mtu: Option<Bytes>,
     loss: LossProcess,
     up: bool,
-    pub(crate) queue: Box<dyn Discipline<Packet>>,
+    queue: Box<dyn Discipline<Packet>>,
     /// When the packet on the transmitter is out; with a trace, the opportunity after it if that is known.
     free_at: Time,
     /// Whether an event will call [`ready`](Self::ready) at `free_at`.
     waking: bool,
     line: Line,
+    /// The low class, if it is pre-empted.
+    low: Option<Box<Preempted>>,
     pub(crate) counters: LinkCounters,
 }
 
@@ -144,6 +160,15 @@ impl Link {
         let jitter = config
             .jitter
             .map(|jitter| Box::new(JitterProcess::new(jitter, seed.stream(&format!("jitter/{name}")))));
+        let has_gaps = config.rate.is_some() && config.trace.is_none();
+        let (queue, low): (Box<dyn Discipline<Packet>>, _) = match config.low {
+            None => (config.queue, None),
+            Some(low) if has_gaps => {
+                let low = Preempted::new(low, config.loss.clone(), config.jitter, &name, seed);
+                (config.queue, Some(Box::new(low)))
+            }
+            Some(low) => (Box::new(Strict::of(config.queue, low)), None),
+        };
         Self {
             name,
             id,
@@ -155,10 +180,11 @@ impl Link {
             mtu: config.mtu,
             loss: LossProcess::new(config.loss, stream),
             up: true,
-            queue: config.queue,
+            queue,
             free_at: Time::ZERO,
             waking: false,
             line: Line::new(config.jitter.is_some_and(|jitter| jitter.reorders())),
+            low,
             counters: LinkCounters::default(),
         }
     }
@@ -176,6 +202,7 @@ impl Link {
         if !self.waking && self.free_at <= now {
             self.transmit(now, agenda, tallies);
         }
+        self.serve_low(now, agenda, tallies);
     }
 
     /// Takes the link up or down. While it is down, every packet that is offered, begins to leave, or would come
@@ -191,7 +218,7 @@ impl Link {
 
     /// How long what waits would take to leave at the present rate; `None` if it never would.
     pub(crate) fn drain_time(&self) -> Option<Duration> {
-        let backlog = self.queue.backlog();
+        let (_, backlog) = self.queue_counters();
         let on_wire = backlog.bytes + self.framing * backlog.packets;
         match self.rate {
             Some(Rate::ZERO) => backlog.is_empty().then_some(Duration::ZERO),
@@ -200,9 +227,18 @@ impl Link {
         }
     }
 
-    /// Packets on the line.
+    /// Packets on the line, and one that is held up.
     pub(crate) fn under_way(&self) -> u64 {
-        self.line.len() as u64
+        self.line.len() as u64 + self.low.as_ref().map_or(0, |low| low.under_way())
+    }
+
+    /// What the queues have done, and what waits in them.
+    pub(crate) fn queue_counters(&self) -> (Counters, Backlog) {
+        let (counters, backlog) = (*self.queue.counters(), self.queue.backlog());
+        match &self.low {
+            None => (counters, backlog),
+            Some(low) => (counters + *low.queue.counters(), backlog + low.queue.backlog()),
+        }
     }
 
     /// Takes a packet in.
@@ -223,6 +259,16 @@ impl Link {
         if self.mtu.is_some_and(|mtu| packet.len() > mtu) {
             self.counters.too_big += 1;
             tallies.dropped(packet);
+            return;
+        }
+        if let Some(low) = &mut self.low
+            && packet.layer == Layer::Low
+        {
+            if let Some(packet) = low.queue.enqueue(now, packet).lost() {
+                self.counters.dropped += 1;
+                tallies.dropped(packet);
+            }
+            self.serve_low(now, agenda, tallies);
             return;
         }
         if let Some(packet) = self.queue.enqueue(now, packet).lost() {
@@ -256,6 +302,44 @@ impl Link {
         if let Some(moment) = next {
             agenda.enter(moment, Event::Arrival { link: self.id });
         }
+        self.came(now, packet, tallies)
+    }
+
+    /// Takes the low packet that arrives now off its line; `None` if the link is down.
+    pub(crate) fn low_arrive(
+        &mut self,
+        now: Time,
+        agenda: &mut Agenda<Event>,
+        tallies: &mut FlowTallies,
+    ) -> Option<Packet> {
+        let packet = self.low.as_mut()?.arrive(self.id, agenda)?;
+        self.came(now, packet, tallies)
+    }
+
+    /// The low class has sent something, or may begin to.
+    pub(crate) fn low_ready(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
+        if self.low.as_mut().is_some_and(|low| low.is_due(now)) {
+            self.serve_low(now, agenda, tallies);
+        }
+    }
+
+    fn serve_low(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
+        let (Some(low), Some(rate)) = (&mut self.low, self.rate) else { return };
+        let high = if self.free_at > now {
+            High::Sends(self.free_at)
+        } else if self.queue.backlog().is_empty() || rate == Rate::ZERO {
+            // In an outage nothing begins, but what has begun is sent.
+            High::Idle
+        } else {
+            High::Waits
+        };
+        let counters = &mut self.counters;
+        let (id, delay, framing, up) = (self.id, self.delay, self.framing, self.up);
+        low.serve(now, high, &mut Shared { id, rate, delay, framing, up, counters }, agenda, tallies);
+    }
+
+    /// A packet comes out at the far end; `None` if the link is down.
+    fn came(&mut self, now: Time, packet: Packet, tallies: &mut FlowTallies) -> Option<Packet> {
         if !self.up {
             self.counters.lost += 1;
             tallies.dropped(packet);
@@ -326,5 +410,6 @@ impl Link {
             }
         }
         self.wake_when_free(agenda);
+        self.serve_low(now, agenda, tallies);
     }
 }

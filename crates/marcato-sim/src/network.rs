@@ -221,6 +221,16 @@ impl Network {
             Event::Ready { link } => {
                 self.links[link as usize].ready(now, &mut self.agenda, &mut self.tallies);
             }
+            Event::LowReady { link } => {
+                self.links[link as usize].low_ready(now, &mut self.agenda, &mut self.tallies);
+            }
+            Event::LowArrival { link } => {
+                if let Some(packet) =
+                    self.links[link as usize].low_arrive(now, &mut self.agenda, &mut self.tallies)
+                {
+                    self.forward(now, packet);
+                }
+            }
             Event::Up { link, up } => self.links[link as usize].set_up(up),
             Event::Rate { link, rate } => {
                 self.links[link as usize].set_rate(now, rate, &mut self.agenda, &mut self.tallies);
@@ -523,10 +533,9 @@ impl Network {
         self.links[link.0 as usize].counters
     }
 
-    /// What the queue of a link has done, and what waits in it.
+    /// What the queue of a link has done, and what waits in it; where the link pre-empts, both its queues together.
     pub fn queue_counters(&self, link: LinkId) -> (marcato_queue::Counters, marcato_queue::Backlog) {
-        let queue = &self.links[link.0 as usize].queue;
-        (*queue.counters(), queue.backlog())
+        self.links[link.0 as usize].queue_counters()
     }
 
     /// The largest IP packet that passes the way from `from` to `to`, which is the one that a flow takes: the least MTU
@@ -545,7 +554,7 @@ impl Network {
     pub fn check_conservation(&self) -> Result<(), ConservationError> {
         let mut held = 0;
         for link in &self.links {
-            let inside = link.queue.backlog().packets + link.under_way();
+            let inside = link.queue_counters().1.packets + link.under_way();
             let LinkCounters { offered, dropped, too_big, lost, delivered, .. } = link.counters;
             let accounted = dropped + too_big + lost + delivered + inside;
             if offered != accounted {

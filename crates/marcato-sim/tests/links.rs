@@ -10,7 +10,7 @@ use marcato_sim::{
     Bulk, DatagramFlow, FlowId, GilbertElliott, Host, HostContext, Incoming, Jitter, LinkConfig, LinkId,
     Loss, Network, NodeId, Outgoing, Route, RouteError, RouteId, Side, TcpConfig, TcpFlow, Trace, UdpFlow,
 };
-use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use proptest::prelude::*;
 
 /// Sends numbered datagrams at times given, and notes which arrive when.
@@ -121,6 +121,56 @@ fn a_trace_carries_its_mean_rate_when_there_is_always_something_to_send() {
     let least = 200 * 10 * 1504 - (3 * 1504 - 732);
     let carried = net.link_counters(there).carried_bytes.get();
     assert!((least..least + 732).contains(&carried), "{carried} of {least}");
+}
+
+/// A link that pre-empts, with high and low packets at these times.
+fn preempting(
+    seed: u64,
+    link: LinkConfig,
+    high: Vec<(Time, usize)>,
+    low: Vec<(Time, usize)>,
+) -> (Network, [FlowId; 2], LinkId) {
+    let mut net = Network::new(Seed::new(seed));
+    let (a, b) = (net.node("a"), net.node("b"));
+    let link = link.preempt(DropTail::default());
+    let (there, _) = net.link(a, b, link, LinkConfig::delay_only(Duration::ZERO));
+    let flows = [(high, Layer::High), (low, Layer::Low)].map(|(plan, layer)| {
+        let hosts = (Numbered::sending(plan), Numbered::default());
+        net.datagrams(DatagramFlow::new(hosts.0, hosts.1, vec![Route::new(a, b).layer(layer)])).unwrap()
+    });
+    (net, flows, there)
+}
+
+/// On which a byte takes a microsecond.
+fn eight() -> LinkConfig {
+    LinkConfig::new(Rate::from_mbps(8), Duration::ZERO)
+}
+
+fn us(us: u64) -> Time {
+    Time::from_micros(us)
+}
+
+#[test]
+fn a_low_packet_stops_for_each_high_one_and_goes_on_where_it_stopped() {
+    let high = vec![(us(300), 200), (us(600), 100), (us(650), 100), (us(3000), 100)];
+    let low = vec![(us(0), 1000), (us(0), 500), (us(3050), 100)];
+    let (mut net, [high, low], link) = preempting(1, eight(), high, low);
+    net.run_until(ms(10));
+    assert_eq!(got(&net, high), [(us(500), 0), (us(700), 1), (us(800), 2), (us(3100), 3)]);
+    // 300 us, then 100, then the rest, after which comes the next; the last waits for a high one that is being sent.
+    assert_eq!(got(&net, low), [(us(1400), 0), (us(1900), 1), (us(3200), 2)]);
+    assert_eq!(net.link_counters(link).carried_bytes, Bytes::new(2100));
+}
+
+#[test]
+fn in_an_outage_no_low_packet_begins_either_but_what_has_begun_is_sent() {
+    let low = vec![(us(0), 1000), (us(700), 100)];
+    let (mut net, [high, low], link) = preempting(1, eight(), vec![(us(600), 200)], low);
+    net.set_rate_at(link, us(500), Rate::ZERO);
+    net.set_rate_at(link, us(5000), Rate::from_mbps(8));
+    net.run_until(ms(10));
+    assert_eq!(got(&net, high), [(us(5200), 0)]);
+    assert_eq!(got(&net, low), [(us(1000), 0), (us(5300), 1)]);
 }
 
 #[test]
@@ -420,6 +470,38 @@ proptest! {
                 prop_assert!(spec.mtu.is_some() || net.link_counters(hop[way]).too_big == 0);
             }
         }
+    }
+
+    /// Where low packets are pre-empted, high ones are lost, jittered and dropped, and arrive, as if there were none; and
+    /// in the end none is held up.
+    #[test]
+    fn high_packets_do_not_know_that_there_are_low_ones(
+        seed in any::<u64>(), high in prop::collection::vec((0u64..3_000, 40usize..1_500), 1..80),
+        low in prop::collection::vec((0u64..1_000, 40usize..1_500), 1..80),
+        spec in any_spec(), changes in prop::collection::vec((0u64..100, 0u64..4), 0..4),
+    ) {
+        let times = |gaps: &[(u64, usize)]| {
+            let mut at = Time::ZERO;
+            let mut sum = |&(gap, len): &(u64, usize)| {
+                at += Duration::from_micros(gap);
+                (at, len)
+            };
+            gaps.iter().map(&mut sum).collect::<Vec<_>>()
+        };
+        let run = |low: Vec<(Time, usize)>| {
+            let link = LinkConfig { rate: Some(Rate::from_mbps(2)), trace: None, ..spec.config() };
+            let (mut net, flows, link) = preempting(seed, link, times(&high), low);
+            for &(at, mbps) in &changes {
+                net.set_rate_at(link, ms(at), Rate::from_mbps(mbps));
+            }
+            net.set_rate_at(link, ms(100), Rate::from_mbps(3));
+            net.run_until(Time::from_secs(100));
+            let tally = net.tally(flows[0], Side::Client);
+            (got(&net, flows[0]).to_vec(), tally, net.tally(flows[1], Side::Client))
+        };
+        let (alone, beside) = (run(Vec::new()), run(times(&low)));
+        prop_assert_eq!((alone.0, alone.1), (beside.0, beside.1));
+        prop_assert_eq!(beside.2.arrived + beside.2.dropped, low.len() as u64);
     }
 
     /// The same links with the same seed do the same at the same times.

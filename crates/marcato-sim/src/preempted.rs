@@ -1,0 +1,189 @@
+//! The low class of a link that pre-empts.
+
+use marcato_queue::{Discipline, Packet as _};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+use crate::agenda::Agenda;
+use crate::event::Event;
+use crate::jitter::{Jitter, JitterProcess};
+use crate::line::Line;
+use crate::link::LinkCounters;
+use crate::loss::{Loss, LossProcess};
+use crate::packet::Packet;
+use crate::tally::FlowTallies;
+
+/// The packet that is being sent, in one go or in several.
+struct Sending {
+    packet: Packet,
+    /// What is left of its transmission.
+    left: Duration,
+    /// Since when it has been on the wire again; `None` while it is held up.
+    since: Option<Time>,
+}
+
+/// The low class of a link that pre-empts: it sends in the gaps that the high class leaves, and when one ends, what was
+/// being sent stops and goes on in the next.
+///
+/// It has its own queue, line and draws, and the high class sees none of them. That is what makes the high class the
+/// same to the nanosecond whether there is a low one or not.
+pub(crate) struct Preempted {
+    pub(crate) queue: Box<dyn Discipline<Packet>>,
+    loss: LossProcess,
+    jitter: Option<Box<JitterProcess>>,
+    line: Line,
+    sending: Option<Sending>,
+    /// When an event will look whether something has been sent or may be; any other that comes is out of date.
+    wake_at: Option<Time>,
+}
+
+/// What the high class does with the transmitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum High {
+    /// Nothing: there is a gap.
+    Idle,
+    /// It sends a packet until then, and perhaps more.
+    Sends(Time),
+    /// It is about to send, and will wake the low class when it does.
+    Waits,
+}
+
+/// What the two classes of a link share.
+pub(crate) struct Shared<'a> {
+    pub(crate) id: u32,
+    pub(crate) rate: Rate,
+    pub(crate) delay: Duration,
+    pub(crate) framing: Bytes,
+    pub(crate) up: bool,
+    pub(crate) counters: &'a mut LinkCounters,
+}
+
+impl Preempted {
+    /// Its draws have streams of their own.
+    pub(crate) fn new(
+        queue: Box<dyn Discipline<Packet>>,
+        loss: Loss,
+        jitter: Option<Jitter>,
+        name: &str,
+        seed: Seed,
+    ) -> Self {
+        let stream = |what: &str| seed.stream(&format!("{what}/{name}/low"));
+        Self {
+            queue,
+            loss: LossProcess::new(loss, stream("loss")),
+            jitter: jitter.map(|jitter| Box::new(JitterProcess::new(jitter, stream("jitter")))),
+            line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
+            sending: None,
+            wake_at: None,
+        }
+    }
+
+    /// Packets between queue and far end.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.line.len() as u64 + u64::from(self.sending.is_some())
+    }
+
+    /// Whether the event that comes now is the one that is waited for.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        let due = self.wake_at == Some(now);
+        if due {
+            self.wake_at = None;
+        }
+        due
+    }
+
+    fn wake(&mut self, at: Time, link: u32, agenda: &mut Agenda<Event>) {
+        if self.wake_at.is_none_or(|before| at < before) {
+            self.wake_at = Some(at);
+            agenda.at(at, Event::LowReady { link });
+        }
+    }
+
+    /// Sends what can be sent now, and stops what cannot.
+    pub(crate) fn serve(
+        &mut self,
+        now: Time,
+        high: High,
+        shared: &mut Shared<'_>,
+        agenda: &mut Agenda<Event>,
+        tallies: &mut FlowTallies,
+    ) {
+        loop {
+            if let Some(sending) = &mut self.sending {
+                if let Some(since) = sending.since {
+                    sending.left = sending.left.saturating_sub(now - since);
+                    sending.since = Some(now);
+                }
+                if sending.left.is_zero() {
+                    self.sent(now, shared, agenda, tallies);
+                    continue;
+                }
+                match high {
+                    High::Idle => {
+                        sending.since = Some(now);
+                        let done = now + sending.left;
+                        self.wake(done, shared.id, agenda);
+                    }
+                    High::Sends(until) => {
+                        sending.since = None;
+                        self.wake(until, shared.id, agenda);
+                    }
+                    High::Waits => sending.since = None,
+                }
+                return;
+            }
+            if let High::Sends(until) = high
+                && !self.queue.backlog().is_empty()
+            {
+                self.wake(until, shared.id, agenda);
+            }
+            // At rate 0 a packet would be sent for ever: it waits in the queue instead.
+            if high != High::Idle || shared.rate == Rate::ZERO {
+                return;
+            }
+            let mut dropped = 0;
+            let packet = self.queue.dequeue_with(now, &mut |packet| {
+                dropped += 1;
+                tallies.dropped(packet);
+            });
+            shared.counters.dropped += dropped;
+            let Some(packet) = packet else { return };
+            let on_wire = packet.len() + shared.framing;
+            shared.counters.carried_bytes += on_wire;
+            let left = shared.rate.transmission_time(on_wire);
+            self.sending = Some(Sending { packet, left, since: Some(now) });
+        }
+    }
+
+    /// The last of a packet is on the line.
+    fn sent(
+        &mut self,
+        now: Time,
+        shared: &mut Shared<'_>,
+        agenda: &mut Agenda<Event>,
+        tallies: &mut FlowTallies,
+    ) {
+        let Some(Sending { packet, .. }) = self.sending.take() else { return };
+        let mut arrives_at = now + shared.delay;
+        if let Some(jitter) = &mut self.jitter {
+            arrives_at = jitter.arrival(arrives_at);
+        }
+        if self.loss.loses() || !shared.up {
+            shared.counters.lost += 1;
+            tallies.dropped(packet);
+            return;
+        }
+        let moment = agenda.reserve(arrives_at);
+        if let Some(moment) = self.line.push(moment, packet) {
+            agenda.enter(moment, Event::LowArrival { link: shared.id });
+        }
+    }
+
+    /// Takes off the line what arrives now.
+    pub(crate) fn arrive(&mut self, link: u32, agenda: &mut Agenda<Event>) -> Option<Packet> {
+        let (packet, next) = self.line.pop()?;
+        if let Some(moment) = next {
+            agenda.enter(moment, Event::LowArrival { link });
+        }
+        Some(packet)
+    }
+}
