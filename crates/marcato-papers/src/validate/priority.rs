@@ -1,7 +1,7 @@
 //! What strict priority promises: the high class does not know that there is a low one.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit, Strict};
-use marcato_sim::{DatagramFlow, LinkConfig, Network, Packet, Route, UdpFlow};
+use marcato_sim::{DatagramFlow, LinkConfig, Loss, Network, Packet, Route, Side, UdpFlow};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
 use super::path::Error;
@@ -13,27 +13,73 @@ use crate::{Row, Unit};
 
 const RATE: u64 = 8;
 
-/// When each high packet began to leave, and how long it was, with low packets of `low` bytes without end beside it.
-fn departures(seed: Seed, low: Option<u64>, until: Time) -> Result<Vec<(Time, u64)>, Error> {
+/// How a link serves its low class.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// It finishes the packet that it sends.
+    Finishes,
+    /// A high packet stops a low one, which goes on later.
+    PreEmpts,
+}
+
+/// What became of the high packets: when each left the queue, and how long it was; when any were dropped; how many arrived.
+#[derive(PartialEq)]
+struct High {
+    left: Vec<(Time, u64)>,
+    dropped: Vec<Time>,
+    arrived: u64,
+}
+
+/// The high packets, with low packets of `low` bytes without end beside them, and the share of the link that was used.
+fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(High, f64), Error> {
     let mut net = Network::new(seed);
     let (from, to) = (net.node("from"), net.node("to"));
     let class = |packets| {
         Ok::<DropTail<Packet>, Error>(DropTail::new(DropTailConfig { limit: Limit::Packets(packets) })?)
     };
-    let (queue, seen) = Watched::new(Strict::of(class(1_000_000)?, class(100)?), true);
     let link = || LinkConfig::new(Rate::from_mbps(RATE), Duration::from_millis(5));
-    net.link(from, to, link().queue(queue), link());
+    let (there, seen) = match service {
+        Service::Finishes => {
+            let (queue, seen) = Watched::new(Strict::of(class(1_000_000)?, class(100)?), true);
+            (link().queue(queue), seen)
+        }
+        Service::PreEmpts => {
+            // So short that some are dropped, and a wire that loses some: neither may depend on the low class.
+            let (queue, seen) = Watched::new(class(8)?, true);
+            (link().queue(queue).preempt(class(100)?).loss(Loss::Random(1e-3)), seen)
+        }
+    };
+    let (there, _) = net.link(from, to, there, link());
     // 400 bytes on average, three quarters of the link.
     let gap = Duration::from_nanos(400 * 8 * 1_000 / RATE * 4 / 3);
     let high = Source::new(Sizes::Exponential, 400, gap, until);
-    net.datagrams(DatagramFlow::new(high, Taker::default(), vec![Route::new(from, to)]))?;
+    let high = net.datagrams(DatagramFlow::new(high, Taker::default(), vec![Route::new(from, to)]))?;
     if let Some(low) = low {
         let flood = UdpFlow::new(from, to, Rate::from_mbps(10), Bytes::new(low - 28));
         net.udp(UdpFlow { layer: Layer::Low, ..flood })?;
     }
+    net.run_until(until);
+    let used =
+        net.link_counters(there).carried_bytes.get() as f64 * 8e-6 / (RATE as f64 * until.as_secs_f64());
     net.run_until(until + Duration::from_secs(10));
-    let left = std::mem::take(&mut seen.borrow_mut().left);
-    Ok(left)
+    let seen = std::mem::take(&mut *seen.borrow_mut());
+    let arrived = net.tally(high, Side::Client).arrived;
+    Ok((High { left: seen.left, dropped: seen.dropped, arrived }, used))
+}
+
+/// When each high packet began to leave, and how long it was, with low packets of `low` bytes without end beside it.
+fn departures(seed: Seed, low: Option<u64>, until: Time) -> Result<Vec<(Time, u64)>, Error> {
+    Ok(run(seed, Service::Finishes, low, until)?.0.left)
+}
+
+/// Where a link pre-empts: high packets that left, that were dropped and that the wire lost; whether the low class changed
+/// anything of them; the share of the link that was used, in %.
+fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, Error> {
+    let ((alone, _), (beside, used)) =
+        (run(seed, Service::PreEmpts, None, until)?, run(seed, Service::PreEmpts, Some(low), until)?);
+    let (left, dropped) = (alone.left.len() as f64, alone.dropped.len() as f64);
+    let lost = left - alone.arrived as f64;
+    Ok(vec![left, dropped, lost, f64::from(u8::from(alone == beside)), used * 100.0])
 }
 
 /// Packets; whether both are the same packets in the same order; the greatest delay by the low class in ms, and the
@@ -55,6 +101,7 @@ fn compare(seed: Seed, low: u64, until: Time) -> Result<Values, Error> {
 
 pub(super) fn priority(plan: &mut Plan) -> Ask {
     let until = Time::from_secs(plan.pick(300, 40));
+    let exact = plan.each(600, move |seed| pre_empted(seed, 1000, until));
     let cells = [1000u64, 100].map(|low| (low, plan.each(600, move |seed| compare(seed, low, until))));
     Box::new(move |runs| {
         let mut rows = Vec::new();
@@ -81,11 +128,33 @@ pub(super) fn priority(plan: &mut Plan) -> Ask {
             );
             rows.push(Row::new(id("mean"), "mean", Unit::Ms).samples(&runs.each(ticket, 4)));
         }
+        let id = |what: &str| format!("validate.priority.preempted.{what}");
+        let what = [
+            "high packets that left",
+            "of packets, high ones that their queue dropped",
+            "high ones that the wire lost",
+        ];
+        for (place, (name, what)) in ["left", "dropped", "lost"].into_iter().zip(what).enumerate() {
+            rows.push(Row::new(id(name), what, Unit::Count).samples(&runs.each(exact, place)));
+        }
+        rows.push(
+            Row::new(id("same"), "the same high packets leave, are dropped and arrive at the same nanosecond with low packets as without, where they are pre-empted (1 is yes)", Unit::Count)
+                .paper(1.0)
+                .samples(&runs.each(exact, 3))
+                .within(1.0, 1.0),
+        );
+        rows.push(
+            Row::new(id("used"), "of the link, with low packets always waiting", Unit::Percent)
+                .paper(100.0)
+                .samples(&runs.each(exact, 4))
+                .within(99.9, 100.0 + 1e-2),
+        );
         let text = "High packets of 400 bytes on average, exponentially distributed, as a Poisson process of 6 Mbit/s at 8 \
             Mbit/s, with and without a flood of low packets. A link finishes the packet that it sends, so a high packet may \
             wait for the rest of one low packet, which delays all of its busy period as much, and never more. The bound is \
-            proportional to the low packet's size: with smaller ones what is left goes to nothing, as pre-emption would \
-            have it.";
+            proportional to the low packet's size. Where the link pre-empts instead (rows `preempted`, with a queue so short that \
+            it drops and a wire that loses 0.1 %), what leaves, is dropped and arrives of the high class is the same to the \
+            nanosecond, and no bit of the link is left unused for it.";
         Answer::new("Strict priority", text, rows)
     })
 }
