@@ -179,7 +179,10 @@ fn queue(queue: &Queue) -> String {
             let (target, interval) = (span(codel.target), span(codel.interval));
             format!("codel {target}/{interval}{ecn} {}", limit_text(codel.limit))
         }
-        Queue::Strict { high, low } => format!("strict [{} over {}]", self::queue(high), self::queue(low)),
+        Queue::Strict { high, low, preempt } => {
+            let over = if *preempt { "pre-empting" } else { "over" };
+            format!("strict [{} {over} {}]", self::queue(high), self::queue(low))
+        }
         Queue::PushOut { packets } => format!("push-out {}", limit_text(Limit::Packets(*packets))),
     }
 }

@@ -18,6 +18,9 @@ pub enum Queue {
         high: Box<Self>,
         /// The queue of the low layer: drop-tail or CoDel.
         low: Box<Self>,
+        /// A packet of the low layer that is being sent when one of the high layer comes stops, and goes on after it.
+        /// The high layer is then the same to the nanosecond as if there were no low one. Otherwise it is finished.
+        preempt: bool,
     },
     /// Two classes in one buffer: a packet of the high layer that finds it full takes the place of one of the low layer.
     PushOut {
@@ -80,7 +83,7 @@ impl Queue {
         match self {
             Self::DropTail { limit } => vec![*limit],
             Self::Codel(codel) => vec![codel.limit],
-            Self::Strict { high, low } => [high.limits(), low.limits()].concat(),
+            Self::Strict { high, low, .. } => [high.limits(), low.limits()].concat(),
             Self::PushOut { packets } => vec![Limit::Packets(*packets)],
         }
     }

@@ -49,7 +49,7 @@ schemas! {
     CHANGE = "a change of a link": &["at", "way", "rate", "up"];
     DROPTAIL = "a droptail queue": &["kind", "limit"];
     CODEL = "a codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn"];
-    STRICT = "a strict queue": &["kind", "high", "low"];
+    STRICT = "a strict queue": &["kind", "high", "low", "preempt"];
     PUSH_OUT = "a push-out queue": &["kind", "limit"];
     LOSS_NONE = "no loss": &["kind"];
     LOSS_RANDOM = "random loss": &["kind", "probability"];

@@ -150,7 +150,9 @@ fn queue(of: &Queue) -> String {
             .text("limit", limit_text(codel.limit))
             .text("maxpacket", size(codel.maxpacket))
             .raw("ecn", codel.ecn),
-        Queue::Strict { high, low } => pairs.raw("high", queue(high)).raw("low", queue(low)),
+        Queue::Strict { high, low, preempt } => {
+            pairs.raw("high", queue(high)).raw("low", queue(low)).raw("preempt", preempt)
+        }
         Queue::PushOut { packets } => pairs.text("limit", format!("{packets} packets")),
     };
     pairs.inline()

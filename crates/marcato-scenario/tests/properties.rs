@@ -23,8 +23,9 @@ fn queue() -> impl Strategy<Value = String> {
     let inner = one_of(&[r#""codel""#, r#"{ kind = "droptail", limit = "9 packets" }"#]);
     prop_oneof![
         simple.prop_map(ToOwned::to_owned),
-        (inner, one_of(&[r#""droptail""#]))
-            .prop_map(|(high, low)| { format!(r#"{{ kind = "strict", high = {high}, low = {low} }}"#) }),
+        (inner, one_of(&[r#""droptail""#]), any::<bool>()).prop_map(|(high, low, preempt)| {
+            format!(r#"{{ kind = "strict", high = {high}, low = {low}, preempt = {preempt} }}"#)
+        }),
     ]
 }
 

@@ -229,6 +229,29 @@ fn a_full_buffer_is_seen_as_such() {
 }
 
 #[test]
+fn a_high_flow_is_the_same_with_a_low_one_where_that_is_pre_empted() {
+    let bounded = |packets| Box::new(Queue::DropTail { limit: queue::Limit::Packets(packets) });
+    let goodput = |preempt, with_low: bool| {
+        let queue = Queue::Strict { high: bounded(20), low: bounded(20), preempt };
+        let there = Direction { queue, ..way(10, Duration::from_millis(10)) };
+        let link = link("bottleneck", ["client", "server"], there, way(10, Duration::from_millis(10)));
+        let (rate, payload) = (Rate::from_mbps(6), Bytes::new(500));
+        let packets =
+            FlowKind::Udp(UdpFlow { rate, payload, arrivals: PacketArrivals::Poisson, on_off: None });
+        let high = flow("high", ["client", "server"], packets);
+        let low = flow("low", ["client", "server"], tcp(Congestion::Reno, None));
+        let low = with_low.then_some(Flow { layer: Layer::Low, ..low });
+        let flows = [high].into_iter().chain(low).collect();
+        let outcome = run(&experiment(&["client", "server"], vec![link], flows));
+        (outcome.flows[0].clone(), outcome.links[0].waiting.most_packets)
+    };
+    let (alone, beside) = (goodput(true, false), goodput(true, true));
+    assert_eq!(alone.0, beside.0);
+    assert!(alone.1 < 20 && beside.1 > 20, "both queues count: {} and {}", alone.1, beside.1);
+    assert_ne!(goodput(false, false).0, goodput(false, true).0);
+}
+
+#[test]
 fn a_transfer_has_its_completion_time_and_goodput_of_its_own_span() {
     let bottleneck = link("l", ["a", "b"], way(8, 5 * MS), way(8, 5 * MS));
     let mut transfer = flow("t", ["a", "b"], tcp(Congestion::Reno, Some(Bytes::kb(2_000))));

@@ -53,7 +53,14 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
                 Some(queue)
             };
             let (high, low) = (of("high").unwrap_or_default(), of("low").unwrap_or_default());
-            Queue::Strict { high: Box::new(high), low: Box::new(low) }
+            let preempt = keys.boolean("preempt").unwrap_or(false);
+            if preempt && before.rate.is_none() {
+                keys.fault(
+                    "preempt",
+                    "only a link with a `rate` takes time to send a packet that could be pre-empted",
+                );
+            }
+            Queue::Strict { high: Box::new(high), low: Box::new(low), preempt }
         }
         Name::PushOut => match limit(&keys, before) {
             Limit::Packets(packets) => Queue::PushOut { packets },

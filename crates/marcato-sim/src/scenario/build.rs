@@ -1,10 +1,13 @@
 //! From an experiment to a world.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
+use marcato_queue::Discipline;
 use marcato_scenario::Experiment;
 use marcato_scenario::flow::FlowKind;
 use marcato_scenario::link::{self, Capacity};
+use marcato_scenario::queue::Queue;
 
 use super::error::BuildError;
 use super::flows::{Instance, Tracked};
@@ -12,6 +15,7 @@ use super::occupancy::{Course, Observed};
 use super::sampler::Sampler;
 use super::world::{Way, World};
 use super::{Traces, convert};
+use crate::packet::Packet;
 use crate::{LinkConfig, LinkId, Network, NodeId};
 
 /// The nodes of a network by their names.
@@ -76,8 +80,17 @@ fn add_link(
     let (a, b) = (node(nodes, &what, a)?, node(nodes, &what, b)?);
     let observed = |direction: &link::Direction| -> Result<_, BuildError> {
         let config = convert::direction(&link.name, link.mtu, direction, traces)?;
-        let (queue, occupancy) = Observed::new(convert::queue(&link.name, &direction.queue)?);
-        Ok((LinkConfig { queue: Box::new(queue), ..config }, occupancy))
+        let occupancy = Rc::default();
+        let queue = |queue, place| -> Result<Box<dyn Discipline<Packet>>, BuildError> {
+            Ok(Box::new(Observed::new(convert::queue(&link.name, queue)?, place, &occupancy)))
+        };
+        let config = match &direction.queue {
+            Queue::Strict { high, low, preempt: true } => {
+                LinkConfig { queue: queue(high, 0)?, low: Some(queue(low, 1)?), ..config }
+            }
+            one => LinkConfig { queue: queue(one, 0)?, ..config },
+        };
+        Ok((config, occupancy))
     };
     let (there, there_waits) = observed(&link.there)?;
     let (back, back_waits) = observed(&link.back)?;

@@ -110,7 +110,7 @@ pub(super) fn queue(link: &str, queue: &queue::Queue) -> Result<Box<dyn Discipli
             let refused = |source| BuildError::Codel { link: link.to_owned(), source };
             Box::new(Codel::new(config).map_err(refused)?)
         }
-        queue::Queue::Strict { high, low } => {
+        queue::Queue::Strict { high, low, .. } => {
             Box::new(Strict::of(self::queue(link, high)?, self::queue(link, low)?))
         }
         queue::Queue::PushOut { packets } => {

@@ -17,8 +17,8 @@ pub(super) struct Occupancy {
     from: Time,
     /// Up to when it is summed.
     upto: Time,
-    /// What has waited since.
-    now: Backlog,
+    /// What has waited since, in each of the queues.
+    now: [Backlog; 2],
     /// Packets times nanoseconds, and bytes times nanoseconds.
     packets: u128,
     bytes: u128,
@@ -29,20 +29,23 @@ impl Occupancy {
     /// Something may change at `now`.
     fn advance(&mut self, now: Time) {
         let span = now.since(self.upto).as_nanos();
-        self.packets += u128::from(self.now.packets) * span;
-        self.bytes += u128::from(self.now.bytes.get()) * span;
+        let waited = self.now[0] + self.now[1];
+        self.packets += u128::from(waited.packets) * span;
+        self.bytes += u128::from(waited.bytes.get()) * span;
         self.upto = self.upto.max(now);
     }
 
-    fn set(&mut self, backlog: Backlog) {
-        self.now = backlog;
+    fn set(&mut self, queue: usize, backlog: Backlog) {
+        self.now[queue] = backlog;
+        let backlog = self.now[0] + self.now[1];
         self.most.packets = self.most.packets.max(backlog.packets);
         self.most.bytes = self.most.bytes.max(backlog.bytes);
     }
 
     /// Forgets what was before `now`.
     pub(super) fn restart(&mut self, now: Time) {
-        *self = Self { from: now, upto: now, now: self.now, most: self.now, ..Self::default() };
+        *self =
+            Self { from: now, upto: now, now: self.now, most: self.now[0] + self.now[1], ..Self::default() };
     }
 
     /// What has waited until `now`.
@@ -62,20 +65,25 @@ impl Occupancy {
 /// A queue that is looked at.
 pub(super) struct Observed {
     queue: Box<dyn Discipline<Packet>>,
+    /// Which of the queues of its transmitter it is.
+    place: usize,
     occupancy: Rc<RefCell<Occupancy>>,
 }
 
 impl Observed {
-    /// `queue`, and what is seen of it.
-    pub(super) fn new(queue: Box<dyn Discipline<Packet>>) -> (Self, Rc<RefCell<Occupancy>>) {
-        let occupancy = Rc::default();
-        (Self { queue, occupancy: Rc::clone(&occupancy) }, occupancy)
+    /// One of the two queues that a transmitter may have; what is seen of both goes into `occupancy`.
+    pub(super) fn new(
+        queue: Box<dyn Discipline<Packet>>,
+        place: usize,
+        occupancy: &Rc<RefCell<Occupancy>>,
+    ) -> Self {
+        Self { queue, place, occupancy: Rc::clone(occupancy) }
     }
 
     fn note(&self, now: Time) {
         let mut occupancy = self.occupancy.borrow_mut();
         occupancy.advance(now);
-        occupancy.set(self.queue.backlog());
+        occupancy.set(self.place, self.queue.backlog());
     }
 }
 
@@ -172,15 +180,18 @@ mod tests {
     #[test]
     fn what_waits_is_weighed_by_how_long_it_does() {
         let mut seen = Occupancy::default();
-        seen.set(Backlog { packets: 2, bytes: Bytes::kb(3) });
+        seen.set(0, Backlog { packets: 2, bytes: Bytes::kb(3) });
         seen.advance(ms(10));
-        seen.set(Backlog { packets: 1, bytes: Bytes::kb(1) });
+        seen.set(0, Backlog { packets: 1, bytes: Bytes::kb(1) });
         let waiting = seen.until(ms(40));
         assert_eq!((waiting.mean_packets, waiting.mean_bytes), (1.25, 1500.0));
         assert_eq!((waiting.most_packets, waiting.most_bytes), (2, Bytes::kb(3)));
         seen.restart(ms(40));
         let waiting = seen.until(ms(50));
         assert_eq!((waiting.mean_packets, waiting.most_packets), (1.0, 1));
+        seen.set(1, Backlog { packets: 3, bytes: Bytes::kb(3) });
+        let waiting = seen.until(ms(60));
+        assert_eq!((waiting.mean_packets, waiting.most_packets, waiting.most_bytes), (2.5, 4, Bytes::kb(4)));
     }
 
     #[test]
