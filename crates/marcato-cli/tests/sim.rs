@@ -226,6 +226,23 @@ fn means_are_over_seeds_and_each_row_says_how_to_repeat_it() {
 }
 
 #[test]
+fn points_of_a_grid_stand_side_by_side_with_what_there_is_of_them() {
+    let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "");
+    let (_directory, file) = scenario(&text);
+    let (_, printed, _) = marcato([&file]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], "one: 8 runs, means over seeds ± 95 % confidence intervals");
+    assert_eq!(lines[2], "[1] flow.bulk.congestion = reno, link.bottleneck.delay = 10 ms");
+    let row = |name: &str| lines.iter().find(|line| line.trim_start().starts_with(name));
+    assert_eq!(row("flow.bulk.goodput_mbit_per_s").map(|line| line.matches('±').count()), Some(4));
+    assert!(
+        row("flow.file.completion_p50_ms").is_some() && row("link.bottleneck.utilisation_percent").is_some()
+    );
+    // A flow without an end has no completion time.
+    assert_eq!(row("flow.bulk.completion_p50_ms"), None);
+}
+
+#[test]
 fn a_directory_of_something_else_is_refused() {
     let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "").replace("6 s", "3 s");
     let (directory, file) = scenario(&text);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use marcato_papers::Percentile;
+use marcato_papers::{Mean, Percentile};
 use marcato_scenario::Run;
 use marcato_sim::scenario::{Outcome, Times};
 
@@ -125,20 +125,56 @@ fn is_shown(metric: &str) -> bool {
     ends.iter().any(|end| metric.ends_with(end)) && metric.matches('.').count() == 2
 }
 
-/// The result of a grid: the metrics that matter most, for each point.
+/// How many points stand side by side.
+const ABREAST: usize = 5;
+
+/// The result of a grid: the metrics that matter most, a column for each point.
 pub(crate) fn of_grid(name: &str, points: &[Point]) -> String {
     let mut text = String::new();
     let runs: usize = points.iter().map(|point| point.seeds.len()).sum();
-    let _ = writeln!(text, "{name}: {runs} runs, means over seeds with 95 % confidence intervals");
-    for point in points {
-        let settings: Vec<String> =
-            point.settings.iter().map(|one| format!("{} = {}", one.key, one.value)).collect();
-        let _ = writeln!(text, "\n{}", settings.join(", "));
-        let mut table = Table::new(["metric", "mean", "±", "n"]);
-        for (metric, mean) in point.metrics.iter().filter(|(metric, _)| is_shown(metric)) {
-            table.row([metric.clone(), number(mean.value), number(mean.ci95), mean.n.to_string()]);
+    let _ = writeln!(text, "{name}: {runs} runs, means over seeds ± 95 % confidence intervals");
+    let numbered: Vec<(usize, &Point)> = (1..).zip(points).collect();
+    for points in numbered.chunks(ABREAST) {
+        text.push('\n');
+        for (number, point) in points {
+            let settings: Vec<String> =
+                point.settings.iter().map(|one| format!("{} = {}", one.key, one.value)).collect();
+            let _ = writeln!(text, "[{number}] {}", settings.join(", "));
+        }
+        let header = points.iter().map(|(number, _)| format!("[{number}]"));
+        let mut table = Table::new(["metric".to_owned()].into_iter().chain(header));
+        for metric in shown(points) {
+            let cells = points.iter().map(|(_, point)| cell(point, metric));
+            table.row([metric.to_owned()].into_iter().chain(cells));
         }
         let _ = write!(text, "{table}");
     }
     text
+}
+
+fn mean<'a>(point: &'a Point, metric: &str) -> Option<&'a Mean> {
+    let found = point.metrics.iter().find(|(name, _)| name == metric);
+    found.map(|(_, mean)| mean).filter(|mean| mean.n > 0)
+}
+
+fn cell(point: &Point, metric: &str) -> String {
+    let Some(mean) = mean(point, metric) else { return "-".to_owned() };
+    match mean.ci95 {
+        Some(ci95) => format!("{} ± {}", number(mean.value), number(ci95)),
+        None => number(mean.value),
+    }
+}
+
+/// The metrics that matter most, of which there is anything, in their order. Of a link without a rate nothing does.
+fn shown<'a>(points: &[(usize, &'a Point)]) -> Vec<&'a str> {
+    let exists = |metric: &str| points.iter().any(|(_, point)| mean(point, metric).is_some());
+    let mut shown: Vec<&str> = Vec::new();
+    for (metric, _) in points.iter().flat_map(|(_, point)| &point.metrics) {
+        let link = metric.strip_suffix("queue_mean_bytes").filter(|_| metric.starts_with("link."));
+        let has_rate = link.is_none_or(|link| exists(&format!("{link}utilisation_percent")));
+        if is_shown(metric) && exists(metric) && has_rate && !shown.contains(&metric.as_str()) {
+            shown.push(metric);
+        }
+    }
+    shown
 }
