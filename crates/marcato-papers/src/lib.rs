@@ -25,6 +25,7 @@
 #[cfg(test)]
 extern crate self as marcato_papers;
 
+mod answer;
 mod cats;
 pub mod chart;
 mod config;

@@ -28,25 +28,12 @@ mod utilisation;
 mod watch;
 
 use self::plan::{Plan, Runs};
-use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section};
+use crate::answer::Answer;
+use crate::{Config, Document, Experiment, Progress, Report, RunError, RunOptions};
 
 /// The simulator against theory. It is no paper's, and so none of [`registry`](crate::registry)'s.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validate;
-
-/// What one question gives: its rows, and what is said and drawn about them.
-struct Answer {
-    rows: Vec<Row>,
-    section: Section,
-}
-
-impl Answer {
-    /// A section that shows all of `rows` with `text`.
-    fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
-        let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
-        Self { rows, section }
-    }
-}
 
 /// Makes an answer of the runs that its question planned.
 type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
