@@ -878,6 +878,9 @@ impl Session {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         // A stream that is closed already needs no reset.
         let _ = self.conn.send_stream(stream).reset(code);
+        // Had it waited for credit, the engine would tell of credit on this stream, and of one that is reset it tells
+        // nothing: then nobody would learn that there is some.
+        self.blocked = PrioritySet::EMPTY;
         self.flush = true;
     }
 }

@@ -3,7 +3,7 @@
 use marcato_quic::{Event, LaneError, LaneLoss, LaneState, PathScheduler, Session, SessionConfig};
 use marcato_sched::lane::LaneId;
 use marcato_sim::{Family, LinkId, Rebinding, Series, Side};
-use marcato_units::{Priority, Time};
+use marcato_units::{Bytes, Priority, Time};
 
 use crate::common::*;
 
@@ -179,6 +179,29 @@ fn lanes_are_added_and_removed_while_data_flows_but_never_the_last() {
         assert!(worst < ms(300), "{side:?}: {worst:?}");
     }
     pair.assert_clean();
+}
+
+/// A level that waits for credit waits on a stream. If that is given up with its lane, credit must be noticed all the same.
+#[test]
+fn a_lane_may_go_while_the_receive_window_is_full() {
+    let config = SessionConfig {
+        path_scheduler: PathScheduler::RoundRobin,
+        receive_window: Bytes::kb(100),
+        ..Default::default()
+    };
+    let mut waited = 0;
+    for round in 0..60 {
+        let client = Peer::new().sending(every(at(200), ms(1), 20, Priority::P2, 60_000));
+        let mut pair = Pair::new(31 + round, &config, vec![path(20, 10), path(20, 10)], client, Peer::new());
+        pair.run(250 + 3 * round);
+        let leaves = lane(u8::from(round % 2 == 0));
+        pair.with(Side::Client, |session, now| session.remove_lane(now, leaves)).unwrap();
+        pair.run(6000);
+        waited += pair.session(Side::Client).stats().flow_blocked;
+        pair.assert_delivered(Side::Client);
+        pair.assert_clean();
+    }
+    assert!(waited > 60, "{waited}");
 }
 
 #[test]
