@@ -3,7 +3,7 @@
 //!
 //! Where a connection has several lanes, a [`schedule`] chooses among them, from snapshots ([`lane`]); room in a window
 //! can be kept for sources that send periodically ([`reserve`]), of which the application tells or which it lets
-//! [`learn`]. Engines that ask stream by stream get their [`order`] here too.
+//! [`learn`]. A lane of the low layer has a window of its own kind ([`lowprio`]). Engines that ask stream by stream get their [`order`] here too.
 //!
 //! Nothing here does input or output, reads a clock or stores a byte of payload: the application keeps its bytes
 //! by [`MessageId`], the Conductor counts them.
@@ -73,6 +73,7 @@ pub mod conductor;
 pub mod feeder;
 pub mod lane;
 pub mod learn;
+pub mod lowprio;
 #[cfg(feature = "alloc")]
 pub mod order;
 pub mod reserve;
@@ -81,4 +82,5 @@ pub mod schedule;
 pub use conductor::{Conductor, Config, Debt, Grant, Message, MessageId};
 pub use feeder::{Engine, Feeder};
 pub use lane::{LaneId, LaneSet, LaneView};
+pub use lowprio::{Lcm, LcmConfig};
 pub use schedule::{Choice, LaneScheduler, Purpose};
