@@ -183,7 +183,7 @@ pub(crate) struct End {
     pub(crate) wants_to_write: bool,
     pub(crate) reception: Reception,
     /// When an event for each kind of timer is in the agenda.
-    pub(crate) scheduled: [Option<Time>; 3],
+    pub(crate) scheduled: [Option<Time>; 4],
     pub(crate) app_timers: Vec<(Time, u32)>,
     /// When the first segment with data left.
     pub(crate) first_sent_at: Option<Time>,
@@ -197,7 +197,7 @@ impl End {
             ledger: Ledger::new(),
             wants_to_write: true,
             reception: Reception::default(),
-            scheduled: [None; 3],
+            scheduled: [None; 4],
             app_timers: Vec::new(),
             first_sent_at: None,
         }

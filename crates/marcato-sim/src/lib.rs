@@ -8,6 +8,7 @@
 //! - [`LinkConfig`]: rate or [`Trace`], delay and [`Jitter`], framing, MTU, [`Loss`], and a queue from
 //!   [`marcato_queue`].
 //! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
+//! - [`PltConfig`], in a [`TcpConfig`]: a low layer under TCP, for priority-layered transport.
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
 //! - [`scenario`]: from an experiment, as a file says it, to a network and its results.
 //! - [`FlowProcess`]: TCP flows that come and go; [`Distribution`]: of their sizes, of spans, and of whatever else.
@@ -31,6 +32,7 @@ mod loss;
 mod network;
 mod packet;
 mod payload;
+pub mod plt;
 mod preempted;
 mod process;
 pub mod quic;
@@ -58,6 +60,7 @@ pub use link::{LinkConfig, LinkCounters};
 pub use loss::Loss;
 pub use network::{ConservationError, Network};
 pub use packet::{FlowId, Packet, Side};
+pub use plt::{PltConfig, PltConfigError, PltStats};
 pub use process::{FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, ProcessId, ProcessStats, SpawnError};
 pub use record::{
     DelaySummary, FlowSummary, Histogram, Series, SeriesError, Tap, TapError, TapPoint, TapStats,

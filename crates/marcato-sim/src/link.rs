@@ -123,6 +123,8 @@ pub struct LinkCounters {
     pub too_big: u64,
     /// Packets that the wire lost, or that met the link while it was down.
     pub lost: u64,
+    /// How often a low packet that was being sent stopped for a high one.
+    pub preempted: u64,
     /// Packets that came out at the far end.
     pub delivered: u64,
     /// IP bytes that came out at the far end.

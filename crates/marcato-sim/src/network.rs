@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 
+use marcato_sched::lowprio::EpochReport;
 use marcato_units::{Bytes, Rate, Seed, Time};
 
 use crate::address::AddressBook;
@@ -12,6 +13,7 @@ use crate::event::Event;
 use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters};
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
+use crate::plt::{LowPacket, PltStats};
 use crate::process::Process;
 use crate::route::Path;
 use crate::tally::{FlowTallies, FlowTally};
@@ -140,8 +142,9 @@ impl Network {
         let links =
             [self.topology.route(flow.client, flow.server)?, self.topology.route(flow.server, flow.client)?];
         let name = self.name("flow/", flow.client, flow.server);
-        let client = Connection::new(flow.client_config, self.seed, &format!("{name}/client"))?;
-        let server = Connection::new(flow.server_config, self.seed, &format!("{name}/server"))?;
+        let mut client = Connection::new(flow.client_config, self.seed, &format!("{name}/client"))?;
+        let mut server = Connection::new(flow.server_config, self.seed, &format!("{name}/server"))?;
+        client.agree_on_layers(&mut server);
         let mut ends = [End::new(client, flow.client_app), End::new(server, flow.server_app)];
         for (end, side) in ends.iter_mut().zip([Side::Client, Side::Server]) {
             end.app.named(&FlowStreams { seed: self.seed, name: &name, side });
@@ -269,6 +272,10 @@ impl Network {
                 self.tallies.arrived(&packet);
                 self.deliver(now, packet.flow, packet.from.peer(), segment, packet.ecn);
             }
+            Body::Low(ref low) => {
+                self.tallies.arrived(&packet);
+                self.deliver_low(now, packet.flow, packet.from.peer(), low);
+            }
             Body::Udp => {
                 self.tallies.arrived(&packet);
                 if let Kind::Udp(udp) = &mut self.flows[packet.flow.0 as usize].kind {
@@ -340,6 +347,10 @@ impl Network {
 
     fn deliver(&mut self, now: Time, flow: FlowId, side: Side, segment: &Segment, ecn: Ecn) {
         let Flow { kind: Kind::Tcp(ends), watch, .. } = &mut self.flows[flow.0 as usize] else { return };
+        if segment.payload > 0 && ends[side.index()].tcp.is_layered() {
+            let offset = ends[side.peer().index()].tcp.stream_offset(segment.seq);
+            ends[side.index()].tcp.announce(offset);
+        }
         let end = &mut ends[side.index()];
         let delivered = end.tcp.on_segment(now, segment, ecn);
         end.wants_to_write |= delivered.acked;
@@ -357,6 +368,16 @@ impl Network {
             self.with_app(now, flow, side, App::reset);
         }
         self.hand_out(now, flow, side, delivered);
+        self.pump(now, flow, side);
+        self.settle(flow);
+    }
+
+    /// A packet of the low layer has arrived.
+    fn deliver_low(&mut self, now: Time, flow: FlowId, side: Side, packet: &LowPacket) {
+        let Some(ends) = self.ends(flow) else { return };
+        let end = &mut ends[side.index()];
+        end.tcp.on_low(now, packet);
+        end.wants_to_write |= matches!(packet, LowPacket::Ack(_));
         self.pump(now, flow, side);
         self.settle(flow);
     }
@@ -436,22 +457,23 @@ impl Network {
                 end.call(now, App::writable);
                 end.wants_to_write = end.tcp.write_offset() != before;
             }
-            let Some((segment, ecn)) = end.tcp.poll(now) else { break };
-            if segment.payload > 0 {
-                end.first_sent_at.get_or_insert(now);
-            }
-            let len = IPV4_HEADER + segment.header_len(end.tcp.priority_option()) + segment.payload;
-            let packet = Packet {
-                flow,
-                from: side,
-                route: 0,
-                hop: 0,
-                ecn,
-                layer: path.layer,
-                len,
-                sent_at: now,
-                body: Body::Tcp(segment),
+            let (body, len, ecn, layer) = if let Some((segment, ecn)) = end.tcp.poll(now) {
+                if segment.payload > 0 {
+                    end.first_sent_at.get_or_insert(now);
+                }
+                let len = IPV4_HEADER + segment.header_len(end.tcp.priority_option()) + segment.payload;
+                (Body::Tcp(segment), len, ecn, path.layer)
+            } else if let Some((low, len, layer)) = end.tcp.poll_low(now) {
+                if matches!(low, LowPacket::Data(_)) {
+                    end.first_sent_at.get_or_insert(now);
+                    // What the low layer has taken makes room for more.
+                    end.wants_to_write = true;
+                }
+                (Body::Low(low), len, Ecn::NotEct, layer)
+            } else {
+                break;
             };
+            let packet = Packet { flow, from: side, route: 0, hop: 0, ecn, layer, len, sent_at: now, body };
             self.tallies.sent(&packet);
             self.links[first].send(now, packet, &mut self.agenda, &mut self.tallies);
         }
@@ -487,6 +509,22 @@ impl Network {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => Some(ends[side.index()].tcp.stats()),
             Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => None,
+        }
+    }
+
+    /// What both layers of an end of a TCP flow have done, and what has come to it; `None` for flows without a low layer.
+    pub fn plt_stats(&self, flow: FlowId, side: Side) -> Option<PltStats> {
+        match &self.flows[flow.0 as usize].kind {
+            Kind::Tcp(ends) => ends[side.index()].tcp.plt_stats(),
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => None,
+        }
+    }
+
+    /// The epochs of an end's low control module so far, if [they are kept](crate::PltConfig::log_epochs).
+    pub fn lcm_epochs(&self, flow: FlowId, side: Side) -> &[EpochReport] {
+        match &self.flows[flow.0 as usize].kind {
+            Kind::Tcp(ends) => ends[side.index()].tcp.lcm_epochs(),
+            Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => &[],
         }
     }
 

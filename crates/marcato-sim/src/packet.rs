@@ -5,6 +5,7 @@ use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::Ecn;
 
 use crate::payload::PayloadId;
+use crate::plt::LowPacket;
 use crate::tcp::Segment;
 
 /// One end of a flow.
@@ -57,6 +58,8 @@ pub struct Packet {
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Tcp(Segment),
+    /// Of the low layer of a TCP flow.
+    Low(LowPacket),
     Udp,
     Datagram(Datagram),
 }
@@ -108,6 +111,7 @@ mod tests {
     #[test]
     fn what_datagrams_need_makes_no_tcp_packet_bigger_or_dearer_to_move() {
         assert!(size_of::<Datagram>() < size_of::<Segment>());
+        assert!(size_of::<LowPacket>() < size_of::<Segment>());
         assert_eq!(size_of::<Body>(), size_of::<Segment>());
         assert_eq!(size_of::<Packet>(), size_of::<Body>() + 24);
         assert!(!std::mem::needs_drop::<Packet>());

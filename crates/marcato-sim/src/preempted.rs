@@ -124,7 +124,7 @@ impl Preempted {
                         self.wake(done, shared.id, agenda);
                     }
                     High::Sends(until) => {
-                        sending.since = None;
+                        shared.counters.preempted += u64::from(sending.since.take().is_some());
                         self.wake(until, shared.id, agenda);
                     }
                     High::Waits => sending.since = None,

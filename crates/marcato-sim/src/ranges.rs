@@ -16,7 +16,6 @@ impl Ranges {
         self.ranges.is_empty()
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -24,6 +23,21 @@ impl Ranges {
     #[cfg(test)]
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         self.ranges.front().copied()
+    }
+
+    /// The ranges in ascending order.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
+        self.ranges.iter().copied()
+    }
+
+    /// The highest range.
+    pub(crate) fn last(&self) -> Option<(u64, u64)> {
+        self.ranges.back().copied()
+    }
+
+    /// Takes the lowest range out.
+    pub(crate) fn remove_first(&mut self) {
+        self.ranges.pop_front();
     }
 
     /// The range that holds `point`.

@@ -4,11 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
+use marcato_sched::lowprio::{Adaptive, LcmConfig, Target};
 use marcato_sim::{
-    App, Arrivals, Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, Side, Socket,
-    Tag, TcpConfig, TcpFlow, UdpFlow,
+    App, Arrivals, Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, PltConfig, Side,
+    Socket, Tag, TcpConfig, TcpFlow, UdpFlow,
 };
-use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
 
 /// Writes `left` bytes in pieces, each labelled by its number, closes, and checks that what arrives is what the
@@ -83,12 +84,42 @@ fn congestion() -> impl Strategy<Value = Congestion> {
 }
 
 prop_compose! {
+    /// A low layer, however it is set.
+    fn plt_config()(
+        initial in 1u64..100, packet in 240u64..1600, adaptive in any::<bool>(), least in any::<bool>(),
+        low_retransmissions in 0u8..3, relief in prop::option::of(1u32..5), high_acks in any::<bool>(),
+        ack_every in 1u32..=4, reordering in 1u32..6, back_off in any::<bool>(),
+        reassembly in prop::option::of(2_000u64..200_000),
+    ) -> PltConfig {
+        let packet = Bytes::new(packet);
+        let lcm = LcmConfig {
+            target: if adaptive { Target::Adaptive(Adaptive::new()) } else { LcmConfig::paper().target },
+            initial_window: packet * initial,
+            least_window: if least { packet } else { Bytes::ZERO },
+            packet,
+            ..LcmConfig::paper()
+        };
+        PltConfig {
+            low_retransmissions,
+            relief,
+            ack_layer: if high_acks { Layer::High } else { Layer::Low },
+            ack_every,
+            reordering,
+            back_off,
+            reassembly: reassembly.map(Bytes::new),
+            ..PltConfig::new(lcm)
+        }
+    }
+}
+
+prop_compose! {
     fn tcp_config()(
         mss in 200u32..1500, initial_window in 1u32..12, send_buffer in 2_000u64..200_000,
         receive_buffer in 2_000u64..200_000, lowat in prop::option::of(1u64..20_000), every in 1u32..4,
         (timestamps, ecn, pacing, idle) in any::<(bool, bool, bool, bool)>(), congestion in congestion(),
         (by_threshold, grows) in any::<(bool, bool)>(),
         slow_rto in any::<bool>(), isn in prop::option::of(u32::MAX - 100_000..u32::MAX),
+        plt in prop::option::of(plt_config()),
     ) -> TcpConfig {
         TcpConfig {
             mss,
@@ -106,6 +137,7 @@ prop_compose! {
             pacing,
             slow_start_after_idle: idle,
             initial_sequence: isn,
+            plt,
             ..TcpConfig::default()
         }
     }
@@ -200,6 +232,18 @@ proptest! {
         for side in [Side::Client, Side::Server] {
             let stats = net.tcp_stats(flow, side).unwrap();
             prop_assert_eq!((stats.in_flight, stats.unsent), (Bytes::ZERO, Bytes::ZERO));
+            if let Some(plt) = net.plt_stats(flow, side) {
+                prop_assert_eq!((plt.low_outstanding, plt.low_in_flight, plt.repairs_waiting), Default::default());
+                prop_assert_eq!(plt.low_sent, plt.low_acked + plt.low_lost);
+                let sent = case.sizes[1 - side as usize];
+                prop_assert_eq!(plt.received, Bytes::new(sent));
+                prop_assert!(plt.received_low <= plt.received);
+                // Lost twice and more often, it has come twice at most as often as it was sent again.
+                let again = Bytes::new(plt.duplicates.get() / u64::from(case.config.mss));
+                let peer = net.plt_stats(flow, side.peer()).unwrap();
+                let resent = peer.repairs + peer.low_resent + net.tcp_stats(flow, side.peer()).unwrap().retransmissions;
+                prop_assert!(again.get() <= resent, "{:?} {:?}", plt, peer);
+            }
         }
         // Nothing goes on for ever, once the last timers have run out.
         net.run_until(net.now() + Duration::from_secs(130));

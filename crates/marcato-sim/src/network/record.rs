@@ -146,6 +146,8 @@ fn headers<'a>(flow: &Flow, packet: &'a Packet) -> Option<Headers<'a>> {
     };
     let transport = match &packet.body {
         Body::Tcp(segment) => Transport::Tcp { segment, syn_options: flow.syn_options?[from] },
+        // No format of a low packet's header is settled: it is captured as a datagram of its length.
+        Body::Low(_) => Transport::Udp { payload: packet.len.saturating_sub(IPV4_HEADER + UDP_HEADER) },
         Body::Udp => Transport::Udp { payload: packet.len - IPV4_HEADER - UDP_HEADER },
         Body::Datagram(_) => Transport::Datagram,
     };

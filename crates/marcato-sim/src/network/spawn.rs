@@ -69,12 +69,13 @@ impl Network {
         let name = format!("{}/{number}", process.name);
         let connection = |config, side| Connection::new(config, self.seed, &format!("{name}/{side}"));
         // Both have been checked when the process was added.
-        let (Ok(client), Ok(server)) = (
+        let (Ok(mut client), Ok(mut server)) = (
             connection(process.config.client_config.clone(), "client"),
             connection(process.config.server_config.clone(), "server"),
         ) else {
             return;
         };
+        client.agree_on_layers(&mut server);
         process.stats.spawned += 1;
         process.stats.open += 1;
         process.stats.most_open = process.stats.most_open.max(process.stats.open);

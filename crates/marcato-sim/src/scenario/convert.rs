@@ -53,6 +53,7 @@ pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
         pacing: tcp.pacing,
         slow_start_after_idle: tcp.slow_start_after_idle,
         initial_sequence: None,
+        plt: None,
     }
 }
 

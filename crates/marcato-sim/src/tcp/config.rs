@@ -2,6 +2,8 @@
 
 use marcato_units::{Bytes, Duration};
 
+use crate::plt::{PltConfig, PltConfigError};
+
 /// How one end of a TCP connection behaves.
 ///
 /// The defaults are those of a Linux host of today where they matter to a measurement, with a payload of 1448
@@ -46,6 +48,8 @@ pub struct TcpConfig {
     pub slow_start_after_idle: bool,
     /// Initial sequence number; `None` draws it from the run's seed.
     pub initial_sequence: Option<u32>,
+    /// Priority-Layered Transport: what this TCP cannot send, a low layer does. `None`, at either end: plain TCP.
+    pub plt: Option<PltConfig>,
 }
 
 impl Default for TcpConfig {
@@ -68,6 +72,7 @@ impl Default for TcpConfig {
             pacing: false,
             slow_start_after_idle: true,
             initial_sequence: None,
+            plt: None,
         }
     }
 }
@@ -102,6 +107,9 @@ impl TcpConfig {
         if self.congestion == Congestion::Dctcp && !self.ecn {
             return Err(TcpConfigError::DctcpWithoutEcn);
         }
+        if let Some(plt) = &self.plt {
+            plt.check(self)?;
+        }
         Ok(())
     }
 }
@@ -130,6 +138,9 @@ pub enum TcpConfigError {
     /// `delayed_ack.every` is 0.
     #[error("delayed_ack.every is 0: say 1 to acknowledge every segment")]
     ZeroAckEvery,
+    /// The low layer cannot be configured so.
+    #[error("plt cannot be configured so: {0}")]
+    Plt(#[from] PltConfigError),
     /// DCTCP has nothing to go by.
     #[error("dctcp lives on marks: set ecn, or choose another congestion control")]
     DctcpWithoutEcn,

@@ -1,13 +1,16 @@
 //! One end of a TCP connection.
 
-use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
+use marcato_sched::lowprio::EpochReport;
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
 use super::config::{Congestion, PriorityOption, TcpConfig, TcpConfigError};
 use super::congestion::LossState;
 use super::receiver::Receiver;
-use super::segment::{Flags, MAX_SACK_BLOCKS, Segment, TIMESTAMPS};
+use super::segment::{Flags, MAX_SACK_BLOCKS, Segment, TCP_HEADER, TIMESTAMPS};
 use super::sender::{AckInfo, Outgoing, Sender};
+use crate::packet::IPV4_HEADER;
+use crate::plt::{LowPacket, Plt, PltStats, Shift};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -102,6 +105,8 @@ pub(crate) struct Connection {
     finish_told: bool,
     /// A reset that is due.
     rst: Option<Segment>,
+    /// The low layer, if both ends have one.
+    plt: Option<Box<Plt>>,
 }
 
 /// RFC 6298 §2.1: a second before the first SYN is repeated, doubling; Linux gives up after six repetitions.
@@ -116,6 +121,7 @@ impl Connection {
             u32::try_from(seed.stream(&format!("{name}/isn")).below(1 << 32)).unwrap_or(0)
         });
         let stream = seed.stream(&format!("{name}/congestion"));
+        let plt = config.plt.map(|plt| Plt::new(plt, &config)).transpose()?.map(Box::new);
         Ok(Self {
             sender: Sender::new(&config, stream),
             receiver: Receiver::new(&config),
@@ -133,7 +139,16 @@ impl Connection {
             peer_finished: false,
             finish_told: false,
             rst: None,
+            plt,
         })
+    }
+
+    /// Whether these two have a low layer: both do or none.
+    pub(crate) fn agree_on_layers(&mut self, peer: &mut Self) {
+        if self.plt.is_none() || peer.plt.is_none() {
+            self.plt = None;
+            peer.plt = None;
+        }
     }
 
     /// Begins the handshake.
@@ -147,7 +162,12 @@ impl Connection {
     }
 
     pub(crate) fn write(&mut self, len: Bytes, priority: Priority) -> Bytes {
-        Bytes::new(self.sender.write(len.get(), priority))
+        let taken = self.sender.write(len.get(), priority);
+        if let Some(plt) = &mut self.plt {
+            plt.manager.written += taken;
+            plt.manager.priority = priority;
+        }
+        Bytes::new(taken)
     }
 
     pub(crate) fn room(&self) -> Bytes {
@@ -194,7 +214,76 @@ impl Connection {
 
     /// One beyond the last byte written, as an offset in the stream.
     pub(crate) fn write_offset(&self) -> u64 {
-        self.sender.written - 1
+        self.plt.as_ref().map_or(self.sender.written - 1, |plt| plt.manager.written)
+    }
+
+    /// Whether there is a low layer.
+    pub(crate) fn is_layered(&self) -> bool {
+        self.plt.is_some()
+    }
+
+    /// What both layers have done; `None` if there is one only.
+    pub(crate) fn plt_stats(&self) -> Option<PltStats> {
+        self.plt.as_ref().map(|plt| plt.stats())
+    }
+
+    /// The epochs of the low control module, if they are kept.
+    pub(crate) fn lcm_epochs(&self) -> &[EpochReport] {
+        self.plt.as_ref().map_or(&[], |plt| plt.epochs())
+    }
+
+    /// Where in the stream of this end the payload of its segment stands that has this number on the wire; `None` if it
+    /// has been acknowledged, or the stream is the sequence itself.
+    pub(crate) fn stream_offset(&self, seq: u32) -> Option<u64> {
+        let plt = self.plt.as_ref()?;
+        plt.manager.offset_of(unwrap(self.sender.una, seq.wrapping_sub(self.isn)))
+    }
+
+    /// The segment that arrives next carries this piece of the stream.
+    pub(crate) fn announce(&mut self, offset: Option<u64>) {
+        if let Some(plt) = &mut self.plt {
+            plt.incoming = offset;
+        }
+    }
+
+    /// A low packet arrived.
+    pub(crate) fn on_low(&mut self, now: Time, packet: &LowPacket) {
+        // Whoever sends low packets has a connection. Before it is known here as well they are lost.
+        if self.state != State::Established {
+            return;
+        }
+        let Some(plt) = &mut self.plt else { return };
+        match packet {
+            LowPacket::Data(data) => {
+                plt.receiver.on_data(now, data.number.get());
+                plt.reassembly.insert(data.offset.get(), u64::from(data.len), true);
+            }
+            LowPacket::Ack(ack) => {
+                let shift = plt.module.on_ack(now, ack, &mut plt.manager);
+                self.shift(shift);
+            }
+        }
+    }
+
+    /// The next low packet that may leave now, its length and its layer.
+    pub(crate) fn poll_low(&mut self, now: Time) -> Option<(LowPacket, u32, Layer)> {
+        let plt = self.plt.as_mut().filter(|_| self.state == State::Established)?;
+        if let Some(ack) = plt.receiver.take_ack() {
+            let header = IPV4_HEADER + TCP_HEADER + if self.timestamps { TIMESTAMPS } else { 0 };
+            return Some((LowPacket::Ack(ack), header + ack.options(), plt.receiver.layer));
+        }
+        let (window, srtt) = (self.sender.cwnd(), self.sender.srtt());
+        let (data, len, shift) = plt.module.poll(now, &mut plt.manager, window, srtt)?;
+        self.shift(shift);
+        Some((LowPacket::Data(data), len, Layer::Low))
+    }
+
+    /// What one module has to send is the other's now.
+    fn shift(&mut self, Shift { to_high, from_high }: Shift) {
+        let Some(plt) = &self.plt else { return };
+        self.sender.put_back(to_high, plt.manager.priority);
+        self.sender.take_back(from_high);
+        debug_assert_eq!(self.sender.unsent(), plt.manager.available());
     }
 
     /// The form in which a segment carries its priority, if it does.
@@ -324,6 +413,7 @@ impl Connection {
     /// What the application reads now, if it reads at all.
     pub(crate) fn read(&mut self) -> Delivered {
         let Some(bytes) = self.receiver.read() else { return Delivered::default() };
+        let bytes = self.plt.as_mut().map_or(bytes, |plt| plt.reassembly.read());
         let finished = self.peer_finished && !self.finish_told;
         self.finish_told |= finished;
         Delivered { bytes, finished, ..Delivered::default() }
@@ -396,7 +486,8 @@ impl Connection {
             _ => None,
         };
         let timestamp_rtt = self.echo_rtt(now, segment);
-        self.sender.on_ack(
+        let una = self.sender.una;
+        let acked = self.sender.on_ack(
             now,
             AckInfo {
                 seq: self.peer_seq(segment),
@@ -408,7 +499,13 @@ impl Connection {
                 ece: self.ecn && segment.flags.ece,
                 timestamp_rtt,
             },
-        )
+        );
+        if let Some(plt) = &mut self.plt
+            && acked
+        {
+            plt.manager.on_high_acked(una, self.sender.una);
+        }
+        acked
     }
 
     /// The round trip by the segment's echoed timestamp, in whole milliseconds.
@@ -442,6 +539,12 @@ impl Connection {
         if segment.flags.fin {
             self.receiver.on_fin(seq + u64::from(segment.payload));
         }
+        if let Some(plt) = &mut self.plt
+            && let Some(offset) = plt.incoming.take()
+            && self.receiver.takes_all(seq, len)
+        {
+            plt.reassembly.insert(offset, u64::from(segment.payload), false);
+        }
         self.receiver.on_data(now, seq, len, segment.priority);
         self.receiver.size_buffer(now, self.echo_rtt(now, segment));
         if self.receiver.finished() && !self.peer_finished {
@@ -451,15 +554,15 @@ impl Connection {
     }
 
     /// When [`on_timer`](Self::on_timer) wants to be called: by the sender's timers, by the delayed
-    /// acknowledgement, and by the pace.
-    pub(crate) fn timers(&mut self, now: Time) -> [Option<Time>; 3] {
+    /// acknowledgement, by the pace, and by the low layer.
+    pub(crate) fn timers(&mut self, now: Time) -> [Option<Time>; 4] {
         let slow = match self.state {
-            State::Closed => return [None; 3],
+            State::Closed => return [None; 4],
             State::Established => self.sender.timer_at(),
             _ => self.syn_at,
         };
         let pace = if self.state == State::Established { self.sender.paced_until(now) } else { None };
-        [slow, self.receiver.ack_at, pace]
+        [slow, self.receiver.ack_at, pace, self.plt.as_ref().and_then(|plt| plt.timer_at())]
     }
 
     /// A time that [`timers`](Self::timers) gave has come, or an earlier one: calling too often does no harm.
@@ -483,6 +586,11 @@ impl Connection {
         if self.state == State::Established {
             self.sender.on_timer(now);
         }
+        if let Some(plt) = &mut self.plt {
+            plt.receiver.on_timer(now);
+            let shift = plt.module.on_timer(now, &mut plt.manager);
+            self.shift(shift);
+        }
         false
     }
 
@@ -505,7 +613,17 @@ impl Connection {
         if self.receiver.ack_now && self.sender.nxt == 1 {
             return Some((self.acknowledgement(now), Ecn::NotEct));
         }
+        if let Some(plt) = &self.plt {
+            self.sender.chunk = plt.manager.next_len();
+            self.sender.hold_fin = plt.module.is_busy();
+        }
         if let Some(outgoing) = self.sender.poll(now) {
+            if let Some(plt) = &mut self.plt
+                && !outgoing.retransmission
+                && outgoing.payload > 0
+            {
+                plt.manager.bind(outgoing.seq, u64::from(outgoing.payload));
+            }
             return Some(self.data(now, outgoing));
         }
         self.receiver.ack_now.then(|| (self.acknowledgement(now), Ecn::NotEct))

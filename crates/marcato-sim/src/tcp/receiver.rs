@@ -166,6 +166,11 @@ impl Receiver {
         (self.next..self.offered).contains(&seq)
     }
 
+    /// Whether a segment fits into the window as a whole, or has come before.
+    pub(crate) fn takes_all(&self, seq: u64, len: u64) -> bool {
+        seq + len <= self.offered
+    }
+
     /// The other end says that its data ends before `seq`.
     pub(crate) fn on_fin(&mut self, seq: u64) {
         if self.fin_at.is_none() && seq >= self.next {

@@ -94,6 +94,10 @@ pub(crate) struct Sender {
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
     pace_without_rate: bool,
+    /// PLT: the most that the next new segment may carry.
+    pub(crate) chunk: u64,
+    /// PLT: what is under way in the low layer may still come back to be sent here, so this end is not finished.
+    pub(crate) hold_fin: bool,
     /// SND.UNA, SND.NXT, and one beyond the last byte written.
     pub(crate) una: u64,
     pub(crate) nxt: u64,
@@ -138,6 +142,8 @@ impl Sender {
             notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
             slow_start_after_idle: config.slow_start_after_idle,
             pace_without_rate: config.pacing,
+            chunk: u64::MAX,
+            hold_fin: false,
             una: 0,
             nxt: 1,
             written: 1,
@@ -213,6 +219,37 @@ impl Sender {
 
     pub(crate) fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// PLT: somebody else has sent `len` bytes of what is unsent.
+    pub(crate) fn take_back(&mut self, len: u64) {
+        self.written -= len.min(self.unsent());
+        while let Some(&(_, priority)) = self.runs.back() {
+            let before =
+                self.runs.len().checked_sub(2).and_then(|at| self.runs.get(at)).map_or(self.nxt, |run| run.0);
+            self.runs.pop_back();
+            if before < self.written {
+                self.runs.push_back((self.written, priority));
+                break;
+            }
+        }
+    }
+
+    /// PLT: `len` bytes that somebody else has sent are this sender's to send after all, whether it is closed or not.
+    pub(crate) fn put_back(&mut self, len: u64, priority: Priority) {
+        if len == 0 {
+            return;
+        }
+        self.written += len;
+        match self.runs.back_mut() {
+            Some((end, _)) => *end = self.written,
+            None => self.runs.push_back((self.written, priority)),
+        }
+    }
+
+    /// The most that a new segment may carry.
+    fn most(&self) -> u64 {
+        self.mss.min(self.chunk)
     }
 
     /// Whether everything, the FIN included, has been acknowledged.
@@ -536,12 +573,13 @@ impl Sender {
         let window_edge = self.una + self.peer_window;
         let unsent = self.unsent();
         if unsent > 0 {
-            let len = unsent.min(self.mss).min(window_edge.saturating_sub(self.nxt));
+            let most = unsent.min(self.most());
+            let len = most.min(window_edge.saturating_sub(self.nxt));
             // Sender's silly window avoidance: a window that cuts a segment short waits, unless nothing is out.
-            let silly = len < unsent.min(self.mss) && !self.board.is_empty();
+            let silly = len < most && !self.board.is_empty();
             return (len > 0 && !silly && pipe + len <= cwnd).then_some(Kind::New { len });
         }
-        let fin = self.closed && !self.fin_sent && pipe < cwnd.max(1);
+        let fin = self.closed && !self.hold_fin && !self.fin_sent && pipe < cwnd.max(1);
         fin.then_some(Kind::Fin)
     }
 
@@ -598,7 +636,7 @@ impl Sender {
             }
             Kind::New { len } => {
                 let priority = self.take_priority(self.nxt + len);
-                let fin = self.closed && self.nxt + len == self.written;
+                let fin = self.closed && !self.hold_fin && self.nxt + len == self.written;
                 self.send_new(now, len, fin, priority, stamp)
             }
             Kind::Fin => self.send_new(now, 0, true, None, stamp),
@@ -617,11 +655,11 @@ impl Sender {
             return None;
         }
         let room = (self.una + self.peer_window).saturating_sub(self.nxt);
-        let len = self.unsent().min(self.mss).min(room);
+        let len = self.unsent().min(self.most()).min(room);
         let stamp = self.rate.on_sent(now, false);
         let outgoing = if len > 0 {
             let priority = self.take_priority(self.nxt + len);
-            let fin = self.closed && self.nxt + len == self.written;
+            let fin = self.closed && !self.hold_fin && self.nxt + len == self.written;
             self.send_new(now, len, fin, priority, stamp)
         } else {
             let sent = self.board.resend_last(now, stamp)?;

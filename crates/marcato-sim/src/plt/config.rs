@@ -1,0 +1,98 @@
+//! How PLT is configured.
+
+use marcato_sched::lowprio::{Lcm, LcmConfig, LcmConfigError};
+use marcato_units::{Bytes, Duration, Layer};
+
+use super::ack::MOST_RANGES;
+use crate::tcp::TcpConfig;
+
+/// What PLT adds to a TCP, at either end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PltConfig {
+    /// The low control module's congestion control. Its packets and windows count bytes of IP packets.
+    pub lcm: LcmConfig,
+    /// How often the LCM sends a lost packet again before it leaves it to the HCM. PLT §3.2.1: 0. After a timeout it leaves
+    /// everything to the HCM, so that a starved low layer never keeps the stream waiting.
+    pub low_retransmissions: u8,
+    /// PLT's second footnote: the LCM sends again what it has lost if the HCM's window is very small against what waits for
+    /// it. Very small is: less than the waiting bytes divided by this. `None`: it never does.
+    pub relief: Option<u32>,
+    /// The layer of the acknowledgements of low packets. PLT §3.2.2: the receiver can choose [`Layer::Low`].
+    pub ack_layer: Layer,
+    /// Acknowledge every so many low packets at the latest (PLT §3.2.2), 1 to 4; out of order, at once.
+    pub ack_every: u32,
+    /// Acknowledge a low packet after this long at the latest.
+    pub ack_delay: Duration,
+    /// A low packet is lost once one has been acknowledged that was sent so many later: 3, as RFC 6675's DupThresh.
+    pub reordering: u32,
+    /// Whether the LCM's timeout doubles while nothing is heard, as TCP's does. The timeouts shrink the window anyway, and a
+    /// layer that has been starved for long would come back late by up to as long.
+    pub back_off: bool,
+    /// A reassembly buffer of this size at the other end: neither module sends what lies farther beyond what the HCM
+    /// knows to have arrived in order. `None`: the paper's 3·BW·RTT bounds what each module has unacknowledged, as ns-2's
+    /// `window_` does, and what has arrived waits for what has not without limit.
+    pub reassembly: Option<Bytes>,
+    /// Keep a report of each epoch of the LCM.
+    pub log_epochs: bool,
+}
+
+impl PltConfig {
+    /// As in the paper: no retransmission at the LCM, every low packet acknowledged by a low packet.
+    pub const fn new(lcm: LcmConfig) -> Self {
+        Self {
+            lcm,
+            low_retransmissions: 0,
+            relief: None,
+            ack_layer: Layer::Low,
+            ack_every: 1,
+            ack_delay: Duration::from_millis(40),
+            reordering: 3,
+            back_off: false,
+            reassembly: None,
+            log_epochs: false,
+        }
+    }
+
+    pub(crate) fn check(&self, tcp: &TcpConfig) -> Result<(), PltConfigError> {
+        Lcm::new(self.lcm)?;
+        if !(1..=MOST_RANGES).contains(&self.ack_every) {
+            return Err(PltConfigError::AckEvery(self.ack_every));
+        }
+        if self.reordering == 0 {
+            return Err(PltConfigError::ZeroReordering);
+        }
+        if self.relief == Some(0) {
+            return Err(PltConfigError::ZeroRelief);
+        }
+        if self.reassembly.is_some_and(|buffer| buffer < Bytes::from(tcp.mss)) {
+            return Err(PltConfigError::Reassembly);
+        }
+        Ok(())
+    }
+}
+
+impl Default for PltConfig {
+    fn default() -> Self {
+        Self::new(LcmConfig::paper())
+    }
+}
+
+/// Why a [`PltConfig`] cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PltConfigError {
+    /// The LCM cannot be configured so.
+    #[error("the low control module cannot be configured so: {0}")]
+    Lcm(#[from] LcmConfigError),
+    /// An acknowledgement could not tell of all it stands for.
+    #[error("low packets cannot be acknowledged every {0}: say 1 to {MOST_RANGES}")]
+    AckEvery(u32),
+    /// Everything would be lost at once.
+    #[error("reordering is 0: a packet needs at least one acknowledged after it to be lost")]
+    ZeroReordering,
+    /// Nothing can be divided by 0.
+    #[error("relief is 0: say how many times the window may wait, or none to leave it off")]
+    ZeroRelief,
+    /// Nothing would fit.
+    #[error("the reassembly buffer is smaller than a segment: raise it to several windows, or leave it out")]
+    Reassembly,
+}

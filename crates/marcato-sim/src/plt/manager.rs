@@ -1,0 +1,215 @@
+//! The packet manager: which piece of the stream goes next, and by whom (PLT §3.2).
+
+use std::collections::VecDeque;
+
+use marcato_units::{Bytes, Priority};
+
+use crate::ranges::Ranges;
+
+/// A piece of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// From this number of the HCM's sequence on, the stream is found from this offset on.
+#[derive(Clone, Copy, Debug)]
+struct Binding {
+    seq: u64,
+    offset: u64,
+}
+
+/// Hands out the stream.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    mss: u64,
+    /// Bytes written by the application.
+    pub(crate) written: u64,
+    /// With this priority, the latest of them.
+    pub(crate) priority: Priority,
+    /// The first byte that nobody has sent.
+    next: u64,
+    /// What the LCM has lost and the HCM has not sent yet, in the order of the losses.
+    lost: VecDeque<Piece>,
+    lost_bytes: u64,
+    /// What the HCM has sent and not been acknowledged. Pieces that follow each other in both spaces are one.
+    bindings: VecDeque<Binding>,
+    /// The literal reading of the receiver window: its size, and what of the stream has been acknowledged.
+    buffer: Option<(u64, Ranges)>,
+    pub(crate) repairs: u64,
+    pub(crate) repaired: u64,
+}
+
+impl Manager {
+    pub(crate) fn new(mss: u64, buffer: Option<Bytes>) -> Self {
+        Self {
+            mss,
+            written: 0,
+            priority: Priority::default(),
+            next: 0,
+            lost: VecDeque::new(),
+            lost_bytes: 0,
+            bindings: VecDeque::new(),
+            buffer: buffer.map(|buffer| (buffer.get(), Ranges::default())),
+            repairs: 0,
+            repaired: 0,
+        }
+    }
+
+    /// Bytes that wait to be repaired by the HCM.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.lost_bytes
+    }
+
+    /// The length of the next piece of new data; 0 if there is none, or none that may be sent.
+    pub(crate) fn new_len(&self) -> u64 {
+        let len = self.mss.min(self.written - self.next);
+        match &self.buffer {
+            Some((buffer, acked))
+                if self.next + len > acked.covering(0).map_or(0, |(_, end)| end) + buffer =>
+            {
+                0
+            }
+            _ => len,
+        }
+    }
+
+    /// The most that the next new segment of the HCM may carry.
+    pub(crate) fn next_len(&self) -> u64 {
+        self.lost.front().map_or_else(|| self.new_len(), |piece| piece.len)
+    }
+
+    /// The HCM sends `len` bytes as its `seq`: what was lost first, then what is new.
+    pub(crate) fn bind(&mut self, seq: u64, len: u64) {
+        let offset = match self.lost.front_mut() {
+            Some(piece) => {
+                let offset = piece.offset;
+                piece.offset += len;
+                piece.len -= len;
+                if piece.len == 0 {
+                    self.lost.pop_front();
+                }
+                self.lost_bytes -= len;
+                self.repairs += 1;
+                self.repaired += len;
+                offset
+            }
+            None => {
+                let offset = self.next;
+                self.next += len;
+                offset
+            }
+        };
+        let follows =
+            self.bindings.back().is_some_and(|last| offset == last.offset.wrapping_add(seq - last.seq));
+        if !follows {
+            self.bindings.push_back(Binding { seq, offset });
+        }
+    }
+
+    /// Where the stream is found at this number of the HCM's sequence, if that is not yet acknowledged.
+    pub(crate) fn offset_of(&self, seq: u64) -> Option<u64> {
+        let after = self.bindings.partition_point(|binding| binding.seq <= seq);
+        let binding = self.bindings.get(after.checked_sub(1)?)?;
+        Some(binding.offset + (seq - binding.seq))
+    }
+
+    /// The HCM's sequence is acknowledged from `from` up to `una`; what lies beyond is found in the bindings as before.
+    pub(crate) fn on_high_acked(&mut self, from: u64, una: u64) {
+        if let Some((_, acked)) = &mut self.buffer {
+            let mut at = from;
+            let after = self.bindings.partition_point(|binding| binding.seq <= from);
+            for index in after.saturating_sub(1)..self.bindings.len() {
+                let Binding { seq, offset } = self.bindings[index];
+                let end = self.bindings.get(index + 1).map_or(una, |next| next.seq.min(una));
+                if seq <= at && at < end {
+                    acked.insert(offset + (at - seq), offset + (end - seq));
+                    at = end;
+                }
+                if end >= una {
+                    break;
+                }
+            }
+        }
+        while self.bindings.get(1).is_some_and(|second| second.seq <= una) {
+            self.bindings.pop_front();
+        }
+    }
+
+    /// The LCM's piece has been acknowledged.
+    pub(crate) fn on_low_acked(&mut self, piece: Piece) {
+        if let Some((_, acked)) = &mut self.buffer {
+            acked.insert(piece.offset, piece.offset + piece.len);
+        }
+    }
+
+    /// New data for the LCM.
+    pub(crate) fn take_new(&mut self) -> Piece {
+        let piece = Piece { offset: self.next, len: self.new_len() };
+        self.next += piece.len;
+        piece
+    }
+
+    /// Something that was lost for the LCM after all.
+    pub(crate) fn take_lost(&mut self) -> Option<Piece> {
+        let piece = self.lost.pop_front()?;
+        self.lost_bytes -= piece.len;
+        Some(piece)
+    }
+
+    /// The LCM leaves this to the HCM.
+    pub(crate) fn on_lost(&mut self, piece: Piece) {
+        self.lost.push_back(piece);
+        self.lost_bytes += piece.len;
+    }
+
+    /// What the HCM could send: of new data and of what was lost.
+    pub(crate) fn available(&self) -> u64 {
+        self.written - self.next + self.lost_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manager(buffer: Option<Bytes>) -> Manager {
+        Manager { written: 10_000, ..Manager::new(1000, buffer) }
+    }
+
+    #[test]
+    fn the_high_module_takes_what_was_lost_before_what_is_new() {
+        let mut manager = manager(None);
+        manager.bind(1, 1000);
+        let low = manager.take_new();
+        assert_eq!(low, Piece { offset: 1000, len: 1000 });
+        manager.bind(1001, 1000);
+        manager.on_lost(low);
+        manager.bind(2001, 1000);
+        manager.bind(3001, 1000);
+        let found: Vec<_> = [1, 1000, 1001, 2001, 2500, 3001].map(|seq| manager.offset_of(seq)).to_vec();
+        assert_eq!(found, [0, 999, 2000, 1000, 1499, 3000].map(Some));
+        assert_eq!((manager.repairs, manager.waiting()), (1, 0));
+        manager.on_high_acked(1, 2001);
+        assert_eq!(manager.offset_of(1000), None);
+        assert_eq!(manager.offset_of(2001), Some(1000));
+    }
+
+    #[test]
+    fn a_reassembly_buffer_bounds_how_far_either_goes_ahead() {
+        let mut manager = manager(Some(Bytes::kb(3)));
+        let low = [manager.take_new(), manager.take_new()];
+        manager.bind(1, 1000);
+        assert_eq!(manager.new_len(), 0);
+        manager.on_low_acked(low[1]);
+        assert_eq!(manager.new_len(), 0, "the first is missing");
+        manager.on_lost(low[0]);
+        assert_eq!(manager.next_len(), 1000, "repairs are always allowed");
+        manager.bind(1001, 1000);
+        manager.on_high_acked(1, 1001);
+        assert_eq!(manager.new_len(), 0);
+        manager.on_high_acked(1001, 2001);
+        assert_eq!(manager.take_new(), Piece { offset: 3000, len: 1000 });
+    }
+}
