@@ -9,19 +9,27 @@
 extern crate std;
 
 mod ecn;
+mod flow_tuple;
 mod frame;
+mod packet;
+mod quic_header;
 mod tcp_option;
+mod tcp_segment;
 mod unreliable;
 mod varint;
 
 pub use ecn::Ecn;
+pub use flow_tuple::FlowTuple;
 pub use frame::{
     ALPN, Decoded, EncodeError, ErrorCode, Frame, FrameError, MAX_COPIES, MAX_FRAME_HEADER, MessageFrame,
     MessageNumber, Twin,
 };
+pub use packet::{IpPacket, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, PacketError, Transport};
+pub use quic_header::{QuicHeader, QuicLongType, QuicVersion};
 pub use tcp_option::{
     CATS_EXID, CatsOption, EmitError, MAX_OPTIONS, SackBlock, SackBlocks, TcpOption, TcpOptionError,
     TcpOptions, emit_options, options_len,
 };
+pub use tcp_segment::{TcpFlags, TcpSegment, TcpTimestamps};
 pub use unreliable::{UNRELIABLE_HEADER, Unreliable, UnreliableError};
 pub use varint::{Truncated, VarInt};

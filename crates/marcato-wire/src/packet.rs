@@ -1,0 +1,588 @@
+//! What a router's queue reads of a packet: flow, ECN, length, and what transport headers say in the clear.
+//!
+//! References: IEEE 802.1Q and 802.1ad (tags), RFC 791 (IPv4), RFC 8200 §4 (IPv6 and its extension headers), RFC 4302 §2.2
+//! (the authentication header counts its length in another unit), RFC 2474 and RFC 3168 (DSCP and ECN), RFC 8622 (the
+//! DSCP of lower effort).
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use marcato_units::{Bytes, Layer};
+
+use crate::{Ecn, FlowTuple, QuicHeader, TcpSegment};
+
+/// The most VLAN tags before the IP header: one of a provider and one of a customer.
+pub const MAX_VLAN_TAGS: usize = 2;
+/// The most IPv6 extension headers that are stepped over.
+pub const MAX_EXTENSION_HEADERS: usize = 8;
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERNET_HEADER: usize = 14;
+const VLAN_TAG: usize = 4;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const UDP_HEADER: usize = 8;
+/// DSCP LE. RFC 8622 §9.
+const DSCP_LE: u8 = 0b00_0001;
+
+/// An IP packet as a queue sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IpPacket {
+    /// The flow.
+    pub flow: FlowTuple,
+    /// The length of the IP packet, by its own header.
+    pub len: Bytes,
+    /// The six bits of the differentiated services code point.
+    pub dscp: u8,
+    /// The ECN code point.
+    pub ecn: Ecn,
+    /// What the transport's header says.
+    pub transport: Transport,
+}
+
+impl IpPacket {
+    /// The class that its code point asks for: DSCP LE is [`Layer::Low`]. RFC 8622.
+    pub const fn layer(&self) -> Layer {
+        if self.dscp == DSCP_LE { Layer::Low } else { Layer::High }
+    }
+}
+
+/// What a transport's header says in the clear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Nothing: a fragment, another protocol, or a header that is cut short.
+    #[default]
+    Opaque,
+    /// A TCP segment.
+    Tcp(TcpSegment),
+    /// A UDP datagram.
+    Udp {
+        /// Bytes after the UDP header.
+        payload: u32,
+        /// How it would begin, were it QUIC; `None` if it is too short for that.
+        quic: Option<QuicHeader>,
+    },
+}
+
+/// Why bytes are not an IP packet that could be read. Whoever queues packets should serve such ones as any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// The bytes end within a header.
+    #[error("{header} needs {needed} bytes but only {left} are left: capture more of the packet")]
+    Truncated {
+        /// Which one.
+        header: &'static str,
+        /// How many bytes it has.
+        needed: usize,
+        /// How many there are.
+        left: usize,
+    },
+    /// The frame carries something else than IP.
+    #[error("ethertype {0:#06x} is not IP: let the frame pass unread")]
+    NotIp(u16),
+    /// There are more VLAN tags than [`MAX_VLAN_TAGS`].
+    #[error("more than 2 VLAN tags: let the frame pass unread")]
+    Tags,
+    /// The version is neither 4 nor 6, or not what the ethertype says.
+    #[error("IP version {0} cannot be read, or is not what the ethertype announced")]
+    Version(u8),
+    /// A length in the header contradicts another.
+    #[error("the {header} header says {len} bytes, which is less than it has itself")]
+    Length {
+        /// Which one.
+        header: &'static str,
+        /// The length that it gives.
+        len: usize,
+    },
+    /// There are more IPv6 extension headers than [`MAX_EXTENSION_HEADERS`].
+    #[error("more than 8 IPv6 extension headers: let the packet pass unread")]
+    Extensions,
+}
+
+impl IpPacket {
+    /// Reads an Ethernet frame without its checksum: up to two VLAN tags (802.1Q or 802.1ad), then IPv4 or IPv6.
+    ///
+    /// ```
+    /// use marcato_wire::{IpPacket, PacketError};
+    /// let arp = [[0xff; 12].as_slice(), &[0x08, 0x06], &[0; 28]].concat();
+    /// assert_eq!(IpPacket::parse_ethernet(&arp), Err(PacketError::NotIp(0x0806)));
+    /// ```
+    ///
+    /// # Errors
+    /// [`PacketError`] if there is no IP packet in it, or one whose headers contradict themselves.
+    pub fn parse_ethernet(frame: &[u8]) -> Result<Self, PacketError> {
+        let mut at = ETHERNET_HEADER;
+        let mut ethertype = ethertype_before(frame, at)?;
+        // 802.1Q, 802.1ad, and the number that switches used before the latter.
+        for _ in 0..MAX_VLAN_TAGS {
+            if !is_tag(ethertype) {
+                break;
+            }
+            at += VLAN_TAG;
+            ethertype = ethertype_before(frame, at)?;
+        }
+        let packet = frame.get(at..).unwrap_or(&[]);
+        match ethertype {
+            ETHERTYPE_IPV4 => Self::parse_ipv4(packet),
+            ETHERTYPE_IPV6 => Self::parse_ipv6(packet),
+            tag if is_tag(tag) => Err(PacketError::Tags),
+            other => Err(PacketError::NotIp(other)),
+        }
+    }
+
+    /// Reads an IP packet without a link-layer header, such as a TUN device gives.
+    ///
+    /// # Errors
+    /// [`PacketError`] if it is none, or one whose headers contradict themselves.
+    pub fn parse(packet: &[u8]) -> Result<Self, PacketError> {
+        match packet.first().map(|first| first >> 4) {
+            Some(4) => Self::parse_ipv4(packet),
+            Some(6) => Self::parse_ipv6(packet),
+            Some(version) => Err(PacketError::Version(version)),
+            None => Err(PacketError::Truncated { header: "an IP header", needed: 1, left: 0 }),
+        }
+    }
+
+    fn parse_ipv4(packet: &[u8]) -> Result<Self, PacketError> {
+        let name = "an IPv4 header";
+        let header = chunk::<IPV4_HEADER>(packet, name)?;
+        let version = header[0] >> 4;
+        if version != 4 {
+            return Err(PacketError::Version(version));
+        }
+        let ihl = usize::from(header[0] & 0x0f) * 4;
+        if ihl < IPV4_HEADER {
+            return Err(PacketError::Length { header: "IPv4", len: ihl });
+        }
+        if packet.len() < ihl {
+            return Err(PacketError::Truncated { header: name, needed: ihl, left: packet.len() });
+        }
+        let total = match usize::from(u16::from_be_bytes([header[2], header[3]])) {
+            // What segmentation offload made too large for 16 bits.
+            0 => packet.len(),
+            total if total < ihl => return Err(PacketError::Length { header: "IPv4", len: total }),
+            total => total,
+        };
+        let source: [u8; 4] = [header[12], header[13], header[14], header[15]];
+        let destination: [u8; 4] = [header[16], header[17], header[18], header[19]];
+        // More fragments follow, or some came before. RFC 791 §3.1.
+        let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+        Ok(Self::above_ip(
+            header[1],
+            total,
+            (IpAddr::V4(Ipv4Addr::from(source)), IpAddr::V4(Ipv4Addr::from(destination))),
+            Upper {
+                protocol: header[9],
+                fragment,
+                bytes: packet.get(ihl..).unwrap_or(&[]),
+                len: total - ihl,
+            },
+        ))
+    }
+
+    fn parse_ipv6(packet: &[u8]) -> Result<Self, PacketError> {
+        let header = chunk::<IPV6_HEADER>(packet, "an IPv6 header")?;
+        let version = header[0] >> 4;
+        if version != 6 {
+            return Err(PacketError::Version(version));
+        }
+        let total = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
+            // A jumbogram, or what segmentation offload made. RFC 2675.
+            0 => packet.len(),
+            payload => IPV6_HEADER + payload,
+        };
+        let addresses = (
+            IpAddr::V6(Ipv6Addr::from(chunk_at(header, 8))),
+            IpAddr::V6(Ipv6Addr::from(chunk_at(header, 24))),
+        );
+        let (protocol, at, fragment) = skip_extensions(packet, header[6])?;
+        if total < at {
+            return Err(PacketError::Length { header: "IPv6", len: total });
+        }
+        Ok(Self::above_ip(
+            header[0] << 4 | header[1] >> 4,
+            total,
+            addresses,
+            Upper { protocol, fragment, bytes: packet.get(at..).unwrap_or(&[]), len: total - at },
+        ))
+    }
+
+    /// A packet of `total` bytes with `traffic_class`, from the first to the second of `addresses`.
+    fn above_ip(traffic_class: u8, total: usize, addresses: (IpAddr, IpAddr), upper: Upper<'_>) -> Self {
+        let (ports, transport) = upper.read();
+        Self {
+            flow: FlowTuple {
+                protocol: upper.protocol,
+                source: addresses.0,
+                destination: addresses.1,
+                source_port: ports.0,
+                destination_port: ports.1,
+            },
+            len: Bytes::new(total as u64),
+            dscp: traffic_class >> 2,
+            ecn: Ecn::from_bits(traffic_class),
+            transport,
+        }
+    }
+}
+
+/// What an IP packet carries: its protocol, what there is of it, and how long it is by the IP header.
+struct Upper<'a> {
+    protocol: u8,
+    fragment: bool,
+    bytes: &'a [u8],
+    len: usize,
+}
+
+impl Upper<'_> {
+    /// The ports and what the transport says; 0, 0 and nothing for fragments and other protocols.
+    fn read(&self) -> ((u16, u16), Transport) {
+        const SILENT: ((u16, u16), Transport) = ((0, 0), Transport::Opaque);
+        if self.fragment {
+            return SILENT;
+        }
+        let bytes = self.bytes.get(..self.len).unwrap_or(self.bytes);
+        let transport = match self.protocol {
+            FlowTuple::TCP => match TcpSegment::parse(bytes, self.len) {
+                Some(segment) => Transport::Tcp(segment),
+                None => Transport::Opaque,
+            },
+            FlowTuple::UDP if bytes.len() >= UDP_HEADER => udp(bytes, self.len),
+            _ => return SILENT,
+        };
+        // A TCP header that makes no sense further on still has ports.
+        let Some(&[s0, s1, d0, d1]) = bytes.first_chunk() else { return SILENT };
+        ((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])), transport)
+    }
+}
+
+/// The UDP datagram of `len` bytes that `bytes` begin with; they hold at least its header.
+fn udp(bytes: &[u8], len: usize) -> Transport {
+    let payload = bytes.get(UDP_HEADER..).unwrap_or(&[]);
+    let length = u32::try_from(len - UDP_HEADER).unwrap_or(u32::MAX);
+    Transport::Udp { payload: length, quic: QuicHeader::parse(payload) }
+}
+
+const fn is_tag(ethertype: u16) -> bool {
+    matches!(ethertype, 0x8100 | 0x88a8 | 0x9100)
+}
+
+/// The two bytes before `end`.
+fn ethertype_before(frame: &[u8], end: usize) -> Result<u16, PacketError> {
+    match frame.get(end - 2..end) {
+        Some(&[high, low]) => Ok(u16::from_be_bytes([high, low])),
+        _ => Err(PacketError::Truncated { header: "an Ethernet header", needed: end, left: frame.len() }),
+    }
+}
+
+/// The first `N` bytes.
+fn chunk<'a, const N: usize>(bytes: &'a [u8], header: &'static str) -> Result<&'a [u8; N], PacketError> {
+    bytes.first_chunk().ok_or(PacketError::Truncated { header, needed: N, left: bytes.len() })
+}
+
+/// The 16 bytes at `at`, which are there.
+fn chunk_at(header: &[u8; IPV6_HEADER], at: usize) -> [u8; 16] {
+    let mut address = [0; 16];
+    address.copy_from_slice(&header[at..at + 16]);
+    address
+}
+
+/// Steps over what lies between the IPv6 header, which names `next`, and the transport: the transport's protocol, where
+/// it begins, and whether the packet is a fragment. RFC 8200 §4.
+fn skip_extensions(packet: &[u8], mut next: u8) -> Result<(u8, usize, bool), PacketError> {
+    const HOP_BY_HOP: u8 = 0;
+    const ROUTING: u8 = 43;
+    const FRAGMENT: u8 = 44;
+    const AUTHENTICATION: u8 = 51;
+    const DESTINATION: u8 = 60;
+    const MOBILITY: u8 = 135;
+    const HIP: u8 = 139;
+    const SHIM6: u8 = 140;
+    let name = "an IPv6 extension header";
+    let mut at = IPV6_HEADER;
+    // One more turn than headers: it finds that the last of them was the last.
+    for _ in 0..=MAX_EXTENSION_HEADERS {
+        if !matches!(
+            next,
+            HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY | HIP | SHIM6
+        ) {
+            return Ok((next, at, false));
+        }
+        let rest = packet.get(at..).unwrap_or(&[]);
+        let head = chunk::<8>(rest, name)?;
+        if next == FRAGMENT {
+            // A fragment header with offset 0 and no more to come is a whole packet. RFC 6946.
+            if u16::from_be_bytes([head[2], head[3]]) & 0xfff9 != 0 {
+                return Ok((head[0], at + 8, true));
+            }
+            at += 8;
+        } else {
+            let units = usize::from(head[1]);
+            let len = if next == AUTHENTICATION { (units + 2) * 4 } else { (units + 1) * 8 };
+            if rest.len() < len {
+                return Err(PacketError::Truncated { header: name, needed: len, left: rest.len() });
+            }
+            at += len;
+        }
+        next = head[0];
+    }
+    Err(PacketError::Extensions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TcpFlags, TcpTimestamps};
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 5, 0, 0, 0, 6];
+
+    fn tcp(options: &[u8], payload: usize) -> Vec<u8> {
+        #[allow(clippy::cast_possible_truncation, reason = "at most 10 words")]
+        let offset = 5 + (options.len() / 4) as u8;
+        let mut bytes = std::vec![0x01, 0xbb, 0xc3, 0x50, 0, 0, 0, 7, 0, 0, 0, 9, offset << 4, 0x10, 0, 0];
+        bytes.extend([0; 4]);
+        bytes.extend(options);
+        bytes.resize(bytes.len() + payload, 0xaa);
+        bytes
+    }
+
+    fn udp(payload: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
+        let mut bytes = std::vec![0x01, 0xbb, 0xc3, 0x50, len[0], len[1], 0, 0];
+        bytes.extend(payload);
+        bytes
+    }
+
+    /// An IPv4 packet with ECT(0), `options` and the flags and offset `fragment`.
+    fn ipv4(protocol: u8, options: &[u8], fragment: u16, upper: &[u8]) -> Vec<u8> {
+        let ihl = 5 + u8::try_from(options.len() / 4).unwrap();
+        let len = u16::try_from(usize::from(ihl) * 4 + upper.len()).unwrap().to_be_bytes();
+        let fragment = fragment.to_be_bytes();
+        let mut bytes = std::vec![0x40 | ihl, 0x02, len[0], len[1], 0, 1, fragment[0], fragment[1]];
+        bytes.extend([64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
+        bytes.extend(options);
+        bytes.extend(upper);
+        bytes
+    }
+
+    /// An IPv6 packet with DSCP LE and CE.
+    fn ipv6(next: u8, after: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(after.len()).unwrap().to_be_bytes();
+        let mut bytes = std::vec![0x60, 0x70, 0, 0, len[0], len[1], next, 64];
+        bytes.extend([0xfd; 16]);
+        bytes.extend([0xfe; 16]);
+        bytes.extend(after);
+        bytes
+    }
+
+    fn ethernet(tags: &[u16], ethertype: u16, packet: &[u8]) -> Vec<u8> {
+        let mut frame = std::vec![0x02; 12];
+        for tag in tags {
+            frame.extend(tag.to_be_bytes());
+            frame.extend([0x20, 0x07]);
+        }
+        frame.extend(ethertype.to_be_bytes());
+        frame.extend(packet);
+        frame
+    }
+
+    fn ports(packet: &IpPacket) -> (u16, u16) {
+        (packet.flow.source_port, packet.flow.destination_port)
+    }
+
+    #[test]
+    fn a_tcp_segment_is_read_whole() {
+        let packet = IpPacket::parse(&ipv4(6, &[], 0x4000, &tcp(&TIMESTAMPS, 100))).unwrap();
+        assert_eq!(packet.len, Bytes::new(152));
+        assert_eq!((packet.ecn, packet.dscp, packet.layer()), (Ecn::Ect0, 0, Layer::High));
+        assert_eq!(ports(&packet), (443, 50_000));
+        let Transport::Tcp(segment) = packet.transport else { panic!("{packet:?}") };
+        assert_eq!((segment.seq, segment.ack, segment.payload), (7, 9, 100));
+        assert_eq!(segment.flags, TcpFlags::ACK);
+        assert_eq!(segment.timestamps, Some(TcpTimestamps { value: 5, echo: 6 }));
+    }
+
+    /// Defect 11 of the prototype: it took byte 23 of any frame for an IPv4 protocol.
+    #[test]
+    fn what_is_not_ip_is_not_taken_for_tcp_or_udp() {
+        let tcp = ipv4(6, &[], 0, &tcp(&[], 10));
+        for ethertype in [0x0806, 0x8863, 0x8864, 0x88cc, 0x0026, 0xffff] {
+            assert_eq!(
+                IpPacket::parse_ethernet(&ethernet(&[], ethertype, &tcp)),
+                Err(PacketError::NotIp(ethertype)),
+                "the bytes would make a good IPv4 packet, but the frame does not say that they are one"
+            );
+        }
+        assert_eq!(
+            IpPacket::parse_ethernet(&ethernet(&[], ETHERTYPE_IPV6, &tcp)),
+            Err(PacketError::Version(4))
+        );
+        assert_eq!(IpPacket::parse(&[0x50; 40]), Err(PacketError::Version(5)));
+    }
+
+    /// Defect 11: a tag moved everything by four bytes.
+    #[test]
+    fn one_or_two_vlan_tags_change_nothing_and_three_are_too_many() {
+        let packet = ipv6(17, &udp(&[0x61; 20]));
+        let bare = IpPacket::parse(&packet).unwrap();
+        for tags in [&[][..], &[0x8100], &[0x88a8], &[0x88a8, 0x8100], &[0x8100, 0x8100], &[0x9100, 0x8100]] {
+            assert_eq!(IpPacket::parse_ethernet(&ethernet(tags, ETHERTYPE_IPV6, &packet)), Ok(bare));
+        }
+        assert_eq!(
+            IpPacket::parse_ethernet(&ethernet(&[0x8100; 3], ETHERTYPE_IPV6, &packet)),
+            Err(PacketError::Tags)
+        );
+    }
+
+    /// Defect 12: the transport was always looked for at byte 34.
+    #[test]
+    fn ipv4_options_move_the_transport() {
+        let upper = tcp(&[], 40);
+        let plain = IpPacket::parse(&ipv4(6, &[], 0, &upper)).unwrap();
+        for words in 1..=10 {
+            let packet = IpPacket::parse(&ipv4(6, &std::vec![1; words * 4], 0, &upper)).unwrap();
+            assert_eq!((packet.flow, packet.transport), (plain.flow, plain.transport));
+            assert_eq!(packet.len, Bytes::new(20 + 4 * words as u64 + 60));
+        }
+    }
+
+    /// Defect 12: fragments were read as if they had a transport header each.
+    #[test]
+    fn all_fragments_of_a_datagram_are_one_flow_without_ports() {
+        let upper = udp(&[0x61; 100]);
+        let fragments = [0x2000, 0x2010, 0x0020].map(|fragment| ipv4(17, &[], fragment, &upper));
+        let [first, middle, last] = fragments.map(|bytes| IpPacket::parse(&bytes).unwrap());
+        assert_eq!(first.flow, middle.flow);
+        assert_eq!(first.flow, last.flow);
+        assert_eq!(ports(&first), (0, 0));
+        assert_eq!([first, middle, last].map(|packet| packet.transport), [Transport::Opaque; 3]);
+        let whole = IpPacket::parse(&ipv4(17, &[], 0x4000, &upper)).unwrap();
+        assert_ne!(whole.flow, first.flow, "don't fragment is no fragment");
+        let header = |offset: u16| {
+            let [high, low] = offset.to_be_bytes();
+            [[17, 0, high, low, 0, 0, 0, 9].as_slice(), &upper].concat()
+        };
+        let six = [0x0001, 0x0081, 0x0100].map(|offset| IpPacket::parse(&ipv6(44, &header(offset))).unwrap());
+        assert!(six.iter().all(|packet| packet.flow == six[0].flow && ports(packet) == (0, 0)));
+        let atomic = IpPacket::parse(&ipv6(44, &header(0))).unwrap();
+        assert_eq!(ports(&atomic), (443, 50_000), "RFC 6946: a fragment that is the whole packet");
+    }
+
+    /// Defect 13: a frame of exactly 54 bytes was refused.
+    #[test]
+    fn a_bare_acknowledgement_is_read() {
+        let frame = ethernet(&[], ETHERTYPE_IPV4, &ipv4(6, &[], 0, &tcp(&[], 0)));
+        assert_eq!(frame.len(), 54);
+        let packet = IpPacket::parse_ethernet(&frame).unwrap();
+        assert!(matches!(packet.transport, Transport::Tcp(TcpSegment { payload: 0, ack: 9, .. })));
+    }
+
+    #[test]
+    fn padding_of_short_frames_is_no_payload() {
+        let mut frame = ethernet(&[], ETHERTYPE_IPV4, &ipv4(6, &[], 0, &tcp(&[], 0)));
+        frame.resize(60, 0);
+        let packet = IpPacket::parse_ethernet(&frame).unwrap();
+        assert_eq!(packet.len, Bytes::new(40));
+        assert!(matches!(packet.transport, Transport::Tcp(TcpSegment { payload: 0, .. })));
+    }
+
+    /// Defect 16: lengths were assumed to be below 1500.
+    #[test]
+    fn a_packet_larger_than_any_ethernet_frame_has_its_true_length() {
+        let packet = IpPacket::parse(&ipv4(6, &[], 0, &tcp(&[], 65_000))).unwrap();
+        assert!(matches!(packet.transport, Transport::Tcp(TcpSegment { payload: 65_000, .. })));
+        let mut jumbo = ipv6(6, &tcp(&[], 60_000));
+        jumbo[4..6].fill(0);
+        jumbo.resize(150_000, 0);
+        let packet = IpPacket::parse(&jumbo).unwrap();
+        assert_eq!(packet.len, Bytes::new(150_000));
+        assert!(matches!(packet.transport, Transport::Tcp(TcpSegment { payload: 149_940, .. })));
+    }
+
+    #[test]
+    fn headers_suffice_where_the_payload_was_not_captured() {
+        let whole = ipv4(6, &[], 0, &tcp(&TIMESTAMPS, 1000));
+        assert_eq!(IpPacket::parse(&whole[..52]), IpPacket::parse(&whole));
+    }
+
+    #[test]
+    fn ipv6_extension_headers_are_stepped_over_up_to_eight() {
+        let upper = udp(&[0xc0, 0, 0, 0, 1]);
+        let chain = |count: usize| {
+            let mut after = Vec::new();
+            for left in (0..count).rev() {
+                after.extend([if left == 0 { 17 } else { 60 }, 1]);
+                after.extend([0; 14]);
+            }
+            after.extend(&upper);
+            IpPacket::parse(&ipv6(if count == 0 { 17 } else { 60 }, &after))
+        };
+        let plain = chain(0).unwrap();
+        assert_eq!((plain.ecn, plain.dscp, plain.layer()), (Ecn::Ce, 1, Layer::Low));
+        assert_eq!(plain.flow.protocol, 17);
+        for count in 1..=8 {
+            let packet = chain(count).unwrap();
+            assert_eq!((packet.flow, packet.transport), (plain.flow, plain.transport));
+        }
+        assert_eq!(chain(9), Err(PacketError::Extensions));
+        // An authentication header counts in words of four bytes, less two.
+        let mut authenticated = std::vec![17, 4, 0, 0];
+        authenticated.extend([0; 20]);
+        authenticated.extend(&upper);
+        assert_eq!(IpPacket::parse(&ipv6(51, &authenticated)).unwrap().transport, plain.transport);
+    }
+
+    #[test]
+    fn other_protocols_are_opaque_and_have_no_ports() {
+        for protocol in [1, 47, 50, 58, 132] {
+            let packet = IpPacket::parse(&ipv4(protocol, &[], 0, &[0x61; 40])).unwrap();
+            assert_eq!((ports(&packet), packet.transport), ((0, 0), Transport::Opaque));
+        }
+    }
+
+    #[test]
+    fn lengths_that_contradict_themselves_are_refused() {
+        let mut short_header = ipv4(6, &[], 0, &tcp(&[], 0));
+        short_header[0] = 0x44;
+        assert_eq!(IpPacket::parse(&short_header), Err(PacketError::Length { header: "IPv4", len: 16 }));
+        let mut short_total = ipv4(6, &[], 0, &tcp(&[], 0));
+        short_total[2..4].copy_from_slice(&[0, 19]);
+        assert_eq!(IpPacket::parse(&short_total), Err(PacketError::Length { header: "IPv4", len: 19 }));
+        let error = IpPacket::parse(&[0x45; 10]).unwrap_err();
+        assert_eq!(error, PacketError::Truncated { header: "an IPv4 header", needed: 20, left: 10 });
+        assert_eq!(
+            std::string::ToString::to_string(&error),
+            "an IPv4 header needs 20 bytes but only 10 are left: capture more of the packet"
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            shape in 0u8..6,
+            next in prop_oneof![Just(0u8), Just(6), Just(17), Just(43), Just(44), Just(51), Just(60)],
+        ) {
+            // Mostly noise is neither version, so half of the time the first bytes are put right.
+            match (shape, bytes.first_chunk_mut::<15>()) {
+                (0, Some(head)) => { head[0] = 0x45; head[9] = next; }
+                (1, Some(head)) => { head[0] = 0x60 | head[0] & 0x0f; head[6] = next; }
+                (2, Some(head)) => { head[12..15].copy_from_slice(&[0x08, 0x00, 0x45]); }
+                (3, Some(head)) => { head[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]); }
+                _ => {}
+            }
+            for packet in [IpPacket::parse(&bytes), IpPacket::parse_ethernet(&bytes)].into_iter().flatten() {
+                let payload = match packet.transport {
+                    Transport::Opaque => 0,
+                    Transport::Tcp(segment) => u64::from(segment.payload),
+                    Transport::Udp { payload, .. } => u64::from(payload),
+                };
+                prop_assert!(payload < packet.len.get());
+            }
+        }
+    }
+}
