@@ -44,6 +44,7 @@ mod limit;
 mod packet;
 mod pushout;
 mod strict;
+pub mod trap;
 
 pub use codel::{Codel, CodelConfig, CodelError};
 pub use counters::{Backlog, Counters, Tally};

@@ -1,0 +1,517 @@
+//! From signals and windows to a verdict. CRQ §III-A1 and §III-B3.
+
+use super::{
+    Booking, Counting, Evidence, Floor, Scores, Signal, Stamp, TrapConfig, Verdict, Votes, Window, WindowUnit,
+};
+
+/// How many cycles back windows and signals are kept, this one included: a power of two.
+const KEPT: usize = 4;
+/// What every vote for a flow is worth, and no vote against it is.
+const ONE: u16 = 1 << 12;
+/// An aged share must be so large for a flow to be called responsive.
+const RISE: u16 = 5 * (ONE >> 3);
+/// And no larger than this to be called unresponsive.
+const FALL: u16 = 3 * (ONE >> 3);
+/// A vote's say is at least 1/2^3.
+const AGE_SHIFT: u32 = 3;
+/// A control is a stretch of cycles without signals in this and the last 6: no response reaches into it.
+const QUIET: u8 = 0x7f;
+
+/// The votes on one kind of signal.
+#[derive(Clone, Copy, Debug)]
+struct Track {
+    /// How many signals in the last cycles, 8 bits each: the lowest are the current one's.
+    slots: u32,
+    responsive: u32,
+    unresponsive: u32,
+    share: Share,
+    verdict: Verdict,
+}
+
+/// A share that forgets.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// Of [`ONE`].
+    part: u16,
+    /// How many votes made it, up to 2^3.
+    votes: u8,
+}
+
+impl Share {
+    const fn new() -> Self {
+        Self { part: 0, votes: 0 }
+    }
+
+    /// Takes a vote into account: by all of it, a half, another half, four quarters, and eighths from then on.
+    fn vote(&mut self, hit: bool) {
+        self.votes = (self.votes + 1).min(1 << AGE_SHIFT);
+        let shift = self.votes.ilog2();
+        let target = if hit { ONE } else { 0 };
+        self.part = self.part - (self.part >> shift) + (target >> shift);
+    }
+}
+
+impl Track {
+    const fn new() -> Self {
+        Self { slots: 0, responsive: 0, unresponsive: 0, share: Share::new(), verdict: Verdict::Unclassified }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Assessment {
+    /// The last windows, the latest first.
+    windows: [Window; KEPT],
+    tracks: [Track; 2],
+    /// How often a dip came without a signal.
+    control: Share,
+    /// So many cycles must end before the next control.
+    control_in: u8,
+    /// Whether there was any signal, one bit per cycle: the lowest is the current one's.
+    signalled: u8,
+    /// Signals of cycles so long ago, or longer, are answered or given up on. [`Votes::Aged`].
+    settled: [u8; 2],
+    /// For so many cycles signals are not looked at.
+    hold: u8,
+    pub(super) scores: Scores,
+}
+
+impl Assessment {
+    pub(super) const fn new() -> Self {
+        Self {
+            windows: [Window { bytes: 0, ticks: 0 }; KEPT],
+            tracks: [Track::new(); 2],
+            control: Share::new(),
+            control_in: 0,
+            signalled: u8::MAX,
+            settled: [u8::MAX; 2],
+            hold: 0,
+            scores: Scores { cycles: 0, responsive: [0; 2], unresponsive: [0; 2] },
+        }
+    }
+
+    pub(super) const fn verdict(&self, signal: Signal) -> Verdict {
+        self.tracks[signal as usize].verdict
+    }
+
+    pub(super) const fn votes(&self, signal: Signal) -> (u32, u32) {
+        let track = &self.tracks[signal as usize];
+        (track.responsive, track.unresponsive)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "modulo 256")]
+    pub(super) const fn stamp(&self) -> Stamp {
+        Stamp(self.scores.cycles as u8)
+    }
+
+    pub(super) fn signal(&mut self, config: &TrapConfig, signal: Signal, came: Stamp) {
+        let age = match config.booking {
+            Booking::Given => 0,
+            Booking::Arrival => self.stamp().0.wrapping_sub(came.0),
+        };
+        if usize::from(age) >= KEPT {
+            return;
+        }
+        self.signalled |= 1 << age;
+        if self.hold > 0 {
+            return;
+        }
+        for kind in Signal::ALL {
+            let counts = kind == signal || config.evidence == Evidence::Combined;
+            if counts && age < self.settled[kind as usize] {
+                let slots = &mut self.tracks[kind as usize].slots;
+                let shift = 8 * u32::from(age);
+                // The authors' losses run over into the slot above, their marks do not.
+                let runs_over = config.counting == Counting::Authors && signal == Signal::Loss;
+                if runs_over || (*slots >> shift) & 0xff < 0xff {
+                    *slots = slots.wrapping_add(1 << shift);
+                }
+            }
+        }
+    }
+
+    pub(super) fn changed_queue(&mut self, config: &TrapConfig) {
+        self.tracks.iter_mut().for_each(|track| track.slots = 0);
+        if config.votes == Votes::Aged {
+            // What the other queue may still do to packets in it is no signal of this one.
+            self.settled = [0; 2];
+        }
+        self.hold = config.reassess;
+    }
+
+    /// There was no cycle that could be compared with the last: forget what was waited for.
+    pub(super) fn forget(&mut self) {
+        self.windows = [Window::default(); KEPT];
+        self.tracks.iter_mut().for_each(|track| track.slots = 0);
+        self.signalled = u8::MAX;
+    }
+
+    /// A cycle ends, in which `window` was sent.
+    pub(super) fn close(&mut self, config: &TrapConfig, window: Window) {
+        self.windows.rotate_right(1);
+        self.windows[0] = window;
+        for signal in Signal::ALL {
+            self.judge(config, signal);
+        }
+        if config.controls {
+            self.look_without_signal(config);
+        }
+        self.scores.cycles = self.scores.cycles.wrapping_add(1);
+        for (kind, track) in self.tracks.iter_mut().enumerate() {
+            if config.controls {
+                track.decide(config, self.control);
+            }
+            match track.verdict {
+                Verdict::Unclassified => {}
+                Verdict::Responsive => self.scores.responsive[kind] += 1,
+                Verdict::Unresponsive => self.scores.unresponsive[kind] += 1,
+            }
+            track.slots <<= 8;
+            self.settled[kind] = self.settled[kind].saturating_add(1);
+        }
+        self.signalled <<= 1;
+        self.hold = self.hold.saturating_sub(1);
+    }
+
+    /// Whether the cycle so many cycles ago was signalled to, and if so, whether an answer came.
+    fn judge(&mut self, config: &TrapConfig, signal: Signal) {
+        let kind = signal as usize;
+        let last = config.response.last;
+        if (self.tracks[kind].slots >> (8 * u32::from(last))) & 0xff == 0 || !self.large_enough(config) {
+            return;
+        }
+        let answer = self.dip(config);
+        let track = &mut self.tracks[kind];
+        if answer.is_some() {
+            track.responsive = track.responsive.saturating_add(1);
+        } else {
+            track.unresponsive = track.unresponsive.saturating_add(1);
+        }
+        if config.votes == Votes::Aged {
+            track.share.vote(answer.is_some());
+            // RFC 3168 §6.1.2: one reaction per window. Whatever was signalled up to the answer is answered; and what came
+            // while none did is of the same refusal.
+            let pending = answer.map_or(0, |answer| u32::from(last - answer));
+            track.slots &= (1 << (8 * pending)) - 1;
+            self.settled[kind] = last - answer.unwrap_or(last);
+        }
+        track.decide(config, if config.controls { self.control } else { Share::new() });
+    }
+
+    /// A stretch in which there was no signal: does the flow dip all the same?
+    fn look_without_signal(&mut self, config: &TrapConfig) {
+        if self.control_in > 0 {
+            self.control_in -= 1;
+            return;
+        }
+        if self.signalled & QUIET == 0 && self.large_enough(config) {
+            self.control.vote(self.dip(config).is_some());
+            self.control_in = config.response.last;
+        }
+    }
+
+    fn large_enough(&self, config: &TrapConfig) -> bool {
+        match config.floor {
+            Floor::AtSignal(floor) => self.windows[usize::from(config.response.last)].bytes() > floor,
+            Floor::AtResponse(floor) => self.windows[0].bytes() >= floor,
+        }
+    }
+
+    /// In which cycle after the one at the signal the window was smaller, if in any.
+    fn dip(&self, config: &TrapConfig) -> Option<u8> {
+        let last = config.response.last;
+        let before = self.windows[usize::from(last)];
+        (config.response.first..=last)
+            .find(|&after| is_reduced(config, before, self.windows[usize::from(last - after)]))
+    }
+}
+
+impl Track {
+    fn decide(&mut self, config: &TrapConfig, control: Share) {
+        match config.votes {
+            Votes::Lifetime => {
+                self.verdict = if self.responsive == 0 && self.unresponsive == 0 {
+                    Verdict::Unclassified
+                } else if self.responsive >= self.unresponsive {
+                    Verdict::Responsive
+                } else {
+                    Verdict::Unresponsive
+                };
+            }
+            Votes::Aged => {
+                let share = self.share.part.saturating_sub(control.part);
+                if self.share.votes < 2 {
+                    self.verdict = Verdict::Unclassified;
+                } else if share >= RISE {
+                    self.verdict = Verdict::Responsive;
+                } else if share <= FALL {
+                    self.verdict = Verdict::Unresponsive;
+                }
+            }
+        }
+    }
+}
+
+/// Whether `after` is the threshold's part of `before` or less.
+fn is_reduced(config: &TrapConfig, before: Window, after: Window) -> bool {
+    // A cycle's length is below 2^25 ticks (four loops), its bytes are kept below 2^31: no product reaches 2^63.
+    let (before_ticks, after_ticks) = match config.window {
+        WindowUnit::Bytes => (1, 1),
+        WindowUnit::Rate => (before.ticks.min(1 << 25), after.ticks.min(1 << 25)),
+    };
+    let bytes = |window: Window| u64::from(window.bytes.min(1 << 31));
+    100 * bytes(after) * u64::from(before_ticks)
+        <= u64::from(config.threshold) * bytes(before) * u64::from(after_ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(bytes: u32) -> Window {
+        Window { bytes, ticks: 1000 }
+    }
+
+    /// Ends cycles of `windows` kB, with so many losses in each.
+    fn run(config: &TrapConfig, cycles: &[(u32, u32)]) -> Assessment {
+        let mut assessment = Assessment::new();
+        for &(kilobytes, losses) in cycles {
+            for _ in 0..losses {
+                assessment.signal(config, Signal::Loss, assessment.stamp());
+            }
+            assessment.close(config, window(kilobytes * 1000));
+        }
+        assessment
+    }
+
+    fn votes(config: &TrapConfig, cycles: &[(u32, u32)]) -> (u32, u32) {
+        run(config, cycles).votes(Signal::Loss)
+    }
+
+    #[test]
+    fn ninety_percent_two_cycles_later_is_a_response_and_a_byte_more_is_not() {
+        for (later, expected) in [(90_000, (1, 0)), (90_001, (0, 1))] {
+            let config = TrapConfig::paper();
+            let mut assessment = Assessment::new();
+            assessment.signal(&config, Signal::Loss, assessment.stamp());
+            for bytes in [100_000, 100_000, later] {
+                assert_eq!(assessment.votes(Signal::Loss), (0, 0));
+                assessment.close(&config, window(bytes));
+            }
+            assert_eq!(assessment.votes(Signal::Loss), expected);
+        }
+    }
+
+    #[test]
+    fn a_response_is_looked_for_in_the_configured_cycles_only() {
+        use super::super::Response;
+        let dip_at = |at: usize| {
+            let mut cycles = [(100, 0); 4];
+            cycles[0].1 = 1;
+            cycles[at].0 = 50;
+            cycles
+        };
+        for (first, last) in [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)] {
+            let config = TrapConfig { response: Response { first, last }, ..TrapConfig::paper() };
+            for at in 1..=3 {
+                let expected = (usize::from(first)..=usize::from(last)).contains(&at);
+                let expected = if expected { (1, 0) } else { (0, 1) };
+                assert_eq!(votes(&config, &dip_at(at)), expected, "dip at {at}, {first} to {last}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_threshold_is_exact() {
+        for threshold in [80, 90, 95] {
+            let config = TrapConfig { threshold, ..TrapConfig::paper() };
+            let percent = u32::from(threshold);
+            assert_eq!(votes(&config, &[(100, 1), (100, 0), (percent, 0)]), (1, 0));
+            assert_eq!(votes(&config, &[(100, 1), (100, 0), (percent + 1, 0)]), (0, 1));
+        }
+    }
+
+    #[test]
+    fn the_paper_looks_at_the_window_at_the_signal_and_the_authors_at_the_later_one() {
+        let halved_to_small = [(8, 1), (8, 0), (4, 0)];
+        let small_to_large = [(4, 1), (8, 0), (8, 0)];
+        assert_eq!(votes(&TrapConfig::paper(), &halved_to_small), (1, 0));
+        assert_eq!(votes(&TrapConfig::authors(), &halved_to_small), (0, 0));
+        assert_eq!(votes(&TrapConfig::paper(), &small_to_large), (0, 0));
+        assert_eq!(votes(&TrapConfig::authors(), &small_to_large), (0, 1));
+        // "Larger than" four segments, and "at least".
+        assert_eq!(votes(&TrapConfig::paper(), &[(6, 1), (6, 0), (5, 0)]), (0, 0));
+        assert_eq!(votes(&TrapConfig::authors(), &[(7, 1), (7, 0), (6, 0)]), (1, 0));
+    }
+
+    /// Defect 5 of the prototype: 256 losses in a cycle ran over into the slot of the cycle before.
+    #[test]
+    fn any_number_of_losses_stays_in_its_cycle() {
+        // The response comes in time for the cycle of the losses, but not for the one before it.
+        let cycles = |losses| [(100, 0), (100, losses), (100, 0), (50, 0)];
+        for losses in [1, 255, 256, 257, 1000] {
+            assert_eq!(votes(&TrapConfig::paper(), &cycles(losses)), (1, 0), "{losses} losses");
+        }
+        assert_eq!(votes(&TrapConfig::authors(), &cycles(255)), (1, 0));
+        // Of the 256 nothing is left in their own cycle; the one in the cycle before is judged too early.
+        assert_eq!(votes(&TrapConfig::authors(), &cycles(256)), (0, 1));
+        assert_eq!(votes(&TrapConfig::authors(), &cycles(257)), (1, 1));
+    }
+
+    /// Defect 6: a signal was booked in the cycle in which it was given, its window in the cycle of arrival.
+    #[test]
+    fn a_signal_belongs_to_the_cycle_in_which_its_packet_came() {
+        let config = TrapConfig { reassess: 0, ..TrapConfig::marcato() };
+        for (config, expected) in [(config, (1, 0)), (TrapConfig::paper(), (0, 1))] {
+            let mut assessment = Assessment::new();
+            assessment.close(&config, window(100_000));
+            let came = assessment.stamp();
+            assessment.close(&config, window(100_000));
+            assessment.close(&config, window(50_000));
+            // The packet waited for more than a cycle before it was dropped; the sender had backed off by then for
+            // another reason, or for the same, and goes on as it is.
+            assessment.signal(&config, Signal::Loss, came);
+            for _ in 0..4 {
+                assessment.close(&config, window(50_000));
+            }
+            assert_eq!(assessment.votes(Signal::Loss), expected);
+        }
+    }
+
+    /// Defect 8: votes never aged.
+    #[test]
+    fn ten_thousand_good_votes_protect_a_flow_for_a_few_more_only() {
+        let good = |config: &TrapConfig| {
+            let mut assessment = Assessment::new();
+            for _ in 0..10_000 {
+                assessment.signal(config, Signal::Loss, assessment.stamp());
+                for bytes in [100_000, 100_000, 50_000, 100_000] {
+                    assessment.close(config, window(bytes));
+                }
+            }
+            assert_eq!(assessment.verdict(Signal::Loss), Verdict::Responsive);
+            assessment
+        };
+        let cycles_until_unmasked = |config: &TrapConfig| {
+            let mut assessment = good(config);
+            (0..20_000).find(|_| {
+                assessment.signal(config, Signal::Loss, assessment.stamp());
+                assessment.close(config, window(100_000));
+                assessment.verdict(Signal::Loss) == Verdict::Unresponsive
+            })
+        };
+        assert!(cycles_until_unmasked(&TrapConfig::paper()).unwrap() > 9_000);
+        // 3/8 are left after eight votes of an eighth each; each takes four cycles, the first one more.
+        let cycles = cycles_until_unmasked(&TrapConfig::marcato()).unwrap();
+        assert!((28..=36).contains(&cycles), "{cycles} cycles");
+    }
+
+    #[test]
+    fn a_flow_that_mends_its_ways_is_forgiven_as_soon() {
+        let config = TrapConfig::marcato();
+        let mut assessment = run(&config, &[(100, 1); 400]);
+        assert_eq!(assessment.verdict(Signal::Loss), Verdict::Unresponsive);
+        let cycle = (0..100u32).find(|cycle| {
+            if cycle % 4 == 0 {
+                assessment.signal(&config, Signal::Loss, assessment.stamp());
+            }
+            assessment.close(&config, window(if cycle % 4 == 1 { 50_000 } else { 100_000 }));
+            assessment.verdict(Signal::Loss) == Verdict::Responsive
+        });
+        assert!((28..=36).contains(&cycle.unwrap()), "{cycle:?}");
+    }
+
+    #[test]
+    fn the_verdict_has_hysteresis() {
+        let config = TrapConfig::marcato();
+        let episode = |assessment: &mut Assessment, answers: bool| {
+            assessment.signal(&config, Signal::Loss, assessment.stamp());
+            for bytes in [100_000, if answers { 50_000 } else { 100_000 }, 100_000, 100_000] {
+                assessment.close(&config, window(bytes));
+            }
+            assessment.verdict(Signal::Loss)
+        };
+        // Every second signal is answered: whatever the verdict was, it stays.
+        for (start, verdict) in [(true, Verdict::Responsive), (false, Verdict::Unresponsive)] {
+            let mut assessment = Assessment::new();
+            for _ in 0..8 {
+                episode(&mut assessment, start);
+            }
+            for turn in 0..100 {
+                assert_eq!(episode(&mut assessment, turn % 2 == 0), verdict, "turn {turn}");
+            }
+        }
+    }
+
+    /// Defect 9: a reduction by any cause was a response.
+    #[test]
+    fn dips_that_come_without_a_signal_as_often_earn_nothing() {
+        // It dips every fourth cycle; every so often there is a loss before a dip.
+        let dipping = |config: &TrapConfig| {
+            let mut assessment = Assessment::new();
+            for cycle in 0..4000u32 {
+                if cycle % 40 == 2 {
+                    assessment.signal(config, Signal::Loss, assessment.stamp());
+                }
+                assessment.close(config, window(if cycle % 4 == 0 { 50_000 } else { 100_000 }));
+            }
+            assessment
+        };
+        let paper = dipping(&TrapConfig::paper());
+        assert_eq!(paper.verdict(Signal::Loss), Verdict::Responsive);
+        let marcato = dipping(&TrapConfig::marcato());
+        assert!(marcato.votes(Signal::Loss).0 > 90, "{:?}", marcato.votes(Signal::Loss));
+        assert_eq!(marcato.verdict(Signal::Loss), Verdict::Unresponsive);
+        let cycles = marcato.scores.cycles;
+        assert!(marcato.scores.responsive[0] * 20 <= cycles, "{:?}", marcato.scores);
+    }
+
+    #[test]
+    fn a_change_of_queue_forgets_signals_but_not_votes() {
+        for preset in [TrapConfig::paper(), TrapConfig::authors(), TrapConfig::marcato()] {
+            for reassess in [0, 1, 8] {
+                let config = TrapConfig { reassess, ..preset };
+                let mut assessment = run(
+                    &config,
+                    &[(100, 1), (50, 0), (50, 0), (100, 0), (100, 1), (50, 0), (50, 0), (50, 0)],
+                );
+                assert_eq!(assessment.votes(Signal::Loss), (2, 0));
+                assessment.signal(&config, Signal::Loss, assessment.stamp());
+                assessment.changed_queue(&config);
+                let mut cycles = 0;
+                while assessment.votes(Signal::Loss) == (2, 0) {
+                    assessment.close(&config, window(50_000));
+                    cycles += 1;
+                    assert!(cycles < 20);
+                    assessment.signal(&config, Signal::Loss, assessment.stamp());
+                }
+                let least = config.reassess + config.response.last;
+                assert!(cycles >= u32::from(least) && cycles <= u32::from(least) + 2, "{cycles}, {config:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn loss_and_marks_are_judged_apart_unless_they_are_combined() {
+        for (evidence, loss) in
+            [(Evidence::Separate, Verdict::Unclassified), (Evidence::Combined, Verdict::Responsive)]
+        {
+            let config = TrapConfig { evidence, ..TrapConfig::paper() };
+            let mut assessment = Assessment::new();
+            assessment.signal(&config, Signal::Ecn, assessment.stamp());
+            for bytes in [100_000, 100_000, 50_000] {
+                assessment.close(&config, window(bytes));
+            }
+            assert_eq!(assessment.verdict(Signal::Ecn), Verdict::Responsive);
+            assert_eq!(assessment.verdict(Signal::Loss), loss);
+        }
+    }
+
+    #[test]
+    fn no_window_is_too_large_to_compare() {
+        let config = TrapConfig::marcato();
+        let huge = Window { bytes: u32::MAX, ticks: u32::MAX };
+        assert!(!is_reduced(&config, huge, huge));
+        assert!(is_reduced(&config, huge, Window { bytes: 1, ticks: u32::MAX }));
+        assert!(!is_reduced(&config, Window { bytes: 1, ticks: u32::MAX }, huge));
+    }
+}
