@@ -169,6 +169,19 @@ impl<P: Packet> Codel<P> {
         self.dropping
     }
 
+    /// The length of the head.
+    pub(crate) fn head_len(&self) -> Option<Bytes> {
+        self.queue.front().map(|head| head.packet.len())
+    }
+
+    /// Drops the head to make room for others, whom the caller counts.
+    pub(crate) fn drop_head(&mut self) -> Option<P> {
+        let Waiting { packet, .. } = self.queue.pop_front()?;
+        self.backlog.pop(packet.len());
+        self.counters.overflow(&packet);
+        Some(packet)
+    }
+
     /// RFC 8289 §5.6: takes the head and judges it by its own sojourn time.
     fn dodequeue(&mut self, now: Time) -> Dodequeue<P> {
         let Some(Waiting { since, packet }) = self.queue.pop_front() else {

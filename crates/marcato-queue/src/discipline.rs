@@ -36,6 +36,13 @@ pub trait Discipline<P: Packet> {
     /// Takes `packet`, which arrives at `now`.
     fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P>;
 
+    /// Takes note of `packet`, which passes the other way at `now` and is not queued here. Disciplines that judge flows
+    /// need it: the traps of [`Crq`](crate::Crq) measure TCP's loops by acknowledgements. Most ignore it.
+    ///
+    /// It is to be called when the packet comes to the box in which this queue stands, before it waits in the queue of
+    /// its own direction.
+    fn observe(&mut self, _now: Time, _packet: &P) {}
+
     /// The next packet to leave at `now`. Packets that the AQM drops on the way out go to `on_drop`, in the order
     /// in which they waited, before this returns.
     ///
@@ -62,6 +69,10 @@ pub trait Discipline<P: Packet> {
 impl<P: Packet, D: Discipline<P> + ?Sized> Discipline<P> for Box<D> {
     fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
         (**self).enqueue(now, packet)
+    }
+
+    fn observe(&mut self, now: Time, packet: &P) {
+        (**self).observe(now, packet);
     }
 
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(P)) -> Option<P> {

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | [`DropTail`] | first in, first out, with a limit |
 //! | [`Codel`] | drop-tail that also drops or marks when packets keep waiting too long (RFC 8289) |
+//! | [`FqCodel`] | a CoDel for each of many groups of flows, served in turn (RFC 8290) |
+//! | [`Crq`] | flows that answer congestion signals apart from those that do not (CRQ) |
 //! | [`Strict`] | two classes with a queue of their own each, best effort first; the queues may be any disciplines |
 //! | [`PushOut`] | two classes in one buffer; best effort pushes lower effort out when it is full |
 //!
@@ -38,8 +40,11 @@ extern crate std;
 
 mod codel;
 mod counters;
+mod crq;
 mod discipline;
 mod droptail;
+mod flow_table;
+mod fq_codel;
 mod limit;
 mod packet;
 mod pushout;
@@ -48,8 +53,14 @@ pub mod trap;
 
 pub use codel::{Codel, CodelConfig, CodelError};
 pub use counters::{Backlog, Counters, Tally};
+pub use crq::{
+    Admission, Aqm, Buffer, Class, ClassConfig, ClassStats, Crq, CrqConfig, CrqError, CrqStats, FlowReport,
+    Queues, QuicRule, Sharing,
+};
 pub use discipline::{Discipline, Verdict};
 pub use droptail::{DropTail, DropTailConfig};
+pub use flow_table::{FlowTableConfig, FlowTableCounters, FlowTableError};
+pub use fq_codel::{FqCodel, FqCodelConfig, FqCodelError};
 pub use limit::{Limit, LimitError};
 pub use packet::{FlowKey, Packet};
 pub use pushout::{PushOut, PushOutConfig};

@@ -26,7 +26,7 @@ pub enum LimitError {
 
 impl Limit {
     /// Whether a packet of `len` bytes may join `backlog`.
-    fn admits(self, backlog: Backlog, len: Bytes) -> bool {
+    pub(crate) fn admits(self, backlog: Backlog, len: Bytes) -> bool {
         match self {
             Self::Packets(limit) => backlog.packets < limit,
             Self::Bytes(limit) => backlog.bytes.checked_add(len).is_some_and(|sum| sum <= limit),

@@ -1,10 +1,11 @@
 //! What a queue may know about a packet.
 
 use marcato_units::{Bytes, Layer};
-use marcato_wire::Ecn;
+use marcato_wire::{Ecn, FlowTuple, Transport};
 
 /// Names the flow that a packet belongs to. Opaque: equal keys are one flow and nothing else follows from the
-/// number, so that a simulator may count its flows and an emulator may hash a 5-tuple.
+/// number, so that a simulator may count its flows and an emulator may hash a 5-tuple
+/// ([`of`](Self::of)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(u64);
 
@@ -12,6 +13,11 @@ impl FlowKey {
     /// The flow named `key`.
     pub const fn new(key: u64) -> Self {
         Self(key)
+    }
+
+    /// The flow of packets with this 5-tuple, under a `secret` that strangers should not know: [`FlowTuple::key`].
+    pub fn of(tuple: &FlowTuple, secret: u64) -> Self {
+        Self(tuple.key(secret))
     }
 
     /// The name's number.
@@ -42,4 +48,14 @@ pub trait Packet {
     fn mark_ce(&mut self);
     /// The class in which the network serves it.
     fn layer(&self) -> Layer;
+    /// The flow that runs the other way, to whose packets this one may be the answer. By default this flow itself, which
+    /// is right for packets that nobody answers.
+    fn reverse(&self) -> FlowKey {
+        self.flow()
+    }
+    /// What its transport's header says in the clear, to the [traps](crate::trap) of [`Crq`](crate::Crq). By default
+    /// nothing: then the flow is not assessed.
+    fn transport(&self) -> Transport {
+        Transport::Opaque
+    }
 }

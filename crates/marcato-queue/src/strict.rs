@@ -82,6 +82,11 @@ impl<P: Packet, H: Discipline<P>, L: Discipline<P>> Discipline<P> for Strict<H, 
         verdict
     }
 
+    fn observe(&mut self, now: Time, packet: &P) {
+        self.high.observe(now, packet);
+        self.low.observe(now, packet);
+    }
+
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(P)) -> Option<P> {
         let packet = self.high.dequeue_with(now, on_drop).or_else(|| self.low.dequeue_with(now, on_drop));
         self.counters = *self.high.counters() + *self.low.counters();

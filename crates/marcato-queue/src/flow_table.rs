@@ -1,0 +1,354 @@
+//! A table of flows that cannot grow.
+//!
+//! References: CAKE's set-associative hash (eight places per set), RFC 7011 §2 (idle time-out of flows). The number of
+//! steps per packet is constant, nothing is allocated after the table is made, and whoever opens many flows takes
+//! places from flows that were silent, not from flows that send.
+
+use alloc::vec::Vec;
+
+use marcato_units::{Duration, Time};
+
+use crate::FlowKey;
+
+/// How many flows share a set.
+const WAYS: usize = 8;
+/// After so many packets a flow is worth its place until it was idle for long.
+const PROVEN: u8 = 16;
+/// Ages are counted in steps of 2^20 ns, about a millisecond: 52 days.
+const AGE_SHIFT: u32 = 20;
+
+/// How a table of flows is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowTableConfig {
+    /// For how many flows there is room; rounded up to a power of two.
+    ///
+    /// A flow has one of 8 places; at half of the room used, about one flow in 700 finds its places taken, and is served
+    /// without being assessed.
+    pub flows: u32,
+    /// After this time without a packet, a flow's place may be given to another.
+    pub idle: Duration,
+    /// The same for flows of which no more than a few packets were seen, such as those of a port scan.
+    pub embryonic: Duration,
+    /// Mixed into flow keys, so that who does not know it cannot crowd one set.
+    pub secret: u64,
+}
+
+impl Default for FlowTableConfig {
+    /// 65 536 flows, 30 s, 1 s, and a secret that is none: 0.
+    fn default() -> Self {
+        Self { flows: 65_536, idle: Duration::from_secs(30), embryonic: Duration::from_secs(1), secret: 0 }
+    }
+}
+
+/// Why a [`FlowTableConfig`] cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowTableError {
+    /// There is room for none.
+    #[error("a table for 0 flows assesses none: give it room for at least 8")]
+    NoFlows,
+    /// There is room for more than can be numbered.
+    #[error("a table for {0} flows would take hundreds of gigabytes: give it room for 16777216 at most")]
+    TooMany(u32),
+}
+
+/// What a table of flows has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlowTableCounters {
+    /// Flows in the table now.
+    pub flows: u64,
+    /// Flows that were given a place.
+    pub created: u64,
+    /// Of these: given the place of a flow that was idle.
+    pub evicted: u64,
+    /// Packets of flows for which there was no place. They are served without being assessed.
+    pub refused: u64,
+}
+
+/// Names a flow's place for as long as the flow has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    index: u32,
+    generation: u32,
+}
+
+/// Eight flows: what is looked at to find one stands together.
+#[derive(Clone, Debug)]
+struct Set {
+    /// Mixed keys; 0 is no flow.
+    tags: [u64; WAYS],
+    /// When each was last seen, in steps.
+    seen: [u32; WAYS],
+    /// How many packets of each were seen, up to [`PROVEN`].
+    packets: [u8; WAYS],
+}
+
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    generation: u32,
+    key: FlowKey,
+    value: T,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct FlowTable<T> {
+    sets: Vec<Set>,
+    slots: Vec<Slot<T>>,
+    secret: u64,
+    idle: u32,
+    embryonic: u32,
+    counters: FlowTableCounters,
+}
+
+impl<T: Default> FlowTable<T> {
+    pub(crate) fn new(config: FlowTableConfig) -> Result<Self, FlowTableError> {
+        if config.flows == 0 {
+            return Err(FlowTableError::NoFlows);
+        }
+        if config.flows > 1 << 24 {
+            return Err(FlowTableError::TooMany(config.flows));
+        }
+        let sets = (config.flows.next_power_of_two() as usize / WAYS).max(1);
+        let mut slots = Vec::new();
+        slots.resize_with(sets * WAYS, || Slot {
+            generation: 0,
+            key: FlowKey::default(),
+            value: T::default(),
+        });
+        let set = Set { tags: [0; WAYS], seen: [0; WAYS], packets: [0; WAYS] };
+        let steps =
+            |span: Duration| u32::try_from(span.as_nanos() >> AGE_SHIFT).unwrap_or(u32::MAX >> 1).max(1);
+        Ok(Self {
+            sets: alloc::vec![set; sets],
+            slots,
+            secret: config.secret,
+            idle: steps(config.idle),
+            embryonic: steps(config.embryonic),
+            counters: FlowTableCounters::default(),
+        })
+    }
+
+    /// The place of `key` at `now`, whether it has one already or takes one; `None` if there is none to take.
+    pub(crate) fn enter(&mut self, now: Time, key: FlowKey) -> Option<Place> {
+        let now = step(now);
+        let tag = tag(key, self.secret);
+        let at = self.set_of(tag);
+        let set = &mut self.sets[at];
+        if let Some(way) = set.tags.iter().position(|&other| other == tag) {
+            set.seen[way] = now;
+            set.packets[way] = (set.packets[way] + 1).min(PROVEN);
+            return Some(self.place(at, way));
+        }
+        let Some(way) = self.vacate(at, now) else {
+            self.counters.refused += 1;
+            return None;
+        };
+        self.counters.created += 1;
+        let set = &mut self.sets[at];
+        (set.tags[way], set.seen[way], set.packets[way]) = (tag, now, 1);
+        let slot = &mut self.slots[at * WAYS + way];
+        slot.generation = slot.generation.wrapping_add(1);
+        (slot.key, slot.value) = (key, T::default());
+        Some(self.place(at, way))
+    }
+
+    /// The place of `key`, if it has one. Looking does not make the flow any younger.
+    pub(crate) fn find(&self, key: FlowKey) -> Option<Place> {
+        let tag = tag(key, self.secret);
+        let at = self.set_of(tag);
+        let way = self.sets[at].tags.iter().position(|&other| other == tag)?;
+        Some(self.place(at, way))
+    }
+
+    /// What stands at `place`, unless the place was given to another flow.
+    pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut T> {
+        let slot = self.slots.get_mut(place.index as usize)?;
+        (slot.generation == place.generation).then_some(&mut slot.value)
+    }
+
+    pub(crate) fn get(&self, place: Place) -> Option<&T> {
+        let slot = self.slots.get(place.index as usize)?;
+        (slot.generation == place.generation).then_some(&slot.value)
+    }
+
+    /// All flows, in no order that means anything, but always the same.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowKey, &T)> {
+        let taken = self.sets.iter().flat_map(|set| set.tags);
+        self.slots.iter().zip(taken).filter(|&(_, tag)| tag != 0).map(|(slot, _)| (slot.key, &slot.value))
+    }
+
+    pub(crate) const fn counters(&self) -> &FlowTableCounters {
+        &self.counters
+    }
+
+    /// For how many flows there is room.
+    #[cfg(test)]
+    fn room(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "any bits of the tag will do")]
+    fn set_of(&self, tag: u64) -> usize {
+        (tag >> 32) as usize & (self.sets.len() - 1)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "at most 2^24 places")]
+    fn place(&self, set: usize, way: usize) -> Place {
+        let index = set * WAYS + way;
+        Place { index: index as u32, generation: self.slots[index].generation }
+    }
+
+    /// A free place in the set, or that of the flow that was idle for longest, if that was long enough.
+    fn vacate(&mut self, at: usize, now: u32) -> Option<usize> {
+        let set = &self.sets[at];
+        if let Some(free) = set.tags.iter().position(|&tag| tag == 0) {
+            self.counters.flows += 1;
+            return Some(free);
+        }
+        let idle = |way: usize| now.wrapping_sub(set.seen[way]);
+        let dispensable = |&way: &usize| {
+            let limit = if set.packets[way] < PROVEN { self.embryonic.min(self.idle) } else { self.idle };
+            idle(way) >= limit
+        };
+        let way = (0..WAYS).filter(dispensable).max_by_key(|&way| idle(way))?;
+        self.counters.evicted += 1;
+        Some(way)
+    }
+}
+
+/// The steps at `now`, modulo 2^32.
+#[allow(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+const fn step(now: Time) -> u32 {
+    (now.as_nanos() >> AGE_SHIFT) as u32
+}
+
+/// A number other than 0 that stands for `key`: one to one, but for the one key that would give 0.
+const fn tag(key: FlowKey, secret: u64) -> u64 {
+    // The finaliser of a splitmix generator: keys may be small numbers that count up.
+    let mut mixed = key.get() ^ secret;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    if mixed == 0 { 1 } else { mixed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn table(flows: u32) -> FlowTable<u64> {
+        FlowTable::new(FlowTableConfig { flows, ..FlowTableConfig::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_scan_of_ports_takes_nothing_from_flows_that_send() {
+        let mut table = table(1024);
+        // Flows that were seen to send keep sending every 100 ms ...
+        for key in 0..100 {
+            for _ in 0..PROVEN {
+                table.enter(Time::ZERO, FlowKey::new(key)).unwrap();
+            }
+        }
+        let mut refused = 0;
+        for millisecond in 0..10_000u64 {
+            let now = Time::from_millis(millisecond);
+            if millisecond % 100 == 0 {
+                for key in 0..100 {
+                    let place = table.enter(now, FlowKey::new(key)).unwrap();
+                    *table.get_mut(place).unwrap() += 1;
+                }
+            }
+            // ... while ten new tuples come every millisecond, ten times the room per second.
+            for scan in 0..10 {
+                let key = FlowKey::new(1_000_000 + millisecond * 10 + scan);
+                refused += u64::from(table.enter(now, key).is_none());
+            }
+        }
+        for key in 0..100 {
+            let place = table.find(FlowKey::new(key)).unwrap();
+            assert_eq!(table.get(place), Some(&100));
+        }
+        assert_eq!(table.counters().refused, refused);
+        assert!(refused > 0 && table.counters().evicted > 0);
+        // Once the scan is over, its places are free for others within a second.
+        let now = Time::from_millis(11_100);
+        let after = (0..100).filter(|key| table.enter(now, FlowKey::new(2_000_000 + key)).is_some()).count();
+        assert_eq!(after, 100);
+    }
+
+    #[test]
+    fn a_flow_that_sent_is_forgotten_after_half_a_minute_and_not_before() {
+        let mut table = table(8);
+        for key in 0..8 {
+            for _ in 0..PROVEN {
+                table.enter(Time::ZERO, FlowKey::new(key)).unwrap();
+            }
+        }
+        let late = FlowKey::new(99);
+        assert_eq!(table.enter(Time::from_secs(29), late), None);
+        let old = table.find(FlowKey::new(3)).unwrap();
+        table.enter(Time::from_secs(29), FlowKey::new(3)).unwrap();
+        assert!(table.enter(Time::from_millis(30_100), late).is_some());
+        assert_eq!(table.counters().evicted, 1);
+        assert!(table.get(old).is_some(), "it was seen lately");
+        assert_eq!(table.iter().count(), 8);
+    }
+
+    #[test]
+    fn a_place_that_was_given_away_is_no_longer_the_old_flows() {
+        let mut table = table(8);
+        let places: Vec<Place> =
+            (0..8).map(|key| table.enter(Time::ZERO, FlowKey::new(key)).unwrap()).collect();
+        let now = Time::from_secs(2);
+        for key in 8..16 {
+            table.enter(now, FlowKey::new(key)).unwrap();
+        }
+        assert!(places.iter().all(|&place| table.get_mut(place).is_none()));
+    }
+
+    #[test]
+    fn tables_that_cannot_work_are_errors() {
+        let made = |flows| {
+            FlowTable::<u64>::new(FlowTableConfig { flows, ..FlowTableConfig::default() })
+                .map(|table| table.room())
+        };
+        assert_eq!(made(0), Err(FlowTableError::NoFlows));
+        assert_eq!(made(u32::MAX), Err(FlowTableError::TooMany(u32::MAX)));
+        assert_eq!((made(1), made(9), made(1000)), (Ok(8), Ok(16), Ok(1024)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_never_exceeds_its_room_and_mixes_up_no_flows(
+            flows in 1u32..200,
+            steps in prop::collection::vec((0u64..400, 0u64..3_000_000_000), 1..600),
+        ) {
+            let mut table = table(flows);
+            let room = table.room();
+            let mut now = Time::ZERO;
+            let mut counts: HashMap<u64, (Place, u64)> = HashMap::new();
+            for (key, wait) in steps {
+                // Mostly no time passes.
+                if wait < 600_000_000 { now += Duration::from_nanos(wait); }
+                let found = table.find(FlowKey::new(key));
+                let entered = table.enter(now, FlowKey::new(key));
+                prop_assert!(found.is_none() || found == entered);
+                if let Some(place) = entered {
+                    let value = table.get_mut(place).unwrap();
+                    *value += 1;
+                    let count = if found.is_some() { counts[&key].1 + 1 } else { 1 };
+                    prop_assert_eq!(*value, count);
+                    counts.insert(key, (place, count));
+                }
+                let counters = *table.counters();
+                prop_assert!(counters.flows as usize <= room);
+                prop_assert_eq!(table.iter().count() as u64, counters.flows);
+                prop_assert_eq!(counters.created, counters.flows + counters.evicted);
+            }
+            for (key, value) in table.iter() {
+                prop_assert_eq!(*value, counts[&key.get()].1);
+            }
+        }
+    }
+}
