@@ -1,6 +1,6 @@
 //! What a packet costs: one enqueue and one dequeue, with 100 packets waiting.
 //!
-//! To hold: DropTail at most 30 ns, CoDel at most 60 ns.
+//! To hold: DropTail at most 30 ns, CoDel at most 60 ns, CRQ with its traps at most 150 ns.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use std::hint::black_box;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use marcato_queue::{
-    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, FlowKey, Packet, PushOut, PushOutConfig,
-    Strict, StrictConfig,
+    Codel, CodelConfig, Crq, CrqConfig, Discipline, DropTail, DropTailConfig, FlowKey, FlowTableConfig,
+    FqCodel, FqCodelConfig, Packet, PushOut, PushOutConfig, Strict, StrictConfig,
 };
-use marcato_units::{Bytes, Layer, Time};
-use marcato_wire::Ecn;
+use marcato_units::{Bytes, Layer, Rate, Time};
+use marcato_wire::{Ecn, IpPacket, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
 /// As large as what a simulator or an emulator queues: a few numbers and a pointer to the rest.
 #[derive(Clone, Copy)]
@@ -87,7 +87,160 @@ fn disciplines(criterion: &mut Criterion) {
     turnover(criterion, "pushout", pushout, fast);
     let boxed: Box<dyn Discipline<Datagram>> = Box::new(codel(false));
     turnover(criterion, "codel behind dyn", boxed, fast);
+    let fq_codel = FqCodel::new(FqCodelConfig::default()).expect("the default works");
+    turnover(criterion, "fq_codel, each packet another flow", fq_codel, fast);
 }
 
-criterion_group!(benches, disciplines);
+/// A packet of one of many flows, all of which the queue assesses.
+#[derive(Clone, Copy)]
+struct Assessed {
+    flow: FlowKey,
+    ecn: Ecn,
+    transport: Transport,
+}
+
+impl Packet for Assessed {
+    fn len(&self) -> Bytes {
+        Bytes::new(1514)
+    }
+
+    fn flow(&self) -> FlowKey {
+        self.flow
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+
+    fn mark_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
+
+    fn layer(&self) -> Layer {
+        Layer::High
+    }
+
+    fn reverse(&self) -> FlowKey {
+        self.flow
+    }
+
+    fn transport(&self) -> Transport {
+        self.transport
+    }
+}
+
+/// The `turn`-th segment of a flow, with timestamps, at `now`; or the acknowledgement of it.
+#[allow(clippy::cast_possible_truncation, reason = "sequence numbers and clocks wrap")]
+fn segment(now: Time, turn: u64, back: bool) -> Transport {
+    let clock = (now.as_nanos() / 1_000_000) as u32;
+    let seq = (turn as u32).wrapping_mul(1448);
+    Transport::Tcp(TcpSegment {
+        seq: if back { 1 } else { seq },
+        ack: if back { seq.wrapping_add(1448) } else { 1 },
+        flags: TcpFlags::ACK,
+        payload: if back { 0 } else { 1448 },
+        timestamps: Some(TcpTimestamps { value: clock, echo: clock }),
+    })
+}
+
+fn crq(flows: u64) -> Crq<Assessed> {
+    let config = CrqConfig::new(Rate::from_mbps(1000), Duration::from_millis(20), true);
+    let table = FlowTableConfig { flows: 1 << 18, ..FlowTableConfig::default() };
+    let mut queue = Crq::new(CrqConfig { flows: table, ..config }).expect("the default works");
+    for flow in 0..flows {
+        let packet =
+            Assessed { flow: FlowKey::new(flow), ecn: Ecn::Ect0, transport: segment(Time::ZERO, 0, false) };
+        queue.enqueue(Time::ZERO, packet).lost();
+        queue.dequeue(Time::ZERO);
+    }
+    queue
+}
+
+/// As [`turnover`], through CRQ with traps, by number of flows, which take turns; a packet in two is acknowledged, and
+/// "read" reads each of them from a frame and names its flow as well.
+fn assessed(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("crq");
+    for flows in [1u64, 100, 10_000, 100_000] {
+        for observed in [false, true] {
+            let mut queue = crq(flows);
+            let mut now = Time::from_secs(1);
+            let mut number = 0u64;
+            let mut turn = |queue: &mut Crq<Assessed>| {
+                now += Duration::from_micros(12);
+                number += 1;
+                // Flows come in no order that the processor could foresee.
+                let flow = FlowKey::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % flows);
+                let transport = segment(now, number / flows, false);
+                let packet = Assessed { flow, ecn: Ecn::Ect0, transport };
+                black_box(queue.enqueue(now, black_box(packet)).lost());
+                if observed && number.is_multiple_of(2) {
+                    let transport = segment(now, number / flows, true);
+                    queue.observe(now, black_box(&Assessed { transport, ..packet }));
+                }
+            };
+            for _ in 0..100 {
+                turn(&mut queue);
+            }
+            let mut now = Time::from_secs(1);
+            let name = if observed { "both directions" } else { "one direction" };
+            group.bench_function(format!("{flows} flows, {name}"), |bencher| {
+                bencher.iter(|| {
+                    now += Duration::from_micros(12);
+                    turn(&mut queue);
+                    black_box(queue.dequeue(now))
+                });
+            });
+        }
+        let mut queue = crq(0);
+        let frames = frames(flows);
+        let mut now = Time::from_secs(1);
+        let mut number = 0usize;
+        group.bench_function(format!("{flows} flows, read"), |bencher| {
+            bencher.iter(|| {
+                now += Duration::from_micros(12);
+                number = (number + 7919) % frames.len();
+                let packet = IpPacket::parse_ethernet(black_box(&frames[number])).expect("a good frame");
+                let packet = Assessed {
+                    flow: FlowKey::of(&packet.flow, 7),
+                    ecn: packet.ecn,
+                    transport: packet.transport,
+                };
+                black_box(queue.enqueue(now, packet).lost());
+                black_box(queue.dequeue(now))
+            });
+        });
+    }
+    group.finish();
+    let frames = frames(64);
+    let mut number = 0usize;
+    criterion.bench_function("read an ethernet frame", |bencher| {
+        bencher.iter(|| {
+            number = (number + 1) % 64;
+            black_box(IpPacket::parse_ethernet(black_box(&frames[number])))
+        });
+    });
+    let packet = IpPacket::parse_ethernet(&frames[0]).expect("a good frame");
+    criterion.bench_function("name a flow", |bencher| {
+        bencher.iter(|| black_box(FlowKey::of(black_box(&packet.flow), 7)));
+    });
+}
+
+/// The headers of a TCP segment of each flow: Ethernet, IPv4, TCP with timestamps.
+fn frames(flows: u64) -> Vec<Vec<u8>> {
+    (0..flows)
+        .map(|flow| {
+            let [.., b, c, d] = flow.to_be_bytes();
+            let mut frame = vec![2; 12];
+            frame.extend([
+                0x08, 0x00, 0x45, 0x02, 0x05, 0xdc, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, b, c, d, 10, 0, 0, 1,
+            ]);
+            frame
+                .extend([0x01, 0xbb, 0xc3, 0x50, 0, 0, 0, 7, 0, 0, 0, 9, 0x80, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+            frame.extend([1, 1, 8, 10, 0, 0, 0, 5, 0, 0, 0, 6]);
+            frame
+        })
+        .collect()
+}
+
+criterion_group!(benches, disciplines, assessed);
 criterion_main!(benches);

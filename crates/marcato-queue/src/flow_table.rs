@@ -342,7 +342,7 @@ mod tests {
                     counts.insert(key, (place, count));
                 }
                 let counters = *table.counters();
-                prop_assert!(counters.flows as usize <= room);
+                prop_assert!(counters.flows <= room as u64);
                 prop_assert_eq!(table.iter().count() as u64, counters.flows);
                 prop_assert_eq!(counters.created, counters.flows + counters.evicted);
             }

@@ -347,7 +347,7 @@ impl Length {
         Self(0)
     }
 
-    /// Takes `sample` into account, by a quarter. One sample at most halves or doubles what it is compared with: a loop
+    /// Takes `sample` into account, by a quarter, or by half if it is much longer. One sample at most halves or doubles what it is compared with: a loop
     /// that stayed open because of a loss is not the path's.
     fn take(&mut self, sample: u32) {
         let sample = sample.clamp(1, LONGEST_LOOP);
@@ -356,7 +356,10 @@ impl Length {
             return;
         }
         let sample = sample.clamp((self.0 >> 1).max(1), self.0 << 1);
-        self.0 = self.0 - (self.0 >> 2) + (sample >> 2);
+        // A queue that fills makes the loop grow fast, and a response must not be looked for too early.
+        let grows = sample > self.0 + (self.0 >> 2);
+        let shift = if grows { 1 } else { 2 };
+        self.0 = self.0 - (self.0 >> shift) + (sample >> shift);
         self.0 = self.0.max(1);
     }
 }
@@ -392,7 +395,7 @@ mod tests {
         length.take(1000);
         assert_eq!(length.0, 1000);
         length.take(1_000_000);
-        assert_eq!(length.0, 1250);
+        assert_eq!(length.0, 1500);
         for _ in 0..100 {
             length.take(5000);
         }

@@ -4,8 +4,10 @@ use super::{
     Booking, Counting, Evidence, Floor, Scores, Signal, Stamp, TrapConfig, Verdict, Votes, Window, WindowUnit,
 };
 
-/// How many cycles back windows and signals are kept, this one included: a power of two.
-const KEPT: usize = 4;
+/// How many windows are kept: a power of two.
+const KEPT: usize = 8;
+/// For how many cycles signals are kept, the current one included.
+const SLOTS: u8 = 4;
 /// What every vote for a flow is worth, and no vote against it is.
 const ONE: u16 = 1 << 12;
 /// An aged share must be so large for a flow to be called responsive.
@@ -72,6 +74,11 @@ pub(super) struct Assessment {
     settled: [u8; 2],
     /// For so many cycles signals are not looked at.
     hold: u8,
+    /// How far the logarithm of the rate bends from cycle to cycle, smoothed, in 2^-12 of an octave.
+    bend: u32,
+    /// The logarithms of the last rates, in 2^-8 of an octave, the latest first; and how many there are.
+    rates: [i16; KEPT],
+    known: u8,
     pub(super) scores: Scores,
 }
 
@@ -85,6 +92,9 @@ impl Assessment {
             signalled: u8::MAX,
             settled: [u8::MAX; 2],
             hold: 0,
+            bend: 0,
+            rates: [0; KEPT],
+            known: 0,
             scores: Scores { cycles: 0, responsive: [0; 2], unresponsive: [0; 2] },
         }
     }
@@ -108,7 +118,7 @@ impl Assessment {
             Booking::Given => 0,
             Booking::Arrival => self.stamp().0.wrapping_sub(came.0),
         };
-        if usize::from(age) >= KEPT {
+        if age >= SLOTS {
             return;
         }
         self.signalled |= 1 << age;
@@ -143,12 +153,16 @@ impl Assessment {
         self.windows = [Window::default(); KEPT];
         self.tracks.iter_mut().for_each(|track| track.slots = 0);
         self.signalled = u8::MAX;
+        self.known = 0;
     }
 
     /// A cycle ends, in which `window` was sent.
     pub(super) fn close(&mut self, config: &TrapConfig, window: Window) {
         self.windows.rotate_right(1);
         self.windows[0] = window;
+        if config.beyond_noise {
+            self.measure_bend(window);
+        }
         for signal in Signal::ALL {
             self.judge(config, signal);
         }
@@ -179,7 +193,13 @@ impl Assessment {
         if (self.tracks[kind].slots >> (8 * u32::from(last))) & 0xff == 0 || !self.large_enough(config) {
             return;
         }
-        let answer = self.dip(config);
+        let marks =
+            if signal == Signal::Ecn { (self.tracks[kind].slots >> (8 * u32::from(last))) & 0xff } else { 0 };
+        let answer = self.dip(config, marks);
+        if config.votes == Votes::Aged && answer.is_none() && self.is_answer(config, last + 1, last, marks) {
+            // The flow was answering earlier signals when these came, and has not grown since.
+            return;
+        }
         let track = &mut self.tracks[kind];
         if answer.is_some() {
             track.responsive = track.responsive.saturating_add(1);
@@ -204,7 +224,7 @@ impl Assessment {
             return;
         }
         if self.signalled & QUIET == 0 && self.large_enough(config) {
-            self.control.vote(self.dip(config).is_some());
+            self.control.vote(self.dip(config, 0).is_some());
             self.control_in = config.response.last;
         }
     }
@@ -216,12 +236,40 @@ impl Assessment {
         }
     }
 
-    /// In which cycle after the one at the signal the window was smaller, if in any.
-    fn dip(&self, config: &TrapConfig) -> Option<u8> {
+    /// In which cycle after the one at the signal, which had so many marks, the window was smaller, if in any.
+    fn dip(&self, config: &TrapConfig, marks: u32) -> Option<u8> {
         let last = config.response.last;
-        let before = self.windows[usize::from(last)];
-        (config.response.first..=last)
-            .find(|&after| is_reduced(config, before, self.windows[usize::from(last - after)]))
+        (config.response.first..=last).find(|&after| self.is_answer(config, last, last - after, marks))
+    }
+
+    /// Whether the window so many cycles ago as `after` says is an answer to `marks` marks, or a loss, in that of `before`.
+    fn is_answer(&self, config: &TrapConfig, before: u8, after: u8, marks: u32) -> bool {
+        let [before, after] = [before, after].map(usize::from);
+        is_reduced(config, self.windows[before], self.windows[after], marks)
+            && (!config.beyond_noise || self.is_beyond_noise(before, after, marks > 0))
+    }
+
+    /// Takes note of how far the rate leaves the line through the two before: it neither counts steady growth, such as
+    /// slow start's, nor the flat parts of a sawtooth, but all of what comes at random.
+    fn measure_bend(&mut self, window: Window) {
+        let rate = logarithm(window.bytes) - logarithm(window.ticks);
+        self.rates.rotate_right(1);
+        self.rates[0] = rate;
+        self.known = (self.known + 1).min(3);
+        if self.known == 3 {
+            let [now, before, earlier, ..] = self.rates.map(i32::from);
+            let bend = (now - 2 * before + earlier).unsigned_abs().min(1 << 8);
+            self.bend = self.bend - (self.bend >> 4) + bend;
+        }
+    }
+
+    /// Whether the rate fell by more than it usually bends by from one of the last cycles, given by age, to another; by a
+    /// quarter more, unless it is an answer to marks: a sender that answers each of them a little bends all the time.
+    fn is_beyond_noise(&self, before: usize, after: usize, marks: bool) -> bool {
+        let fall = i32::from(self.rates[before]) - i32::from(self.rates[after]);
+        // The smoothed bend is 16 times its mean.
+        let bend = if marks { self.bend } else { self.bend + (self.bend >> 2) };
+        fall > 0 && fall.unsigned_abs() << 4 >= bend
     }
 }
 
@@ -251,16 +299,37 @@ impl Track {
     }
 }
 
-/// Whether `after` is the threshold's part of `before` or less.
-fn is_reduced(config: &TrapConfig, before: Window, after: Window) -> bool {
+/// The logarithm to base 2 of `number`, or of 1 if it is 0, in 2^-8, rounded down: 8 squarings give 8 binary places.
+fn logarithm(number: u32) -> i16 {
+    let number = number.max(1);
+    let whole = number.ilog2();
+    // Between 1 and 2, with 31 binary places.
+    let mut mantissa = u64::from(number) << (31 - whole);
+    #[allow(clippy::cast_possible_truncation, reason = "at most 31")]
+    let mut logarithm = whole as i16;
+    for _ in 0..8 {
+        mantissa = (mantissa * mantissa) >> 31;
+        let carry = mantissa >> 32 != 0;
+        mantissa >>= u32::from(carry);
+        logarithm = logarithm << 1 | i16::from(carry);
+    }
+    logarithm
+}
+
+/// Whether `after` is the threshold's part of `before` or less, or less by what `marks` ask for.
+fn is_reduced(config: &TrapConfig, before: Window, after: Window, marks: u32) -> bool {
     // A cycle's length is below 2^25 ticks (four loops), its bytes are kept below 2^31: no product reaches 2^63.
     let (before_ticks, after_ticks) = match config.window {
         WindowUnit::Bytes => (1, 1),
         WindowUnit::Rate => (before.ticks.min(1 << 25), after.ticks.min(1 << 25)),
     };
     let bytes = |window: Window| u64::from(window.bytes.min(1 << 31));
-    100 * bytes(after) * u64::from(before_ticks)
-        <= u64::from(config.threshold) * bytes(before) * u64::from(after_ticks)
+    // After it, were the cycles equally long; and before it.
+    let sent = bytes(after) * u64::from(before_ticks);
+    let was = |bytes: u64| bytes * u64::from(after_ticks);
+    let asked = u64::from(config.per_mark) * u64::from(marks);
+    100 * sent <= u64::from(config.threshold) * was(bytes(before))
+        || asked > 0 && sent <= was(bytes(before).saturating_sub(asked))
 }
 
 #[cfg(test)]
@@ -507,11 +576,24 @@ mod tests {
     }
 
     #[test]
+    fn the_logarithm_is_exact_to_a_256th_of_an_octave() {
+        for exponent in 0..32 {
+            assert_eq!(i32::from(logarithm(1 << exponent)), exponent << 8);
+        }
+        for number in [3, 1000, 1448, 65_535, 1_000_003, u32::MAX] {
+            let exact = f64::from(number).log2() * 256.0;
+            let error = exact - f64::from(logarithm(number));
+            assert!((-0.001..1.001).contains(&error), "{number}: {error}");
+        }
+        assert_eq!(logarithm(0), 0);
+    }
+
+    #[test]
     fn no_window_is_too_large_to_compare() {
         let config = TrapConfig::marcato();
         let huge = Window { bytes: u32::MAX, ticks: u32::MAX };
-        assert!(!is_reduced(&config, huge, huge));
-        assert!(is_reduced(&config, huge, Window { bytes: 1, ticks: u32::MAX }));
-        assert!(!is_reduced(&config, Window { bytes: 1, ticks: u32::MAX }, huge));
+        assert!(!is_reduced(&config, huge, huge, 0));
+        assert!(is_reduced(&config, huge, Window { bytes: 1, ticks: u32::MAX }, 0));
+        assert!(!is_reduced(&config, Window { bytes: 1, ticks: u32::MAX }, huge, 0));
     }
 }

@@ -92,6 +92,9 @@ pub struct TrapConfig {
     pub window: WindowUnit,
     /// A window is a response if it is so many percent of that at the signal, or less. CRQ §III-A1: 90.
     pub threshold: u8,
+    /// A window is a response to marks also if it is less by so many bytes for each mark of the cycle at the signal: a
+    /// sender such as DCTCP (RFC 8257) reduces by what was marked, not by a fixed part. 0: only the threshold counts.
+    pub per_mark: u16,
     /// Which windows are large enough. CRQ §III-A1: four maximum segment sizes.
     pub floor: Floor,
     /// In which cycles after the signal a response is looked for. CRQ §III-A1: the second.
@@ -106,6 +109,9 @@ pub struct TrapConfig {
     pub counting: Counting,
     /// Take the share of dips that come without a signal off the share of those that come after one.
     pub controls: bool,
+    /// A dip must also exceed what the flow's rate usually bends by from cycle to cycle, so that one whose packets come at
+    /// random earns nothing either where every cycle is signalled to and there is nothing to compare with.
+    pub beyond_noise: bool,
     /// For so many cycles after a change of queue, signals are not looked at. CRQ §III-B3 leaves more than 0 to future
     /// work: even then the next vote is two cycles away.
     pub reassess: u8,
@@ -113,6 +119,9 @@ pub struct TrapConfig {
 
 /// Four segments of 1500 bytes, as the authors' program counts them.
 const FOUR_SEGMENTS: Bytes = Bytes::new(6000);
+
+/// A quarter of what DCTCP takes off its window for each mark when it is in balance: half a segment.
+const EIGHTH_OF_A_SEGMENT: u16 = 188;
 
 impl TrapConfig {
     /// The rules as they are printed in CRQ §III.
@@ -124,6 +133,7 @@ impl TrapConfig {
             cycles: Cycles::Matched,
             window: WindowUnit::Bytes,
             threshold: 90,
+            per_mark: 0,
             floor: Floor::AtSignal(FOUR_SEGMENTS),
             response: Response { first: 2, last: 2 },
             votes: Votes::Lifetime,
@@ -131,6 +141,7 @@ impl TrapConfig {
             booking: Booking::Given,
             counting: Counting::Exact,
             controls: false,
+            beyond_noise: false,
             reassess: 0,
         }
     }
@@ -153,10 +164,12 @@ impl TrapConfig {
         Self {
             cycles: Cycles::Loop,
             window: WindowUnit::Rate,
+            per_mark: EIGHTH_OF_A_SEGMENT,
             response: Response { first: 1, last: 3 },
             votes: Votes::Aged,
             booking: Booking::Arrival,
             controls: true,
+            beyond_noise: true,
             reassess: 2,
             ..Self::paper()
         }

@@ -1,8 +1,13 @@
 //! The disciplines as their users see them, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![allow(clippy::cast_possible_truncation, reason = "flows are few, and noise may be cut")]
 
 mod codel;
 mod common;
+mod crq;
 mod droptail;
+mod flows;
+mod path;
 mod properties;
 mod strict;
+mod trap;

@@ -1,0 +1,468 @@
+//! CRQ as its users see it.
+
+use marcato_queue::trap::{Signal, TrapConfig, TrapKind, Verdict as Judgement};
+use marcato_queue::{
+    Admission, Aqm, Buffer, Class, ClassConfig, Crq, CrqConfig, CrqError, Discipline, FlowKey,
+    FlowTableConfig, LimitError, Packet, Queues, QuicRule, Sharing, Verdict,
+};
+use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_wire::{Ecn, FlowTuple, QuicHeader, TcpFlags, TcpSegment, Transport};
+
+use crate::path::{Control, Path, Proto, Sender};
+
+const RATE: Rate = Rate::from_mbps(50);
+
+const fn codel(target: u64, interval: u64, ecn: bool) -> Aqm {
+    Aqm::Codel { target: Duration::from_micros(target), interval: Duration::from_micros(interval), ecn }
+}
+
+/// Drop-tail; CoDel at its defaults and as CRQ's Fig. 4 was run, that drops and that marks.
+const AQMS: [Aqm; 5] = [
+    Aqm::DropTail,
+    codel(5000, 100_000, false),
+    codel(100, 10, false),
+    codel(5000, 100_000, true),
+    codel(100, 10, true),
+];
+
+const PROTOS: [Proto; 3] = [Proto::Tcp { timestamps: true }, Proto::Tcp { timestamps: false }, Proto::Quic];
+
+fn config(aqm: Aqm, rtt: Duration, trap: TrapConfig) -> CrqConfig {
+    let ecn = marks(aqm);
+    let class = ClassConfig { aqm, buffer: Buffer::Bdp(2 * rtt), share: 1 };
+    let admission = if ecn { Admission::Ecn } else { Admission::Loss };
+    CrqConfig {
+        trap,
+        standard: class,
+        queues: Queues::Two { responsive: class, admission },
+        ..CrqConfig::new(RATE, rtt, ecn)
+    }
+}
+
+fn marks(aqm: Aqm) -> bool {
+    matches!(aqm, Aqm::Codel { ecn: true, .. })
+}
+
+/// The assessed and the raw score, in thousandths, of a lone sender, and how many cycles it had.
+fn score(aqm: Aqm, rtt: u64, sender: Sender, span: Time) -> (Option<u32>, u32, u32) {
+    let rtt = Duration::from_millis(rtt);
+    let sender = Sender { ecn: marks(aqm), ..sender };
+    let mut path = Path::new(config(aqm, rtt, TrapConfig::marcato()), rtt, &[sender]);
+    path.run(span, |_, _| ());
+    let report = path.report(0).unwrap();
+    let signal = if marks(aqm) { Signal::Ecn } else { Signal::Loss };
+    (report.scores.assessed(signal), report.scores.raw(signal).unwrap_or(0), report.scores.cycles)
+}
+
+#[test]
+fn senders_that_answer_are_judged_responsive_at_every_queue() {
+    for aqm in AQMS {
+        for rtt in [5, 100] {
+            let span = if rtt == 5 { Time::from_secs(8) } else { Time::from_secs(32) };
+            for control in [Control::Reno, Control::Cubic, Control::Dctcp] {
+                if control == Control::Dctcp && (!marks(aqm) || (rtt == 100 && aqm == AQMS[3])) {
+                    // DCTCP answers marks. CoDel at its defaults and 100 ms marks one packet in some 800: what is less
+                    // than a packet in 400 cannot be told from noise.
+                    continue;
+                }
+                for proto in PROTOS {
+                    let (assessed, _, cycles) = score(aqm, rtt, Sender::new(control, proto), span);
+                    assert!(cycles > 100);
+                    // None: there were fewer than two signals to be judged by.
+                    assert!(
+                        assessed.is_none_or(|assessed| assessed >= 900),
+                        "{assessed:?} of 1000 for {control:?} over {proto:?} at {aqm:?} and {rtt} ms"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn most_of_these_senders_are_indeed_judged() {
+    let span = Time::from_secs(8);
+    for aqm in [AQMS[0], AQMS[1], AQMS[2], AQMS[4]] {
+        for proto in PROTOS {
+            let (assessed, raw, _) = score(aqm, 5, Sender::new(Control::Cubic, proto), span);
+            assert!(assessed.is_some() && raw >= 900, "{raw} of 1000 over {proto:?} at {aqm:?}");
+        }
+    }
+}
+
+#[test]
+fn floods_are_not() {
+    for aqm in AQMS {
+        for rtt in [5, 100] {
+            for control in [Control::Constant(60), Control::Poisson(60)] {
+                // At 100 ms the first verdict on what is random, which may be wrong, has a hundred cycles to fade in.
+                let span = Time::from_secs(match (rtt, control) {
+                    (5, _) => 16,
+                    (_, Control::Poisson(_)) => 100,
+                    _ => 32,
+                });
+                for proto in PROTOS {
+                    let (_, raw, cycles) = score(aqm, rtt, Sender::new(control, proto), span);
+                    assert!(cycles > 100);
+                    assert!(
+                        raw <= 50,
+                        "{raw} of 1000 for {control:?} over {proto:?} at {aqm:?} and {rtt} ms"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_responsive_flow_is_freed_from_a_flood() {
+    let rtt = Duration::from_millis(20);
+    let senders = [
+        Sender::new(Control::Cubic, Proto::Tcp { timestamps: true }),
+        Sender { start: Time::from_secs(1), ..Sender::new(Control::Constant(40), Proto::Udp) },
+    ];
+    let mut path = Path::new(config(AQMS[1], rtt, TrapConfig::marcato()), rtt, &senders);
+    path.run(Time::from_secs(20), |_, _| ());
+    let (tcp, udp) = (path.report(0).unwrap(), path.report(1).unwrap());
+    assert_eq!((tcp.class, tcp.loss), (Class::Responsive, Judgement::Responsive));
+    assert_eq!((udp.class, udp.loss, udp.kind), (Class::Standard, Judgement::Unclassified, None));
+    // Half of 50 Mbit/s, where it would have what 40 Mbit/s leave.
+    let mbps = path.delivered[0] as f64 * 8.0 / 20e6;
+    assert!(mbps > 23.0, "{mbps} Mbit/s");
+    let standard = path.queue.class(Class::Standard).unwrap().counters;
+    assert!(standard.dropped.packets > 1000);
+}
+
+/// Defect 14: any datagram that began with the bits 01 was QUIC, and iperf3's do.
+#[test]
+fn what_had_no_handshake_is_no_quic() {
+    let rtt = Duration::from_millis(5);
+    for (quic, kind) in [(QuicRule::Handshake, None), (QuicRule::FirstBit, Some(TrapKind::Spin))] {
+        let config = CrqConfig { quic, ..config(Aqm::DropTail, rtt, TrapConfig::marcato()) };
+        let mut path = Path::new(config, rtt, &[Sender::new(Control::Constant(10), Proto::Udp)]);
+        path.run(Time::from_secs(1), |_, _| ());
+        assert_eq!(path.report(0).unwrap().kind, kind);
+        let unassessed = path.queue.stats().unassessed.packets;
+        assert_eq!(unassessed > 100, kind.is_none(), "{unassessed}");
+    }
+}
+
+/// A packet that is what a test says.
+#[derive(Clone, Debug, PartialEq)]
+struct Raw {
+    flow: FlowKey,
+    transport: Transport,
+    ecn: Ecn,
+}
+
+impl Packet for Raw {
+    fn len(&self) -> Bytes {
+        Bytes::new(1500)
+    }
+    fn flow(&self) -> FlowKey {
+        self.flow
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn mark_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
+    fn layer(&self) -> Layer {
+        Layer::High
+    }
+    fn transport(&self) -> Transport {
+        self.transport
+    }
+}
+
+fn raw(flow: u64, transport: Transport) -> Raw {
+    Raw { flow: FlowKey::new(flow), transport, ecn: Ecn::NotEct }
+}
+
+fn tcp(seq: u32) -> Transport {
+    Transport::Tcp(TcpSegment { seq, ack: 1, flags: TcpFlags::ACK, payload: 1000, timestamps: None })
+}
+
+fn spinning(spin: bool) -> Transport {
+    Transport::Udp { payload: 1000, quic: Some(QuicHeader::Short { fixed: true, spin }) }
+}
+
+/// Rules under which four spin cycles make a verdict.
+fn quick(sharing: Sharing) -> CrqConfig {
+    let class = ClassConfig { aqm: Aqm::DropTail, buffer: Buffer::Packets(1000), share: 1 };
+    CrqConfig {
+        standard: class,
+        queues: Queues::Two { responsive: class, admission: Admission::Loss },
+        sharing,
+        trap: TrapConfig::paper(),
+        quic: QuicRule::FirstBit,
+        ..CrqConfig::new(RATE, Duration::from_millis(10), false)
+    }
+}
+
+/// Makes `flow` responsive: losses in a cycle of 10 packets, and 8 two cycles later.
+fn make_responsive(queue: &mut Crq<Raw>, flow: u64) {
+    for (cycle, packets) in [2200, 10, 8, 8].into_iter().enumerate() {
+        for _ in 0..packets {
+            queue.enqueue(Time::ZERO, raw(flow, spinning(cycle % 2 == 1))).lost();
+        }
+        while cycle < 3 && queue.dequeue(Time::ZERO).is_some() {}
+    }
+    while queue.dequeue(Time::ZERO).is_some() {}
+    assert_eq!(queue.flow(FlowKey::new(flow)).unwrap().class, Class::Responsive);
+}
+
+/// Defect 10: TCP and UDP on the same addresses and ports shared their state.
+#[test]
+fn flows_that_differ_in_their_protocol_alone_are_judged_apart() {
+    let tuple = FlowTuple {
+        protocol: FlowTuple::UDP,
+        source: [192, 0, 2, 1].into(),
+        destination: [192, 0, 2, 2].into(),
+        source_port: 443,
+        destination_port: 40_000,
+    };
+    let udp = FlowKey::of(&tuple, 99);
+    let tcp_key = FlowKey::of(&FlowTuple { protocol: FlowTuple::TCP, ..tuple }, 99);
+    let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
+    make_responsive(&mut queue, udp.get());
+    queue.enqueue(Time::ZERO, raw(tcp_key.get(), tcp(0))).lost();
+    let report = queue.flow(tcp_key).unwrap();
+    assert_eq!(
+        (report.kind, report.loss, report.class),
+        (Some(TrapKind::Tcp), Judgement::Unclassified, Class::Standard)
+    );
+    assert_eq!(queue.flow(udp).unwrap().kind, Some(TrapKind::Spin));
+}
+
+/// Defect 17: a flow that moves to another address loses its verdict. So it does here; that harms nobody else.
+#[test]
+fn a_flow_that_moves_begins_anew_in_the_standard_queue() {
+    let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
+    make_responsive(&mut queue, 1);
+    queue.enqueue(Time::ZERO, raw(2, spinning(true))).lost();
+    let moved = queue.flow(FlowKey::new(2)).unwrap();
+    assert_eq!((moved.loss, moved.class), (Judgement::Unclassified, Class::Standard));
+    assert_eq!(queue.flow(FlowKey::new(1)).unwrap().loss, Judgement::Responsive);
+    // By the strict rule it is not even QUIC any more, as nobody saw its handshake, and cannot be judged unjustly.
+    let strict = CrqConfig { quic: QuicRule::Handshake, ..quick(Sharing::Weighted) };
+    let mut queue = Crq::new(strict).unwrap();
+    for at in 0..100 {
+        queue.enqueue(Time::ZERO, raw(2, spinning(at / 10 % 2 == 1))).lost();
+    }
+    assert_eq!(queue.flow(FlowKey::new(2)).unwrap().kind, None);
+}
+
+#[test]
+fn what_cannot_be_assessed_is_served_by_the_standard_queue() {
+    let flows = FlowTableConfig { flows: 8, ..FlowTableConfig::default() };
+    let mut queue = Crq::new(CrqConfig { flows, ..quick(Sharing::Weighted) }).unwrap();
+    for flow in 0..20 {
+        assert_eq!(queue.enqueue(Time::ZERO, raw(flow, tcp(0))), Verdict::Queued);
+    }
+    assert_eq!(queue.table().refused, 12);
+    assert_eq!(queue.table().flows, 8);
+    assert_eq!(queue.enqueue(Time::ZERO, raw(99, Transport::Opaque)), Verdict::Queued);
+    assert_eq!(queue.stats().unassessed.packets, 13);
+    assert_eq!(queue.class(Class::Standard).unwrap().backlog.packets, 21);
+    assert_eq!(queue.flow(FlowKey::new(99)), None);
+}
+
+#[test]
+fn a_flow_that_changes_its_queue_is_overtaken_by_what_it_had_waiting_at_most() {
+    let mut queue = Crq::new(quick(Sharing::Strict)).unwrap();
+    // The last cycle that counts for flow 1 leaves 8 of its packets behind 100 of another flow.
+    for packets in [2200, 10] {
+        for _ in 0..packets {
+            queue.enqueue(Time::ZERO, raw(1, spinning(packets == 10))).lost();
+        }
+        while packets == 2200 && queue.dequeue(Time::ZERO).is_some() {}
+    }
+    while queue.dequeue(Time::ZERO).is_some() {}
+    for _ in 0..100 {
+        queue.enqueue(Time::ZERO, raw(2, tcp(0))).lost();
+    }
+    for _ in 0..8 {
+        queue.enqueue(Time::ZERO, raw(1, spinning(false))).lost();
+    }
+    assert_eq!(queue.class(Class::Responsive).unwrap().backlog.packets, 0);
+    for _ in 0..5 {
+        queue.enqueue(Time::ZERO, raw(1, spinning(true))).lost();
+    }
+    assert_eq!(queue.class(Class::Responsive).unwrap().backlog.packets, 5);
+    while queue.dequeue(Time::ZERO).is_some() {}
+    let report = queue.flow(FlowKey::new(1)).unwrap();
+    assert_eq!((report.changes, report.overtaken), (1, 8));
+    assert_eq!((queue.stats().changes, queue.stats().overtaken), (1, 8));
+}
+
+/// How many of 400 packets that leave are the responsive flow's, while both flows have packets waiting.
+fn responsive_share(config: CrqConfig) -> usize {
+    let mut queue = Crq::new(config).unwrap();
+    make_responsive(&mut queue, 1);
+    for _ in 0..600 {
+        queue.enqueue(Time::ZERO, raw(1, spinning(true))).lost();
+        queue.enqueue(Time::ZERO, raw(2, tcp(0))).lost();
+    }
+    (0..400).filter(|_| queue.dequeue(Time::ZERO).unwrap().flow() == FlowKey::new(1)).count()
+}
+
+#[test]
+fn queues_share_the_link_by_their_shares_while_both_have_packets() {
+    for (responsive, standard, expected) in [(1, 1, 200), (3, 1, 300), (1, 3, 100), (4, 1, 320)] {
+        let mut config = quick(Sharing::Weighted);
+        config.standard.share = standard;
+        config.queues = Queues::Two {
+            responsive: ClassConfig { share: responsive, ..config.standard },
+            admission: Admission::Loss,
+        };
+        let share = responsive_share(config);
+        assert!(share.abs_diff(expected) <= 1, "{share} instead of {expected}");
+    }
+    assert_eq!(responsive_share(quick(Sharing::Strict)), 400);
+}
+
+#[test]
+fn a_queue_that_was_idle_has_saved_nothing_up() {
+    let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
+    make_responsive(&mut queue, 1);
+    for _ in 0..500 {
+        queue.enqueue(Time::ZERO, raw(2, tcp(0))).lost();
+        assert!(queue.dequeue(Time::ZERO).is_some());
+    }
+    for _ in 0..100 {
+        queue.enqueue(Time::ZERO, raw(1, spinning(true))).lost();
+        queue.enqueue(Time::ZERO, raw(2, tcp(0))).lost();
+    }
+    let first = (0..100).filter(|_| queue.dequeue(Time::ZERO).unwrap().flow() == FlowKey::new(1)).count();
+    assert!(first.abs_diff(50) <= 1, "{first}");
+}
+
+/// How many packets of 1500 bytes leave a split link of 50 Mbit/s in a second, of the responsive and of another flow.
+fn split_second(both: bool) -> [u64; 2] {
+    // As `make_responsive` does it, but a split queue takes its time to become empty.
+    let mut queue = Crq::new(quick(Sharing::Split { burst: Bytes::new(3000) })).unwrap();
+    let mut now = Time::ZERO;
+    for (cycle, packets) in [2200, 10, 8, 8].into_iter().enumerate() {
+        for _ in 0..packets {
+            queue.enqueue(now, raw(1, spinning(cycle % 2 == 1))).lost();
+        }
+        while let Some(ready) = queue.next_ready(now) {
+            now = ready;
+            assert!(queue.dequeue(now).is_some(), "it said that it would be ready");
+        }
+    }
+    now = Time::from_secs(3600);
+    let end = now + Duration::from_secs(1);
+    let mut left = [0, 0];
+    while now < end {
+        for (flow, class) in [(1, Class::Responsive), (2, Class::Standard)] {
+            while (both || flow == 2) && queue.class(class).unwrap().backlog.packets < 10 {
+                let transport = if flow == 1 { spinning(true) } else { tcp(0) };
+                queue.enqueue(now, raw(flow, transport)).lost();
+            }
+        }
+        match queue.dequeue(now) {
+            Some(packet) => {
+                left[usize::from(packet.flow() == FlowKey::new(2))] += 1;
+                now += RATE.transmission_time(Bytes::new(1500));
+            }
+            None => now = queue.next_ready(now).unwrap(),
+        }
+    }
+    left
+}
+
+#[test]
+fn a_split_link_gives_an_idle_queues_part_to_nobody() {
+    // 25 Mbit/s are 2083 packets per second, and a burst of two.
+    let [responsive, standard] = split_second(false);
+    assert!(responsive == 0 && standard.abs_diff(2083) <= 3, "{responsive}, {standard}");
+    let [responsive, standard] = split_second(true);
+    assert!(responsive.abs_diff(2083) <= 3 && standard.abs_diff(2083) <= 3, "{responsive}, {standard}");
+}
+
+#[test]
+fn three_queues_tell_answers_to_loss_from_answers_to_marks() {
+    let rtt = Duration::from_millis(10);
+    let class = ClassConfig { aqm: codel(1000, 20_000, true), buffer: Buffer::Bdp(2 * rtt), share: 1 };
+    let config = CrqConfig {
+        standard: class,
+        queues: Queues::Three { loss: class, ecn: class },
+        ..config(class.aqm, rtt, TrapConfig::marcato())
+    };
+    let proto = Proto::Tcp { timestamps: true };
+    let senders = [
+        Sender { ecn: true, ..Sender::new(Control::Cubic, proto) },
+        Sender { ecn: false, ..Sender::new(Control::Cubic, proto) },
+        Sender { ecn: true, ..Sender::new(Control::Constant(20), proto) },
+    ];
+    let mut path = Path::new(config, rtt, &senders);
+    path.run(Time::from_secs(20), |_, _| ());
+    let classes = [0, 1, 2].map(|flow| path.report(flow).unwrap().class);
+    assert_eq!(classes, [Class::EcnResponsive, Class::Responsive, Class::Standard]);
+}
+
+#[test]
+fn buffers_are_sized_by_bytes_bdp_and_fill_rate() {
+    let holds = |buffer: Buffer, spacing: Duration| {
+        let class = ClassConfig { aqm: Aqm::DropTail, buffer, share: 1 };
+        let queues = Queues::Two { responsive: class, admission: Admission::Loss };
+        let mut queue = Crq::new(CrqConfig { standard: class, queues, ..quick(Sharing::Weighted) }).unwrap();
+        let mut now = Time::ZERO;
+        for _ in 0..2000 {
+            // One in ten leaves.
+            for _ in 0..10 {
+                queue.enqueue(now, raw(1, tcp(0))).lost();
+                now += spacing;
+            }
+            queue.dequeue(now);
+        }
+        queue.backlog().packets
+    };
+    let spacing = Duration::from_millis(1);
+    assert_eq!(holds(Buffer::Bytes(Bytes::new(30_000)), spacing), 19);
+    // Half of 50 Mbit/s for 24 ms are 75 kB.
+    assert_eq!(holds(Buffer::Bdp(Duration::from_millis(24)), spacing), 49);
+    // A packet per millisecond makes 100 in 100 ms, one per 10 ms makes 10.
+    let fill_rate = |most| Buffer::FillRate {
+        span: Duration::from_millis(100),
+        least: Bytes::new(3000),
+        most: Bytes::new(most),
+    };
+    assert!(holds(fill_rate(1_000_000), spacing).abs_diff(100) <= 2);
+    assert!(holds(fill_rate(1_000_000), Duration::from_millis(10)).abs_diff(10) <= 2);
+    assert_eq!(holds(fill_rate(30_000), spacing), 19);
+}
+
+#[test]
+fn configurations_that_cannot_work_are_errors() {
+    let made = |config| Crq::<Raw>::new(config).map(|_| ());
+    let good = quick(Sharing::Weighted);
+    assert_eq!(made(good), Ok(()));
+    let standard = |standard| made(CrqConfig { standard, ..good });
+    let class = good.standard;
+    assert_eq!(standard(ClassConfig { share: 0, ..class }), Err(CrqError::ZeroShare(Class::Standard)));
+    let nothing = ClassConfig { buffer: Buffer::Packets(0), ..class };
+    let error = CrqError::Buffer { class: Class::Standard, error: LimitError::NoPackets };
+    assert_eq!(standard(nothing), Err(error));
+    assert_eq!(
+        error.to_string(),
+        "the Standard queue: a limit of 0 packets would drop everything: allow at least 1 packet"
+    );
+    let fill_rate = Buffer::FillRate { span: Duration::ZERO, least: Bytes::ZERO, most: Bytes::kb(10) };
+    let error = standard(ClassConfig { buffer: fill_rate, ..class });
+    assert_eq!(error, Err(CrqError::FillRate(Class::Standard)));
+    let bdp = ClassConfig { buffer: Buffer::Bdp(Duration::from_millis(1)), ..class };
+    let unlimited = CrqConfig { rate: Rate::ZERO, standard: bdp, ..good };
+    assert_eq!(made(unlimited), Err(CrqError::ZeroRate(Class::Standard)));
+    let burst = Sharing::Split { burst: Bytes::new(100) };
+    assert!(matches!(made(CrqConfig { sharing: burst, ..good }), Err(CrqError::Burst { .. })));
+    let flows = FlowTableConfig { flows: 0, ..good.flows };
+    assert!(matches!(made(CrqConfig { flows, ..good }), Err(CrqError::Flows(_))));
+    let trap = TrapConfig { threshold: 0, ..good.trap };
+    assert!(matches!(made(CrqConfig { trap, ..good }), Err(CrqError::Trap(_))));
+    let small = ClassConfig { aqm: AQMS[1], buffer: Buffer::Bytes(Bytes::new(100)), share: 1 };
+    assert!(matches!(standard(small), Err(CrqError::Codel { class: Class::Standard, .. })));
+}

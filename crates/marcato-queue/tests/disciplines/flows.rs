@@ -1,0 +1,330 @@
+//! What holds for disciplines that tell flows apart, whatever is done to them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use marcato_queue::trap::{Floor, TrapConfig};
+use marcato_queue::{
+    Admission, Aqm, Backlog, Buffer, ClassConfig, CodelConfig, Crq, CrqConfig, Discipline, FlowKey,
+    FlowTableConfig, FqCodel, FqCodelConfig, FqCodelError, Limit, Packet, Queues, QuicRule, Sharing, Tally,
+    Verdict,
+};
+use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_wire::{Ecn, QuicHeader, TcpFlags, TcpSegment, Transport};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug, PartialEq)]
+struct Sent {
+    id: u64,
+    flow: u64,
+    len: u64,
+    ecn: Ecn,
+    transport: Transport,
+}
+
+impl Packet for Sent {
+    fn len(&self) -> Bytes {
+        Bytes::new(self.len)
+    }
+    fn flow(&self) -> FlowKey {
+        FlowKey::new(self.flow)
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn mark_ce(&mut self) {
+        assert!(self.ecn.is_capable());
+        self.ecn = Ecn::Ce;
+    }
+    fn layer(&self) -> Layer {
+        Layer::High
+    }
+    fn transport(&self) -> Transport {
+        self.transport
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Enqueue { flow: u64, len: u64, ecn: Ecn, number: u32 },
+    Observe { flow: u64, number: u32 },
+    Dequeue,
+    Wait(u64),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let ecn = (0u8..4).prop_map(Ecn::from_bits);
+    prop_oneof![
+        6 => (0u64..8, prop_oneof![40u64..3000, Just(1514)], ecn, 0u32..20)
+            .prop_map(|(flow, len, ecn, number)| Operation::Enqueue { flow, len, ecn, number }),
+        1 => (0u64..8, 0u32..20).prop_map(|(flow, number)| Operation::Observe { flow, number }),
+        4 => Just(Operation::Dequeue),
+        1 => (0u64..20_000_000).prop_map(Operation::Wait),
+    ]
+}
+
+/// Even flows are TCP, odd ones spin; those above 5 say nothing.
+fn transport(flow: u64, number: u32) -> Transport {
+    match (flow, flow % 2) {
+        (6.., _) => Transport::Opaque,
+        (_, 0) => Transport::Tcp(TcpSegment {
+            seq: number * 1000,
+            ack: number * 1000,
+            flags: TcpFlags::ACK,
+            payload: 1000,
+            timestamps: None,
+        }),
+        _ => {
+            Transport::Udp { payload: 1000, quic: Some(QuicHeader::Short { fixed: true, spin: number > 10 }) }
+        }
+    }
+}
+
+fn aqm() -> impl Strategy<Value = Aqm> {
+    prop_oneof![
+        Just(Aqm::DropTail),
+        (1u64..20, 1u64..100, any::<bool>()).prop_map(|(target, interval, ecn)| Aqm::Codel {
+            target: Duration::from_millis(target),
+            interval: Duration::from_millis(interval),
+            ecn,
+        }),
+    ]
+}
+
+fn class() -> impl Strategy<Value = ClassConfig> {
+    let buffer = prop_oneof![
+        (1u64..40).prop_map(Buffer::Packets),
+        (1514u64..60_000).prop_map(|bytes| Buffer::Bytes(Bytes::new(bytes))),
+        Just(Buffer::Bdp(Duration::from_millis(20))),
+        Just(Buffer::FillRate {
+            span: Duration::from_millis(5),
+            least: Bytes::new(3000),
+            most: Bytes::new(40_000),
+        }),
+    ];
+    (aqm(), buffer, 1u16..10).prop_map(|(aqm, buffer, share)| ClassConfig { aqm, buffer, share })
+}
+
+fn crq() -> impl Strategy<Value = CrqConfig> {
+    let admission = prop_oneof![Just(Admission::Loss), Just(Admission::Ecn), Just(Admission::Any)];
+    let queues = prop_oneof![
+        (class(), admission).prop_map(|(responsive, admission)| Queues::Two { responsive, admission }),
+        (class(), class()).prop_map(|(loss, ecn)| Queues::Three { loss, ecn }),
+    ];
+    let sharing = prop_oneof![
+        Just(Sharing::Weighted),
+        Just(Sharing::Strict),
+        (1514u64..10_000).prop_map(|burst| Sharing::Split { burst: Bytes::new(burst) }),
+    ];
+    let trap = prop_oneof![
+        Just(TrapConfig::paper()),
+        Just(TrapConfig::authors()),
+        Just(TrapConfig { reassess: 0, ..TrapConfig::marcato() }),
+    ];
+    let flows = prop_oneof![Just(8u32), Just(64)];
+    (class(), queues, sharing, trap, flows).prop_map(|(standard, queues, sharing, trap, flows)| CrqConfig {
+        standard,
+        queues,
+        sharing,
+        // Small windows too, so that verdicts change all the time.
+        trap: TrapConfig { floor: Floor::AtSignal(Bytes::ZERO), ..trap },
+        quic: QuicRule::FirstBit,
+        flows: FlowTableConfig { flows, ..FlowTableConfig::default() },
+        ..CrqConfig::new(Rate::from_mbps(20), Duration::from_millis(20), true)
+    })
+}
+
+fn count(tally: &mut Tally, packet: &Sent) {
+    tally.packets += 1;
+    tally.bytes += packet.len();
+}
+
+/// Does what `operations` say to `queue`, checks what must hold, and returns how many packets left after one of their
+/// flow that had come later, and how many there can have been at most.
+fn drive<D: Discipline<Sent>>(
+    queue: &mut D,
+    operations: &[Operation],
+    split: bool,
+    changes: impl Fn(&D, u64) -> u32,
+) -> Result<(u64, u64), TestCaseError> {
+    let mut now = Time::ZERO;
+    let mut waiting: BTreeMap<u64, VecDeque<Sent>> = BTreeMap::new();
+    let (mut enqueued, mut dequeued, mut dropped) = (Tally::default(), Tally::default(), Tally::default());
+    let mut latest: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut overtaken, mut bound) = (0, 0);
+    fn take(waiting: &mut BTreeMap<u64, VecDeque<Sent>>, packet: &Sent) -> Option<Sent> {
+        let flow = waiting.get_mut(&packet.flow)?;
+        let at = flow.iter().position(|other| other.id == packet.id)?;
+        flow.remove(at)
+    }
+    for (id, operation) in (1u64..).zip(operations) {
+        match *operation {
+            Operation::Wait(nanos) => now += Duration::from_nanos(nanos),
+            Operation::Observe { flow, number } => {
+                queue.observe(
+                    now,
+                    &Sent { id: 0, flow, len: 60, ecn: Ecn::NotEct, transport: transport(flow, number) },
+                );
+            }
+            Operation::Enqueue { flow, len, ecn, number } => {
+                let packet = Sent { id, flow, len, ecn, transport: transport(flow, number) };
+                count(&mut enqueued, &packet);
+                let before = changes(queue, flow);
+                let verdict = queue.enqueue(now, packet.clone());
+                if changes(queue, flow) > before {
+                    bound += waiting.get(&flow).map_or(0, |waiting| waiting.len() as u64);
+                }
+                match verdict {
+                    Verdict::Queued => waiting.entry(flow).or_default().push_back(packet),
+                    Verdict::Dropped(lost) => {
+                        prop_assert_eq!(&lost, &packet);
+                        count(&mut dropped, &lost);
+                    }
+                    Verdict::Replaced(lost) => {
+                        prop_assert_eq!(take(&mut waiting, &lost), Some(lost.clone()));
+                        count(&mut dropped, &lost);
+                        waiting.entry(flow).or_default().push_back(packet);
+                    }
+                }
+            }
+            Operation::Dequeue => {
+                let any = waiting.values().any(|flow| !flow.is_empty());
+                let ready = queue.next_ready(now);
+                prop_assert_eq!(ready.is_some(), any);
+                let mut gone = Vec::new();
+                let packet = queue.dequeue_with(now, &mut |packet| gone.push(packet));
+                prop_assert_eq!(packet.is_some(), ready == Some(now), "it says when it is ready");
+                prop_assert!(split || packet.is_some() == any, "work conservation");
+                for lost in gone {
+                    prop_assert!(take(&mut waiting, &lost).is_some());
+                    count(&mut dropped, &lost);
+                }
+                if let Some(packet) = packet {
+                    prop_assert!(take(&mut waiting, &packet).is_some());
+                    count(&mut dequeued, &packet);
+                    let latest = latest.entry(packet.flow).or_default();
+                    // What has no transport is not numbered by the discipline, but it never changes its queue either.
+                    overtaken += u64::from(packet.id < *latest);
+                    *latest = packet.id.max(*latest);
+                }
+            }
+        }
+        let mut waits = Tally::default();
+        waiting.values().flatten().for_each(|packet| count(&mut waits, packet));
+        let Backlog { packets, bytes } = queue.backlog();
+        prop_assert_eq!(Tally { packets, bytes }, waits);
+        let counters = queue.counters();
+        prop_assert_eq!(counters.enqueued, enqueued);
+        prop_assert_eq!(counters.dequeued, dequeued);
+        prop_assert_eq!(counters.dropped, dropped);
+        prop_assert_eq!(enqueued, dequeued + dropped + waits);
+    }
+    Ok((overtaken, bound))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn crq_conserves_never_idles_and_reorders_only_flows_that_change_their_queue(
+        config in crq(),
+        operations in prop::collection::vec(operation(), 1..600),
+    ) {
+        let mut queue = Crq::new(config).unwrap();
+        let split = matches!(config.sharing, Sharing::Split { .. });
+        let changes = |queue: &Crq<Sent>, flow| queue.flow(FlowKey::new(flow)).map_or(0, |flow| flow.changes);
+        let (overtaken, bound) = drive(&mut queue, &operations, split, changes)?;
+        prop_assert_eq!(queue.stats().overtaken, overtaken);
+        prop_assert!(overtaken <= bound, "{overtaken} packets, where {bound} were waiting");
+        let by_flow: u64 = queue.flows().map(|flow| u64::from(flow.overtaken)).sum();
+        prop_assert_eq!(by_flow, overtaken);
+        let table = queue.table();
+        prop_assert!(table.flows <= u64::from(config.flows.flows));
+        let classes = marcato_queue::Class::ALL.iter().filter_map(|&class| queue.class(class));
+        let sum = classes.fold(marcato_queue::Counters::default(), |sum, class| sum + class.counters);
+        prop_assert_eq!(sum, *queue.counters());
+        let stats = queue.stats();
+        for tallies in [stats.by_loss, stats.by_ecn] {
+            prop_assert_eq!(tallies[0] + tallies[1] + tallies[2], queue.counters().enqueued);
+        }
+    }
+
+    #[test]
+    fn fq_codel_conserves_never_idles_and_never_reorders_a_flow(
+        limit in prop_oneof![
+            (1u64..60).prop_map(Limit::Packets),
+            (1514u64..60_000).prop_map(|bytes| Limit::Bytes(Bytes::new(bytes))),
+        ],
+        flows in 1u32..16, quantum in 1u64..4000, ecn in any::<bool>(),
+        operations in prop::collection::vec(operation(), 1..600),
+    ) {
+        let config = FqCodelConfig {
+            codel: CodelConfig { limit, ecn, interval: Duration::from_millis(20), ..CodelConfig::default() },
+            flows,
+            quantum: Bytes::new(quantum),
+            perturbation: 1,
+        };
+        let mut queue = FqCodel::new(config).unwrap();
+        let (overtaken, _) = drive(&mut queue, &operations, false, |_, _| 0)?;
+        prop_assert_eq!(overtaken, 0);
+        let backlog = queue.backlog();
+        match limit {
+            Limit::Packets(limit) => prop_assert!(backlog.packets <= limit),
+            Limit::Bytes(limit) => prop_assert!(backlog.bytes <= limit),
+        }
+    }
+}
+
+fn plain(id: u64, flow: u64, len: u64) -> Sent {
+    Sent { id, flow, len, ecn: Ecn::NotEct, transport: Transport::Opaque }
+}
+
+#[test]
+fn fq_codel_gives_each_flow_as_many_bytes_whatever_it_sends() {
+    let mut queue = FqCodel::new(FqCodelConfig::default()).unwrap();
+    for id in 0..4000 {
+        // Flow 0 sends four times as many packets as flow 1, and flow 2 small ones.
+        let (flow, len) = [(0, 1500), (0, 1500), (0, 1500), (0, 1500), (1, 1500), (2, 100)][id as usize % 6];
+        queue.enqueue(Time::ZERO, plain(id, flow, len)).lost();
+    }
+    let mut bytes = [0; 3];
+    for _ in 0..600 {
+        let packet = queue.dequeue(Time::ZERO).unwrap();
+        bytes[usize::try_from(packet.flow).unwrap()] += packet.len;
+    }
+    // Flow 2 has sent all it had, 666 packets of 100 bytes; or, until then, as many bytes as the others.
+    assert!(bytes[0].abs_diff(bytes[1]) <= 3028, "{bytes:?}");
+    assert!(bytes[2].abs_diff(bytes[0]) <= 3028, "{bytes:?}");
+}
+
+#[test]
+fn in_fq_codel_a_sparse_flow_goes_before_the_others_and_the_fattest_pays_when_there_is_no_room() {
+    let codel = CodelConfig { limit: Limit::Packets(100), ..CodelConfig::default() };
+    let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
+    for id in 0..95 {
+        assert_eq!(queue.enqueue(Time::ZERO, plain(id, 0, 1500)), Verdict::Queued);
+    }
+    for id in 95..100 {
+        assert_eq!(queue.enqueue(Time::ZERO, plain(id, 1, 1500)), Verdict::Queued);
+    }
+    assert_eq!(queue.active(), 2);
+    // The head of flow 0 goes for a packet of flow 2.
+    assert_eq!(queue.enqueue(Time::ZERO, plain(100, 2, 60)), Verdict::Replaced(plain(0, 0, 1500)));
+    // Each flow's first turn, in order of arrival, then flow 0 again: but a new flow goes before it.
+    let next = |queue: &mut FqCodel<Sent>| queue.dequeue(Time::ZERO).unwrap().flow;
+    assert_eq!([0; 4].map(|_: u8| next(&mut queue)), [0, 0, 1, 1]);
+    assert_eq!(next(&mut queue), 2);
+    queue.enqueue(Time::ZERO, plain(200, 3, 60)).lost();
+    assert_eq!(next(&mut queue), 3);
+}
+
+#[test]
+fn fq_codel_configurations_that_cannot_work_are_errors() {
+    let made = |config| FqCodel::<Sent>::new(config).map(|_| ());
+    let good = FqCodelConfig::default();
+    assert_eq!(made(good), Ok(()));
+    assert_eq!(made(FqCodelConfig { flows: 0, ..good }), Err(FqCodelError::Flows(0)));
+    assert_eq!(made(FqCodelConfig { flows: 100_000, ..good }), Err(FqCodelError::Flows(100_000)));
+    assert_eq!(made(FqCodelConfig { quantum: Bytes::ZERO, ..good }), Err(FqCodelError::ZeroQuantum));
+    let codel = CodelConfig { limit: Limit::Packets(0), ..good.codel };
+    assert!(matches!(made(FqCodelConfig { codel, ..good }), Err(FqCodelError::Codel(_))));
+}

@@ -1,0 +1,326 @@
+//! Traps, fed by hand. The numbered defects are those that were found in CRQ's prototype.
+
+use marcato_queue::trap::{Cycles, Floor, Signal, Trap, TrapConfig, TrapKind, Verdict};
+use marcato_units::{Bytes, Duration, Seed, Time};
+use marcato_wire::{QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
+
+const PRESETS: [TrapConfig; 3] = [TrapConfig::paper(), TrapConfig::authors(), TrapConfig::marcato()];
+
+fn spinning(spin: bool) -> Transport {
+    Transport::Udp { payload: 1200, quic: Some(QuicHeader::Short { fixed: true, spin }) }
+}
+
+/// A segment with 1000 bytes of payload, or none.
+fn segment(seq: u32, ack: u32, payload: u32) -> TcpSegment {
+    TcpSegment { seq, ack, flags: TcpFlags::ACK, payload, timestamps: None }
+}
+
+/// What a flow of packets with these spin bits, a millisecond apart, has for cycles.
+fn cycles(config: &TrapConfig, bits: impl IntoIterator<Item = bool>) -> (u32, Trap) {
+    let mut trap = Trap::new(TrapKind::Spin);
+    for (at, bit) in (0u64..).zip(bits) {
+        trap.forward(config, Time::from_millis(at), &spinning(bit));
+    }
+    (trap.scores().cycles, trap)
+}
+
+/// The spin bits of a sender whose loop is `window` packets long.
+fn honest(window: usize, packets: usize) -> Vec<bool> {
+    (0..packets).map(|at| at / window % 2 == 1).collect()
+}
+
+/// A constant flood whose spin bit flips after 1000, 1000, 6 and 6 packets, of which each is lost with probability `loss`.
+fn gaming(config: &TrapConfig, loss: f64, jitter: bool) -> Trap {
+    let mut random = Seed::new(7).stream("flood");
+    let mut trap = Trap::new(TrapKind::Spin);
+    let mut now = Time::ZERO;
+    let (mut spin, mut left, mut turn) = (false, 1000, 0);
+    for _ in 0..400_000 {
+        if left == 0 {
+            spin = !spin;
+            turn += 1;
+            left = [1000, 1000, 6, 6][turn % 4];
+        }
+        left -= 1;
+        trap.forward(config, now, &spinning(spin));
+        if random.chance(loss) {
+            trap.signal(config, Signal::Loss, trap.stamp());
+        }
+        let gap = Duration::from_micros(100);
+        now += if jitter { random.exponential(gap) } else { gap };
+    }
+    trap
+}
+
+#[test]
+fn a_flood_that_chooses_its_cycles_does_not_choose_its_verdict() {
+    for loss in [0.001, 0.005, 0.02, 0.05] {
+        for jitter in [false, true] {
+            let trap = gaming(&TrapConfig::marcato(), loss, jitter);
+            let scores = trap.scores();
+            assert!(scores.cycles > 200, "{scores:?}");
+            let raw = trap.scores().raw(Signal::Loss).unwrap();
+            assert!(raw <= 50, "{raw} of 1000 at {loss}, jitter {jitter}: {:?}", trap.votes(Signal::Loss));
+        }
+        // The rules as printed are taken in, as is the authors' program.
+        for config in [TrapConfig::paper(), TrapConfig::authors()] {
+            let trap = gaming(&config, loss, false);
+            let (responsive, unresponsive) = trap.votes(Signal::Loss);
+            assert!(responsive > unresponsive, "{responsive} to {unresponsive}");
+            assert_eq!(trap.verdict(Signal::Loss), Verdict::Responsive);
+        }
+    }
+}
+
+#[test]
+fn a_flood_that_chooses_all_cycles_short_gains_as_little() {
+    for cycle in [4, 5, 6, 8, 16] {
+        for jitter in [false, true] {
+            let config = TrapConfig::marcato();
+            let mut random = Seed::new(3).stream("flood");
+            let mut trap = Trap::new(TrapKind::Spin);
+            let mut now = Time::ZERO;
+            for packet in 0..100_000 {
+                trap.forward(&config, now, &spinning(packet / cycle % 2 == 1));
+                if random.chance(0.05) {
+                    trap.signal(&config, Signal::Loss, trap.stamp());
+                }
+                let gap = Duration::from_micros(100);
+                now += if jitter { random.exponential(gap) } else { gap };
+            }
+            let raw = trap.scores().raw(Signal::Loss).unwrap_or(0);
+            assert!(raw <= 50, "{raw} of 1000 with cycles of {cycle}, jitter {jitter}: {:?}", trap.scores());
+        }
+    }
+}
+
+#[test]
+fn a_spin_bit_that_does_not_move_is_never_assessed() {
+    for bit in [false, true] {
+        for config in [TrapConfig::paper(), TrapConfig::marcato()] {
+            assert_eq!(cycles(&config, [bit; 10_000]).0, 0);
+        }
+        // The authors' program starts from 0.
+        assert_eq!(cycles(&TrapConfig::authors(), [bit; 10_000]).0, u32::from(bit));
+    }
+}
+
+#[test]
+fn a_random_spin_bit_is_never_assessed() {
+    // RFC 9000 §17.4 recommends it where spinning is disabled.
+    let mut random = Seed::new(5).stream("spin");
+    let bits: Vec<bool> = (0..100_000).map(|_| random.chance(0.5)).collect();
+    let (few, trap) = cycles(&TrapConfig::marcato(), bits.iter().copied());
+    assert!(few <= 5, "{few} cycles");
+    assert_eq!(trap.loop_length(), Duration::ZERO);
+    assert!(cycles(&TrapConfig::paper(), bits).0 > 40_000);
+}
+
+/// Defect 18: one late packet made two false cycles.
+#[test]
+fn packets_that_are_late_or_early_by_up_to_three_places_make_no_cycles() {
+    for distance in 1..=3 {
+        for window in [32, 100, 400] {
+            let mut random = Seed::new(9).stream("order");
+            let mut bits = honest(window, 40_000);
+            for edge in (window..40_000 - 4).step_by(window) {
+                // A packet of the old bit falls behind the edge, or one of the new overtakes it.
+                if random.chance(0.5) {
+                    let late = bits.remove(edge - 1);
+                    bits.insert(edge - 1 + distance, late);
+                } else {
+                    let early = bits.remove(edge + distance - 1);
+                    bits.insert(edge - 1, early);
+                }
+            }
+            let in_order = cycles(&TrapConfig::marcato(), honest(window, 40_000)).0;
+            let (reordered, trap) = cycles(&TrapConfig::marcato(), bits.iter().copied());
+            assert!(reordered.abs_diff(in_order) <= in_order / 50 + 1, "{reordered}, {in_order}");
+            let wanted = Duration::from_millis(window as u64);
+            let error = trap.loop_length().abs_diff(wanted);
+            assert!(error <= Duration::from_millis(4), "{:?} instead of {wanted:?}", trap.loop_length());
+            assert!(cycles(&TrapConfig::paper(), bits).0 > 2 * in_order, "the printed rule takes each flip");
+        }
+    }
+}
+
+/// A TCP flow of 20 segments per loop of 20 ms to a host that answers after 10 ms; the queue stands next to the sender,
+/// whose side takes another 10 ms. Returns the trap after `loops`.
+fn loops(config: &TrapConfig, first_seq: u32, mirrored: bool, timestamps: bool, loops: u32) -> Trap {
+    let mut trap = Trap::new(TrapKind::Tcp);
+    let clock = |at: u64| (u32::MAX - 30).wrapping_add(u32::try_from(at).unwrap());
+    let stamps = |value, echo| timestamps.then_some(TcpTimestamps { value, echo });
+    // What came back by when, so that this host can acknowledge it: one entry per millisecond.
+    for at in 0..u64::from(loops) * 20 {
+        let now = Time::from_millis(at);
+        let number = |at: u64| first_seq.wrapping_add(u32::try_from(at).unwrap() * 1000);
+        if at >= 10 {
+            // The answer to what was sent 10 ms ago; with data of its own where the flow goes both ways.
+            let payload = if mirrored { 500 } else { 0 };
+            let seq = if mirrored { u32::try_from(at - 10).unwrap() * 500 } else { 7 };
+            let mut answer = segment(seq, number(at - 10).wrapping_add(1000), payload);
+            answer.timestamps = stamps(clock(at).wrapping_add(1 << 31), clock(at - 10));
+            trap.backward(config, now, &Transport::Tcp(answer));
+        }
+        // This host has heard by now what passed here 10 ms ago.
+        let ack = if mirrored && at >= 20 { u32::try_from(at - 20).unwrap() * 500 + 500 } else { 7 };
+        let mut data = segment(number(at), ack, 1000);
+        data.timestamps = stamps(clock(at), clock(at.saturating_sub(10)).wrapping_add(1 << 31));
+        trap.forward(config, now, &Transport::Tcp(data));
+    }
+    trap
+}
+
+/// Defect 1: the condition for both halves was never reached, so that cycles were half a loop both ways too.
+#[test]
+fn a_cycle_of_a_flow_that_goes_both_ways_is_a_whole_loop() {
+    for (config, wanted) in
+        [(TrapConfig::paper(), 50), (TrapConfig::marcato(), 48), (TrapConfig::authors(), 100)]
+    {
+        let cycles = loops(&config, 0, true, config.cycles == Cycles::Loop, 50).scores().cycles;
+        assert!(cycles.abs_diff(wanted) <= 4, "{cycles} cycles instead of {wanted} with {config:?}");
+    }
+}
+
+#[test]
+fn a_flow_that_goes_one_way_has_whole_loops_by_timestamps_and_half_ones_without() {
+    let marcato = |timestamps| loops(&TrapConfig::marcato(), 0, false, timestamps, 50).scores().cycles;
+    assert!(marcato(true).abs_diff(48) <= 4, "{}", marcato(true));
+    // No handshake was seen either, so that half a loop, here a half exactly, stands for the whole.
+    assert!(marcato(false).abs_diff(48) <= 4, "{}", marcato(false));
+    // As the paper says of its Fig. 2.
+    let paper = loops(&TrapConfig::paper(), 0, false, false, 50).scores().cycles;
+    assert!(paper.abs_diff(100) <= 4, "{paper}");
+}
+
+/// Defect 2: when the awaited number had wrapped around and the acknowledgement had not, every packet ended a cycle.
+#[test]
+fn numbers_that_wrap_around_change_nothing() {
+    // The numbers wrap around in the midst of the run.
+    let wrapping = u32::MAX - 500_000;
+    for (mirrored, timestamps) in [(false, false), (false, true), (true, false), (true, true)] {
+        for config in [TrapConfig::paper(), TrapConfig::marcato()] {
+            let cycles = |seq| loops(&config, seq, mirrored, timestamps, 50).scores().cycles;
+            assert_eq!(cycles(wrapping), cycles(0));
+        }
+    }
+    let cycles = |seq| loops(&TrapConfig::authors(), seq, false, false, 50).scores().cycles;
+    assert!(cycles(wrapping) > cycles(0) + 5, "{} and {}", cycles(wrapping), cycles(0));
+}
+
+/// Defect 3: a retransmission moved the awaited number back, to what had been acknowledged.
+#[test]
+fn retransmissions_end_no_cycle_early() {
+    for config in PRESETS {
+        let mut trap = Trap::new(TrapKind::Tcp);
+        let mut ended = 0;
+        let mut send = |trap: &mut Trap, at: u64, seq: u32| {
+            let packet = Transport::Tcp(segment(seq, 7, 1000));
+            ended += u32::from(trap.forward(&config, Time::from_millis(at), &packet).is_some());
+        };
+        let answer = |trap: &mut Trap, at: u64, ack: u32| {
+            trap.backward(&config, Time::from_millis(at), &Transport::Tcp(segment(7, ack, 0)));
+        };
+        // Loops of 20 ms, so that there is a length to go by; then, within 2 ms, old data again and again.
+        let mut seq = 0;
+        for at in 0..10 {
+            send(&mut trap, at * 20, seq);
+            seq += 1000;
+            answer(&mut trap, at * 20 + 10, seq);
+        }
+        let before = trap.scores().cycles;
+        for again in 0..20 {
+            send(&mut trap, 201 + again / 10, seq - 1000);
+        }
+        let after = trap.scores().cycles;
+        let expected = if config.cycles == Cycles::Half { 20 } else { 0 };
+        // The first of them may end the cycle that was due.
+        assert!((expected..=expected + 1).contains(&(after - before)), "{} with {config:?}", after - before);
+    }
+}
+
+/// Defect 4: SYN and FIN were not counted, so that the acknowledgement of the byte before them ended the cycle.
+#[test]
+fn syn_and_fin_wait_for_their_own_acknowledgement() {
+    let config = TrapConfig::paper();
+    for flags in [TcpFlags::SYN.with(TcpFlags::ACK), TcpFlags::FIN.with(TcpFlags::ACK)] {
+        let mut trap = Trap::new(TrapKind::Tcp);
+        let opening = TcpSegment { flags, ..segment(99, 1, 0) };
+        trap.forward(&config, Time::ZERO, &Transport::Tcp(opening));
+        // The other host acknowledges what came before it.
+        trap.backward(&config, Time::from_millis(1), &Transport::Tcp(segment(1, 99, 0)));
+        assert_eq!(
+            trap.forward(&config, Time::from_millis(2), &Transport::Tcp(segment(100, 1, 1000))),
+            None,
+            "{flags:?}"
+        );
+        trap.backward(&config, Time::from_millis(3), &Transport::Tcp(segment(1, 100, 0)));
+        assert!(
+            trap.forward(&config, Time::from_millis(4), &Transport::Tcp(segment(1100, 1, 1000))).is_some()
+        );
+    }
+}
+
+/// Defect 7: the first drop of a flow that was not known yet was not counted.
+#[test]
+fn the_loss_of_a_flows_first_packet_counts() {
+    for (config, expected) in [(TrapConfig::paper(), (1, 0)), (TrapConfig::authors(), (0, 0))] {
+        let config = TrapConfig { floor: Floor::AtSignal(Bytes::new(1000)), ..config };
+        let mut trap = Trap::new(TrapKind::Spin);
+        trap.forward(&config, Time::ZERO, &spinning(false));
+        trap.signal(&config, Signal::Loss, trap.stamp());
+        for (at, bit) in (1u64..).zip([false, false, false, true, true, true, true, false, true]) {
+            trap.forward(&config, Time::from_millis(at), &spinning(bit));
+        }
+        assert_eq!(trap.votes(Signal::Loss), expected);
+    }
+}
+
+#[test]
+fn a_pause_is_neither_a_response_nor_a_refusal() {
+    // Loops of 20 ms with 20 packets; after a loss, the application has nothing to send for a second.
+    let config = TrapConfig::marcato();
+    let mut trap = Trap::new(TrapKind::Spin);
+    let mut now = Time::ZERO;
+    for burst in 0..50 {
+        for packet in 0..400u64 {
+            trap.forward(&config, now, &spinning((packet / 20 + burst) % 2 == 1));
+            if packet == 399 {
+                trap.signal(&config, Signal::Loss, trap.stamp());
+            }
+            now += Duration::from_millis(1);
+        }
+        now += Duration::from_secs(1);
+    }
+    assert_eq!(trap.votes(Signal::Loss), (0, 0));
+}
+
+#[test]
+fn no_order_of_packets_and_signals_and_no_clock_makes_a_trap_panic() {
+    let mut random = Seed::new(11).stream("noise");
+    for config in PRESETS {
+        for kind in [TrapKind::Tcp, TrapKind::Spin] {
+            let mut trap = Trap::new(kind);
+            let mut stamp = trap.stamp();
+            for _ in 0..200_000 {
+                let now = Time::from_nanos(random.next_u64() >> random.below(64));
+                let [seq, ack, value, echo] = [0; 4].map(|_: u8| random.next_u64() as u32);
+                let flags = TcpFlags::from_bits(random.next_u64() as u8);
+                let payload = (random.next_u64() as u32) >> random.below(32);
+                let timestamps = random.chance(0.5).then_some(TcpTimestamps { value, echo });
+                let tcp = Transport::Tcp(TcpSegment { seq, ack, flags, payload, timestamps });
+                let quic = QuicHeader::parse(&random.next_u64().to_be_bytes());
+                match random.below(8) {
+                    0..3 => _ = trap.forward(&config, now, &tcp),
+                    3 => trap.backward(&config, now, &tcp),
+                    4 | 5 => _ = trap.forward(&config, now, &Transport::Udp { payload, quic }),
+                    6 => trap.signal(&config, Signal::ALL[usize::from(random.chance(0.5))], stamp),
+                    _ => trap.changed_queue(&config),
+                }
+                if random.chance(0.3) {
+                    stamp = trap.stamp();
+                }
+            }
+        }
+    }
+}
