@@ -21,6 +21,12 @@
 //! | only if | the window at the signal is above 4 MSS | the later window is at least 4 MSS | as the paper |
 //! | votes | all count, for ever | all count, for ever | age; a verdict falls at 3/8 and rises at 5/8 |
 //! | dips without a signal | are not looked at | are not looked at | are taken off |
+//! | a response | is 90 % or less | is 90 % or less | or as much less as an eighth of a segment per mark; and more than the rate usually bends |
+//!
+//! What `marcato` cannot see: an answer to marks of less than a 400th of the window, which is the resolution of its
+//! logarithms; DCTCP at a queue that marks one packet in a thousand answers by less, and is called unresponsive. And it
+//! does not judge what a flow does in a pause of more than four loops, be it that its application had nothing to send or
+//! that its retransmission timer ran.
 //!
 //! # What a trap must see
 //!

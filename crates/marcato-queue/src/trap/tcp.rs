@@ -101,6 +101,11 @@ impl TcpTrap {
     }
 
     pub(super) fn forward(&mut self, cycles: Cycles, now: u32, segment: &TcpSegment) -> Beat {
+        if cycles != Cycles::Half && segment.flags.has(TcpFlags::SYN) {
+            // The ports may be in use again: the numbers of the last connection mean nothing in this one.
+            (self.sent, self.value) = (Option32::none(), Option32::none());
+            (self.stage, self.loop_stage) = (Stage::Idle, Stage::Idle);
+        }
         match cycles {
             Cycles::Half => self.forward_half(segment),
             Cycles::Matched => self.forward_matched(segment),
@@ -112,6 +117,10 @@ impl TcpTrap {
     }
 
     pub(super) fn backward(&mut self, cycles: Cycles, now: u32, segment: &TcpSegment) {
+        if cycles != Cycles::Half && segment.flags.has(TcpFlags::SYN) {
+            (self.received, self.reverse_value) = (Option32::none(), Option32::none());
+            self.owed = Option32::none();
+        }
         match cycles {
             // The last acknowledgement, not the highest: so the comparison recovers once it has wrapped around.
             Cycles::Half if acknowledges(segment) => self.answer = segment.ack,
