@@ -14,6 +14,8 @@ const ONE: u16 = 1 << 12;
 const RISE: u16 = 5 * (ONE >> 3);
 /// And no larger than this to be called unresponsive.
 const FALL: u16 = 3 * (ONE >> 3);
+/// With fewer votes than this, there is no verdict.
+const LEAST_VOTES: u8 = 3;
 /// A vote's say is at least 1/2^3.
 const AGE_SHIFT: u32 = 3;
 /// A control is a stretch of cycles without signals in this and the last 6: no response reaches into it.
@@ -74,7 +76,8 @@ pub(super) struct Assessment {
     settled: [u8; 2],
     /// For so many cycles signals are not looked at.
     hold: u8,
-    /// How far the logarithm of the rate bends from cycle to cycle, smoothed, in 2^-12 of an octave.
+    /// How far the logarithm of the rate bends from cycle to cycle, smoothed, in 2^-12 of an octave. It begins with 0 and
+    /// so is lenient at first, when slow start bends more than anything that comes later.
     bend: u32,
     /// The logarithms of the last rates, in 2^-8 of an octave, the latest first; and how many there are.
     rates: [i16; KEPT],
@@ -259,7 +262,8 @@ impl Assessment {
         if self.known == 3 {
             let [now, before, earlier, ..] = self.rates.map(i32::from);
             let bend = (now - 2 * before + earlier).unsigned_abs().min(1 << 8);
-            self.bend = self.bend - (self.bend >> 4) + bend;
+            self.bend -= self.bend >> 4;
+            self.bend += bend;
         }
     }
 
@@ -287,7 +291,7 @@ impl Track {
             }
             Votes::Aged => {
                 let share = self.share.part.saturating_sub(control.part);
-                if self.share.votes < 2 {
+                if self.share.votes < LEAST_VOTES {
                     self.verdict = Verdict::Unclassified;
                 } else if share >= RISE {
                     self.verdict = Verdict::Responsive;

@@ -50,7 +50,7 @@ pub enum Votes {
     /// All count alike for ever, each signalled cycle has one, and as many for as against are enough. CRQ §III-A1.
     Lifetime,
     /// Each has an eighth of the say (the first ones more), signals answered by one response have one vote together, and
-    /// it takes two votes and 5/8 of the say to become responsive, and 3/8 to become unresponsive.
+    /// it takes three votes for a verdict: 5/8 of the say to become responsive, and 3/8 to become unresponsive.
     Aged,
 }
 
