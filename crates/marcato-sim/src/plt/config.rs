@@ -1,7 +1,7 @@
 //! How PLT is configured.
 
 use marcato_sched::lowprio::{Lcm, LcmConfig, LcmConfigError};
-use marcato_units::{Bytes, Duration, Layer};
+use marcato_units::{Bytes, Duration, Layer, Priority};
 
 use super::ack::MOST_RANGES;
 use crate::tcp::TcpConfig;
@@ -32,6 +32,11 @@ pub struct PltConfig {
     /// knows to have arrived in order. `None`: the paper's 3·BW·RTT bounds what each module has unacknowledged, as ns-2's
     /// `window_` does, and what has arrived waits for what has not without limit.
     pub reassembly: Option<Bytes>,
+    /// New data that is less urgent than this goes low only, for as long as the low layer's window holds a packet: under
+    /// a Conductor, so that the high layer is left to what is urgent, and does not overtake urgent data that had to go
+    /// low with data that is not. Repairs are the HCM's whatever their priority. `None`: the HCM takes all, as in the
+    /// paper.
+    pub high_for: Option<Priority>,
     /// Keep a report of each epoch of the LCM.
     pub log_epochs: bool,
 }
@@ -49,6 +54,7 @@ impl PltConfig {
             reordering: 3,
             back_off: false,
             reassembly: None,
+            high_for: None,
             log_epochs: false,
         }
     }

@@ -28,6 +28,9 @@ pub(crate) struct Manager {
     pub(crate) written: u64,
     /// With this priority, the latest of them.
     pub(crate) priority: Priority,
+    /// The least urgent new data for the HCM, and how urgent what is written is: each run ends before its offset.
+    high_for: Option<Priority>,
+    runs: VecDeque<(u64, Priority)>,
     /// The first byte that nobody has sent.
     next: u64,
     /// What the LCM has lost and the HCM has not sent yet, in the order of the losses.
@@ -42,11 +45,13 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    pub(crate) fn new(mss: u64, buffer: Option<Bytes>) -> Self {
+    pub(crate) fn new(mss: u64, buffer: Option<Bytes>, high_for: Option<Priority>) -> Self {
         Self {
             mss,
             written: 0,
             priority: Priority::default(),
+            high_for,
+            runs: VecDeque::new(),
             next: 0,
             lost: VecDeque::new(),
             lost_bytes: 0,
@@ -55,6 +60,24 @@ impl Manager {
             repairs: 0,
             repaired: 0,
         }
+    }
+
+    /// The application has written so much.
+    pub(crate) fn write(&mut self, len: u64, priority: Priority) {
+        self.written += len;
+        self.priority = priority;
+        if self.high_for.is_some() && len > 0 {
+            match self.runs.back_mut() {
+                Some((end, last)) if *last == priority => *end = self.written,
+                _ => self.runs.push_back((self.written, priority)),
+            }
+        }
+    }
+
+    /// Whether what is new is too little urgent for the HCM.
+    fn is_low_only(&self) -> bool {
+        let after = self.runs.partition_point(|&(end, _)| end <= self.next);
+        self.high_for.is_some_and(|most| self.runs.get(after).is_some_and(|&(_, priority)| priority > most))
     }
 
     /// Bytes that wait to be repaired by the HCM.
@@ -78,6 +101,11 @@ impl Manager {
     /// The most that the next new segment of the HCM may carry.
     pub(crate) fn next_len(&self) -> u64 {
         self.lost.front().map_or_else(|| self.new_len(), |piece| piece.len)
+    }
+
+    /// The same if the LCM does not stand still, in which case the HCM takes everything: less urgent data is not for it.
+    pub(crate) fn high_len(&self, low_moves: bool) -> u64 {
+        if low_moves && self.lost.is_empty() && self.is_low_only() { 0 } else { self.next_len() }
     }
 
     /// The HCM sends `len` bytes as its `seq`: what was lost first, then what is new.
@@ -132,6 +160,9 @@ impl Manager {
                 }
             }
         }
+        while self.runs.front().is_some_and(|&(end, _)| end <= self.next) {
+            self.runs.pop_front();
+        }
         while self.bindings.get(1).is_some_and(|second| second.seq <= una) {
             self.bindings.pop_front();
         }
@@ -175,7 +206,25 @@ mod tests {
     use super::*;
 
     fn manager(buffer: Option<Bytes>) -> Manager {
-        Manager { written: 10_000, ..Manager::new(1000, buffer) }
+        Manager { written: 10_000, ..Manager::new(1000, buffer, None) }
+    }
+
+    #[test]
+    fn what_is_not_urgent_is_for_the_high_module_only_if_it_was_lost_or_the_low_one_stands_still() {
+        let mut manager = Manager::new(1000, None, Some(Priority::P1));
+        manager.write(1000, Priority::P1);
+        manager.write(1500, Priority::P2);
+        assert_eq!(manager.high_len(true), 1000);
+        manager.bind(1, 1000);
+        assert_eq!((manager.high_len(true), manager.high_len(false), manager.new_len()), (0, 1000, 1000));
+        let low = manager.take_new();
+        manager.on_lost(low);
+        assert_eq!(manager.high_len(true), 1000);
+        manager.bind(1001, 1000);
+        assert_eq!((manager.high_len(true), manager.high_len(false)), (0, 500));
+        manager.write(1000, Priority::P0);
+        manager.take_new();
+        assert_eq!(manager.high_len(true), 500, "what is left is urgent");
     }
 
     #[test]

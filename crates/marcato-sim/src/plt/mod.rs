@@ -122,7 +122,7 @@ impl Plt {
     pub(crate) fn new(config: PltConfig, tcp: &TcpConfig) -> Result<Self, PltConfigError> {
         config.check(tcp)?;
         Ok(Self {
-            manager: Manager::new(u64::from(tcp.mss), config.reassembly),
+            manager: Manager::new(u64::from(tcp.mss), config.reassembly, config.high_for),
             module: LowModule::new(&config, tcp)?,
             receiver: LowReceiver::new(&config),
             reassembly: Reassembly::default(),

@@ -102,6 +102,11 @@ impl LowModule {
         self.outstanding > 0 || !self.again.is_empty()
     }
 
+    /// Whether its window holds a packet: otherwise one leaves in each epoch at most.
+    pub(crate) fn moves(&self) -> bool {
+        self.lcm.window() >= self.lcm.config().packet
+    }
+
     pub(crate) fn timer_at(&self) -> Option<Time> {
         [self.rto_at, self.wake_at].into_iter().flatten().min()
     }

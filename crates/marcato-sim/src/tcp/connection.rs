@@ -164,8 +164,7 @@ impl Connection {
     pub(crate) fn write(&mut self, len: Bytes, priority: Priority) -> Bytes {
         let taken = self.sender.write(len.get(), priority);
         if let Some(plt) = &mut self.plt {
-            plt.manager.written += taken;
-            plt.manager.priority = priority;
+            plt.manager.write(taken, priority);
         }
         Bytes::new(taken)
     }
@@ -614,7 +613,7 @@ impl Connection {
             return Some((self.acknowledgement(now), Ecn::NotEct));
         }
         if let Some(plt) = &self.plt {
-            self.sender.chunk = plt.manager.next_len();
+            self.sender.chunk = plt.manager.high_len(plt.module.moves());
             self.sender.hold_fin = plt.module.is_busy();
         }
         if let Some(outgoing) = self.sender.poll(now) {
