@@ -1,0 +1,270 @@
+//! Fig. 10: nine flows over two bottlenecks, the second of which also carries UDP.
+
+use marcato_sim::{
+    Arrivals, Bulk, Congestion, Distribution, LinkConfig, Network, PltConfig, Side, TcpFlow, UdpFlow,
+};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+use super::published::{
+    APART, BOTTLENECK_FLOWS, GAIN, GAIN_AT, LARGE_BUFFER, PACKET, RATE, REPAIRS, RTT, SMALL_BUFFER,
+    UDP_RATES, UTILISATION,
+};
+use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::world::{self, Error, bottleneck, plt};
+use super::{Answer, Ask};
+use crate::chart::{Axis, LineChart, Series};
+use crate::{Figure, Row, Unit};
+
+/// What the UDP on the second bottleneck does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Udp {
+    Constant,
+    /// A second on, a second off. The rate is that of the seconds in which it is on.
+    OnOff,
+}
+
+/// The network of the paper's Fig. 2.
+#[derive(Clone, Debug)]
+struct Bottlenecks {
+    /// In Mbit/s.
+    udp: u64,
+    kind: Udp,
+    buffer: u64,
+    plt: Option<PltConfig>,
+    /// Between the beginnings of two flows.
+    apart: Duration,
+    span: Span,
+}
+
+/// What came of it. Of two links.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// The share of each that was used in the last part of the run, in %.
+    last: [f64; 2],
+    /// And in all of it.
+    all: [f64; 2],
+    /// What the HCMs repaired for the LCMs in the last part, over what a bottleneck could carry, in %.
+    repairs: f64,
+    /// Distinct packets that arrived, of all flows, in the last part, in Mbit/s.
+    goodput: f64,
+}
+
+impl Setup for Bottlenecks {
+    type Outcome = Used;
+
+    fn cost(&self) -> u64 {
+        self.span.whole() * 2
+    }
+
+    fn run(&self, seed: u64) -> Result<Used, Error> {
+        let mut net = Network::new(Seed::new(seed));
+        let [left, middle, right] = ["left", "middle", "right"].map(|name| net.node(name));
+        // A round trip of 80 ms over one bottleneck and of 120 ms over both: 40 ms by each, and 40 ms to and from them.
+        let (own, access) = (RTT / 4, RTT / 8);
+        let back = || LinkConfig::delay_only(own);
+        let (first, _) = net.link(left, middle, bottleneck(own, self.buffer, 0.0)?, back());
+        let (second, _) = net.link(middle, right, bottleneck(own, self.buffer, 0.0)?, back());
+        let mut flows = Vec::with_capacity(BOTTLENECK_FLOWS);
+        for number in 0..BOTTLENECK_FLOWS {
+            let (from, to) = match number / 3 {
+                0 => (left, middle),
+                1 => (middle, right),
+                _ => (left, right),
+            };
+            let [client, server] = ["client", "server"].map(|side| net.node(&format!("{side} {number}")));
+            let access = || LinkConfig::delay_only(access);
+            net.link(client, from, access(), access());
+            net.link(to, server, access(), access());
+            let start = Time::ZERO + self.apart * u32::try_from(number).unwrap_or(0);
+            let config = world::tcp(self.plt, Congestion::Reno);
+            flows.push(net.tcp(TcpFlow::new(client, server, config, Bulk::endless()).start(start))?);
+        }
+        if self.udp > 0 {
+            let payload = Bytes::from(PACKET - 28);
+            let udp = UdpFlow::new(middle, right, Rate::from_mbps(self.udp), payload);
+            let second = Distribution::constant(Duration::from_secs(1));
+            let arrivals = match self.kind {
+                Udp::Constant => Arrivals::Constant,
+                Udp::OnOff => Arrivals::OnOff { on: second, off: second },
+            };
+            net.udp(UdpFlow { arrivals, ..udp })?;
+        }
+        let links = [first, second];
+        let carried = |net: &Network| links.map(|link| net.link_counters(link).carried_bytes.get() as f64);
+        let repairs = |net: &Network| {
+            let of = |flow: &_| net.plt_stats(*flow, Side::Client).map_or(0, |stats| stats.repairs);
+            flows.iter().map(of).sum::<u64>()
+        };
+        let arrived = |net: &Network| flows.iter().map(|&flow| world::received(net, flow)).sum::<u64>();
+        net.run_until(self.span.from());
+        let (before, repaired, received) = (carried(&net), repairs(&net), arrived(&net));
+        net.run_until(self.span.until());
+        let after = carried(&net);
+        let could = |span: Duration| RATE.bytes_in(span).get() as f64;
+        let (last, all) = (could(self.span.length), could(self.span.warm_up + self.span.length));
+        Ok(Used {
+            last: [0, 1].map(|link| 100.0 * (after[link] - before[link]) / last),
+            all: after.map(|carried| 100.0 * carried / all),
+            repairs: 100.0 * (repairs(&net) - repaired) as f64 * f64::from(PACKET) / last,
+            goodput: world::goodput(arrived(&net) - received, self.span.length),
+        })
+    }
+}
+
+/// One kind of UDP and one buffer.
+struct Combination {
+    kind: Udp,
+    buffer: u64,
+    /// For each rate of UDP, TCP and PLT.
+    cells: Vec<(u64, [Ticket<Bottlenecks>; 2])>,
+}
+
+impl Combination {
+    fn plan(plan: &mut Plan, kind: Udp, buffer: u64) -> Self {
+        let (span, apart) = (plan.scale.bottlenecks, APART / plan.scale.apart_divisor);
+        let cells = UDP_RATES.map(|udp| {
+            // Without UDP both kinds are one.
+            let kind = if udp == 0 { Udp::Constant } else { kind };
+            let run = |plt| Bottlenecks { udp, kind, buffer, plt, apart, span };
+            (udp, [None, Some(plt())].map(|plt| plan.add(run(plt))))
+        });
+        Self { kind, buffer, cells: cells.to_vec() }
+    }
+
+    fn is_first(&self) -> bool {
+        (self.kind, self.buffer) == (Udp::Constant, SMALL_BUFFER)
+    }
+
+    /// What its rows end in: nothing, or how it differs from constant UDP and the small buffer.
+    fn suffix(&self) -> String {
+        let kind = if self.kind == Udp::OnOff { ".onoff" } else { "" };
+        let buffer = if self.buffer == LARGE_BUFFER { ".large" } else { "" };
+        format!("{kind}{buffer}")
+    }
+
+    fn name(&self) -> String {
+        let kind = if self.kind == Udp::OnOff { "on-off" } else { "constant" };
+        format!("{kind} UDP, buffers of {} packets", self.buffer)
+    }
+
+    fn rows(&self, runs: &Runs, claims: bool) -> Vec<Row> {
+        let (suffix, name) = (self.suffix(), self.name());
+        let mut rows = Vec::new();
+        for &(udp, [tcp, plt]) in &self.cells {
+            for link in [0, 1] {
+                for (who, protocol, ticket) in [("tcp", "TCP", tcp), ("plt", "PLT", plt)] {
+                    let id = format!("plt.fig10.{udp}.link{}.{who}{suffix}", link + 1);
+                    let what = format!("link {} used, {protocol}, {udp} Mbit/s of {name}", link + 1);
+                    let last = Row::new(&id, format!("{what}, last 300 s"), Unit::Percent)
+                        .samples(&runs.each(ticket, |used| used.last[link]));
+                    let claimed = claims && who == "plt";
+                    rows.push(if claimed { last.at_least(100.0 * UTILISATION) } else { last });
+                    rows.push(
+                        Row::new(format!("{id}.all"), format!("{what}, whole run"), Unit::Percent)
+                            .samples(&runs.each(ticket, |used| used.all[link])),
+                    );
+                }
+            }
+            if udp == GAIN_AT {
+                for link in [0, 1] {
+                    for (part, words, of) in PARTS {
+                        let gains: Vec<f64> = runs
+                            .of(plt)
+                            .into_iter()
+                            .zip(runs.of(tcp))
+                            .map(|(plt, tcp)| of(plt)[link] - of(tcp)[link])
+                            .collect();
+                        rows.push(
+                            Row::new(
+                                format!("plt.fig10.gain.link{}{suffix}{part}", link + 1),
+                                format!(
+                                    "what PLT uses more of link {}, {udp} Mbit/s of {name}, {words}",
+                                    link + 1
+                                ),
+                                Unit::Percent,
+                            )
+                            .paper(GAIN)
+                            .samples(&gains),
+                        );
+                    }
+                }
+            }
+        }
+        rows
+    }
+}
+
+type Part = (&'static str, &'static str, fn(&Used) -> [f64; 2]);
+
+const PARTS: [Part; 2] = [("", "last 300 s", |used| used.last), (".all", "whole run", |used| used.all)];
+
+const TEXT: &str = "Flows 1 to 3 pass the first bottleneck, 4 to 6 the second, 7 to 9 both; they begin 60 s after one \
+    another. The round trip is 80 ms, and 120 ms through both. UDP passes the second bottleneck at high priority; on-off \
+    means a second on and a second off, at the rate named while on. Used is all that the link carried, UDP included, over \
+    what it could have. It is checked over the last 300 s of 1200. Over the whole run the second link cannot be full, as \
+    no flow passes it for its first 180 s: those rows are printed without a claim. So is the paper's gain of 20 % at 50 \
+    Mbit/s, for every combination, since the paper does not say to which of them it belongs.";
+
+/// Fig. 10.
+pub(super) fn bottlenecks(plan: &mut Plan) -> Ask {
+    let claims = plan.scale.claims;
+    let mut combinations = Vec::new();
+    for kind in [Udp::Constant, Udp::OnOff] {
+        for buffer in [SMALL_BUFFER, LARGE_BUFFER] {
+            combinations.push(Combination::plan(plan, kind, buffer));
+        }
+    }
+    Box::new(move |runs| {
+        let mut rows: Vec<Row> = combinations.iter().flat_map(|it| it.rows(runs, claims)).collect();
+        let repairs = Row::new(
+            "plt.retx_share",
+            "repairs by the HCM for the LCM, of a bottleneck, in the worst combination",
+            Unit::Percent,
+        )
+        .measured(worst_repairs(runs, &combinations));
+        rows.push(if claims { repairs.at_most(100.0 * REPAIRS) } else { repairs });
+        for &(udp, [tcp, plt]) in combinations.iter().filter(|it| it.is_first()).flat_map(|it| &it.cells) {
+            for (who, protocol, ticket) in [("tcp", "TCP", tcp), ("plt", "PLT", plt)] {
+                rows.push(
+                    Row::new(
+                        format!("plt.fig10.{udp}.goodput.{who}"),
+                        format!("goodput of all nine flows, {protocol}, {udp} Mbit/s of constant UDP, small buffers"),
+                        Unit::MbitPerS,
+                    )
+                    .samples(&runs.each(ticket, |used| used.goodput)),
+                );
+            }
+        }
+        let mut answer = Answer::new("Fig. 10: two bottlenecks", TEXT, rows);
+        for combination in &combinations {
+            answer.section = answer.section.figure(figure(runs, combination));
+        }
+        answer
+    })
+}
+
+fn worst_repairs(runs: &Runs, combinations: &[Combination]) -> f64 {
+    let cells = combinations.iter().flat_map(|it| &it.cells);
+    let each = cells.flat_map(|&(_, [_, plt])| runs.each(plt, |used| used.repairs));
+    each.fold(0.0, f64::max)
+}
+
+fn figure(runs: &Runs, combination: &Combination) -> Figure {
+    let curve = |name: &str, which: usize, link: usize| {
+        let point = |&(udp, tickets): &(u64, [Ticket<Bottlenecks>; 2])| {
+            (udp as f64, runs.mean(tickets[which], |used| used.last[link]))
+        };
+        Series::line(name, combination.cells.iter().map(point).collect::<Vec<_>>()).marks()
+    };
+    let chart = LineChart::new(
+        "Use of the bottlenecks",
+        Axis::new("UDP", "Mbit/s"),
+        Axis::new("used in the last 300 s", "%").range(40.0, 100.0),
+    )
+    .series(curve("PLT, link 1", 1, 0))
+    .series(curve("PLT, link 2", 1, 1))
+    .series(curve("TCP, link 1", 0, 0))
+    .series(curve("TCP, link 2", 0, 1));
+    let id = format!("fig10{}", combination.suffix().replace('.', "-"));
+    Figure::new(id, chart.to_svg(), format!("As Fig. 10: {}.", combination.name()))
+}

@@ -1,0 +1,194 @@
+//! Whether PLT flows are fair to each other when losses make their low layers dominate (PLT §5).
+
+use marcato_sim::{Bulk, Congestion, LinkConfig, Network, PltConfig, TcpFlow};
+use marcato_units::{Duration, Seed, Time};
+
+use super::published::{RTT, SMALL_BUFFER};
+use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::world::{self, Error, bottleneck, goodput, plt, received};
+use super::{Answer, Ask};
+use crate::chart::{Axis, LineChart, Series};
+use crate::{Figure, Row, Unit};
+
+/// The loss at which TCP alone would carry 4 Mbit/s: nearly everything goes low.
+const LOSS: f64 = 1e-3;
+
+/// Several flows at one bottleneck.
+#[derive(Clone, Debug)]
+struct Several {
+    flows: u32,
+    /// Whether round trips are all 80 ms, or from 40 to 120.
+    equal: bool,
+    plt: Option<PltConfig>,
+    /// Between the beginnings of two flows.
+    apart: Duration,
+    /// Over which goodputs are compared.
+    window: Duration,
+    span: Span,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+struct Shares {
+    /// When each window ended, in s, and the flows' goodputs in it, in Mbit/s.
+    windows: Vec<(f64, Vec<f64>)>,
+    /// The goodputs over the last part of the run.
+    last: Vec<f64>,
+}
+
+/// Jain's index: 1 if all have the same, 1/n if one has it all.
+fn jain(values: &[f64]) -> f64 {
+    let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    sum * sum / (values.len() as f64 * squares)
+}
+
+impl Setup for Several {
+    type Outcome = Shares;
+
+    fn cost(&self) -> u64 {
+        if self.plt.is_none() { self.span.whole() / 4 } else { self.span.whole() }
+    }
+
+    fn run(&self, seed: u64) -> Result<Shares, Error> {
+        let mut net = Network::new(Seed::new(seed));
+        let (left, right) = (net.node("left"), net.node("right"));
+        let delay = RTT / 8;
+        net.link(left, right, bottleneck(delay, SMALL_BUFFER, LOSS)?, LinkConfig::delay_only(delay));
+        let mut flows = Vec::new();
+        for number in 0..self.flows {
+            let rtt = if self.equal { RTT } else { RTT / 2 + RTT * number / (self.flows - 1) };
+            let access = || LinkConfig::delay_only(rtt / 2 - delay);
+            let client = net.node(&format!("client {number}"));
+            net.link(client, left, access(), access());
+            let config = world::tcp(self.plt, Congestion::Reno);
+            let start = Time::ZERO + self.apart * number;
+            flows.push(net.tcp(TcpFlow::new(client, right, config, Bulk::endless()).start(start))?);
+        }
+        let all = |net: &Network| flows.iter().map(|&flow| received(net, flow)).collect::<Vec<_>>();
+        let since = |now: &[u64], then: &[u64], span: Duration| {
+            now.iter().zip(then).map(|(now, then)| goodput(now - then, span)).collect::<Vec<_>>()
+        };
+        let mut shares = Shares::default();
+        let (mut then, mut begun, mut at) = (all(&net), None, Time::ZERO);
+        while at < self.span.until() {
+            at += self.window;
+            net.run_until(at);
+            let now = all(&net);
+            shares.windows.push((at.as_secs_f64(), since(&now, &then, self.window)));
+            if at >= self.span.from() {
+                begun.get_or_insert_with(|| now.clone());
+            }
+            then = now;
+        }
+        let begun = begun.ok_or(Error::Missing("measured span"))?;
+        shares.last = since(&then, &begun, self.span.length);
+        Ok(shares)
+    }
+}
+
+impl Shares {
+    /// The index over the last part.
+    fn jain(&self) -> f64 {
+        jain(&self.last)
+    }
+
+    /// The index of the first windows in which all flows send, the latest one for a whole window.
+    fn early(&self) -> f64 {
+        let all = self.windows.iter().filter(|(_, shares)| shares.iter().all(|&share| share > 0.0));
+        all.map(|(_, shares)| jain(shares)).nth(1).unwrap_or(f64::NAN)
+    }
+
+    /// The least share over the fair one.
+    fn least(&self) -> f64 {
+        let mean = self.last.iter().sum::<f64>() / self.last.len() as f64;
+        self.last.iter().copied().fold(f64::INFINITY, f64::min) / mean
+    }
+}
+
+struct Case {
+    flows: u32,
+    equal: bool,
+    plt: Ticket<Several>,
+    tcp: Ticket<Several>,
+}
+
+impl Case {
+    fn rows(&self, runs: &Runs) -> Vec<Row> {
+        let kind = if self.equal { "equal" } else { "unequal" };
+        let of = format!("{} flows, {kind} round trips, loss 0.1 %", self.flows);
+        let at = format!("plt.fairness.{}.{kind}", self.flows);
+        let mut rows = Vec::new();
+        for (who, protocol, ticket) in [("plt", "PLT", self.plt), ("tcp", "TCP", self.tcp)] {
+            let row = |what: &str, text: &str, unit, value: fn(&Shares) -> f64| {
+                Row::new(format!("{at}.{what}.{who}"), format!("{text}, {protocol}, {of}"), unit)
+                    .samples(&runs.each(ticket, value))
+            };
+            rows.push(row("jain", "Jain's index of goodputs, last 100 s", Unit::Ratio, Shares::jain));
+            rows.push(row(
+                "early",
+                "Jain's index when the last flow has just come",
+                Unit::Ratio,
+                Shares::early,
+            ));
+            rows.push(row("least", "least goodput over the mean", Unit::Ratio, Shares::least));
+            rows.push(row("total", "total goodput", Unit::MbitPerS, |shares| shares.last.iter().sum()));
+        }
+        rows
+    }
+}
+
+const TEXT: &str = "Endless flows that begin 10 s after one another, at a loss of 0.1 %, at which all but a few Mbit/s go low; \
+    the small buffer; round trips all 80 ms, or evenly from 40 to 120 ms. Goodputs are compared over windows of 10 s, and \
+    over the last 100 of 300 s. The paper asks the question and does not answer it. The LCM's windows grow and shrink by \
+    factors, and losses that all see alike do not move their ratio.";
+
+/// Fairness among PLT flows.
+pub(super) fn fairness(plan: &mut Plan) -> Ask {
+    let (span, divisor) = (plan.scale.fairness, plan.scale.apart_divisor);
+    let (apart, window) = if divisor == 1 {
+        (Duration::from_secs(10), Duration::from_secs(10))
+    } else {
+        (Duration::from_millis(100), Duration::from_millis(500))
+    };
+    let mut cases = Vec::new();
+    for equal in [true, false] {
+        for flows in [2, 5, 10] {
+            let mut add = |plt| plan.add(Several { flows, equal, plt, apart, window, span });
+            cases.push(Case { flows, equal, plt: add(Some(plt())), tcp: add(None) });
+        }
+    }
+    Box::new(move |runs| {
+        let rows = cases.iter().flat_map(|case| case.rows(runs)).collect();
+        let mut answer = Answer::new("Fairness among PLT flows", TEXT, rows);
+        for equal in [true, false] {
+            let kind = if equal { "equal" } else { "unequal" };
+            let chart = LineChart::new(
+                format!("Jain's index over time, {kind} round trips"),
+                Axis::new("time", "s"),
+                Axis::new("Jain's index", "").range(0.0, 1.0),
+            );
+            let chart = cases.iter().filter(|case| case.equal == equal).fold(chart, |chart, case| {
+                let windows = runs.first(case.plt).map_or(&[][..], |shares| &shares.windows);
+                let points = windows.iter().map(|(at, shares)| (*at, jain(shares)));
+                chart.series(Series::line(format!("{} flows", case.flows), points))
+            });
+            answer.section = answer.section.figure(Figure::new(
+                format!("fairness-{kind}"),
+                chart.to_svg(),
+                "Jain's index of the flows' goodputs in each 10 s, those that have not begun included.",
+            ));
+        }
+        answer
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_s_index_is_one_if_all_have_the_same_and_one_of_n_if_one_has_it_all() {
+        assert!((jain(&[3.0; 5]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[7.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,389 @@
+//! Whether the low layers of some harm others: the same high traffic with and without them.
+
+use std::io;
+
+use marcato_sim::{
+    Bulk, Congestion, Distribution, FlowArrivals, FlowId, FlowProcess, LinkConfig, LinkId, Network, NodeId,
+    PltConfig, Side, Tap, TcpFlow,
+};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+use super::published::{RATE, SMALL_BUFFER};
+use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::world::{self, Error, PAYLOAD, goodput, plt, queue, random, received, strict};
+use super::{Answer, Ask};
+use crate::{Row, Unit};
+
+/// Flows whose low layers are switched off and on.
+const LAYERED: usize = 4;
+/// Flows of plain TCP beside them.
+const BYSTANDERS: usize = 8;
+/// Short flows of plain TCP per second: with 25 packets on average, a tenth of the link.
+const SHORT_PER_SECOND: f64 = 125.0;
+
+/// How the bottleneck serves its low class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    /// A high packet waits for the rest of a low one.
+    Residual,
+    /// It does not.
+    PreEmptive,
+}
+
+/// Layered flows, bystanders and short flows at one bottleneck with the small buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Harm {
+    /// What each flow's access link loses of either class. By draws of each flow and class, so that a packet that was lost
+    /// without low layers is lost with them as well, and what differs is what the bottleneck does.
+    loss: f64,
+    service: Service,
+    plt: Option<PltConfig>,
+    /// Which of the seeds that a seed stands for.
+    part: u64,
+    span: Span,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// In Mbit/s.
+    bystanders: Vec<f64>,
+    /// Mean completion of the short flows, in ms.
+    fct: f64,
+    /// Segments that the layered flows sent at high priority.
+    hcm: f64,
+    /// What low packets carried for them, in Mbit/s.
+    low: f64,
+    high: Digest,
+}
+
+/// The high packets that came out of the bottleneck, times included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Digest {
+    packets: u64,
+    hash: u64,
+    /// The file's header has been read.
+    begun: bool,
+    pending: Vec<u8>,
+}
+
+impl Digest {
+    /// Of the file's own header and of each packet's.
+    const FILE_HEADER: usize = 24;
+    const HEADER: usize = 16;
+
+    fn record(&mut self, record: &[u8]) {
+        // The DSCP of lower effort is 1 (RFC 8622 §4.2).
+        if record[Self::HEADER + 1] >> 2 == 1 {
+            return;
+        }
+        self.packets += 1;
+        for &byte in record {
+            // FNV-1a.
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+impl io::Write for Digest {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pending.extend_from_slice(bytes);
+        let mut pending = std::mem::take(&mut self.pending);
+        let mut at = 0;
+        if !self.begun && pending.len() >= Self::FILE_HEADER {
+            (self.begun, at) = (true, Self::FILE_HEADER);
+        }
+        while self.begun
+            && let Some(&[a, b, c, d]) = pending.get(at + 8..at + 12)
+        {
+            let end = at + Self::HEADER + u32::from_le_bytes([a, b, c, d]) as usize;
+            let Some(record) = pending.get(at..end) else { break };
+            self.record(record);
+            at = end;
+        }
+        pending.drain(..at);
+        self.pending = pending;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct World {
+    net: Network,
+    bottleneck: LinkId,
+    layered: Vec<FlowId>,
+    bystanders: Vec<FlowId>,
+    web: marcato_sim::ProcessId,
+}
+
+impl Harm {
+    fn build(&self, seed: u64) -> Result<World, Error> {
+        let mut net = Network::new(Seed::new(seed));
+        let (left, right) = (net.node("left"), net.node("right"));
+        let delay = Duration::from_millis(20);
+        let there = LinkConfig::new(RATE, delay);
+        let there = match self.service {
+            Service::Residual => there.queue(strict(SMALL_BUFFER)?),
+            Service::PreEmptive => there.queue(queue(SMALL_BUFFER)?).preempt(queue(SMALL_BUFFER)?),
+        };
+        let (bottleneck, _) = net.link(left, right, there, LinkConfig::delay_only(delay));
+        let source = |net: &mut Network, name: &str, index: u32| -> Result<NodeId, Error> {
+            // Round trips of 60, 65, 70 ... ms, so that no two flows keep step.
+            let delay = Duration::from_micros(10_000 + 2_500 * u64::from(index));
+            let node = net.node(name);
+            let access = LinkConfig::new(Rate::from_mbps(10_000), delay)
+                .queue(queue(100_000)?)
+                .preempt(queue(100_000)?)
+                .loss(random(self.loss));
+            net.link(node, left, access, LinkConfig::delay_only(delay));
+            Ok(node)
+        };
+        let mut flows = Vec::with_capacity(LAYERED + BYSTANDERS);
+        for (index, number) in (0..LAYERED + BYSTANDERS).zip(0u32..) {
+            let client = source(&mut net, &format!("source {index}"), number)?;
+            let config = world::tcp(self.plt.filter(|_| index < LAYERED), Congestion::Reno);
+            let start = Time::ZERO + Duration::from_millis(100 * u64::from(number));
+            flows.push(net.tcp(TcpFlow::new(client, right, config, Bulk::endless()).start(start))?);
+        }
+        let client = source(&mut net, "web", 8)?;
+        let payload = u64::from(PAYLOAD);
+        let sizes =
+            Distribution::truncated_pareto(1.2, Bytes::new(25 * payload), Bytes::new(10_000 * payload))?;
+        let arrivals = FlowArrivals::PerSecond(SHORT_PER_SECOND);
+        let config = world::tcp(None, Congestion::Reno);
+        let web = FlowProcess::new(client, right, config, sizes, arrivals).stop(self.span.until());
+        let web = net.spawn(web)?;
+        let bystanders = flows.split_off(LAYERED);
+        Ok(World { net, bottleneck, layered: flows, bystanders, web })
+    }
+}
+
+impl Setup for Harm {
+    type Outcome = Seen;
+
+    fn cost(&self) -> u64 {
+        self.span.whole()
+    }
+
+    fn run(&self, seed: u64) -> Result<Seen, Error> {
+        let World { mut net, bottleneck, layered, bystanders, web } =
+            self.build(seed.wrapping_mul(1000).wrapping_add(self.part))?;
+        let mut high = Digest { hash: 0xcbf2_9ce4_8422_2325, ..Digest::default() };
+        let watched = self.service == Service::PreEmptive;
+        if watched {
+            net.tap(bottleneck, Tap::default().snaplen(80));
+        }
+        let mut before = None;
+        let each = |net: &Network| bystanders.iter().map(|&flow| received(net, flow)).collect::<Vec<_>>();
+        let sent = |net: &Network| {
+            let of =
+                |flow: &FlowId| net.tcp_stats(*flow, Side::Client).map_or(0, |stats| stats.segments_sent);
+            layered.iter().map(of).sum::<u64>()
+        };
+        let low = |net: &Network| {
+            let of = |flow: &FlowId| {
+                net.plt_stats(*flow, Side::Server).map_or(0, |stats| stats.received_low.get())
+            };
+            layered.iter().map(of).sum::<u64>()
+        };
+        let mut at = Time::ZERO;
+        while at < self.span.until() {
+            at += Duration::from_secs(1);
+            net.run_until(at);
+            if watched {
+                net.drain_tap(bottleneck, &mut high)?;
+            }
+            if at >= self.span.from() && before.is_none() {
+                before = Some((each(&net), sent(&net), low(&net)));
+            }
+        }
+        let (bytes, segments, low_before) = before.ok_or(Error::Missing("measured span"))?;
+        let after = each(&net);
+        let (hcm, low) = (sent(&net) - segments, low(&net) - low_before);
+        // The same flows of both arms: those that have begun by the last ten seconds.
+        net.run_until(self.span.until() + Duration::from_secs(10));
+        let begun = self.span.from()..self.span.until();
+        let (mut sum, mut count) = (0.0, 0u32);
+        for flow in net.flow_records(web).iter().filter(|flow| begun.contains(&flow.start())) {
+            if let Some(took) = flow.completion() {
+                sum += took.as_secs_f64() * 1e3;
+                count += 1;
+            }
+        }
+        Ok(Seen {
+            bystanders: after
+                .iter()
+                .zip(&bytes)
+                .map(|(after, before)| goodput(after - before, self.span.length))
+                .collect(),
+            fct: sum / f64::from(count),
+            hcm: hcm as f64,
+            low: goodput(low, self.span.length),
+            high,
+        })
+    }
+}
+
+/// Two arms, by the seeds that each seed stands for.
+pub(super) struct Arms {
+    without: Vec<Ticket<Harm>>,
+    with: Vec<Ticket<Harm>>,
+}
+
+/// Where the losses are.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Losses {
+    /// One packet of ten thousand before the bottleneck, which is then not full: low layers carry much.
+    Random,
+    /// At the bottleneck's queue alone: high flows fill it among themselves.
+    Congestion,
+}
+
+impl Losses {
+    const fn rate(self) -> f64 {
+        match self {
+            Self::Random => 1e-4,
+            Self::Congestion => 0.0,
+        }
+    }
+
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Random => "",
+            Self::Congestion => ".congested",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "loss 0.01 % before the bottleneck",
+            Self::Congestion => "no loss but by the queue",
+        }
+    }
+}
+
+impl Arms {
+    fn plan(plan: &mut Plan, losses: Losses, service: Service, parts: u64, on: PltConfig) -> Self {
+        let span = plan.scale.harm;
+        let mut arm = |plt: Option<PltConfig>| {
+            (0..parts).map(|part| plan.add(Harm { loss: losses.rate(), service, plt, part, span })).collect()
+        };
+        Self { without: arm(None), with: arm(Some(on)) }
+    }
+
+    /// Those of a bottleneck that finishes the low packet that it sends.
+    pub(super) fn residual(plan: &mut Plan, losses: Losses, on: PltConfig) -> Self {
+        let parts = plan.scale.harm_seeds;
+        Self::plan(plan, losses, Service::Residual, parts, on)
+    }
+
+    /// Both arms of each seed.
+    fn pairs<'a>(&self, runs: &'a Runs) -> Vec<(&'a Seen, &'a Seen)> {
+        let all = |tickets: &[Ticket<Harm>]| tickets.iter().flat_map(|&it| runs.of(it)).collect::<Vec<_>>();
+        all(&self.without).into_iter().zip(all(&self.with)).collect()
+    }
+
+    /// By how many % a value is larger with low layers, for each seed.
+    fn changes(&self, runs: &Runs, value: impl Fn(&Seen) -> f64) -> Vec<f64> {
+        self.pairs(runs)
+            .into_iter()
+            .map(|(without, with)| 100.0 * (value(with) / value(without) - 1.0))
+            .collect()
+    }
+
+    /// The rows of harm.
+    pub(super) fn rows(&self, runs: &Runs, stem: &str, of: &str, suffix: &str, claims: bool) -> Vec<Row> {
+        let row = |what: &str, text: &str, samples: &[f64]| {
+            Row::new(format!("{stem}.{what}{suffix}"), format!("{text}, {of}"), Unit::Percent)
+                .samples(samples)
+        };
+        let near = |row: Row| if claims { row.within(-1.0, 1.0) } else { row };
+        let total = self.changes(runs, |seen| seen.bystanders.iter().sum());
+        let fct = self.changes(runs, |seen| seen.fct);
+        let hcm = self.changes(runs, |seen| seen.hcm);
+        // The mean of each flow over all seeds, and of these the flow that fares worst.
+        let mean = |of: fn((&Seen, &Seen)) -> f64, pairs: &[(&Seen, &Seen)]| {
+            pairs.iter().map(|&pair| of(pair)).sum::<f64>()
+        };
+        let pairs = self.pairs(runs);
+        let flow = |index: usize| {
+            let sums = pairs.iter().fold((0.0, 0.0), |(without, with), pair| {
+                (without + pair.0.bystanders[index], with + pair.1.bystanders[index])
+            });
+            100.0 * (sums.1 / sums.0 - 1.0)
+        };
+        let worst = (0..BYSTANDERS).map(flow).fold(f64::INFINITY, f64::min);
+        let worst = Row::new(
+            format!("{stem}.worst{suffix}"),
+            format!("change of the mean goodput of the bystander that fares worst, {of}"),
+            Unit::Percent,
+        )
+        .measured(worst);
+        let low = mean(|pair| pair.1.low, &pairs) / pairs.len() as f64;
+        vec![
+            near(row("total", "change of the bystanders' total goodput", &total)),
+            near(row("fct", "change of the mean completion time of short flows", &fct)),
+            if claims { worst.at_least(-3.0) } else { worst },
+            near(row("hcm", "change of the packets that the layered flows send high", &hcm)),
+            Row::new(
+                format!("{stem}.low{suffix}"),
+                format!("carried by low packets meanwhile, {of}"),
+                Unit::MbitPerS,
+            )
+            .measured(low),
+        ]
+    }
+
+    /// The rows of a link that pre-empts: nothing may differ at all.
+    fn exact(&self, runs: &Runs, losses: Losses) -> Vec<Row> {
+        let pairs = self.pairs(runs);
+        let same = pairs.iter().all(|(without, with)| {
+            without.high == with.high
+                && without.bystanders == with.bystanders
+                && without.hcm == with.hcm
+                && without.fct == with.fct
+        });
+        let (id, of) = (|what: &str| format!("plt.harm.preempted.{what}{}", losses.suffix()), losses.name());
+        let packets: f64 = pairs.iter().map(|pair| pair.0.high.packets as f64).sum();
+        let low: f64 = pairs.iter().map(|pair| pair.1.low).sum::<f64>() / pairs.len() as f64;
+        vec![
+            Row::verdict(
+                id("same"),
+                format!(
+                    "high packets leave a pre-emptive bottleneck the same to the byte and nanosecond, {of}"
+                ),
+                same && packets > 0.0,
+            ),
+            Row::new(id("packets"), format!("high packets compared, {of}"), Unit::Count).measured(packets),
+            Row::new(id("low"), format!("carried by low packets beside them, {of}"), Unit::MbitPerS)
+                .measured(low),
+        ]
+    }
+}
+
+const TEXT: &str = "Four flows whose low layers are off in one run and on in the other; eight bystanders of plain TCP, round \
+    trips from 60 to 115 ms; short flows of plain TCP, a tenth of the link; the small buffer. Where the bottleneck \
+    pre-empts low packets, what it sends of the high class is compared bit by bit, with headers and times. Where it \
+    finishes the low packet that it sends, as routers do, high packets are late by up to 32 µs; what that changes is \
+    compared over ten seeds. Random losses are on the access links, which have draws for each flow and class, so that both \
+    runs lose the same high packets and differ by what the bottleneck does alone.";
+
+/// Harm.
+pub(super) fn harm(plan: &mut Plan) -> Ask {
+    let claims = plan.scale.claims;
+    let scenarios = [Losses::Random, Losses::Congestion].map(|losses| {
+        let exact = Arms::plan(plan, losses, Service::PreEmptive, 1, plt());
+        (losses, exact, Arms::residual(plan, losses, plt()))
+    });
+    Box::new(move |runs| {
+        let mut rows = Vec::new();
+        for (losses, exact, residual) in &scenarios {
+            rows.extend(residual.rows(runs, "plt.harm", losses.name(), losses.suffix(), claims));
+            rows.extend(exact.exact(runs, *losses));
+        }
+        Answer::new("Harm to others", TEXT, rows)
+    })
+}

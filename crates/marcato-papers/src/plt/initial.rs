@@ -1,0 +1,119 @@
+//! How the initial window of the LCM disturbs PLT flows that are there already (PLT §5).
+
+use marcato_sched::LcmConfig;
+use marcato_sim::{
+    Bulk, Congestion, Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, PltConfig, TcpFlow,
+};
+use marcato_units::{Bytes, Duration, Seed};
+
+use super::published::{FLOW_PACKETS, PACKET, RTT, SMALL_BUFFER};
+use super::runs::{Plan, Setup, Span};
+use super::world::{self, Error, PAYLOAD, bottleneck, goodput, plt, received};
+use super::{Answer, Ask};
+use crate::{Row, Unit};
+
+/// Two PLT flows that fill the link by their low layers, and newcomers.
+#[derive(Clone, Debug)]
+struct Newcomers {
+    plt: Option<PltConfig>,
+    span: Span,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    /// Of those that were there, in Mbit/s.
+    existing: f64,
+    /// The share of the newcomers that took one round trip, in %, and how long they took on average, in ms.
+    one: f64,
+    fct: f64,
+}
+
+impl Setup for Newcomers {
+    type Outcome = Met;
+
+    fn cost(&self) -> u64 {
+        self.span.whole()
+    }
+
+    fn run(&self, seed: u64) -> Result<Met, Error> {
+        let mut net = Network::new(Seed::new(seed));
+        let [left, right, web] = ["left", "right", "web"].map(|name| net.node(name));
+        let delay = RTT / 4;
+        let there = bottleneck(delay, SMALL_BUFFER, 1e-3)?;
+        net.link(left, right, there, LinkConfig::delay_only(delay));
+        let access = || LinkConfig::delay_only(delay);
+        net.link(web, left, access(), access());
+        let mut existing = Vec::new();
+        for name in ["first", "second"] {
+            let client = net.node(name);
+            net.link(client, left, access(), access());
+            let config = world::tcp(Some(plt()), Congestion::Reno);
+            existing.push(net.tcp(TcpFlow::new(client, right, config, Bulk::endless()))?);
+        }
+        let payload = u64::from(PAYLOAD);
+        let sizes = Distribution::truncated_pareto(
+            1.2,
+            Bytes::new(FLOW_PACKETS * payload),
+            Bytes::new(10_000 * payload),
+        )?;
+        // 40 Mbit/s.
+        let arrivals = FlowArrivals::PerSecond(200.0);
+        let config = world::tcp(self.plt, Congestion::Reno);
+        let flows = FlowProcess::new(web, right, config, sizes, arrivals);
+        let flows = net.spawn(flows.stop(self.span.until()))?;
+        let all = |net: &Network| existing.iter().map(|&flow| received(net, flow)).sum::<u64>();
+        net.run_until(self.span.from());
+        let before = all(&net);
+        net.run_until(self.span.until());
+        let after = all(&net);
+        net.run_until(self.span.until() + Duration::from_secs(10));
+        let (mut one, mut took_ms, mut count) = (0u32, 0.0, 0u32);
+        for flow in net.flow_records(flows).iter().filter(|flow| flow.start() >= self.span.from()) {
+            let (Some(first), Some(last)) = (flow.first_sent_at(), flow.last_received_at()) else { continue };
+            count += 1;
+            one += u32::from(last - first <= RTT);
+            took_ms += (last - first).as_secs_f64() * 1e3;
+        }
+        Ok(Met {
+            existing: goodput(after - before, self.span.length),
+            one: 100.0 * f64::from(one) / f64::from(count),
+            fct: took_ms / f64::from(count),
+        })
+    }
+}
+
+/// Initial windows of the LCM, in packets.
+const WINDOWS: [u64; 5] = [2, 10, 100, 625, 2500];
+
+const TEXT: &str = "Two endless PLT flows at a loss of 0.1 % and with the small buffer, which they fill by their low layers; \
+    short PLT flows that come to it, a sixth of the link, with an initial LCM window of so many packets, or as plain TCP. What \
+    it gives the newcomers, and what it costs the flows that are there. A third, still lower level for the first window, \
+    which the paper suggests, is not measured: our routers have two classes.";
+
+/// The initial window of the LCM.
+pub(super) fn initial(plan: &mut Plan) -> Ask {
+    let span = plan.scale.tendency;
+    let mut cells = vec![("tcp".to_owned(), "plain TCP".to_owned(), plan.add(Newcomers { plt: None, span }))];
+    for packets in WINDOWS {
+        let initial_window = Bytes::new(packets * u64::from(PACKET));
+        let config = PltConfig::new(LcmConfig { initial_window, ..LcmConfig::paper() });
+        let ticket = plan.add(Newcomers { plt: Some(config), span });
+        cells.push((packets.to_string(), format!("initial window {packets} packets"), ticket));
+    }
+    Box::new(move |runs| {
+        let mut rows = Vec::new();
+        for (id, what, ticket) in &cells {
+            let row = |name: &str, text: &str, unit, value: fn(&Met) -> f64| {
+                Row::new(format!("plt.initial.{id}.{name}"), format!("{text}, {what}"), unit)
+                    .samples(&runs.each(*ticket, value))
+            };
+            rows.push(row("existing", "goodput of the flows that are there", Unit::MbitPerS, |met| {
+                met.existing
+            }));
+            rows.push(row("one_rtt_share", "newcomers within 80 ms", Unit::Percent, |met| met.one));
+            rows.push(row("fct", "mean time from first to last byte of newcomers", Unit::Ms, |met| met.fct));
+        }
+        Answer::new("The initial window of the LCM", TEXT, rows)
+    })
+}

@@ -1,0 +1,110 @@
+//! PLT: "A Priority-Layered Approach to Transport for High Bandwidth-Delay Product Networks" (Venkataraman, Francis,
+//! Kodialam and Lakshman).
+//!
+//! The paper's figures, its statements as bands, what its silent choices change, and its open questions. Each file holds
+//! one question; [`Plt`] asks them all. The protocol is [`marcato_sim::plt`].
+
+mod bottlenecks;
+mod controllers;
+mod fairness;
+mod harm;
+mod initial;
+mod joint;
+mod published;
+mod runs;
+mod sensitivity;
+mod short;
+mod single;
+mod target;
+mod world;
+
+use self::runs::{Plan, Runs, Scale};
+use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section};
+
+/// The experiments of the PLT paper.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plt;
+
+/// What one question gives: its rows, and what is said and drawn about them.
+struct Answer {
+    rows: Vec<Row>,
+    section: Section,
+}
+
+impl Answer {
+    /// A section that shows all of `rows` with `text`.
+    fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
+        let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
+        Self { rows, section }
+    }
+}
+
+/// Makes an answer of the runs that its question planned.
+type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
+
+/// Plans the runs that it needs.
+type Question = fn(&mut Plan) -> Ask;
+
+/// The questions, in the order of the report.
+const QUESTIONS: &[Question] = &[
+    single::large_buffer,
+    single::small_buffer,
+    short::short_flows,
+    bottlenecks::bottlenecks,
+    harm::harm,
+    sensitivity::sensitivity,
+    fairness::fairness,
+    target::target,
+    initial::initial,
+    controllers::controllers,
+    joint::joint,
+];
+
+impl Experiment for Plt {
+    fn name(&self) -> &'static str {
+        "plt"
+    }
+
+    fn about(&self) -> &'static str {
+        "PLT: two strictly prioritised layers under one TCP stream"
+    }
+
+    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        let scale = Scale::of(options.quick);
+        let mut plan = Plan::new(scale);
+        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("plt", error))?;
+        let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
+        let (rows, sections): (Vec<_>, Vec<_>) =
+            answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
+        let document =
+            Document::new("plt", options).config(config(scale)).with_rows(rows.into_iter().flatten());
+        let report = Report::new("PLT", self.about(), document);
+        Ok(sections.into_iter().fold(report, Report::section))
+    }
+}
+
+/// The configuration, for the record.
+fn config(scale: Scale) -> Config {
+    let lcm = marcato_sched::LcmConfig::paper();
+    Config::new()
+        .set("rate_mbps", published::RATE.as_mbps_f64())
+        .set("rtt_ms", published::RTT.as_secs_f64() * 1e3)
+        .set("packet_bytes", published::PACKET)
+        .set("buffers_packets", vec![published::LARGE_BUFFER, published::SMALL_BUFFER])
+        .set("receiver_window_packets", published::WINDOW)
+        .set("alpha", lcm.alpha.as_f64())
+        .set("beta", lcm.beta.as_f64())
+        .set("gamma", lcm.gamma.as_f64())
+        .set("mu", 0.005)
+        .set("epoch_ms", 100)
+        .set("ewma_weight", lcm.weight.as_f64())
+        .set("lcm_initial_window_packets", lcm.initial_window.get() / lcm.packet.get())
+        .set("lcm_retransmissions", 0)
+        .set("hcm", "reno")
+        .set("hcm_initial_window_packets", world::INITIAL_WINDOW)
+        .set("acknowledgements", "every packet")
+        .set("router", "strict priority, drop-tail per class")
+        .set("warm_up_s", scale.long.warm_up.as_secs_f64())
+        .set("length_s", scale.long.length.as_secs_f64())
+}

@@ -1,0 +1,259 @@
+//! Fig. 9: how long short flows take.
+
+use marcato_sim::{
+    Congestion, Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, PltConfig, TcpConfig,
+};
+use marcato_units::{Bytes, Duration, Rate, Seed};
+
+use super::published::{
+    FLOW_PACKETS, FLOWS_PER_SECOND, LARGE_BUFFER, ONE_RTT_SHARE, PACKET, RATE, RTT, SMALL_BUFFER,
+};
+use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::world::{self, Error, PAYLOAD, bottleneck, plt};
+use super::{Answer, Ask};
+use crate::chart::{Axis, LineChart, Series};
+use crate::{Figure, Row, Unit};
+
+/// Packets of the longest flow.
+const LONGEST: u64 = 100_000;
+
+/// Short flows, each a connection of its own.
+#[derive(Clone, Debug)]
+struct Short {
+    /// Of the Pareto distribution of sizes, in tenths.
+    shape: u32,
+    /// The initial window of TCP, or of the HCM.
+    initial_window: u32,
+    /// Of the link, in tenths.
+    load: u32,
+    buffer: u64,
+    plt: Option<PltConfig>,
+    span: Span,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+struct Flows {
+    /// Of each flow that began in the measured span: its size in packets, and how long it took in round trips; infinite
+    /// if it did not end.
+    each: Vec<(f64, f64)>,
+    /// The shares that took one round trip, and that took one and their own time on the wire.
+    one: f64,
+    one_and_own: f64,
+    /// What they offered, over the rate of the link.
+    offered: f64,
+    /// What the link carried, over its rate.
+    carried: f64,
+}
+
+/// After the last flow has begun, those under way get this long.
+const REST: Duration = Duration::from_secs(10);
+
+impl Setup for Short {
+    type Outcome = Flows;
+
+    fn cost(&self) -> u64 {
+        // Connections cost more than packets.
+        self.span.whole() * u64::from(self.load) / 10 * 2
+    }
+
+    fn run(&self, seed: u64) -> Result<Flows, Error> {
+        let mut net = Network::new(Seed::new(seed));
+        let (client, server) = (net.node("client"), net.node("server"));
+        let there = bottleneck(RTT / 2, self.buffer, 0.0)?;
+        let (there, _) = net.link(client, server, there, LinkConfig::delay_only(RTT / 2));
+        let payload = u64::from(PAYLOAD);
+        let sizes = Distribution::truncated_pareto(
+            f64::from(self.shape) / 10.0,
+            Bytes::new(FLOW_PACKETS * payload),
+            Bytes::new(LONGEST * payload),
+        )?;
+        let arrivals = FlowArrivals::PerSecond(FLOWS_PER_SECOND * f64::from(self.load) / 10.0);
+        let config =
+            TcpConfig { initial_window: self.initial_window, ..world::tcp(self.plt, Congestion::Reno) };
+        let flows = FlowProcess::new(client, server, config, sizes, arrivals);
+        let flows = net.spawn(flows.stop(self.span.until()).most_at_once(1_000_000))?;
+        net.run_until(self.span.from());
+        let before = net.link_counters(there).carried_bytes;
+        net.run_until(self.span.until());
+        let carried = net.link_counters(there).carried_bytes - before;
+        net.run_until(self.span.until() + REST);
+
+        let mut outcome = Flows::default();
+        let (mut one, mut one_and_own, mut offered) = (0u64, 0u64, 0u64);
+        let open = net.open_flows(flows);
+        let all = net.flow_records(flows).iter().chain(&open);
+        for flow in all.filter(|flow| flow.start() >= self.span.from()) {
+            let packets = flow.size().get().div_ceil(payload);
+            offered += flow.size().get() + 40 * packets;
+            let done = flow.received() == flow.size();
+            let took = match (flow.first_sent_at(), flow.last_received_at()) {
+                (Some(first), Some(last)) if done => Some(last - first),
+                _ => None,
+            };
+            let own = RATE.transmission_time(Bytes::new(packets * u64::from(PACKET)));
+            one += u64::from(took.is_some_and(|took| took <= RTT));
+            one_and_own += u64::from(took.is_some_and(|took| took <= RTT + own));
+            let rtts = took.map_or(f64::INFINITY, |took| took.as_secs_f64() / RTT.as_secs_f64());
+            outcome.each.push((packets as f64, rtts));
+        }
+        let count = outcome.each.len() as f64;
+        outcome.one = 100.0 * one as f64 / count;
+        outcome.one_and_own = 100.0 * one_and_own as f64 / count;
+        let share =
+            |bytes: Bytes| Rate::from_bytes_over(bytes, self.span.length).as_mbps_f64() / world::link();
+        outcome.offered = 100.0 * share(Bytes::new(offered));
+        outcome.carried = 100.0 * share(carried);
+        outcome.each.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        Ok(outcome)
+    }
+}
+
+/// One reading of the paper: TCP and PLT.
+struct Case {
+    shape: u32,
+    initial_window: u32,
+    load: u32,
+    buffer: u64,
+    tcp: Ticket<Short>,
+    plt: Ticket<Short>,
+}
+
+impl Case {
+    fn plan(plan: &mut Plan, shape: u32, initial_window: u32, load: u32, buffer: u64) -> Self {
+        let span = plan.scale.short;
+        let mut add = |plt| plan.add(Short { shape, initial_window, load, buffer, plt, span });
+        Self { shape, initial_window, load, buffer, tcp: add(None), plt: add(Some(plt())) }
+    }
+
+    /// The reading that we take for the paper's: its rate "just enough to saturate the pipe", the shape that ns-2 and
+    /// most measurements of the Internet had then, an initial window of its time, and the buffer of its figures of large ones.
+    fn is_papers(&self) -> bool {
+        (self.shape, self.initial_window, self.load, self.buffer) == (12, 2, 10, LARGE_BUFFER)
+    }
+
+    /// What the rows of a variant end in.
+    fn suffix(&self) -> String {
+        if self.is_papers() {
+            return String::new();
+        }
+        let small = if self.buffer == LARGE_BUFFER { "" } else { ".small" };
+        format!(".a{}.iw{}.load{}{small}", self.shape, self.initial_window, self.load * 10)
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "shape {:.1}, initial window {}, load {:.1}, buffer {} packets",
+            f64::from(self.shape) / 10.0,
+            self.initial_window,
+            f64::from(self.load) / 10.0,
+            self.buffer
+        )
+    }
+
+    fn rows(&self, runs: &Runs, claims: bool) -> Vec<Row> {
+        let (suffix, name) = (self.suffix(), self.name());
+        let mut rows = Vec::new();
+        for (who, protocol, ticket) in [("tcp", "TCP", self.tcp), ("plt", "PLT", self.plt)] {
+            let row = |what: &str, text: &str, value: fn(&Flows) -> f64| {
+                let text = format!("{text}, {protocol}, {name}");
+                Row::new(format!("plt.fig9.{what}.{who}{suffix}"), text, Unit::Percent)
+                    .samples(&runs.each(ticket, value))
+            };
+            let one = row("one_rtt_share", "flows within 80 ms", |flows| flows.one);
+            rows.push(match who {
+                "plt" if claims && self.is_papers() => one.at_least(100.0 * ONE_RTT_SHARE),
+                // "TCP takes two or more RTTs to complete flows with similar sizes": the most of them, at least.
+                "tcp" if claims && self.is_papers() => one.at_most(50.0),
+                _ => one,
+            });
+            rows.push(row(
+                "one_rtt_and_own_share",
+                "flows within 80 ms and their own time on the wire",
+                |flows| flows.one_and_own,
+            ));
+            rows.push(row("carried", "carried, of the link", |flows| flows.carried));
+        }
+        let offered = format!("realised load: offered of the link, {name}");
+        let offered = Row::new(format!("plt.fig9.offered{suffix}"), offered, Unit::Percent);
+        rows.push(offered.samples(&runs.each(self.plt, |flows| flows.offered)));
+        rows
+    }
+}
+
+const TEXT: &str = "TCP connections that begin as a Poisson process, each new, with sizes by a Pareto distribution that is \
+    cut at 100 000 packets and has a mean of 25; 300 s after 30 s are measured. A flow takes one round trip if its last byte \
+    has come at most 80 ms after its first was sent: the handshake does not count. The paper names neither the shape, \
+    nor the initial window, nor the buffer; 1250 flows per second offer exactly the rate of the link on average, and what \
+    the draws of these 300 s offer is printed. Rows without a suffix are of the reading that we take for the paper's.";
+
+/// Fig. 9.
+pub(super) fn short_flows(plan: &mut Plan) -> Ask {
+    let claims = plan.scale.claims;
+    let mut cases = Vec::new();
+    for shape in [12, 15] {
+        for initial_window in [2, 10] {
+            for load in [5, 8, 10] {
+                cases.push(Case::plan(plan, shape, initial_window, load, LARGE_BUFFER));
+            }
+        }
+    }
+    cases.push(Case::plan(plan, 12, 2, 10, SMALL_BUFFER));
+    cases.sort_by_key(|case| !case.is_papers());
+    Box::new(move |runs| {
+        let rows = cases.iter().flat_map(|case| case.rows(runs, claims)).collect();
+        let mut answer = Answer::new("Fig. 9: completion of short flows", TEXT, rows);
+        for case in cases.iter().filter(|case| case.is_papers()) {
+            answer.section = answer.section.figure(by_size(runs, case)).figure(shares(runs, case));
+        }
+        answer
+    })
+}
+
+/// Mean round trips of flows of about one size, by size.
+fn by_size(runs: &Runs, case: &Case) -> Figure {
+    let mean = |ticket: Ticket<Short>| {
+        let mut bins: Vec<(f64, f64, f64)> = Vec::new();
+        for &(packets, rtts) in runs.first(ticket).map_or(&[][..], |flows| &flows.each) {
+            if !rtts.is_finite() {
+                continue;
+            }
+            // Four bins for each doubling; the flows are in the order of their sizes.
+            let bin = libm::exp2(libm::round(4.0 * libm::log2(packets)) / 4.0);
+            match bins.last_mut() {
+                Some(last) if last.0 == bin => (last.1, last.2) = (last.1 + rtts, last.2 + 1.0),
+                _ => bins.push((bin, rtts, 1.0)),
+            }
+        }
+        bins.into_iter().map(|(bin, sum, count)| (bin, sum / count)).collect::<Vec<_>>()
+    };
+    let chart = LineChart::new(
+        "Completion of short flows by size",
+        Axis::new("size", "packets").log(),
+        Axis::new("mean completion", "RTT").log(),
+    )
+    .series(Series::line("PLT", mean(case.plt)).marks())
+    .series(Series::line("TCP", mean(case.tcp)).marks());
+    Figure::new(
+        "fig9",
+        chart.to_svg(),
+        format!("As Fig. 9: completion of flows in the order of their sizes; {}.", case.name()),
+    )
+}
+
+/// The distribution of completions.
+fn shares(runs: &Runs, case: &Case) -> Figure {
+    let rtts = |ticket: Ticket<Short>| {
+        runs.first(ticket).map_or(&[][..], |flows| &flows.each).iter().map(|flow| flow.1).collect::<Vec<_>>()
+    };
+    let chart =
+        LineChart::ccdf("Completion of short flows", Axis::new("completion", "RTT").range(0.0, 12.0), true)
+            .down_to(1e-4)
+            .series(Series::ccdf("PLT", rtts(case.plt)))
+            .series(Series::ccdf("TCP", rtts(case.tcp)));
+    Figure::new(
+        "fig9-shares",
+        chart.to_svg(),
+        format!("Which share of the flows takes longer than so many round trips; {}.", case.name()),
+    )
+}

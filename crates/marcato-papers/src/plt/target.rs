@@ -1,0 +1,84 @@
+//! The target loss rate, found at run time (PLT §5: "Can the target loss-rate parameter be dynamically tuned?").
+
+use marcato_sched::LcmConfig;
+use marcato_sched::lowprio::{Adaptive, Target};
+use marcato_sim::PltConfig;
+
+use super::harm::{Arms, Losses};
+use super::published::{LARGE_BUFFER, SMALL_BUFFER};
+use super::runs::Plan;
+use super::single::Single;
+use super::world::{self, plt};
+use super::{Answer, Ask};
+use crate::chart::{Axis, LineChart, Series};
+use crate::{Figure, Row, Unit};
+
+/// Losses on both sides of the fixed target.
+const LOSSES: [(f64, &str); 7] = [
+    (1e-3, "1e-3"),
+    (3e-3, "3e-3"),
+    (5e-3, "5e-3"),
+    (6e-3, "6e-3"),
+    (1e-2, "1e-2"),
+    (2e-2, "2e-2"),
+    (4e-2, "4e-2"),
+];
+
+fn adaptive() -> PltConfig {
+    PltConfig::new(LcmConfig { target: Target::Adaptive(Adaptive::new()), ..LcmConfig::paper() })
+}
+
+const TEXT: &str = "The paper's target is 0.5 %, and what PLT adds collapses where the path itself loses more. Here the target \
+    is 0.5 % above what the path is found to lose whatever the window is, up to 5 %: see marcato-sched's lowprio. A \
+    single flow, 240 s after 60 s; then the rows of harm with that target instead of the fixed one.";
+
+/// The target at run time.
+pub(super) fn target(plan: &mut Plan) -> Ask {
+    let (span, claims) = (plan.scale.tendency, plan.scale.claims);
+    let mut cells = Vec::new();
+    for (figure, buffer) in [("fig3", LARGE_BUFFER), ("fig6", SMALL_BUFFER)] {
+        for (loss, id) in LOSSES {
+            let mut add = |config| plan.add(Single::paper(loss, buffer, Some(config), span));
+            cells.push((figure, buffer, loss, id, [add(plt()), add(adaptive())]));
+        }
+    }
+    let harm = Arms::residual(plan, Losses::Random, adaptive());
+    Box::new(move |runs| {
+        let mut rows = Vec::new();
+        for &(figure, buffer, _, loss, tickets) in &cells {
+            for (kind, ticket) in ["fixed", "adaptive"].into_iter().zip(tickets) {
+                rows.push(
+                    Row::new(
+                        format!("plt.target.{figure}.{loss}.{kind}"),
+                        format!("goodput of PLT, {kind} target, loss {loss}, buffer {buffer} packets"),
+                        Unit::MbitPerS,
+                    )
+                    .samples(&runs.each(ticket, |flow| flow.goodput)),
+                );
+            }
+        }
+        rows.extend(harm.rows(runs, "plt.target.harm", "target at run time", "", claims));
+        let mut answer = Answer::new("A target loss rate found at run time", TEXT, rows);
+        for (figure, name) in [("fig3", "large"), ("fig6", "small")] {
+            let of = cells.iter().filter(|cell| cell.0 == figure);
+            let curve = |which: usize| {
+                of.clone()
+                    .map(|cell| (100.0 * cell.2, runs.mean(cell.4[which], |flow| flow.goodput)))
+                    .collect::<Vec<_>>()
+            };
+            let chart = LineChart::new(
+                format!("Goodput with a {name} buffer"),
+                Axis::new("loss", "%").log(),
+                Axis::new("goodput", "Mbit/s").range(0.0, world::link()),
+            )
+            .series(Series::line("found at run time", curve(1)).marks())
+            .series(Series::line("0.5 %", curve(0)).marks());
+            answer.section = answer.section.figure(Figure::new(
+                format!("target-{figure}"),
+                chart.to_svg(),
+                "Goodput by random loss, with the paper's target and with one found at run time.",
+            ));
+        }
+        answer
+    })
+}

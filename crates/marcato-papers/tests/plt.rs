@@ -1,0 +1,18 @@
+//! The PLT experiments as a whole: what a quick run claims holds, every row is documented.
+
+mod documented;
+
+use marcato_papers::{Registry, RunOptions, Silent, registry};
+
+#[test]
+fn what_a_quick_run_claims_holds_and_every_row_is_documented() {
+    let registry = registry();
+    let experiment = registry.select("plt").expect("plt is registered")[0];
+    let options = RunOptions::default().shortened(true);
+    let report = Registry::run(experiment, &options, &mut Silent).expect("plt runs");
+    documented::check(&report);
+    let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
+    assert!(outside.is_empty(), "{outside:#?}");
+    // That pre-empted low packets change nothing, with random loss and without, and the page over two layers.
+    assert_eq!(report.document().count().ok, 2 + 2);
+}
