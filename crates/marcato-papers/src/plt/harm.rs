@@ -15,9 +15,9 @@ use super::{Answer, Ask};
 use crate::{Row, Unit};
 
 /// Flows whose low layers are switched off and on.
-const LAYERED: usize = 4;
+const LAYERED: usize = 16;
 /// Flows of plain TCP beside them.
-const BYSTANDERS: usize = 8;
+const BYSTANDERS: usize = 24;
 /// Short flows of plain TCP per second: with 25 packets on average, a tenth of the link.
 const SHORT_PER_SECOND: f64 = 125.0;
 
@@ -131,8 +131,8 @@ impl Harm {
         };
         let (bottleneck, _) = net.link(left, right, there, LinkConfig::delay_only(delay));
         let source = |net: &mut Network, name: &str, index: u32| -> Result<NodeId, Error> {
-            // Round trips of 60, 65, 70 ... ms, so that no two flows keep step.
-            let delay = Duration::from_micros(10_000 + 2_500 * u64::from(index));
+            // Round trips of 60, 61.4, 62.8 ... ms, so that no two flows keep step.
+            let delay = Duration::from_micros(10_000 + 700 * u64::from(index));
             let node = net.node(name);
             let access = LinkConfig::new(Rate::from_mbps(10_000), delay)
                 .queue(queue(100_000)?)
@@ -145,10 +145,11 @@ impl Harm {
         for (index, number) in (0..LAYERED + BYSTANDERS).zip(0u32..) {
             let client = source(&mut net, &format!("source {index}"), number)?;
             let config = world::tcp(self.plt.filter(|_| index < LAYERED), Congestion::Reno);
-            let start = Time::ZERO + Duration::from_millis(100 * u64::from(number));
+            // One after the other, so that few lose packets to the others' slow starts.
+            let start = Time::ZERO + self.span.warm_up * number / 50;
             flows.push(net.tcp(TcpFlow::new(client, right, config, Bulk::endless()).start(start))?);
         }
-        let client = source(&mut net, "web", 8)?;
+        let client = source(&mut net, "web", 14)?;
         let payload = u64::from(PAYLOAD);
         let sizes =
             Distribution::truncated_pareto(1.2, Bytes::new(25 * payload), Bytes::new(10_000 * payload))?;
@@ -236,7 +237,8 @@ pub(super) struct Arms {
 /// Where the losses are.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Losses {
-    /// One packet of ten thousand before the bottleneck, which is then not full: low layers carry much.
+    /// One packet of a thousand before the bottleneck, which is then not full: low layers carry much. There are so many losses
+    /// that their chances even out to well below 1 %.
     Random,
     /// At the bottleneck's queue alone: high flows fill it among themselves.
     Congestion,
@@ -245,7 +247,7 @@ pub(super) enum Losses {
 impl Losses {
     const fn rate(self) -> f64 {
         match self {
-            Self::Random => 1e-4,
+            Self::Random => 1e-3,
             Self::Congestion => 0.0,
         }
     }
@@ -259,7 +261,7 @@ impl Losses {
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Random => "loss 0.01 % before the bottleneck",
+            Self::Random => "loss 0.1 % before the bottleneck",
             Self::Congestion => "no loss but by the queue",
         }
     }
@@ -364,7 +366,7 @@ impl Arms {
     }
 }
 
-const TEXT: &str = "Four flows whose low layers are off in one run and on in the other; eight bystanders of plain TCP, round \
+const TEXT: &str = "16 flows whose low layers are off in one run and on in the other; 24 bystanders of plain TCP, round \
     trips from 60 to 115 ms; short flows of plain TCP, a tenth of the link; the small buffer. Where the bottleneck \
     pre-empts low packets, what it sends of the high class is compared bit by bit, with headers and times. Where it \
     finishes the low packet that it sends, as routers do, high packets are late by up to 32 µs; what that changes is \

@@ -34,9 +34,6 @@ struct Short {
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 struct Flows {
-    /// Of each flow that began in the measured span: its size in packets, and how long it took in round trips; infinite
-    /// if it did not end.
-    each: Vec<(f64, f64)>,
     /// The shares that took one round trip, and that took one and their own time on the wire.
     one: f64,
     one_and_own: f64,
@@ -44,6 +41,9 @@ struct Flows {
     offered: f64,
     /// What the link carried, over its rate.
     carried: f64,
+    /// Of each flow that began in the measured span: its size in packets, and how long it took in round trips; infinite
+    /// if it did not end.
+    each: Vec<(f64, f64)>,
 }
 
 /// After the last flow has begun, those under way get this long.
