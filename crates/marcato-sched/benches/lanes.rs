@@ -10,10 +10,11 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_sched::schedule::{
-    Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, LowRtt, Offer, RoundRobin, Selective,
+    Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, Layered, LayeredConfig, LowRtt, Offer, RoundRobin,
+    Selective,
 };
 use marcato_sched::{LaneId, LaneView, Purpose};
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 
 const PACKET: Bytes = Bytes::new(1350);
 
@@ -32,8 +33,24 @@ fn source(i: u64) -> (SourceKey, Source) {
     )
 }
 
-fn bench(c: &mut Criterion, name: &str, mut scheduler: impl LaneScheduler) {
-    let lanes = lanes();
+fn bench(c: &mut Criterion, name: &str, scheduler: impl LaneScheduler) {
+    bench_over(c, name, scheduler, lanes());
+}
+
+/// Every other lane is of the low layer, and the high ones are full.
+fn layers() -> [LaneView; 8] {
+    let mut lanes = lanes();
+    for lane in &mut lanes {
+        if lane.id.index() % 2 == 1 {
+            lane.layer = Layer::Low;
+        } else {
+            lane.in_flight = lane.cwnd;
+        }
+    }
+    lanes
+}
+
+fn bench_over(c: &mut Criterion, name: &str, mut scheduler: impl LaneScheduler, lanes: [LaneView; 8]) {
     let background = Purpose::New(Fresh::new(1, Priority::P4, Bytes::MAX));
     let redundancy = Redundancy::EveryLane;
     let urgent = Purpose::New(Fresh { redundancy, ..Fresh::new(2, Priority::P0, Bytes::kb(20)) });
@@ -83,6 +100,7 @@ fn schedulers(c: &mut Criterion) {
     bench(c, "Selective", Selective::new(Priority::P0));
     bench(c, "Cwr", cwr);
     bench(c, "CwrRed", red);
+    bench_over(c, "Layered", Layered::new(LowRtt::new(), LayeredConfig::paper()), layers());
 }
 
 criterion_group!(benches, schedulers);

@@ -7,8 +7,8 @@ use marcato_sched::lane::PathId;
 use marcato_sched::order::{PriorityFifo, StreamId, StreamOrder};
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_sched::schedule::{
-    Budget, Choice, Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, LowRtt, Offer, Purpose, RoundRobin,
-    Selective, Wait,
+    Budget, Choice, Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, Layered, LayeredConfig, LowRepairs, LowRtt,
+    Offer, Preference, Purpose, RoundRobin, Selective, Wait,
 };
 use marcato_sched::{LaneId, LaneSet, LaneView};
 use marcato_units::{Bytes, Duration, Layer, Priority, Time};
@@ -619,10 +619,55 @@ proptest! {
     }
 
     #[test]
+    fn layers_keep_their_order(
+        lanes in prop::collection::vec((0u64..8, 0u64..8, 1u64..100, any::<bool>(), any::<bool>()), 1..6),
+        level in 0usize..5,
+        again in any::<bool>(),
+        owed in 0u64..40,
+        which in 0u8..3,
+    ) {
+        let lanes: Vec<_> = lanes.iter().zip(0..).map(|((window, in_flight, rtt, low, usable), index)| LaneView {
+            layer: if *low { Layer::Low } else { Layer::High },
+            in_flight: Bytes::kb(*in_flight),
+            usable: *usable,
+            ..lane(index, Bytes::kb(*window), *rtt)
+        }).collect();
+        let config = [LayeredConfig::paper(), LayeredConfig::marcato(), LayeredConfig::cats()][usize::from(which)];
+        let mut scheduler = Layered::new(LowRtt::new(), config);
+        scheduler.owes(Bytes::kb(owed));
+        let priority = Priority::ALL[level];
+        let purpose = if again {
+            Purpose::Retransmission { priority, lost_on: id(0) }
+        } else {
+            Purpose::New(Fresh::new(1, priority, Bytes::kb(100)))
+        };
+        let choice = scheduler.choose(Time::ZERO, &lanes, purpose, PACKET);
+        let of = |layer| lanes.iter().filter(move |lane| lane.usable && lane.layer == layer);
+        let roomy = |layer| of(layer).any(|lane| lane.free() >= PACKET);
+        let works = |layer| of(layer).any(|lane| lane.cwnd >= PACKET);
+        let only_low = !again && which == 2 && level >= 2 && works(Layer::Low) && of(Layer::High).count() > 0;
+        let windows: Bytes = of(Layer::High).map(|lane| lane.cwnd).sum();
+        let may_overflow = if again { which == 1 && Bytes::kb(owed) > windows } else { !(which == 2 && level >= 2) };
+        let on = choice.lanes().first().map(|on| lanes[on.index()].layer);
+        match on {
+            Some(Layer::High) => prop_assert!(!only_low),
+            Some(Layer::Low) => prop_assert!(
+                of(Layer::High).count() == 0 || only_low || may_overflow && !roomy(Layer::High)
+            ),
+            // Who has to wait finds no room where it may go, and some lane that may carry it if there is any at all.
+            None => {
+                prop_assert!(only_low || !roomy(Layer::High));
+                prop_assert!(!roomy(Layer::Low) || of(Layer::High).count() > 0 && !may_overflow && !only_low);
+                prop_assert_eq!(choice == Choice::Wait(Wait::NoLane), lanes.iter().all(|lane| !lane.usable));
+            }
+        }
+    }
+
+    #[test]
     fn nothing_panics_and_only_lanes_that_can_are_chosen(
         calls in prop::collection::vec(
             (0u8..7, absurd(), prop::collection::vec(view(), 0..6), 0usize..5, absurd(), absurd()), 1..80),
-        which in 0u8..5,
+        which in 0u8..8,
     ) {
         let mut scheduler: Box<dyn LaneScheduler> = match which {
             0 => Box::new(LowRtt::new()),
@@ -633,6 +678,17 @@ proptest! {
                 cwr.declare(SourceKey(0), Source::new(Duration::from_nanos(1), Bytes::MAX, Time::ZERO)).unwrap();
                 cwr.declare(SourceKey(1), Source::new(Duration::MAX, Bytes::new(1), Time::MAX)).unwrap();
                 Box::new(cwr)
+            }
+            5 => Box::new(Layered::new(RoundRobin::new(), LayeredConfig::cats())),
+            6 => {
+                let low_repairs = LowRepairs::LowBeyond { thousandths: u32::MAX };
+                let config = LayeredConfig { low_repairs, ..LayeredConfig::paper() };
+                Box::new(Layered::new(LowRtt::new(), config.prefer(Priority::P3, Preference::HighOnly)))
+            }
+            7 => {
+                let mut red = CwrRed::new(paper()).unwrap();
+                red.declare(SourceKey(0), Source::new(Duration::from_millis(1), Bytes::kb(1), ms(5))).unwrap();
+                Box::new(Layered::new(red, LayeredConfig::marcato()))
             }
             _ => {
                 let mut red = CwrRed::new(paper()).unwrap();
@@ -656,7 +712,7 @@ proptest! {
                     scheduler.message_offered(now, &offer);
                     Purpose::New(fresh)
                 }
-                3 => { scheduler.lost(now, id(u8::try_from(level).unwrap())); Purpose::New(fresh) }
+                3 => { scheduler.owes(len); scheduler.lost(now, id(u8::try_from(level).unwrap())); Purpose::New(fresh) }
                 4 => { scheduler.message_complete(now, message); messages.remove(&message); Purpose::New(fresh) }
                 _ => Purpose::New(Fresh { redundancy: Redundancy::EveryLane, ..fresh }),
             };

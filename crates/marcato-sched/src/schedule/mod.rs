@@ -11,10 +11,13 @@
 //! | [`Cwr`] | the fastest lane with room beside its reservations | the fastest lane with room for the whole message |
 //! | [`CwrRed`] | as `Cwr` | every lane, if the whole message fits them all |
 //! | [`Selective`] | the fastest lane with room | every lane, with room or without |
+//!
+//! [`Layered`] lets any of them choose among the lanes of the high layer, and puts on the low one what does not fit.
 
 mod budget;
 mod cwr;
 mod cwr_red;
+mod layered;
 mod low_rtt;
 mod purpose;
 mod round_robin;
@@ -31,6 +34,7 @@ use crate::reserve::SourceKey;
 pub use budget::{Budget, BudgetError};
 pub use cwr::{Cwr, CwrConfig, CwrConfigError, Unused};
 pub use cwr_red::CwrRed;
+pub use layered::{Layered, LayeredConfig, LowRepairs, Preference};
 pub use low_rtt::LowRtt;
 pub use purpose::{Fresh, Purpose};
 pub use round_robin::RoundRobin;
@@ -111,6 +115,11 @@ pub trait LaneScheduler {
     /// Something on this lane is lost; its window is about to shrink.
     fn lost(&mut self, now: Time, lane: LaneId) {
         let _ = (now, lane);
+    }
+
+    /// So much of what was lost waits to be sent again. Tell before a `choose` for a retransmission.
+    fn owes(&mut self, waiting: Bytes) {
+        let _ = waiting;
     }
 
     /// The application has handed over a message. Tell before the first `choose` for it.

@@ -1,0 +1,381 @@
+//! Two layers: the network serves the high one first, the low one takes what is left (PLT §3).
+
+use marcato_units::{Bytes, Layer, Priority, Time};
+
+use super::{Choice, LaneScheduler, Offer, Purpose, Wait, fastest, one_or_wait};
+use crate::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
+
+/// Which lanes new data of a level takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Preference {
+    /// A high lane as long as one has room; what does not fit goes on a low one in the same flight.
+    #[default]
+    HighFirst,
+    /// High lanes only.
+    HighOnly,
+    /// Low lanes only, as long as there is one whose whole window takes the packet.
+    LowOnly,
+}
+
+/// What may carry again what a low lane has lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LowRepairs {
+    /// The high lanes only (PLT §3.2.1).
+    #[default]
+    HighOnly,
+    /// A low lane too, when the high ones are full and more waits to be repaired than this many thousandths of their
+    /// windows together: PLT's footnote 2, "very small when compared to the size of the retransmit buffer".
+    LowBeyond {
+        /// How much may wait, in thousandths of the high lanes' windows.
+        thousandths: u32,
+    },
+}
+
+/// How data is shared out between the layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LayeredConfig {
+    /// Which lanes new data takes, level by level.
+    pub preferences: [Preference; Priority::COUNT],
+    /// What carries again what a low lane has lost.
+    pub low_repairs: LowRepairs,
+}
+
+impl LayeredConfig {
+    /// As the paper has it: all data prefers the high lane, and what a low one loses is repaired there (PLT §3.2.1).
+    pub const fn paper() -> Self {
+        Self { preferences: [Preference::HighFirst; Priority::COUNT], low_repairs: LowRepairs::HighOnly }
+    }
+
+    /// For use: the same, but when more than a window waits to be repaired, low lanes help (PLT, footnote 2).
+    pub const fn marcato() -> Self {
+        Self { low_repairs: LowRepairs::LowBeyond { thousandths: 1000 }, ..Self::paper() }
+    }
+
+    /// Joined with CATS: P0 and P1 go to the high lane up to its window, what does not fit goes on the low lane in the
+    /// same flight, and all else goes on the low lane.
+    pub const fn cats() -> Self {
+        let (first, low) = (Preference::HighFirst, Preference::LowOnly);
+        Self { preferences: [first, first, low, low, low], low_repairs: LowRepairs::HighOnly }
+    }
+
+    /// With this preference for data of this level.
+    #[must_use]
+    pub const fn prefer(mut self, priority: Priority, preference: Preference) -> Self {
+        self.preferences[priority.index()] = preference;
+        self
+    }
+}
+
+impl Default for LayeredConfig {
+    fn default() -> Self {
+        Self::marcato()
+    }
+}
+
+/// Uses lanes of the low layer for what the high ones have no room for.
+///
+/// Among high lanes, `S` chooses, and sees no other as usable. Among low ones it is the fastest with room. What was lost
+/// on a low lane goes on a high one. If either layer has no usable lane, `S` chooses among all there are, so that nothing
+/// stalls: a low lane then carries everything. A backup lane counts as its layer's only if no lane at all is regular.
+#[derive(Clone, Debug)]
+pub struct Layered<S> {
+    base: S,
+    config: LayeredConfig,
+    /// What waits to be sent again.
+    owed: Bytes,
+}
+
+/// The lanes of each layer.
+struct Layers {
+    high: LaneSet,
+    low: LaneSet,
+}
+
+impl Layers {
+    fn of(lanes: &[LaneView]) -> Self {
+        let (mut high, mut low) = (LaneSet::EMPTY, LaneSet::EMPTY);
+        for lane in lanes.iter().filter(|lane| lane.usable && !lane.backup) {
+            match lane.layer {
+                Layer::High => high.insert(lane.id),
+                Layer::Low => low.insert(lane.id),
+            }
+        }
+        Self { high, low }
+    }
+}
+
+impl<S: LaneScheduler> Layered<S> {
+    /// A scheduler that lets `base` choose among high lanes.
+    pub const fn new(base: S, config: LayeredConfig) -> Self {
+        Self { base, config, owed: Bytes::ZERO }
+    }
+
+    /// What chooses among high lanes.
+    pub const fn base(&self) -> &S {
+        &self.base
+    }
+
+    /// What chooses among high lanes, to tell it something.
+    pub const fn base_mut(&mut self) -> &mut S {
+        &mut self.base
+    }
+
+    /// How it shares out.
+    pub const fn config(&self) -> &LayeredConfig {
+        &self.config
+    }
+
+    /// What the base says if there are no low lanes.
+    fn high(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
+        let mut seen = [LaneView::new(LaneId::FIRST, Bytes::ZERO, core::time::Duration::ZERO); MAX_LANES];
+        let count = lanes.len().min(MAX_LANES);
+        for (seen, lane) in seen.iter_mut().zip(lanes) {
+            *seen = LaneView { usable: lane.usable && lane.layer == Layer::High, ..*lane };
+        }
+        self.base.choose(now, &seen[..count], purpose, len)
+    }
+
+    /// Whether so much waits to be repaired that low lanes help.
+    fn low_may_repair(&self, lanes: &[LaneView], high: LaneSet) -> bool {
+        let LowRepairs::LowBeyond { thousandths } = self.config.low_repairs else { return false };
+        let windows: Bytes = lanes.iter().filter(|lane| high.contains(lane.id)).map(|lane| lane.cwnd).sum();
+        u128::from(self.owed.get()) * 1000 > u128::from(windows.get()) * u128::from(thousandths)
+    }
+}
+
+impl<S: LaneScheduler> LaneScheduler for Layered<S> {
+    fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
+        let Layers { high, low } = Layers::of(lanes);
+        if high.is_empty() || low.is_empty() {
+            return self.base.choose(now, lanes, purpose, len);
+        }
+        let below = |among: LaneSet| one_or_wait(fastest(lanes, among, len, |_| Bytes::ZERO), among);
+        match purpose {
+            Purpose::New(fresh) => match self.config.preferences[fresh.priority.index()] {
+                Preference::HighOnly => self.high(now, lanes, purpose, len),
+                Preference::HighFirst => match self.high(now, lanes, purpose, len) {
+                    // Not what a reservation keeps for somebody else either: what it cannot have there, it has here.
+                    wait @ Choice::Wait(_) => match below(low) {
+                        Choice::Wait(_) => wait,
+                        choice => choice,
+                    },
+                    choice => choice,
+                },
+                Preference::LowOnly => {
+                    // A window that has collapsed to less than a packet would never let it go.
+                    let open = lanes.iter().filter(|lane| lane.cwnd >= len).map(|lane| lane.id);
+                    let open = low.and(open.collect());
+                    if open.is_empty() { self.high(now, lanes, purpose, len) } else { below(open) }
+                }
+            },
+            Purpose::Retransmission { .. } => match self.high(now, lanes, purpose, len) {
+                wait @ Choice::Wait(_) if self.low_may_repair(lanes, high) => match below(low) {
+                    Choice::Wait(_) => wait,
+                    choice => choice,
+                },
+                choice => choice,
+            },
+            Purpose::Duplicate { carried, .. } => match self.high(now, lanes, purpose, len) {
+                wait @ Choice::Wait(Wait::NoLane | Wait::NoRoom) => match below(low.without(carried)) {
+                    Choice::Wait(_) => wait,
+                    choice => choice,
+                },
+                choice => choice,
+            },
+        }
+    }
+
+    fn sent(&mut self, now: Time, lane: &LaneView, purpose: Purpose, len: Bytes) {
+        self.base.sent(now, lane, purpose, len);
+    }
+
+    fn acked(&mut self, now: Time, lane: LaneId, len: Bytes) {
+        self.base.acked(now, lane, len);
+    }
+
+    fn lost(&mut self, now: Time, lane: LaneId) {
+        self.base.lost(now, lane);
+    }
+
+    fn owes(&mut self, waiting: Bytes) {
+        self.owed = waiting;
+        self.base.owes(waiting);
+    }
+
+    fn message_offered(&mut self, now: Time, offer: &Offer) {
+        self.base.message_offered(now, offer);
+    }
+
+    fn message_complete(&mut self, now: Time, message: u64) {
+        self.base.message_complete(now, message);
+    }
+
+    fn reserved(&self, now: Time, lane: &LaneView) -> Bytes {
+        match lane.layer {
+            Layer::High => self.base.reserved(now, lane),
+            Layer::Low => Bytes::ZERO,
+        }
+    }
+
+    fn wakeup(&self) -> Option<Time> {
+        self.base.wakeup()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cwr, CwrConfig, CwrRed, Fresh, LowRtt};
+    use super::*;
+    use crate::conductor::Redundancy;
+    use crate::reserve::{Source, SourceKey};
+    use core::time::Duration;
+
+    const NOW: Time = Time::ZERO;
+    const PACKET: Bytes = Bytes::kb(1);
+
+    fn high(index: u8, window: u64, millis: u64) -> LaneView {
+        LaneView::new(LaneId::new(index).unwrap(), Bytes::kb(window), Duration::from_millis(millis))
+    }
+
+    fn low(index: u8, window: u64, millis: u64) -> LaneView {
+        LaneView { layer: Layer::Low, ..high(index, window, millis) }
+    }
+
+    fn full(lane: LaneView) -> LaneView {
+        LaneView { in_flight: lane.cwnd, ..lane }
+    }
+
+    fn fresh(priority: Priority) -> Purpose {
+        Purpose::New(Fresh::new(1, priority, Bytes::kb(100)))
+    }
+
+    const AGAIN: Purpose = Purpose::Retransmission { priority: Priority::P2, lost_on: LaneId::FIRST };
+
+    fn paper(lanes: &[LaneView], purpose: Purpose) -> Choice {
+        Layered::new(LowRtt::new(), LayeredConfig::paper()).choose(NOW, lanes, purpose, PACKET)
+    }
+
+    #[test]
+    fn new_data_goes_to_the_high_lane_while_it_has_room_and_then_to_the_low_one() {
+        let (slow, quick) = (high(0, 4, 80), low(1, 4, 10));
+        for priority in Priority::ALL {
+            assert_eq!(paper(&[slow, quick], fresh(priority)), Choice::One(slow.id));
+            assert_eq!(paper(&[full(slow), quick], fresh(priority)), Choice::One(quick.id));
+            assert_eq!(paper(&[full(slow), full(quick)], fresh(priority)), Choice::Wait(Wait::NoRoom));
+        }
+    }
+
+    #[test]
+    fn losses_are_repaired_on_the_high_lane_and_wait_for_it() {
+        let (slow, quick) = (high(0, 4, 80), low(1, 400, 10));
+        assert_eq!(paper(&[slow, quick], AGAIN), Choice::One(slow.id));
+        assert_eq!(paper(&[full(slow), quick], AGAIN), Choice::Wait(Wait::NoRoom));
+        assert_eq!(
+            paper(&[LaneView { usable: false, ..slow }, quick], AGAIN),
+            Choice::One(quick.id),
+            "or on what there is"
+        );
+    }
+
+    #[test]
+    fn low_lanes_help_with_repairs_when_more_waits_than_the_windows_hold() {
+        let lanes = [full(high(0, 4, 80)), low(1, 400, 10)];
+        let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::marcato());
+        for (owed, choice) in
+            [(4, Choice::Wait(Wait::NoRoom)), (5, Choice::One(lanes[1].id)), (0, Choice::Wait(Wait::NoRoom))]
+        {
+            scheduler.owes(Bytes::kb(owed));
+            assert_eq!(scheduler.choose(NOW, &lanes, AGAIN, PACKET), choice, "{owed} kB wait");
+        }
+        // The paper's does not, and no exception is made while there is room.
+        let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::paper());
+        scheduler.owes(Bytes::kb(500));
+        assert_eq!(scheduler.choose(NOW, &lanes, AGAIN, PACKET), Choice::Wait(Wait::NoRoom));
+        let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::marcato());
+        scheduler.owes(Bytes::kb(500));
+        assert_eq!(
+            scheduler.choose(NOW, &[high(0, 4, 80), lanes[1]], AGAIN, PACKET),
+            Choice::One(lanes[0].id)
+        );
+    }
+
+    #[test]
+    fn joined_with_cats_the_page_s_head_is_on_both_lanes_and_its_rest_on_the_low_one() {
+        let (slow, quick) = (high(0, 4, 80), low(1, 4, 10));
+        let choose = |lanes: &[LaneView], priority| {
+            let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::cats());
+            scheduler.choose(NOW, lanes, fresh(priority), PACKET)
+        };
+        for priority in [Priority::P0, Priority::P1] {
+            assert_eq!(choose(&[slow, quick], priority), Choice::One(slow.id));
+            assert_eq!(choose(&[full(slow), quick], priority), Choice::One(quick.id));
+        }
+        for priority in [Priority::P2, Priority::P3, Priority::P4] {
+            assert_eq!(choose(&[slow, quick], priority), Choice::One(quick.id));
+            assert_eq!(choose(&[slow, full(quick)], priority), Choice::Wait(Wait::NoRoom));
+            // There is no low lane to speak of.
+            assert_eq!(choose(&[slow, LaneView { usable: false, ..quick }], priority), Choice::One(slow.id));
+            assert_eq!(choose(&[slow, low(1, 0, 10)], priority), Choice::One(slow.id));
+        }
+        let only = LayeredConfig::paper().prefer(Priority::P0, Preference::HighOnly);
+        let mut scheduler = Layered::new(LowRtt::new(), only);
+        assert_eq!(
+            scheduler.choose(NOW, &[full(slow), quick], fresh(Priority::P0), PACKET),
+            Choice::Wait(Wait::NoRoom)
+        );
+    }
+
+    #[test]
+    fn when_all_high_lanes_are_down_the_low_ones_carry_everything() {
+        let lanes = [LaneView { usable: false, ..high(0, 4, 10) }, low(1, 4, 80)];
+        for priority in Priority::ALL {
+            for config in [LayeredConfig::paper(), LayeredConfig::cats()] {
+                let mut scheduler = Layered::new(LowRtt::new(), config);
+                for purpose in [fresh(priority), Purpose::Retransmission { priority, lost_on: lanes[0].id }] {
+                    assert_eq!(scheduler.choose(NOW, &lanes, purpose, PACKET), Choice::One(lanes[1].id));
+                }
+            }
+        }
+        assert_eq!(paper(&lanes[..1], fresh(Priority::P2)), Choice::Wait(Wait::NoLane));
+    }
+
+    #[test]
+    fn a_backup_high_lane_is_spared_while_a_low_one_works() {
+        let spare = LaneView { backup: true, ..high(0, 4, 10) };
+        assert_eq!(paper(&[spare, low(1, 4, 80)], fresh(Priority::P0)), Choice::One(LaneId::new(1).unwrap()));
+        assert_eq!(paper(&[spare, full(low(1, 4, 80))], AGAIN), Choice::Wait(Wait::NoRoom));
+    }
+
+    #[test]
+    fn the_base_chooses_among_high_lanes_alone() {
+        let lanes = [high(0, 4, 80), high(1, 4, 50), low(2, 4, 10), low(3, 4, 5)];
+        assert_eq!(paper(&lanes, fresh(Priority::P0)), Choice::One(lanes[1].id));
+        // Copies of an urgent message go on each high lane.
+        let mut red = Layered::new(CwrRed::new(CwrConfig::paper()).unwrap(), LayeredConfig::paper());
+        let redundancy = Redundancy::EveryLane;
+        let urgent = Purpose::New(Fresh { redundancy, ..Fresh::new(1, Priority::P0, PACKET) });
+        let both = [lanes[0].id, lanes[1].id].into_iter().collect();
+        assert_eq!(red.choose(NOW, &lanes, urgent, PACKET), Choice::Each(both));
+    }
+
+    #[test]
+    fn background_data_that_a_reservation_keeps_out_takes_the_low_lane() {
+        let mut cwr = Cwr::new(CwrConfig::paper()).unwrap();
+        let source = Source::new(Duration::from_secs(1), Bytes::kb(3), Time::from_millis(20));
+        cwr.declare(SourceKey(1), source).unwrap();
+        let mut scheduler = Layered::new(cwr, LayeredConfig::paper());
+        let (mut high, low) = (high(0, 4, 80), low(1, 4, 80));
+        let background = fresh(Priority::P4);
+        assert_eq!(scheduler.choose(NOW, &[high, low], background, PACKET), Choice::One(high.id));
+        scheduler.sent(NOW, &high, background, PACKET);
+        high.in_flight += PACKET;
+        assert_eq!(scheduler.reserved(NOW, &high), Bytes::kb(3));
+        assert_eq!(scheduler.reserved(NOW, &low), Bytes::ZERO);
+        assert_eq!(scheduler.choose(NOW, &[high, low], background, PACKET), Choice::One(low.id));
+        assert_eq!(
+            scheduler.choose(NOW, &[high, full(low)], background, PACKET),
+            Choice::Wait(Wait::Reserved)
+        );
+        assert_eq!(scheduler.choose(NOW, &[high, low], fresh(Priority::P0), PACKET), Choice::One(high.id));
+    }
+}
