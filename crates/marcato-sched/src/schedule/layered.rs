@@ -23,8 +23,8 @@ pub enum LowRepairs {
     /// The high lanes only (PLT §3.2.1).
     #[default]
     HighOnly,
-    /// A low lane too, when the high ones are full and more waits to be repaired than this many thousandths of their
-    /// windows together: PLT's footnote 2, "very small when compared to the size of the retransmit buffer".
+    /// High lanes as long as one has room; low ones too when they are full and more waits to be repaired than this many
+    /// thousandths of their windows together: PLT's footnote 2, "very small when compared to the size of the retransmit buffer".
     LowBeyond {
         /// How much may wait, in thousandths of the high lanes' windows.
         thousandths: u32,
@@ -46,16 +46,19 @@ impl LayeredConfig {
         Self { preferences: [Preference::HighFirst; Priority::COUNT], low_repairs: LowRepairs::HighOnly }
     }
 
-    /// For use: the same, but when more than a window waits to be repaired, low lanes help (PLT, footnote 2).
+    /// For use: the same, but what high lanes have no room for is repaired on low ones at once. PLT waits for the high
+    /// ones until their windows are "very small" (footnote 2). An engine that sends nothing new while it owes a
+    /// repair stops the low lanes meanwhile: of 50 Mbit/s at a loss of 0.1 %, with buffers of a tenth of what fits the
+    /// path, that took a quarter away.
     pub const fn marcato() -> Self {
-        Self { low_repairs: LowRepairs::LowBeyond { thousandths: 1000 }, ..Self::paper() }
+        Self { low_repairs: LowRepairs::LowBeyond { thousandths: 0 }, ..Self::paper() }
     }
 
     /// Joined with CATS: P0 and P1 go to the high lane up to its window, what does not fit goes on the low lane in the
     /// same flight, and all else goes on the low lane.
     pub const fn cats() -> Self {
         let (first, low) = (Preference::HighFirst, Preference::LowOnly);
-        Self { preferences: [first, first, low, low, low], low_repairs: LowRepairs::HighOnly }
+        Self { preferences: [first, first, low, low, low], ..Self::marcato() }
     }
 
     /// With this preference for data of this level.
@@ -280,13 +283,19 @@ mod tests {
     #[test]
     fn low_lanes_help_with_repairs_when_more_waits_than_the_windows_hold() {
         let lanes = [full(high(0, 4, 80)), low(1, 400, 10)];
-        let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::marcato());
+        let low_repairs = LowRepairs::LowBeyond { thousandths: 1000 };
+        let config = LayeredConfig { low_repairs, ..LayeredConfig::paper() };
+        let mut scheduler = Layered::new(LowRtt::new(), config);
         for (owed, choice) in
             [(4, Choice::Wait(Wait::NoRoom)), (5, Choice::One(lanes[1].id)), (0, Choice::Wait(Wait::NoRoom))]
         {
             scheduler.owes(Bytes::kb(owed));
             assert_eq!(scheduler.choose(NOW, &lanes, AGAIN, PACKET), choice, "{owed} kB wait");
         }
+        // Without patience, one is enough.
+        let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::marcato());
+        scheduler.owes(PACKET);
+        assert_eq!(scheduler.choose(NOW, &lanes, AGAIN, PACKET), Choice::One(lanes[1].id));
         // The paper's does not, and no exception is made while there is room.
         let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::paper());
         scheduler.owes(Bytes::kb(500));
