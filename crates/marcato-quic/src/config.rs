@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use marcato_sched::conductor::Config as ConductorConfig;
 use marcato_sched::lane::MAX_LANES;
+use marcato_sched::lowprio::{Lcm, LcmConfigError};
 use marcato_sched::reserve::Framing;
-use marcato_sched::schedule::{Cwr, CwrConfig, CwrConfigError, CwrRed, LowRtt, RoundRobin, Selective};
+use marcato_sched::schedule::{
+    Cwr, CwrConfig, CwrConfigError, CwrRed, Layered, LayeredConfig, LowRtt, RoundRobin, Selective,
+};
 use marcato_units::{Bytes, Duration, Priority};
 use noq_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use crate::controller::Congestion;
 use crate::gate::GateFactory;
 use crate::inbox::InboxLimits;
+use crate::low::LowLanes;
 use crate::scheduler::Scheduler;
 
 /// What a full packet holds back from stream data: its header with an 8-byte connection ID, the frame's own header, the
@@ -45,6 +49,32 @@ pub enum PathScheduler {
     CwrRed(CwrConfig),
     /// Redundancy that ignores the window: for comparison only.
     Selective(Priority),
+    /// Low lanes take what high ones have no room for; among those, another chooses.
+    Layered(BaseScheduler, LayeredConfig),
+}
+
+/// What chooses among the high lanes of [`PathScheduler::Layered`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaseScheduler {
+    /// The fastest lane with room.
+    LowRtt,
+    /// One lane after the other.
+    RoundRobin,
+    /// Congestion window reservation. Its framing is set by the session.
+    Cwr(CwrConfig),
+    /// Congestion window reservation with redundancy. Its framing is set by the session.
+    CwrRed(CwrConfig),
+}
+
+impl From<BaseScheduler> for PathScheduler {
+    fn from(base: BaseScheduler) -> Self {
+        match base {
+            BaseScheduler::LowRtt => Self::LowRtt,
+            BaseScheduler::RoundRobin => Self::RoundRobin,
+            BaseScheduler::Cwr(config) => Self::Cwr(config),
+            BaseScheduler::CwrRed(config) => Self::CwrRed(config),
+        }
+    }
 }
 
 impl PathScheduler {
@@ -56,6 +86,10 @@ impl PathScheduler {
             Self::Cwr(config) => Scheduler::Cwr(Box::new(Cwr::new(framed(config))?)),
             Self::CwrRed(config) => Scheduler::CwrRed(Box::new(CwrRed::new(framed(config))?)),
             Self::Selective(threshold) => Scheduler::Selective(Box::new(Selective::new(threshold))),
+            Self::Layered(base, config) => {
+                let base = Self::from(base).build(framing)?;
+                Scheduler::Layered(Box::new(Layered::new(base, config)))
+            }
         })
     }
 }
@@ -202,6 +236,9 @@ pub struct SessionConfig {
     pub qlog: Option<std::path::PathBuf>,
     /// Whether each change of a window is reported as an event, for those who study them.
     pub trace_windows: bool,
+    /// What is particular to lanes of the low layer. `None` if they are lanes like all others, which is for networks
+    /// of which something else is known.
+    pub low_lanes: Option<LowLanes>,
 }
 
 impl Default for SessionConfig {
@@ -238,6 +275,7 @@ impl Default for SessionConfig {
             #[cfg(feature = "qlog")]
             qlog: None,
             trace_windows: false,
+            low_lanes: None,
         }
     }
 }
@@ -257,6 +295,9 @@ pub enum SessionConfigError {
         /// What was asked for.
         asked: u8,
     },
+    /// The controller of low lanes.
+    #[error("the low layer's controller cannot be configured so: {0}")]
+    LowPriority(#[from] LcmConfigError),
     /// Smaller than every QUIC packet may be, or larger than UDP's.
     #[error("an initial mtu of {asked} bytes is not between 1200 and 65527")]
     Mtu {
@@ -303,6 +344,25 @@ pub enum SessionConfigError {
 const LONGEST: Duration = Duration::from_secs(1 << 30);
 
 impl SessionConfig {
+    /// The same, with low lanes for what high ones have no room for: PLT. Among the high ones, what chose among all
+    /// chooses now.
+    #[must_use]
+    pub fn layered(self) -> Self {
+        let base = match self.path_scheduler {
+            PathScheduler::LowRtt | PathScheduler::Selective(_) => BaseScheduler::LowRtt,
+            PathScheduler::RoundRobin => BaseScheduler::RoundRobin,
+            PathScheduler::Cwr(config) => BaseScheduler::Cwr(config),
+            PathScheduler::CwrRed(config) => BaseScheduler::CwrRed(config),
+            PathScheduler::Layered(base, _) => base,
+        };
+        let layers = match self.path_scheduler {
+            PathScheduler::Layered(_, layers) => layers,
+            _ => LayeredConfig::default(),
+        };
+        let low_lanes = Some(self.low_lanes.unwrap_or_default());
+        Self { path_scheduler: PathScheduler::Layered(base, layers), low_lanes, ..self }
+    }
+
     /// Stream bytes in a full packet of this size.
     pub(crate) fn payload(mtu: Bytes) -> Bytes {
         mtu - HEADROOM
@@ -322,6 +382,12 @@ impl SessionConfig {
     pub(crate) fn validate(&self) -> Result<(), SessionConfigError> {
         self.conductor.debt.validate(self.conductor.chunk)?;
         self.path_scheduler.build(self.framing())?;
+        if let Some(low) = &self.low_lanes {
+            Lcm::new(low.controller)?;
+        }
+        if let Congestion::LowPriority(config) = self.congestion {
+            Lcm::new(config)?;
+        }
         if self.max_lanes == 0 || usize::from(self.max_lanes) > MAX_LANES {
             return Err(SessionConfigError::Lanes { asked: self.max_lanes });
         }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use marcato_sched::lowprio::LcmConfig;
 use marcato_units::Bytes;
 use noq_proto::congestion::{Bbr3Config, Controller, ControllerFactory, CubicConfig, NewRenoConfig};
+
+use crate::low_controller::LowPriority;
 
 /// The congestion controller of a lane. Lanes are not coupled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,6 +22,9 @@ pub enum Congestion {
     Cubic,
     /// BBR, version 3 (draft-ietf-ccwg-bbr). It needs pacing.
     Bbr3,
+    /// PLT's controller of the low layer (PLT §3.1). It takes what it can get: it is for lanes that the network serves
+    /// last, and for no others. Its window begins as it says, whatever the session's do.
+    LowPriority(LcmConfig),
 }
 
 impl Congestion {
@@ -49,6 +55,14 @@ impl Congestion {
                     config.initial_window(window.get());
                 }
                 Arc::new(config).build(now, mtu)
+            }
+            Self::LowPriority(config) => {
+                let low = LowPriority::new(now, mtu, config);
+                // A configuration that a lane brings along and that cannot be: the default, which can.
+                match low.or_else(|_| LowPriority::new(now, mtu, LcmConfig::marcato())) {
+                    Ok(low) => Box::new(low),
+                    Err(_) => Self::RENO.build(now, mtu, initial_window),
+                }
             }
         }
     }

@@ -130,6 +130,11 @@ pub enum ConnectError {
     /// There is no such socket.
     #[error("there is no socket {0:?}: the endpoint has fewer")]
     Socket(SocketId),
+    /// Acknowledgements would be of the low layer.
+    #[error(
+        "socket {0:?} is of the low layer: begin by one of the high layer, and add the low lane afterwards"
+    )]
+    LowFirst(SocketId),
     /// As many as may be.
     #[error("{limit} sessions are open, as many as may be: close one first")]
     TooMany {
@@ -337,6 +342,10 @@ impl Endpoint {
         self.bury();
         if usize::from(socket.0) >= self.config.sockets.len() {
             return Err(ConnectError::Socket(socket));
+        }
+        let layer = self.config.sockets[usize::from(socket.0)].layer;
+        if session.low_lanes.is_some() && layer == Layer::Low {
+            return Err(ConnectError::LowFirst(socket));
         }
         if self.sessions.len() >= self.config.max_sessions {
             return Err(ConnectError::TooMany { limit: self.config.max_sessions });

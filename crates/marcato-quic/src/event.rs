@@ -18,6 +18,20 @@ pub enum LaneLoss {
     Refused(String),
 }
 
+/// What becomes of a low lane, beside what may become of any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LowLaneChange {
+    /// The network does not serve the high layer first, or no longer: high lanes fare worse while low ones send. Nothing
+    /// is sent on it but what keeps it alive, until it is tried again.
+    Unprioritised,
+    /// It is tried again whether the network serves the high layer first.
+    Retried,
+    /// It carries everything, because no high lane works.
+    Alone,
+    /// A high lane works again.
+    Relieved,
+}
+
 /// How a window changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowChange {
@@ -79,6 +93,13 @@ pub enum Event {
         lane: LaneId,
         /// Whether it is to be the last choice.
         backup: bool,
+    },
+    /// Something has become of a low lane. Only with [`SessionConfig::low_lanes`](crate::SessionConfig).
+    LowLane {
+        /// Which lane.
+        lane: LaneId,
+        /// What has become of it.
+        change: LowLaneChange,
     },
     /// The address of the lane's other end has changed.
     LaneMoved(LaneId),

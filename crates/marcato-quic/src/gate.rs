@@ -21,8 +21,8 @@ use crate::event::WindowChange;
 pub(crate) enum Happening {
     /// This packet, which has to be acknowledged, has left.
     Sent { pn: u64, bytes: u16 },
-    /// It has been acknowledged.
-    Acked { pn: u64, bytes: u64 },
+    /// It has been acknowledged, so many microseconds after it was sent.
+    Acked { pn: u64, bytes: u64, micros: u32 },
     /// It has been declared lost.
     Lost { pn: u64, bytes: u16 },
     /// The window has another size.
@@ -49,6 +49,8 @@ pub(crate) struct Gate {
     app_limited: AtomicBool,
     /// The session would have sent more, had the window had room.
     cwnd_limited: AtomicBool,
+    /// Nothing was heard for so long that all that is under way may be lost.
+    timed_out: AtomicBool,
     /// How much of the window has been kept empty for reservations, in thousandths: growth is credited with it.
     idle_share: AtomicU64,
     /// How often the engine wanted to send here and found no room, the gate being shut or not.
@@ -74,6 +76,7 @@ impl Gate {
             mtu: AtomicU64::new(u64::from(mtu)),
             app_limited: AtomicBool::new(true),
             cwnd_limited: AtomicBool::new(false),
+            timed_out: AtomicBool::new(false),
             idle_share: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
             engine_paces,
@@ -122,6 +125,11 @@ impl Gate {
     /// Says that more would have been sent, had there been room.
     pub(crate) fn set_cwnd_limited(&self) {
         self.cwnd_limited.store(true, Relaxed);
+    }
+
+    /// Says that nothing was heard for too long. The controller learns of it before whatever is heard next.
+    pub(crate) fn set_timed_out(&self) {
+        self.timed_out.store(true, Relaxed);
     }
 
     /// Credits growth with a part of the window, in thousandths, that is empty only because it is reserved.
@@ -219,6 +227,14 @@ impl Gated {
         }
     }
 
+    /// Tells the controller of a silence, as of persistent congestion.
+    fn follow_timeout(&mut self, now: Instant) {
+        if self.gate.timed_out.load(Relaxed) {
+            self.gate.timed_out.store(false, Relaxed);
+            self.inner.on_congestion_event(now, now, true, false, 0, 0);
+        }
+    }
+
     fn grew_or_opened(&self, window: u64) -> WindowChange {
         match self.inner.metrics().ssthresh {
             Some(ssthresh) if window >= ssthresh => WindowChange::Grew,
@@ -251,6 +267,7 @@ impl Controller for Gated {
 
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
         self.follow_replacement();
+        self.follow_timeout(now);
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held + u64::from(bytes), Relaxed);
         self.gate.log().push(Happening::Sent { pn, bytes });
@@ -265,13 +282,16 @@ impl Controller for Gated {
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, _: bool, rtt: &RttEstimator) {
+        self.follow_timeout(now);
         if self.gate.cwnd_limited.load(Relaxed) {
             self.gate.cwnd_limited.store(false, Relaxed);
             self.inner.on_cwnd_limited();
         }
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held.saturating_sub(bytes), Relaxed);
-        self.acked.push(Happening::Acked { pn, bytes });
+        let micros = now.saturating_duration_since(sent).as_micros();
+        let micros = u32::try_from(micros).unwrap_or(u32::MAX);
+        self.acked.push(Happening::Acked { pn, bytes, micros });
         let app_limited = self.gate.app_limited.load(Relaxed);
         let credited = match self.gate.idle_share.load(Relaxed) {
             0 => bytes,

@@ -138,6 +138,12 @@ pub(crate) struct Lane {
     pub(crate) srtt: Duration,
     /// The least that it was.
     pub(crate) least_rtt: Option<Duration>,
+    /// It is of the low layer, and the session sees to it.
+    pub(crate) managed: bool,
+    /// It is to send nothing, because it does harm or because it is tested whether it does.
+    pub(crate) parked: bool,
+    /// Its owner has been told that it carries everything.
+    pub(crate) alone: bool,
     /// A chunk was fed and nothing left: the path is being validated again. Until something happens, it is left alone.
     pub(crate) paused: bool,
     pub(crate) pacer: Pacer,
@@ -189,6 +195,9 @@ impl Lane {
             congestion: request.congestion,
             srtt: Duration::ZERO,
             least_rtt: None,
+            managed: false,
+            parked: false,
+            alone: false,
             paused: false,
             pacer: Pacer::new(now),
             stats: LaneStats::default(),
@@ -207,7 +216,7 @@ impl Lane {
 
     /// Whether data may be sent on it now.
     pub(crate) fn is_usable(&self) -> bool {
-        self.state == LaneState::Up && !self.paused
+        self.state == LaneState::Up && !self.paused && !self.parked
     }
 
     /// What a lane scheduler may know.
@@ -329,7 +338,11 @@ impl Lane {
         self.stalled_at = now;
         self.answers = false;
         match self.recovered_at.take() {
-            Some(at) if now.since(at) < SOON => self.flaps = (self.flaps + 1).min(6),
+            // A low lane is starved again and again, and is well all the same: what answers for it is an acknowledgement of
+            // what it has carried.
+            Some(at) if now.since(at) < SOON => {
+                self.flaps = (self.flaps + 1).min(if self.managed { 2 } else { 6 });
+            }
             Some(_) => self.flaps = 0,
             None => {}
         }

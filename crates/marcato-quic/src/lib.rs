@@ -17,24 +17,31 @@ mod identity;
 pub mod inbox;
 mod lane;
 mod long;
+mod low;
+mod low_controller;
 mod outbox;
 mod pacer;
 mod right_sizing;
 mod scheduler;
 mod session;
+mod watch;
 
-pub use config::{Batch, Growth, Pacing, PathScheduler, SessionConfig, SessionConfigError, Stall, StreamUse};
+pub use config::{
+    BaseScheduler, Batch, Growth, Pacing, PathScheduler, SessionConfig, SessionConfigError, Stall, StreamUse,
+};
 pub use controller::Congestion;
 pub use endpoint::{
     ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, SessionId, SocketId,
 };
-pub use event::{Event, LaneLoss, WindowChange};
+pub use event::{Event, LaneLoss, LowLaneChange, WindowChange};
 pub use identity::{Fingerprint, FingerprintError, Identity, IdentityError, Trust};
 pub use inbox::Piece;
 pub use lane::{LaneRequest, LaneState, LaneStats};
 pub use long::LongId;
+pub use low::{LowLanes, Retry};
 pub use marcato_sched::conductor::MessageId;
 pub use marcato_wire::MessageNumber;
 pub use session::{
     Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
 };
+pub use watch::PriorityTest;

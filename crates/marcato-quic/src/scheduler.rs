@@ -3,7 +3,7 @@
 use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{
-    Choice, Cwr, CwrRed, LaneScheduler, LowRtt, Offer, Purpose, RoundRobin, Selective, Unused,
+    Choice, Cwr, CwrRed, LaneScheduler, Layered, LowRtt, Offer, Purpose, RoundRobin, Selective, Unused,
 };
 use marcato_units::{Bytes, Time};
 
@@ -15,6 +15,7 @@ pub(crate) enum Scheduler {
     Cwr(Box<Cwr>),
     CwrRed(Box<CwrRed>),
     Selective(Box<Selective>),
+    Layered(Box<Layered<Self>>),
 }
 
 impl Scheduler {
@@ -25,6 +26,7 @@ impl Scheduler {
             Self::Cwr(scheduler) => &**scheduler,
             Self::CwrRed(scheduler) => &**scheduler,
             Self::Selective(scheduler) => &**scheduler,
+            Self::Layered(scheduler) => &**scheduler,
         }
     }
 
@@ -35,6 +37,7 @@ impl Scheduler {
             Self::Cwr(scheduler) => &mut **scheduler,
             Self::CwrRed(scheduler) => &mut **scheduler,
             Self::Selective(scheduler) => &mut **scheduler,
+            Self::Layered(scheduler) => &mut **scheduler,
         }
     }
 
@@ -43,6 +46,7 @@ impl Scheduler {
         match self {
             Self::Cwr(scheduler) => scheduler.declare(key, source),
             Self::CwrRed(scheduler) => scheduler.declare(key, source),
+            Self::Layered(scheduler) => scheduler.base_mut().declare(key, source),
             Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => Ok(()),
         }
     }
@@ -52,6 +56,7 @@ impl Scheduler {
         match self {
             Self::Cwr(scheduler) => scheduler.withdraw(key),
             Self::CwrRed(scheduler) => scheduler.withdraw(key),
+            Self::Layered(scheduler) => scheduler.base_mut().withdraw(key),
             Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => false,
         }
     }
@@ -61,6 +66,7 @@ impl Scheduler {
         match self {
             Self::Cwr(scheduler) => scheduler.reserve().source(key),
             Self::CwrRed(scheduler) => scheduler.reserve().source(key),
+            Self::Layered(scheduler) => scheduler.base().source(key),
             Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => None,
         }
     }
@@ -70,6 +76,7 @@ impl Scheduler {
         match self {
             Self::Cwr(scheduler) => scheduler.unused(),
             Self::CwrRed(scheduler) => scheduler.unused(),
+            Self::Layered(scheduler) => scheduler.base().unused(),
             Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => Unused::default(),
         }
     }
@@ -90,6 +97,10 @@ impl LaneScheduler for Scheduler {
 
     fn lost(&mut self, now: Time, lane: LaneId) {
         self.inner_mut().lost(now, lane);
+    }
+
+    fn owes(&mut self, waiting: Bytes) {
+        self.inner_mut().owes(waiting);
     }
 
     fn message_offered(&mut self, now: Time, offer: &Offer) {

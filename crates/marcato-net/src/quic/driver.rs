@@ -270,6 +270,7 @@ impl Hub {
             | Event::LaneStalled(_)
             | Event::LaneRecovered(_)
             | Event::LaneBackup { .. }
+            | Event::LowLane { .. }
             | Event::LaneMoved(_)
             | Event::LaneDown { .. }
             | Event::Window { .. } => entry.span.in_scope(|| tracing::debug!(?event, "lane")),

@@ -60,6 +60,7 @@ impl Session {
         }
         self.look_for_stalls(now);
         self.give_up_silent(now);
+        self.see_to_low_lanes(now);
         self.wake = self.wake.filter(|&at| at > now);
         if self.retry.is_some_and(|at| at <= now) {
             self.retry = None;
@@ -77,7 +78,10 @@ impl Session {
         let stalls = self.lanes.iter().filter_map(|lane| lane.stalls_at(self.config.stall)).min();
         let recoveries = self.lanes.iter().filter_map(Lane::recovers_at).min();
         let given_up = self.given_up_at().map(|(at, _)| at).min();
-        [engine, stalls, recoveries, given_up, self.wake, self.retry].into_iter().flatten().min()
+        let tested = self.watch.as_ref().and_then(Watch::next_timeout);
+        let low = [tested, self.keeper.next()];
+        let all = [engine, stalls, recoveries, given_up, self.wake, self.retry];
+        all.into_iter().chain(low).flatten().min()
     }
 
     fn arrived_from(&mut self, now: Time, socket: SocketId, remote: SocketAddr) {
@@ -114,6 +118,7 @@ impl Session {
         if self.confirmed {
             self.open_lanes(now);
         }
+        self.see_to_low_lanes(now);
         self.size_window(now);
         self.act(now);
         self.write_notes();
@@ -142,6 +147,7 @@ impl Session {
         let mut happenings = std::mem::take(&mut self.happenings);
         let mut sent = (0, 0);
         let mut recovered = false;
+        let slowest = if self.watch.is_some() { self.slowest_high() } else { Duration::ZERO };
         for lane in self.lanes.iter_mut() {
             let id = lane.id;
             lane.gate.take(&mut happenings);
@@ -158,8 +164,15 @@ impl Session {
                         lane.sent(now, pn, bytes, load);
                         left += bytes_sent;
                     }
-                    Happening::Acked { pn, bytes } => {
+                    Happening::Acked { pn, bytes, micros } => {
                         heard = true;
+                        if let Some(watch) = &mut self.watch {
+                            let (took, bytes) = (Duration::from_micros(micros.into()), Bytes::new(bytes));
+                            match lane.managed {
+                                true => watch.low_acked(now, bytes, slowest),
+                                false => watch.acked(now, id, took, bytes),
+                            }
+                        }
                         lane.heard(now);
                         lane.settle(pn, bytes);
                         lane.stats.acked += Bytes::new(bytes);
@@ -168,6 +181,9 @@ impl Session {
                     }
                     Happening::Lost { pn, bytes } => {
                         lane.stats.lost += 1;
+                        if let Some(watch) = self.watch.as_mut().filter(|_| !lane.managed) {
+                            watch.lost(now, id);
+                        }
                         self.scheduler.lost(now, id);
                         let owed = match lane.settle(pn, u64::from(bytes)) {
                             Some(Load::Run { key, run, priority, pinned, .. }) => {
@@ -421,10 +437,12 @@ impl Session {
     ) -> Option<LaneId> {
         let gate = self.conn.congestion_state(path).and_then(Gated::gate_of)?;
         let id = self.lanes.vacant()?;
+        let request = self.as_layered(request);
         if let Some(congestion) = request.congestion {
             gate.replace(self.clock.instant(now), congestion, self.config.initial_window);
         }
         let mut lane = Lane::new(id, path, number, gate, request, state, now);
+        lane.managed = self.manages(request.layer);
         lane.told_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
         // The peer may have said so before the path was validated.
         lane.shunned = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
@@ -460,6 +478,7 @@ impl Session {
                     return;
                 }
                 Err(error) => {
+                    self.keeper.drop(request.remote);
                     let reason = LaneLoss::Refused(error.to_string());
                     self.events.push_back(Event::LaneDown { lane: None, reason });
                 }
@@ -477,7 +496,9 @@ impl Session {
                 let known = self.lanes.of_path(id).or_else(|| self.adopt_peers(now, id));
                 if let Some(lane) = known.and_then(|lane| self.lanes.get_mut(lane)) {
                     lane.state = LaneState::Up;
-                    self.events.push_back(Event::LaneUp(lane.id));
+                    let id = lane.id;
+                    self.events.push_back(Event::LaneUp(id));
+                    self.keep_up(now, id);
                 } else {
                     // Without a gate of ours the engine would use it as it likes.
                     let _ = self.conn.close_path(self.clock.instant(now), id, VarInt::from_u32(0));
@@ -492,6 +513,7 @@ impl Session {
                 };
                 let lane = self.lanes.of_path(id);
                 if let Some(lane) = lane {
+                    self.keep_down(now, lane);
                     let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Opening);
                     // The engine will send again what was under way, but only after three PTOs.
                     self.give_up_on(lane, LaneState::Closing);
@@ -606,6 +628,7 @@ impl Session {
             if lane.stalls_at(self.config.stall).is_none_or(|at| at > now) {
                 continue;
             }
+            let managed = lane.managed;
             if self.lanes.get_mut(id).is_some_and(Lane::owes_nothing) {
                 continue;
             }
@@ -613,6 +636,8 @@ impl Session {
             // is the one to doubt.
             let answering = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.told_backup);
             let first = answering.min_by_key(|lane| lane.number).filter(|first| first.is_quiet(now));
+            // A low lane may well be starved while others are just slow.
+            let first = first.filter(|_| !managed);
             let id = first.map_or(id, |first| first.id);
             let other = self.lanes.iter().any(|lane| lane.id != id && lane.state == LaneState::Up);
             // If none answers, they are tried in turn: acknowledgements of all leave by one, and that may be the dead one.
@@ -625,6 +650,9 @@ impl Session {
                 continue;
             }
             lane.fall_silent(now);
+            if lane.managed {
+                lane.gate.set_timed_out();
+            }
             self.give_up_on(id, LaneState::Stalled);
             self.events.push_back(Event::LaneStalled(id));
             if let Some(lane) = next.and_then(|next| self.lanes.get_mut(next)) {

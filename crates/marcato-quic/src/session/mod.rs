@@ -3,6 +3,7 @@
 //! `input` is what comes in, `output` what goes out; the owner's side is here.
 
 mod input;
+mod low;
 mod output;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -16,7 +17,7 @@ use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{Choice, Fresh, LaneScheduler, Offer, Purpose, Unused, Wait};
 use marcato_sched::{Conductor, Grant};
-use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, PrioritySet, Time};
 use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, MessageFrame, Twin, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{
     Connection, Dir, Event as EngineEvent, FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus,
@@ -25,15 +26,18 @@ use noq_proto::{
 
 use crate::clock::Clock;
 use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
+use crate::controller::Congestion;
 use crate::endpoint::{SocketId, Sockets};
-use crate::event::{Event, LaneLoss};
+use crate::event::{Event, LaneLoss, LowLaneChange};
 use crate::gate::{Gated, Happening};
 use crate::inbox::{Action, Inbox, Piece, Side};
 use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes, Load, Owed};
 use crate::long::{LongId, Part};
+use crate::low::Keeper;
 use crate::outbox::{Carrier, Key, Outbox, Outgoing, Role, Run};
 use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
+use crate::watch::{Finding, Watch};
 
 /// A gate that passes whatever the session has chosen has room for anything.
 const PASS: Bytes = Bytes::new(1 << 60);
@@ -187,7 +191,7 @@ pub struct SessionLoad {
     pub unread: usize,
     /// Events that nobody has taken.
     pub events: usize,
-    /// Lanes that wait to be opened, at most [`SessionConfig::max_lanes`].
+    /// Lanes that wait to be opened, or to be opened again, at most [`SessionConfig::max_lanes`].
     pub requests: usize,
     /// Messages of which something is not acknowledged, at most [`SessionConfig::max_unfinished`].
     pub unfinished: usize,
@@ -318,6 +322,10 @@ pub struct Session {
     /// The owner has been told that it is over.
     told: bool,
     happenings: Vec<Happening>,
+    /// Low lanes that a client asked for.
+    keeper: Keeper,
+    /// Whether the network serves the high layer first.
+    watch: Option<Watch>,
     stats: SessionStats,
 }
 
@@ -383,6 +391,8 @@ impl Session {
             retry: None,
             told: false,
             happenings: Vec::new(),
+            keeper: Keeper::default(),
+            watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
             stats: SessionStats::default(),
             config,
         };
@@ -588,15 +598,19 @@ impl Session {
             return Err(LaneError::NotAClient);
         }
         let lasting = |lane: &&Lane| lane.state != LaneState::Closing;
-        if self.lanes.iter().filter(lasting).count() + self.requests.len()
+        if self.lanes.iter().filter(lasting).count() + self.requests.len() + self.keeper.waiting()
             >= usize::from(self.config.max_lanes)
         {
             return Err(LaneError::TooMany { limit: self.config.max_lanes });
         }
         // One that is being closed is waited for.
         let taken = self.lanes.iter().filter(lasting).any(|lane| lane.remote == request.remote);
-        if taken || self.requests.iter().any(|other| other.remote == request.remote) {
+        let asked = self.requests.iter().any(|other| other.remote == request.remote);
+        if taken || asked || self.keeper.waits(request.remote) {
             return Err(LaneError::SameRemote { remote: request.remote });
+        }
+        if self.manages(request.layer) {
+            self.keeper.keep(request);
         }
         self.requests.push_back(request);
         self.open_lanes(now);
@@ -610,7 +624,8 @@ impl Session {
     /// If there is no such lane, or no other is up. One that is being opened does not count: the path that would be
     /// left has perhaps never carried anything.
     pub fn remove_lane(&mut self, now: Time, lane: LaneId) -> Result<(), LaneError> {
-        let path = self.lanes.get(lane).ok_or(LaneError::Unknown)?.path;
+        let known = self.lanes.get(lane).ok_or(LaneError::Unknown)?;
+        let (path, remote) = (known.path, known.remote);
         let carries = |other: &Lane| matches!(other.state, LaneState::Up | LaneState::Stalled);
         if !self.lanes.iter().any(|other| other.id != lane && carries(other)) {
             return Err(LaneError::Last);
@@ -618,6 +633,7 @@ impl Session {
         self.conn
             .close_path(self.clock.instant(now), path, VarInt::from_u32(0))
             .map_err(|error| LaneError::Engine(error.to_string()))?;
+        self.keeper.drop(remote);
         self.after_engine(now);
         Ok(())
     }
@@ -692,7 +708,7 @@ impl Session {
             notes: self.notes.len(),
             unread: self.unread.len(),
             events: self.events.len(),
-            requests: self.requests.len(),
+            requests: self.requests.len() + self.keeper.waiting(),
             unfinished: self.outbox.len(),
         }
     }

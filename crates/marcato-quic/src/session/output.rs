@@ -216,6 +216,7 @@ impl Session {
         let ready = self.view(now, priority, mtu, &mut views);
         let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
         let purpose = Purpose::Retransmission { priority, lost_on };
+        self.scheduler.owes(self.waits_again(mtu));
         // The engine chooses what it sends again. Whatever that is, it keeps to the window that this level may use.
         let beside = |session: &Self, lane| match views.of(lane) {
             Some(view) if priority != Priority::P0 => Room::Beside(session.scheduler.reserved(now, view)),
@@ -253,6 +254,13 @@ impl Session {
         Some(transmit)
     }
 
+    /// What has to be sent again, in packets of this length: runs that were stuck may be longer.
+    fn waits_again(&self, packet: Bytes) -> Bytes {
+        let owed: usize = self.owed.iter().map(VecDeque::len).sum();
+        let stuck: usize = self.repairs.iter().map(VecDeque::len).sum();
+        packet * (owed + stuck) as u64
+    }
+
     /// The lane for a packet although there is no room: while the engine holds data, acknowledgements leave only with
     /// it, and the peer must not wait for them. One packet for two that have come, as with acknowledgements themselves
     /// (RFC 9000 §13.2.2), so that no more leaves than arrives.
@@ -268,7 +276,7 @@ impl Session {
     /// The fastest lane, or what comes nearest to one.
     fn quickest(&self) -> Option<LaneId> {
         let usable = self.lanes.iter().filter(|lane| lane.is_usable());
-        let best = usable.min_by_key(|lane| (lane.told_backup, lane.srtt));
+        let best = usable.min_by_key(|lane| (lane.managed, lane.told_backup, lane.srtt));
         let silent =
             || self.lanes.iter().filter(|lane| !lane.paused).min_by_key(|lane| (lane.state, lane.srtt));
         best.or_else(silent).map(|lane| lane.id)
@@ -281,7 +289,8 @@ impl Session {
             let roomy = self.lanes.iter().filter(|lane| {
                 lane.is_usable() && lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu()
             });
-            let best = roomy.min_by_key(|lane| (lane.told_backup, lane.srtt)).map(|lane| lane.id);
+            let best =
+                roomy.min_by_key(|lane| (lane.managed, lane.told_backup, lane.srtt)).map(|lane| lane.id);
             let any = if self.bulky { self.overdraw() } else { self.quickest() };
             let Some(lane) = best.or(any) else {
                 // Nothing can leave now. Whatever changes that sets `flush`.
@@ -390,6 +399,7 @@ impl Session {
             let mut views = Views::new();
             let ready = self.view(now, priority, wire, &mut views);
             let purpose = Purpose::Retransmission { priority, lost_on };
+            self.scheduler.owes(self.waits_again(wire));
             let lane = match self.scheduler.choose(now, &views, purpose, wire) {
                 Choice::One(lane) => lane,
                 Choice::Each(lanes) => lanes.first()?,
@@ -447,7 +457,9 @@ impl Session {
 
     /// How long a packet may be on whichever lane.
     pub(super) fn mtu(&self) -> Bytes {
-        let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing);
+        // A low lane may be a long time opening, and never be.
+        let opening = |lane: &Lane| lane.managed && lane.state == LaneState::Opening;
+        let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing && !opening(lane));
         usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200))
     }
 
@@ -499,7 +511,10 @@ impl Session {
                     }
                     among = among.without(pending.priority);
                 }
-                choice => break Some((Next { key, fresh, payload, wire, among }, choice)),
+                choice => {
+                    self.tell_full(choice, wire);
+                    break Some((Next { key, fresh, payload, wire, among }, choice));
+                }
             }
         };
         self.tell_gates(now, reserved, found.is_some());
@@ -512,6 +527,18 @@ impl Session {
             Choice::Wait(_) => None,
             Choice::One(lane) => self.send_once(now, max, buf, next, lane, &mut views),
             Choice::Each(lanes) => self.send_each(now, buf, next, lanes, &views),
+        }
+    }
+
+    /// Tells the controllers of high lanes whose windows are full that more would have left there, had there been room: it
+    /// leaves on a low one.
+    fn tell_full(&self, choice: Choice, wire: Bytes) {
+        let Choice::One(lane) = choice else { return };
+        if self.lanes.get(lane).is_some_and(|lane| lane.managed) {
+            let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
+            for lane in self.lanes.iter().filter(|lane| lane.is_usable() && !lane.managed).filter(full) {
+                lane.gate.set_cwnd_limited();
+            }
         }
     }
 

@@ -1,0 +1,98 @@
+//! What is particular to low lanes: when they pause, and when they are opened again.
+
+use super::*;
+use crate::low::LowLanes;
+
+impl Session {
+    /// Whether lanes of this layer are seen to here, and are not lanes like all others.
+    pub(super) fn manages(&self, layer: Layer) -> bool {
+        self.config.low_lanes.is_some() && layer == Layer::Low
+    }
+
+    /// A lane as it is asked for: a low one gets the controller of low lanes, unless it asks for another.
+    pub(super) fn as_layered(&self, request: LaneRequest) -> LaneRequest {
+        match self.config.low_lanes {
+            Some(LowLanes { controller, .. }) if request.layer == Layer::Low => {
+                let congestion = request.congestion.or(Some(Congestion::LowPriority(controller)));
+                LaneRequest { congestion, ..request }
+            }
+            _ => request,
+        }
+    }
+
+    /// The smoothed round-trip time of the slowest high lane.
+    pub(super) fn slowest_high(&self) -> Duration {
+        let high = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.managed);
+        high.map(|lane| lane.srtt).max().unwrap_or(self.config.initial_rtt)
+    }
+
+    /// Something may have changed for low lanes.
+    pub(super) fn see_to_low_lanes(&mut self, now: Time) {
+        if self.config.low_lanes.is_none() || self.closed {
+            return;
+        }
+        if let Some(request) = self.keeper.due(now) {
+            self.requests.push_back(request);
+            while let Some(request) = self.keeper.due(now) {
+                self.requests.push_back(request);
+            }
+            self.open_lanes(now);
+        }
+        let rtt = self.slowest_high();
+        let finding = self.watch.as_mut().and_then(|watch| watch.look(now, rtt));
+        let change = finding.map(|finding| match finding {
+            Finding::Harm => LowLaneChange::Unprioritised,
+            Finding::TryAgain => LowLaneChange::Retried,
+        });
+        let works = |lane: &Lane| lane.state == LaneState::Up && !lane.is_in_doubt();
+        let high = self.lanes.iter().any(|lane| !lane.managed && works(lane));
+        // What does harm is better than nothing.
+        let off = high && self.watch.as_ref().is_some_and(Watch::is_off);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.managed) {
+            if lane.parked != off {
+                lane.parked = off;
+                self.flush = true;
+            }
+            let id = lane.id;
+            let up = works(lane);
+            if let Some(change) = change {
+                self.events.push_back(Event::LowLane { lane: id, change });
+            }
+            if lane.alone != (up && !high) {
+                lane.alone = up && !high;
+                let change = if lane.alone { LowLaneChange::Alone } else { LowLaneChange::Relieved };
+                self.events.push_back(Event::LowLane { lane: id, change });
+            }
+        }
+    }
+
+    /// A lane is up.
+    pub(super) fn keep_up(&mut self, now: Time, lane: LaneId) {
+        let Some(lane) = self.lanes.get(lane) else { return };
+        if lane.managed {
+            self.keeper.up(now, lane.remote);
+        }
+        // Acknowledgements leave on the first path. If that is a low one because the high one was opened anew, the low
+        // one has to be as well.
+        let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
+        let Some(first) = up.filter(|lane| !lane.managed).map(|lane| lane.number).min() else { return };
+        let before = |lane: &&Lane| lane.managed && lane.state == LaneState::Up && lane.number < first;
+        let before: Vec<_> = self.lanes.iter().filter(before).map(|lane| (lane.path, lane.remote)).collect();
+        for (path, remote) in before {
+            if self.conn.side().is_client() {
+                self.keeper.reopen(now, remote);
+                let _ = self.conn.close_path(self.clock.instant(now), path, VarInt::from_u32(0));
+            }
+        }
+    }
+
+    /// A lane has been given up.
+    pub(super) fn keep_down(&mut self, now: Time, lane: LaneId) {
+        let Some(lane) = self.lanes.get(lane).filter(|lane| lane.managed) else { return };
+        let retry = self.config.low_lanes.and_then(|low| low.retry);
+        // What we closed because it was silent, the engine reports as closed by us; its owner has it dropped beforehand.
+        if let Some(retry) = retry {
+            self.keeper.down(now, lane.remote, retry);
+        }
+    }
+}
