@@ -6,6 +6,7 @@
 mod common;
 mod debts;
 mod lanes;
+mod layered;
 mod messages;
 mod periodic;
 mod sessions;

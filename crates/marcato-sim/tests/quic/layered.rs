@@ -1,0 +1,445 @@
+//! Two lanes on one path, of which the network serves one first: PLT.
+//!
+//! Unless said otherwise the path has 50 Mbit/s and a round trip of 80 ms, and a class's buffer holds what fits into that
+//! (417 packets of 1200 bytes). The server sends without end.
+
+use marcato_queue::{Backlog, Counters, Discipline, Strict, Verdict};
+use marcato_quic::{
+    BaseScheduler, Event, LaneLoss, LaneState, LowLaneChange, PathScheduler, Session, SessionConfig,
+};
+use marcato_sched::schedule::{CwrConfig, LayeredConfig};
+use marcato_sim::{
+    Bulk, Congestion, FlowId, LinkConfig, Loss, Network, NodeId, Packet, Route, Side, TcpConfig, TcpFlow,
+};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
+use proptest::prelude::*;
+
+use crate::common::*;
+
+const BUFFER: u64 = 417;
+
+/// A queue that drops all of the low layer at some times.
+struct Intolerant<Q> {
+    inner: Q,
+    from: Time,
+    until: Time,
+    counters: Counters,
+}
+
+impl<Q: Discipline<Packet>> Discipline<Packet> for Intolerant<Q> {
+    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+        let low = marcato_queue::Packet::layer(&packet) == Layer::Low;
+        if low && self.from <= now && now < self.until {
+            self.counters.dropped.packets += 1;
+            self.counters.dropped.bytes += marcato_queue::Packet::len(&packet);
+            return Verdict::Dropped(packet);
+        }
+        self.inner.enqueue(now, packet)
+    }
+
+    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
+        self.inner.dequeue_with(now, on_drop)
+    }
+
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        self.inner.next_ready(now)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.inner.backlog()
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+/// What the bottleneck does with the low layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Queueing {
+    /// Serves the high layer first.
+    Strict,
+    /// Makes no difference.
+    Shared,
+    /// Serves the high layer first, but drops the low one between these times.
+    Drops(Time, Time),
+}
+
+/// A server and a client behind a bottleneck that others use too.
+struct World {
+    pair: Pair,
+    others: [NodeId; 2],
+}
+
+struct Setting {
+    mbps: u64,
+    one_way: Duration,
+    buffer: u64,
+    queueing: Queueing,
+    loss: f64,
+    /// Of the link between the server and the bottleneck.
+    lossy_access: f64,
+    lanes: usize,
+    seed: u64,
+    config: SessionConfig,
+}
+
+impl Setting {
+    fn new(queueing: Queueing, lanes: usize) -> Self {
+        let config = SessionConfig { path_scheduler: PathScheduler::LowRtt, ..Default::default() };
+        Self {
+            mbps: 50,
+            one_way: ms(40),
+            buffer: BUFFER,
+            queueing,
+            loss: 0.0,
+            lossy_access: 0.0,
+            lanes,
+            seed: 1,
+            config: config.layered(),
+        }
+    }
+
+    fn queue(&self) -> Box<dyn Discipline<Packet>> {
+        let tail = || short_queue(self.buffer);
+        let strict = || Strict::of(tail(), tail());
+        match self.queueing {
+            Queueing::Strict => Box::new(strict()),
+            Queueing::Shared => Box::new(tail()),
+            Queueing::Drops(from, until) => {
+                Box::new(Intolerant { inner: strict(), from, until, counters: Counters::default() })
+            }
+        }
+    }
+
+    fn build(self, client: Peer, server: Peer) -> World {
+        let mut net = Network::new(Seed::new(self.seed));
+        let [client_node, server_node, near, far, other, source] =
+            ["client", "server", "near", "far", "other", "source"].map(|name| net.node(name));
+        let quick = || LinkConfig::new(Rate::from_mbps(10_000), Duration::from_micros(1));
+        for (a, b) in [(client_node, near), (other, near), (server_node, far), (source, far)] {
+            let loss = if a == server_node { self.lossy_access } else { 0.0 };
+            net.link(a, b, quick().loss(Loss::Random(loss)), quick());
+        }
+        let link = || LinkConfig::new(Rate::from_mbps(self.mbps), self.one_way);
+        let (down, up) = net.link(
+            far,
+            near,
+            link().queue(self.queue()).loss(Loss::Random(self.loss)),
+            link().queue(self.queue()),
+        );
+        let mut routes = vec![Route::new(client_node, server_node)];
+        routes.resize(self.lanes, Route::new(client_node, server_node).layer(Layer::Low));
+        let pair = Setup::new(self.seed, &self.config).over(net, vec![(up, down)], routes, client, server);
+        World { pair, others: [source, other] }
+    }
+
+    /// A server that sends until then.
+    fn filled(self, until: Time) -> World {
+        self.build(Peer::new(), Peer::new().filling(Priority::P3, until))
+    }
+}
+
+impl World {
+    /// A transfer beside it.
+    fn bystander(&mut self, congestion: Congestion, start: Time) -> FlowId {
+        let [source, other] = self.others;
+        let config = TcpConfig { congestion, ..TcpConfig::default() };
+        self.pair.net.tcp(TcpFlow::new(source, other, config, Bulk::endless()).start(start)).unwrap()
+    }
+
+    fn received(&self) -> u64 {
+        self.pair.peer(Side::Client).bytes.iter().sum()
+    }
+
+    /// Mbit/s of the server's application between these times.
+    fn goodput(&mut self, from: Time, to: Time) -> f64 {
+        self.pair.net.run_until(from);
+        let before = self.received();
+        self.pair.net.run_until(to);
+        (self.received() - before) as f64 * 8e-6 / to.since(from).as_secs_f64()
+    }
+
+    fn changes(&self, side: Side) -> Vec<(Time, LowLaneChange)> {
+        let change = |(at, event): &(Time, Event)| match event {
+            Event::LowLane { change, .. } => Some((*at, *change)),
+            _ => None,
+        };
+        self.pair.peer(side).events.iter().filter_map(change).collect()
+    }
+}
+
+fn secs(secs: u64) -> Time {
+    Time::from_secs(secs)
+}
+
+/// The low lane, as the server has it.
+fn low(world: &World) -> Option<(LaneState, marcato_quic::LaneStats)> {
+    let mut lanes = world.pair.session(Side::Server).lanes();
+    lanes.find(|(view, ..)| view.layer == Layer::Low).map(|(_, state, stats)| (state, stats))
+}
+
+/// Measured from 2 s to 30 s, one lane and two, buffers of 417 and of 41 packets:
+///
+/// | loss | one lane | two lanes | one, short | two, short |
+/// |---|---|---|---|---|
+/// | 0 | 47.3 | 47.7 | 43.5 | 46 |
+/// | 1e-4 | 18 | 46 | 17 | 44.7 |
+/// | 1e-3 | 5.4 | 46.3 | 4.2 | 44.5 |
+///
+/// The bounds below are for two-thirds of the difference at least.
+#[test]
+fn a_low_lane_takes_what_losses_keep_the_high_one_from() {
+    for buffer in [BUFFER, BUFFER / 10] {
+        for (loss, most, least) in [(0.0, 48.0, 43.0), (1e-4, 25.0, 42.0), (1e-3, 8.0, 42.0)] {
+            let goodput = |lanes| {
+                let setting = Setting { loss, buffer, ..Setting::new(Queueing::Strict, lanes) };
+                let mut world = setting.filled(secs(30));
+                let goodput = world.goodput(secs(2), secs(30));
+                assert_eq!(world.changes(Side::Server), [], "no false alarm");
+                world.pair.net.run_until(secs(45));
+                world.pair.assert_delivered(Side::Server);
+                assert_eq!(world.pair.session(Side::Server).queued().messages, 0);
+                goodput
+            };
+            let (one, two) = (goodput(1), goodput(2));
+            assert!(one < most, "loss {loss}, buffer {buffer}: {one} with one lane");
+            assert!(two > least && two > one * 0.98, "loss {loss}, buffer {buffer}: {one} and {two}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_high_lane_s_first_window_goes_in_the_same_flight() {
+    // 60 kB, and a first window of 12 kB. They are released when both lanes are up.
+    let took = |lanes| {
+        let message = every(secs(1), ms(1000), 1, Priority::P0, 60_000);
+        let mut world =
+            Setting::new(Queueing::Strict, lanes).build(Peer::new(), Peer::new().sending(message));
+        world.pair.net.run_until(secs(3));
+        world.pair.delays(Side::Server, Priority::P0)[0]
+    };
+    // The way there is 40 ms, and 60 kB take 10 ms; one lane needs three flights.
+    let (one, two) = (took(1), took(2));
+    assert!(one > ms(190), "{one:?}");
+    assert!(two < ms(85), "{two:?}");
+}
+
+#[test]
+fn a_network_that_drops_the_low_layer_costs_one_pause_and_is_tried_again() {
+    for from in [0, 10] {
+        for loss in [0.0, 1e-3] {
+            let run = |lanes| {
+                let setting = Setting { loss, ..Setting::new(Queueing::Drops(secs(from), secs(30)), lanes) };
+                let mut world = setting.filled(secs(75));
+                let without = world.goodput(secs(12), secs(30));
+                (without, world.goodput(secs(65), secs(75)), world)
+            };
+            let what = format!("dropped from {from} s, loss {loss}");
+            let ((one, ..), (two, after, mut world)) = (run(1), run(2));
+            // At a loss of 1e-3 a mean over 18 s varies by a fifth from one run to another.
+            assert!(two > one * if loss > 0.0 { 0.6 } else { 0.97 }, "{what}: {one} and {two}");
+            let server = world.pair.peer(Side::Server);
+            if from > 0 && loss > 0.0 {
+                let stalled = |event: &Event| matches!(event, Event::LaneStalled(_));
+                let stalled = server.events.iter().find(|(at, event)| *at >= secs(from) && stalled(event));
+                // Two and a half round trips and what waits in the low queue, at most 100 ms.
+                assert!(stalled.is_some_and(|(at, _)| *at < secs(from) + ms(700)), "{what}: {stalled:?}");
+            }
+            if loss > 0.0 {
+                // Tried after 1, 2, 4, 8, 16 s, and once more 32 s later at the latest.
+                assert!(after > 42.0, "{what}: {after} when it no longer is");
+                assert_eq!(low(&world).map(|(state, _)| state), Some(LaneState::Up), "{what}");
+            }
+            assert_eq!(world.changes(Side::Server), [], "{what}");
+            world.pair.net.run_until(secs(90));
+            world.pair.assert_delivered(Side::Server);
+        }
+    }
+}
+
+#[test]
+fn a_network_that_serves_both_layers_alike_is_noticed() {
+    // With a buffer that holds a round trip, by what a packet takes: measured after 6 to 9 s. With a tenth of it, by
+    // losses: measured after 23 to 40 s.
+    for (buffer, loss, bystander, within) in [
+        (BUFFER, 0.0, true, 12),
+        (BUFFER, 0.0, false, 12),
+        (BUFFER, 1e-3, true, 12),
+        (BUFFER / 10, 0.0, true, 60),
+        (BUFFER / 10, 1e-3, false, 60),
+    ] {
+        let run = |lanes, until| {
+            let setting = Setting { loss, buffer, ..Setting::new(Queueing::Shared, lanes) };
+            let mut world = setting.filled(secs(until));
+            let flow = bystander.then(|| world.bystander(Congestion::CUBIC, Time::ZERO));
+            world.pair.net.run_until(secs(within));
+            let bytes = |world: &World| {
+                flow.map_or(0, |flow| world.pair.net.reception(flow, Side::Server).bytes.get())
+            };
+            let before = bytes(&world);
+            world.pair.net.run_until(secs(until));
+            (world.changes(Side::Server), bytes(&world) - before, world)
+        };
+        let until = within + 30;
+        let what = format!("buffer {buffer}, loss {loss}, bystander {bystander}");
+        let (changes, beside_two, mut world) = run(2, until);
+        let [(at, LowLaneChange::Unprioritised)] = changes[..] else { panic!("{what}: {changes:?}") };
+        assert!(at < secs(within), "{what}: {at:?}");
+        // Nothing but keep-alives since.
+        let sent = low(&world).unwrap().1.packets;
+        world.pair.net.run_until(secs(until + 2));
+        assert!(low(&world).unwrap().1.packets < sent + 5, "{what}");
+        if bystander {
+            // The other flow has its share again. Two CUBIC flows share unevenly for many seconds.
+            let (_, beside_one, _) = run(1, until);
+            assert!(beside_two * 10 > beside_one * 7, "{what}: {beside_one} and {beside_two} bytes");
+        }
+        world.pair.net.run_until(secs(until + 15));
+        world.pair.assert_delivered(Side::Server);
+    }
+}
+
+/// A transfer beside a session that has one lane or two. The session loses 1e-3 before it comes to the bottleneck, so
+/// that its high lane takes a tenth of that; the transfer takes half, 250 kB in each round trip, and loses nothing unless
+/// somebody makes it. It begins when the session's slow start is over. What a low packet can do to it is to be under way when one of its own comes: 0.23 ms in 80.
+#[test]
+fn a_transfer_beside_it_keeps_its_goodput() {
+    let goodput = |lanes| {
+        let setting = Setting { lossy_access: 1e-3, ..Setting::new(Queueing::Strict, lanes) };
+        let mut world = setting.filled(secs(30));
+        let [source, other] = world.others;
+        let config = TcpConfig {
+            receive_buffer: Bytes::kb(250),
+            congestion: Congestion::CUBIC,
+            ..TcpConfig::default()
+        };
+        let flow =
+            world.pair.net.tcp(TcpFlow::new(source, other, config, Bulk::endless()).start(secs(5))).unwrap();
+        let own = world.goodput(secs(7), secs(30));
+        let stats = world.pair.net.tcp_stats(flow, Side::Client).unwrap();
+        assert_eq!(stats.retransmissions, 0, "with {lanes} lanes");
+        (own, world.pair.net.reception(flow, Side::Server).bytes.get() as f64)
+    };
+    let ((one, beside_one), (two, beside_two)) = (goodput(1), goodput(2));
+    assert!(one < 8.0 && two > 18.0, "the low lane takes what is left: {one} and {two}");
+    assert!(beside_two > beside_one * 0.995, "{beside_one} and {beside_two}");
+}
+
+#[test]
+fn when_all_high_lanes_are_down_the_low_one_carries_everything() {
+    // Each lane has its own path here, so that one can be cut.
+    let mut net = Network::new(Seed::new(3));
+    let far = net.node("server");
+    let (mut links, mut routes) = (Vec::new(), Vec::new());
+    for (name, layer) in [("a", Layer::High), ("b", Layer::Low)] {
+        let near = net.node(name);
+        let link = || LinkConfig::new(Rate::from_mbps(20), ms(20));
+        links.push(net.link(near, far, link(), link()));
+        routes.push(Route::new(near, far).layer(layer));
+    }
+    let config = SessionConfig::default().layered();
+    let server = Peer::new().sending(every(at(200), ms(50), 100, Priority::P1, 20_000));
+    let mut pair = Setup::new(3, &config).over(net, links, routes, Peer::new(), server);
+    let (up, down) = pair.links[0];
+    for link in [up, down] {
+        pair.net.set_link_up_at(link, secs(2), false);
+        pair.net.set_link_up_at(link, secs(4), true);
+    }
+    pair.run(30_000);
+    pair.assert_delivered(Side::Server);
+    let server = pair.peer(Side::Server);
+    let change =
+        |what| server.first(|event| matches!(event, Event::LowLane { change, .. } if *change == what));
+    let (alone, relieved) = (change(LowLaneChange::Alone), change(LowLaneChange::Relieved));
+    assert!(alone.is_some_and(|at| at > secs(2) && at < secs(2) + ms(500)), "{alone:?}");
+    assert!(relieved.is_some_and(|at| at > secs(4)), "{relieved:?}");
+    let worst = pair.delays(Side::Server, Priority::P1).into_iter().max().unwrap();
+    assert!(worst < ms(500), "{worst:?}");
+}
+
+#[test]
+fn a_session_does_not_begin_with_a_low_lane() {
+    let setting = Setting::new(Queueing::Strict, 1);
+    let mut net = Network::new(Seed::new(1));
+    let [near, far] = ["client", "server"].map(|name| net.node(name));
+    let link = || LinkConfig::new(Rate::from_mbps(50), ms(40));
+    net.link(near, far, link(), link());
+    let routes = vec![Route::new(near, far).layer(Layer::Low)];
+    let mut pair = Setup::new(1, &setting.config).over(net, vec![], routes, Peer::new(), Peer::new());
+    pair.run(100);
+    let error = pair.host(Side::Client).error().unwrap();
+    assert!(error.contains("begin by one of the high layer"), "{error}");
+}
+
+#[test]
+fn a_low_lane_that_its_owner_removes_stays_away() {
+    let mut world = Setting { loss: 1e-3, ..Setting::new(Queueing::Strict, 2) }.filled(secs(8));
+    world.pair.net.run_until(secs(2));
+    let id = |session: &Session| {
+        session.lanes().find(|(view, ..)| view.layer == Layer::Low).map(|(view, ..)| view.id)
+    };
+    let low = id(world.pair.session(Side::Client)).unwrap();
+    world.pair.with(Side::Client, |session, now| session.remove_lane(now, low)).unwrap();
+    world.pair.net.run_until(secs(30));
+    for side in [Side::Client, Side::Server] {
+        assert_eq!(id(world.pair.session(side)), None);
+        let down = |event: &Event| matches!(event, Event::LaneDown { .. });
+        assert_eq!(world.pair.peer(side).count(down), 1);
+    }
+    let reason = |event: &Event| matches!(event, Event::LaneDown { reason: LaneLoss::Closed, .. });
+    assert_eq!(world.pair.peer(Side::Client).count(reason), 1);
+    world.pair.assert_delivered(Side::Server);
+    world.pair.assert_clean();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases(12), max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn everything_arrives_once_however_the_low_layer_fares(
+        seed in 0u64..1000,
+        mbps in 2u64..30,
+        one_way in 2u64..80,
+        buffer in 10u64..200,
+        loss in prop_oneof![Just(0.0), Just(1e-3), Just(0.03)],
+        queueing in prop_oneof![
+            Just(Queueing::Strict),
+            Just(Queueing::Shared),
+            (0u64..6, 0u64..6).prop_map(|(from, span)| Queueing::Drops(secs(from), secs(from + span))),
+        ],
+        policy in 0usize..3,
+        base in 0usize..3,
+        up in any::<bool>(),
+    ) {
+        let layers = [LayeredConfig::paper(), LayeredConfig::marcato(), LayeredConfig::cats()][policy];
+        let base = [
+            BaseScheduler::LowRtt,
+            BaseScheduler::RoundRobin,
+            BaseScheduler::Cwr(CwrConfig::marcato()),
+        ][base];
+        let mut setting =
+            Setting { seed, mbps, one_way: ms(one_way), buffer, loss, ..Setting::new(queueing, 2) };
+        setting.config.path_scheduler = PathScheduler::Layered(base, layers);
+        let busy = || {
+            let urgent = every(at(700), ms(130), 40, Priority::P0, 3_000);
+            let bulk = every(at(600), ms(60), 60, Priority::P3, 30_000);
+            Peer::new().sending(urgent.chain(bulk))
+        };
+        let (client, server) = if up { (busy(), busy()) } else { (Peer::new(), busy()) };
+        let mut world = setting.build(client, server);
+        // 1.9 MB each way: 8 s at 2 Mbit/s; and a lossy lane is slower than its link.
+        world.pair.net.run_until(secs(120));
+        for side in [Side::Client, Side::Server] {
+            world.pair.assert_delivered(side);
+            let load = world.pair.session(side).load();
+            prop_assert_eq!((load.unfinished, load.under_way, load.owed, load.repairs), (0, 0, 0, 0));
+        }
+        // Acknowledgements leave on the first path, which is of the high layer.
+        let first = world.pair.session(Side::Client).lanes().min_by_key(|(view, ..)| view.path).unwrap().0;
+        prop_assert_eq!(first.layer, Layer::High);
+        world.pair.net.check_conservation().unwrap();
+    }
+}
