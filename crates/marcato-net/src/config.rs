@@ -47,6 +47,13 @@ impl Config {
         Self { engine, ..Self::default() }
     }
 
+    /// The same with [two layers](QuicConfig::layered), or without.
+    #[must_use]
+    pub fn layered(mut self, layered: bool) -> Self {
+        self.quic.layered = layered;
+        self
+    }
+
     /// The Conductor with the bounds of the limits: each level has its share, so that no level fills another's.
     pub(crate) fn conductor(&self) -> ConductorConfig {
         ConductorConfig {
@@ -165,6 +172,16 @@ impl Default for TcpConfig {
 pub struct QuicConfig {
     /// How its sessions behave. Their Conductor is that of the [`Config`], and so is what may be unfinished.
     pub session: SessionConfig,
+    /// Two layers (PLT): beside each lane of the high layer one of the low layer, marked DSCP LE (RFC 8622), for what the
+    /// high one has no room for (not).
+    ///
+    /// Both ends have to say so. Unless an address or a lane of the low layer is given, a server listens for low lanes at
+    /// the port after each of its own, and a client opens one to the port after that of each lane, by a local port of its
+    /// own: a lane needs a port of its own at either end.
+    ///
+    /// It is for networks that serve DSCP LE after all else. Where one does not, low lanes are stopped once that is noticed
+    /// ([`SessionConfig::low_lanes`]); where one drops it, they are left alone and tried again.
+    pub layered: bool,
     /// The most connections of an endpoint (4096). Beyond them, those who knock are refused.
     pub max_connections: usize,
     /// Clients' handshakes at once (256). Beyond them, clients have to show first that they receive what is sent to
@@ -183,6 +200,7 @@ impl Default for QuicConfig {
     fn default() -> Self {
         Self {
             session: SessionConfig { receive_window_from: Some(FIRST_WINDOW), ..SessionConfig::default() },
+            layered: false,
             max_connections: 4096,
             max_handshakes: 256,
             validate_addresses: false,

@@ -70,6 +70,9 @@ impl Config {
                 return Err(ConfigError::Zero { limit });
             }
         }
+        if self.quic.layered && self.engine == Engine::Tcp {
+            return Err(ConfigError::LayeredTcp);
+        }
         Ok(())
     }
 }
@@ -116,7 +119,8 @@ impl Endpoint {
         }
     }
 
-    /// The addresses that peers can connect to, with the ports that the system has chosen.
+    /// The addresses that peers can connect to, with the ports that the system has chosen; after them those that are for
+    /// low lanes because of [`QuicConfig::layered`](crate::QuicConfig::layered).
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }

@@ -60,6 +60,15 @@ pub enum ConfigError {
         /// How many were given.
         given: usize,
     },
+    /// Layers are lanes.
+    #[error("kernel TCP has one lane, and so no layers: leave `layered` out, or use quic")]
+    LayeredTcp,
+    /// There is no port after the last.
+    #[error("{addr} has no port after it for its low lane: use a lower one, or name the low lane's address")]
+    NoLowPort {
+        /// The address.
+        addr: SocketAddr,
+    },
     /// QUIC has no other mode.
     #[error("quic is always encrypted: use tls, or the tcp engine")]
     PlaintextQuic,

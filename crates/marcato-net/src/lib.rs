@@ -66,6 +66,15 @@
 //! ([`LaneConfig`]), room reserved for periodic sources ([`Connection::reserve`]) and lanes of the lower-effort class. Both
 //! speak `marcato/1`, which `docs/wire.md` describes.
 //!
+//! # Two layers
+//!
+//! [`Config::layered`], at both ends, has a lane of the lower-effort class (DSCP LE, RFC 8622) beside each lane. It carries
+//! what the high lane's window has no room for, with a controller that takes what it can get: on a network that serves that
+//! class last it uses what losses or a cautious window would leave idle, and takes nothing from others. The server listens
+//! for it at the port after each of its own. Where the network drops the class, the connection does without and tries
+//! again later; where it serves both alike, low lanes do harm, which is noticed by what it does to the high ones, and they
+//! are stopped.
+//!
 //! # When things do not flow
 //!
 //! - *Sending.* Each level has room of its own ([`Limits::queued`], [`Limits::unfinished`]), so that a full background queue

@@ -290,3 +290,102 @@ async fn a_periodic_source_finds_its_reservation_beside_bulk() {
     assert!(client.release(sensor) && !client.release(sensor));
     close(client, server).await;
 }
+
+/// The lanes of a layered connection, once they are up.
+async fn layered_pair(config: &Config, server: &common::Server, remote: &Remote) -> (Connection, Connection) {
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(config, remote), server.endpoint.accept()) }).await;
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    until_there_are(2, &client).await;
+    until_there_are(2, &accepted).await;
+    (client, accepted)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_flag_at_both_ends_opens_a_low_lane_at_the_port_after() {
+    const COUNT: u64 = 60;
+    let config = Config::new(Engine::Quic).layered(true);
+    let server = server_at(&config, &[localhost().into()]).await;
+    let [high, low] = server.endpoint.local_addrs() else { panic!("a port, and the one after it") };
+    assert_eq!((low.ip(), low.port()), (high.ip(), high.port() + 1));
+    let (client, accepted) = layered_pair(&config, &server, &server.remote()).await;
+    for connection in [&client, &accepted] {
+        let mut layers: Vec<_> = connection.stats().lanes.iter().map(|lane| lane.layer).collect();
+        layers.sort_unstable();
+        assert_eq!(layers, [Layer::High, Layer::Low]);
+    }
+    // Both ways, more than a window of it.
+    for (from, to) in [(&client, &accepted), (&accepted, &client)] {
+        let (from, to) = (from.clone(), to.clone());
+        let sender = tokio::spawn(async move {
+            for number in 0..COUNT {
+                from.send(Message::new(body(number, 200_000))).await.unwrap();
+            }
+        });
+        let mut seen = BTreeSet::new();
+        for _ in 0..COUNT {
+            let message = within(to.recv()).await.unwrap();
+            let number = number_of(&message.bytes);
+            assert_eq!(message.bytes, body(number, 200_000));
+            assert!(seen.insert(number), "{number} came twice");
+        }
+        within(sender).await.unwrap();
+    }
+    let carried = |connection: &Connection, layer| {
+        connection.stats().lanes.iter().filter(|lane| lane.layer == layer).map(|lane| lane.sent).sum::<u64>()
+    };
+    for connection in [&client, &accepted] {
+        assert!(carried(connection, Layer::High) > 0 && carried(connection, Layer::Low) > 0);
+    }
+    close(client, accepted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_low_lane_s_address_may_be_named_and_the_first_lane_may_not_be_low() {
+    let config = Config::new(Engine::Quic).layered(true);
+    let low = LocalAddress { layer: Layer::Low, ..localhost().into() };
+    let server = server_at(&config, &[localhost().into(), low]).await;
+    let [first, second] = server.endpoint.local_addrs() else { panic!("what was named and no more") };
+    let lane = LaneConfig::new(*second).in_layer(Layer::Low);
+    let (client, accepted) = layered_pair(&config, &server, &server.remote().and_lane(lane)).await;
+    close(client, accepted).await;
+
+    let mut remote = server.remote();
+    remote.lanes = vec![lane, LaneConfig::new(*first)];
+    let error = Endpoint::connect(&config, &remote).await.unwrap_err().to_string();
+    assert!(error.contains("begin by one of the high layer"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_layered_client_of_a_server_that_is_not_does_without() {
+    let config = Config::new(Engine::Quic);
+    let server = server_at(&config, &[localhost().into()]).await;
+    let layered = config.clone().layered(true);
+    let remote = server.remote();
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(&layered, &remote), server.endpoint.accept()) }).await;
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    client.send(Message::new(body(7, 300_000))).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes, body(7, 300_000));
+    assert_eq!(client.stats().lanes.iter().filter(|lane| lane.usable).count(), 1);
+    close(client, accepted).await;
+}
+
+#[tokio::test]
+async fn layers_are_refused_where_there_can_be_none() {
+    let tcp = Config::new(Engine::Tcp).layered(true);
+    let identity = marcato_quic::Identity::self_signed(NAME).unwrap();
+    let security = marcato_net::ServerSecurity::Tls(identity);
+    let error = Endpoint::listen(&tcp, &[localhost().into()], &security).await.unwrap_err().to_string();
+    assert!(error.contains("use quic"), "{error}");
+    let quic = Config::new(Engine::Quic).layered(true);
+    let last = SocketAddr::from(([127, 0, 0, 1], 65_535));
+    let trust = ClientSecurity::trusting(
+        NAME,
+        marcato_quic::Trust::Certificate(
+            marcato_quic::Identity::self_signed(NAME).unwrap().certificate().unwrap().clone(),
+        ),
+    );
+    let error = Endpoint::connect(&quic, &Remote::new(last, trust)).await.unwrap_err().to_string();
+    assert!(error.contains("no port after it"), "{error}");
+}

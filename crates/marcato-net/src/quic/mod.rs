@@ -16,7 +16,7 @@ use marcato_quic::{
 };
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_units::{Bytes, Priority, Time};
+use marcato_units::{Bytes, Layer, Priority, Time};
 use marcato_wire::ErrorCode;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
@@ -200,7 +200,8 @@ impl State {
                 local: socket.map(|socket| socket.addr),
                 remote: route.map(|(_, remote)| remote),
                 layer: view.layer,
-                usable: state == LaneState::Up,
+                // A low lane that is not to send is up, but carries nothing.
+                usable: state == LaneState::Up && (view.usable || view.layer == Layer::High),
                 srtt: view.srtt,
                 cwnd: view.cwnd,
                 in_flight: view.in_flight,
@@ -512,8 +513,63 @@ fn session_config(config: &Config) -> SessionConfig {
         conductor: config.conductor(),
         max_unfinished: config.limits.unfinished.saturating_mul(Priority::COUNT),
         datagrams: Some(config.limits.unreliable).filter(|most| !most.is_zero()),
-        ..session
+        ..if config.quic.layered { session.layered() } else { session }
     }
+}
+
+/// The address of the low lane beside that of a high one.
+fn low_beside(addr: SocketAddr) -> Result<SocketAddr, ConfigError> {
+    let port = addr.port().checked_add(1).ok_or(ConfigError::NoLowPort { addr })?;
+    Ok(SocketAddr::new(addr.ip(), port))
+}
+
+/// The lanes of a client, with those of the low layer that go without saying.
+fn with_low_lanes(config: &Config, lanes: &[LaneConfig]) -> Result<Vec<LaneConfig>, ConfigError> {
+    let mut all = lanes.to_vec();
+    if config.quic.layered && lanes.iter().all(|lane| lane.layer == Layer::High) {
+        for lane in lanes {
+            let local = lane.local.map(|local| SocketAddr::new(local.ip(), 0));
+            let remote = low_beside(lane.remote)?;
+            all.push(LaneConfig { local, remote, layer: Layer::Low, ..*lane });
+        }
+    }
+    Ok(all)
+}
+
+/// How often the system is asked for two ports in a row.
+const PORT_PAIRS: u32 = 32;
+
+/// The sockets of a server, with those for low lanes that go without saying.
+fn listening(config: &Config, at: &[LocalAddress]) -> Result<Vec<Arc<Socket>>, ListenError> {
+    let bind = |addr, layer| {
+        let socket = Socket::bind(addr, layer, config.quic.socket_buffer);
+        socket.map(Arc::new).map_err(|source| ListenError::Bind { addr, source })
+    };
+    let beside = config.quic.layered && at.iter().all(|local| local.layer == Layer::High);
+    let (mut sockets, mut low) = (Vec::new(), Vec::new());
+    for local in at {
+        let mut tries = if local.addr.port() == 0 { PORT_PAIRS } else { 1 };
+        loop {
+            let socket = bind(local.addr, local.layer)?;
+            if !beside {
+                sockets.push(socket);
+                break;
+            }
+            tries -= 1;
+            // The port after one that the system has chosen may be somebody else's.
+            match low_beside(socket.addr).map_err(ListenError::from).and_then(|addr| bind(addr, Layer::Low)) {
+                Ok(second) => {
+                    sockets.push(socket);
+                    low.push(second);
+                    break;
+                }
+                Err(error) if tries == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+    sockets.extend(low);
+    Ok(sockets)
 }
 
 /// Lets peers in, until it is dropped.
@@ -542,11 +598,7 @@ impl Listener {
         accepted: mpsc::Sender<Connection>,
     ) -> Result<Self, ListenError> {
         let ServerSecurity::Tls(identity) = security else { return Err(ConfigError::PlaintextQuic.into()) };
-        let mut sockets = Vec::new();
-        for local in at {
-            let socket = Socket::bind(local.addr, local.layer, config.quic.socket_buffer);
-            sockets.push(Arc::new(socket.map_err(|source| ListenError::Bind { addr: local.addr, source })?));
-        }
+        let sockets = listening(config, at)?;
         let addrs = sockets.iter().map(|socket| socket.addr).collect();
         let hub = Hub::new(sockets, config, Some(accepted))?;
         lock(&hub.state).endpoint.listen(identity, session_config(config))?;
@@ -565,14 +617,15 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
         Some(trust) => trust.clone(),
         None => system_trust().map_err(ConfigError::from)?,
     };
-    let Some(first) = to.lanes.first() else { return Err(ConfigError::NoAddress.into()) };
+    let lanes = with_low_lanes(config, &to.lanes)?;
+    let Some(first) = lanes.first() else { return Err(ConfigError::NoAddress.into()) };
     let most = usize::from(config.quic.session.max_lanes);
-    if to.lanes.len() > most {
-        let given = to.lanes.len();
+    if lanes.len() > most {
+        let given = lanes.len();
         return Err(ConfigError::TooManyLanes { engine: Engine::Quic, most, given }.into());
     }
     let mut sockets = Vec::new();
-    for lane in &to.lanes {
+    for lane in &lanes {
         let addr = lane.local.unwrap_or_else(|| any_address(lane.remote));
         let socket = Socket::bind(addr, lane.layer, config.quic.socket_buffer);
         sockets.push(Arc::new(socket.map_err(|source| ConnectError::Bind { addr, source })?));
@@ -586,7 +639,7 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
         let id = state.endpoint.connect(now, SocketId(0), first.remote, name, &trust, session)?;
         let quic = hub.adopt(&mut state, id, Some(connecting));
         if let Some(session) = state.endpoint.session(id) {
-            for (socket, lane) in (0..).zip(&to.lanes).skip(1) {
+            for (socket, lane) in (0..).zip(&lanes).skip(1) {
                 session.add_lane(now, request(SocketId(socket), lane))?;
             }
         }
