@@ -152,6 +152,10 @@ pub(crate) struct PerfServer {
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
     pub(crate) listen: Vec<LaneSpec>,
 
+    /// Have a low lane beside each lane, at the port after its own, for clients with --layered (QUIC)
+    #[arg(long)]
+    pub(crate) layered: bool,
+
     /// Only this engine [default: both]
     #[arg(long, value_enum)]
     pub(crate) engine: Option<EngineName>,
@@ -187,6 +191,10 @@ pub(crate) struct PerfClient {
     /// One more way to the server, at another address or port of it; may be repeated
     #[arg(long = "lane", value_name = "ADDR")]
     pub(crate) lanes: Vec<LaneSpec>,
+
+    /// Have a low lane beside each lane, for what that has no room for (QUIC); the server needs --layered too
+    #[arg(long)]
+    pub(crate) layered: bool,
 
     /// A message of this size in each period: PERIOD:SIZE[:PRIORITY], for example 100ms:10kB:p0; may be repeated
     #[arg(long = "source", value_name = "SPEC")]

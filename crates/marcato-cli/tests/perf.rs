@@ -106,6 +106,34 @@ fn a_run_over_quic_delivers_everything_and_says_how() {
 }
 
 #[test]
+fn a_layered_run_has_a_lane_of_each_layer() {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--once", "--layered"]);
+    let run = json(&server.client(&["--layered", "--duration", "700ms", "--format", "json"]));
+    assert_eq!(run["config"]["layered"], true);
+    let layers: Vec<&str> =
+        run["lanes"].as_array().unwrap().iter().map(|lane| lane["layer"].as_str().unwrap()).collect();
+    assert_eq!(layers, ["high", "low"]);
+    let source = &run["sources"][0];
+    assert_eq!(source["arrived"], source["sent"]);
+    assert!(server.end().contains("quic client 1: "));
+}
+
+#[test]
+fn layers_that_cannot_be_are_refused_with_the_mend() {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--once"]);
+    let alone = server.client(&["--layered", "--duration", "200ms"]);
+    let said = String::from_utf8_lossy(&alone.stderr);
+    assert_eq!(alone.status.code(), Some(2), "{said}");
+    assert!(said.contains("start its `marcato perf server` with --layered"), "{said}");
+    let tcp = server.client(&["--layered", "--engine", "tcp"]);
+    assert_eq!(tcp.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&tcp.stderr).contains("leave --layered out"));
+    let listening = marcato(&["perf", "server", "--engine", "tcp", "--layered"]);
+    assert_eq!(listening.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&listening.stderr).contains("--engine quic"));
+}
+
+#[test]
 fn a_run_over_tcp_delivers_everything_and_says_how() {
     run_over("tcp");
 }

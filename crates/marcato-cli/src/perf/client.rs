@@ -13,7 +13,7 @@ use marcato_net::{
 use marcato_quic::{Fingerprint, Trust};
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_units::{Bytes, Priority, Seed};
+use marcato_units::{Bytes, Layer, Priority, Seed};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -79,6 +79,7 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         sources: if nothing { vec![usual("100ms:10kB:p0")?] } else { asked.sources.clone() },
         bulk: if nothing { Some("p4".parse().map_err(PerfError::Usage)?) } else { asked.bulk },
         path,
+        layered: asked.layered,
         stream: asked.stream_scheduler,
         duration: asked.duration,
         warm_up: asked.warm_up,
@@ -259,7 +260,13 @@ async fn measure(asked: &PerfClient, plan: &Plan) -> Result<Outcome, PerfError> 
     timeout(ANSWER, compare_clocks(&connection, &heard))
         .await
         .map_err(|_| PerfError::Silent { server: server.clone() })??;
-    wait_for_lanes(&connection, remote.lanes.len()).await;
+    let lanes = remote.lanes.len() * if plan.layered { 2 } else { 1 };
+    wait_for_lanes(&connection, lanes).await;
+    let is_low = |lane: &LaneStats| lane.layer == Layer::Low && lane.usable;
+    if plan.layered && !connection.stats().lanes.iter().any(is_low) {
+        let first = remote.lanes.first().map_or(0, |lane| lane.remote.port());
+        return Err(PerfError::NoLowLane { server, port: first.saturating_add(1) });
+    }
     let outcome = load(&connection, plan, &heard).await;
     if timeout(FAREWELL, connection.close()).await.is_err() {
         connection.abort();
@@ -527,6 +534,7 @@ impl Watched {
         Some(LaneOutcome {
             local: last.local,
             remote: last.remote,
+            layer: last.layer,
             srtt_ms: self.srtt.as_secs_f64() * 1e3 / self.looks.max(1) as f64,
             cwnd: mean(self.cwnd),
             unsent: mean(self.unsent),

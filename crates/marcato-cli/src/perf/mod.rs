@@ -46,6 +46,11 @@ pub(crate) enum PerfError {
     Connect(#[from] ConnectError),
     #[error("{server} serves as many clients as it may: try again later, or raise its --max-clients")]
     Busy { server: String },
+    #[error(
+        "no low lane to {server} came up: start its `marcato perf server` with --layered, and let udp port {port} through \
+         both ways; a network may also drop what is marked DSCP LE"
+    )]
+    NoLowLane { server: String, port: u16 },
     #[error("{server} is of another version of marcato perf: update one of the two ends")]
     Version { server: String },
     #[error("{server} does not understand us: is it `marcato perf server`?")]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use marcato_papers::chart::{Axis, LineChart, Series};
 use marcato_papers::{COMMIT, Percentile, Samples, VERSION};
-use marcato_units::{Bytes, Priority};
+use marcato_units::{Bytes, Layer, Priority};
 use serde_json::{Value, json};
 
 use super::PerfError;
@@ -60,6 +60,7 @@ pub(crate) struct SourceOutcome {
 pub(crate) struct LaneOutcome {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
+    pub(crate) layer: Layer,
     /// Means over time.
     pub(crate) srtt_ms: f64,
     pub(crate) cwnd: Bytes,
@@ -156,7 +157,8 @@ impl Outcome {
     }
 
     pub(crate) fn to_json(&self) -> String {
-        let Plan { engine, sources, bulk, path, stream, duration, warm_up, backlog, seed } = &self.plan;
+        let Plan { engine, sources, bulk, path, layered, stream, duration, warm_up, backlog, seed } =
+            &self.plan;
         let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
         let throughput: Vec<Value> = self
             .shares()
@@ -171,6 +173,10 @@ impl Outcome {
                 json!({
                     "local": lane.local.map(|addr| addr.to_string()),
                     "remote": lane.remote.map(|addr| addr.to_string()),
+                    "layer": match lane.layer {
+                        Layer::High => "high",
+                        Layer::Low => "low",
+                    },
                     "srtt_ms": lane.srtt_ms,
                     "cwnd_bytes": lane.cwnd.get(),
                     "packets": lane.packets,
@@ -190,6 +196,7 @@ impl Outcome {
                 "sources": sources,
                 "bulk": bulk.map(|bulk| bulk.to_string()),
                 "path_scheduler": (*engine == EngineName::Quic).then(|| path.to_string()),
+                "layered": *layered,
                 "stream_scheduler": stream.to_string(),
                 "debt": self.debt(),
                 "duration_s": duration.as_secs_f64(),
@@ -220,6 +227,7 @@ impl Outcome {
         let mut text = format!("marcato perf {VERSION} ({COMMIT}), seed {}\n", plan.seed);
         let scheduler = match plan.engine {
             EngineName::Tcp => String::new(),
+            EngineName::Quic if plan.layered => format!(", paths {} in two layers", plan.path),
             EngineName::Quic => format!(", paths {}", plan.path),
         };
         // Writing to a string cannot fail.
@@ -262,6 +270,7 @@ impl Outcome {
         let mut table = Table::new(header).words(1);
         for (number, lane) in self.lanes.iter().enumerate() {
             let name = lane.remote.map_or_else(|| number.to_string(), |remote| format!("{number} {remote}"));
+            let name = if lane.layer == Layer::Low { name + " low" } else { name };
             table.row([
                 name,
                 format!("{:.2}", lane.srtt_ms),
@@ -352,6 +361,7 @@ mod tests {
             sources: vec!["100ms:10kB".parse().unwrap()],
             bulk: Some("p4".parse().unwrap()),
             path: PathName::Cwr,
+            layered: false,
             stream: StreamName::Cats,
             duration: Duration::from_secs(10),
             warm_up: Duration::from_secs(1),
@@ -364,6 +374,7 @@ mod tests {
         let lane = LaneOutcome {
             local: None,
             remote: Some(([192, 0, 2, 1], 4433).into()),
+            layer: Layer::High,
             srtt_ms: 12.5,
             cwnd: kb(20),
             unsent: kb(1),
@@ -388,6 +399,7 @@ mod tests {
             json!({"priority": "P4", "mbit_per_s": 0.75, "share": 0.75})
         );
         assert_eq!((&json["lanes"][0]["loss"], &json["lanes"][0]["local"]), (&0.005.into(), &Value::Null));
+        assert_eq!((&json["lanes"][0]["layer"], &json["config"]["layered"]), (&"high".into(), &false.into()));
         assert_eq!((&json["seed"], &json["config"]["bulk"]), (&7.into(), &"p4:64kB".into()));
         assert_eq!(json["clock"]["error_ms"], 0.25);
     }

@@ -219,6 +219,7 @@ pub(crate) struct Plan {
     pub(crate) sources: Vec<SourceSpec>,
     pub(crate) bulk: Option<BulkSpec>,
     pub(crate) path: PathName,
+    pub(crate) layered: bool,
     pub(crate) stream: StreamName,
     pub(crate) duration: Duration,
     pub(crate) warm_up: Duration,
@@ -239,6 +240,8 @@ pub(crate) enum PlanError {
         "over kernel TCP there is one lane, so no --path-scheduler chooses among them: leave it out, or use --engine quic"
     )]
     PathOverTcp,
+    #[error("kernel TCP has one lane, and so no layers: leave --layered out, or use --engine quic")]
+    LayeredOverTcp,
     #[error("kernel TCP has one lane: leave --lane out, or use --engine quic")]
     LanesOverTcp,
     #[error(
@@ -275,6 +278,9 @@ impl Plan {
         if let Some(&source_) = self.sources.iter().find(many) {
             return Err(PlanError::TooManyMessages { source_ });
         }
+        if self.engine == EngineName::Tcp && self.layered {
+            return Err(PlanError::LayeredOverTcp);
+        }
         if self.engine == EngineName::Tcp && lanes > 1 {
             return Err(PlanError::LanesOverTcp);
         }
@@ -298,7 +304,7 @@ impl Plan {
             PathName::Cwr => PathScheduler::Cwr(CwrConfig::marcato()),
             PathName::CwrRed => PathScheduler::CwrRed(CwrConfig::marcato()),
         };
-        let mut config = Config::new(self.engine.into());
+        let mut config = Config::new(self.engine.into()).layered(self.layered);
         config.conductor = conductor::Config::with_debt(debt);
         config.limits = Limits { queued: self.backlog.max(longest * 2), ..config.limits };
         config.quic.session = SessionConfig { path_scheduler, ..config.quic.session };
@@ -318,6 +324,7 @@ mod tests {
             sources: vec!["100ms:10kB".parse().unwrap()],
             bulk: Some("p4".parse().unwrap()),
             path: PathName::Cwr,
+            layered: false,
             stream: StreamName::Cats,
             duration: Duration::from_secs(10),
             warm_up: Duration::ZERO,
@@ -364,7 +371,9 @@ mod tests {
         let refused = |plan: Plan, lanes| plan.check(lanes).unwrap_err().to_string();
         let tcp = Plan { engine: EngineName::Tcp, path: PathName::Lowrtt, ..plan() };
         assert_eq!(tcp.check(1), Ok(()));
-        assert!(refused(tcp, 2).contains("--engine quic"));
+        assert!(refused(tcp.clone(), 2).contains("--engine quic"));
+        let layers = Plan { layered: true, ..tcp };
+        assert!(refused(layers, 1).contains("leave --layered out"));
         let pieces = Plan { stream: StreamName::Rr, ..plan() };
         assert!(refused(pieces, 1).contains("lowrtt or rr"));
         let short = Plan { warm_up: Duration::from_secs(10), ..plan() };

@@ -15,10 +15,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::plan::{EngineName, PlanError};
 use super::protocol::{
     Arrival, Hello, MAX_ARRIVALS, Piece, Refusal, Reply, Report, Request, SourceKind, Total,
 };
-use super::{PerfError, clock, plan::EngineName};
+use super::{PerfError, clock};
 use crate::Status;
 use crate::arguments::PerfServer;
 use crate::output;
@@ -60,18 +61,25 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
         Some(engine) => vec![engine],
         None => vec![EngineName::Tcp, EngineName::Quic],
     };
+    if asked.layered && asked.engine == Some(EngineName::Tcp) {
+        return Err(PlanError::LayeredOverTcp.into());
+    }
     // Both engines share a port: what the system chooses for the first, the second gets too.
     let mut at = super::resolve_all(&asked.listen).await?;
+    let mut low_at = Vec::new();
     let mut endpoints = Vec::new();
     for engine in engines {
-        let mut config = Config::new(engine.into());
+        let mut config = Config::new(engine.into()).layered(asked.layered && engine == EngineName::Quic);
         // Reports are all that leaves here.
         config.limits = Limits { queued: Bytes::new(1 << 20), ..config.limits };
         // Those who are too many are told so, and not left to wait.
         config.quic.max_connections = asked.max_clients.saturating_mul(2).saturating_add(16);
         let local: Vec<LocalAddress> = at.iter().map(|addr| (*addr).into()).collect();
         let endpoint = Endpoint::listen(&config, &local, &security).await?;
-        at = endpoint.local_addrs().to_vec();
+        // Those of low lanes come after them.
+        let (own, low) = endpoint.local_addrs().split_at(at.len());
+        low_at = low.to_vec();
+        at = own.to_vec();
         endpoints.push((engine, endpoint));
     }
     let names: Vec<String> = endpoints.iter().map(|(engine, _)| engine.to_string()).collect();
@@ -79,10 +87,14 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
     for addr in &at {
         hello += &format!("listening on {addr} ({})\n", names.join(" and "));
     }
+    for addr in &low_at {
+        hello += &format!("low lanes at {addr}\n");
+    }
     if let Some(fingerprint) = fingerprint {
         hello += &format!("certificate {fingerprint}\n");
         if asked.cert.is_none() {
-            hello += &format!("clients: marcato perf client HOST --fingerprint {fingerprint}\n");
+            let layered = if asked.layered { " --layered" } else { "" };
+            hello += &format!("clients: marcato perf client HOST --fingerprint {fingerprint}{layered}\n");
         }
     }
     output::print(stdout, &hello).map_err(PerfError::Print)?;
