@@ -9,18 +9,25 @@ const HEADERS: Bytes = Bytes::new(20 + 8);
 
 /// A UDP datagram on an emulated link. It counts with the 28 bytes of an IPv4 and a UDP header, whichever IP it came by.
 ///
-/// Its marks are those that an ordinary socket tells, which is none: it is of the high layer and not ECN-capable, so that
-/// queues drop it where they might have marked it.
+/// Its marks are those that an ordinary socket tells, which is none: it is not ECN-capable, so that queues drop it where they
+/// might have marked it, and of the high layer, unless it came by a [`Port`](crate::Port) of the low one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     flow: FlowKey,
+    layer: Layer,
     payload: Box<[u8]>,
 }
 
 impl Datagram {
-    /// A datagram of this flow.
+    /// A datagram of this flow, of the high layer.
     pub fn new(flow: FlowKey, payload: impl Into<Box<[u8]>>) -> Self {
-        Self { flow, payload: payload.into() }
+        Self { flow, layer: Layer::High, payload: payload.into() }
+    }
+
+    /// The same in this layer.
+    #[must_use]
+    pub fn in_layer(self, layer: Layer) -> Self {
+        Self { layer, ..self }
     }
 
     /// What it carries.
@@ -45,6 +52,6 @@ impl Packet for Datagram {
     fn mark_ce(&mut self) {}
 
     fn layer(&self) -> Layer {
-        Layer::High
+        self.layer
     }
 }

@@ -32,4 +32,4 @@ mod udp;
 
 pub use datagram::Datagram;
 pub use link::{Link, LinkConfig, LinkCounters, LinkError, MAX_UNDER_WAY};
-pub use udp::{OpenError, UdpLink};
+pub use udp::{OpenError, Port, UdpLink};

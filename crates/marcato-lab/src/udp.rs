@@ -1,12 +1,14 @@
-//! An emulated link between a client and a server on real UDP sockets.
+//! An emulated link between clients and servers on real UDP sockets.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Instant;
 
-use marcato_queue::FlowKey;
-use marcato_units::{Seed, Time};
+use marcato_queue::{FlowKey, Packet as _};
+use marcato_units::{Layer, Seed, Time};
 use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
@@ -26,6 +28,9 @@ pub enum OpenError {
     /// The link cannot be so.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// A link without ports leads nowhere.
+    #[error("a link needs a port: give at least one")]
+    NoPort,
     /// The system gives no socket beside the server's.
     #[error("cannot open a udp socket at {addr} for the emulated link: {source}")]
     Socket {
@@ -36,13 +41,38 @@ pub enum OpenError {
     },
 }
 
-/// Both directions of a link between a client and a server; it works until it is dropped.
+/// A port of a link: what is sent to it goes to a server, and what the server answers goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The server.
+    pub server: SocketAddr,
+    /// The class in which the link serves what goes by this port, both ways. An ordinary socket does not tell how a
+    /// datagram was marked, but the lanes of a layered connection have ports of their own.
+    pub layer: Layer,
+}
+
+impl Port {
+    /// A port of the high layer.
+    pub const fn new(server: SocketAddr) -> Self {
+        Self { server, layer: Layer::High }
+    }
+
+    /// The same in this layer.
+    #[must_use]
+    pub const fn in_layer(self, layer: Layer) -> Self {
+        Self { layer, ..self }
+    }
+}
+
+/// Both directions of a link between clients and servers; it works until it is dropped.
 ///
-/// It listens beside the server, on an address of the same host, and sends on what comes in. It belongs to one client:
-/// the address from which the first datagram came. What others send is thrown away and [counted](Self::strangers).
+/// It listens beside each server, on an address of the same host, and sends on what comes in. Each of its ports belongs to
+/// one client: the address from which the first datagram came. What others send is thrown away and
+/// [counted](Self::strangers). All ports share the two directions, and their queues.
 #[derive(Debug)]
 pub struct UdpLink {
     addr: SocketAddr,
+    addrs: Vec<SocketAddr>,
     shared: Arc<Mutex<Shared>>,
     task: JoinHandle<()>,
 }
@@ -68,40 +98,63 @@ impl UdpLink {
         back: LinkConfig<Datagram>,
         seed: Seed,
     ) -> Result<Self, OpenError> {
+        Self::open_ports(&[Port::new(server)], forward, back, seed).await
+    }
+
+    /// A link with several ports, which share it.
+    ///
+    /// # Errors
+    ///
+    /// If a direction cannot be so, there is no port, or the system gives no socket.
+    pub async fn open_ports(
+        ports: &[Port],
+        forward: LinkConfig<Datagram>,
+        back: LinkConfig<Datagram>,
+        seed: Seed,
+    ) -> Result<Self, OpenError> {
+        let Some(&Port { server: first, .. }) = ports.first() else { return Err(OpenError::NoPort) };
         let links = [Link::new("forward", forward, seed)?, Link::new("back", back, seed)?];
-        let beside = SocketAddr::new(server.ip(), 0);
-        let failed = |source| OpenError::Socket { addr: beside, source };
-        let outside = bind(beside).await.map_err(failed)?;
-        let inside = bind(beside).await.map_err(failed)?;
-        // So that nobody but the server is heard on it.
-        inside.connect(server).await.map_err(failed)?;
-        let addr = outside.local_addr().map_err(failed)?;
+        let (mut pairs, mut addrs) = (Vec::new(), Vec::new());
+        for port in ports {
+            let beside = SocketAddr::new(port.server.ip(), 0);
+            let failed = |source| OpenError::Socket { addr: beside, source };
+            let outside = bind(beside).await.map_err(failed)?;
+            let inside = bind(beside).await.map_err(failed)?;
+            // So that nobody but the server is heard on it.
+            inside.connect(port.server).await.map_err(failed)?;
+            addrs.push(outside.local_addr().map_err(failed)?);
+            pairs.push(Pair { outside, inside, client: None, layer: port.layer });
+        }
         let shared = Arc::new(Mutex::new(Shared::default()));
         let relay = Relay {
-            outside,
-            inside,
+            pairs,
             links,
-            client: None,
             epoch: Instant::now(),
             input: vec![0; LONGEST].into(),
             strangers: 0,
             shared: Arc::clone(&shared),
         };
         let task = tokio::spawn(relay.run());
-        Ok(Self { addr, shared, task })
+        let addr = addrs.first().copied().unwrap_or(first);
+        Ok(Self { addr, addrs, shared, task })
     }
 
-    /// Where the client has to send to instead of to the server.
+    /// Where the client has to send to instead of to the first server.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// What the direction to the server has done.
+    /// Where clients have to send to instead of to the servers, in the order of the ports.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// What the direction to the servers has done.
     pub fn forward(&self) -> LinkCounters {
         lock(&self.shared).forward
     }
 
-    /// What the direction to the client has done.
+    /// What the direction to the clients has done.
     pub fn back(&self) -> LinkCounters {
         lock(&self.shared).back
     }
@@ -130,15 +183,21 @@ async fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The task behind a [`UdpLink`].
-struct Relay {
+/// The sockets of a port.
+struct Pair {
     /// Towards the client.
     outside: UdpSocket,
     /// Towards the server.
     inside: UdpSocket,
+    client: Option<SocketAddr>,
+    layer: Layer,
+}
+
+/// The task behind a [`UdpLink`].
+struct Relay {
+    pairs: Vec<Pair>,
     /// There and back.
     links: [Link<Datagram>; 2],
-    client: Option<SocketAddr>,
     epoch: Instant,
     input: Box<[u8]>,
     strangers: u64,
@@ -163,45 +222,52 @@ impl Relay {
             let next = self.links.iter().filter_map(Link::next_event).min();
             let at = next.map_or(self.epoch, |at| self.epoch + at.since(Time::ZERO));
             // An error of readiness is met again, and passed over, when reading.
+            let readable = poll_fn(|context| {
+                let mut ready = false;
+                for pair in &self.pairs {
+                    ready |= pair.outside.poll_recv_ready(context).is_ready();
+                    ready |= pair.inside.poll_recv_ready(context).is_ready();
+                }
+                if ready { Poll::Ready(()) } else { Poll::Pending }
+            });
             tokio::select! {
-                _ = self.outside.readable() => {}
-                _ = self.inside.readable() => {}
+                () = readable => {}
                 () = tokio::time::sleep_until(at.into()), if next.is_some() => {}
             }
         }
     }
 
-    fn now(&self) -> Time {
-        Time::ZERO + self.epoch.elapsed()
-    }
-
     /// Takes in what has come; whether there may be more.
     fn read(&mut self) -> bool {
         let mut more = false;
-        for reads in (0..READS).rev() {
-            match self.outside.try_recv_from(&mut self.input) {
-                Ok((len, from)) => {
-                    let client = *self.client.get_or_insert(from);
-                    if client == from {
-                        let (now, datagram) = (self.now(), Datagram::new(FLOW, &self.input[..len]));
-                        self.links[0].send(now, datagram);
-                    } else {
-                        self.strangers += 1;
+        let epoch = self.epoch;
+        let now = || Time::ZERO + epoch.elapsed();
+        for (flow, pair) in (0..).map(FlowKey::new).zip(&mut self.pairs) {
+            for reads in (0..READS).rev() {
+                match pair.outside.try_recv_from(&mut self.input) {
+                    Ok((len, from)) => {
+                        let client = *pair.client.get_or_insert(from);
+                        if client == from {
+                            let datagram = Datagram::new(flow, &self.input[..len]);
+                            self.links[0].send(now(), datagram.in_layer(pair.layer));
+                        } else {
+                            self.strangers += 1;
+                        }
+                        more |= reads == 0;
                     }
-                    more |= reads == 0;
+                    // Also what the network says of datagrams that were sent here: nobody listens at their port.
+                    Err(_) => break,
                 }
-                // Also what the network says of datagrams that were sent here: nobody listens at their port.
-                Err(_) => break,
             }
-        }
-        for reads in (0..READS).rev() {
-            match self.inside.try_recv(&mut self.input) {
-                Ok(len) => {
-                    let (now, datagram) = (self.now(), Datagram::new(FLOW, &self.input[..len]));
-                    self.links[1].send(now, datagram);
-                    more |= reads == 0;
+            for reads in (0..READS).rev() {
+                match pair.inside.try_recv(&mut self.input) {
+                    Ok(len) => {
+                        let datagram = Datagram::new(flow, &self.input[..len]);
+                        self.links[1].send(now(), datagram.in_layer(pair.layer));
+                        more |= reads == 0;
+                    }
+                    Err(_) => break,
                 }
-                Err(_) => break,
             }
         }
         more
@@ -209,20 +275,68 @@ impl Relay {
 
     /// Hands out what has arrived. A datagram that the system does not take is lost, as on any network.
     async fn deliver(&mut self) {
-        let now = self.now();
+        let now = Time::ZERO + self.epoch.elapsed();
+        let pairs = &self.pairs;
+        let pair_of = |datagram: &Datagram| {
+            // Flows are numbered as ports are.
+            pairs
+                .iter()
+                .zip((0..).map(FlowKey::new))
+                .find(|(_, flow)| *flow == datagram.flow())
+                .map(|it| it.0)
+        };
         while let Some(datagram) = self.links[0].poll(now) {
-            if let Err(error) = self.inside.send(datagram.payload()).await {
+            let Some(pair) = pair_of(&datagram) else { continue };
+            if let Err(error) = pair.inside.send(datagram.payload()).await {
                 tracing::trace!(%error, "not delivered to the server");
             }
         }
         while let Some(datagram) = self.links[1].poll(now) {
-            let Some(client) = self.client else { continue };
-            if let Err(error) = self.outside.send_to(datagram.payload(), client).await {
+            let Some(pair) = pair_of(&datagram) else { continue };
+            let Some(client) = pair.client else { continue };
+            if let Err(error) = pair.outside.send_to(datagram.payload(), client).await {
                 tracing::trace!(%error, "not delivered to the client");
             }
         }
     }
 }
 
-/// A link between one client and one server carries one flow.
-const FLOW: FlowKey = FlowKey::new(0);
+#[cfg(test)]
+mod tests {
+    use marcato_queue::{Strict, StrictConfig};
+    use marcato_units::{Duration, Rate};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_of_the_high_layer_is_served_before_one_of_the_low() {
+        const MANY: usize = 100;
+        let bind = || async { UdpSocket::bind("127.0.0.1:0").await.unwrap() };
+        let (high, low) = (bind().await, bind().await);
+        // 1000 bytes in 80 ms: the low port's 100 datagrams would take 8 s.
+        let slow = || LinkConfig::new(Rate::from_kbps(100), Duration::ZERO);
+        let forward = slow().queue(Strict::new(StrictConfig::default()).unwrap());
+        let ports = [
+            Port::new(high.local_addr().unwrap()),
+            Port::new(low.local_addr().unwrap()).in_layer(Layer::Low),
+        ];
+        let link = UdpLink::open_ports(&ports, forward, slow(), Seed::new(1)).await.unwrap();
+        let clients = [bind().await, bind().await];
+        for _ in 0..MANY {
+            clients[1].send_to(&[1; 972], link.addrs()[1]).await.unwrap();
+        }
+        clients[0].send_to(&[0; 972], link.addrs()[0]).await.unwrap();
+        let mut datagram = [0; 1000];
+        let (_, from) = high.recv_from(&mut datagram).await.unwrap();
+        assert_eq!(datagram[0], 0);
+        let mut before = 0;
+        while low.try_recv_from(&mut datagram).is_ok() {
+            before += 1;
+        }
+        assert!(before < MANY, "{before}");
+        // Each port has its own way back.
+        high.send_to(b"back", from).await.unwrap();
+        assert_eq!(clients[0].recv(&mut datagram).await.unwrap(), 4);
+        assert_eq!((link.strangers(), link.addr()), (0, link.addrs()[0]));
+    }
+}
