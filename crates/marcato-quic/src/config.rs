@@ -474,6 +474,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn two_layers_keep_what_chose_among_all_lanes_for_the_high_ones() {
+        let base = |config: &SessionConfig| match config.path_scheduler {
+            PathScheduler::Layered(base, _) => PathScheduler::from(base),
+            other => panic!("{other:?}"),
+        };
+        let cwr = CwrConfig::marcato();
+        for scheduler in [
+            PathScheduler::LowRtt,
+            PathScheduler::RoundRobin,
+            PathScheduler::Cwr(cwr),
+            PathScheduler::CwrRed(cwr),
+        ] {
+            let config = SessionConfig { path_scheduler: scheduler, ..SessionConfig::default() }.layered();
+            assert_eq!(base(&config), scheduler);
+            assert_eq!(config.clone().layered().path_scheduler, config.path_scheduler);
+            assert!(config.low_lanes.is_some() && config.validate().is_ok());
+        }
+        let selective = PathScheduler::Selective(Priority::P0);
+        let config = SessionConfig { path_scheduler: selective, ..SessionConfig::default() }.layered();
+        assert_eq!(base(&config), PathScheduler::LowRtt);
+    }
+
+    #[test]
+    fn a_low_lane_s_controller_is_checked_wherever_it_is_named() {
+        let controller = marcato_sched::lowprio::LcmConfig { packet: Bytes::ZERO, ..Default::default() };
+        let low_lanes = Some(LowLanes { controller, ..LowLanes::default() });
+        let config = SessionConfig { low_lanes, ..SessionConfig::default() };
+        assert!(matches!(config.validate(), Err(SessionConfigError::LowPriority(_))));
+        let config =
+            SessionConfig { congestion: Congestion::LowPriority(controller), ..SessionConfig::default() };
+        assert!(matches!(config.validate(), Err(SessionConfigError::LowPriority(_))));
+    }
+
+    #[test]
     fn a_receiver_holds_what_its_peer_may_have_sent_behind_one_gap() {
         let config = SessionConfig::default();
         let InboxLimits { ahead, ahead_pieces_per_message, pieces, .. } = config.inbox;

@@ -398,10 +398,12 @@ impl Watch {
             return None;
         }
         let expected = with * self.off.total() as f64;
-        if expected < EXPECTED {
+        let allowed = self.off.lost as f64 * f64::from(self.test.lossier) / 1000.0;
+        // As soon as more were lost in pauses than may be at the end, the end is known.
+        if expected.max(allowed) < EXPECTED {
             return Some(Verdict::Suspect);
         }
-        let lossier = expected * 1000.0 > self.off.lost as f64 * f64::from(self.test.lossier);
+        let lossier = expected > allowed;
         (self.on, self.off) = Default::default();
         if lossier {
             return Some(Verdict::Harm);
