@@ -157,7 +157,16 @@ impl World {
         tokio::time::sleep(WARM_UP).await;
         let (before, began) = (self.received.load(Relaxed), Instant::now());
         tokio::time::sleep(MEASURED).await;
-        (self.received.load(Relaxed) - before) as f64 * 8e-6 / began.elapsed().as_secs_f64()
+        let gained = self.received.load(Relaxed) - before;
+        if gained == 0 {
+            // Nothing at all is no result but a fault: say what there is to say.
+            for connection in [&self.filling.client, &self.filling.server] {
+                let closed = tokio::time::timeout(Duration::from_millis(10), connection.closed()).await.ok();
+                let stats = connection.stats();
+                eprintln!("nothing came: {closed:?} {:?} {:?}", stats.lanes, stats.level(Priority::P3));
+            }
+        }
+        gained as f64 * 8e-6 / began.elapsed().as_secs_f64()
     }
 
     /// How long the messages of the plain connection took, in ms, mean and 99th percentile; and its Mbit/s.
