@@ -302,7 +302,8 @@ pub(crate) struct Papers {
 
     /// Write report.html, rows.json, rows.csv and the figures into this directory
     ///
-    /// With `all`, each paper has a directory of its own in it.
+    /// With `all`, each paper has a directory of its own in it. Long experiments keep the runs that are done in `runs`, and
+    /// the same program takes them from there: what was cut short goes on where it was.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 

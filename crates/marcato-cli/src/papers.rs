@@ -4,8 +4,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use marcato_papers::{
-    Document, Experiment, Registry, Report, RunError, RunOptions, SeedError, SelectError, WriteError,
+    COMMIT, Document, Experiment, Registry, Report, RunError, RunOptions, SeedError, SelectError, Shelf,
+    VERSION, WriteError,
 };
+use ring::digest::{SHA256, digest};
 use thiserror::Error;
 
 use crate::Status;
@@ -38,6 +40,10 @@ pub(crate) fn run(
     let chosen = registry.select(&asked.paper)?;
     let options =
         RunOptions::repeated(asked.seed, asked.repeat)?.in_world(asked.world.into()).shortened(asked.quick);
+    let options = match &asked.out {
+        Some(out) => options.kept_on(Shelf::new(out.join("runs"), program())),
+        None => options,
+    };
     let reports = run_each(&chosen, &options)?;
     let document = match reports.as_slice() {
         [one] if asked.paper != Registry::ALL => one.document().clone(),
@@ -54,6 +60,17 @@ pub(crate) fn run(
     };
     output::print(stdout, &printed).map_err(PapersError::Print)?;
     Ok(if document.holds() { Status::Ok } else { Status::Outside })
+}
+
+/// What makes the outcomes.
+fn program() -> String {
+    // What was built from the same commit may still differ by changes that are not committed.
+    let build = match std::env::current_exe().and_then(std::fs::read) {
+        Ok(program) => digest(&SHA256, &program).as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+        // Nobody knows what this is: it finds nothing that was kept.
+        Err(_) => format!("process {}", std::process::id()),
+    };
+    format!("{VERSION} ({COMMIT}) {build}")
 }
 
 fn run_each(chosen: &[&dyn Experiment], options: &RunOptions) -> Result<Vec<Report>, RunError> {

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use thiserror::Error;
 
-use crate::{Report, World};
+use crate::{Report, Shelf, World};
 
 /// One paper's experiments: everything that `marcato papers NAME` runs.
 pub trait Experiment: Send + Sync {
@@ -36,12 +36,14 @@ pub struct RunOptions {
     seeds: Vec<u64>,
     /// Where to run.
     pub world: World,
+    /// Where runs that are done are kept.
+    shelf: Option<Shelf>,
 }
 
 impl Default for RunOptions {
     /// One full run in virtual time with seed 1.
     fn default() -> Self {
-        Self { quick: false, seeds: vec![1], world: World::Virtual }
+        Self { quick: false, seeds: vec![1], world: World::Virtual, shelf: None }
     }
 }
 
@@ -74,6 +76,19 @@ impl RunOptions {
     pub fn shortened(mut self, quick: bool) -> Self {
         self.quick = quick;
         self
+    }
+
+    /// The same options, with the runs that are done kept on a shelf and taken from it. It changes no result, only how long
+    /// they take. Not every experiment makes use of it.
+    #[must_use]
+    pub fn kept_on(mut self, shelf: Shelf) -> Self {
+        self.shelf = Some(shelf);
+        self
+    }
+
+    /// Where runs that are done are kept, if they are.
+    pub fn shelf(&self) -> Option<&Shelf> {
+        self.shelf.as_ref()
     }
 
     /// The seeds, one run for each; at least one.

@@ -4,15 +4,18 @@ use marcato_sim::{
     Arrivals, Bulk, Congestion, Distribution, LinkConfig, Network, PltConfig, Side, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use serde::{Deserialize, Serialize};
 
+use super::Ask;
 use super::published::{
     APART, BOTTLENECK_FLOWS, GAIN, GAIN_AT, LARGE_BUFFER, PACKET, RATE, REPAIRS, RTT, SMALL_BUFFER,
     UDP_RATES, UTILISATION,
 };
-use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::scale::{Plan, Span};
 use super::world::{self, Error, bottleneck, plt};
-use super::{Answer, Ask};
+use crate::answer::Answer;
 use crate::chart::{Axis, LineChart, Series};
+use crate::plan::{Runs, Setup, Ticket};
 use crate::{Figure, Row, Unit};
 
 /// What the UDP on the second bottleneck does.
@@ -37,7 +40,7 @@ struct Bottlenecks {
 }
 
 /// What came of it. Of two links.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Used {
     /// The share of each that was used in the last part of the run, in %.
     last: [f64; 2],
@@ -51,6 +54,7 @@ struct Used {
 
 impl Setup for Bottlenecks {
     type Outcome = Used;
+    type Error = Error;
 
     fn cost(&self) -> u64 {
         self.span.whole() * 2

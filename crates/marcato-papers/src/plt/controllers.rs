@@ -2,11 +2,13 @@
 
 use marcato_sim::Congestion;
 
+use super::Ask;
 use super::published::SMALL_BUFFER;
-use super::runs::{Plan, Ticket};
+use super::scale::Plan;
 use super::single::Single;
 use super::world::plt;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::plan::Ticket;
 use crate::{Row, Unit};
 
 const LOSSES: [(f64, &str); 4] = [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];

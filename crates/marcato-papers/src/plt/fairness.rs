@@ -2,12 +2,15 @@
 
 use marcato_sim::{Bulk, Congestion, LinkConfig, Network, PltConfig, TcpFlow};
 use marcato_units::{Duration, Seed, Time};
+use serde::{Deserialize, Serialize};
 
+use super::Ask;
 use super::published::{RTT, SMALL_BUFFER};
-use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::scale::{Plan, Span};
 use super::world::{self, Error, bottleneck, goodput, plt, received};
-use super::{Answer, Ask};
+use crate::answer::Answer;
 use crate::chart::{Axis, LineChart, Series};
+use crate::plan::{Runs, Setup, Ticket};
 use crate::{Figure, Row, Unit};
 
 /// The loss at which TCP alone would carry 4 Mbit/s: nearly everything goes low.
@@ -28,7 +31,7 @@ struct Several {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Shares {
     /// When each window ended, in s, and the flows' goodputs in it, in Mbit/s.
     windows: Vec<(f64, Vec<f64>)>,
@@ -44,6 +47,7 @@ fn jain(values: &[f64]) -> f64 {
 
 impl Setup for Several {
     type Outcome = Shares;
+    type Error = Error;
 
     fn cost(&self) -> u64 {
         if self.plt.is_none() { self.span.whole() / 4 } else { self.span.whole() }

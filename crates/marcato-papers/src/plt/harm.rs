@@ -7,11 +7,14 @@ use marcato_sim::{
     PltConfig, Side, Tap, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use serde::{Deserialize, Serialize};
 
+use super::Ask;
 use super::published::{RATE, SMALL_BUFFER};
-use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::scale::{Plan, Span};
 use super::world::{self, Error, PAYLOAD, goodput, plt, queue, random, received, strict};
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::plan::{Runs, Setup, Ticket};
 use crate::{Row, Unit};
 
 /// Flows whose low layers are switched off and on.
@@ -44,7 +47,7 @@ pub(super) struct Harm {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seen {
     /// In Mbit/s.
     bystanders: Vec<f64>,
@@ -58,7 +61,7 @@ pub(super) struct Seen {
 }
 
 /// The high packets that came out of the bottleneck, times included.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Digest {
     packets: u64,
     hash: u64,
@@ -164,6 +167,7 @@ impl Harm {
 
 impl Setup for Harm {
     type Outcome = Seen;
+    type Error = Error;
 
     fn cost(&self) -> u64 {
         self.span.whole()

@@ -5,11 +5,14 @@ use marcato_sim::{
     Bulk, Congestion, Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, PltConfig, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Seed};
+use serde::{Deserialize, Serialize};
 
+use super::Ask;
 use super::published::{FLOW_PACKETS, PACKET, RTT, SMALL_BUFFER};
-use super::runs::{Plan, Setup, Span};
+use super::scale::{Plan, Span};
 use super::world::{self, Error, PAYLOAD, bottleneck, goodput, plt, received};
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::plan::Setup;
 use crate::{Row, Unit};
 
 /// Two PLT flows that fill the link by their low layers, and newcomers.
@@ -20,7 +23,7 @@ struct Newcomers {
 }
 
 /// What came of it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Met {
     /// Of those that were there, in Mbit/s.
     existing: f64,
@@ -31,6 +34,7 @@ struct Met {
 
 impl Setup for Newcomers {
     type Outcome = Met;
+    type Error = Error;
 
     fn cost(&self) -> u64 {
         self.span.whole()

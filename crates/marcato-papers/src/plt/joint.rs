@@ -7,11 +7,14 @@ use marcato_sim::{
     Side, Tag, TcpConfig, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
+use serde::{Deserialize, Serialize};
 
-use super::runs::{Plan, Runs, Setup, Ticket};
+use super::Ask;
+use super::scale::Plan;
 use super::world::{Error, random};
-use super::{Answer, Ask};
+use crate::answer::Answer;
 use crate::cats::page;
+use crate::plan::{Runs, Setup, Ticket};
 use crate::{Row, Unit};
 
 /// What the path allows: the first byte and then P0 and P1, or everything, at the bottleneck's rate; from `connect`.
@@ -40,7 +43,7 @@ struct Low {
 }
 
 /// When everything had come, in ms since `connect`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Load {
     /// The later of P0 and P1.
     fcp: f64,
@@ -85,6 +88,7 @@ impl Page {
 
 impl Setup for Page {
     type Outcome = Load;
+    type Error = Error;
 
     fn cost(&self) -> u64 {
         1

@@ -11,33 +11,21 @@ mod harm;
 mod initial;
 mod joint;
 mod published;
-mod runs;
+mod scale;
 mod sensitivity;
 mod short;
 mod single;
 mod target;
 mod world;
 
-use self::runs::{Plan, Runs, Scale};
-use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section};
+use self::scale::{Plan, Scale};
+use crate::answer::Answer;
+use crate::plan::Runs;
+use crate::{Config, Document, Experiment, Progress, Report, RunError, RunOptions};
 
 /// The experiments of the PLT paper.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plt;
-
-/// What one question gives: its rows, and what is said and drawn about them.
-struct Answer {
-    rows: Vec<Row>,
-    section: Section,
-}
-
-impl Answer {
-    /// A section that shows all of `rows` with `text`.
-    fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
-        let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
-        Self { rows, section }
-    }
-}
 
 /// Makes an answer of the runs that its question planned.
 type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
@@ -73,7 +61,9 @@ impl Experiment for Plt {
         let scale = Scale::of(options.quick);
         let mut plan = Plan::new(scale);
         let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-        let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("plt", error))?;
+        let runs = plan
+            .run("PLT, simulated seconds", options, progress)
+            .map_err(|error| RunError::failed("plt", error))?;
         let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
         let (rows, sections): (Vec<_>, Vec<_>) =
             answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();

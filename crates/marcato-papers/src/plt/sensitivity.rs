@@ -5,11 +5,13 @@ use marcato_sched::lowprio::{Epoch, Fraction, Growth};
 use marcato_sim::PltConfig;
 use marcato_units::Bytes;
 
+use super::Ask;
 use super::published::{LARGE_BUFFER, PACKET, SMALL_BUFFER};
-use super::runs::{Plan, Ticket};
+use super::scale::Plan;
 use super::single::Single;
 use super::world::plt;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::plan::Ticket;
 use crate::{Row, Unit};
 
 /// The losses at which each choice is tried: none, one far below the target, and the target.

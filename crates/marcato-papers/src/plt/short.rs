@@ -4,14 +4,17 @@ use marcato_sim::{
     Congestion, Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, PltConfig, TcpConfig,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed};
+use serde::{Deserialize, Serialize};
 
+use super::Ask;
 use super::published::{
     FLOW_PACKETS, FLOWS_PER_SECOND, LARGE_BUFFER, ONE_RTT_SHARE, PACKET, RATE, RTT, SMALL_BUFFER,
 };
-use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::scale::{Plan, Span};
 use super::world::{self, Error, PAYLOAD, bottleneck, plt};
-use super::{Answer, Ask};
+use crate::answer::Answer;
 use crate::chart::{Axis, LineChart, Series};
+use crate::plan::{Runs, Setup, Ticket};
 use crate::{Figure, Row, Unit};
 
 /// Packets of the longest flow.
@@ -32,7 +35,7 @@ struct Short {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Flows {
     /// The shares that took one round trip, and that took one and their own time on the wire.
     one: f64,
@@ -41,9 +44,9 @@ struct Flows {
     offered: f64,
     /// What the link carried, over its rate.
     carried: f64,
-    /// Of each flow that began in the measured span: its size in packets, and how long it took in round trips; infinite
-    /// if it did not end.
-    each: Vec<(f64, f64)>,
+    /// Of each flow that began in the measured span: its size in packets, and how long it took in round trips, if
+    /// it ended.
+    each: Vec<(f64, Option<f64>)>,
 }
 
 /// After the last flow has begun, those under way get this long.
@@ -51,6 +54,7 @@ const REST: Duration = Duration::from_secs(10);
 
 impl Setup for Short {
     type Outcome = Flows;
+    type Error = Error;
 
     fn cost(&self) -> u64 {
         // Connections cost more than packets.
@@ -94,7 +98,7 @@ impl Setup for Short {
             let own = RATE.transmission_time(Bytes::new(packets * u64::from(PACKET)));
             one += u64::from(took.is_some_and(|took| took <= RTT));
             one_and_own += u64::from(took.is_some_and(|took| took <= RTT + own));
-            let rtts = took.map_or(f64::INFINITY, |took| took.as_secs_f64() / RTT.as_secs_f64());
+            let rtts = took.map(|took| took.as_secs_f64() / RTT.as_secs_f64());
             outcome.each.push((packets as f64, rtts));
         }
         let count = outcome.each.len() as f64;
@@ -104,7 +108,8 @@ impl Setup for Short {
             |bytes: Bytes| Rate::from_bytes_over(bytes, self.span.length).as_mbps_f64() / world::link();
         outcome.offered = 100.0 * share(Bytes::new(offered));
         outcome.carried = 100.0 * share(carried);
-        outcome.each.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        let by = |&(packets, rtts): &(f64, Option<f64>)| (packets, rtts.unwrap_or(f64::INFINITY));
+        outcome.each.sort_by(|a, b| by(a).partial_cmp(&by(b)).unwrap_or(std::cmp::Ordering::Equal));
         Ok(outcome)
     }
 }
@@ -215,9 +220,7 @@ fn by_size(runs: &Runs, case: &Case) -> Figure {
     let mean = |ticket: Ticket<Short>| {
         let mut bins: Vec<(f64, f64, f64)> = Vec::new();
         for &(packets, rtts) in runs.first(ticket).map_or(&[][..], |flows| &flows.each) {
-            if !rtts.is_finite() {
-                continue;
-            }
+            let Some(rtts) = rtts else { continue };
             // Four bins for each doubling; the flows are in the order of their sizes.
             let bin = libm::exp2(libm::round(4.0 * libm::log2(packets)) / 4.0);
             match bins.last_mut() {
@@ -244,7 +247,8 @@ fn by_size(runs: &Runs, case: &Case) -> Figure {
 /// The distribution of completions.
 fn shares(runs: &Runs, case: &Case) -> Figure {
     let rtts = |ticket: Ticket<Short>| {
-        runs.first(ticket).map_or(&[][..], |flows| &flows.each).iter().map(|flow| flow.1).collect::<Vec<_>>()
+        let flows = runs.first(ticket).map_or(&[][..], |flows| &flows.each).iter();
+        flows.map(|flow| flow.1.unwrap_or(f64::INFINITY)).collect::<Vec<_>>()
     };
     let chart =
         LineChart::ccdf("Completion of short flows", Axis::new("completion", "RTT").range(0.0, 12.0), true)

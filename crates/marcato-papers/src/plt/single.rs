@@ -2,15 +2,18 @@
 
 use marcato_sim::{Bulk, Congestion, LinkConfig, Network, PltConfig, Side, TcpFlow};
 use marcato_units::{Duration, Seed, Time};
+use serde::{Deserialize, Serialize};
 
+use super::Ask;
 use super::published::{
     LARGE_BUFFER, LOSSES, NEAR_PERFECT, NEAR_PERFECT_UP_TO, PACKET, RATE, RTT, SMALL_BUFFER,
     SMALL_BUFFER_PLT, SMALL_BUFFER_RENO, VERY_POOR, VERY_POOR_AT,
 };
-use super::runs::{Plan, Runs, Setup, Span, Ticket};
+use super::scale::{Plan, Span};
 use super::world::{self, Error, PAYLOAD, bottleneck, goodput, literal, plt, received};
-use super::{Answer, Ask};
+use crate::answer::Answer;
 use crate::chart::{Axis, LineChart, Series};
+use crate::plan::{Runs, Setup, Ticket};
 use crate::{Figure, Row, Unit};
 
 /// A single flow.
@@ -26,7 +29,7 @@ pub(super) struct Single {
 }
 
 /// What came of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Flow {
     /// Distinct packets that arrived in the measured span, times 1000 bytes, in Mbit/s.
     pub(super) goodput: f64,
@@ -37,7 +40,7 @@ pub(super) struct Flow {
 }
 
 /// A look at a flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sample {
     /// In s.
     pub(super) at: f64,
@@ -59,6 +62,7 @@ impl Single {
 
 impl Setup for Single {
     type Outcome = Flow;
+    type Error = Error;
 
     fn cost(&self) -> u64 {
         // TCP at a loss carries next to nothing.

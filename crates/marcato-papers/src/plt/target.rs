@@ -4,12 +4,13 @@ use marcato_sched::LcmConfig;
 use marcato_sched::lowprio::{Adaptive, Target};
 use marcato_sim::PltConfig;
 
+use super::Ask;
 use super::harm::{Arms, Losses};
 use super::published::{LARGE_BUFFER, SMALL_BUFFER};
-use super::runs::Plan;
+use super::scale::Plan;
 use super::single::Single;
 use super::world::{self, plt};
-use super::{Answer, Ask};
+use crate::answer::Answer;
 use crate::chart::{Axis, LineChart, Series};
 use crate::{Figure, Row, Unit};
 

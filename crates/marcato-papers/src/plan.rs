@@ -1,0 +1,299 @@
+//! The runs that all questions of an experiment together need, each made once, on all cores, and kept where asked.
+
+mod shelf;
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+pub use self::shelf::Shelf;
+use crate::{Progress, RunOptions};
+
+/// Something that can be run with a seed, and shows all it is by [`Debug`](fmt::Debug): what looks the same is run once.
+pub(crate) trait Setup: fmt::Debug + Send + Sync + 'static {
+    /// What comes of it.
+    type Outcome: Serialize + DeserializeOwned + Send + 'static;
+    /// Why nothing does.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// About how much work it is, in the steps that the plan's progress counts.
+    fn cost(&self) -> u64;
+
+    /// Runs it.
+    fn run(&self, seed: u64) -> Result<Self::Outcome, Self::Error>;
+}
+
+/// Why the runs of a plan could not be made.
+#[derive(Debug, Error)]
+pub(crate) enum PlanError {
+    /// One of them failed.
+    #[error(transparent)]
+    Run(Box<dyn std::error::Error + Send + Sync>),
+    /// One of them came to nothing.
+    #[error("a run has no outcome: this is a defect of the experiment")]
+    Missing,
+}
+
+type Outcome = Box<dyn Any + Send>;
+
+/// A [`Setup`] of any kind.
+trait Erased: Send + Sync {
+    fn cost(&self) -> u64;
+    /// Runs it, and tells what there is to keep.
+    fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), PlanError>;
+    /// What was kept, if it is whole.
+    fn read(&self, kept: &str) -> Option<Outcome>;
+}
+
+impl<S: Setup> Erased for S {
+    fn cost(&self) -> u64 {
+        Setup::cost(self)
+    }
+
+    fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), PlanError> {
+        let outcome = Setup::run(self, seed).map_err(|error| PlanError::Run(Box::new(error)))?;
+        // What cannot be written down, such as an infinite value, is run again another time.
+        let kept = if keep { serde_json::to_string(&outcome).ok() } else { None };
+        Ok((Box::new(outcome), kept))
+    }
+
+    fn read(&self, kept: &str) -> Option<Outcome> {
+        let outcome: S::Outcome = serde_json::from_str(kept).ok()?;
+        Some(Box::new(outcome))
+    }
+}
+
+/// A setup that will be run with every seed.
+pub(crate) struct Ticket<S> {
+    at: usize,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S> Clone for Ticket<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Ticket<S> {}
+
+impl<S> fmt::Debug for Ticket<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.at).finish()
+    }
+}
+
+/// What is to be run. Questions that want the same setup share its runs.
+pub(crate) struct Plan<Scale> {
+    /// How long runs are.
+    pub(crate) scale: Scale,
+    setups: Vec<(String, Box<dyn Erased>)>,
+}
+
+impl<Scale> Plan<Scale> {
+    pub(crate) const fn new(scale: Scale) -> Self {
+        Self { scale, setups: Vec::new() }
+    }
+
+    /// Asks for the runs of a setup.
+    pub(crate) fn add<S: Setup>(&mut self, setup: S) -> Ticket<S> {
+        // Setups hold configurations that cannot be compared, but that show all they are.
+        let key = format!("{} {setup:?}", std::any::type_name::<S>());
+        let known = self.setups.iter().position(|(other, _)| *other == key);
+        let at = known.unwrap_or_else(|| {
+            self.setups.push((key, Box::new(setup)));
+            self.setups.len() - 1
+        });
+        Ticket { at, of: PhantomData }
+    }
+
+    /// Runs everything with each of the seeds, showing `title` and the costs as progress. The outcome does not depend on how
+    /// many cores there are, nor on which runs are kept already.
+    pub(crate) fn run(
+        &self,
+        title: &str,
+        options: &RunOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Runs, PlanError> {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.run_on(cores, title, options, progress)
+    }
+
+    fn run_on(
+        &self,
+        cores: usize,
+        title: &str,
+        options: &RunOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Runs, PlanError> {
+        let (seeds, shelf) = (options.seeds(), options.shelf());
+        let cost = |at: usize| self.setups[at].1.cost();
+        let key = |at: usize, seed: usize| format!("{} with seed {}", self.setups[at].0, seeds[seed]);
+        let mut jobs: Vec<(usize, usize)> =
+            (0..self.setups.len()).flat_map(|at| (0..seeds.len()).map(move |seed| (at, seed))).collect();
+        progress.begin(title, Some(jobs.iter().map(|&(at, _)| cost(at)).sum()));
+        let mut done: Vec<Vec<Option<Outcome>>> =
+            self.setups.iter().map(|_| seeds.iter().map(|_| None).collect()).collect();
+        if let Some(shelf) = shelf {
+            for &(at, seed) in &jobs {
+                done[at][seed] = shelf.take(&key(at, seed)).and_then(|kept| self.setups[at].1.read(&kept));
+            }
+            jobs.retain(|&(at, seed)| done[at][seed].is_none());
+            let kept = (0..self.setups.len()).map(|at| done[at].iter().flatten().count() as u64 * cost(at));
+            progress.advance(kept.sum());
+        }
+        // The longest first, so that no core waits long for the last.
+        jobs.sort_by_key(|&(at, _)| std::cmp::Reverse(cost(at)));
+
+        let next = AtomicUsize::new(0);
+        let (send, receive) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..cores.min(jobs.len()) {
+                let (send, next, jobs, setups) = (send.clone(), &next, &jobs, &self.setups);
+                scope.spawn(move || {
+                    while let Some(&(at, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let outcome = setups[at].1.run(seeds[seed], shelf.is_some());
+                        if send.send((at, seed, outcome)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            for (at, seed, outcome) in receive {
+                let (outcome, kept) = outcome.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
+                if let (Some(shelf), Some(kept)) = (shelf, kept) {
+                    shelf.put(&key(at, seed), &kept);
+                }
+                done[at][seed] = Some(outcome);
+                progress.advance(cost(at));
+            }
+            Ok::<_, PlanError>(())
+        })?;
+        let whole = done.into_iter().map(|seeds| seeds.into_iter().collect::<Option<_>>());
+        Ok(Runs { outcomes: whole.collect::<Option<_>>().ok_or(PlanError::Missing)? })
+    }
+}
+
+/// What came of a [`Plan`].
+pub(crate) struct Runs {
+    /// Of each setup, with each seed.
+    outcomes: Vec<Vec<Outcome>>,
+}
+
+impl Runs {
+    /// Of one setup, the outcome with each seed.
+    pub(crate) fn of<S: Setup>(&self, ticket: Ticket<S>) -> Vec<&S::Outcome> {
+        // A ticket is given for a setup of its type alone.
+        self.outcomes[ticket.at].iter().filter_map(|outcome| outcome.downcast_ref()).collect()
+    }
+
+    /// A value of one setup with each seed.
+    pub(crate) fn each<S: Setup>(
+        &self,
+        ticket: Ticket<S>,
+        mut value: impl FnMut(&S::Outcome) -> f64,
+    ) -> Vec<f64> {
+        self.of(ticket).into_iter().map(&mut value).collect()
+    }
+
+    /// The mean of a value over the seeds.
+    pub(crate) fn mean<S: Setup>(&self, ticket: Ticket<S>, value: impl FnMut(&S::Outcome) -> f64) -> f64 {
+        crate::Mean::of(&self.each(ticket, value)).value
+    }
+
+    /// The outcome of the first seed, which figures show.
+    pub(crate) fn first<S: Setup>(&self, ticket: Ticket<S>) -> Option<&S::Outcome> {
+        self.of(ticket).into_iter().next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[derive(Debug, Error)]
+    #[error("no summand")]
+    struct NoSummand;
+
+    #[derive(Debug)]
+    struct Sum(u64);
+
+    impl Setup for Sum {
+        type Outcome = f64;
+        type Error = NoSummand;
+
+        fn cost(&self) -> u64 {
+            1
+        }
+
+        fn run(&self, seed: u64) -> Result<f64, NoSummand> {
+            if self.0 == 0 { Err(NoSummand) } else { Ok(self.0 as f64 / 3.0 + seed as f64) }
+        }
+    }
+
+    /// Counts the runs that were not kept.
+    #[derive(Default)]
+    struct Counting {
+        steps: Vec<u64>,
+    }
+
+    impl Progress for Counting {
+        fn begin(&mut self, _what: &str, _steps: Option<u64>) {}
+
+        fn advance(&mut self, steps: u64) {
+            self.steps.push(steps);
+        }
+    }
+
+    #[test]
+    fn the_same_setup_is_run_once_and_each_ticket_finds_its_own() {
+        let options = RunOptions::repeated(10, 2).unwrap();
+        for cores in [1, 3] {
+            let mut plan = Plan::new(());
+            let [first, other, again] = [3, 6, 3].map(|number| plan.add(Sum(number)));
+            assert_eq!((first.at, plan.setups.len()), (again.at, 2));
+            let runs = plan.run_on(cores, "sums", &options, &mut Silent).unwrap();
+            assert_eq!((runs.of(first), runs.of(other)), (vec![&11.0, &12.0], vec![&12.0, &13.0]));
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_impossible_stops_all() {
+        let mut plan = Plan::new(());
+        plan.add(Sum(0));
+        assert!(plan.run_on(2, "sums", &RunOptions::default(), &mut Silent).is_err());
+    }
+
+    #[test]
+    fn runs_that_are_kept_are_not_made_again_and_are_the_same_to_the_last_bit() {
+        let directory = tempfile::tempdir().unwrap();
+        let with = |seeds: u32, program: &str| {
+            let shelf = Shelf::new(directory.path(), program);
+            RunOptions::repeated(1, seeds).unwrap().kept_on(shelf)
+        };
+        let mut plan = Plan::new(());
+        let tickets = [1, 2, 4].map(|number| plan.add(Sum(number)));
+        let run = |options: &RunOptions| {
+            let mut progress = Counting::default();
+            let runs = plan.run_on(1, "sums", options, &mut progress).unwrap();
+            let values: Vec<f64> = tickets.iter().flat_map(|&it| runs.each(it, |&sum| sum)).collect();
+            (values, progress.steps)
+        };
+        let (first, steps) = run(&with(2, "a program"));
+        assert_eq!(steps, [0, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(run(&with(2, "a program")), (first.clone(), vec![6]));
+        // One seed more; and what another program has kept is of no use.
+        assert_eq!(run(&with(3, "a program")).1, [6, 1, 1, 1]);
+        assert_eq!(run(&with(2, "another program")), (first, vec![0, 1, 1, 1, 1, 1, 1]));
+    }
+}
