@@ -47,8 +47,8 @@ mod trace;
 
 pub use address::{Family, Rebinding};
 pub use app::{
-    App, Arrival, Bulk, Collector, Conducted, Exchange, Fifo, FlowStreams, OnOff, Planned, RequestResponse,
-    Requester, Responder, Sink, Socket, Tag, Writers,
+    App, Arrival, Bulk, Collector, Conducted, Exchange, Fifo, FlowStreams, Mirror, OnOff, Planned,
+    RequestResponse, Requester, Responder, Sink, Socket, Tag, Writers,
 };
 pub use datagram::DatagramFlow;
 pub use distribution::{Distribution, DistributionError, Quantity};
@@ -56,7 +56,7 @@ pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};
 pub use gilbert_elliott::{GilbertElliott, GilbertElliottError};
 pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
 pub use jitter::{Jitter, JitterError};
-pub use link::{LinkConfig, LinkCounters};
+pub use link::{LinkConfig, LinkCounters, LinkQueue};
 pub use loss::Loss;
 pub use network::{ConservationError, Network};
 pub use packet::{FlowId, Packet, Side};

@@ -1,5 +1,7 @@
 //! A link: a queue, a transmitter, and a line on which packets are under way.
 
+use std::any::Any;
+
 use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
@@ -13,6 +15,12 @@ use crate::preempted::{High, Preempted, Shared};
 use crate::record::TapPoint;
 use crate::tally::FlowTallies;
 use crate::trace::{Opportunities, Trace};
+
+/// A queue before a transmitter: any discipline for packets of the simulator. After the run get it back by
+/// [`Network::queue`](crate::Network::queue).
+pub trait LinkQueue: Discipline<Packet> + Any {}
+
+impl<D: Discipline<Packet> + Any> LinkQueue for D {}
 
 /// One direction of a link, as it shall be.
 pub struct LinkConfig {
@@ -33,7 +41,15 @@ pub struct LinkConfig {
     /// What the wire loses, after the queue let it out.
     pub loss: Loss,
     /// The queue before the transmitter. Its limits count IP bytes, without framing.
-    pub queue: Box<dyn Discipline<Packet>>,
+    pub queue: Box<dyn LinkQueue>,
+    /// Whether the queue [observes](Discipline::observe) what comes out of the link back. It stands where that ends.
+    pub observes: bool,
+    /// How much later than its rate allows the next packet leaves, whenever one had to wait for another.
+    ///
+    /// So does a shaper whose bucket holds no more than a packet, such as a token bucket filter with a burst of one: when
+    /// it has run dry it sleeps until there are tokens for the next, the timer that wakes it is late, and what would have
+    /// come into the bucket meanwhile does not fit. The link then carries a packet per transmission time and lateness.
+    pub wakes_late: Duration,
     /// Where the link pre-empts, the queue of [`Layer::Low`], and the other one is the high class's alone: a low packet
     /// leaves in the gaps between high ones. One that is being sent when a high one comes stops, and goes on after it
     /// where it stopped, without a byte more. Packets of the two classes are lost and jittered by draws of their own.
@@ -55,6 +71,8 @@ impl LinkConfig {
             framing: Bytes::ZERO,
             loss: Loss::None,
             queue: Box::new(DropTail::default()),
+            observes: false,
+            wakes_late: Duration::ZERO,
             low: None,
         }
     }
@@ -73,6 +91,18 @@ impl LinkConfig {
     #[must_use]
     pub fn queue(self, queue: impl Discipline<Packet> + 'static) -> Self {
         Self { queue: Box::new(queue), ..self }
+    }
+
+    /// With a queue that [observes](Self::observes) what comes the other way.
+    #[must_use]
+    pub fn observing(self) -> Self {
+        Self { observes: true, ..self }
+    }
+
+    /// With a shaper that [wakes](Self::wakes_late) so late.
+    #[must_use]
+    pub fn wakes_late(self, wakes_late: Duration) -> Self {
+        Self { wakes_late, ..self }
     }
 
     /// Pre-empting [`Layer::Low`], with this queue for it.
@@ -145,11 +175,16 @@ pub(crate) struct Link {
     pub(crate) mtu: Option<Bytes>,
     loss: LossProcess,
     up: bool,
-    queue: Box<dyn Discipline<Packet>>,
+    pub(crate) queue: Box<dyn LinkQueue>,
     /// When the packet on the transmitter is out; with a trace, the opportunity after it if that is known.
     free_at: Time,
-    /// Whether an event will call [`ready`](Self::ready) at `free_at`.
-    waking: bool,
+    wakes_late: Duration,
+    /// When an event will call [`ready`](Self::ready); any other that comes is out of date.
+    wake_at: Option<Time>,
+    /// Whether the transmitter is free and the queue lets nothing out before then, unless something comes that may pass.
+    held: bool,
+    /// The link back, if its queue observes what comes out here.
+    pub(crate) observer: Option<u32>,
     line: Line,
     /// The low class, if it is pre-empted.
     low: Option<Box<Preempted>>,
@@ -163,7 +198,7 @@ impl Link {
             .jitter
             .map(|jitter| Box::new(JitterProcess::new(jitter, seed.stream(&format!("jitter/{name}")))));
         let has_gaps = config.rate.is_some() && config.trace.is_none();
-        let (queue, low): (Box<dyn Discipline<Packet>>, _) = match config.low {
+        let (queue, low): (Box<dyn LinkQueue>, _) = match config.low {
             None => (config.queue, None),
             Some(low) if has_gaps => {
                 let low = Preempted::new(low, config.loss.clone(), config.jitter, &name, seed);
@@ -184,7 +219,10 @@ impl Link {
             up: true,
             queue,
             free_at: Time::ZERO,
-            waking: false,
+            wakes_late: config.wakes_late,
+            wake_at: None,
+            held: false,
+            observer: None,
             line: Line::new(config.jitter.is_some_and(|jitter| jitter.reorders())),
             low,
             counters: LinkCounters::default(),
@@ -201,7 +239,7 @@ impl Link {
     ) {
         self.rate = Some(rate);
         // After an outage nothing else would wake the transmitter.
-        if !self.waking && self.free_at <= now {
+        if self.free_at <= now && (self.wake_at.is_none() || self.held) {
             self.transmit(now, agenda, tallies);
         }
         self.serve_low(now, agenda, tallies);
@@ -277,19 +315,23 @@ impl Link {
             self.counters.dropped += 1;
             tallies.dropped(packet);
         }
-        if self.waking {
+        if self.wake_at.is_some() && !self.held {
             return;
         }
         if self.free_at <= now {
             self.transmit(now, agenda, tallies);
         } else {
-            self.wake_when_free(agenda);
+            self.wake(now, agenda);
         }
     }
 
     /// The transmitter is free again.
     pub(crate) fn ready(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
-        self.waking = false;
+        if self.wake_at != Some(now) {
+            // The queue has let something out earlier.
+            return;
+        }
+        self.wake_at = None;
         self.transmit(now, agenda, tallies);
     }
 
@@ -353,10 +395,23 @@ impl Link {
         Some(packet)
     }
 
-    fn wake_when_free(&mut self, agenda: &mut Agenda<Event>) {
-        if !self.waking && !self.queue.backlog().is_empty() {
-            self.waking = true;
-            agenda.at(self.free_at, Event::Ready { link: self.id });
+    /// Enters when to look again, if anything waits.
+    fn wake(&mut self, now: Time, agenda: &mut Agenda<Event>) {
+        self.held = false;
+        if self.queue.backlog().is_empty() {
+            return;
+        }
+        let at = if self.free_at > now {
+            self.free_at + self.wakes_late
+        } else {
+            // The queue holds back what waits. Time goes on whatever it says.
+            self.held = true;
+            let Some(at) = self.queue.next_ready(now).filter(|&at| at != Time::MAX) else { return };
+            at.max(now + Duration::from_nanos(1))
+        };
+        if self.wake_at.is_none_or(|before| at < before) {
+            self.wake_at = Some(at);
+            agenda.at(at, Event::Ready { link: self.id });
         }
     }
 
@@ -411,7 +466,7 @@ impl Link {
                 agenda.enter(moment, Event::Arrival { link: self.id });
             }
         }
-        self.wake_when_free(agenda);
+        self.wake(now, agenda);
         self.serve_low(now, agenda, tallies);
     }
 }

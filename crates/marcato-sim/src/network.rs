@@ -11,7 +11,7 @@ use crate::agenda::Agenda;
 use crate::app::{App, FlowStreams, Socket};
 use crate::event::Event;
 use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
-use crate::link::{Link, LinkConfig, LinkCounters};
+use crate::link::{Link, LinkConfig, LinkCounters, LinkQueue};
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
 use crate::plt::{LowPacket, PltStats};
 use crate::process::Process;
@@ -114,7 +114,12 @@ impl Network {
 
     /// Connects `a` and `b`; returns the link from `a` to `b` and the one back.
     pub fn link(&mut self, a: NodeId, b: NodeId, there: LinkConfig, back: LinkConfig) -> (LinkId, LinkId) {
-        (self.one_way(a, b, there), self.one_way(b, a, back))
+        let observes = [there.observes, back.observes];
+        let ids = (self.one_way(a, b, there), self.one_way(b, a, back));
+        for (observes, queue, other) in [(observes[0], ids.0, ids.1), (observes[1], ids.1, ids.0)] {
+            self.links[other.0 as usize].observer = observes.then_some(queue.0);
+        }
+        ids
     }
 
     fn one_way(&mut self, from: NodeId, to: NodeId, config: LinkConfig) -> LinkId {
@@ -218,6 +223,7 @@ impl Network {
                 if let Some(packet) =
                     self.links[link as usize].arrive(now, &mut self.agenda, &mut self.tallies)
                 {
+                    self.observe(now, link, &packet);
                     self.forward(now, packet);
                 }
             }
@@ -231,6 +237,7 @@ impl Network {
                 if let Some(packet) =
                     self.links[link as usize].low_arrive(now, &mut self.agenda, &mut self.tallies)
                 {
+                    self.observe(now, link, &packet);
                     self.forward(now, packet);
                 }
             }
@@ -253,6 +260,14 @@ impl Network {
                 self.with_app(now, flow, side, |app, socket| app.timer(token, socket));
                 self.pump(now, flow, side);
             }
+        }
+    }
+
+    /// Shows a packet that has passed a link to the queue of the link back, if that wants to see it.
+    #[inline]
+    fn observe(&mut self, now: Time, link: u32, packet: &Packet) {
+        if let Some(observer) = self.links[link as usize].observer {
+            self.links[observer as usize].queue.observe(now, packet);
         }
     }
 
@@ -574,6 +589,11 @@ impl Network {
     /// What the queue of a link has done, and what waits in it; where the link pre-empts, both its queues together.
     pub fn queue_counters(&self, link: LinkId) -> (marcato_queue::Counters, marcato_queue::Backlog) {
         self.links[link.0 as usize].queue_counters()
+    }
+
+    /// The queue of a link, if it is a `Q`; where the link pre-empts, that of the high class.
+    pub fn queue<Q: LinkQueue>(&self, link: LinkId) -> Option<&Q> {
+        (&*self.links[link.0 as usize].queue as &dyn Any).downcast_ref()
     }
 
     /// The largest IP packet that passes the way from `from` to `to`, which is the one that a flow takes: the least MTU

@@ -2,11 +2,11 @@
 
 use marcato_queue::{FlowKey, Packet as Queueable};
 use marcato_units::{Bytes, Layer, Time};
-use marcato_wire::Ecn;
+use marcato_wire::{Ecn, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
 use crate::payload::PayloadId;
 use crate::plt::LowPacket;
-use crate::tcp::Segment;
+use crate::tcp::{Flags, Segment};
 
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,18 @@ impl Side {
 /// Names a flow of a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub(crate) u32);
+
+impl FlowId {
+    /// The name by which queues know what `from` sends on the flow; of a datagram flow, on its first route.
+    pub fn key(self, from: Side) -> FlowKey {
+        key(self, from, 0)
+    }
+}
+
+/// The routes of a flow differ in their ports or addresses, so to a queue they are flows of their own.
+fn key(flow: FlowId, from: Side, route: u8) -> FlowKey {
+    FlowKey::new(u64::from(route) << 33 | u64::from(flow.0) << 1 | from.index() as u64)
+}
 
 /// A packet in virtual time: its headers and lengths. Only a datagram between [hosts](crate::Host) has a payload, which
 /// the network keeps for it; of all others nobody needs it.
@@ -68,6 +80,10 @@ pub(crate) enum Body {
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub(crate) payload: PayloadId,
+    /// Bytes of it.
+    pub(crate) len: u32,
+    /// How it begins, read as QUIC: queues may look at that, and cannot at the payload.
+    pub(crate) quic: Option<QuicHeader>,
     /// Which of its sender's addresses it came from: an index into [`RouteEnd`](crate::route::RouteEnd).
     pub(crate) source: u32,
     /// Which of its receiver's addresses it was sent to.
@@ -87,8 +103,7 @@ impl Queueable for Packet {
     }
 
     fn flow(&self) -> FlowKey {
-        // The routes of a flow differ in their ports or addresses, so to a queue they are flows of their own.
-        FlowKey::new(u64::from(self.route) << 33 | u64::from(self.flow.0) << 1 | self.from.index() as u64)
+        key(self.flow, self.from, self.route)
     }
 
     fn ecn(&self) -> Ecn {
@@ -101,6 +116,37 @@ impl Queueable for Packet {
 
     fn layer(&self) -> Layer {
         self.layer
+    }
+
+    fn reverse(&self) -> FlowKey {
+        key(self.flow, self.from.peer(), self.route)
+    }
+
+    fn transport(&self) -> Transport {
+        match &self.body {
+            Body::Tcp(segment) => Transport::Tcp(observed(segment)),
+            Body::Udp => Transport::Udp { payload: self.len - IPV4_HEADER - UDP_HEADER, quic: None },
+            Body::Datagram(datagram) => Transport::Udp { payload: datagram.len, quic: datagram.quic },
+            // No format of a low packet's header is settled.
+            Body::Low(_) => Transport::Opaque,
+        }
+    }
+}
+
+/// What an observer may know of a segment.
+fn observed(segment: &Segment) -> TcpSegment {
+    let &Segment {
+        seq, ack, payload, flags: Flags { syn, ack: acks, fin, rst, ece, cwr }, timestamps, ..
+    } = segment;
+    let bit = |set: bool, place: u8| u8::from(set) << place;
+    // RFC 9293 §3.1, RFC 3168 §6.1; all that is sent is taken at once, so nothing is pushed.
+    let flags = bit(fin, 0) | bit(syn, 1) | bit(rst, 2) | bit(acks, 4) | bit(ece, 6) | bit(cwr, 7);
+    TcpSegment {
+        seq,
+        ack,
+        flags: TcpFlags::from_bits(flags),
+        payload,
+        timestamps: timestamps.map(|(value, echo)| TcpTimestamps { value, echo }),
     }
 }
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 
 use marcato_units::{Bytes, Time};
-use marcato_wire::Ecn;
+use marcato_wire::{Ecn, QuicHeader};
 
 use super::Network;
 use crate::address::{Family, Rebinding};
@@ -233,6 +233,9 @@ impl Network {
                 sent_at: now,
                 body: Body::Datagram(Datagram {
                     payload: self.tallies.payloads.put(&self.payload),
+                    // It fits an IP packet.
+                    len: u32::try_from(self.payload.len()).unwrap_or(u32::MAX),
+                    quic: QuicHeader::parse(&self.payload),
                     source: end.current(),
                     destination,
                 }),

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use marcato_queue::Discipline;
 use marcato_scenario::Experiment;
 use marcato_scenario::flow::FlowKind;
 use marcato_scenario::link::{self, Capacity};
@@ -15,7 +14,6 @@ use super::occupancy::{Course, Observed};
 use super::sampler::Sampler;
 use super::world::{Way, World};
 use super::{Traces, convert};
-use crate::packet::Packet;
 use crate::{LinkConfig, LinkId, Network, NodeId};
 
 /// The nodes of a network by their names.
@@ -81,7 +79,7 @@ fn add_link(
     let observed = |direction: &link::Direction| -> Result<_, BuildError> {
         let config = convert::direction(&link.name, link.mtu, direction, traces)?;
         let occupancy = Rc::default();
-        let queue = |queue, place| -> Result<Box<dyn Discipline<Packet>>, BuildError> {
+        let queue = |queue, place| -> Result<Box<Observed>, BuildError> {
             Ok(Box::new(Observed::new(convert::queue(&link.name, queue)?, place, &occupancy)))
         };
         let config = match &direction.queue {
