@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Ask;
 use super::published::{FLOW_PACKETS, PACKET, RTT, SMALL_BUFFER};
 use super::scale::{Plan, Span};
+use super::third::ThreeClasses;
 use super::world::{self, Error, PAYLOAD, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
 use crate::plan::Setup;
@@ -19,6 +20,8 @@ use crate::{Row, Unit};
 #[derive(Clone, Debug)]
 struct Newcomers {
     plt: Option<PltConfig>,
+    /// How many low packets of each connection the router serves last of all.
+    last: Option<u64>,
     span: Span,
 }
 
@@ -45,6 +48,10 @@ impl Setup for Newcomers {
         let [left, right, web] = ["left", "right", "web"].map(|name| net.node(name));
         let delay = RTT / 4;
         let there = bottleneck(delay, SMALL_BUFFER, 1e-3)?;
+        let there = match self.last {
+            Some(window) => there.queue(ThreeClasses::new(SMALL_BUFFER, window)?),
+            None => there,
+        };
         net.link(left, right, there, LinkConfig::delay_only(delay));
         let access = || LinkConfig::delay_only(delay);
         net.link(web, left, access(), access());
@@ -92,18 +99,22 @@ const WINDOWS: [u64; 5] = [2, 10, 100, 625, 2500];
 
 const TEXT: &str = "Two endless PLT flows at a loss of 0.1 % and with the small buffer, which they fill by their low layers; \
     short PLT flows that come to it, a sixth of the link, with an initial LCM window of so many packets, or as plain TCP. What \
-    it gives the newcomers, and what it costs the flows that are there. A third, still lower level for the first window, \
-    which the paper suggests, is not measured: our routers have two classes.";
+    it gives the newcomers, and what it costs the flows that are there. `third`: the router serves the first window of \
+    each connection's low layer in a third class, after all others, as the paper suggests.";
 
 /// The initial window of the LCM.
 pub(super) fn initial(plan: &mut Plan) -> Ask {
     let span = plan.scale.tendency;
-    let mut cells = vec![("tcp".to_owned(), "plain TCP".to_owned(), plan.add(Newcomers { plt: None, span }))];
+    let mut cells =
+        vec![("tcp".to_owned(), "plain TCP".to_owned(), plan.add(Newcomers { plt: None, last: None, span }))];
     for packets in WINDOWS {
         let initial_window = Bytes::new(packets * u64::from(PACKET));
         let config = PltConfig::new(LcmConfig { initial_window, ..LcmConfig::paper() });
-        let ticket = plan.add(Newcomers { plt: Some(config), span });
-        cells.push((packets.to_string(), format!("initial window {packets} packets"), ticket));
+        let mut add = |last| plan.add(Newcomers { plt: Some(config), last, span });
+        let (two, three) = (add(None), add(Some(packets)));
+        cells.push((packets.to_string(), format!("initial window {packets} packets"), two));
+        let what = format!("initial window {packets} packets in a third class");
+        cells.push((format!("{packets}.third"), what, three));
     }
     Box::new(move |runs| {
         let mut rows = Vec::new();

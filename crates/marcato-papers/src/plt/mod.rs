@@ -16,6 +16,7 @@ mod sensitivity;
 mod short;
 mod single;
 mod target;
+mod third;
 mod world;
 
 use self::scale::{Plan, Scale};
