@@ -37,6 +37,7 @@ mod html;
 mod markup;
 mod plan;
 mod plt;
+mod pool;
 mod registry;
 mod repeat;
 mod report;

@@ -5,17 +5,13 @@ mod shelf;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 pub use self::shelf::Shelf;
-use crate::{Progress, RunOptions};
+use crate::{Progress, RunOptions, pool};
 
 /// Something that can be run with a seed, and shows all it is by [`Debug`](fmt::Debug): what looks the same is run once.
 pub(crate) trait Setup: fmt::Debug + Send + Sync + 'static {
@@ -123,8 +119,7 @@ impl<Scale> Plan<Scale> {
         options: &RunOptions,
         progress: &mut dyn Progress,
     ) -> Result<Runs, PlanError> {
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.run_on(cores, title, options, progress)
+        self.run_on(pool::cores(), title, options, progress)
     }
 
     fn run_on(
@@ -152,31 +147,15 @@ impl<Scale> Plan<Scale> {
         }
         // The longest first, so that no core waits long for the last.
         jobs.sort_by_key(|&(at, _)| std::cmp::Reverse(cost(at)));
-
-        let next = AtomicUsize::new(0);
-        let (send, receive) = mpsc::channel();
-        thread::scope(|scope| {
-            for _ in 0..cores.min(jobs.len()) {
-                let (send, next, jobs, setups) = (send.clone(), &next, &jobs, &self.setups);
-                scope.spawn(move || {
-                    while let Some(&(at, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let outcome = setups[at].1.run(seeds[seed], shelf.is_some());
-                        if send.send((at, seed, outcome)).is_err() {
-                            break;
-                        }
-                    }
-                });
+        // Not the whole plan, whose scale may be of any kind.
+        let setups = &self.setups;
+        let run = |&(at, seed): &(usize, usize)| setups[at].1.run(seeds[seed], shelf.is_some());
+        pool::spread(cores, &jobs, run, |&(at, seed), (outcome, kept)| {
+            if let (Some(shelf), Some(kept)) = (shelf, kept) {
+                shelf.put(&key(at, seed), &kept);
             }
-            drop(send);
-            for (at, seed, outcome) in receive {
-                let (outcome, kept) = outcome.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
-                if let (Some(shelf), Some(kept)) = (shelf, kept) {
-                    shelf.put(&key(at, seed), &kept);
-                }
-                done[at][seed] = Some(outcome);
-                progress.advance(cost(at));
-            }
-            Ok::<_, PlanError>(())
+            done[at][seed] = Some(outcome);
+            progress.advance(cost(at));
         })?;
         let whole = done.into_iter().map(|seeds| seeds.into_iter().collect::<Option<_>>());
         Ok(Runs { outcomes: whole.collect::<Option<_>>().ok_or(PlanError::Missing)? })

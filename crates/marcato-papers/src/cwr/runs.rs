@@ -1,14 +1,9 @@
 //! The runs that all questions together need, each made once, on all cores.
 
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
-
 use marcato_units::Duration;
 
 use super::setup::{Error, Outcome, Setup, Span, run};
-use crate::{Percentile, Progress, Samples};
+use crate::{Percentile, Progress, Samples, pool};
 
 /// How long runs are.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +73,7 @@ impl Plan {
 
     /// Runs everything with each of `seeds`. The outcome does not depend on how many cores there are.
     pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
-        self.run_on(thread::available_parallelism().map_or(1, NonZeroUsize::get), seeds, progress)
+        self.run_on(pool::cores(), seeds, progress)
     }
 
     fn run_on(&self, cores: usize, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
@@ -90,32 +85,15 @@ impl Plan {
         let seconds = |at: usize| self.setups[at].1.duration().as_secs();
         progress.begin("CWR, simulated seconds", Some(jobs.iter().map(|&(at, _)| seconds(at)).sum()));
 
-        let next = AtomicUsize::new(0);
-        let (send, receive) = mpsc::channel();
         let mut done: Vec<Vec<Option<Outcome>>> =
             (0..self.setups.len()).map(|at| vec![None; of(at).count()]).collect();
         let place = |at: usize, seed: u64| of(at).position(|other| other == seed);
-        thread::scope(|scope| {
-            for _ in 0..cores.min(jobs.len()) {
-                let (send, next, jobs) = (send.clone(), &next, &jobs);
-                scope.spawn(move || {
-                    while let Some(&(at, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let outcome = run(&self.setups[at].1, seed);
-                        if send.send((at, seed, outcome)).is_err() {
-                            break;
-                        }
-                    }
-                });
+        let work = |&(at, seed): &(usize, u64)| run(&self.setups[at].1, seed);
+        pool::spread(cores, &jobs, work, |&(at, seed), outcome| {
+            if let Some(place) = place(at, seed) {
+                done[at][place] = Some(outcome);
             }
-            drop(send);
-            for (at, seed, outcome) in receive {
-                let outcome = outcome.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
-                if let Some(place) = place(at, seed) {
-                    done[at][place] = Some(outcome);
-                }
-                progress.advance(seconds(at));
-            }
-            Ok::<_, Error>(())
+            progress.advance(seconds(at));
         })?;
         let whole = done.into_iter().map(|seeds| seeds.into_iter().collect::<Option<_>>());
         let outcomes = whole.collect::<Option<_>>().ok_or(Error::Missing("outcome of a run"))?;

@@ -1,14 +1,9 @@
 //! The runs that all questions together need, spread over all cores.
 
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
-
 use marcato_units::Seed;
 
 use super::path::Error;
-use crate::{Mean, Progress};
+use crate::{Mean, Progress, pool};
 
 /// What a run hands back, in an order that its question knows.
 pub(super) type Values = Vec<f64>;
@@ -74,7 +69,7 @@ impl Plan {
 
     /// Runs everything. The outcome does not depend on how many cores there are.
     pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
-        self.run_on(thread::available_parallelism().map_or(1, NonZeroUsize::get), seeds, progress)
+        self.run_on(pool::cores(), seeds, progress)
     }
 
     fn run_on(&self, cores: usize, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
@@ -85,29 +80,12 @@ impl Plan {
         }
         todo.sort_by_key(|&(at, ..)| std::cmp::Reverse(self.jobs[at].cost));
         progress.begin("runs", Some(todo.len() as u64));
-        let next = AtomicUsize::new(0);
-        let (send, receive) = mpsc::channel();
         let mut done: Vec<Vec<Option<Values>>> =
             self.jobs.iter().map(|job| vec![None; of(job).len()]).collect();
-        thread::scope(|scope| {
-            for _ in 0..cores.min(todo.len()) {
-                let (send, next, todo) = (send.clone(), &next, &todo);
-                scope.spawn(move || {
-                    while let Some(&(at, place, seed)) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let values = (self.jobs[at].work)(Seed::new(seed));
-                        if send.send((at, place, values)).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            drop(send);
-            for (at, place, values) in receive {
-                let values = values.inspect_err(|_| next.store(todo.len(), Ordering::Relaxed))?;
-                done[at][place] = Some(values);
-                progress.advance(1);
-            }
-            Ok::<_, Error>(())
+        let run = |&(at, _, seed): &(usize, usize, u64)| (self.jobs[at].work)(Seed::new(seed));
+        pool::spread(cores, &todo, run, |&(at, place, _), values| {
+            done[at][place] = Some(values);
+            progress.advance(1);
         })?;
         let whole = done.into_iter().map(|seeds| seeds.into_iter().collect::<Option<_>>());
         Ok(Runs { values: whole.collect::<Option<_>>().ok_or(Error::Missing("outcome of a run"))? })
