@@ -169,6 +169,11 @@ impl Combination {
                     );
                 }
             }
+            let repairs = format!("repairs by the HCM for the LCM, of a bottleneck, {udp} Mbit/s of {name}");
+            rows.push(
+                Row::new(format!("plt.fig10.{udp}.repairs{suffix}"), repairs, Unit::Percent)
+                    .samples(&runs.each(plt, |used| used.repairs)),
+            );
             if udp == GAIN_AT {
                 for link in [0, 1] {
                     for (part, words, of) in PARTS {

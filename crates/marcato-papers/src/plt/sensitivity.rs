@@ -85,7 +85,8 @@ pub(super) fn sensitivity(plan: &mut Plan) -> Ask {
         };
         Answer::new(
             "Choices on which the paper is silent",
-            "A single flow, 240 s after 60 s, with one choice changed at a time.",
+            "A single flow, 240 s after 60 s, with one choice changed at a time. Who repairs what (`resend`, `relief`) changes \
+             how long the stream waits for it, and not how much arrives: both layers always have something to send.",
             cells.into_iter().map(row).collect(),
         )
     })

@@ -89,7 +89,7 @@ impl LowModule {
             relief: config.relief,
             reordering: u64::from(config.reordering),
             back_off: config.back_off,
-            rto: RtoEstimator::new(tcp.min_rto, tcp.max_rto),
+            rto: RtoEstimator::new(config.min_rto, tcp.max_rto.max(config.min_rto)),
             rto_at: None,
             wake_at: None,
             epochs: config.log_epochs.then(Vec::new),
