@@ -62,7 +62,8 @@
 //!
 //! The same machine is to run in the kernel, so there are only integers, shifts, products and comparisons here: no
 //! division, no loop without a constant bound, no allocation, 256 bytes per flow at most. Time is counted in ticks of
-//! 1024 ns and wraps around.
+//! 1024 ns and wraps around. What all three sets of rules make of some flows, cycle by cycle, is recorded in this crate's
+//! `tests/vectors/trap.txt`, for the other implementation to be held against.
 
 mod assessment;
 mod config;
