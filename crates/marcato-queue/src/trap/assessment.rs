@@ -56,7 +56,6 @@ struct Track {
     responsive: u32,
     unresponsive: u32,
     share: Share,
-    verdict: Verdict,
 }
 
 /// A share that forgets.
@@ -123,51 +122,61 @@ struct Asked {
 
 impl Track {
     const fn new() -> Self {
-        Self { slots: 0, responsive: 0, unresponsive: 0, share: Share::new(), verdict: Verdict::Unclassified }
+        Self { slots: 0, responsive: 0, unresponsive: 0, share: Share::new() }
     }
 }
 
+/// In the order of how often each field is needed: with every packet, with every signal, with every cycle.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Assessment {
-    /// The last windows, the latest first.
-    windows: [Window; KEPT],
+    /// By signal.
+    verdicts: [Verdict; 2],
+    /// Whether there was any signal, one bit per cycle: the lowest is the current one's.
+    signalled: u8,
+    /// For so many cycles signals are not looked at.
+    hold: u8,
+    pub(super) scores: Scores,
+    /// Signals of cycles so long ago, or longer, are answered or given up on. [`Votes::Aged`].
+    settled: [u8; 2],
+    /// So many cycles must end before the next control.
+    control_in: u8,
+    /// How many rates there are, up to 3.
+    known: u8,
     tracks: [Track; 2],
     /// How often a dip came without a signal.
     control: Share,
-    /// So many cycles must end before the next control.
-    control_in: u8,
-    /// Whether there was any signal, one bit per cycle: the lowest is the current one's.
-    signalled: u8,
-    /// Signals of cycles so long ago, or longer, are answered or given up on. [`Votes::Aged`].
-    settled: [u8; 2],
-    /// For so many cycles signals are not looked at.
-    hold: u8,
     noise: Noise,
-    /// The logarithms of the last rates, in 2^-8 of an octave, the latest first; and how many there are.
+    /// The logarithms of the last rates, in 2^-8 of an octave, the latest first.
     rates: [i16; KEPT],
-    known: u8,
-    pub(super) scores: Scores,
+    /// The last windows, the latest first.
+    windows: [Window; KEPT],
 }
 
 impl Assessment {
     pub(super) const fn new() -> Self {
         Self {
-            windows: [Window { bytes: 0, ticks: 0 }; KEPT],
+            verdicts: [Verdict::Unclassified; 2],
+            signalled: u8::MAX,
+            hold: 0,
+            scores: Scores { cycles: 0, responsive: [0; 2], unresponsive: [0; 2] },
+            settled: [u8::MAX; 2],
+            control_in: 0,
+            known: 0,
             tracks: [Track::new(); 2],
             control: Share::new(),
-            control_in: 0,
-            signalled: u8::MAX,
-            settled: [u8::MAX; 2],
-            hold: 0,
             noise: Noise::new(),
             rates: [0; KEPT],
-            known: 0,
-            scores: Scores { cycles: 0, responsive: [0; 2], unresponsive: [0; 2] },
+            windows: [Window { bytes: 0, ticks: 0 }; KEPT],
         }
     }
 
+    /// How many of the first bytes every packet needs.
+    #[cfg(test)]
+    pub(super) const HOT: usize = core::mem::offset_of!(Self, scores) + size_of::<Scores>();
+
     pub(super) const fn verdict(&self, signal: Signal) -> Verdict {
-        self.tracks[signal as usize].verdict
+        self.verdicts[signal as usize]
     }
 
     pub(super) const fn votes(&self, signal: Signal) -> (u32, u32) {
@@ -238,10 +247,11 @@ impl Assessment {
         }
         self.scores.cycles = self.scores.cycles.wrapping_add(1);
         for (kind, track) in self.tracks.iter_mut().enumerate() {
+            let verdict = &mut self.verdicts[kind];
             if config.controls {
-                track.decide(config, self.control);
+                *verdict = track.decide(config, self.control, *verdict);
             }
-            match track.verdict {
+            match verdict {
                 Verdict::Unclassified => {}
                 Verdict::Responsive => self.scores.responsive[kind] += 1,
                 Verdict::Unresponsive => self.scores.unresponsive[kind] += 1,
@@ -293,7 +303,8 @@ impl Assessment {
             track.slots &= (1 << (8 * pending)) - 1;
             self.settled[kind] = last - answer.unwrap_or(last);
         }
-        track.decide(config, if config.controls { self.control } else { Share::new() });
+        let control = if config.controls { self.control } else { Share::new() };
+        self.verdicts[kind] = track.decide(config, control, self.verdicts[kind]);
     }
 
     /// A stretch in which there was no signal: does the flow dip all the same?
@@ -394,25 +405,22 @@ impl Assessment {
 }
 
 impl Track {
-    fn decide(&mut self, config: &TrapConfig, control: Share) {
+    /// The verdict that follows `before`.
+    const fn decide(&self, config: &TrapConfig, control: Share, before: Verdict) -> Verdict {
         match config.votes {
-            Votes::Lifetime => {
-                self.verdict = if self.responsive == 0 && self.unresponsive == 0 {
-                    Verdict::Unclassified
-                } else if self.responsive >= self.unresponsive {
-                    Verdict::Responsive
-                } else {
-                    Verdict::Unresponsive
-                };
-            }
+            Votes::Lifetime if self.responsive == 0 && self.unresponsive == 0 => Verdict::Unclassified,
+            Votes::Lifetime if self.responsive >= self.unresponsive => Verdict::Responsive,
+            Votes::Lifetime => Verdict::Unresponsive,
             Votes::Aged => {
                 let share = self.share.part.saturating_sub(control.part);
                 if self.share.votes < LEAST_VOTES {
-                    self.verdict = Verdict::Unclassified;
+                    Verdict::Unclassified
                 } else if share >= RISE {
-                    self.verdict = Verdict::Responsive;
+                    Verdict::Responsive
                 } else if share <= FALL {
-                    self.verdict = Verdict::Unresponsive;
+                    Verdict::Unresponsive
+                } else {
+                    before
                 }
             }
         }
