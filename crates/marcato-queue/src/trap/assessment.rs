@@ -30,14 +30,15 @@ const SETTLED: u8 = 16;
 /// A sample of noise counts for an eighth, once there are as many.
 const NOISE_SHIFT: u32 = 3;
 /// How large a fall must be for a response, in sixteenths of the mean bend: after a loss, after marks, after marks so few
-/// that a response may be too small to see, and where losses or marks come all the time.
+/// that a response may be too small to see, of a flow whose rate is even or not, and where losses or marks come all the time.
 ///
 /// The rate of a Poisson flow bends by 1.95 standard deviations in the mean, and its fall from a window to another has 1.41
 /// of them: the largest of three falls exceeds the mean bend in a quarter of all cases, 1 1/4 of it in a seventh, 1 1/2
-/// in one of 12, twice in one of 50 and 2 1/2 in one of 200.
+/// in one of 12, 1 3/4 in one of 22, twice in one of 50 and 2 1/2 in one of 200.
 const AFTER_LOSS: u32 = 20;
 const AFTER_MARKS: u32 = 16;
 const AFTER_FEW_MARKS: u32 = 24;
+const AFTER_FEW_MARKS_UNEVENLY: u32 = 28;
 const UNDER_STEADY_LOSS: u32 = 32;
 const UNDER_STEADY_MARKS: u32 = 40;
 /// Marks are few if there is less than one in so many packets of [`FULL`] bytes.
@@ -118,6 +119,8 @@ struct Asked {
     marks: u32,
     /// Whether an answer to so few marks might be too small to see.
     few: bool,
+    /// Whether not to have answered is then no refusal.
+    excused: bool,
 }
 
 impl Track {
@@ -272,7 +275,7 @@ impl Assessment {
         }
         let marks =
             if signal == Signal::Ecn { (self.tracks[kind].slots >> (8 * u32::from(last))) & 0xff } else { 0 };
-        let asked = Asked { marks, few: self.are_few(config, marks) };
+        let asked = self.asked(config, marks);
         let mut answer = self.dip(config, asked);
         let mut has_say = true;
         if answer.is_none() {
@@ -280,7 +283,7 @@ impl Assessment {
                 // The flow was answering earlier signals when these came, and has not grown since.
                 return;
             }
-            if asked.few {
+            if asked.excused {
                 return;
             }
             // What slow start may hide is counted, but decides nothing.
@@ -314,7 +317,7 @@ impl Assessment {
             return;
         }
         if self.signalled & QUIET == 0 && self.large_enough(config) {
-            let asked = Asked { marks: 0, few: false };
+            let asked = self.asked(config, 0);
             self.control.vote(self.dip(config, asked).is_some());
             self.control_in = config.response.last;
         }
@@ -327,17 +330,14 @@ impl Assessment {
         }
     }
 
-    /// Whether `marks` in the cycle at the signal are so few that who answers each by half a segment, as DCTCP in balance
-    /// does, may not be seen to. It is then not called unresponsive; but every fall that is taken for an answer must stand
-    /// out. A flow whose rate is uneven has no such excuse: its falls come by chance, and if those that do not come were not
-    /// counted, chance would be on its side.
-    fn are_few(&self, config: &TrapConfig, marks: u32) -> bool {
+    /// What `marks` in the cycle at the signal ask for. If they are so few that who answers each by half a segment, as DCTCP
+    /// in balance does, may not be seen to, it is not called unresponsive; but every fall that is taken for an answer must
+    /// stand out. A flow whose rate is uneven has no such excuse: its falls come by chance, and if those that do not come were
+    /// not counted, chance would be on its side.
+    fn asked(&self, config: &TrapConfig, marks: u32) -> Asked {
         let before = self.windows[usize::from(config.response.last)].bytes;
-        config.beyond_noise
-            && config.per_mark > 0
-            && marks > 0
-            && marks * (FEW * FULL) < before
-            && self.noise.mean < EVEN
+        let few = config.beyond_noise && config.per_mark > 0 && marks > 0 && marks * (FEW * FULL) < before;
+        Asked { marks, few, excused: few && self.noise.mean < EVEN }
     }
 
     /// As [`dip`](Self::dip), whatever the noise, while that is slow start's.
@@ -396,7 +396,8 @@ impl Assessment {
             Asked { marks: 0, .. } if signalled >= STEADY_LOSS => UNDER_STEADY_LOSS,
             Asked { marks: 0, .. } => AFTER_LOSS,
             Asked { .. } if signalled >= STEADY_MARKS => UNDER_STEADY_MARKS,
-            Asked { few: true, .. } => AFTER_FEW_MARKS,
+            Asked { excused: true, .. } => AFTER_FEW_MARKS,
+            Asked { few: true, .. } => AFTER_FEW_MARKS_UNEVENLY,
             Asked { .. } => AFTER_MARKS,
         };
         let fall = self.fall(before, after);
@@ -721,7 +722,7 @@ mod tests {
     fn no_window_is_too_large_to_compare() {
         let config = TrapConfig::marcato();
         let huge = Window { bytes: u32::MAX, ticks: u32::MAX };
-        let asked = Asked { marks: 0, few: false };
+        let asked = Asked { marks: 0, few: false, excused: false };
         assert!(!is_reduced(&config, huge, huge, asked));
         assert!(is_reduced(&config, huge, Window { bytes: 1, ticks: u32::MAX }, asked));
         assert!(!is_reduced(&config, Window { bytes: 1, ticks: u32::MAX }, huge, asked));
