@@ -27,8 +27,10 @@
 //!
 //! A flow whose packets come at random sends less in one of the next three cycles as a matter of course. What it falls by is
 //! therefore compared with how far its rate bends from cycle to cycle: a loss asks for 1 1/4 of the mean bend, or for twice the
-//! bend if three of the last eight cycles were signalled to; marks ask for one bend, or for 2 1/2 if six were. With senders
-//! alone on a link of 50 Mbit/s (of several seeds and rates for floods), from the 30th cycle on, the largest falls are:
+//! bend if three of the last eight cycles were signalled to; marks ask for one bend, for 2 1/2 if six were, and if less than
+//! one packet in 32 is marked for 1 1/2, or 1 3/4 if the rate is uneven. The price is paid by senders that share a link with
+//! many others in windows of a few packets: their answers drown in their own noise more often, and they stay in the standard
+//! queue. With senders alone on a link of 50 Mbit/s (of several seeds and rates for floods), from the 30th cycle on, the largest falls are:
 //!
 //! | flow | queue | loop | half are below | in mean bends: 5 % are below | half | 95 % |
 //! |---|---|---|---|---|---|---|
