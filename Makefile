@@ -25,7 +25,7 @@ papers-cats: prepare ## Run the CATS experiments in virtual time and write their
 	if [ $$status -le 1 ]; then printf '\nThe report: %s\n' "$(OUT)/cats/report.html"; fi; \
 	exit $$status
 
-papers: prepare ## Run every experiment in full, with five seeds (about half an hour)
+papers: prepare ## Run every experiment in full, with five seeds (a few hours)
 	$(CARGO) build --release --locked -p marcato-cli
 	./target/release/marcato papers all --repeat 5 --out $(OUT)
 
@@ -49,6 +49,7 @@ picture: papers demo ## Draw the README's pictures anew, from a real run
 	cp $(OUT)/cats/completion.svg docs/cats.svg
 	cp $(OUT)/cwr/fig4b-mct.svg docs/cwr.svg
 	cp $(OUT)/demo/page.svg docs/demo.svg
+	cp $(OUT)/plt/fig3.svg docs/plt.svg
 
 clean: ## Remove what was built and written
 	$(CARGO) clean
