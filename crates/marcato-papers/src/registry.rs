@@ -9,7 +9,7 @@ const PLANNED: [&str; 4] = ["cats", "plt", "cwr", "crq"];
 
 /// The experiments that are built into this program.
 pub fn registry() -> Registry {
-    Registry::new(vec![Box::new(crate::Cats), Box::new(crate::Cwr)])
+    Registry::new(vec![Box::new(crate::Cats), Box::new(crate::Cwr), Box::new(crate::Crq)])
 }
 
 /// A set of experiments to choose from by name.
