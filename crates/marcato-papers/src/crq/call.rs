@@ -18,6 +18,8 @@ const RTT: Duration = Duration::from_millis(20);
 /// What may wait in a single queue: a tenth of a second.
 const BUFFER: Bytes = Bytes::kb(250);
 const SPAN: Duration = Duration::from_secs(60);
+/// A frame that takes longer, in ms, disturbs a conversation. ITU-T G.114 allows 150 ms one way, and this path takes 10.
+const LATE: f64 = 200.0;
 /// Floods: more than the link carries, and less than half of it.
 const FLOODS: [(&str, &str, Rate); 2] = [
     ("over", "a flood of 30 Mbit/s", Rate::from_mbps(30)),
@@ -82,6 +84,9 @@ pub(super) fn call(plan: &mut Plan) -> Ask {
             };
             rows.push(row("p50", "delay of a frame, median", Unit::Ms, &frames(Percentile::P50)));
             rows.push(row("p99", "delay of a frame, 99 %", Unit::Ms, &frames(Percentile::P99)));
+            let never = runs.each(ticket, |outcome| late(outcome).share_above(LATE) * 100.0);
+            let why = "frames of more than 200 ms, or that had not come in the end";
+            rows.push(row("late", why, Unit::Percent, &never));
             let goodput =
                 runs.each(ticket, |outcome| outcome.guest.get() as f64 * 8e-6 / outcome.lasted.as_secs_f64());
             rows.push(row("goodput", "what came of the call", Unit::MbitPerS, &goodput));

@@ -6,6 +6,7 @@ use marcato_units::Duration;
 use super::published::{Control, EACH, FIGURE_5, FIGURE_5_MULTI, FLOWS, Pair, RTTS, SINGLE, SMALL, Stack};
 use super::runs::{Plan, Runs, Ticket};
 use super::scene::{self, BASELINE_CARRIES, Column, RULES};
+use super::setup::Transferred;
 use super::{Answer, Ask};
 use crate::chart::HeatMap;
 use crate::{Figure, Mean, Row, Section, Unit};
@@ -68,6 +69,14 @@ impl Cell {
         })
     }
 
+    /// Mean number of times that a flow changed its queue.
+    fn changes(&self, runs: &Runs) -> Vec<f64> {
+        runs.each(self.crq, |outcome| {
+            let changes = |it: &Transferred| it.report.map_or(0.0, |report| f64::from(report.changes));
+            outcome.transfers.iter().map(changes).sum::<f64>() / outcome.transfers.len() as f64
+        })
+    }
+
     fn rows(&self, runs: &Runs) -> Vec<Row> {
         let (id, name) = (self.id(), self.name());
         let more = |what: &str, why: &str, unit, values: &[f64]| {
@@ -79,6 +88,7 @@ impl Cell {
                 .samples(&runs.scores(self.baseline, self.crq, self.at_most)),
             more("baseline", "completion without CRQ", Unit::Ms, &self.fct(runs, self.baseline)),
             more("crq", "completion with CRQ", Unit::Ms, &self.fct(runs, self.crq)),
+            more("changes", "times that a flow changed its queue", Unit::Count, &self.changes(runs)),
             more("responsive", "cycles that CRQ called responsive", Unit::Percent, &self.responsive(runs)),
         ]
     }

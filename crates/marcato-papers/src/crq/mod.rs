@@ -9,6 +9,7 @@ mod figure4;
 mod figure5;
 mod flood;
 mod guest;
+mod place;
 pub mod published;
 mod quic;
 mod runs;
@@ -42,6 +43,8 @@ const QUESTIONS: &[Question] = &[
     call::call,
     turncoat::turncoat,
     sweep::sweep,
+    place::place,
+    place::flows,
 ];
 
 impl Experiment for Crq {

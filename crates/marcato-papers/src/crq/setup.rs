@@ -103,6 +103,8 @@ pub(super) struct Setup {
     pub(super) bottleneck: Bottleneck,
     /// How late the bottleneck's shaper wakes.
     pub(super) wakes_late: Duration,
+    /// Where the box with the bottleneck stands: the part of the round trip, in percent, that lies between it and the client.
+    pub(super) client_side: u32,
     /// Whether TCP uses ECN. QUIC always does.
     pub(super) ecn: bool,
     pub(super) transfers: Vec<Transfer>,
@@ -123,6 +125,7 @@ impl Setup {
             rtt,
             bottleneck,
             wakes_late: Duration::ZERO,
+            client_side: 50,
             ecn,
             transfers: Vec::new(),
             floods: Vec::new(),
@@ -155,7 +158,9 @@ impl Setup {
             transfer.bytes.get().min(self.rate.bytes_in(self.at_most).get()) * factor
         };
         let alone = if self.transfers.is_empty() { self.rate.bytes_in(self.at_most).get() } else { 0 };
-        (self.transfers.iter().map(moved).sum::<u64>() + alone) / 1_000_000 + 1
+        // Flows that never end share the link.
+        let most = self.rate.bytes_in(self.at_most).get().saturating_mul(4);
+        (self.transfers.iter().map(moved).sum::<u64>().min(most) + alone) / 1_000_000 + 1
     }
 }
 
@@ -268,10 +273,12 @@ impl Stage {
         let mut net = Network::new(Seed::new(seed));
         let [client, router] = ["client", "router"].map(|name| net.node(name));
         let servers = ["server/1", "server/2"].map(|name| net.node(name));
-        // As in the testbed, half of the round trip lies before the bottleneck's box on either side.
-        let (half, none) = (setup.rtt / 2, Duration::ZERO);
+        // In the testbed the delay lies before the box, half of it on either side: what leaves it is there at once.
+        let none = Duration::ZERO;
+        let behind = setup.rtt * setup.client_side / 100;
+        let before = setup.rtt.saturating_sub(behind);
         for server in servers {
-            net.link(server, router, LinkConfig::delay_only(half), LinkConfig::delay_only(none));
+            net.link(server, router, LinkConfig::delay_only(before), LinkConfig::delay_only(none));
         }
         let queue: Box<dyn LinkQueue> = match setup.bottleneck {
             Bottleneck::Plain(class) => Box::new(queue::<Packet>(class, setup.rate)?),
@@ -284,7 +291,7 @@ impl Stage {
         };
         let there = LinkConfig { queue, ..LinkConfig::new(setup.rate, none) };
         let there = there.framing(FRAMING).wakes_late(setup.wakes_late).observing();
-        let (down, _) = net.link(router, client, there, LinkConfig::delay_only(half));
+        let (down, _) = net.link(router, client, there, LinkConfig::delay_only(behind));
         let mut stage =
             Self { net, down, transfers: Vec::new(), floods: Vec::new(), guest: None, skipped: 0 };
         for (place, transfer) in setup.transfers.iter().enumerate() {
