@@ -29,6 +29,7 @@ mod answer;
 mod cats;
 pub mod chart;
 mod config;
+pub mod crq;
 mod csv;
 pub mod cwr;
 mod document;
@@ -50,6 +51,7 @@ mod world;
 
 pub use cats::{Cats, page as cats_page};
 pub use config::Config;
+pub use crq::Crq;
 pub use cwr::Cwr;
 pub use document::{Count, Document};
 pub use experiment::{Experiment, Progress, RunError, RunOptions, SeedError, Silent};

@@ -9,7 +9,9 @@ const PLANNED: [&str; 4] = ["cats", "plt", "cwr", "crq"];
 
 /// The experiments that are built into this program.
 pub fn registry() -> Registry {
-    Registry::new(vec![Box::new(crate::Cats), Box::new(crate::Plt), Box::new(crate::Cwr)])
+    let papers: Vec<Box<dyn Experiment>> =
+        vec![Box::new(crate::Cats), Box::new(crate::Plt), Box::new(crate::Cwr), Box::new(crate::Crq)];
+    Registry::new(papers)
 }
 
 /// A set of experiments to choose from by name.

@@ -56,7 +56,8 @@ pub enum QuicHeader {
     Long {
         /// The version; 0 is a version negotiation.
         version: u32,
-        /// What kind of packet it is, if the version is known and the fixed bit is set.
+        /// What kind of packet it is, if the version is known. Whether the fixed bit is set says nothing: a server that has
+        /// read in the client's first packet that it may (RFC 9287) clears it from its own first packet on.
         kind: Option<QuicLongType>,
     },
     /// RFC 8999 §5.2: the first bit is 0.
@@ -92,7 +93,7 @@ impl QuicHeader {
             Some(QuicVersion::V2) => Some((first >> 4).wrapping_sub(1)),
             None => None,
         };
-        let kind = bits.filter(|_| fixed).map(|bits| match bits & 0b11 {
+        let kind = bits.map(|bits| match bits & 0b11 {
             0b00 => QuicLongType::Initial,
             0b01 => QuicLongType::ZeroRtt,
             0b10 => QuicLongType::Handshake,
@@ -126,11 +127,13 @@ mod tests {
             }
         };
         for low in 0..16 {
-            let kinds = |version| [0xc0, 0xd0, 0xe0, 0xf0].map(|first: u8| kind(first | low, version));
-            assert_eq!(kinds(1), [Initial, ZeroRtt, Handshake, Retry].map(Some));
-            assert_eq!(kinds(0x6b33_43cf), [Retry, Initial, ZeroRtt, Handshake].map(Some));
-            assert_eq!(kinds(0xff00_001d), [None; 4], "a draft that is not known");
-            assert_eq!(kind(0x80 | low, 1), None, "the fixed bit is 0");
+            // With the fixed bit and without it (RFC 9287).
+            for form in [0xc0, 0x80] {
+                let kinds = |version| [0, 1, 2, 3].map(|bits: u8| kind(form | bits << 4 | low, version));
+                assert_eq!(kinds(1), [Initial, ZeroRtt, Handshake, Retry].map(Some));
+                assert_eq!(kinds(0x6b33_43cf), [Retry, Initial, ZeroRtt, Handshake].map(Some));
+                assert_eq!(kinds(0xff00_001d), [None; 4], "a draft that is not known");
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Charts as SVG text: [bars](BarChart), [lines, steps and CCDFs](LineChart), [intervals](IntervalChart).
+//! Charts as SVG text: [bars](BarChart), [lines, steps and CCDFs](LineChart), [intervals](IntervalChart), [heat
+//! maps](HeatMap).
 //!
 //! Each chart is a value that is filled by chaining and then drawn by `to_svg`. The image has its own title,
 //! axes with units and, for more than one series, a legend; it follows the reader's light or dark preference,
@@ -9,6 +10,7 @@ mod axis;
 mod bar;
 mod colour;
 mod frame;
+mod heat;
 mod interval;
 mod line;
 mod scale;
@@ -17,5 +19,6 @@ mod svg;
 pub use axis::Axis;
 pub use bar::{BarChart, Bars};
 pub use colour::Colour;
+pub use heat::HeatMap;
 pub use interval::{Interval, IntervalChart};
 pub use line::{LineChart, Series};

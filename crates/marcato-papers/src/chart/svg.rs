@@ -72,12 +72,16 @@ pub(super) enum Paint {
     Outlined(Colour),
     /// Drawn around, and lighter inside than a filled one: a part of it.
     Light(Colour),
+    /// Filled so deeply, from 0 to 1, and never so deeply that a text upon it could not be read.
+    Shaded(Colour, f64),
 }
 
 impl Paint {
     pub(super) const fn colour(self) -> Colour {
         match self {
-            Self::Solid(colour) | Self::Outlined(colour) | Self::Light(colour) => colour,
+            Self::Solid(colour) | Self::Outlined(colour) | Self::Light(colour) | Self::Shaded(colour, _) => {
+                colour
+            }
         }
     }
 }
@@ -112,6 +116,9 @@ impl Svg {
         let (x, y, width, height) = (x1.min(x2), y1.min(y2), (x1 - x2).abs(), (y1 - y2).abs());
         let look = match paint {
             Paint::Solid(colour) => format!(r#"fill="{}""#, colour.hex()),
+            Paint::Shaded(colour, depth) => {
+                format!(r#"fill="{}" fill-opacity="{:.2}""#, colour.hex(), 0.04 + 0.66 * depth)
+            }
             Paint::Outlined(colour) | Paint::Light(colour) => {
                 let hex = colour.hex();
                 let opacity = if matches!(paint, Paint::Light(_)) { "0.4" } else { "0.15" };
@@ -119,7 +126,7 @@ impl Svg {
             }
         };
         // The stroke lies inside the rectangle.
-        let inset = if matches!(paint, Paint::Solid(_)) { 0.0 } else { 0.75 };
+        let inset = if matches!(paint, Paint::Solid(_) | Paint::Shaded(..)) { 0.0 } else { 0.75 };
         let _ = write!(
             self.body,
             r#"<rect x="{}" y="{}" width="{}" height="{}" {look}"#,

@@ -6,7 +6,7 @@
 
 #[cfg(test)]
 #[path = "../../tests/documented/mod.rs"]
-mod documented;
+pub(crate) mod documented;
 
 mod aimd;
 mod bbr;

@@ -1,0 +1,115 @@
+//! Senders that answer nothing, and want to be taken for such as do.
+
+use marcato_queue::trap::Signal;
+use marcato_units::{Duration, Rate};
+
+use super::figure4::{Queue, percent};
+use super::flood::{Pulse, Spin};
+use super::published::{ASSESSED_AT, RTTS};
+use super::runs::{Plan, Runs, Ticket};
+use super::setup::{Bottleneck, Setup, Transferred, Unresponsive};
+use super::watched::Preset;
+use super::{Answer, Ask};
+use crate::{Row, Unit};
+
+/// What the published attack on the spin bit does: long cycles, then some that look as if the window had shrunk.
+const GAME: Spin = Spin::Flips([1000, 1000, 6, 6]);
+/// More than the link carries.
+const OVERLOAD: Rate = Rate::from_mbps(60);
+/// Less.
+const UNDERLOAD: Rate = Rate::from_mbps(40);
+/// The losses at which the game was found to work, in percent.
+const LOSSES: [(&str, f64); 4] = [("0.1", 0.001), ("0.5", 0.005), ("2", 0.02), ("5", 0.05)];
+/// How long each is looked at.
+const SPAN: Duration = Duration::from_secs(60);
+
+/// A case: its name in row ids, in words, and what is looked at.
+type Case = (String, String, Signal, Ticket);
+
+fn planned(plan: &mut Plan, queue: Queue, loss: f64, rate: Rate, spin: Option<Spin>) -> Ticket {
+    let rtt = RTTS[0];
+    let bottleneck = Bottleneck::Watched(queue.class(ASSESSED_AT, rtt), loss);
+    let setup = Setup::new(ASSESSED_AT, rtt, bottleneck, queue.marks());
+    let from = Duration::from_millis(50);
+    let flood = Unresponsive { rate, from, server: 0, spin, pulse: None };
+    plan.add(Setup { at_most: plan.scale.span(SPAN), ..setup.flood(flood) })
+}
+
+/// Floods that pause, so that windows shrink, and floods that are many.
+fn evasion(plan: &mut Plan) -> Vec<Case> {
+    let (rtt, queue) = (RTTS[0], Queue::Tight { ecn: false });
+    let from = Duration::from_millis(50);
+    let regular = Some(Spin::Flips([25; 4]));
+    let alone = |rate, pulse| vec![Unresponsive { rate, from, server: 0, spin: regular, pulse }];
+    let pulse =
+        |on, period| Some(Pulse { on: Duration::from_millis(on), period: Duration::from_millis(period) });
+    let twice = Rate::from_mbps(120);
+    let part = Unresponsive {
+        rate: Rate::from_bps(OVERLOAD.as_bps() / 50),
+        from,
+        server: 0,
+        spin: regular,
+        pulse: None,
+    };
+    let cases = [
+        ("pulse20", "on for 10 of 20 ms", alone(twice, pulse(10, 20))),
+        ("pulse200", "on for 100 of 200 ms", alone(twice, pulse(100, 200))),
+        ("pulse2000", "on for 1 of 2 s", alone(twice, pulse(1000, 2000))),
+        ("split", "50 flows that together send 60 Mbit/s into 50", vec![part; 50]),
+    ];
+    let plan_one = |(name, what, floods): (&str, &str, Vec<Unresponsive>)| {
+        let bottleneck = Bottleneck::Watched(queue.class(ASSESSED_AT, rtt), 0.0);
+        let setup = Setup::new(ASSESSED_AT, rtt, bottleneck, false);
+        let setup = Setup { floods, at_most: plan.scale.span(SPAN), ..setup };
+        (name.to_owned(), what.to_owned(), queue.signal(), plan.add(setup))
+    };
+    cases.into_iter().map(plan_one).collect()
+}
+
+/// Each case, by each set of rules.
+pub(super) fn abuse(plan: &mut Plan) -> Ask {
+    let claims = plan.scale.claims;
+    let mut cases: Vec<Case> = Vec::new();
+    for queue in [Queue::DropTail, Queue::Tight { ecn: false }, Queue::Tight { ecn: true }] {
+        for (name, what, spin) in [
+            ("udp", "plain UDP", None),
+            ("constant0", "a spin bit that stays 0", Some(Spin::Constant(false))),
+            ("constant1", "a spin bit that stays 1", Some(Spin::Constant(true))),
+            ("random", "a random spin bit", Some(Spin::Random)),
+            ("regular", "a spin bit that flips every 25 packets", Some(Spin::Flips([25; 4]))),
+            ("game", "flips after 1000, 1000, 6, 6 packets", Some(GAME)),
+        ] {
+            let ticket = planned(plan, queue, 0.0, OVERLOAD, spin);
+            let what = format!("{what}, 60 Mbit/s into 50");
+            cases.push((format!("{name}.{}", queue.id()), what, queue.signal(), ticket));
+        }
+    }
+    for (name, loss) in LOSSES {
+        let ticket = planned(plan, Queue::DropTail, loss, UNDERLOAD, Some(GAME));
+        let what = format!("flips after 1000, 1000, 6, 6 packets, loss of {name} %");
+        cases.push((format!("game.loss{name}"), what, Signal::Loss, ticket));
+    }
+    cases.extend(evasion(plan));
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for (name, what, signal, ticket) in &cases {
+            for preset in Preset::ALL {
+                let scores = runs.each(*ticket, |outcome| {
+                    // Who has no cycles is never responsive.
+                    let of =
+                        |flood: &Transferred| percent(flood.scores[preset as usize].raw(*signal).or(Some(0)));
+                    outcome.floods.iter().map(of).sum::<f64>() / outcome.floods.len() as f64
+                });
+                let id = format!("crq.abuse.{name}.{}", preset.id());
+                let what = format!("cycles called responsive, {what}, {} rules", preset.id());
+                let row = Row::new(id, what, Unit::Percent).samples(&scores);
+                let claimed = claims && preset == Preset::Marcato;
+                rows.push(if claimed { row.at_most(5.0) } else { row });
+            }
+        }
+        let text = "Floods that answer nothing, alone at a queue of 50 Mbit/s, with a spin bit of their own choice. By the \
+            paper's and the authors' rules a sender chooses its verdict: cycles are what it says. Marcato's rules look at \
+            rates over time and at whether dips come without signals too.";
+        Answer::new("Senders that want to be taken for responsive", text, rows)
+    })
+}

@@ -1,0 +1,324 @@
+//! Fig. 5: what CRQ does to flow completion times beside unresponsive traffic.
+
+use marcato_queue::trap::Signal;
+use marcato_units::Duration;
+
+use super::published::{Control, EACH, FIGURE_5, FIGURE_5_MULTI, FLOWS, Pair, RTTS, SINGLE, SMALL, Stack};
+use super::runs::{Plan, Runs, Ticket};
+use super::scene::{self, BASELINE_CARRIES, Column, RULES};
+use super::setup::Transferred;
+use super::{Answer, Ask};
+use crate::chart::HeatMap;
+use crate::{Figure, Mean, Row, Section, Unit};
+
+/// A cell of Fig. 5 in one column.
+#[derive(Clone, Copy)]
+struct Cell {
+    pair: Pair,
+    rtt: Duration,
+    /// `None`: many flows together.
+    stack: Option<Stack>,
+    column: Column,
+    paper: f64,
+    baseline: Ticket,
+    crq: Ticket,
+    at_most: Duration,
+}
+
+impl Cell {
+    fn id(&self) -> String {
+        let row = self.stack.map_or("multi", Stack::id);
+        format!("crq.fig5.{}.{}.{row}.{}", self.pair.id(), self.rtt.as_millis(), self.column.id())
+    }
+
+    fn name(&self) -> String {
+        let row = self.stack.map_or("20 flows", Stack::name);
+        format!("{}, {} ms, {row}, {}", self.pair.name(), self.rtt.as_millis(), self.column.id())
+    }
+
+    fn signal(&self) -> Signal {
+        if self.pair == Pair::Ecn { Signal::Ecn } else { Signal::Loss }
+    }
+
+    fn score(&self, runs: &Runs) -> f64 {
+        Mean::of(&runs.scores(self.baseline, self.crq, self.at_most)).value
+    }
+
+    fn is_quic(&self) -> bool {
+        self.stack.is_some_and(Stack::is_quic)
+    }
+
+    /// Whether the paper's value says more than that there is hardly a difference.
+    fn is_large(&self) -> bool {
+        self.paper.abs() >= SMALL
+    }
+
+    /// Mean completion in ms, of the baseline or with CRQ.
+    fn fct(&self, runs: &Runs, ticket: Ticket) -> Vec<f64> {
+        runs.each(ticket, |outcome| {
+            let sum: f64 = outcome.transfers.iter().map(|it| it.ms(self.at_most)).sum();
+            sum / outcome.transfers.len() as f64
+        })
+    }
+
+    /// Mean share of the flows' cycles in which CRQ called them responsive, in percent.
+    fn responsive(&self, runs: &Runs) -> Vec<f64> {
+        runs.each(self.crq, |outcome| {
+            let sum: f64 = outcome.transfers.iter().map(|it| it.responsive(self.signal())).sum();
+            sum / outcome.transfers.len() as f64
+        })
+    }
+
+    /// Mean number of times that a flow changed its queue.
+    fn changes(&self, runs: &Runs) -> Vec<f64> {
+        runs.each(self.crq, |outcome| {
+            let changes = |it: &Transferred| it.report.map_or(0.0, |report| f64::from(report.changes));
+            outcome.transfers.iter().map(changes).sum::<f64>() / outcome.transfers.len() as f64
+        })
+    }
+
+    fn rows(&self, runs: &Runs) -> Vec<Row> {
+        let (id, name) = (self.id(), self.name());
+        let more = |what: &str, why: &str, unit, values: &[f64]| {
+            Row::new(format!("{id}.{what}"), format!("{why}, {name}"), unit).samples(values)
+        };
+        vec![
+            Row::new(id.clone(), format!("FCT score, {name}"), Unit::Ratio)
+                .paper(self.paper)
+                .samples(&runs.scores(self.baseline, self.crq, self.at_most)),
+            more("baseline", "completion without CRQ", Unit::Ms, &self.fct(runs, self.baseline)),
+            more("crq", "completion with CRQ", Unit::Ms, &self.fct(runs, self.crq)),
+            more("changes", "times that a flow changed its queue", Unit::Count, &self.changes(runs)),
+            more("responsive", "cycles that CRQ called responsive", Unit::Percent, &self.responsive(runs)),
+        ]
+    }
+}
+
+fn cells(plan: &mut Plan, column: Column) -> Vec<Cell> {
+    let scale = plan.scale;
+    let mut cells = Vec::new();
+    for (place, pair) in Pair::ALL.into_iter().enumerate() {
+        for (at, rtt) in RTTS.into_iter().enumerate() {
+            let from = scale.udp_from(rtt);
+            let (b, c) = (scene::baseline(pair, rtt, column), scene::against(pair, rtt, column, RULES));
+            let at_most = b.at_most;
+            for (stack, paper) in Stack::ALL.into_iter().zip(FIGURE_5) {
+                let [baseline, crq] = [&b, &c]
+                    .map(|setup| plan.add(scene::single(setup.clone(), stack, scale.bytes(SINGLE), from)));
+                let paper = paper[2 * place + at];
+                cells.push(Cell { pair, rtt, stack: Some(stack), column, paper, baseline, crq, at_most });
+            }
+            let [baseline, crq] =
+                [b, c].map(|setup| plan.add(scene::multi(setup, FLOWS, scale.bytes(EACH), from)));
+            let paper = FIGURE_5_MULTI[2 * place + at];
+            cells.push(Cell { pair, rtt, stack: None, column, paper, baseline, crq, at_most });
+        }
+    }
+    cells
+}
+
+/// Fig. 5, in both columns.
+pub(super) fn figure_5(plan: &mut Plan) -> Ask {
+    let (claims, signs) = (plan.scale.claims, plan.scale.signs);
+    let columns = Column::ALL.map(|column| cells(plan, column));
+    Box::new(move |runs: &Runs| {
+        let mut rows: Vec<Row> = columns.iter().flatten().flat_map(|cell| cell.rows(runs)).collect();
+        for (cells, column) in columns.iter().zip(Column::ALL) {
+            let checked = column == Column::Artefacts;
+            rows.extend(checks(runs, cells, column, claims && checked, signs && checked));
+        }
+        let given_up = columns.iter().flatten().flat_map(|cell| [cell.baseline, cell.crq]).map(|ticket| {
+            let missing = |outcome: &super::setup::Outcome| {
+                outcome.transfers.iter().filter(|it| it.fct.is_none()).count() as f64
+            };
+            runs.each(ticket, missing).iter().sum::<f64>()
+        });
+        let what = "transfers given up after 900 s, which count as if they had ended then";
+        rows.push(Row::new("crq.fig5.given-up", what, Unit::Count).measured(given_up.sum()));
+        rows.push(skipped(runs, columns.iter().flatten()));
+        let mut answer = Answer::new("Fig. 5: completion beside unresponsive traffic", TEXT, rows);
+        for (cells, column) in columns.iter().zip(Column::ALL) {
+            answer.section = answer.section.figure(picture(runs, cells, column));
+        }
+        answer.section = paper(answer.section);
+        answer.section = explained(answer.section, runs, &columns[0]);
+        answer
+    })
+}
+
+const TEXT: &str = "A flow of 1 GB beside UDP at half of its queue's rate from 1 s on; 20 flows of 100 MB beside two UDP \
+    flows, in a mix that the seed draws. The score compares completion with CRQ to that without: above 0, CRQ helps. The \
+    column `artefacts` is the testbed's: the drop-tail baseline's shaper wakes late, so that a lone TCP flow gets 780 \
+    Mbit/s through it, and CRQ's queues take nothing of each other's. The column `clean` has neither. Both use the authors' \
+    rules, whose program made the figure: declared before any run, as was that the paper's statements are checked on the \
+    column `artefacts`. Beside each score stand the mean completion times, and the share of cycles in which CRQ called the \
+    flows responsive.\n\n\
+    Senders' links, the delay lines and the way back have no rate here, and TCP has buffers of 64 MB. The authors' mixes \
+    also had QUIC without a spin bit, of which the paper does not speak; these have not.";
+
+/// Whether two scores are on the same side of nothing.
+fn agree(paper: f64, measured: f64) -> bool {
+    paper * measured > 0.0
+}
+
+/// How well a column agrees with the paper.
+fn checks(runs: &Runs, cells: &[Cell], column: Column, claims: bool, signs_claimed: bool) -> Vec<Row> {
+    let count = |of: &dyn Fn(&Cell) -> bool| cells.iter().filter(|cell| of(cell)).count() as f64;
+    let row = |id: &str, what: &str, value: f64, least: f64, claims: bool| {
+        let id = format!("crq.fig5.{id}.{}", column.id());
+        let row = Row::new(id, format!("{what}, {}", column.id()), Unit::Count).measured(value);
+        if claims { row.at_least(least) } else { row }
+    };
+    let agrees = |cell: &Cell| agree(cell.paper, cell.score(runs));
+    let is_cubic = |cell: &Cell| {
+        matches!(cell.stack, Some(Stack::OneWay(Control::Cubic) | Stack::BothWays(Control::Cubic)))
+    };
+    let signs = count(&|cell| !cell.is_quic() && cell.is_large() && agrees(cell));
+    let quic = count(&|cell| cell.is_quic() && cell.is_large() && agrees(cell));
+    let small = count(&|cell| !cell.is_large() && cell.score(runs).abs() <= 0.2);
+    let cubic = count(&|cell| is_cubic(cell) && cell.score(runs) > 0.0);
+    let multi = count(&|cell| cell.stack.is_none() && cell.score(runs) > 0.0);
+    let mut rows = vec![
+        row(
+            "signs",
+            "of 33 cells of TCP and of 20 flows that are 0.1 or more: same sign as the paper",
+            signs,
+            28.0,
+            signs_claimed,
+        ),
+        row("small", "of 11 cells that are below 0.1: within 0.2 of 0", small, 11.0, claims),
+        row("cubic", "of 16 cells of TCP CUBIC: positive", cubic, 16.0, signs_claimed),
+        row("multi", "of 8 cells of 20 flows: positive", multi, 8.0, signs_claimed),
+    ];
+    let what = format!("of 12 cells of QUIC that are 0.1 or more: same sign as the paper, {}", column.id());
+    rows.push(Row::new(format!("crq.fig5.quic-signs.{}", column.id()), what, Unit::Count).measured(quic));
+    rows
+}
+
+/// How many connections were passed over.
+fn skipped<'a>(runs: &Runs, cells: impl Iterator<Item = &'a Cell>) -> Row {
+    let quic: Vec<f64> = cells
+        .filter(|cell| cell.is_quic())
+        .take(1)
+        .flat_map(|cell| runs.each(cell.crq, |outcome| outcome.skipped as f64))
+        .collect();
+    let what = "connections passed over for one whose spin bit spins, in single runs of QUIC";
+    Row::new("crq.quic.skipped", what, Unit::Count).samples(&quic)
+}
+
+fn map(title: &str, value: impl Fn(Option<Stack>, Pair, Duration) -> f64) -> String {
+    let columns: Vec<_> = Pair::ALL.iter().flat_map(|&pair| RTTS.map(|rtt| (pair, rtt))).collect();
+    let names = columns.iter().map(|(pair, rtt)| (pair.name().to_owned(), format!("{} ms", rtt.as_millis())));
+    let map = HeatMap::new(title, -1.0, 1.0).columns(names);
+    let stacks = Stack::ALL.into_iter().map(Some).chain([None]);
+    stacks
+        .fold(map, |map, stack| {
+            let values: Vec<f64> = columns.iter().map(|&(pair, rtt)| value(stack, pair, rtt)).collect();
+            map.row(stack.map_or("20 flows", Stack::name), values)
+        })
+        .to_svg()
+}
+
+fn picture(runs: &Runs, cells: &[Cell], column: Column) -> Figure {
+    let find = |stack, pair, rtt| {
+        let cell = cells.iter().find(|cell| (cell.stack, cell.pair, cell.rtt) == (stack, pair, rtt));
+        cell.map_or(f64::NAN, |cell| cell.score(runs))
+    };
+    let svg = map(&format!("FCT score, {}", column.id()), find);
+    Figure::new(format!("fig5-{}", column.id()), svg, "Blue: CRQ helps; orange: it harms.")
+}
+
+/// The paper's figure in the same colours.
+fn paper(section: Section) -> Section {
+    let value = |stack: Option<Stack>, pair: Pair, rtt: Duration| {
+        let at =
+            2 * Pair::ALL.iter().position(|&other| other == pair).unwrap_or(0) + usize::from(rtt == RTTS[1]);
+        let row = stack.and_then(|stack| Stack::ALL.iter().position(|&other| other == stack));
+        row.map_or(FIGURE_5_MULTI[at], |row| FIGURE_5[row][at])
+    };
+    section.figure(Figure::new("fig5-paper", map("FCT score, as printed", value), "Fig. 5 of the paper."))
+}
+
+/// Says of each cell that disagrees what was seen there.
+fn explained(section: Section, runs: &Runs, cells: &[Cell]) -> Section {
+    let mut text = format!("{TEXT}\n\nCells of the column `artefacts` whose sign is not the paper's:");
+    let mut any = false;
+    for cell in cells.iter().filter(|cell| cell.is_large() && !agree(cell.paper, cell.score(runs))) {
+        any = true;
+        let mean = |values: Vec<f64>| Mean::of(&values).value;
+        let seconds = |ticket| mean(cell.fct(runs, ticket)) / 1e3;
+        text.push_str(&format!(
+            " {}: {:.2} for {:.2}, {:.1} s without CRQ and {:.1} s with, responsive in {:.0} % of its cycles;",
+            cell.name(),
+            cell.score(runs),
+            cell.paper,
+            seconds(cell.baseline),
+            seconds(cell.crq),
+            mean(cell.responsive(runs)),
+        ));
+    }
+    if any {
+        text.pop();
+        text.push('.');
+    } else {
+        text.push_str(" none.");
+    }
+    section.text(text)
+}
+
+/// What of Fig. 5 the drop-tail baseline's shaper makes.
+pub(super) fn shaper(plan: &mut Plan) -> Ask {
+    const CARRIES: [u64; 3] = [BASELINE_CARRIES, 850, 950];
+    let scale = plan.scale;
+    let stacks = [Stack::OneWay(Control::Bbr), Stack::OneWay(Control::Cubic)];
+    let alone = CARRIES.map(|mbps| {
+        let setup = scene::baseline(Pair::DropTail, RTTS[0], Column::Clean);
+        let setup = super::setup::Setup { wakes_late: scene::lateness(mbps), ..setup };
+        let by = super::setup::Responder::Stack(Stack::OneWay(Control::Cubic));
+        (mbps, plan.add(setup.transfer(by, scale.bytes(SINGLE), 0)))
+    });
+    let mut cells = Vec::new();
+    for mbps in CARRIES {
+        for rtt in RTTS {
+            for stack in stacks {
+                let from = scale.udp_from(rtt);
+                let b = scene::baseline(Pair::DropTail, rtt, Column::Clean);
+                let b = super::setup::Setup { wakes_late: scene::lateness(mbps), ..b };
+                let at_most = b.at_most;
+                let c = scene::against(Pair::DropTail, rtt, Column::Artefacts, RULES);
+                let [b, c] =
+                    [b, c].map(|setup| plan.add(scene::single(setup, stack, scale.bytes(SINGLE), from)));
+                cells.push((mbps, rtt, stack, b, c, at_most));
+            }
+        }
+    }
+    Box::new(move |runs: &Runs| {
+        let goodput = |ticket| {
+            runs.each(ticket, |outcome| {
+                let it = outcome.transfers.first();
+                it.map_or(f64::NAN, |it| it.bytes.get() as f64 * 8e-3 / it.ms(Duration::MAX))
+            })
+        };
+        let mut rows: Vec<Row> = alone
+            .iter()
+            .map(|&(mbps, ticket)| {
+                let what = format!("a lone TCP CUBIC flow through the shaper that is to carry {mbps}");
+                Row::new(format!("crq.shaper.{mbps}"), what, Unit::MbitPerS).samples(&goodput(ticket))
+            })
+            .collect();
+        for &(mbps, rtt, stack, b, c, at_most) in &cells {
+            let id = format!("crq.shaper.{mbps}.{}.{}", rtt.as_millis(), stack.id());
+            let what = format!(
+                "FCT score, {}, {} ms, {}, the baseline's shaper carries {mbps}",
+                Pair::DropTail.name(),
+                rtt.as_millis(),
+                stack.name()
+            );
+            rows.push(Row::new(id, what, Unit::Ratio).samples(&runs.scores(b, c, at_most)));
+        }
+        let text = "The testbed's drop-tail baseline was a token bucket with room for one packet. What the late timer of \
+            such a shaper costs makes part of its scores before anybody is judged: here for three latenesses. A flow that \
+            is alone for a time short of 1 GB's gets less, because of slow start.";
+        Answer::new("What the baseline's shaper makes of Fig. 5", text, rows)
+    })
+}

@@ -1,0 +1,125 @@
+//! CRQ: "Congestion-Responsive Queuing for Internet Flows" (Kunze, Sander, Kosek, Tissen, Pennekamp, Wehrle).
+//!
+//! What the paper prints, and the experiments in virtual time: TCP and QUIC flows that meet unresponsive traffic at a
+//! bottleneck, with CRQ and without. Each file holds one question; [`Crq`] asks them all.
+
+mod abuse;
+mod call;
+mod figure4;
+mod figure5;
+mod flood;
+mod guest;
+mod place;
+pub mod published;
+mod quic;
+mod runs;
+mod scene;
+mod setup;
+mod sweep;
+mod turncoat;
+mod watched;
+
+use self::runs::{Plan, Runs, Scale};
+use crate::answer::Answer;
+use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions};
+
+/// The experiments of the CRQ paper.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crq;
+
+/// Makes an answer of the runs that its question planned.
+type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
+
+/// Plans the runs that it needs.
+type Question = fn(&mut Plan) -> Ask;
+
+/// The questions, in the order of the report.
+const QUESTIONS: &[Question] = &[
+    figure4::figure_4,
+    figure5::figure_5,
+    figure5::shaper,
+    figure4::senders,
+    abuse::abuse,
+    call::call,
+    turncoat::turncoat,
+    sweep::sweep,
+    place::place,
+    place::flows,
+];
+
+impl Experiment for Crq {
+    fn name(&self) -> &'static str {
+        "crq"
+    }
+
+    fn about(&self) -> &'static str {
+        "CRQ: queues that part flows that answer congestion signals from those that do not"
+    }
+
+    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        report(Scale::of(options.quick), options, progress)
+    }
+}
+
+/// Asks every question at this scale.
+fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+    let mut plan = Plan::new(scale);
+    let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+    let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("crq", error))?;
+    let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
+    let (rows, sections): (Vec<_>, Vec<_>) =
+        answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
+    let document = Document::new("crq", options).config(config(scale)).with_rows(rows.into_iter().flatten());
+    let report = Report::new("CRQ", Crq.about(), document);
+    Ok(sections.into_iter().fold(report, Report::section))
+}
+
+/// A verdict, or what it would be where the runs are too short to claim it.
+fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool, claimed: bool) -> Row {
+    if claimed {
+        Row::verdict(id, what, held)
+    } else {
+        Row::new(id, what, crate::Unit::Count).measured(f64::from(u8::from(held)))
+    }
+}
+
+/// The configuration, for the record.
+fn config(scale: Scale) -> Config {
+    Config::new()
+        .set("fig4_rate_mbps", published::ASSESSED_AT.as_mbps_f64())
+        .set("fig4_bytes", scale.bytes(published::ASSESSED).get())
+        .set("fig4_codel_target_ms", 0.1)
+        .set("fig4_codel_interval_ms", 0.01)
+        .set("fig5_rate_mbps", published::LINK.as_mbps_f64())
+        .set("fig5_bytes", scale.bytes(published::SINGLE).get())
+        .set("fig5_codel_target_ms", 0.5)
+        .set("fig5_codel_interval_ms", 20.0)
+        .set("fig5_rules", scene::RULES.id())
+        .set("fig5_checked_on", scene::Column::Artefacts.id())
+        .set("baseline_carries_mbps", scene::BASELINE_CARRIES)
+        .set("baseline_wakes_late_us", scene::lateness(scene::BASELINE_CARRIES).as_secs_f64() * 1e6)
+        .set("tcp_buffers_bytes", 64 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[test]
+    fn every_question_is_answered_at_a_small_scale_and_every_row_is_documented() {
+        let report = report(Scale::TINY, &RunOptions::default(), &mut Silent).unwrap();
+        crate::validate::documented::check(&report);
+        let names: Vec<&str> = report.figures().map(crate::Figure::id).collect();
+        assert!(names.contains(&"fig5-artefacts") && names.contains(&"fig4-marcato"), "{names:?}");
+        // So little is transferred here that nothing is claimed of it.
+        assert_eq!(report.document().count().ok + report.document().count().outside, 0);
+        let value = |id: &str| {
+            let row = report.document().rows().iter().find(|row| row.id() == id);
+            row.and_then(Row::measured_value).unwrap_or(f64::NAN)
+        };
+        // Nobody gave up, and UDP has no cycles.
+        assert_eq!(value("crq.fig5.given-up"), 0.0);
+        assert_eq!(value("crq.abuse.udp.dt.authors"), 0.0);
+    }
+}

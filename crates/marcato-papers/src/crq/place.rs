@@ -1,0 +1,123 @@
+//! Beyond the paper: where CRQ stands, and how many flows it sees.
+
+use marcato_queue::trap::Signal;
+use marcato_queue::{
+    Admission, Aqm, Buffer, Class, ClassConfig, CrqConfig, FlowTableConfig, Queues, QuicRule,
+};
+use marcato_sim::Congestion;
+use marcato_units::{Bytes, Duration, Rate};
+
+use super::figure4::{Queue, percent};
+use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
+use super::runs::{Plan, Runs, Ticket};
+use super::setup::{Bottleneck, Responder, Setup, Unresponsive};
+use super::watched::Preset;
+use super::{Answer, Ask};
+use crate::{Row, Unit};
+
+/// Near the sender, as in the testbed, and near the receiver, where the paper would have it (§V): the part of the round trip
+/// between box and receiver, in percent.
+const PLACES: [(&str, u32); 3] = [("sender", 95), ("middle", 50), ("receiver", 5)];
+
+/// A lone CUBIC flow, judged in three places.
+pub(super) fn place(plan: &mut Plan) -> Ask {
+    let mut cells: Vec<(&str, Queue, Duration, Ticket)> = Vec::new();
+    for (name, client_side) in PLACES {
+        for queue in [Queue::Codel { ecn: false }, Queue::Codel { ecn: true }] {
+            for rtt in RTTS {
+                let bottleneck = Bottleneck::Watched(queue.class(ASSESSED_AT, rtt), 0.0);
+                let setup = Setup::new(ASSESSED_AT, rtt, bottleneck, queue.marks());
+                let by = Responder::Stack(Stack::OneWay(Control::Cubic));
+                let setup = setup.transfer(by, plan.scale.bytes(ASSESSED / 2), 0);
+                cells.push((name, queue, rtt, plan.add(Setup { client_side, seeds: 3, ..setup })));
+            }
+        }
+    }
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for &(name, queue, rtt, ticket) in &cells {
+            for preset in Preset::ALL {
+                let (queued, ms, rules) = (queue.id(), rtt.as_millis(), preset.id());
+                let id = format!("crq.place.{name}.{queued}.{ms}.{rules}");
+                let what = format!(
+                    "cycles of TCP CUBIC called responsive, box near the {name}, {queued}, {ms} ms, {rules} rules"
+                );
+                let raw = runs.each(ticket, |outcome| {
+                    let scores = outcome.transfers.first().map(|it| it.scores[preset as usize]);
+                    percent(scores.unwrap_or_default().raw(queue.signal()))
+                });
+                rows.push(Row::new(id, what, Unit::Percent).samples(&raw));
+            }
+        }
+        Answer::new("Beyond: where CRQ stands", PLACE_TEXT, rows)
+    })
+}
+
+const PLACE_TEXT: &str = "100 MB by TCP CUBIC at 50 Mbit/s. The paper would have CRQ near the receivers (§V). By its rules \
+    and the authors' the cycle of one-way TCP is the way from the box to the receiver and back, so there it is next to \
+    nothing, and a verdict comes before the sender can have answered. Marcato's cycle is the whole loop.";
+
+const LINK: Rate = Rate::from_mbps(200);
+const RTT: Duration = Duration::from_millis(20);
+const FLOWS: [usize; 4] = [1, 10, 100, 1000];
+const SPAN: Duration = Duration::from_secs(20);
+
+fn crowd(rules: Preset) -> CrqConfig {
+    let aqm =
+        Aqm::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100), ecn: true };
+    let class = ClassConfig { aqm, buffer: Buffer::Bytes(LINK.bytes_in(RTT * 5)), share: 1 };
+    CrqConfig {
+        standard: class,
+        queues: Queues::Two { responsive: class, admission: Admission::Any },
+        trap: rules.rules(),
+        quic: QuicRule::Handshake,
+        flows: FlowTableConfig { flows: 4096, ..FlowTableConfig::default() },
+        ..CrqConfig::new(LINK, RTT, true)
+    }
+}
+
+/// So many CUBIC flows beside a flood.
+pub(super) fn flows(plan: &mut Plan) -> Ask {
+    let span = plan.scale.span(SPAN);
+    let mut cells = Vec::new();
+    for rules in [Preset::Authors, Preset::Marcato] {
+        for count in FLOWS {
+            let setup = Setup::new(LINK, RTT, Bottleneck::Crq(crowd(rules)), true);
+            let setup = setup.flood(Unresponsive::udp(Rate::from_mbps(150), Duration::from_millis(500), 1));
+            let by = Responder::Tcp(Congestion::CUBIC, false);
+            let setup = (0..count).fold(setup, |setup, _| setup.transfer(by, Bytes::MAX, 0));
+            cells.push((rules, count, plan.add(Setup { at_most: span, seeds: 1, ..setup })));
+        }
+    }
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for &(rules, count, ticket) in &cells {
+            let row = |what: &str, why: &str, unit, values: Vec<f64>| {
+                let id = format!("crq.flows.{count}.{}.{what}", rules.id());
+                Row::new(id, format!("{why}, {count} flows, {} rules", rules.id()), unit).samples(&values)
+            };
+            let accepted = runs.each(ticket, |outcome| {
+                let reports = outcome.transfers.iter().filter_map(|it| it.report);
+                let accepted = reports.filter(|report| report.class == Class::Responsive).count();
+                accepted as f64 * 100.0 / count as f64
+            });
+            let cycles = runs.each(ticket, |outcome| {
+                let responsive =
+                    |signal| outcome.transfers.iter().map(move |it| it.responsive(signal)).sum::<f64>();
+                responsive(Signal::Loss).max(responsive(Signal::Ecn)) / count as f64
+            });
+            let goodput = runs.each(ticket, |outcome| {
+                let bytes: Bytes = outcome.transfers.iter().map(|it| it.bytes).sum();
+                bytes.get() as f64 * 8e-6 / outcome.lasted.as_secs_f64()
+            });
+            rows.push(row("accepted", "flows in the responsive queue in the end", Unit::Percent, accepted));
+            rows.push(row("cycles", "cycles called responsive", Unit::Percent, cycles));
+            rows.push(row("goodput", "goodput of all beside UDP of 150 Mbit/s", Unit::MbitPerS, goodput));
+        }
+        Answer::new("Beyond: one flow to a thousand", FLOWS_TEXT, rows)
+    })
+}
+
+const FLOWS_TEXT: &str = "TCP CUBIC flows with ECN on 200 Mbit/s and 20 ms beside UDP of 150 Mbit/s for 20 s; CRQ conserves \
+    work and takes who answers loss or marks. With many flows each has few segments in flight: below four, nobody is \
+    judged.";

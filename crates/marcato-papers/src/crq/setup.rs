@@ -1,0 +1,485 @@
+//! One run: transfers and floods that meet at one queue, and what became of them.
+//!
+//! Everything that an experiment may want to change is a field of [`Setup`]; everything that it may want to know is a
+//! field of [`Outcome`]. A run is a function of its setup and a seed.
+
+use marcato_queue::trap::{Scores, Signal};
+use marcato_queue::{
+    Aqm, Buffer, Class, ClassConfig, Codel, CodelConfig, CodelError, Crq, CrqConfig, CrqError, Discipline,
+    DropTail, DropTailConfig, FlowKey, FlowReport, FqCodel, FqCodelConfig, FqCodelError, Limit, LimitError,
+    Packet as Queueable,
+};
+use marcato_quic::IdentityError;
+use marcato_sim::quic::QuicHost;
+use marcato_sim::{
+    Bulk, Congestion, DatagramFlow, FlowError, FlowId, LinkConfig, LinkId, LinkQueue, Mirror, Network,
+    NodeId, Packet, Route, RouteId, Side, Sink, TcpConfig, TcpFlow, UdpFlow,
+};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+use super::flood::{Flood, Pulse, Spin, Victim};
+use super::guest::{Answerer, Call, Turncoat, Viewer};
+use super::published::{Control, Stack};
+use super::quic::{self, Receiver};
+use super::watched::{Preset, Watched};
+
+/// What Ethernet adds to an IP packet where the shaper of the testbed counts it: its header.
+pub(super) const FRAMING: Bytes = Bytes::new(14);
+/// The longest frame of the testbed.
+pub(super) const MTU: Bytes = Bytes::new(1514);
+/// Payload of iperf3's datagrams on such a path: as much as TCP has in a segment.
+const DATAGRAM: u64 = 1448;
+/// After so long the authors gave a run up.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Who answers: one of the paper's stacks, or one beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Responder {
+    /// One of the paper's.
+    Stack(Stack),
+    /// One of the paper's, that the seed draws.
+    Drawn,
+    /// TCP with another congestion control, both ways if `true`.
+    Tcp(Congestion, bool),
+}
+
+/// A transfer from a server to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Transfer {
+    pub(super) by: Responder,
+    pub(super) bytes: Bytes,
+    /// Which of the two servers sends.
+    pub(super) server: usize,
+}
+
+/// Traffic that answers nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Unresponsive {
+    /// Of what its datagrams carry, as iperf3 counts.
+    pub(super) rate: Rate,
+    pub(super) from: Duration,
+    pub(super) server: usize,
+    /// `None`: plain UDP; otherwise it pretends to be QUIC.
+    pub(super) spin: Option<Spin>,
+    /// Whether it comes in pulses, if it pretends to be QUIC.
+    pub(super) pulse: Option<Pulse>,
+}
+
+impl Unresponsive {
+    /// iperf3's UDP.
+    pub(super) const fn udp(rate: Rate, from: Duration, server: usize) -> Self {
+        Self { rate, from, server, spin: None, pulse: None }
+    }
+}
+
+/// A sender beyond the paper's, from the first server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Guest {
+    /// A video call over TCP.
+    Call,
+    /// It answers signals but from the first time until the second.
+    Turncoat(Duration, Duration),
+}
+
+/// How the bottleneck queues.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a whole run")]
+pub(super) enum Bottleneck {
+    /// One queue for all.
+    Plain(ClassConfig),
+    /// One queue for all, with traps that look on, and losses at random besides.
+    Watched(ClassConfig, f64),
+    /// Congestion-responsive queuing.
+    Crq(CrqConfig),
+    /// A queue for each flow.
+    FqCodel(FqCodelConfig),
+}
+
+/// A run, but for its seed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Setup {
+    pub(super) rate: Rate,
+    pub(super) rtt: Duration,
+    pub(super) bottleneck: Bottleneck,
+    /// How late the bottleneck's shaper wakes.
+    pub(super) wakes_late: Duration,
+    /// Where the box with the bottleneck stands: the part of the round trip, in percent, that lies between it and the client.
+    pub(super) client_side: u32,
+    /// Whether TCP uses ECN. QUIC always does.
+    pub(super) ecn: bool,
+    pub(super) transfers: Vec<Transfer>,
+    pub(super) floods: Vec<Unresponsive>,
+    /// Who else sends.
+    pub(super) guest: Option<Guest>,
+    /// It ends when all transfers have, or then.
+    pub(super) at_most: Duration,
+    /// It is run with so many seeds at most.
+    pub(super) seeds: usize,
+}
+
+impl Setup {
+    /// Nothing yet, at this bottleneck.
+    pub(super) const fn new(rate: Rate, rtt: Duration, bottleneck: Bottleneck, ecn: bool) -> Self {
+        Self {
+            rate,
+            rtt,
+            bottleneck,
+            wakes_late: Duration::ZERO,
+            client_side: 50,
+            ecn,
+            transfers: Vec::new(),
+            floods: Vec::new(),
+            guest: None,
+            at_most: PATIENCE,
+            seeds: usize::MAX,
+        }
+    }
+
+    /// With this transfer.
+    pub(super) fn transfer(mut self, by: Responder, bytes: Bytes, server: usize) -> Self {
+        self.transfers.push(Transfer { by, bytes, server });
+        self
+    }
+
+    /// With this flood.
+    pub(super) fn flood(mut self, flood: Unresponsive) -> Self {
+        self.floods.push(flood);
+        self
+    }
+
+    /// About how much work it is, in megabytes that move.
+    pub(super) fn work(&self) -> u64 {
+        let moved = |transfer: &Transfer| {
+            let factor = match transfer.by {
+                Responder::Stack(stack) if stack.is_quic() => 4,
+                Responder::Drawn => 2,
+                Responder::Stack(_) | Responder::Tcp(..) => 1,
+            };
+            transfer.bytes.get().min(self.rate.bytes_in(self.at_most).get()) * factor
+        };
+        let alone = if self.transfers.is_empty() { self.rate.bytes_in(self.at_most).get() } else { 0 };
+        // Flows that never end share the link.
+        let most = self.rate.bytes_in(self.at_most).get().saturating_mul(4);
+        (self.transfers.iter().map(moved).sum::<u64>().min(most) + alone) / 1_000_000 + 1
+    }
+}
+
+/// What became of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Transferred {
+    /// From the connection to the last byte; `None` if that never came.
+    pub(super) fct: Option<Duration>,
+    /// Bytes that came.
+    pub(super) bytes: Bytes,
+    /// What CRQ knew of it in the end.
+    pub(super) report: Option<FlowReport>,
+    /// What each set of rules said of it, where traps looked on.
+    pub(super) scores: [Scores; Preset::ALL.len()],
+}
+
+impl Transferred {
+    /// How long it took in ms: at least as long as was waited, if it was given up.
+    pub(super) fn ms(&self, at_most: Duration) -> f64 {
+        self.fct.unwrap_or(at_most).as_secs_f64() * 1e3
+    }
+
+    /// The share of its cycles in which CRQ called it responsive to `signal`, in percent; of no cycles, none.
+    pub(super) fn responsive(&self, signal: Signal) -> f64 {
+        let raw = self.report.and_then(|report| report.scores.raw(signal));
+        f64::from(raw.unwrap_or(0)) / 10.0
+    }
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) transfers: Vec<Transferred>,
+    pub(super) floods: Vec<Transferred>,
+    /// How late each frame of a call was, in ms; of one that never came, for ever.
+    pub(super) frames: Vec<f64>,
+    /// What came of the guest's bytes.
+    pub(super) guest: Bytes,
+    /// When the guest's packets began to go to another queue, and to which: as seen every 10 ms.
+    pub(super) classes: Vec<(Time, Class)>,
+    /// Connections that were passed over because their spin bit did not spin.
+    pub(super) skipped: u64,
+    /// Until the last transfer ended, or the run did.
+    pub(super) lasted: Duration,
+}
+
+/// Why a run came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The network refused.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    /// A queue refused its limit.
+    #[error(transparent)]
+    Queue(#[from] LimitError),
+    /// CoDel refused its configuration.
+    #[error(transparent)]
+    Codel(#[from] CodelError),
+    /// FQ-CoDel did.
+    #[error(transparent)]
+    FqCodel(#[from] FqCodelError),
+    /// CRQ did.
+    #[error(transparent)]
+    Crq(#[from] CrqError),
+    /// There is nobody to talk to.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Something is not what was put there.
+    #[error("the {0} is missing")]
+    Missing(&'static str),
+    /// An end could not begin.
+    #[error("an end could not begin: {0}")]
+    Begin(String),
+}
+
+/// One queue.
+fn queue<P: Queueable + 'static>(class: ClassConfig, rate: Rate) -> Result<Box<dyn Discipline<P>>, Error> {
+    let limit = match class.buffer {
+        Buffer::Packets(packets) => Limit::Packets(packets),
+        Buffer::Bytes(bytes) | Buffer::FillRate { most: bytes, .. } => Limit::Bytes(bytes),
+        Buffer::Bdp(rtt) => Limit::Bytes(rate.bytes_in(rtt)),
+    };
+    Ok(match class.aqm {
+        Aqm::DropTail => Box::new(DropTail::new(DropTailConfig { limit })?),
+        Aqm::Codel { target, interval, ecn } => {
+            Box::new(Codel::new(CodelConfig { target, interval, limit, maxpacket: MTU, ecn })?)
+        }
+    })
+}
+
+/// Linux, with buffers that hold back nothing: the bandwidth-delay product is 12.5 MB, and the authors do not say what
+/// theirs were.
+fn tcp(congestion: Congestion, ecn: bool) -> TcpConfig {
+    let buffer = Bytes::new(64 << 20);
+    TcpConfig { congestion, ecn, send_buffer: buffer, receive_buffer: buffer, ..TcpConfig::default() }
+}
+
+/// A network with everything in it.
+struct Stage {
+    net: Network,
+    down: LinkId,
+    transfers: Vec<(FlowId, bool)>,
+    floods: Vec<(FlowId, Side)>,
+    guest: Option<FlowId>,
+    skipped: u64,
+}
+
+impl Stage {
+    fn new(setup: &Setup, seed: u64) -> Result<Self, Error> {
+        let mut net = Network::new(Seed::new(seed));
+        let [client, router] = ["client", "router"].map(|name| net.node(name));
+        let servers = ["server/1", "server/2"].map(|name| net.node(name));
+        // In the testbed the delay lies before the box, half of it on either side: what leaves it is there at once.
+        let none = Duration::ZERO;
+        let behind = setup.rtt * setup.client_side / 100;
+        let before = setup.rtt.saturating_sub(behind);
+        for server in servers {
+            net.link(server, router, LinkConfig::delay_only(before), LinkConfig::delay_only(none));
+        }
+        let queue: Box<dyn LinkQueue> = match setup.bottleneck {
+            Bottleneck::Plain(class) => Box::new(queue::<Packet>(class, setup.rate)?),
+            Bottleneck::Watched(class, loss) => {
+                let stream = Seed::new(seed).stream("crq/loss");
+                Box::new(Watched::new(queue(class, setup.rate)?, loss, stream))
+            }
+            Bottleneck::Crq(config) => Box::new(Crq::<Packet>::new(config)?),
+            Bottleneck::FqCodel(config) => Box::new(FqCodel::<Packet>::new(config)?),
+        };
+        let there = LinkConfig { queue, ..LinkConfig::new(setup.rate, none) };
+        let there = there.framing(FRAMING).wakes_late(setup.wakes_late).observing();
+        let (down, _) = net.link(router, client, there, LinkConfig::delay_only(behind));
+        let mut stage =
+            Self { net, down, transfers: Vec::new(), floods: Vec::new(), guest: None, skipped: 0 };
+        for (place, transfer) in setup.transfers.iter().enumerate() {
+            stage.begin(setup, seed, place, *transfer, [client, servers[transfer.server]])?;
+        }
+        for flood in &setup.floods {
+            stage.flood(*flood, [client, servers[flood.server]])?;
+        }
+        let server = servers[0];
+        stage.guest = match setup.guest {
+            None => None,
+            Some(Guest::Call) => {
+                let config =
+                    TcpConfig { notsent_lowat: Some(Bytes::kb(64)), ..tcp(Congestion::CUBIC, setup.ecn) };
+                let config = TcpConfig { send_buffer: Bytes::kb(256), ..config };
+                let flow = TcpFlow::new(client, server, config, Viewer::default());
+                Some(stage.net.tcp(flow.server_app(Call::new()))?)
+            }
+            Some(Guest::Turncoat(from, until)) => {
+                let hosts = (Answerer::default(), Turncoat::new((Time::ZERO + from, Time::ZERO + until)));
+                let route = Route::new(client, server);
+                Some(stage.net.datagrams(DatagramFlow::new(hosts.0, hosts.1, vec![route]))?)
+            }
+        };
+        Ok(stage)
+    }
+
+    /// How late each frame of the call was, and how many bytes came.
+    fn frames(&self) -> (Vec<f64>, Bytes) {
+        let Some(flow) = self.guest else { return (Vec::new(), Bytes::ZERO) };
+        let (Some(call), Some(viewer)) =
+            (self.net.app::<Call>(flow, Side::Server), self.net.app::<Viewer>(flow, Side::Client))
+        else {
+            let stats = self.net.route_stats(flow, Side::Server, RouteId::new(0));
+            return (Vec::new(), stats.map_or(Bytes::ZERO, |stats| stats.bytes));
+        };
+        let late = call.written.iter().enumerate().map(|(frame, &written)| {
+            viewer.last.get(frame).map_or(f64::INFINITY, |&last| last.since(written).as_secs_f64() * 1e3)
+        });
+        (late.collect(), viewer.bytes)
+    }
+
+    /// The queue that the guest's packets go to.
+    fn class(&self) -> Option<Class> {
+        let queue = self.net.queue::<Crq<Packet>>(self.down)?;
+        Some(queue.flow(self.guest?.key(Side::Server))?.class)
+    }
+
+    fn begin(
+        &mut self,
+        setup: &Setup,
+        seed: u64,
+        place: usize,
+        Transfer { by, bytes, .. }: Transfer,
+        [client, server]: [NodeId; 2],
+    ) -> Result<(), Error> {
+        let congestion = |control| match control {
+            Control::Cubic => Congestion::CUBIC,
+            Control::Bbr => Congestion::Bbr,
+        };
+        let by = match by {
+            Responder::Drawn => {
+                let draw = Seed::new(seed).stream(&format!("crq/mix/{place}")).below(Stack::ALL.len() as u64);
+                Responder::Stack(Stack::ALL[usize::try_from(draw).unwrap_or(0)])
+            }
+            other => other,
+        };
+        let (congestion, both) = match by {
+            Responder::Drawn => return Err(Error::Missing("stack")),
+            Responder::Stack(Stack::Quic(control)) => {
+                let (seeds, skipped) = quic::spinning(seed, place)?;
+                self.skipped += skipped;
+                let flow = self.net.datagrams(quic::transfer(control, bytes, [client, server], seeds)?)?;
+                self.transfers.push((flow, true));
+                return Ok(());
+            }
+            Responder::Stack(Stack::OneWay(control)) => (congestion(control), false),
+            Responder::Stack(Stack::BothWays(control)) => (congestion(control), true),
+            Responder::Tcp(congestion, both) => (congestion, both),
+        };
+        let config = tcp(congestion, setup.ecn);
+        let flow = if both {
+            TcpFlow::new(client, server, config, Mirror::half())
+        } else {
+            TcpFlow::new(client, server, config, Sink)
+        };
+        self.transfers.push((self.net.tcp(flow.server_app(Bulk::new(bytes)))?, false));
+        Ok(())
+    }
+
+    fn flood(&mut self, flood: Unresponsive, [client, server]: [NodeId; 2]) -> Result<(), Error> {
+        let start = Time::ZERO + flood.from;
+        let flow = match flood.spin {
+            None => {
+                // With IP and UDP headers.
+                let bps = flood.rate.as_bps() * (DATAGRAM + 28) / DATAGRAM;
+                let udp = UdpFlow::new(server, client, Rate::from_bps(bps), Bytes::new(DATAGRAM));
+                (self.net.udp(UdpFlow { start, ..udp })?, Side::Client)
+            }
+            Some(spin) => {
+                let hosts = (Victim::default(), Flood::new(flood.rate, spin, start).pulsed(flood.pulse));
+                let route = Route::new(client, server);
+                (self.net.datagrams(DatagramFlow::new(hosts.0, hosts.1, vec![route]))?, Side::Server)
+            }
+        };
+        self.floods.push(flow);
+        Ok(())
+    }
+
+    /// The receiving end of a transfer by QUIC.
+    fn receiver(&self, flow: FlowId) -> Result<&Receiver, Error> {
+        for side in [Side::Client, Side::Server] {
+            let host: &QuicHost = self.net.host(flow, side).ok_or(Error::Missing("host"))?;
+            if let Some(error) = host.error() {
+                return Err(Error::Begin(error.to_owned()));
+            }
+        }
+        let host: &QuicHost = self.net.host(flow, Side::Client).ok_or(Error::Missing("host"))?;
+        host.app().ok_or(Error::Missing("receiver"))
+    }
+
+    /// When a transfer began, how much of it has come, and when the last of that did.
+    fn progress(&self, (flow, quic): (FlowId, bool)) -> Result<(Option<Time>, Bytes, Option<Time>), Error> {
+        if quic {
+            let receiver = self.receiver(flow)?;
+            return Ok((receiver.connected_at, receiver.bytes, receiver.last_at));
+        }
+        let reception = self.net.reception(flow, Side::Client);
+        Ok((reception.connected_at, reception.bytes, reception.last_at))
+    }
+
+    fn judged(&self, key: FlowKey) -> (Option<FlowReport>, [Scores; Preset::ALL.len()]) {
+        let report = self.net.queue::<Crq<Packet>>(self.down).and_then(|queue| queue.flow(key));
+        let scores = self.net.queue::<Watched>(self.down).map(|queue| queue.scores(key)).unwrap_or_default();
+        (report, scores)
+    }
+}
+
+/// Runs `setup`.
+///
+/// # Errors
+///
+/// If it is impossible.
+pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
+    let step = Duration::from_millis(if setup.guest.is_some() { 10 } else { 50 });
+    let mut stage = Stage::new(setup, seed)?;
+    let end = Time::ZERO + setup.at_most;
+    let mut classes: Vec<(Time, Class)> = Vec::new();
+    let is_done = |stage: &Stage| -> Result<bool, Error> {
+        for (&flow, transfer) in stage.transfers.iter().zip(&setup.transfers) {
+            if stage.progress(flow)?.1 < transfer.bytes {
+                return Ok(false);
+            }
+        }
+        Ok(!setup.transfers.is_empty())
+    };
+    loop {
+        let now = stage.net.now();
+        if now >= end || is_done(&stage)? {
+            break;
+        }
+        stage.net.run_until((now + step).min(end));
+        if let Some(class) = stage.class()
+            && classes.last().is_none_or(|&(_, last)| last != class)
+        {
+            classes.push((stage.net.now(), class));
+        }
+    }
+    let mut transfers = Vec::new();
+    for (&flow, transfer) in stage.transfers.iter().zip(&setup.transfers) {
+        let (from, bytes, until) = stage.progress(flow)?;
+        let fct = from.zip(until).filter(|_| bytes >= transfer.bytes).map(|(from, until)| until - from);
+        let (report, scores) = stage.judged(flow.0.key(Side::Server));
+        transfers.push(Transferred { fct, bytes, report, scores });
+    }
+    let floods = stage.floods.iter().map(|&(flow, from)| {
+        let bytes = stage.net.udp_stats(flow).map_or(Bytes::ZERO, |udp| udp.bytes);
+        let (report, scores) = stage.judged(flow.key(from));
+        Transferred { fct: None, bytes, report, scores }
+    });
+    let (frames, guest) = stage.frames();
+    Ok(Outcome {
+        frames,
+        guest,
+        classes,
+        floods: floods.collect(),
+        transfers,
+        skipped: stage.skipped,
+        lasted: stage.net.now().since(Time::ZERO),
+    })
+}

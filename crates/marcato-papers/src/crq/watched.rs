@@ -1,0 +1,218 @@
+//! A queue that judges flows by several rules at once and lets nothing follow from it.
+//!
+//! CRQ §IV-B feeds all traffic into one queue while its trap looks on. Since nothing follows from a verdict, one run tells
+//! what each set of rules would say.
+
+use std::collections::BTreeMap;
+
+use marcato_queue::trap::{Scores, Signal, Stamp, Trap, TrapConfig, TrapKind};
+use marcato_queue::{Backlog, Counters, Discipline, FlowKey, Packet as Queueable, Tally, Verdict};
+use marcato_sim::Packet;
+use marcato_units::{Bytes, Layer, Stream, Time};
+use marcato_wire::{Ecn, QuicHeader, Transport};
+
+/// The sets of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preset {
+    /// As printed.
+    Paper,
+    /// As the authors' program behaves.
+    Authors,
+    /// What we think is right.
+    Marcato,
+}
+
+impl Preset {
+    pub(super) const ALL: [Self; 3] = [Self::Paper, Self::Authors, Self::Marcato];
+
+    pub(super) const fn id(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Authors => "authors",
+            Self::Marcato => "marcato",
+        }
+    }
+
+    pub(super) const fn rules(self) -> TrapConfig {
+        match self {
+            Self::Paper => TrapConfig::paper(),
+            Self::Authors => TrapConfig::authors(),
+            Self::Marcato => TrapConfig::marcato(),
+        }
+    }
+}
+
+const PRESETS: usize = Preset::ALL.len();
+
+/// A packet, and in which cycle of each trap it came.
+#[derive(Clone, Debug)]
+pub(super) struct Tagged {
+    packet: Packet,
+    stamps: [Stamp; PRESETS],
+    marked: bool,
+}
+
+impl Queueable for Tagged {
+    fn len(&self) -> Bytes {
+        self.packet.len()
+    }
+    fn flow(&self) -> FlowKey {
+        self.packet.flow()
+    }
+    fn ecn(&self) -> Ecn {
+        self.packet.ecn()
+    }
+    fn mark_ce(&mut self) {
+        self.marked = true;
+        self.packet.mark_ce();
+    }
+    fn layer(&self) -> Layer {
+        self.packet.layer()
+    }
+}
+
+/// What is known of a flow.
+#[derive(Debug, Default)]
+struct Flow {
+    traps: [Option<Trap>; PRESETS],
+    /// Whether a long header of a known version was seen from its sender, and from the other host.
+    greeted: [bool; 2],
+}
+
+impl Flow {
+    /// A flow is TCP, or QUIC: to Marcato's rules what began with a handshake, to the others whatever has the first bits.
+    fn recognise(&mut self, transport: &Transport) {
+        let (kind, handshake) = match transport {
+            Transport::Tcp(_) => (TrapKind::Tcp, true),
+            Transport::Udp { quic: Some(QuicHeader::Short { fixed: true, .. }), .. } => {
+                (TrapKind::Spin, self.greeted == [true; 2])
+            }
+            Transport::Udp { quic: Some(header), .. } => {
+                self.greeted[0] |= header.known_version().is_some();
+                return;
+            }
+            Transport::Udp { quic: None, .. } | Transport::Opaque => return,
+        };
+        for (trap, preset) in self.traps.iter_mut().zip(Preset::ALL) {
+            if trap.is_none() && (handshake || preset != Preset::Marcato) {
+                *trap = Some(Trap::new(kind));
+            }
+        }
+    }
+}
+
+/// A queue with traps that look on.
+pub(super) struct Watched {
+    queue: Box<dyn Discipline<Tagged>>,
+    flows: BTreeMap<FlowKey, Flow>,
+    /// The share of packets that it drops whatever the queue thinks.
+    loss: f64,
+    stream: Stream,
+    counters: Counters,
+}
+
+impl Watched {
+    /// `queue`, which drops this share of the packets at random besides.
+    pub(super) fn new(queue: Box<dyn Discipline<Tagged>>, loss: f64, stream: Stream) -> Self {
+        Self { queue, flows: BTreeMap::new(), loss, stream, counters: Counters::default() }
+    }
+
+    /// What each set of rules has said of a flow.
+    pub(super) fn scores(&self, flow: FlowKey) -> [Scores; PRESETS] {
+        let known = self.flows.get(&flow);
+        std::array::from_fn(|preset| {
+            known
+                .and_then(|flow| flow.traps[preset].as_ref())
+                .map_or_else(Scores::default, |trap| *trap.scores())
+        })
+    }
+}
+
+fn one(packet: &impl Queueable) -> Tally {
+    Tally { packets: 1, bytes: packet.len() }
+}
+
+/// Tells a flow's traps of a signal.
+fn tell(flows: &mut BTreeMap<FlowKey, Flow>, signal: Signal, packet: &Tagged) {
+    let Some(flow) = flows.get_mut(&packet.flow()) else { return };
+    for ((trap, preset), stamp) in flow.traps.iter_mut().zip(Preset::ALL).zip(packet.stamps) {
+        if let Some(trap) = trap {
+            trap.signal(&preset.rules(), signal, stamp);
+        }
+    }
+}
+
+impl Discipline<Packet> for Watched {
+    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+        let transport = packet.transport();
+        self.counters.enqueued += one(&packet);
+        let flow = self.flows.entry(packet.flow()).or_default();
+        flow.recognise(&transport);
+        let mut stamps = [Stamp::default(); PRESETS];
+        for ((trap, preset), stamp) in flow.traps.iter_mut().zip(Preset::ALL).zip(&mut stamps) {
+            if let Some(trap) = trap {
+                trap.forward(&preset.rules(), now, &transport);
+                *stamp = trap.stamp();
+            }
+        }
+        let tagged = Tagged { packet, stamps, marked: false };
+        let verdict = if self.loss > 0.0 && self.stream.chance(self.loss) {
+            Verdict::Dropped(tagged)
+        } else {
+            self.queue.enqueue(now, tagged)
+        };
+        match verdict {
+            Verdict::Queued => Verdict::Queued,
+            Verdict::Dropped(tagged) | Verdict::Replaced(tagged) => {
+                self.counters.dropped += one(&tagged);
+                tell(&mut self.flows, Signal::Loss, &tagged);
+                Verdict::Dropped(tagged.packet)
+            }
+        }
+    }
+
+    fn observe(&mut self, now: Time, packet: &Packet) {
+        let transport = packet.transport();
+        let flow = self.flows.entry(packet.reverse()).or_default();
+        match transport {
+            Transport::Tcp(_) => {
+                // The other host opens the connection.
+                flow.recognise(&transport);
+                for (trap, preset) in flow.traps.iter_mut().zip(Preset::ALL) {
+                    if let Some(trap) = trap {
+                        trap.backward(&preset.rules(), now, &transport);
+                    }
+                }
+            }
+            Transport::Udp { quic: Some(header), .. } => flow.greeted[1] |= header.known_version().is_some(),
+            Transport::Udp { quic: None, .. } | Transport::Opaque => {}
+        }
+    }
+
+    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
+        let Self { queue, flows, counters, .. } = self;
+        let tagged = queue.dequeue_with(now, &mut |tagged| {
+            counters.dropped += one(&tagged);
+            tell(flows, Signal::Loss, &tagged);
+            on_drop(tagged.packet);
+        })?;
+        counters.dequeued += one(&tagged);
+        if tagged.marked {
+            counters.marked += one(&tagged);
+            tell(flows, Signal::Ecn, &tagged);
+        }
+        Some(tagged.packet)
+    }
+
+    fn next_ready(&self, now: Time) -> Option<Time> {
+        self.queue.next_ready(now)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
