@@ -71,8 +71,10 @@ async fn what_nobody_takes_is_dropped_and_counted_and_the_rest_goes_on(engine: E
     if engine == Engine::Tcp {
         assert_eq!((taken, received.unreliable), (COUNT, 0));
     } else {
-        // 20 kB in messages of 864.
-        assert!(taken <= 23, "{taken}");
+        // 20 kB in messages of 864 wait at once. The engine may send the end before the last datagrams; those that came while
+        // room was being made are no fault.
+        let later = server.stats().received.unreliable - received.unreliable;
+        assert!(taken <= 23 + later, "{taken}, of which {later} came later at most");
         assert!(received.unreliable <= COUNT && received.unreliable_dropped >= received.unreliable - 23);
     }
     close(client, server).await;
