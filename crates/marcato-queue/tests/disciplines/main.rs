@@ -11,4 +11,3 @@ mod path;
 mod properties;
 mod strict;
 mod trap;
-mod vectors;
