@@ -23,6 +23,11 @@ pub(crate) trait Setup: fmt::Debug + Send + Sync + 'static {
     /// About how much work it is, in the steps that the plan's progress counts.
     fn cost(&self) -> u64;
 
+    /// With how many seeds it is run at most.
+    fn seeds(&self) -> usize {
+        usize::MAX
+    }
+
     /// Runs it.
     fn run(&self, seed: u64) -> Result<Self::Outcome, Self::Error>;
 }
@@ -43,6 +48,7 @@ type Outcome = Box<dyn Any + Send>;
 /// A [`Setup`] of any kind.
 trait Erased: Send + Sync {
     fn cost(&self) -> u64;
+    fn seeds(&self) -> usize;
     /// Runs it, and tells what there is to keep.
     fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), PlanError>;
     /// What was kept, if it is whole.
@@ -52,6 +58,10 @@ trait Erased: Send + Sync {
 impl<S: Setup> Erased for S {
     fn cost(&self) -> u64 {
         Setup::cost(self)
+    }
+
+    fn seeds(&self) -> usize {
+        Setup::seeds(self)
     }
 
     fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), PlanError> {
@@ -122,7 +132,7 @@ impl<Scale> Plan<Scale> {
         self.run_on(pool::cores(), title, options, progress)
     }
 
-    fn run_on(
+    pub(crate) fn run_on(
         &self,
         cores: usize,
         title: &str,
@@ -132,11 +142,12 @@ impl<Scale> Plan<Scale> {
         let (seeds, shelf) = (options.seeds(), options.shelf());
         let cost = |at: usize| self.setups[at].1.cost();
         let key = |at: usize, seed: usize| format!("{} with seed {}", self.setups[at].0, seeds[seed]);
+        let of = |at: usize| seeds.len().min(self.setups[at].1.seeds());
         let mut jobs: Vec<(usize, usize)> =
-            (0..self.setups.len()).flat_map(|at| (0..seeds.len()).map(move |seed| (at, seed))).collect();
+            (0..self.setups.len()).flat_map(|at| (0..of(at)).map(move |seed| (at, seed))).collect();
         progress.begin(title, Some(jobs.iter().map(|&(at, _)| cost(at)).sum()));
         let mut done: Vec<Vec<Option<Outcome>>> =
-            self.setups.iter().map(|_| seeds.iter().map(|_| None).collect()).collect();
+            (0..self.setups.len()).map(|at| (0..of(at)).map(|_| None).collect()).collect();
         if let Some(shelf) = shelf {
             for &(at, seed) in &jobs {
                 done[at][seed] = shelf.take(&key(at, seed)).and_then(|kept| self.setups[at].1.read(&kept));
@@ -169,7 +180,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Of one setup, the outcome with each seed.
+    /// Of one setup, the outcome with each of its seeds.
     pub(crate) fn of<S: Setup>(&self, ticket: Ticket<S>) -> Vec<&S::Outcome> {
         // A ticket is given for a setup of its type alone.
         self.outcomes[ticket.at].iter().filter_map(|outcome| outcome.downcast_ref()).collect()

@@ -6,10 +6,11 @@ use marcato_units::{Duration, Rate};
 use super::figure4::{Queue, percent};
 use super::flood::{Pulse, Spin};
 use super::published::{ASSESSED_AT, RTTS};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Setup, Transferred, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
+use crate::plan::Runs;
 use crate::{Row, Unit};
 
 /// What the published attack on the spin bit does: long cycles, then some that look as if the window had shrunk.

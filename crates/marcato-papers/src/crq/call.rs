@@ -5,11 +5,12 @@ use marcato_queue::{
 };
 use marcato_units::{Bytes, Duration, Rate};
 
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Guest, MTU, Outcome, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::chart::{Axis, LineChart, Series};
+use crate::plan::Runs;
 use crate::{Figure, Percentile, Row, Samples, Unit};
 
 /// An access link.

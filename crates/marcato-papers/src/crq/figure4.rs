@@ -6,12 +6,13 @@ use marcato_sim::Congestion;
 use marcato_units::{Duration, Rate};
 
 use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::scene;
 use super::setup::{Bottleneck, Outcome, Responder, Setup};
 use super::watched::Preset;
 use super::{Answer, Ask, verdict};
 use crate::chart::HeatMap;
+use crate::plan::Runs;
 use crate::{Figure, Row, Unit};
 
 /// A queue that signals.

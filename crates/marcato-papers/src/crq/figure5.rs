@@ -4,11 +4,12 @@ use marcato_queue::trap::Signal;
 use marcato_units::Duration;
 
 use super::published::{Control, EACH, FIGURE_5, FIGURE_5_MULTI, FLOWS, Pair, RTTS, SINGLE, SMALL, Stack};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket, scores};
 use super::scene::{self, BASELINE_CARRIES, Column, RULES};
 use super::setup::Transferred;
 use super::{Answer, Ask};
 use crate::chart::HeatMap;
+use crate::plan::Runs;
 use crate::{Figure, Mean, Row, Section, Unit};
 
 /// A cell of Fig. 5 in one column.
@@ -41,7 +42,7 @@ impl Cell {
     }
 
     fn score(&self, runs: &Runs) -> f64 {
-        Mean::of(&runs.scores(self.baseline, self.crq, self.at_most)).value
+        Mean::of(&scores(runs, self.baseline, self.crq, self.at_most)).value
     }
 
     fn is_quic(&self) -> bool {
@@ -85,7 +86,7 @@ impl Cell {
         vec![
             Row::new(id.clone(), format!("FCT score, {name}"), Unit::Ratio)
                 .paper(self.paper)
-                .samples(&runs.scores(self.baseline, self.crq, self.at_most)),
+                .samples(&scores(runs, self.baseline, self.crq, self.at_most)),
             more("baseline", "completion without CRQ", Unit::Ms, &self.fct(runs, self.baseline)),
             more("crq", "completion with CRQ", Unit::Ms, &self.fct(runs, self.crq)),
             more("changes", "times that a flow changed its queue", Unit::Count, &self.changes(runs)),
@@ -293,7 +294,7 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
         }
     }
     Box::new(move |runs: &Runs| {
-        let goodput = |ticket| {
+        let goodput = |ticket: Ticket| {
             runs.each(ticket, |outcome| {
                 let it = outcome.transfers.first();
                 it.map_or(f64::NAN, |it| it.bytes.get() as f64 * 8e-3 / it.ms(Duration::MAX))
@@ -314,7 +315,7 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
                 rtt.as_millis(),
                 stack.name()
             );
-            rows.push(Row::new(id, what, Unit::Ratio).samples(&runs.scores(b, c, at_most)));
+            rows.push(Row::new(id, what, Unit::Ratio).samples(&scores(runs, b, c, at_most)));
         }
         let text = "The testbed's drop-tail baseline was a token bucket with room for one packet. What the late timer of \
             such a shaper costs makes part of its scores before anybody is judged: here for three latenesses. A flow that \

@@ -12,15 +12,16 @@ mod guest;
 mod place;
 pub mod published;
 mod quic;
-mod runs;
+mod scale;
 mod scene;
 mod setup;
 mod sweep;
 mod turncoat;
 mod watched;
 
-use self::runs::{Plan, Runs, Scale};
+use self::scale::{Plan, Scale};
 use crate::answer::Answer;
+use crate::plan::Runs;
 use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions};
 
 /// The experiments of the CRQ paper.
@@ -65,7 +66,8 @@ impl Experiment for Crq {
 fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
     let mut plan = Plan::new(scale);
     let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-    let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("crq", error))?;
+    let runs =
+        plan.run("CRQ, megabytes", options, progress).map_err(|error| RunError::failed("crq", error))?;
     let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
     let (rows, sections): (Vec<_>, Vec<_>) =
         answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();

@@ -9,10 +9,11 @@ use marcato_units::{Bytes, Duration, Rate};
 
 use super::figure4::{Queue, percent};
 use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Responder, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
+use crate::plan::Runs;
 use crate::{Row, Unit};
 
 /// Near the sender, as in the testbed, and near the receiver, where the paper would have it (§V): the part of the round trip

@@ -6,7 +6,7 @@
 use marcato_queue::trap::{Scores, Signal};
 use marcato_queue::{
     Aqm, Buffer, Class, ClassConfig, Codel, CodelConfig, CodelError, Crq, CrqConfig, CrqError, Discipline,
-    DropTail, DropTailConfig, FlowKey, FlowReport, FqCodel, FqCodelConfig, FqCodelError, Limit, LimitError,
+    DropTail, DropTailConfig, FlowKey, FqCodel, FqCodelConfig, FqCodelError, Limit, LimitError,
     Packet as Queueable,
 };
 use marcato_quic::IdentityError;
@@ -16,6 +16,8 @@ use marcato_sim::{
     NodeId, Packet, Route, RouteId, Side, Sink, TcpConfig, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+use serde::{Deserialize, Serialize};
 
 use super::flood::{Flood, Pulse, Spin, Victim};
 use super::guest::{Answerer, Call, Turncoat, Viewer};
@@ -164,6 +166,33 @@ impl Setup {
     }
 }
 
+impl crate::plan::Setup for Setup {
+    type Outcome = Outcome;
+    type Error = Error;
+
+    fn cost(&self) -> u64 {
+        self.work()
+    }
+
+    fn seeds(&self) -> usize {
+        self.seeds
+    }
+
+    fn run(&self, seed: u64) -> Result<Outcome, Error> {
+        run(self, seed)
+    }
+}
+
+/// What CRQ knew of a flow in the end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Judged {
+    pub(super) scores: Scores,
+    /// The queue of its last packet.
+    pub(super) class: Class,
+    /// How often it changed its queue.
+    pub(super) changes: u32,
+}
+
 /// What became of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Transferred {
@@ -172,7 +201,7 @@ pub(super) struct Transferred {
     /// Bytes that came.
     pub(super) bytes: Bytes,
     /// What CRQ knew of it in the end.
-    pub(super) report: Option<FlowReport>,
+    pub(super) report: Option<Judged>,
     /// What each set of rules said of it, where traps looked on.
     pub(super) scores: [Scores; Preset::ALL.len()],
 }
@@ -191,7 +220,8 @@ impl Transferred {
 }
 
 /// What became of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Kept", into = "Kept")]
 pub(super) struct Outcome {
     pub(super) transfers: Vec<Transferred>,
     pub(super) floods: Vec<Transferred>,
@@ -205,6 +235,111 @@ pub(super) struct Outcome {
     pub(super) skipped: u64,
     /// Until the last transfer ended, or the run did.
     pub(super) lasted: Duration,
+}
+
+/// An [`Outcome`] as it is kept: in numbers alone, since queues know nothing of files.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    transfers: Vec<KeptTransfer>,
+    floods: Vec<KeptTransfer>,
+    /// `None`: for ever.
+    frames: Vec<Option<f64>>,
+    guest: u64,
+    classes: Vec<(u64, u8)>,
+    skipped: u64,
+    lasted: Duration,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptTransfer {
+    fct: Option<Duration>,
+    bytes: u64,
+    report: Option<(KeptScores, u8, u32)>,
+    scores: [KeptScores; Preset::ALL.len()],
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptScores {
+    cycles: u32,
+    responsive: [u32; 2],
+    unresponsive: [u32; 2],
+}
+
+impl From<Scores> for KeptScores {
+    fn from(Scores { cycles, responsive, unresponsive }: Scores) -> Self {
+        Self { cycles, responsive, unresponsive }
+    }
+}
+
+impl From<KeptScores> for Scores {
+    fn from(KeptScores { cycles, responsive, unresponsive }: KeptScores) -> Self {
+        Self { cycles, responsive, unresponsive }
+    }
+}
+
+impl From<Transferred> for KeptTransfer {
+    fn from(it: Transferred) -> Self {
+        let report = it.report.map(|it| (it.scores.into(), number_of(it.class), it.changes));
+        Self { fct: it.fct, bytes: it.bytes.get(), report, scores: it.scores.map(Into::into) }
+    }
+}
+
+impl From<KeptTransfer> for Transferred {
+    fn from(it: KeptTransfer) -> Self {
+        let judged = |(scores, class, changes): (KeptScores, u8, u32)| Judged {
+            scores: scores.into(),
+            class: class_of(class),
+            changes,
+        };
+        Self {
+            fct: it.fct,
+            bytes: Bytes::new(it.bytes),
+            report: it.report.map(judged),
+            scores: it.scores.map(Into::into),
+        }
+    }
+}
+
+impl From<Outcome> for Kept {
+    fn from(it: Outcome) -> Self {
+        let transfers = |all: Vec<Transferred>| all.into_iter().map(Into::into).collect();
+        Self {
+            transfers: transfers(it.transfers),
+            floods: transfers(it.floods),
+            frames: it.frames.into_iter().map(|late| late.is_finite().then_some(late)).collect(),
+            guest: it.guest.get(),
+            classes: it.classes.into_iter().map(|(at, class)| (at.as_nanos(), number_of(class))).collect(),
+            skipped: it.skipped,
+            lasted: it.lasted,
+        }
+    }
+}
+
+impl From<Kept> for Outcome {
+    fn from(it: Kept) -> Self {
+        let transfers = |all: Vec<KeptTransfer>| all.into_iter().map(Into::into).collect();
+        Self {
+            transfers: transfers(it.transfers),
+            floods: transfers(it.floods),
+            frames: it.frames.into_iter().map(|late| late.unwrap_or(f64::INFINITY)).collect(),
+            guest: Bytes::new(it.guest),
+            classes: it
+                .classes
+                .into_iter()
+                .map(|(at, class)| (Time::from_nanos(at), class_of(class)))
+                .collect(),
+            skipped: it.skipped,
+            lasted: it.lasted,
+        }
+    }
+}
+
+const fn number_of(class: Class) -> u8 {
+    class as u8
+}
+
+fn class_of(number: u8) -> Class {
+    Class::ALL.into_iter().find(|&class| number_of(class) == number).unwrap_or(Class::Standard)
 }
 
 /// Why a run came to nothing.
@@ -423,8 +558,9 @@ impl Stage {
         Ok((reception.connected_at, reception.bytes, reception.last_at))
     }
 
-    fn judged(&self, key: FlowKey) -> (Option<FlowReport>, [Scores; Preset::ALL.len()]) {
+    fn judged(&self, key: FlowKey) -> (Option<Judged>, [Scores; Preset::ALL.len()]) {
         let report = self.net.queue::<Crq<Packet>>(self.down).and_then(|queue| queue.flow(key));
+        let report = report.map(|it| Judged { scores: it.scores, class: it.class, changes: it.changes });
         let scores = self.net.queue::<Watched>(self.down).map(|queue| queue.scores(key)).unwrap_or_default();
         (report, scores)
     }
@@ -435,7 +571,7 @@ impl Stage {
 /// # Errors
 ///
 /// If it is impossible.
-pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
+fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
     let step = Duration::from_millis(if setup.guest.is_some() { 10 } else { 50 });
     let mut stage = Stage::new(setup, seed)?;
     let end = Time::ZERO + setup.at_most;

@@ -5,10 +5,11 @@ use marcato_queue::{Admission, Buffer, ClassConfig, CrqConfig, Queues, Sharing};
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Control, Pair, RTTS, SINGLE, Stack};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket, scores};
 use super::scene::{self, Column, RULES};
 use super::setup::{Bottleneck, Setup};
 use super::{Answer, Ask};
+use crate::plan::Runs;
 use crate::{Row, Unit};
 
 /// What is transferred, over what the paper does.
@@ -95,7 +96,7 @@ pub(super) fn sweep(plan: &mut Plan) -> Ask {
             let id = format!("crq.sweep.{id}.{}.{}.{}", pair.id(), rtt.as_millis(), stack.id());
             let what =
                 format!("FCT score, {what}, {}, {} ms, {}", pair.name(), rtt.as_millis(), stack.name());
-            Row::new(id, what, Unit::Ratio).samples(&runs.scores(baseline, crq, at_most))
+            Row::new(id, what, Unit::Ratio).samples(&scores(runs, baseline, crq, at_most))
         });
         Answer::new("Beyond: other configurations", TEXT, rows.collect())
     })

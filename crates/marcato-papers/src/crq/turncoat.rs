@@ -5,10 +5,11 @@ use marcato_queue::{
 };
 use marcato_units::{Bytes, Duration, Rate, Time};
 
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Guest, Outcome, Setup};
 use super::watched::Preset;
 use super::{Answer, Ask};
+use crate::plan::Runs;
 use crate::{Row, Unit};
 
 const LINK: Rate = Rate::from_mbps(20);

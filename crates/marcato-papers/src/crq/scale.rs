@@ -1,0 +1,112 @@
+//! How much is transferred, and what is made of it.
+
+use marcato_units::{Bytes, Duration};
+
+use super::published::{UDP_FROM, fct_score};
+use super::setup::Setup;
+use crate::plan::Runs;
+
+/// What is to be run.
+pub(super) type Plan = crate::plan::Plan<Scale>;
+
+/// A setup that will be run with its seeds.
+pub(super) type Ticket = crate::plan::Ticket<Setup>;
+
+/// How much is transferred.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    /// The part of what the paper transfers: one over this.
+    pub(super) divisor: u64,
+    /// Whether what is claimed of the full runs is claimed; otherwise it is only shown.
+    pub(super) claims: bool,
+    /// Whether the signs of Fig. 5 are.
+    pub(super) signs: bool,
+}
+
+impl Scale {
+    /// As in the paper.
+    pub(super) const FULL: Self = Self { divisor: 1, claims: true, signs: true };
+    /// Enough for signs.
+    pub(super) const QUICK: Self = Self { divisor: 20, claims: false, signs: true };
+    /// Enough to see that everything works.
+    #[cfg(test)]
+    pub(super) const TINY: Self = Self { divisor: 400, claims: false, signs: false };
+
+    /// That of a full or of a quick run.
+    pub(super) const fn of(quick: bool) -> Self {
+        if quick { Self::QUICK } else { Self::FULL }
+    }
+
+    /// What is transferred in the place of so much.
+    pub(super) fn bytes(self, bytes: Bytes) -> Bytes {
+        bytes / self.divisor
+    }
+
+    /// When unresponsive traffic begins: as in the paper, or so early that there is something left to disturb.
+    pub(super) fn udp_from(self, rtt: Duration) -> Duration {
+        if self.divisor == 1 { UDP_FROM } else { (5 * rtt).max(Duration::from_millis(50)) }
+    }
+
+    /// How long something lasts that has no end of its own.
+    pub(super) fn span(self, full: Duration) -> Duration {
+        if self.divisor == 1 { full } else { (full / 10).max(Duration::from_secs(2)) }
+    }
+}
+
+/// The FCT scores of one setup against another: for each seed, the mean of those of its flows. CRQ §IV-C2.
+pub(super) fn scores(runs: &Runs, baseline: Ticket, crq: Ticket, at_most: Duration) -> Vec<f64> {
+    let pairs = runs.of(baseline).into_iter().zip(runs.of(crq));
+    pairs
+        .map(|(baseline, crq)| {
+            let flows = baseline.transfers.iter().zip(&crq.transfers);
+            let scores = flows.map(|(b, c)| fct_score(b.ms(at_most), c.ms(at_most)));
+            scores.sum::<f64>() / baseline.transfers.len() as f64
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::published::{Control, Pair, RTTS, Stack};
+    use super::super::scene::{self, Column};
+    use super::super::watched::Preset;
+    use super::*;
+    use crate::{RunOptions, Shelf, Silent};
+
+    fn setup(plan: &Plan, stack: Stack) -> Setup {
+        let setup = scene::against(Pair::Codel, RTTS[0], Column::Clean, Preset::Marcato);
+        scene::single(setup, stack, plan.scale.bytes(Bytes::kb(400_000)), plan.scale.udp_from(RTTS[0]))
+    }
+
+    #[test]
+    fn the_outcomes_do_not_depend_on_the_number_of_cores_nor_on_what_was_kept() {
+        let mut plan = Plan::new(Scale::TINY);
+        let stacks =
+            [Stack::Quic(Control::Cubic), Stack::BothWays(Control::Bbr), Stack::OneWay(Control::Cubic)];
+        let tickets = stacks.map(|stack| {
+            let setup = setup(&plan, stack);
+            plan.add(setup)
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let options = RunOptions::repeated(1, 2).unwrap();
+        let kept = options.clone().kept_on(Shelf::new(directory.path(), "tests"));
+        let run = |cores, options| plan.run_on(cores, "CRQ", options, &mut Silent).unwrap();
+        let (one, three, taken) = (run(1, &options), run(3, &kept), run(1, &kept));
+        for ticket in tickets {
+            assert_eq!(one.of(ticket), three.of(ticket));
+            assert_eq!(one.of(ticket), taken.of(ticket));
+            assert!(one.of(ticket)[0].transfers[0].fct.is_some());
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_impossible_stops_all() {
+        let mut plan = Plan::new(Scale::TINY);
+        let mut impossible = setup(&plan, Stack::OneWay(Control::Cubic));
+        if let super::super::setup::Bottleneck::Crq(config) = &mut impossible.bottleneck {
+            config.standard.share = 0;
+        }
+        plan.add(impossible);
+        assert!(plan.run_on(2, "CRQ", &RunOptions::default(), &mut Silent).is_err());
+    }
+}
