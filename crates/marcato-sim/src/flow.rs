@@ -104,6 +104,14 @@ pub enum Arrivals {
         /// How long the off spans are.
         off: Distribution<Duration>,
     },
+    /// At each tick of a clock as many at once as the rate then owes: iperf3 sends its UDP so, by a clock of 1 ms unless
+    /// told otherwise. The first tick is the flow's beginning.
+    Ticks {
+        /// From one to the next.
+        every: Duration,
+        /// How late each is at most, by a draw of its own: Linux lets a sleeper wait up to 50 us more than it asked.
+        slack: Duration,
+    },
 }
 
 /// A UDP flow, as it shall be.
@@ -217,13 +225,25 @@ pub(crate) struct Udp {
     stream: Stream,
     /// When the on span ends; `None` before the first begins.
     on_until: Option<Time>,
+    /// Since when ticks are counted, how long after that the last packet was owed, and the last tick: its number, and
+    /// how late it is.
+    owed: Option<(Time, Duration)>,
+    tick: (u128, Duration),
     pub(crate) stats: UdpStats,
 }
 
 impl Udp {
     pub(crate) fn new(config: UdpFlow, stream: Stream) -> Self {
         let gap = config.rate.transmission_time(Bytes::from(Self::len(&config)));
-        Self { config, gap, stream, on_until: None, stats: UdpStats::default() }
+        Self {
+            config,
+            gap,
+            stream,
+            on_until: None,
+            owed: None,
+            tick: (0, Duration::ZERO),
+            stats: UdpStats::default(),
+        }
     }
 
     /// When, after the packet that leaves at `now`, the next one leaves.
@@ -244,6 +264,18 @@ impl Udp {
                 let begins = (ends + off.draw(&mut self.stream)).max(next);
                 self.on_until = Some(begins + on.draw(&mut self.stream));
                 begins
+            }
+            Arrivals::Ticks { every, slack } => {
+                let (since, owed) = self.owed.unwrap_or((now, Duration::ZERO));
+                let owed = owed + self.gap;
+                self.owed = Some((since, owed));
+                let every = every.as_nanos().max(1);
+                let tick = owed.as_nanos().div_ceil(every);
+                if tick != self.tick.0 {
+                    let late = u64::try_from(slack.as_nanos()).unwrap_or(u64::MAX);
+                    self.tick = (tick, Duration::from_nanos(self.stream.below(late.saturating_add(1))));
+                }
+                since + Duration::from_nanos(u64::try_from(tick * every).unwrap_or(u64::MAX)) + self.tick.1
             }
         }
     }

@@ -119,7 +119,7 @@ prop_compose! {
         (timestamps, ecn, pacing, idle) in any::<(bool, bool, bool, bool)>(), congestion in congestion(),
         (by_threshold, grows) in any::<(bool, bool)>(),
         slow_rto in any::<bool>(), isn in prop::option::of(u32::MAX - 100_000..u32::MAX),
-        plt in prop::option::of(plt_config()),
+        plt in prop::option::of(plt_config()), offload in prop::option::of(1_000u64..70_000),
     ) -> TcpConfig {
         TcpConfig {
             mss,
@@ -135,6 +135,7 @@ prop_compose! {
             congestion,
             loss_detection: if by_threshold { LossDetection::DupThresh } else { LossDetection::Rack },
             pacing,
+            segmentation_offload: offload.map(Bytes::new),
             slow_start_after_idle: idle,
             initial_sequence: isn,
             plt,

@@ -123,6 +123,27 @@ fn a_udp_flow_that_is_on_and_off_sends_as_much_as_its_on_spans_allow() {
 }
 
 #[test]
+fn a_udp_flow_by_a_clock_sends_at_each_tick_what_its_rate_owes() {
+    let sent = |slack| {
+        let mut world = world(Loss::None);
+        // Packets of 1000 bytes at 20 Mbit/s: five in two milliseconds.
+        let cbr = UdpFlow::new(world.client, world.server, Rate::from_mbps(20), Bytes::new(972));
+        let arrivals = Arrivals::Ticks { every: Duration::from_millis(1), slack };
+        let flow = world.net.udp(UdpFlow { arrivals, ..cbr }).unwrap();
+        let sent = |us| {
+            world.net.run_until(Time::from_micros(us));
+            world.net.tally(flow, Side::Client).sent
+        };
+        // From 10 us after each tick, through the middle, to just before the next.
+        [10, 500, 999, 1_010, 1_999, 2_010, 2_999, 3_010, 4_060, 1_000_060].map(sent)
+    };
+    assert_eq!(sent(Duration::ZERO), [1, 1, 1, 3, 3, 6, 6, 8, 11, 2501]);
+    let late = sent(Duration::from_micros(50));
+    // A tick that is late owes no more for it, and the rate is the same.
+    assert_eq!([late[2], late[4], late[6], late[8], late[9]], [1, 3, 6, 11, 2501]);
+}
+
+#[test]
 fn on_and_off_spans_that_are_drawn_have_their_share() {
     let mut world = world(Loss::None);
     let on = Distribution::exponential(Duration::from_millis(100)).unwrap();

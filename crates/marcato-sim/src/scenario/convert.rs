@@ -51,6 +51,7 @@ pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
             tcp::Congestion::Bbr => Congestion::Bbr,
         },
         pacing: tcp.pacing,
+        segmentation_offload: None,
         slow_start_after_idle: tcp.slow_start_after_idle,
         initial_sequence: None,
         plt: None,

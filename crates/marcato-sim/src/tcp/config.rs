@@ -44,6 +44,11 @@ pub struct TcpConfig {
     pub congestion: Congestion,
     /// Space segments out at a rate derived from the window, where the congestion control has no rate of its own.
     pub pacing: bool,
+    /// New data leaves in bursts of up to this much, as where the network card cuts segments (TSO, 64 kB in Linux): what
+    /// the pacing rate makes in a millisecond, at least two segments, and a third of the window at most; and waits until
+    /// so much may be sent, but not for longer than half a round trip nor while losses are being repaired. `None`:
+    /// each segment leaves as soon as it may.
+    pub segmentation_offload: Option<Bytes>,
     /// Fall back to the initial window after an idle retransmission timeout. RFC 5681 §4.1.
     pub slow_start_after_idle: bool,
     /// Initial sequence number; `None` draws it from the run's seed.
@@ -70,6 +75,7 @@ impl Default for TcpConfig {
             loss_detection: LossDetection::Rack,
             congestion: Congestion::Reno,
             pacing: false,
+            segmentation_offload: None,
             slow_start_after_idle: true,
             initial_sequence: None,
             plt: None,

@@ -94,6 +94,11 @@ pub(crate) struct Sender {
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
     pace_without_rate: bool,
+    /// The longest burst, and what of the current one may still leave.
+    offload: Option<u64>,
+    burst: u64,
+    /// How much of the window waits for a burst to be worth it. It counts as used: Linux grows a window then too.
+    held_back: u64,
     /// PLT: the most that the next new segment may carry.
     pub(crate) chunk: u64,
     /// PLT: what is under way in the low layer may still come back to be sent here, so this end is not finished.
@@ -142,6 +147,9 @@ impl Sender {
             notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
             slow_start_after_idle: config.slow_start_after_idle,
             pace_without_rate: config.pacing,
+            offload: config.segmentation_offload.map(Bytes::get),
+            burst: 0,
+            held_back: 0,
             chunk: u64::MAX,
             hold_fin: false,
             una: 0,
@@ -292,12 +300,30 @@ impl Sender {
     /// The pace: the congestion control's, or, where that has none and pacing is on, twice the window per round
     /// trip in slow start and 1.2 times it afterwards, as Linux does.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
-        self.congestion.pacing_rate().or_else(|| {
-            let srtt = self.rto.srtt().filter(|_| self.pace_without_rate)?;
-            let cwnd = self.congestion.cwnd();
-            let percent = if cwnd < self.congestion.ssthresh() { 200 } else { 120 };
-            Some(Rate::from_bytes_over(Bytes::new(cwnd * percent / 100), srtt))
-        })
+        self.congestion.pacing_rate().or_else(|| self.window_rate().filter(|_| self.pace_without_rate))
+    }
+
+    /// What Linux paces by where the congestion control has no rate of its own, and cuts bursts by in any case.
+    fn window_rate(&self) -> Option<Rate> {
+        let srtt = self.rto.srtt()?;
+        let cwnd = self.congestion.cwnd();
+        let percent = if cwnd < self.congestion.ssthresh() { 200 } else { 120 };
+        Some(Rate::from_bytes_over(Bytes::new(cwnd * percent / 100), srtt))
+    }
+
+    /// How much new data may leave in one go, `room` bytes of window being free; if it should wait until there is more,
+    /// nothing.
+    fn burst(&self, now: Time, room: u64) -> Option<u64> {
+        let Some(most) = self.offload.filter(|_| self.burst == 0) else { return Some(self.burst) };
+        let rate = self.congestion.pacing_rate().or_else(|| self.window_rate());
+        // Linux: sk_pacing_shift 10, tcp_min_tso_segs 2, tcp_tso_win_divisor 3.
+        let millisecond = rate.map_or(0, |rate| rate.bytes_in(Duration::from_millis(1)).get());
+        let goal = millisecond.min(most).min(self.cwnd() / 3).max(2 * self.mss).min(self.unsent());
+        let half = self.rto.srtt().map_or(Duration::ZERO, |srtt| srtt / 2);
+        let urged = self.board.is_empty()
+            || !matches!(self.recovery, Recovery::Open)
+            || now - self.last_sent_at >= half;
+        (room >= goal || urged).then_some(goal)
     }
 
     pub(crate) fn loss_state(&self) -> LossState {
@@ -384,7 +410,7 @@ impl Sender {
             newly_acked,
             delivered,
             newly_lost,
-            prior_in_flight,
+            prior_in_flight: prior_in_flight + self.held_back,
             in_flight: self.board.pipe(),
             rtt,
             srtt: self.rto.srtt(),
@@ -506,7 +532,7 @@ impl Sender {
 
     /// When pacing lets the next segment go, if that is what holds it.
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
-        (self.pace_at > now && self.next_kind().is_some()).then_some(self.pace_at)
+        (self.pace_at > now && self.next_kind(self.pace_at).is_some()).then_some(self.pace_at)
     }
 
     /// A timer may have expired.
@@ -554,7 +580,7 @@ impl Sender {
     }
 
     /// What would go next, were it not for pacing.
-    fn next_kind(&mut self) -> Option<Kind> {
+    fn next_kind(&mut self, now: Time) -> Option<Kind> {
         let pipe = self.board.pipe();
         let cwnd = self.cwnd();
         let urged = matches!(
@@ -577,7 +603,9 @@ impl Sender {
             let len = most.min(window_edge.saturating_sub(self.nxt));
             // Sender's silly window avoidance: a window that cuts a segment short waits, unless nothing is out.
             let silly = len < most && !self.board.is_empty();
-            return (len > 0 && !silly && pipe + len <= cwnd).then_some(Kind::New { len });
+            let fits = len > 0 && !silly && pipe + len <= cwnd;
+            let burst = self.burst(now, cwnd.saturating_sub(pipe)).filter(|_| fits)?;
+            return Some(Kind::New { len, burst });
         }
         let fin = self.closed && !self.hold_fin && !self.fin_sent && pipe < cwnd.max(1);
         fin.then_some(Kind::Fin)
@@ -602,11 +630,18 @@ impl Sender {
                 return Some(probe);
             }
         }
-        if self.una == 0 || self.pace_at > now {
+        if self.una == 0 || self.pace_at > now && self.burst == 0 {
             return None;
         }
         let idle = self.board.is_empty();
-        let Some(kind) = self.next_kind() else {
+        self.held_back = 0;
+        let Some(kind) = self.next_kind(now) else {
+            self.burst = 0;
+            let (pipe, cwnd) = (self.board.pipe(), self.cwnd());
+            let room = cwnd.saturating_sub(pipe).min((self.una + self.peer_window).saturating_sub(self.nxt));
+            if self.unsent() > 0 && room >= self.mss && self.burst(now, room).is_none() {
+                self.held_back = cwnd - pipe;
+            }
             self.note_why_nothing_goes(now);
             return None;
         };
@@ -634,7 +669,8 @@ impl Sender {
                 self.counters.retransmissions += 1;
                 Outgoing::again(&sent)
             }
-            Kind::New { len } => {
+            Kind::New { len, burst } => {
+                self.burst = burst.saturating_sub(len);
                 let priority = self.take_priority(self.nxt + len);
                 let fin = self.closed && !self.hold_fin && self.nxt + len == self.written;
                 self.send_new(now, len, fin, priority, stamp)
@@ -746,7 +782,11 @@ impl Sender {
 
 enum Kind {
     Retransmission,
-    New { len: u64 },
+    /// `burst` more bytes may leave at once, this segment's among them.
+    New {
+        len: u64,
+        burst: u64,
+    },
     Fin,
 }
 

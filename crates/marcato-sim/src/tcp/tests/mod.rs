@@ -3,6 +3,7 @@
 
 mod handshake;
 mod losses;
+mod offload;
 mod reductions;
 mod scripted;
 mod windows;
