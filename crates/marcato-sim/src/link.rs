@@ -4,6 +4,7 @@ use std::any::Any;
 
 use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
+use marcato_wire::Ecn;
 
 use crate::agenda::Agenda;
 use crate::event::Event;
@@ -38,6 +39,9 @@ pub struct LinkConfig {
     pub mtu: Option<Bytes>,
     /// Bytes that the link adds to each IP packet: 2 for PPP, 18 for Ethernet with its check sequence.
     pub framing: Bytes,
+    /// Whether the ECN field of each packet that comes is cleared, as some devices on the Internet do: neither does the
+    /// queue find anything to mark, nor does the receiver learn of marks that were made before.
+    pub bleaches: bool,
     /// What the wire loses, after the queue let it out.
     pub loss: Loss,
     /// The queue before the transmitter. Its limits count IP bytes, without framing.
@@ -69,6 +73,7 @@ impl LinkConfig {
             jitter: None,
             mtu: None,
             framing: Bytes::ZERO,
+            bleaches: false,
             loss: Loss::None,
             queue: Box::new(DropTail::default()),
             observes: false,
@@ -97,6 +102,12 @@ impl LinkConfig {
     #[must_use]
     pub fn observing(self) -> Self {
         Self { observes: true, ..self }
+    }
+
+    /// [Clearing](Self::bleaches) the ECN field.
+    #[must_use]
+    pub fn bleaching(self) -> Self {
+        Self { bleaches: true, ..self }
     }
 
     /// With a shaper that [wakes](Self::wakes_late) so late.
@@ -173,6 +184,7 @@ pub(crate) struct Link {
     jitter: Option<Box<JitterProcess>>,
     framing: Bytes,
     pub(crate) mtu: Option<Bytes>,
+    bleaches: bool,
     loss: LossProcess,
     up: bool,
     pub(crate) queue: Box<dyn LinkQueue>,
@@ -215,6 +227,7 @@ impl Link {
             jitter,
             framing: config.framing,
             mtu: config.mtu,
+            bleaches: config.bleaches,
             loss: LossProcess::new(config.loss, stream),
             up: true,
             queue,
@@ -285,12 +298,15 @@ impl Link {
     pub(crate) fn send(
         &mut self,
         now: Time,
-        packet: Packet,
+        mut packet: Packet,
         agenda: &mut Agenda<Event>,
         tallies: &mut FlowTallies,
     ) {
         self.counters.offered += 1;
         tallies.pass(now, self.id, TapPoint::Entry, &packet);
+        if self.bleaches {
+            packet.ecn = Ecn::NotEct;
+        }
         if !self.up {
             self.counters.lost += 1;
             tallies.dropped(packet);

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
-    Backlog, Class, Counters, Crq, CrqConfig, Discipline, DropTail, FlowKey, Packet as _, QuicRule, Sharing,
-    Verdict,
+    Backlog, Class, Codel, CodelConfig, Counters, Crq, CrqConfig, Discipline, DropTail, FlowKey, Packet as _,
+    QuicRule, Sharing, Verdict,
 };
 use marcato_sim::{
     Bulk, Congestion, DatagramFlow, Host, HostContext, Incoming, LinkConfig, LinkId, Mirror, Network, NodeId,
@@ -206,4 +206,35 @@ fn crq_takes_cubic_into_the_responsive_queue_and_leaves_a_flood_in_the_other() {
     assert_eq!(queue.flow(flood.key(Side::Client)).unwrap().class, Class::Standard);
     let goodput = net.reception(flow, Side::Client).bytes.get() as f64 * 8e-6 / 20.0;
     assert!(goodput > 35.0, "{goodput} Mbit/s");
+}
+
+/// What a CoDel queue that marks has marked and dropped, and how often TCP has answered, where a link before it or behind it
+/// clears the ECN field.
+fn marked(bleaching: [bool; 2]) -> (u64, u64, u64) {
+    let mut net = Network::new(Seed::new(1));
+    let [client, access, router, server] =
+        ["client", "access", "router", "server"].map(|name| net.node(name));
+    let none = Duration::ZERO;
+    let [before, behind] = bleaching.map(|bleaches| LinkConfig { bleaches, ..LinkConfig::delay_only(DELAY) });
+    let queue = Codel::new(CodelConfig { ecn: true, ..CodelConfig::default() }).unwrap();
+    net.link(server, router, before, LinkConfig::delay_only(none));
+    let bottleneck = LinkConfig::new(RATE, none).queue(queue);
+    let (link, _) = net.link(router, access, bottleneck, LinkConfig::delay_only(none));
+    net.link(access, client, behind, LinkConfig::delay_only(DELAY));
+    let tcp = TcpConfig { congestion: Congestion::CUBIC, ecn: true, ..TcpConfig::default() };
+    let flow = TcpFlow::new(client, server, tcp, Mirror::one_of(u64::MAX)).server_app(Bulk::endless());
+    let flow = net.tcp(flow).unwrap();
+    net.run_until(Time::from_secs(10));
+    let counters = net.queue_counters(link).0;
+    (counters.marked.packets, counters.dropped.packets, net.tcp_stats(flow, Side::Server).unwrap().reductions)
+}
+
+#[test]
+fn a_device_that_clears_the_ecn_field_makes_a_queue_drop_or_its_marks_go_unheard() {
+    let (marked_all, dropped, answered) = marked([false; 2]);
+    assert!(marked_all > 0 && dropped == 0 && answered > 0, "{marked_all} {dropped} {answered}");
+    let (marked_before, dropped, answered) = marked([true, false]);
+    assert!(marked_before == 0 && dropped > 0 && answered > 0, "{marked_before} {dropped} {answered}");
+    let (marked_behind, dropped, _) = marked([false, true]);
+    assert!(marked_behind > 10 * marked_all, "{marked_behind} of {marked_all}, and {dropped} dropped");
 }
