@@ -9,6 +9,7 @@ mod figure4;
 mod figure5;
 mod flood;
 mod guest;
+mod layers;
 mod place;
 pub mod published;
 mod quic;
@@ -16,6 +17,7 @@ mod scale;
 mod scene;
 mod setup;
 mod sweep;
+mod testbed;
 mod turncoat;
 mod watched;
 
@@ -38,14 +40,18 @@ type Question = fn(&mut Plan) -> Ask;
 const QUESTIONS: &[Question] = &[
     figure4::figure_4,
     figure5::figure_5,
+    figure5::presets,
     figure5::shaper,
+    figure5::switch,
     figure4::senders,
     abuse::abuse,
     call::call,
     turncoat::turncoat,
     sweep::sweep,
     place::place,
+    place::bleach,
     place::flows,
+    layers::layers,
 ];
 
 impl Experiment for Crq {
@@ -100,7 +106,11 @@ fn config(scale: Scale) -> Config {
         .set("fig5_checked_on", scene::Column::Artefacts.id())
         .set("baseline_carries_mbps", scene::BASELINE_CARRIES)
         .set("baseline_wakes_late_us", scene::lateness(scene::BASELINE_CARRIES).as_secs_f64() * 1e6)
-        .set("tcp_buffers_bytes", 64 << 20)
+        .set("testbed_port_buffer_bytes", testbed::Testbed::AUTHORS.port_buffer.get())
+        .set("testbed_offload_bytes", testbed::Testbed::AUTHORS.offload.get())
+        .set("testbed_receive_window_bytes", testbed::Testbed::AUTHORS.receive_window.get())
+        .set("testbed_send_buffer_bytes", testbed::Testbed::AUTHORS.send_buffer.get())
+        .set("clean_tcp_buffers_bytes", 64 << 20)
 }
 
 #[cfg(test)]

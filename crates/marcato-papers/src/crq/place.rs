@@ -10,7 +10,7 @@ use marcato_units::{Bytes, Duration, Rate};
 use super::figure4::{Queue, percent};
 use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
 use super::scale::{Plan, Ticket};
-use super::setup::{Bottleneck, Responder, Setup, Unresponsive};
+use super::setup::{Bleached, Bottleneck, Responder, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
@@ -57,6 +57,53 @@ pub(super) fn place(plan: &mut Plan) -> Ask {
 const PLACE_TEXT: &str = "100 MB by TCP CUBIC at 50 Mbit/s. The paper would have CRQ near the receivers (§V). By its rules \
     and the authors' the cycle of one-way TCP is the way from the box to the receiver and back, so there it is next to \
     nothing, and a verdict comes before the sender can have answered. Marcato's cycle is the whole loop.";
+
+/// A lone CUBIC flow with ECN, and a device on its way that clears the field.
+pub(super) fn bleach(plan: &mut Plan) -> Ask {
+    let devices = [("none", None), ("before", Some(Bleached::Before)), ("behind", Some(Bleached::Behind))];
+    let mut cells: Vec<(&str, Duration, Ticket)> = Vec::new();
+    for (name, bleached) in devices {
+        for rtt in RTTS {
+            let bottleneck = Bottleneck::Watched(Queue::Codel { ecn: true }.class(ASSESSED_AT, rtt), 0.0);
+            let setup = Setup::new(ASSESSED_AT, rtt, bottleneck, true);
+            let by = Responder::Stack(Stack::OneWay(Control::Cubic));
+            let setup = setup.transfer(by, plan.scale.bytes(ASSESSED / 2), 0);
+            cells.push((name, rtt, plan.add(Setup { bleached, seeds: 3, ..setup })));
+        }
+    }
+    Box::new(move |runs: &Runs| {
+        let mut rows = Vec::new();
+        for &(name, rtt, ticket) in &cells {
+            let id = format!("crq.bleach.{name}.{}", rtt.as_millis());
+            let named = format!("the ECN field cleared: {name}, {} ms", rtt.as_millis());
+            for preset in Preset::ALL {
+                for (signal, kind) in [(Signal::Loss, "loss"), (Signal::Ecn, "ecn")] {
+                    let raw = runs.each(ticket, |outcome| {
+                        let scores = outcome.transfers.first().map(|it| it.scores[preset as usize]);
+                        percent(scores.unwrap_or_default().raw(signal))
+                    });
+                    let what = format!("cycles of TCP CUBIC called responsive to {kind}, {named}");
+                    let id = format!("{id}.{}.{kind}", preset.id());
+                    rows.push(
+                        Row::new(id, format!("{what}, {} rules", preset.id()), Unit::Percent).samples(&raw),
+                    );
+                }
+            }
+            let goodput = runs.each(ticket, |outcome| {
+                let bytes: Bytes = outcome.transfers.iter().map(|it| it.bytes).sum();
+                bytes.get() as f64 * 8e-6 / outcome.lasted.as_secs_f64()
+            });
+            let what = format!("goodput of TCP CUBIC, {named}");
+            rows.push(Row::new(format!("{id}.goodput"), what, Unit::MbitPerS).samples(&goodput));
+        }
+        Answer::new("Beyond: devices that clear the ECN field", BLEACH_TEXT, rows)
+    })
+}
+
+const BLEACH_TEXT: &str = "100 MB by TCP CUBIC with ECN through a CoDel queue that marks, at 50 Mbit/s. A device before the \
+    box clears what the box would mark, so that it drops and CUBIC answers: seen by its losses. A device behind the box \
+    clears the marks, of which CUBIC then hears nothing: it is called unresponsive to ECN, which is what it is there, \
+    until the queue overflows. So CRQ should stand behind such devices, or take who answers either (`Admission::Any`).";
 
 const LINK: Rate = Rate::from_mbps(200);
 const RTT: Duration = Duration::from_millis(20);

@@ -10,10 +10,11 @@ use marcato_queue::{
     Packet as Queueable,
 };
 use marcato_quic::IdentityError;
+use marcato_sched::LcmConfig;
 use marcato_sim::quic::QuicHost;
 use marcato_sim::{
-    Bulk, Congestion, DatagramFlow, FlowError, FlowId, LinkConfig, LinkId, LinkQueue, Mirror, Network,
-    NodeId, Packet, Route, RouteId, Side, Sink, TcpConfig, TcpFlow, UdpFlow,
+    Arrivals, Bulk, Congestion, DatagramFlow, FlowError, FlowId, LinkConfig, LinkId, LinkQueue, Mirror,
+    Network, NodeId, Packet, PltConfig, Route, RouteId, Side, Sink, TcpConfig, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -23,10 +24,13 @@ use super::flood::{Flood, Pulse, Spin, Victim};
 use super::guest::{Answerer, Call, Turncoat, Viewer};
 use super::published::{Control, Stack};
 use super::quic::{self, Receiver};
+use super::testbed::{IPERF3_TICK, TIMER_SLACK, Testbed, WIRE};
 use super::watched::{Preset, Watched};
 
 /// What Ethernet adds to an IP packet where the shaper of the testbed counts it: its header.
 pub(super) const FRAMING: Bytes = Bytes::new(14);
+/// More than any connection here has under way.
+const OWN_QUEUE: Bytes = Bytes::new(256 << 20);
 /// The longest frame of the testbed.
 pub(super) const MTU: Bytes = Bytes::new(1514);
 /// Payload of iperf3's datagrams on such a path: as much as TCP has in a segment.
@@ -43,6 +47,8 @@ pub(super) enum Responder {
     Drawn,
     /// TCP with another congestion control, both ways if `true`.
     Tcp(Congestion, bool),
+    /// TCP Reno with a low layer, as in PLT.
+    Layered,
 }
 
 /// A transfer from a server to the client.
@@ -97,6 +103,15 @@ pub(super) enum Bottleneck {
     FqCodel(FqCodelConfig),
 }
 
+/// Where a device clears the ECN field of all that goes to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bleached {
+    /// Before the box: it finds nothing to mark, and drops.
+    Before,
+    /// Behind it: its marks are lost.
+    Behind,
+}
+
 /// A run, but for its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setup {
@@ -105,10 +120,16 @@ pub(super) struct Setup {
     pub(super) bottleneck: Bottleneck,
     /// How late the bottleneck's shaper wakes.
     pub(super) wakes_late: Duration,
+    /// The machines of the authors, or `None`: senders whose links and buffers hold back nothing, and UDP that is even.
+    pub(super) testbed: Option<Testbed>,
     /// Where the box with the bottleneck stands: the part of the round trip, in percent, that lies between it and the client.
     pub(super) client_side: u32,
     /// Whether TCP uses ECN. QUIC always does.
     pub(super) ecn: bool,
+    pub(super) bleached: Option<Bleached>,
+    /// Where low layers have a queue of their own, of so much, that is served in the gaps of all others; `None`: they go
+    /// where the bottleneck puts what it cannot assess.
+    pub(super) below: Option<Bytes>,
     pub(super) transfers: Vec<Transfer>,
     pub(super) floods: Vec<Unresponsive>,
     /// Who else sends.
@@ -127,8 +148,11 @@ impl Setup {
             rtt,
             bottleneck,
             wakes_late: Duration::ZERO,
+            testbed: None,
             client_side: 50,
             ecn,
+            bleached: None,
+            below: None,
             transfers: Vec::new(),
             floods: Vec::new(),
             guest: None,
@@ -155,7 +179,7 @@ impl Setup {
             let factor = match transfer.by {
                 Responder::Stack(stack) if stack.is_quic() => 4,
                 Responder::Drawn => 2,
-                Responder::Stack(_) | Responder::Tcp(..) => 1,
+                Responder::Stack(_) | Responder::Tcp(..) | Responder::Layered => 1,
             };
             transfer.bytes.get().min(self.rate.bytes_in(self.at_most).get()) * factor
         };
@@ -386,11 +410,21 @@ fn queue<P: Queueable + 'static>(class: ClassConfig, rate: Rate) -> Result<Box<d
     })
 }
 
-/// Linux, with buffers that hold back nothing: the bandwidth-delay product is 12.5 MB, and the authors do not say what
-/// theirs were.
-fn tcp(congestion: Congestion, ecn: bool) -> TcpConfig {
-    let buffer = Bytes::new(64 << 20);
-    TcpConfig { congestion, ecn, send_buffer: buffer, receive_buffer: buffer, ..TcpConfig::default() }
+/// Linux. Without a testbed, its buffers hold back nothing: the bandwidth-delay product is 12.5 MB.
+fn tcp(congestion: Congestion, setup: &Setup) -> TcpConfig {
+    let config = TcpConfig { congestion, ecn: setup.ecn, ..TcpConfig::default() };
+    match setup.testbed {
+        None => {
+            let buffer = Bytes::new(64 << 20);
+            TcpConfig { send_buffer: buffer, receive_buffer: buffer, ..config }
+        }
+        Some(testbed) => TcpConfig {
+            send_buffer: testbed.send_buffer,
+            receive_buffer: testbed.receive_window,
+            segmentation_offload: Some(testbed.offload),
+            ..config
+        },
+    }
 }
 
 /// A network with everything in it.
@@ -412,8 +446,27 @@ impl Stage {
         let none = Duration::ZERO;
         let behind = setup.rtt * setup.client_side / 100;
         let before = setup.rtt.saturating_sub(behind);
-        for server in servers {
-            net.link(server, router, LinkConfig::delay_only(before), LinkConfig::delay_only(none));
+        match setup.testbed {
+            None => {
+                for server in servers {
+                    let there = LinkConfig::delay_only(before);
+                    let bleaches = setup.bleached == Some(Bleached::Before);
+                    let there = LinkConfig { bleaches, ..there };
+                    net.link(server, router, there, LinkConfig::delay_only(none));
+                }
+            }
+            Some(testbed) => {
+                let wire = |delay, limit| {
+                    let queue = DropTail::new(DropTailConfig { limit: Limit::Bytes(limit) })?;
+                    Ok::<_, LimitError>(LinkConfig::new(testbed.wire, delay).framing(WIRE).queue(queue))
+                };
+                let switch = net.node("switch");
+                // A sender's own queue drops nothing: Linux stops the sender before.
+                for server in servers {
+                    net.link(server, switch, wire(none, OWN_QUEUE)?, LinkConfig::delay_only(none));
+                }
+                net.link(switch, router, wire(before, testbed.port_buffer)?, LinkConfig::delay_only(none));
+            }
         }
         let queue: Box<dyn LinkQueue> = match setup.bottleneck {
             Bottleneck::Plain(class) => Box::new(queue::<Packet>(class, setup.rate)?),
@@ -425,22 +478,36 @@ impl Stage {
             Bottleneck::FqCodel(config) => Box::new(FqCodel::<Packet>::new(config)?),
         };
         let there = LinkConfig { queue, ..LinkConfig::new(setup.rate, none) };
-        let there = there.framing(FRAMING).wakes_late(setup.wakes_late).observing();
-        let (down, _) = net.link(router, client, there, LinkConfig::delay_only(behind));
+        let framing = if setup.testbed.is_some() { WIRE } else { FRAMING };
+        let there = there.framing(framing).wakes_late(setup.wakes_late).observing();
+        let there = match setup.below {
+            None => there,
+            Some(limit) => {
+                there.preempt(DropTail::<Packet>::new(DropTailConfig { limit: Limit::Bytes(limit) })?)
+            }
+        };
+        let back = LinkConfig::delay_only(behind);
+        let (down, _) = if setup.bleached == Some(Bleached::Behind) {
+            let access = net.node("access");
+            net.link(access, client, LinkConfig::delay_only(none).bleaching(), LinkConfig::delay_only(none));
+            net.link(router, access, there, back)
+        } else {
+            net.link(router, client, there, back)
+        };
         let mut stage =
             Self { net, down, transfers: Vec::new(), floods: Vec::new(), guest: None, skipped: 0 };
         for (place, transfer) in setup.transfers.iter().enumerate() {
             stage.begin(setup, seed, place, *transfer, [client, servers[transfer.server]])?;
         }
         for flood in &setup.floods {
-            stage.flood(*flood, [client, servers[flood.server]])?;
+            stage.flood(setup.testbed.is_some(), *flood, [client, servers[flood.server]])?;
         }
         let server = servers[0];
         stage.guest = match setup.guest {
             None => None,
             Some(Guest::Call) => {
                 let config =
-                    TcpConfig { notsent_lowat: Some(Bytes::kb(64)), ..tcp(Congestion::CUBIC, setup.ecn) };
+                    TcpConfig { notsent_lowat: Some(Bytes::kb(64)), ..tcp(Congestion::CUBIC, setup) };
                 let config = TcpConfig { send_buffer: Bytes::kb(256), ..config };
                 let flow = TcpFlow::new(client, server, config, Viewer::default());
                 Some(stage.net.tcp(flow.server_app(Call::new()))?)
@@ -494,6 +561,7 @@ impl Stage {
             }
             other => other,
         };
+        let mut plt = None;
         let (congestion, both) = match by {
             Responder::Drawn => return Err(Error::Missing("stack")),
             Responder::Stack(Stack::Quic(control)) => {
@@ -506,8 +574,12 @@ impl Stage {
             Responder::Stack(Stack::OneWay(control)) => (congestion(control), false),
             Responder::Stack(Stack::BothWays(control)) => (congestion(control), true),
             Responder::Tcp(congestion, both) => (congestion, both),
+            Responder::Layered => {
+                plt = Some(PltConfig::new(LcmConfig::paper()));
+                (Congestion::Reno, false)
+            }
         };
-        let config = tcp(congestion, setup.ecn);
+        let config = TcpConfig { plt, ..tcp(congestion, setup) };
         let flow = if both {
             TcpFlow::new(client, server, config, Mirror::half())
         } else {
@@ -517,14 +589,24 @@ impl Stage {
         Ok(())
     }
 
-    fn flood(&mut self, flood: Unresponsive, [client, server]: [NodeId; 2]) -> Result<(), Error> {
+    fn flood(
+        &mut self,
+        testbed: bool,
+        flood: Unresponsive,
+        [client, server]: [NodeId; 2],
+    ) -> Result<(), Error> {
         let start = Time::ZERO + flood.from;
         let flow = match flood.spin {
             None => {
                 // With IP and UDP headers.
                 let bps = flood.rate.as_bps() * (DATAGRAM + 28) / DATAGRAM;
                 let udp = UdpFlow::new(server, client, Rate::from_bps(bps), Bytes::new(DATAGRAM));
-                (self.net.udp(UdpFlow { start, ..udp })?, Side::Client)
+                let arrivals = if testbed {
+                    Arrivals::Ticks { every: IPERF3_TICK, slack: TIMER_SLACK }
+                } else {
+                    Arrivals::Constant
+                };
+                (self.net.udp(UdpFlow { start, arrivals, ..udp })?, Side::Client)
             }
             Some(spin) => {
                 let hosts = (Victim::default(), Flood::new(flood.rate, spin, start).pulsed(flood.pulse));
