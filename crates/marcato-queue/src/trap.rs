@@ -178,6 +178,8 @@ const LONGEST_LOOP: u32 = 1 << 23;
 /// In a cycle of so many loops, as a power of two, the flow paused: its sender had nothing to send, or gave up for a
 /// while. Neither speaks of a response to the signals before.
 const PAUSE_SHIFT: u32 = 2;
+/// A cycle may end when all but this part of its loop's length is over, as a power of two.
+const SLACK_SHIFT: u32 = 4;
 
 /// The ticks at `now`, modulo 2^32: 73 minutes.
 #[allow(clippy::cast_possible_truncation, reason = "modulo 2^32")]
@@ -318,7 +320,9 @@ impl Trap {
             }
             return Beat::Within;
         }
-        if elapsed >= length { Beat::Ends } else { Beat::Within }
+        // A loop is measured a little long rather than short, and a sender may send its window at a stroke, once per loop: a
+        // cycle that waited for the whole measure would often take in a second window, and the rate would seem uneven.
+        if elapsed >= length - (length >> SLACK_SHIFT) { Beat::Ends } else { Beat::Within }
     }
 
     /// Takes note of a packet that passes the other way at `now`: TCP's cycles need its acknowledgements.

@@ -21,8 +21,8 @@ const LEAST_VOTES: u8 = 3;
 const AGE_SHIFT: u32 = 3;
 /// A control is a stretch of cycles without signals in this and the last 6: no response reaches into it.
 const QUIET: u8 = 0x7f;
-/// With losses in so many of the last 8 cycles, or marks, whatever the flow does follows one. DCTCP in balance at a queue
-/// that marks early is marked in four or five.
+/// With losses in so many of the last 8 cycles, or marks, whatever the flow does follows one, and a fall must last for two
+/// cycles. DCTCP in balance at a queue that marks early is marked in four or five.
 const STEADY_LOSS: u32 = 3;
 const STEADY_MARKS: u32 = 6;
 /// The first bends are those of slow start and its end.
@@ -34,12 +34,13 @@ const NOISE_SHIFT: u32 = 3;
 ///
 /// The rate of a Poisson flow bends by 1.95 standard deviations in the mean, and its fall from a window to another has 1.41
 /// of them: the largest of three falls exceeds the mean bend in a quarter of all cases, 1 1/4 of it in a seventh, 1 1/2
-/// in one of 12, 1 3/4 in one of 22, twice in one of 50 and 2 1/2 in one of 200.
+/// in one of 12, 1 3/4 in one of 22, twice in one of 50 and 2 1/2 in one of 200. Two cycles in a row are both lower by the
+/// mean bend in one of 26, and by 2 1/2 of it in one of 43 000.
 const AFTER_LOSS: u32 = 20;
 const AFTER_MARKS: u32 = 16;
 const AFTER_FEW_MARKS: u32 = 24;
 const AFTER_FEW_MARKS_UNEVENLY: u32 = 28;
-const UNDER_STEADY_LOSS: u32 = 32;
+const UNDER_STEADY_LOSS: u32 = 16;
 const UNDER_STEADY_MARKS: u32 = 40;
 /// Marks are few if there is less than one in so many packets of [`FULL`] bytes.
 const FEW: u32 = 32;
@@ -359,8 +360,22 @@ impl Assessment {
         (config.response.first..=last).find(|&after| self.is_answer(config, last, last - after, asked))
     }
 
-    /// Whether the window so many cycles ago as `after` says is an answer to what was signalled in that of `before`.
+    /// Whether the window so many cycles ago as `after` says is an answer to what was signalled in that of `before`. Where
+    /// signals come all the time, the one after it must be so, too: a dip by chance, or a pulse's end, is over by then.
     fn is_answer(&self, config: &TrapConfig, before: u8, after: u8, asked: Asked) -> bool {
+        self.is_low(config, before, after, asked)
+            && (!config.beyond_noise
+                || !self.is_steady(asked)
+                || after > 0 && self.is_low(config, before, after - 1, asked))
+    }
+
+    /// Whether so many of the last cycles were signalled to that whatever the flow does follows a signal.
+    const fn is_steady(&self, asked: Asked) -> bool {
+        self.signalled.count_ones() >= if asked.marks == 0 { STEADY_LOSS } else { STEADY_MARKS }
+    }
+
+    /// Whether the window so many cycles ago as `after` says is as much lower than that of `before` as an answer is.
+    fn is_low(&self, config: &TrapConfig, before: u8, after: u8, asked: Asked) -> bool {
         let [before, after] = [before, after].map(usize::from);
         is_reduced(config, self.windows[before], self.windows[after], asked)
             && (!config.beyond_noise || self.is_beyond_noise(before, after, asked))
@@ -388,14 +403,13 @@ impl Assessment {
     }
 
     /// Whether the rate fell by more than chance makes it fall: a sender that answers every mark a little bends all the time,
-    /// so that less is asked of it. Where signals come all the time every fall follows one, and more is asked: a sender that
-    /// answers does not stay there.
+    /// so that less is asked of it, unless marks come all the time: a sender that answers does not stay there.
     fn is_beyond_noise(&self, before: usize, after: usize, asked: Asked) -> bool {
-        let signalled = self.signalled.count_ones();
+        let steady = self.is_steady(asked);
         let factor = match asked {
-            Asked { marks: 0, .. } if signalled >= STEADY_LOSS => UNDER_STEADY_LOSS,
+            Asked { marks: 0, .. } if steady => UNDER_STEADY_LOSS,
             Asked { marks: 0, .. } => AFTER_LOSS,
-            Asked { .. } if signalled >= STEADY_MARKS => UNDER_STEADY_MARKS,
+            Asked { .. } if steady => UNDER_STEADY_MARKS,
             Asked { excused: true, .. } => AFTER_FEW_MARKS,
             Asked { few: true, .. } => AFTER_FEW_MARKS_UNEVENLY,
             Asked { .. } => AFTER_MARKS,
