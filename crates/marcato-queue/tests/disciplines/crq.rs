@@ -134,6 +134,28 @@ fn floods_whose_packets_come_at_random_are_seldom_taken_for_responsive() {
     }
 }
 
+/// A flood that pauses by the clock sends less after every signal, but not because of it: it is back in the next cycle.
+#[test]
+fn floods_that_pause_by_the_clock_are_not_taken_for_responsive() {
+    for aqm in AQMS {
+        for rtt in [5, 20] {
+            for (on, period) in [(5, 10), (10, 20), (20, 40), (100, 200), (1000, 2000)] {
+                // The spin bit flips once per loop, or as the sender likes.
+                for flips in [None, Some(25)] {
+                    let sender =
+                        Sender { flips, ..Sender::new(Control::Pulse(120, on, period), Proto::Quic) };
+                    let (_, raw, cycles) = score(aqm, rtt, sender, Time::from_secs(12));
+                    assert!(cycles > 100);
+                    assert!(
+                        raw <= 50,
+                        "{raw} of 1000 on for {on} of {period} ms, flips {flips:?}, at {aqm:?} and {rtt} ms"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_responsive_flow_is_freed_from_a_flood() {
     let rtt = Duration::from_millis(20);

@@ -25,6 +25,15 @@ pub(crate) enum Control {
     Constant(u64),
     /// The same, but gaps between packets are exponential.
     Poisson(u64),
+    /// The same as constant, but only for so long of every period: rate in Mbit/s, both in milliseconds.
+    Pulse(u64, u64, u64),
+}
+
+impl Control {
+    /// Whether it never answers.
+    const fn is_flood(self) -> bool {
+        matches!(self, Self::Constant(_) | Self::Poisson(_) | Self::Pulse(..))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,11 +55,13 @@ pub(crate) struct Sender {
     pub(crate) ecn: bool,
     /// The other host sends half of the data back, in TCP: CRQ §IV-B.
     pub(crate) mirrored: bool,
+    /// It flips its spin bit after so many packets, instead of once per loop.
+    pub(crate) flips: Option<u64>,
 }
 
 impl Sender {
     pub(crate) fn new(control: Control, proto: Proto) -> Self {
-        Self { control, proto, start: Time::ZERO, ecn: false, mirrored: false }
+        Self { control, proto, start: Time::ZERO, ecn: false, mirrored: false, flips: None }
     }
 }
 
@@ -406,6 +417,15 @@ impl Path {
                 self.send(now, flow);
                 self.at(now + mean(mbps), Event::Tick(flow));
             }
+            Control::Pulse(mbps, on, period) => {
+                self.send(now, flow);
+                let mut next = now + mean(mbps);
+                let into = Duration::from_nanos(next.as_nanos() % (period * 1_000_000));
+                if into >= Duration::from_millis(on) {
+                    next += Duration::from_millis(period) - into;
+                }
+                self.at(next, Event::Tick(flow));
+            }
             Control::Poisson(mbps) => {
                 self.send(now, flow);
                 let gap = self.random.exponential(mean(mbps));
@@ -429,7 +449,7 @@ impl Path {
 
     /// Sends as much as the window allows.
     fn fill(&mut self, now: Time, flow: u64) {
-        if matches!(self.states[flow as usize].sender.control, Control::Constant(_) | Control::Poisson(_)) {
+        if self.states[flow as usize].sender.control.is_flood() {
             return;
         }
         while {
@@ -448,11 +468,12 @@ impl Path {
             state.next_segment += 1;
             state.next_segment - 1
         });
-        if !matches!(state.sender.control, Control::Constant(_) | Control::Poisson(_)) {
+        if !state.sender.control.is_flood() {
             state.in_flight.insert(number, segment);
             state.sent_at.insert(number, now);
         }
-        let (spin, proto, ecn, heard_to) = (state.spin, state.sender.proto, state.sender.ecn, state.heard_to);
+        let (proto, ecn, heard_to) = (state.sender.proto, state.sender.ecn, state.heard_to);
+        let spin = state.sender.flips.map_or(state.spin, |every| number / every % 2 == 1);
         let transport = match proto {
             Proto::Tcp { .. } => {
                 let numbers = (self::number(segment), heard_to);
