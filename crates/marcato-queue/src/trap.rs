@@ -56,7 +56,9 @@
 //! goes on at a lower rate for two cycles or more, and is back before many signals went unanswered, is taken in: with 120
 //! and 20 Mbit/s for 10 ms each, or 120 and 5 for 20 ms each, over 5 ms and with spin flips of its own choice, in 99 % of its
 //! cycles where the queue drops. With waves of 5 ms, or of 50 and more, or with spin flips that tell of its loop, it is in 7 %
-//! at most. Such waves rise as fast as they fall; but so does a sender whose window is a few packets.
+//! at most. Such waves rise as fast as they fall, but so does a sender whose window is a few packets: a rule that took no fall
+//! for an answer before which the rate had risen by three quarters of it still took in the slower wave, and CUBIC and Reno
+//! beside floods, at various rates, loops and queues, were in the responsive queue for 55 % of 40 s, where they are for 73 %.
 //!
 //! **DCTCP over a long loop**, the table's last line, answers each mark by half a segment when it is in balance, which is when
 //! it grows by as much: then there is nothing to see. A loop of 100 ms has 420 packets. Its answers to the first marks after
