@@ -344,18 +344,19 @@ struct Served<P> {
     slack: u64,
 }
 
-/// What [`Crq`] keeps of a flow.
+/// What [`Crq`] keeps of a flow: first what every packet needs, last what few do.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 struct Flow {
-    trap: Option<Trap>,
-    /// Whether a long header of a known version was seen from its sender, and from the other host.
-    greeted: [bool; 2],
-    class: Option<Class>,
     /// How many of its packets came, modulo 2^32.
     order: u32,
     /// The order of the latest packet that left.
     left: u32,
     enqueued: Tally,
+    /// Whether a long header of a known version was seen from its sender, and from the other host.
+    greeted: [bool; 2],
+    class: Option<Class>,
+    trap: Option<Trap>,
     dropped: u64,
     marked: u64,
     changes: u32,

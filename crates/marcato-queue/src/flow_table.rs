@@ -71,20 +71,26 @@ pub(crate) struct Place {
     generation: u32,
 }
 
-/// Eight flows: what is looked at to find one stands together.
+/// Eight flows: what is looked at to find one stands together, in one cache line. With many flows the lines, and the pages,
+/// that a packet touches are what it costs.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Set {
-    /// Mixed keys; 0 is no flow.
-    tags: [u64; WAYS],
-    /// When each was last seen, in steps.
-    seen: [u32; WAYS],
+    /// 16 bits of the mixed keys; 0 is no flow. The keys themselves are in the slots.
+    tags: [u16; WAYS],
+    /// Where the flows are.
+    slots: [u32; WAYS],
     /// How many packets of each were seen, up to [`PROVEN`].
     packets: [u8; WAYS],
 }
 
+/// What is kept of a flow; it begins with a cache line, and the first of the value's fields are in the same.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Slot<T> {
     generation: u32,
+    /// When it was last seen, in steps.
+    seen: u32,
     key: FlowKey,
     value: T,
 }
@@ -92,6 +98,7 @@ struct Slot<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTable<T> {
     sets: Vec<Set>,
+    /// In the order in which they were first taken: however large the table is, few flows take few pages.
     slots: Vec<Slot<T>>,
     secret: u64,
     idle: u32,
@@ -108,18 +115,12 @@ impl<T: Default> FlowTable<T> {
             return Err(FlowTableError::TooMany(config.flows));
         }
         let sets = (config.flows.next_power_of_two() as usize / WAYS).max(1);
-        let mut slots = Vec::new();
-        slots.resize_with(sets * WAYS, || Slot {
-            generation: 0,
-            key: FlowKey::default(),
-            value: T::default(),
-        });
-        let set = Set { tags: [0; WAYS], seen: [0; WAYS], packets: [0; WAYS] };
+        let set = Set { tags: [0; WAYS], slots: [0; WAYS], packets: [0; WAYS] };
         let steps =
             |span: Duration| u32::try_from(span.as_nanos() >> AGE_SHIFT).unwrap_or(u32::MAX >> 1).max(1);
         Ok(Self {
             sets: alloc::vec![set; sets],
-            slots,
+            slots: Vec::with_capacity(sets * WAYS),
             secret: config.secret,
             idle: steps(config.idle),
             embryonic: steps(config.embryonic),
@@ -130,33 +131,31 @@ impl<T: Default> FlowTable<T> {
     /// The place of `key` at `now`, whether it has one already or takes one; `None` if there is none to take.
     pub(crate) fn enter(&mut self, now: Time, key: FlowKey) -> Option<Place> {
         let now = step(now);
-        let tag = tag(key, self.secret);
-        let at = self.set_of(tag);
-        let set = &mut self.sets[at];
-        if let Some(way) = set.tags.iter().position(|&other| other == tag) {
-            set.seen[way] = now;
-            set.packets[way] = (set.packets[way] + 1).min(PROVEN);
-            return Some(self.place(at, way));
+        let (at, tag) = self.set_of(key);
+        if let Some(way) = self.way_of(at, tag, key) {
+            let set = &mut self.sets[at];
+            if set.packets[way] < PROVEN {
+                set.packets[way] += 1;
+            }
+            let slot = set.slots[way];
+            self.slots[slot as usize].seen = now;
+            return Some(self.place(slot));
         }
-        let Some(way) = self.vacate(at, now) else {
+        let Some((way, slot)) = self.vacate(at, now, key) else {
             self.counters.refused += 1;
             return None;
         };
         self.counters.created += 1;
         let set = &mut self.sets[at];
-        (set.tags[way], set.seen[way], set.packets[way]) = (tag, now, 1);
-        let slot = &mut self.slots[at * WAYS + way];
-        slot.generation = slot.generation.wrapping_add(1);
-        (slot.key, slot.value) = (key, T::default());
-        Some(self.place(at, way))
+        (set.tags[way], set.slots[way], set.packets[way]) = (tag, slot, 1);
+        Some(self.place(slot))
     }
 
     /// The place of `key`, if it has one. Looking does not make the flow any younger.
     pub(crate) fn find(&self, key: FlowKey) -> Option<Place> {
-        let tag = tag(key, self.secret);
-        let at = self.set_of(tag);
-        let way = self.sets[at].tags.iter().position(|&other| other == tag)?;
-        Some(self.place(at, way))
+        let (at, tag) = self.set_of(key);
+        let way = self.way_of(at, tag, key)?;
+        Some(self.place(self.sets[at].slots[way]))
     }
 
     /// What stands at `place`, unless the place was given to another flow.
@@ -172,8 +171,7 @@ impl<T: Default> FlowTable<T> {
 
     /// All flows, in no order that means anything, but always the same.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowKey, &T)> {
-        let taken = self.sets.iter().flat_map(|set| set.tags);
-        self.slots.iter().zip(taken).filter(|&(_, tag)| tag != 0).map(|(slot, _)| (slot.key, &slot.value))
+        self.slots.iter().map(|slot| (slot.key, &slot.value))
     }
 
     pub(crate) const fn counters(&self) -> &FlowTableCounters {
@@ -183,35 +181,49 @@ impl<T: Default> FlowTable<T> {
     /// For how many flows there is room.
     #[cfg(test)]
     fn room(&self) -> usize {
-        self.slots.len()
+        self.sets.len() * WAYS
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "any bits of the tag will do")]
-    fn set_of(&self, tag: u64) -> usize {
-        (tag >> 32) as usize & (self.sets.len() - 1)
+    /// The set of `key`, and its tag there.
+    #[allow(clippy::cast_possible_truncation, reason = "any bits will do, if they are others")]
+    fn set_of(&self, key: FlowKey) -> (usize, u16) {
+        let mixed = mix(key, self.secret);
+        ((mixed >> 32) as usize & (self.sets.len() - 1), (mixed as u16).max(1))
     }
 
+    /// Where in its set `key` is. Another flow has the same tag once in 65 536 times; then both keys are looked at.
+    fn way_of(&self, set: usize, tag: u16, key: FlowKey) -> Option<usize> {
+        let Set { tags, slots, .. } = &self.sets[set];
+        (0..WAYS).find(|&way| tags[way] == tag && self.slots[slots[way] as usize].key == key)
+    }
+
+    fn place(&self, slot: u32) -> Place {
+        Place { index: slot, generation: self.slots[slot as usize].generation }
+    }
+
+    /// A free way in the set and a slot for `key`, or those of the flow that was idle for longest, if that was long enough.
     #[allow(clippy::cast_possible_truncation, reason = "at most 2^24 places")]
-    fn place(&self, set: usize, way: usize) -> Place {
-        let index = set * WAYS + way;
-        Place { index: index as u32, generation: self.slots[index].generation }
-    }
-
-    /// A free place in the set, or that of the flow that was idle for longest, if that was long enough.
-    fn vacate(&mut self, at: usize, now: u32) -> Option<usize> {
+    fn vacate(&mut self, at: usize, now: u32, key: FlowKey) -> Option<(usize, u32)> {
         let set = &self.sets[at];
         if let Some(free) = set.tags.iter().position(|&tag| tag == 0) {
             self.counters.flows += 1;
-            return Some(free);
+            // There is room for as many as there are ways, so that this allocates nothing.
+            let slot = self.slots.len() as u32;
+            self.slots.push(Slot { generation: 1, seen: now, key, value: T::default() });
+            return Some((free, slot));
         }
-        let idle = |way: usize| now.wrapping_sub(set.seen[way]);
+        let idle = |way: usize| now.wrapping_sub(self.slots[set.slots[way] as usize].seen);
         let dispensable = |&way: &usize| {
             let limit = if set.packets[way] < PROVEN { self.embryonic.min(self.idle) } else { self.idle };
             idle(way) >= limit
         };
         let way = (0..WAYS).filter(dispensable).max_by_key(|&way| idle(way))?;
         self.counters.evicted += 1;
-        Some(way)
+        let index = set.slots[way];
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        (slot.seen, slot.key, slot.value) = (now, key, T::default());
+        Some((way, index))
     }
 }
 
@@ -221,14 +233,13 @@ const fn step(now: Time) -> u32 {
     (now.as_nanos() >> AGE_SHIFT) as u32
 }
 
-/// A number other than 0 that stands for `key`: one to one, but for the one key that would give 0.
-const fn tag(key: FlowKey, secret: u64) -> u64 {
+/// A number that stands for `key`, one to one.
+const fn mix(key: FlowKey, secret: u64) -> u64 {
     // The finaliser of a splitmix generator: keys may be small numbers that count up.
     let mut mixed = key.get() ^ secret;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^= mixed >> 31;
-    if mixed == 0 { 1 } else { mixed }
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
@@ -305,6 +316,24 @@ mod tests {
             table.enter(now, FlowKey::new(key)).unwrap();
         }
         assert!(places.iter().all(|&place| table.get_mut(place).is_none()));
+    }
+
+    #[test]
+    fn what_finds_a_flow_is_one_cache_line() {
+        assert_eq!(size_of::<Set>(), 64);
+        assert_eq!(align_of::<Slot<u64>>(), 64);
+    }
+
+    #[test]
+    fn flows_of_the_same_tag_in_the_same_set_are_two_flows() {
+        let mut table = table(8);
+        let (_, wanted) = table.set_of(FlowKey::new(0));
+        let twin = (1u64..).map(FlowKey::new).find(|&key| table.set_of(key).1 == wanted).unwrap();
+        let places = [FlowKey::new(0), twin].map(|key| table.enter(Time::ZERO, key).unwrap());
+        assert_ne!(places[0], places[1]);
+        assert_eq!([FlowKey::new(0), twin].map(|key| table.find(key)), places.map(Some));
+        *table.get_mut(places[1]).unwrap() = 7;
+        assert_eq!(table.iter().collect::<Vec<_>>(), [(FlowKey::new(0), &0), (twin, &7)]);
     }
 
     #[test]

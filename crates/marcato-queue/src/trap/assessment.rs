@@ -1,7 +1,8 @@
 //! From signals and windows to a verdict. CRQ §III-A1 and §III-B3.
 
 use super::{
-    Booking, Counting, Evidence, Floor, Scores, Signal, Stamp, TrapConfig, Verdict, Votes, Window, WindowUnit,
+    Booking, Counting, Evidence, Floor, Response, Scores, Signal, Stamp, TrapConfig, Verdict, Votes, Window,
+    WindowUnit,
 };
 
 /// How many windows are kept: a power of two.
@@ -20,6 +21,34 @@ const LEAST_VOTES: u8 = 3;
 const AGE_SHIFT: u32 = 3;
 /// A control is a stretch of cycles without signals in this and the last 6: no response reaches into it.
 const QUIET: u8 = 0x7f;
+/// With losses in so many of the last 8 cycles, or marks, whatever the flow does follows one, and a fall must last for two
+/// cycles. DCTCP in balance at a queue that marks early is marked in four or five.
+const STEADY_LOSS: u32 = 3;
+const STEADY_MARKS: u32 = 6;
+/// The first bends are those of slow start and its end.
+const SETTLED: u8 = 16;
+/// A sample of noise counts for an eighth, once there are as many.
+const NOISE_SHIFT: u32 = 3;
+/// How large a fall must be for a response, in sixteenths of the mean bend: after a loss, after marks, after marks so few
+/// that a response may be too small to see, of a flow whose rate is even or not, and where losses or marks come all the time.
+///
+/// The rate of a Poisson flow bends by 1.95 standard deviations in the mean, and its fall from a window to another has 1.41
+/// of them: the largest of three falls exceeds the mean bend in a quarter of all cases, 1 1/4 of it in a seventh, 1 1/2
+/// in one of 12, 1 3/4 in one of 22, twice in one of 50 and 2 1/2 in one of 200. Two cycles in a row are both lower by the
+/// mean bend in one of 26, and by 2 1/2 of it in one of 43 000.
+const AFTER_LOSS: u32 = 20;
+const AFTER_MARKS: u32 = 16;
+const AFTER_FEW_MARKS: u32 = 24;
+const AFTER_FEW_MARKS_UNEVENLY: u32 = 28;
+const UNDER_STEADY_LOSS: u32 = 16;
+const UNDER_STEADY_MARKS: u32 = 40;
+/// Marks are few if there is less than one in so many packets of [`FULL`] bytes.
+const FEW: u32 = 32;
+const FULL: u32 = 1500;
+/// A rate is even if it bends by less than this in the mean: 1.1 %.
+const EVEN: u16 = 4 << 4;
+/// A window's ends may fall anywhere between two packets, so that a packet less is nothing.
+const VISIBLE: u32 = 2 * FULL;
 
 /// The votes on one kind of signal.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +58,6 @@ struct Track {
     responsive: u32,
     unresponsive: u32,
     share: Share,
-    verdict: Verdict,
 }
 
 /// A share that forgets.
@@ -55,55 +83,104 @@ impl Share {
     }
 }
 
-impl Track {
+/// How far the logarithm of the rate bends from cycle to cycle.
+#[derive(Clone, Copy, Debug)]
+struct Noise {
+    /// In 2^-12 of an octave.
+    mean: u16,
+    /// How many samples made it, up to 255.
+    samples: u8,
+}
+
+impl Noise {
     const fn new() -> Self {
-        Self { slots: 0, responsive: 0, unresponsive: 0, share: Share::new(), verdict: Verdict::Unclassified }
+        Self { mean: 0, samples: 0 }
+    }
+
+    /// Takes a bend of so many 2^-8 of an octave into account: by all of it, a half, another half, four quarters, and eighths
+    /// from then on, so that the mean is as right after two samples as after many. It counts as twice the mean at most, or else
+    /// a sender's own responses, of which each bends the rate two or three times, would count as its noise.
+    fn take(&mut self, bend: u16) {
+        let bend = if self.samples < 4 { bend } else { bend.min((self.mean >> 3) + 1) };
+        self.samples = self.samples.saturating_add(1);
+        let shift = self.samples.ilog2().min(NOISE_SHIFT);
+        self.mean = self.mean - (self.mean >> shift) + ((bend << 4) >> shift);
+    }
+
+    /// Whether `fall`, in 2^-8 of an octave, is so many sixteenths of it.
+    fn is_exceeded(self, fall: u32, sixteenths: u32) -> bool {
+        fall << 8 >= u32::from(self.mean) * sixteenths
     }
 }
 
+/// The signals of a cycle that was signalled to.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// How many were marks.
+    marks: u32,
+    /// Whether an answer to so few marks might be too small to see.
+    few: bool,
+    /// Whether not to have answered is then no refusal.
+    excused: bool,
+}
+
+impl Track {
+    const fn new() -> Self {
+        Self { slots: 0, responsive: 0, unresponsive: 0, share: Share::new() }
+    }
+}
+
+/// In the order of how often each field is needed: with every packet, with every signal, with every cycle.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Assessment {
-    /// The last windows, the latest first.
-    windows: [Window; KEPT],
+    /// By signal.
+    verdicts: [Verdict; 2],
+    /// Whether there was any signal, one bit per cycle: the lowest is the current one's.
+    signalled: u8,
+    /// For so many cycles signals are not looked at.
+    hold: u8,
+    pub(super) scores: Scores,
+    /// Signals of cycles so long ago, or longer, are answered or given up on. [`Votes::Aged`].
+    settled: [u8; 2],
+    /// So many cycles must end before the next control.
+    control_in: u8,
+    /// How many rates there are, up to 3.
+    known: u8,
     tracks: [Track; 2],
     /// How often a dip came without a signal.
     control: Share,
-    /// So many cycles must end before the next control.
-    control_in: u8,
-    /// Whether there was any signal, one bit per cycle: the lowest is the current one's.
-    signalled: u8,
-    /// Signals of cycles so long ago, or longer, are answered or given up on. [`Votes::Aged`].
-    settled: [u8; 2],
-    /// For so many cycles signals are not looked at.
-    hold: u8,
-    /// How far the logarithm of the rate bends from cycle to cycle, smoothed, in 2^-12 of an octave. It begins with 0 and
-    /// so is lenient at first, when slow start bends more than anything that comes later.
-    bend: u32,
-    /// The logarithms of the last rates, in 2^-8 of an octave, the latest first; and how many there are.
+    noise: Noise,
+    /// The logarithms of the last rates, in 2^-8 of an octave, the latest first.
     rates: [i16; KEPT],
-    known: u8,
-    pub(super) scores: Scores,
+    /// The last windows, the latest first.
+    windows: [Window; KEPT],
 }
 
 impl Assessment {
     pub(super) const fn new() -> Self {
         Self {
-            windows: [Window { bytes: 0, ticks: 0 }; KEPT],
+            verdicts: [Verdict::Unclassified; 2],
+            signalled: u8::MAX,
+            hold: 0,
+            scores: Scores { cycles: 0, responsive: [0; 2], unresponsive: [0; 2] },
+            settled: [u8::MAX; 2],
+            control_in: 0,
+            known: 0,
             tracks: [Track::new(); 2],
             control: Share::new(),
-            control_in: 0,
-            signalled: u8::MAX,
-            settled: [u8::MAX; 2],
-            hold: 0,
-            bend: 0,
+            noise: Noise::new(),
             rates: [0; KEPT],
-            known: 0,
-            scores: Scores { cycles: 0, responsive: [0; 2], unresponsive: [0; 2] },
+            windows: [Window { bytes: 0, ticks: 0 }; KEPT],
         }
     }
 
+    /// How many of the first bytes every packet needs.
+    #[cfg(test)]
+    pub(super) const HOT: usize = core::mem::offset_of!(Self, scores) + size_of::<Scores>();
+
     pub(super) const fn verdict(&self, signal: Signal) -> Verdict {
-        self.tracks[signal as usize].verdict
+        self.verdicts[signal as usize]
     }
 
     pub(super) const fn votes(&self, signal: Signal) -> (u32, u32) {
@@ -164,7 +241,7 @@ impl Assessment {
         self.windows.rotate_right(1);
         self.windows[0] = window;
         if config.beyond_noise {
-            self.measure_bend(window);
+            self.measure_noise(window);
         }
         for signal in Signal::ALL {
             self.judge(config, signal);
@@ -174,10 +251,11 @@ impl Assessment {
         }
         self.scores.cycles = self.scores.cycles.wrapping_add(1);
         for (kind, track) in self.tracks.iter_mut().enumerate() {
+            let verdict = &mut self.verdicts[kind];
             if config.controls {
-                track.decide(config, self.control);
+                *verdict = track.decide(config, self.control, *verdict);
             }
-            match track.verdict {
+            match verdict {
                 Verdict::Unclassified => {}
                 Verdict::Responsive => self.scores.responsive[kind] += 1,
                 Verdict::Unresponsive => self.scores.unresponsive[kind] += 1,
@@ -198,10 +276,20 @@ impl Assessment {
         }
         let marks =
             if signal == Signal::Ecn { (self.tracks[kind].slots >> (8 * u32::from(last))) & 0xff } else { 0 };
-        let answer = self.dip(config, marks);
-        if config.votes == Votes::Aged && answer.is_none() && self.is_answer(config, last + 1, last, marks) {
-            // The flow was answering earlier signals when these came, and has not grown since.
-            return;
+        let asked = self.asked(config, marks);
+        let mut answer = self.dip(config, asked);
+        let mut has_say = true;
+        if answer.is_none() {
+            if config.votes == Votes::Aged && self.is_answer(config, last + 1, last, asked) {
+                // The flow was answering earlier signals when these came, and has not grown since.
+                return;
+            }
+            if asked.excused {
+                return;
+            }
+            // What slow start may hide is counted, but decides nothing.
+            answer = self.dip_in_slow_start(config, asked);
+            has_say = answer.is_none();
         }
         let track = &mut self.tracks[kind];
         if answer.is_some() {
@@ -210,14 +298,17 @@ impl Assessment {
             track.unresponsive = track.unresponsive.saturating_add(1);
         }
         if config.votes == Votes::Aged {
-            track.share.vote(answer.is_some());
+            if has_say {
+                track.share.vote(answer.is_some());
+            }
             // RFC 3168 §6.1.2: one reaction per window. Whatever was signalled up to the answer is answered; and what came
             // while none did is of the same refusal.
             let pending = answer.map_or(0, |answer| u32::from(last - answer));
             track.slots &= (1 << (8 * pending)) - 1;
             self.settled[kind] = last - answer.unwrap_or(last);
         }
-        track.decide(config, if config.controls { self.control } else { Share::new() });
+        let control = if config.controls { self.control } else { Share::new() };
+        self.verdicts[kind] = track.decide(config, control, self.verdicts[kind]);
     }
 
     /// A stretch in which there was no signal: does the flow dip all the same?
@@ -227,7 +318,8 @@ impl Assessment {
             return;
         }
         if self.signalled & QUIET == 0 && self.large_enough(config) {
-            self.control.vote(self.dip(config, 0).is_some());
+            let asked = self.asked(config, 0);
+            self.control.vote(self.dip(config, asked).is_some());
             self.control_in = config.response.last;
         }
     }
@@ -239,64 +331,111 @@ impl Assessment {
         }
     }
 
-    /// In which cycle after the one at the signal, which had so many marks, the window was smaller, if in any.
-    fn dip(&self, config: &TrapConfig, marks: u32) -> Option<u8> {
-        let last = config.response.last;
-        (config.response.first..=last).find(|&after| self.is_answer(config, last, last - after, marks))
+    /// What `marks` in the cycle at the signal ask for. If they are so few that who answers each by half a segment, as DCTCP
+    /// in balance does, may not be seen to, it is not called unresponsive; but every fall that is taken for an answer must
+    /// stand out. A flow whose rate is uneven has no such excuse: its falls come by chance, and if those that do not come were
+    /// not counted, chance would be on its side.
+    fn asked(&self, config: &TrapConfig, marks: u32) -> Asked {
+        let before = self.windows[usize::from(config.response.last)].bytes;
+        let few = config.beyond_noise && config.per_mark > 0 && marks > 0 && marks * (FEW * FULL) < before;
+        Asked { marks, few, excused: few && self.noise.mean < EVEN }
     }
 
-    /// Whether the window so many cycles ago as `after` says is an answer to `marks` marks, or a loss, in that of `before`.
-    fn is_answer(&self, config: &TrapConfig, before: u8, after: u8, marks: u32) -> bool {
+    /// As [`dip`](Self::dip), whatever the noise, while that is slow start's.
+    fn dip_in_slow_start(&self, config: &TrapConfig, asked: Asked) -> Option<u8> {
+        if !config.beyond_noise || self.noise.samples > SETTLED {
+            return None;
+        }
+        let Response { first, last } = config.response;
+        (first..=last).find(|after| {
+            let [before, after] = [last, last - after].map(usize::from);
+            self.fall(before, after) > 0
+                && is_reduced(config, self.windows[before], self.windows[after], asked)
+        })
+    }
+
+    /// In which cycle after the one at the signal the window was smaller, if in any.
+    fn dip(&self, config: &TrapConfig, asked: Asked) -> Option<u8> {
+        let last = config.response.last;
+        (config.response.first..=last).find(|&after| self.is_answer(config, last, last - after, asked))
+    }
+
+    /// Whether the window so many cycles ago as `after` says is an answer to what was signalled in that of `before`. Where
+    /// signals come all the time, the one after it must be so, too: a dip by chance, or a pulse's end, is over by then.
+    fn is_answer(&self, config: &TrapConfig, before: u8, after: u8, asked: Asked) -> bool {
+        self.is_low(config, before, after, asked)
+            && (!config.beyond_noise
+                || !self.is_steady(asked)
+                || after > 0 && self.is_low(config, before, after - 1, asked))
+    }
+
+    /// Whether so many of the last cycles were signalled to that whatever the flow does follows a signal.
+    const fn is_steady(&self, asked: Asked) -> bool {
+        self.signalled.count_ones() >= if asked.marks == 0 { STEADY_LOSS } else { STEADY_MARKS }
+    }
+
+    /// Whether the window so many cycles ago as `after` says is as much lower than that of `before` as an answer is.
+    fn is_low(&self, config: &TrapConfig, before: u8, after: u8, asked: Asked) -> bool {
         let [before, after] = [before, after].map(usize::from);
-        is_reduced(config, self.windows[before], self.windows[after], marks)
-            && (!config.beyond_noise || self.is_beyond_noise(before, after, marks > 0))
+        is_reduced(config, self.windows[before], self.windows[after], asked)
+            && (!config.beyond_noise || self.is_beyond_noise(before, after, asked))
     }
 
     /// Takes note of how far the rate leaves the line through the two before: it neither counts steady growth, such as
     /// slow start's, nor the flat parts of a sawtooth, but all of what comes at random.
-    fn measure_bend(&mut self, window: Window) {
+    fn measure_noise(&mut self, window: Window) {
         let rate = logarithm(window.bytes) - logarithm(window.ticks);
         self.rates.rotate_right(1);
         self.rates[0] = rate;
         self.known = (self.known + 1).min(3);
         if self.known == 3 {
             let [now, before, earlier, ..] = self.rates.map(i32::from);
-            let bend = (now - 2 * before + earlier).unsigned_abs().min(1 << 8);
-            self.bend -= self.bend >> 4;
-            self.bend += bend;
+            #[allow(clippy::cast_possible_truncation, reason = "at most 2^8")]
+            let bend = (now - 2 * before + earlier).unsigned_abs().min(1 << 8) as u16;
+            self.noise.take(bend);
         }
     }
 
-    /// Whether the rate fell by more than it usually bends by from one of the last cycles, given by age, to another; by a
-    /// quarter more, unless it is an answer to marks: a sender that answers each of them a little bends all the time.
-    fn is_beyond_noise(&self, before: usize, after: usize, marks: bool) -> bool {
+    /// How far the logarithm of the rate fell from one of the last cycles, given by age, to another.
+    fn fall(&self, before: usize, after: usize) -> u32 {
         let fall = i32::from(self.rates[before]) - i32::from(self.rates[after]);
-        // The smoothed bend is 16 times its mean.
-        let bend = if marks { self.bend } else { self.bend + (self.bend >> 2) };
-        fall > 0 && fall.unsigned_abs() << 4 >= bend
+        fall.max(0).unsigned_abs()
+    }
+
+    /// Whether the rate fell by more than chance makes it fall: a sender that answers every mark a little bends all the time,
+    /// so that less is asked of it, unless marks come all the time: a sender that answers does not stay there.
+    fn is_beyond_noise(&self, before: usize, after: usize, asked: Asked) -> bool {
+        let steady = self.is_steady(asked);
+        let factor = match asked {
+            Asked { marks: 0, .. } if steady => UNDER_STEADY_LOSS,
+            Asked { marks: 0, .. } => AFTER_LOSS,
+            Asked { .. } if steady => UNDER_STEADY_MARKS,
+            Asked { excused: true, .. } => AFTER_FEW_MARKS,
+            Asked { few: true, .. } => AFTER_FEW_MARKS_UNEVENLY,
+            Asked { .. } => AFTER_MARKS,
+        };
+        let fall = self.fall(before, after);
+        fall > 0 && self.noise.is_exceeded(fall, factor)
     }
 }
 
 impl Track {
-    fn decide(&mut self, config: &TrapConfig, control: Share) {
+    /// The verdict that follows `before`.
+    const fn decide(&self, config: &TrapConfig, control: Share, before: Verdict) -> Verdict {
         match config.votes {
-            Votes::Lifetime => {
-                self.verdict = if self.responsive == 0 && self.unresponsive == 0 {
-                    Verdict::Unclassified
-                } else if self.responsive >= self.unresponsive {
-                    Verdict::Responsive
-                } else {
-                    Verdict::Unresponsive
-                };
-            }
+            Votes::Lifetime if self.responsive == 0 && self.unresponsive == 0 => Verdict::Unclassified,
+            Votes::Lifetime if self.responsive >= self.unresponsive => Verdict::Responsive,
+            Votes::Lifetime => Verdict::Unresponsive,
             Votes::Aged => {
                 let share = self.share.part.saturating_sub(control.part);
                 if self.share.votes < LEAST_VOTES {
-                    self.verdict = Verdict::Unclassified;
+                    Verdict::Unclassified
                 } else if share >= RISE {
-                    self.verdict = Verdict::Responsive;
+                    Verdict::Responsive
                 } else if share <= FALL {
-                    self.verdict = Verdict::Unresponsive;
+                    Verdict::Unresponsive
+                } else {
+                    before
                 }
             }
         }
@@ -320,8 +459,8 @@ fn logarithm(number: u32) -> i16 {
     logarithm
 }
 
-/// Whether `after` is the threshold's part of `before` or less, or less by what `marks` ask for.
-fn is_reduced(config: &TrapConfig, before: Window, after: Window, marks: u32) -> bool {
+/// Whether `after` is the threshold's part of `before` or less, or less by what is asked for.
+fn is_reduced(config: &TrapConfig, before: Window, after: Window, asked: Asked) -> bool {
     // A cycle's length is below 2^25 ticks (four loops), its bytes are kept below 2^31: no product reaches 2^63.
     let (before_ticks, after_ticks) = match config.window {
         WindowUnit::Bytes => (1, 1),
@@ -331,9 +470,10 @@ fn is_reduced(config: &TrapConfig, before: Window, after: Window, marks: u32) ->
     // After it, were the cycles equally long; and before it.
     let sent = bytes(after) * u64::from(before_ticks);
     let was = |bytes: u64| bytes * u64::from(after_ticks);
-    let asked = u64::from(config.per_mark) * u64::from(marks);
+    let asked_for = u64::from(config.per_mark) * u64::from(asked.marks);
+    let asked_for = if asked.few { asked_for.max(u64::from(VISIBLE)) } else { asked_for };
     100 * sent <= u64::from(config.threshold) * was(bytes(before))
-        || asked > 0 && sent <= was(bytes(before).saturating_sub(asked))
+        || asked_for > 0 && sent <= was(bytes(before).saturating_sub(asked_for))
 }
 
 #[cfg(test)]
@@ -596,8 +736,9 @@ mod tests {
     fn no_window_is_too_large_to_compare() {
         let config = TrapConfig::marcato();
         let huge = Window { bytes: u32::MAX, ticks: u32::MAX };
-        assert!(!is_reduced(&config, huge, huge, 0));
-        assert!(is_reduced(&config, huge, Window { bytes: 1, ticks: u32::MAX }, 0));
-        assert!(!is_reduced(&config, Window { bytes: 1, ticks: u32::MAX }, huge, 0));
+        let asked = Asked { marks: 0, few: false, excused: false };
+        assert!(!is_reduced(&config, huge, huge, asked));
+        assert!(is_reduced(&config, huge, Window { bytes: 1, ticks: u32::MAX }, asked));
+        assert!(!is_reduced(&config, Window { bytes: 1, ticks: u32::MAX }, huge, asked));
     }
 }

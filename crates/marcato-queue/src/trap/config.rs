@@ -110,7 +110,9 @@ pub struct TrapConfig {
     /// Take the share of dips that come without a signal off the share of those that come after one.
     pub controls: bool,
     /// A dip must also exceed what the flow's rate usually bends by from cycle to cycle, so that one whose packets come at
-    /// random earns nothing either where every cycle is signalled to and there is nothing to compare with.
+    /// random earns nothing either where every cycle is signalled to and there is nothing to compare with; there it must last
+    /// for two cycles. Nor is a flow whose rate is even called unresponsive because its answer to a few marks cannot be seen, or
+    /// because slow start hid one.
     pub beyond_noise: bool,
     /// For so many cycles after a change of queue, signals are not looked at. CRQ §III-B3 leaves more than 0 to future
     /// work: even then the next vote is two cycles away.

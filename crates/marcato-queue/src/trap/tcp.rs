@@ -46,6 +46,8 @@ pub(super) struct TcpTrap {
     reverse_value: Option32,
 
     length: Length,
+    /// How long the last loop took that timestamps closed; 0 if none did.
+    last: u32,
 }
 
 /// A number modulo 2^32, or none.
@@ -92,6 +94,7 @@ impl TcpTrap {
             value: Option32::none(),
             reverse_value: Option32::none(),
             length: Length::new(),
+            last: 0,
         }
     }
 
@@ -105,6 +108,7 @@ impl TcpTrap {
             // The ports may be in use again: the numbers of the last connection mean nothing in this one.
             (self.sent, self.value) = (Option32::none(), Option32::none());
             (self.stage, self.loop_stage) = (Stage::Idle, Stage::Idle);
+            self.last = 0;
         }
         match cycles {
             Cycles::Half => self.forward_half(segment),
@@ -191,7 +195,10 @@ impl TcpTrap {
 
     fn forward_timestamps(&mut self, now: u32, segment: &TcpSegment, value: u32, echo: u32) {
         if self.loop_stage == Stage::Back && acknowledges(segment) && at_or_after(echo, self.mark) {
-            self.length.take(now.wrapping_sub(self.marked));
+            // An echo that a loss or a delayed acknowledgement kept back comes a loop late, but seldom twice in a row.
+            let sample = now.wrapping_sub(self.marked).max(1);
+            self.length.take(if self.last == 0 { sample } else { sample.min(self.last) });
+            self.last = sample;
             self.loop_stage = Stage::Idle;
         }
         if self.loop_stage != Stage::Idle && now.wrapping_sub(self.marked) > LONGEST_LOOP {

@@ -11,3 +11,4 @@ mod path;
 mod properties;
 mod strict;
 mod trap;
+mod vectors;

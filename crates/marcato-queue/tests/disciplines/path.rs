@@ -13,6 +13,8 @@ use marcato_wire::{Ecn, QuicHeader, QuicLongType, TcpFlags, TcpSegment, TcpTimes
 /// Bytes of payload in a data packet.
 pub(crate) const MSS: u32 = 1448;
 const HEADERS: u64 = 66;
+/// The sequence number of the first byte that goes back.
+const FIRST_BACK: u32 = u32::MAX - 98;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Control {
@@ -23,6 +25,15 @@ pub(crate) enum Control {
     Constant(u64),
     /// The same, but gaps between packets are exponential.
     Poisson(u64),
+    /// The same as constant, but only for so long of every period: rate in Mbit/s, both in milliseconds.
+    Pulse(u64, u64, u64),
+}
+
+impl Control {
+    /// Whether it never answers.
+    const fn is_flood(self) -> bool {
+        matches!(self, Self::Constant(_) | Self::Poisson(_) | Self::Pulse(..))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,11 +53,15 @@ pub(crate) struct Sender {
     pub(crate) proto: Proto,
     pub(crate) start: Time,
     pub(crate) ecn: bool,
+    /// The other host sends half of the data back, in TCP: CRQ §IV-B.
+    pub(crate) mirrored: bool,
+    /// It flips its spin bit after so many packets, instead of once per loop.
+    pub(crate) flips: Option<u64>,
 }
 
 impl Sender {
     pub(crate) fn new(control: Control, proto: Proto) -> Self {
-        Self { control, proto, start: Time::ZERO, ecn: false }
+        Self { control, proto, start: Time::ZERO, ecn: false, mirrored: false, flips: None }
     }
 }
 
@@ -118,6 +133,8 @@ struct State {
     heard: Time,
     sent_at: BTreeMap<u64, Time>,
     echo: u32,
+    /// The number after the last of the other host's that was heard.
+    heard_to: u32,
     // The receiver.
     received: BTreeSet<u64>,
     cumulative: u64,
@@ -125,6 +142,8 @@ struct State {
     newest: u64,
     newest_spin: bool,
     answered: bool,
+    /// The number after the last that it sent back.
+    sent_back: u32,
 }
 
 pub(crate) struct Path {
@@ -177,12 +196,14 @@ impl Path {
                 heard: sender.start,
                 sent_at: BTreeMap::new(),
                 echo: 0,
+                heard_to: FIRST_BACK,
                 received: BTreeSet::new(),
                 cumulative: 0,
                 recent: 0,
                 newest: 0,
                 newest_spin: false,
                 answered: false,
+                sent_back: FIRST_BACK,
             });
             path.hello(flow as u64, sender);
         }
@@ -199,9 +220,14 @@ impl Path {
     fn hello(&mut self, flow: u64, sender: Sender) {
         let time = sender.start + self.far;
         let transport = match sender.proto {
-            Proto::Tcp { .. } => {
-                Transport::Tcp(self.segment(flow, true, time, TcpFlags::SYN, (u32::MAX - 99, 0), 0))
-            }
+            Proto::Tcp { .. } => Transport::Tcp(self.segment(
+                flow,
+                true,
+                time,
+                TcpFlags::SYN,
+                (FIRST_BACK.wrapping_sub(1), 0),
+                0,
+            )),
             Proto::Udp => Transport::Udp { payload: 100, quic: None },
             _ => long(1200),
         };
@@ -308,17 +334,20 @@ impl Path {
             }
         }
         let (cumulative, spin) = (state.cumulative, !state.newest_spin);
+        let payload = if state.sender.mirrored { MSS / 2 } else { 0 };
+        let seq = state.sent_back;
+        state.sent_back = seq.wrapping_add(payload);
         let transport = match state.sender.proto {
             Proto::Tcp { .. } => {
                 let ack = number(cumulative);
-                Transport::Tcp(self.segment(flow, true, now, TcpFlags::ACK, (u32::MAX - 98, ack), 0))
+                Transport::Tcp(self.segment(flow, true, now, TcpFlags::ACK, (seq, ack), payload))
             }
             _ => {
                 let first = !std::mem::replace(&mut state.answered, true);
                 if first { long(1200) } else { short(40, spin) }
             }
         };
-        let mut answer = self.datagram(flow, true, 60, transport);
+        let mut answer = self.datagram(flow, true, 60 + u64::from(payload), transport);
         (answer.number, answer.segment, answer.spin) = (packet.number, packet.segment, spin);
         answer.ecn = packet.ecn;
         self.at(now + self.far, Event::BackAtQueue(answer));
@@ -326,10 +355,10 @@ impl Path {
 
     fn hear(&mut self, now: Time, packet: &Datagram) {
         let flow = packet.flow;
-        if let Transport::Tcp(segment) = packet.transport
-            && let Some(timestamps) = segment.timestamps
-        {
-            self.states[flow as usize].echo = timestamps.value;
+        if let Transport::Tcp(segment) = packet.transport {
+            let state = &mut self.states[flow as usize];
+            state.echo = segment.timestamps.map_or(state.echo, |timestamps| timestamps.value);
+            state.heard_to = segment.end();
         }
         if packet.number == 0 {
             // The hello, or the answer to ours.
@@ -342,7 +371,7 @@ impl Path {
                 let transport = match self.states[flow as usize].sender.proto {
                     Proto::Tcp { .. } => {
                         let flags = TcpFlags::SYN.with(TcpFlags::ACK);
-                        let numbers = (number(0).wrapping_sub(1), u32::MAX - 98);
+                        let numbers = (number(0).wrapping_sub(1), FIRST_BACK);
                         Transport::Tcp(self.segment(flow, false, now, flags, numbers, 0))
                     }
                     Proto::Udp => Transport::Udp { payload: 100, quic: None },
@@ -388,6 +417,15 @@ impl Path {
                 self.send(now, flow);
                 self.at(now + mean(mbps), Event::Tick(flow));
             }
+            Control::Pulse(mbps, on, period) => {
+                self.send(now, flow);
+                let mut next = now + mean(mbps);
+                let into = Duration::from_nanos(next.as_nanos() % (period * 1_000_000));
+                if into >= Duration::from_millis(on) {
+                    next += Duration::from_millis(period) - into;
+                }
+                self.at(next, Event::Tick(flow));
+            }
             Control::Poisson(mbps) => {
                 self.send(now, flow);
                 let gap = self.random.exponential(mean(mbps));
@@ -411,7 +449,7 @@ impl Path {
 
     /// Sends as much as the window allows.
     fn fill(&mut self, now: Time, flow: u64) {
-        if matches!(self.states[flow as usize].sender.control, Control::Constant(_) | Control::Poisson(_)) {
+        if self.states[flow as usize].sender.control.is_flood() {
             return;
         }
         while {
@@ -430,14 +468,15 @@ impl Path {
             state.next_segment += 1;
             state.next_segment - 1
         });
-        if !matches!(state.sender.control, Control::Constant(_) | Control::Poisson(_)) {
+        if !state.sender.control.is_flood() {
             state.in_flight.insert(number, segment);
             state.sent_at.insert(number, now);
         }
-        let (spin, proto, ecn) = (state.spin, state.sender.proto, state.sender.ecn);
+        let (proto, ecn, heard_to) = (state.sender.proto, state.sender.ecn, state.heard_to);
+        let spin = state.sender.flips.map_or(state.spin, |every| number / every % 2 == 1);
         let transport = match proto {
             Proto::Tcp { .. } => {
-                let numbers = (self::number(segment), u32::MAX - 98);
+                let numbers = (self::number(segment), heard_to);
                 Transport::Tcp(self.segment(flow, false, now, TcpFlags::ACK, numbers, MSS))
             }
             _ => short(MSS, spin),
