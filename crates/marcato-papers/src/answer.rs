@@ -1,6 +1,6 @@
-//! What one question of an experiment gives.
+//! What one question of an experiment gives, and the report that all of them make.
 
-use crate::{Row, Section};
+use crate::{Config, Document, Experiment, Report, Row, RunOptions, Section, Unit};
 
 /// What one question gives: its rows, and what is said and drawn about them.
 pub(crate) struct Answer {
@@ -13,5 +13,29 @@ impl Answer {
     pub(crate) fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
         let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
         Self { rows, section }
+    }
+}
+
+/// The report of `experiment`, in the order of its answers.
+pub(crate) fn report(
+    experiment: &dyn Experiment,
+    config: Config,
+    options: &RunOptions,
+    answers: impl IntoIterator<Item = Answer>,
+) -> Report {
+    let (rows, sections): (Vec<_>, Vec<_>) =
+        answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
+    let document =
+        Document::new(experiment.name(), options).config(config).with_rows(rows.into_iter().flatten());
+    let report = Report::new(experiment.name().to_uppercase(), experiment.about(), document);
+    sections.into_iter().fold(report, Report::section)
+}
+
+/// A verdict, or what it would be where the runs are too short to claim it.
+pub(crate) fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool, claimed: bool) -> Row {
+    if claimed {
+        Row::verdict(id, what, held)
+    } else {
+        Row::new(id, what, Unit::Count).measured(f64::from(u8::from(held)))
     }
 }

@@ -230,8 +230,8 @@ fn checks(runs: &Runs, cells: &[Cell], column: Column, claims: bool, signs_claim
             signs_claimed,
         ),
         row("small", "of 11 cells that are below 0.1: within 0.2 of 0", small, 11.0, claims),
-        row("cubic", "of 16 cells of TCP CUBIC: positive", cubic, 16.0, signs_claimed),
-        row("multi", "of 8 cells of 20 flows: positive", multi, 8.0, signs_claimed),
+        row("cubic", "of 16 cells of TCP CUBIC: positive", cubic, 16.0, claims),
+        row("multi", "of 8 cells of 20 flows: positive", multi, 8.0, claims),
     ];
     rows.push(row("small-tcp", "of 7 of those that are TCP's: the same", small_tcp, 0.0, false));
     let what = format!("of 12 cells of QUIC that are 0.1 or more: same sign as the paper, {}", column.id());
@@ -289,10 +289,15 @@ fn paper(section: Section) -> Section {
 
 /// Says of each cell that disagrees what was seen there.
 fn explained(section: Section, runs: &Runs, cells: &[Cell]) -> Section {
-    let mut text = format!("{TEXT}\n\nCells of the column `artefacts` whose sign is not the paper's:");
-    let mut any = false;
-    for cell in cells.iter().filter(|cell| cell.is_large() && !agree(cell.paper, cell.score(runs))) {
-        any = true;
+    let mut text = format!(
+        "{TEXT}\n\n{REASONS}\n\nCells of the column `artefacts` whose sign is not the paper's, or that are small there and not here:"
+    );
+    let disagrees = |cell: &&Cell| {
+        let score = cell.score(runs);
+        if cell.is_large() { !agree(cell.paper, score) } else { score.abs() > 0.2 }
+    };
+    let disagreeing: Vec<&Cell> = cells.iter().filter(disagrees).collect();
+    for cell in &disagreeing {
         let mean = |values: Vec<f64>| Mean::of(&values).value;
         let seconds = |ticket| mean(cell.fct(runs, ticket)) / 1e3;
         text.push_str(&format!(
@@ -305,14 +310,22 @@ fn explained(section: Section, runs: &Runs, cells: &[Cell]) -> Section {
             mean(cell.responsive(runs)),
         ));
     }
-    if any {
+    if disagreeing.is_empty() {
+        text.push_str(" none.");
+    } else {
         text.pop();
         text.push('.');
-    } else {
-        text.push_str(" none.");
     }
     section.text(text)
 }
+
+const REASONS: &str = "Where cells disagree, it is for these reasons. QUIC is not picoquic: its CUBIC reacts to every loss as RFC \
+    9438 has it and is called responsive where picoquic's is not, its BBR is version 3, which answers losses, and neither is \
+    held back by its host, while picoquic's scores at 100 ms are all near 0, in queues that have nothing in common. TCP CUBIC \
+    over 100 ms in CoDel's baseline: slow start leaves a window of 3 MB that goes out at the speed of the wire, for 25 of each \
+    100 ms; when UDP comes, the two together are 1.5 times what the switch can forward, and from the losses of three or four \
+    round trips in a row CUBIC has some 250 segments left, whence its function takes 16 s to come back. In the testbed it \
+    took 38 s for all of the transfer, if its time with CRQ was ours.";
 
 /// What of Fig. 5 the drop-tail baseline's shaper makes.
 pub(super) fn shaper(plan: &mut Plan) -> Ask {

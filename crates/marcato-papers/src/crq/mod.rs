@@ -24,7 +24,7 @@ mod watched;
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
 use crate::plan::Runs;
-use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions};
+use crate::{Config, Experiment, Progress, Report, RunError, RunOptions};
 
 /// The experiments of the CRQ paper.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,21 +74,8 @@ fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Re
     let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
     let runs =
         plan.run("CRQ, megabytes", options, progress).map_err(|error| RunError::failed("crq", error))?;
-    let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
-    let (rows, sections): (Vec<_>, Vec<_>) =
-        answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
-    let document = Document::new("crq", options).config(config(scale)).with_rows(rows.into_iter().flatten());
-    let report = Report::new("CRQ", Crq.about(), document);
-    Ok(sections.into_iter().fold(report, Report::section))
-}
-
-/// A verdict, or what it would be where the runs are too short to claim it.
-fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool, claimed: bool) -> Row {
-    if claimed {
-        Row::verdict(id, what, held)
-    } else {
-        Row::new(id, what, crate::Unit::Count).measured(f64::from(u8::from(held)))
-    }
+    let answers = asked.into_iter().map(|ask| ask(&runs));
+    Ok(crate::answer::report(&Crq, config(scale), options, answers))
 }
 
 /// The configuration, for the record.
@@ -128,7 +115,7 @@ mod tests {
         assert_eq!(report.document().count().ok + report.document().count().outside, 0);
         let value = |id: &str| {
             let row = report.document().rows().iter().find(|row| row.id() == id);
-            row.and_then(Row::measured_value).unwrap_or(f64::NAN)
+            row.and_then(crate::Row::measured_value).unwrap_or(f64::NAN)
         };
         // Nobody gave up, and UDP has no cycles.
         assert_eq!(value("crq.fig5.given-up"), 0.0);

@@ -8,8 +8,9 @@ use super::beyond::{GOODPUT, Metric, OVERHEAD, P50, P99, P999, ccdf, every, rati
 use super::published::{Periodic, Scheduler};
 use super::runs::{Plan, Runs};
 use super::setup::{Outcome, Setup};
-use super::{Answer, Ask, source_name, verdict};
+use super::{Answer, Ask, source_name};
 use crate::Unit;
+use crate::answer::verdict;
 use crate::chart::Axis;
 
 const SOURCE: Periodic = every(100, 10);

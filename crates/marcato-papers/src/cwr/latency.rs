@@ -6,7 +6,8 @@ use super::predict::CHECKED_ON;
 use super::published::{Growth, RATE, SAME_RTT, Scheduler};
 use super::runs::{Plan, Runs, Ticket};
 use super::table::{Column, columns};
-use super::{Answer, Ask, id, source_id, source_name, verdict};
+use super::{Answer, Ask, id, source_id, source_name};
+use crate::answer::verdict;
 use crate::chart::{Axis, Colour, LineChart, Series};
 use crate::{Figure, Percentile, Row, Samples, Unit};
 

@@ -30,7 +30,7 @@ mod watch;
 use self::published::{Periodic, Scheduler};
 use self::runs::{Plan, Runs, Scale};
 use crate::answer::Answer;
-use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions};
+use crate::{Config, Experiment, Progress, Report, RunError, RunOptions};
 
 /// The experiments of the CWR paper.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,21 +80,8 @@ fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Re
     let mut plan = Plan::new(scale);
     let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
     let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("cwr", error))?;
-    let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
-    let (rows, sections): (Vec<_>, Vec<_>) =
-        answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
-    let document = Document::new("cwr", options).config(config(scale)).with_rows(rows.into_iter().flatten());
-    let report = Report::new("CWR", Cwr.about(), document);
-    Ok(sections.into_iter().fold(report, Report::section))
-}
-
-/// A verdict, or what it would be where the runs are too short to claim it.
-fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool, claimed: bool) -> Row {
-    if claimed {
-        Row::verdict(id, what, held)
-    } else {
-        Row::new(id, what, crate::Unit::Count).measured(f64::from(u8::from(held)))
-    }
+    let answers = asked.into_iter().map(|ask| ask(&runs));
+    Ok(crate::answer::report(&Cwr, config(scale), options, answers))
 }
 
 /// A scheduler's name in row ids.

@@ -6,7 +6,8 @@ use super::latency::{PERCENTILES, colour, red_helps};
 use super::published::{DIFFERENT_RTTS, SAME_RTT, Scheduler, TABLE_2};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::Setup;
-use super::{Answer, Ask, id, source_name, verdict};
+use super::{Answer, Ask, id, source_name};
+use crate::answer::verdict;
 use crate::chart::{Axis, LineChart, Series};
 use crate::{Figure, Percentile, Row, Unit};
 

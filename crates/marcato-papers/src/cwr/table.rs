@@ -4,7 +4,8 @@ use super::predict::{self, CHECKED_ON, Prediction, Reduction};
 use super::published::{Growth, PACKET, SAME_RTT, Scheduler, TABLE_1};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::Setup;
-use super::{Answer, Ask, id, short_name, source_id, source_name, verdict};
+use super::{Answer, Ask, id, short_name, source_id, source_name};
+use crate::answer::verdict;
 use crate::chart::{Axis, BarChart, Bars, Colour};
 use crate::{Figure, Row, Unit};
 

@@ -5,7 +5,8 @@ use super::published::Scheduler;
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::Outcome;
 use super::table::{Column, columns};
-use super::{Answer, Ask, id, short_name, source_id, source_name, verdict};
+use super::{Answer, Ask, id, short_name, source_id, source_name};
+use crate::answer::verdict;
 use crate::chart::{Axis, BarChart, Bars};
 use crate::{Figure, Row, Unit};
 

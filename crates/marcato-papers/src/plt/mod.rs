@@ -22,7 +22,7 @@ mod world;
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
 use crate::plan::Runs;
-use crate::{Config, Document, Experiment, Progress, Report, RunError, RunOptions};
+use crate::{Config, Experiment, Progress, Report, RunError, RunOptions};
 
 /// The experiments of the PLT paper.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,13 +65,8 @@ impl Experiment for Plt {
         let runs = plan
             .run("PLT, simulated seconds", options, progress)
             .map_err(|error| RunError::failed("plt", error))?;
-        let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(&runs)).collect();
-        let (rows, sections): (Vec<_>, Vec<_>) =
-            answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
-        let document =
-            Document::new("plt", options).config(config(scale)).with_rows(rows.into_iter().flatten());
-        let report = Report::new("PLT", self.about(), document);
-        Ok(sections.into_iter().fold(report, Report::section))
+        let answers = asked.into_iter().map(|ask| ask(&runs));
+        Ok(crate::answer::report(self, config(scale), options, answers))
     }
 }
 
