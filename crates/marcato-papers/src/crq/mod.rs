@@ -96,6 +96,7 @@ fn config(scale: Scale) -> Config {
         .set("testbed_port_buffer_bytes", testbed::Testbed::AUTHORS.port_buffer.get())
         .set("testbed_offload_bytes", testbed::Testbed::AUTHORS.offload.get())
         .set("testbed_receive_window_bytes", testbed::Testbed::AUTHORS.receive_window.get())
+        .set("testbed_quic_window_bytes", testbed::Testbed::AUTHORS.quic_window.get())
         .set("testbed_send_buffer_bytes", testbed::Testbed::AUTHORS.send_buffer.get())
         .set("clean_tcp_buffers_bytes", 64 << 20)
 }

@@ -72,8 +72,7 @@ impl QuicApp for Receiver {
     }
 }
 
-fn session(control: Control) -> SessionConfig {
-    let window = Bytes::new(64 << 20);
+fn session(control: Control, window: Bytes) -> SessionConfig {
     SessionConfig {
         conductor: Config::with_debt(Debt::strict()),
         path_scheduler: PathScheduler::LowRtt,
@@ -95,10 +94,11 @@ fn session(control: Control) -> SessionConfig {
 /// The seeds of a connection's ends.
 pub(super) type EndSeeds = [Seed; 2];
 
-/// A flow by which `server` sends so many bytes to `client`.
+/// A flow by which `server` sends so many bytes to `client`, at most `window` of them unacknowledged.
 pub(super) fn transfer(
     control: Control,
     bytes: Bytes,
+    window: Bytes,
     [client, server]: [NodeId; 2],
     seeds: EndSeeds,
 ) -> Result<DatagramFlow, Error> {
@@ -108,10 +108,11 @@ pub(super) fn transfer(
     let epoch = Instant::now();
     let role = QuicRole::Client { trust, name: "server".to_owned() };
     let [of_client, of_server] = seeds;
-    let receiver = QuicHost::new(role, session(control), epoch, Receiver::default())
+    let receiver = QuicHost::new(role, session(control, window), epoch, Receiver::default())
         .tuned(move |config| config.seed = Some(of_client));
-    let sender = QuicHost::new(QuicRole::Server { identity }, session(control), epoch, Sender::new(bytes))
-        .tuned(move |config| config.seed = Some(of_server));
+    let sender =
+        QuicHost::new(QuicRole::Server { identity }, session(control, window), epoch, Sender::new(bytes))
+            .tuned(move |config| config.seed = Some(of_server));
     Ok(DatagramFlow::new(receiver, sender, vec![Route::new(client, server)]))
 }
 
@@ -144,7 +145,13 @@ fn spins(seeds: EndSeeds) -> Result<bool, Error> {
         LinkConfig::new(rate, delay).queue(queue).observing(),
         LinkConfig::new(rate, delay),
     );
-    let flow = net.datagrams(transfer(Control::Cubic, Bytes::kb(600), [client, server], seeds)?)?;
+    let flow = net.datagrams(transfer(
+        Control::Cubic,
+        Bytes::kb(600),
+        Bytes::new(64 << 20),
+        [client, server],
+        seeds,
+    )?)?;
     net.run_until(Time::from_millis(200));
     let queue: &Crq<Packet> = net.queue(down).ok_or(Error::Missing("queue"))?;
     // What is random may hold for some packets by chance, but not for a round trip.

@@ -29,7 +29,9 @@ use super::watched::{Preset, Watched};
 
 /// What Ethernet adds to an IP packet where the shaper of the testbed counts it: its header.
 pub(super) const FRAMING: Bytes = Bytes::new(14);
-/// More than any connection here has under way.
+/// A window that holds back nothing: the largest bandwidth-delay product is 12.5 MB.
+const UNBOUNDED: Bytes = Bytes::new(64 << 20);
+/// More than any connection of the testbed has under way.
 const OWN_QUEUE: Bytes = Bytes::new(256 << 20);
 /// The longest frame of the testbed.
 pub(super) const MTU: Bytes = Bytes::new(1514);
@@ -410,14 +412,11 @@ fn queue<P: Queueable + 'static>(class: ClassConfig, rate: Rate) -> Result<Box<d
     })
 }
 
-/// Linux. Without a testbed, its buffers hold back nothing: the bandwidth-delay product is 12.5 MB.
+/// Linux. Without a testbed, its buffers hold back nothing.
 fn tcp(congestion: Congestion, setup: &Setup) -> TcpConfig {
     let config = TcpConfig { congestion, ecn: setup.ecn, ..TcpConfig::default() };
     match setup.testbed {
-        None => {
-            let buffer = Bytes::new(64 << 20);
-            TcpConfig { send_buffer: buffer, receive_buffer: buffer, ..config }
-        }
+        None => TcpConfig { send_buffer: UNBOUNDED, receive_buffer: UNBOUNDED, ..config },
         Some(testbed) => TcpConfig {
             send_buffer: testbed.send_buffer,
             receive_buffer: testbed.receive_window,
@@ -567,7 +566,9 @@ impl Stage {
             Responder::Stack(Stack::Quic(control)) => {
                 let (seeds, skipped) = quic::spinning(seed, place)?;
                 self.skipped += skipped;
-                let flow = self.net.datagrams(quic::transfer(control, bytes, [client, server], seeds)?)?;
+                let window = setup.testbed.map_or(UNBOUNDED, |testbed| testbed.quic_window);
+                let flow = quic::transfer(control, bytes, window, [client, server], seeds)?;
+                let flow = self.net.datagrams(flow)?;
                 self.transfers.push((flow, true));
                 return Ok(());
             }

@@ -37,6 +37,9 @@ pub(super) struct Testbed {
     pub(super) send_buffer: Bytes,
     /// As far as it is offered.
     pub(super) receive_window: Bytes,
+    /// What QUIC may have under way. Of picoquic's nothing is known; without a bound, slow start would fill the sender's own
+    /// queue, which here stops nobody where Linux stops a socket.
+    pub(super) quic_window: Bytes,
 }
 
 impl Testbed {
@@ -54,5 +57,6 @@ impl Testbed {
         // Linux: tcp_wmem, and tcp_rmem of which half is window.
         send_buffer: Bytes::new(4 << 20),
         receive_window: Bytes::new(3 << 20),
+        quic_window: Bytes::new(3 << 20),
     };
 }
