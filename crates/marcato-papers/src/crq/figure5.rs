@@ -6,8 +6,8 @@ use marcato_units::{Bytes, Duration};
 use super::published::{Control, EACH, FIGURE_5, FIGURE_5_MULTI, FLOWS, Pair, RTTS, SINGLE, SMALL, Stack};
 use super::scale::{Plan, Ticket, scores};
 use super::scene::{self, BASELINE_CARRIES, Column, RULES};
-use super::setup::{Setup, Transferred};
-use super::testbed::Testbed;
+use super::setup::{FRAMING, Setup, Transferred};
+use super::testbed::{Testbed, WIRE};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::chart::HeatMap;
@@ -336,8 +336,8 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
     let stacks = [Stack::OneWay(Control::Bbr), Stack::OneWay(Control::Cubic)];
     let alone = CARRIES.map(|mbps| {
-        let setup = scene::baseline(Pair::DropTail, RTTS[0], Column::Artefacts);
-        let setup = Setup { wakes_late: scene::lateness(mbps), ..setup };
+        let setup = scene::baseline(Pair::DropTail, RTTS[0], Column::Clean);
+        let setup = Setup { wakes_late: scene::lateness(mbps, FRAMING), ..setup };
         let by = super::setup::Responder::Stack(Stack::OneWay(Control::Cubic));
         (mbps, plan.add(setup.transfer(by, scale.bytes(SINGLE), 0)))
     });
@@ -348,7 +348,7 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
                 let from = scale.udp_from(rtt);
                 let b = scene::baseline(Pair::DropTail, rtt, Column::Artefacts);
                 let seeds = if mbps == BASELINE_CARRIES { usize::MAX } else { 1 };
-                let b = Setup { wakes_late: scene::lateness(mbps), seeds, ..b };
+                let b = Setup { wakes_late: scene::lateness(mbps, WIRE), seeds, ..b };
                 let at_most = b.at_most;
                 let c = scene::against(Pair::DropTail, rtt, Column::Artefacts, RULES);
                 let [b, c] =
@@ -382,8 +382,9 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
             rows.push(Row::new(id, what, Unit::Ratio).samples(&scores(runs, b, c, at_most)));
         }
         let text = "The testbed's drop-tail baseline was a token bucket with room for one packet. What the late timer of \
-            such a shaper costs makes part of its scores before anybody is judged: here for four latenesses. A flow that \
-            is alone for a time short of 1 GB's gets less, because of slow start.";
+            such a shaper costs makes part of its scores before anybody is judged: here for four latenesses. The \
+            lone flow has no other wires before it, whose pace would keep it from ever waiting; for a time short of 1 GB's it \
+            gets less, because of slow start.";
         Answer::new("What the baseline's shaper makes of Fig. 5", text, rows)
     })
 }

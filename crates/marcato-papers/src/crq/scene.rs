@@ -35,12 +35,12 @@ impl Column {
     }
 }
 
-/// How late a shaper of the link's rate wakes through which a lone TCP flow gets so many Mbit/s: 1448 of 1514 bytes are
-/// its own.
-pub(super) fn lateness(goodput: u64) -> Duration {
+/// How late a transmitter of the link's rate, with this framing, wakes if packets of a TCP flow that wait for each other carry
+/// so many Mbit/s of payload: 1448 bytes each.
+pub(super) fn lateness(goodput: u64, framing: Bytes) -> Duration {
     let packet = Bytes::new(1448) * 8_000;
     let took = packet.get() / goodput;
-    Duration::from_nanos(took).saturating_sub(LINK.transmission_time(Bytes::new(1500) + WIRE))
+    Duration::from_nanos(took).saturating_sub(LINK.transmission_time(Bytes::new(1500) + framing))
 }
 
 impl Column {
@@ -112,7 +112,9 @@ pub(super) fn crq(pair: Pair, rtt: Duration, column: Column, rules: Preset) -> C
 /// The baseline of Fig. 5: all traffic through one queue of the whole link.
 pub(super) fn baseline(pair: Pair, rtt: Duration, column: Column) -> Setup {
     let (class, late) = match pair {
-        Pair::DropTail if column == Column::Artefacts => (drop_tail(LINK, rtt), lateness(BASELINE_CARRIES)),
+        Pair::DropTail if column == Column::Artefacts => {
+            (drop_tail(LINK, rtt), lateness(BASELINE_CARRIES, WIRE))
+        }
         Pair::DropTail => (drop_tail(LINK, rtt), Duration::ZERO),
         Pair::Codel | Pair::Drop => (codel(LINK, rtt, false), Duration::ZERO),
         Pair::Ecn => (codel(LINK, rtt, true), Duration::ZERO),
