@@ -323,12 +323,11 @@ fn explained(section: Section, runs: &Runs, cells: &[Cell]) -> Section {
 }
 
 const REASONS: &str = "Where cells disagree, it is for these reasons. QUIC is not picoquic: its CUBIC reacts to every loss as RFC \
-    9438 has it and is called responsive where picoquic's is not, its BBR is version 3, which answers losses, and neither is \
-    held back by its host, while picoquic's scores at 100 ms are all near 0, in queues that have nothing in common. TCP CUBIC \
+    9438 has it and is called responsive where picoquic's is not, and its BBR is version 3, which answers losses. TCP CUBIC \
     over 100 ms in CoDel's baseline: slow start leaves a window of 3 MB that goes out at the speed of the wire, for 25 of each \
     100 ms; when UDP comes, the two together are 1.5 times what the switch can forward, and from the losses of three or four \
-    round trips in a row CUBIC has some 250 segments left, whence its function takes 16 s to come back. In the testbed it \
-    took 38 s for all of the transfer, if its time with CRQ was ours.";
+    round trips in a row CUBIC has some 250 segments left, whence its function takes 16 s to come back. In the testbed \
+    the whole transfer took 37 to 40 s, if its time with CRQ was ours.";
 
 /// What of Fig. 5 the drop-tail baseline's shaper makes.
 pub(super) fn shaper(plan: &mut Plan) -> Ask {

@@ -10,7 +10,7 @@ use marcato_units::{Bytes, Duration, Rate};
 use super::figure4::{Queue, percent};
 use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
 use super::scale::{Plan, Ticket};
-use super::setup::{Bleached, Bottleneck, Responder, Setup, Unresponsive};
+use super::setup::{Bleached, Bottleneck, Outcome, Responder, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
@@ -89,10 +89,7 @@ pub(super) fn bleach(plan: &mut Plan) -> Ask {
                     );
                 }
             }
-            let goodput = runs.each(ticket, |outcome| {
-                let bytes: Bytes = outcome.transfers.iter().map(|it| it.bytes).sum();
-                bytes.get() as f64 * 8e-6 / outcome.lasted.as_secs_f64()
-            });
+            let goodput = runs.each(ticket, Outcome::goodput);
             let what = format!("goodput of TCP CUBIC, {named}");
             rows.push(Row::new(format!("{id}.goodput"), what, Unit::MbitPerS).samples(&goodput));
         }
@@ -154,10 +151,7 @@ pub(super) fn flows(plan: &mut Plan) -> Ask {
                     |signal| outcome.transfers.iter().map(move |it| it.responsive(signal)).sum::<f64>();
                 responsive(Signal::Loss).max(responsive(Signal::Ecn)) / count as f64
             });
-            let goodput = runs.each(ticket, |outcome| {
-                let bytes: Bytes = outcome.transfers.iter().map(|it| it.bytes).sum();
-                bytes.get() as f64 * 8e-6 / outcome.lasted.as_secs_f64()
-            });
+            let goodput = runs.each(ticket, Outcome::goodput);
             rows.push(row("accepted", "flows in the responsive queue in the end", Unit::Percent, accepted));
             rows.push(row("cycles", "cycles called responsive", Unit::Percent, cycles));
             rows.push(row("goodput", "goodput of all beside UDP of 150 Mbit/s", Unit::MbitPerS, goodput));

@@ -263,6 +263,14 @@ pub(super) struct Outcome {
     pub(super) lasted: Duration,
 }
 
+impl Outcome {
+    /// What came of all transfers, in Mbit/s of the whole run.
+    pub(super) fn goodput(&self) -> f64 {
+        let bytes: Bytes = self.transfers.iter().map(|it| it.bytes).sum();
+        bytes.get() as f64 * 8e-6 / self.lasted.as_secs_f64()
+    }
+}
+
 /// An [`Outcome`] as it is kept: in numbers alone, since queues know nothing of files.
 #[derive(Serialize, Deserialize)]
 struct Kept {
