@@ -55,6 +55,17 @@ pub trait Discipline<P: Packet> {
         self.dequeue_with(now, &mut |_| ())
     }
 
+    /// Takes `packet`, which arrives at `now`, and lets out what may leave then: as [`enqueue`](Self::enqueue) followed by
+    /// [`dequeue_with`](Self::dequeue_with), with what either drops given to `on_drop`.
+    ///
+    /// It is for links that send at once whatever comes. A discipline that need not store a packet for that says so here.
+    fn pass(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Option<P> {
+        if let Some(packet) = self.enqueue(now, packet).lost() {
+            on_drop(packet);
+        }
+        self.dequeue_with(now, on_drop)
+    }
+
     /// The earliest time, `now` or later, at which [`dequeue`](Self::dequeue) returns a packet if none arrives
     /// until then; `None` if nothing waits. A work-conserving discipline says `now` whenever something waits.
     fn next_ready(&self, now: Time) -> Option<Time>;
@@ -81,6 +92,10 @@ impl<P: Packet, D: Discipline<P> + ?Sized> Discipline<P> for Box<D> {
 
     fn dequeue(&mut self, now: Time) -> Option<P> {
         (**self).dequeue(now)
+    }
+
+    fn pass(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Option<P> {
+        (**self).pass(now, packet, on_drop)
     }
 
     fn next_ready(&self, now: Time) -> Option<Time> {

@@ -204,4 +204,43 @@ proptest! {
             prop_assert!(counters.marked.packets <= dequeued.packets);
         }
     }
+
+    /// One queue is passed each packet, of another each is put in and taken out: nobody can tell them apart.
+    #[test]
+    fn passing_a_packet_is_to_put_it_in_and_take_the_next_out(
+        kind in kind(),
+        operations in prop::collection::vec((operation(), any::<bool>()), 1..200),
+    ) {
+        let (mut passed, mut stored) = (kind.build(), kind.build());
+        let mut now = Time::ZERO;
+        for (id, (operation, through)) in (0u64..).zip(operations) {
+            let mut lost = [Vec::new(), Vec::new()];
+            let [of_passed, of_stored] = &mut lost;
+            let left = match operation {
+                Operation::Enqueue { len, ecn, layer } => {
+                    let packet = Probe { ecn, layer, ..Probe::new(id).with_len(len) };
+                    of_stored.extend(stored.enqueue(now, packet.clone()).lost());
+                    if through {
+                        let left = passed.pass(now, packet, &mut |packet| of_passed.push(packet));
+                        [left, stored.dequeue_with(now, &mut |packet| of_stored.push(packet))]
+                    } else {
+                        of_passed.extend(passed.enqueue(now, packet).lost());
+                        [None, None]
+                    }
+                }
+                Operation::Dequeue => [
+                    passed.dequeue_with(now, &mut |packet| of_passed.push(packet)),
+                    stored.dequeue_with(now, &mut |packet| of_stored.push(packet)),
+                ],
+                Operation::Wait(span) => {
+                    now += span;
+                    continue;
+                }
+            };
+            prop_assert_eq!(&left[0], &left[1]);
+            prop_assert_eq!(&lost[0], &lost[1]);
+            prop_assert_eq!(passed.backlog(), stored.backlog());
+            prop_assert_eq!(passed.counters(), stored.counters());
+        }
+    }
 }
