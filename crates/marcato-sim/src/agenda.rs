@@ -45,11 +45,15 @@ impl<E> Ord for Entry<E> {
 pub(crate) struct Agenda<E> {
     heap: BinaryHeap<Entry<E>>,
     entered: u64,
+    /// Whether the first of the heap has been taken out, and its place not yet. Most events enter another, as an arrival
+    /// does that of the next packet on its line: that one goes into the place, and the heap is put in order once, not
+    /// for the old one that goes and again for the new one that comes.
+    vacant: bool,
 }
 
-impl<E> Agenda<E> {
+impl<E: Copy> Agenda<E> {
     pub(crate) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), entered: 0 }
+        Self { heap: BinaryHeap::new(), entered: 0, vacant: false }
     }
 
     /// Takes the next place in the order at `at`, for an event that may be entered later by [`enter`](Self::enter).
@@ -60,7 +64,14 @@ impl<E> Agenda<E> {
 
     /// Enters an event at a place reserved before.
     pub(crate) fn enter(&mut self, moment: Moment, event: E) {
-        self.heap.push(Entry { moment, event });
+        let entry = Entry { moment, event };
+        if std::mem::take(&mut self.vacant)
+            && let Some(mut first) = self.heap.peek_mut()
+        {
+            *first = entry;
+        } else {
+            self.heap.push(entry);
+        }
     }
 
     /// Enters an event at `at`, after everything already entered for that time.
@@ -71,21 +82,37 @@ impl<E> Agenda<E> {
 
     /// The time of the next event.
     #[cfg(test)]
-    pub(crate) fn next_at(&self) -> Option<Time> {
+    pub(crate) fn next_at(&mut self) -> Option<Time> {
+        self.close();
         self.heap.peek().map(|entry| entry.moment.at)
     }
 
     /// Takes the next event out, unless it comes after `limit`.
     pub(crate) fn pop_until(&mut self, limit: Time) -> Option<(Time, E)> {
-        if self.heap.peek()?.moment.at > limit {
+        self.close();
+        let &Entry { moment: Moment { at, .. }, event } = self.heap.peek()?;
+        if at > limit {
             return None;
         }
-        self.heap.pop().map(|entry| (entry.moment.at, entry.event))
+        self.vacant = true;
+        Some((at, event))
+    }
+
+    /// Takes the place out of which an event was taken, if none has been put there.
+    fn close(&mut self) {
+        if std::mem::take(&mut self.vacant) {
+            self.heap.pop();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use marcato_units::Duration;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -109,5 +136,34 @@ mod tests {
         agenda.at(Time::from_millis(2), ());
         assert_eq!(agenda.pop_until(Time::from_millis(1)), None);
         assert_eq!(agenda.pop_until(Time::from_millis(2)), Some((Time::from_millis(2), ())));
+    }
+
+    proptest! {
+        /// An event may enter none, one or several, at its own time or later.
+        #[test]
+        fn events_come_in_order_whether_or_not_what_they_enter_takes_their_place(
+            entered in prop::collection::vec(prop::collection::vec(0u64..4, 0..3), 1..200),
+        ) {
+            let mut agenda = Agenda::new();
+            // By time, and then by number, which they have in the order in which they are entered.
+            let mut expected = BTreeSet::new();
+            let mut number = 0u64;
+            let mut enter = |agenda: &mut Agenda<u64>, expected: &mut BTreeSet<_>, at| {
+                number += 1;
+                agenda.at(at, number);
+                expected.insert((at, number));
+            };
+            for delay in 0..4 {
+                enter(&mut agenda, &mut expected, Time::from_nanos(delay));
+            }
+            let mut entered = entered.into_iter();
+            while let Some(event) = agenda.pop_until(Time::MAX) {
+                prop_assert_eq!(Some(event), expected.pop_first());
+                for delay in entered.next().unwrap_or_default() {
+                    enter(&mut agenda, &mut expected, event.0 + Duration::from_nanos(delay));
+                }
+            }
+            prop_assert!(expected.is_empty());
+        }
     }
 }

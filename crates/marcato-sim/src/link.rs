@@ -327,6 +327,20 @@ impl Link {
             self.serve_low(now, agenda, tallies);
             return;
         }
+        // Before a link that sends at once nothing waits, unless its queue holds it back.
+        if self.rate.is_none() && self.opportunities.is_none() && self.wake_at.is_none() && !self.held {
+            let mut dropped = 0;
+            let packet = self.queue.pass(now, packet, &mut |packet| {
+                dropped += 1;
+                tallies.dropped(packet);
+            });
+            self.counters.dropped += dropped;
+            if let Some(packet) = packet {
+                self.depart(now, packet, agenda, tallies);
+            }
+            self.wake(now, agenda);
+            return;
+        }
         if let Some(packet) = self.queue.enqueue(now, packet).lost() {
             self.counters.dropped += 1;
             tallies.dropped(packet);
@@ -452,37 +466,42 @@ impl Link {
             });
             self.counters.dropped += dropped;
             let Some(packet) = packet else { break };
-            let on_wire = packet.len() + self.framing;
-            self.counters.carried_bytes += on_wire;
-            let out_at = match (&mut self.opportunities, self.rate) {
-                (Some(opportunities), _) => {
-                    self.free_at = opportunities.take(on_wire);
-                    self.free_at
-                }
-                (None, Some(rate)) => {
-                    self.free_at = now + rate.transmission_time(on_wire);
-                    self.free_at
-                }
-                (None, None) => now,
-            };
-            let mut arrives_at = out_at + self.delay;
-            // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
-            if let Some(jitter) = &mut self.jitter {
-                arrives_at = jitter.arrival(arrives_at);
-            }
-            // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
-            // all the same, so that what comes after an outage does not depend on what the wire did in it.
-            if self.loss.loses() || !self.up {
-                self.counters.lost += 1;
-                tallies.dropped(packet);
-                continue;
-            }
-            let moment = agenda.reserve(arrives_at);
-            if let Some(moment) = self.line.push(moment, packet) {
-                agenda.enter(moment, Event::Arrival { link: self.id });
-            }
+            self.depart(now, packet, agenda, tallies);
         }
         self.wake(now, agenda);
         self.serve_low(now, agenda, tallies);
+    }
+
+    /// A packet leaves the queue for the line.
+    fn depart(&mut self, now: Time, packet: Packet, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
+        let on_wire = packet.len() + self.framing;
+        self.counters.carried_bytes += on_wire;
+        let out_at = match (&mut self.opportunities, self.rate) {
+            (Some(opportunities), _) => {
+                self.free_at = opportunities.take(on_wire);
+                self.free_at
+            }
+            (None, Some(rate)) => {
+                self.free_at = now + rate.transmission_time(on_wire);
+                self.free_at
+            }
+            (None, None) => now,
+        };
+        let mut arrives_at = out_at + self.delay;
+        // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
+        if let Some(jitter) = &mut self.jitter {
+            arrives_at = jitter.arrival(arrives_at);
+        }
+        // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
+        // all the same, so that what comes after an outage does not depend on what the wire did in it.
+        if self.loss.loses() || !self.up {
+            self.counters.lost += 1;
+            tallies.dropped(packet);
+            return;
+        }
+        let moment = agenda.reserve(arrives_at);
+        if let Some(moment) = self.line.push(moment, packet) {
+            agenda.enter(moment, Event::Arrival { link: self.id });
+        }
     }
 }
