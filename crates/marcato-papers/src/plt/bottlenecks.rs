@@ -90,22 +90,22 @@ impl Setup for Bottlenecks {
     fn run(&self, seed: u64) -> Result<Used, Error> {
         let mut net = Network::new(Seed::new(seed));
         let [left, middle, right] = ["left", "middle", "right"].map(|name| net.node(name));
-        // A round trip of 80 ms over one bottleneck and of 120 ms over both: 40 ms by each, and 40 ms to and from them.
-        let (own, access) = (RTT / 4, RTT / 8);
+        // A round trip of 80 ms over one bottleneck and of 120 ms over both: 40 ms by each, and 40 ms to and from them. The
+        // server stands at the last router, and what a packet would need to it and back again is part of the client's way
+        // back: a fourth fewer events, at the same times.
+        let (own, to, from) = (RTT / 4, RTT / 8, RTT * 3 / 8);
         let back = || LinkConfig::delay_only(own);
         let (first, _) = net.link(left, middle, bottleneck(own, self.buffer, 0.0)?, back());
         let (second, _) = net.link(middle, right, bottleneck(own, self.buffer, 0.0)?, back());
         let mut flows = Vec::with_capacity(BOTTLENECK_FLOWS);
         for number in 0..BOTTLENECK_FLOWS {
-            let (from, to) = match number / 3 {
+            let (router, server) = match number / 3 {
                 0 => (left, middle),
                 1 => (middle, right),
                 _ => (left, right),
             };
-            let [client, server] = ["client", "server"].map(|side| net.node(&format!("{side} {number}")));
-            let access = || LinkConfig::delay_only(access);
-            net.link(client, from, access(), access());
-            net.link(to, server, access(), access());
+            let client = net.node(&format!("client {number}"));
+            net.link(client, router, LinkConfig::delay_only(to), LinkConfig::delay_only(from));
             let start = Time::ZERO + self.apart * u32::try_from(number).unwrap_or(0);
             let config = world::tcp(self.plt, Congestion::Reno);
             flows.push(net.tcp(TcpFlow::new(client, server, config, Bulk::endless()).start(start))?);
