@@ -55,15 +55,13 @@ pub trait Discipline<P: Packet> {
         self.dequeue_with(now, &mut |_| ())
     }
 
-    /// Takes `packet`, which arrives at `now`, and lets out what may leave then: as [`enqueue`](Self::enqueue) followed by
-    /// [`dequeue_with`](Self::dequeue_with), with what either drops given to `on_drop`.
+    /// Lets `packet`, which arrives at `now`, by without storing it: it is counted in and out, as if it had been
+    /// [enqueued](Self::enqueue) and were what [`dequeue`](Self::dequeue) returns at once, with nothing left to wait.
     ///
-    /// It is for links that send at once whatever comes. A discipline that need not store a packet for that says so here.
-    fn pass(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Option<P> {
-        if let Some(packet) = self.enqueue(now, packet).lost() {
-            on_drop(packet);
-        }
-        self.dequeue_with(now, on_drop)
+    /// If this returns false nothing has happened, and the packet is to be enqueued. That is always right, and what most
+    /// disciplines say. It is for links that send at once whatever comes.
+    fn pass(&mut self, _now: Time, _packet: &P) -> bool {
+        false
     }
 
     /// The earliest time, `now` or later, at which [`dequeue`](Self::dequeue) returns a packet if none arrives
@@ -94,8 +92,8 @@ impl<P: Packet, D: Discipline<P> + ?Sized> Discipline<P> for Box<D> {
         (**self).dequeue(now)
     }
 
-    fn pass(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Option<P> {
-        (**self).pass(now, packet, on_drop)
+    fn pass(&mut self, now: Time, packet: &P) -> bool {
+        (**self).pass(now, packet)
     }
 
     fn next_ready(&self, now: Time) -> Option<Time> {

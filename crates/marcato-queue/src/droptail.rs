@@ -94,17 +94,14 @@ impl<P: Packet> Discipline<P> for DropTail<P> {
         Some(packet)
     }
 
-    fn pass(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Option<P> {
-        match self.limit.take(packet, &mut self.backlog, &mut self.counters) {
-            Ok(packet) if self.queue.is_empty() => {
-                self.backlog.pop(packet.len());
-                self.counters.dequeued.count(packet.len());
-                return Some(packet);
-            }
-            Ok(packet) => self.queue.push_back(packet),
-            Err(packet) => on_drop(packet),
+    fn pass(&mut self, _now: Time, packet: &P) -> bool {
+        let len = packet.len();
+        let passes = self.queue.is_empty() && self.limit.admits(self.backlog, len);
+        if passes {
+            self.counters.enqueued.count(len);
+            self.counters.dequeued.count(len);
         }
-        self.dequeue_with(now, on_drop)
+        passes
     }
 
     fn next_ready(&self, now: Time) -> Option<Time> {

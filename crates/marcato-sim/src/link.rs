@@ -328,17 +328,8 @@ impl Link {
             return;
         }
         // Before a link that sends at once nothing waits, unless its queue holds it back.
-        if self.rate.is_none() && self.opportunities.is_none() && self.wake_at.is_none() && !self.held {
-            let mut dropped = 0;
-            let packet = self.queue.pass(now, packet, &mut |packet| {
-                dropped += 1;
-                tallies.dropped(packet);
-            });
-            self.counters.dropped += dropped;
-            if let Some(packet) = packet {
-                self.depart(now, packet, agenda, tallies);
-            }
-            self.wake(now, agenda);
+        if self.rate.is_none() && self.opportunities.is_none() && self.queue.pass(now, &packet) {
+            self.depart(now, packet, agenda, tallies);
             return;
         }
         if let Some(packet) = self.queue.enqueue(now, packet).lost() {
