@@ -44,6 +44,7 @@ mod tally;
 pub mod tcp;
 mod topology;
 mod trace;
+mod wire;
 
 pub use address::{Family, Rebinding};
 pub use app::{

@@ -1,4 +1,4 @@
-//! A link: a queue, a transmitter, and a line on which packets are under way.
+//! A link: a queue, a transmitter, and a wire on which packets are under way.
 
 use std::any::Any;
 
@@ -8,14 +8,14 @@ use marcato_wire::Ecn;
 
 use crate::agenda::Agenda;
 use crate::event::Event;
-use crate::jitter::{Jitter, JitterProcess};
-use crate::line::Line;
-use crate::loss::{Loss, LossProcess};
+use crate::jitter::Jitter;
+use crate::loss::Loss;
 use crate::packet::Packet;
 use crate::preempted::{High, Preempted, Shared};
 use crate::record::TapPoint;
 use crate::tally::FlowTallies;
 use crate::trace::{Opportunities, Trace};
+use crate::wire::Wire;
 
 /// A queue before a transmitter: any discipline for packets of the simulator. After the run get it back by
 /// [`Network::queue`](crate::Network::queue).
@@ -181,11 +181,9 @@ pub(crate) struct Link {
     /// When packets may leave, if not by the rate.
     opportunities: Option<Box<Opportunities>>,
     delay: Duration,
-    jitter: Option<Box<JitterProcess>>,
     framing: Bytes,
     pub(crate) mtu: Option<Bytes>,
     bleaches: bool,
-    loss: LossProcess,
     up: bool,
     pub(crate) queue: Box<dyn LinkQueue>,
     /// When the packet on the transmitter is out; with a trace, the opportunity after it if that is known.
@@ -197,7 +195,7 @@ pub(crate) struct Link {
     held: bool,
     /// The link back, if its queue observes what comes out here.
     pub(crate) observer: Option<u32>,
-    line: Line,
+    wire: Wire,
     /// The low class, if it is pre-empted.
     low: Option<Box<Preempted>>,
     pub(crate) counters: LinkCounters,
@@ -205,30 +203,26 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(id: u32, name: String, config: LinkConfig, seed: Seed) -> Self {
-        let stream = seed.stream(&format!("loss/{name}"));
-        let jitter = config
-            .jitter
-            .map(|jitter| Box::new(JitterProcess::new(jitter, seed.stream(&format!("jitter/{name}")))));
         let has_gaps = config.rate.is_some() && config.trace.is_none();
         let (queue, low): (Box<dyn LinkQueue>, _) = match config.low {
             None => (config.queue, None),
             Some(low) if has_gaps => {
-                let low = Preempted::new(low, config.loss.clone(), config.jitter, &name, seed);
-                (config.queue, Some(Box::new(low)))
+                let (name, arrival) = (format!("{name}/low"), Event::LowArrival { link: id });
+                let wire = Wire::new(config.loss.clone(), config.jitter, &name, seed, arrival);
+                (config.queue, Some(Box::new(Preempted::new(low, wire))))
             }
             Some(low) => (Box::new(Strict::of(config.queue, low)), None),
         };
+        let wire = Wire::new(config.loss, config.jitter, &name, seed, Event::Arrival { link: id });
         Self {
             name,
             id,
             rate: config.rate,
             opportunities: config.trace.map(|trace| Box::new(Opportunities::new(trace))),
             delay: config.delay,
-            jitter,
             framing: config.framing,
             mtu: config.mtu,
             bleaches: config.bleaches,
-            loss: LossProcess::new(config.loss, stream),
             up: true,
             queue,
             free_at: Time::ZERO,
@@ -236,7 +230,7 @@ impl Link {
             wake_at: None,
             held: false,
             observer: None,
-            line: Line::new(config.jitter.is_some_and(|jitter| jitter.reorders())),
+            wire,
             low,
             counters: LinkCounters::default(),
         }
@@ -282,7 +276,7 @@ impl Link {
 
     /// Packets on the line, and one that is held up.
     pub(crate) fn under_way(&self) -> u64 {
-        self.line.len() as u64 + self.low.as_ref().map_or(0, |low| low.under_way())
+        self.wire.len() as u64 + self.low.as_ref().map_or(0, |low| low.under_way())
     }
 
     /// What the queues have done, and what waits in them.
@@ -356,28 +350,25 @@ impl Link {
         self.transmit(now, agenda, tallies);
     }
 
-    /// Takes the packet that arrives now off the line; `None` if the link is down.
+    /// Takes the packet that arrives now off the wire; `None` if the link is down.
     pub(crate) fn arrive(
         &mut self,
         now: Time,
         agenda: &mut Agenda<Event>,
         tallies: &mut FlowTallies,
     ) -> Option<Packet> {
-        let (packet, next) = self.line.pop()?;
-        if let Some(moment) = next {
-            agenda.enter(moment, Event::Arrival { link: self.id });
-        }
+        let packet = self.wire.take(agenda)?;
         self.came(now, packet, tallies)
     }
 
-    /// Takes the low packet that arrives now off its line; `None` if the link is down.
+    /// Takes the low packet that arrives now off its wire; `None` if the link is down.
     pub(crate) fn low_arrive(
         &mut self,
         now: Time,
         agenda: &mut Agenda<Event>,
         tallies: &mut FlowTallies,
     ) -> Option<Packet> {
-        let packet = self.low.as_mut()?.arrive(self.id, agenda)?;
+        let packet = self.low.as_mut()?.wire.take(agenda)?;
         self.came(now, packet, tallies)
     }
 
@@ -463,7 +454,7 @@ impl Link {
         self.serve_low(now, agenda, tallies);
     }
 
-    /// A packet leaves the queue for the line.
+    /// A packet leaves the queue for the wire.
     fn depart(&mut self, now: Time, packet: Packet, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
         let on_wire = packet.len() + self.framing;
         self.counters.carried_bytes += on_wire;
@@ -478,21 +469,9 @@ impl Link {
             }
             (None, None) => now,
         };
-        let mut arrives_at = out_at + self.delay;
-        // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
-        if let Some(jitter) = &mut self.jitter {
-            arrives_at = jitter.arrival(arrives_at);
-        }
-        // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
-        // all the same, so that what comes after an outage does not depend on what the wire did in it.
-        if self.loss.loses() || !self.up {
+        if let Some(packet) = self.wire.put(out_at + self.delay, self.up, packet, agenda) {
             self.counters.lost += 1;
             tallies.dropped(packet);
-            return;
-        }
-        let moment = agenda.reserve(arrives_at);
-        if let Some(moment) = self.line.push(moment, packet) {
-            agenda.enter(moment, Event::Arrival { link: self.id });
         }
     }
 }

@@ -1,16 +1,14 @@
 //! The low class of a link that pre-empts.
 
 use marcato_queue::{Discipline, Packet as _};
-use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use marcato_units::{Bytes, Duration, Rate, Time};
 
 use crate::agenda::Agenda;
 use crate::event::Event;
-use crate::jitter::{Jitter, JitterProcess};
-use crate::line::Line;
 use crate::link::LinkCounters;
-use crate::loss::{Loss, LossProcess};
 use crate::packet::Packet;
 use crate::tally::FlowTallies;
+use crate::wire::Wire;
 
 /// The packet that is being sent, in one go or in several.
 struct Sending {
@@ -24,13 +22,11 @@ struct Sending {
 /// The low class of a link that pre-empts: it sends in the gaps that the high class leaves, and when one ends, what was
 /// being sent stops and goes on in the next.
 ///
-/// It has its own queue, line and draws, and the high class sees none of them. That is what makes the high class the
+/// It has its own queue and wire, and the high class sees none of them. That is what makes the high class the
 /// same to the nanosecond whether there is a low one or not.
 pub(crate) struct Preempted {
     pub(crate) queue: Box<dyn Discipline<Packet>>,
-    loss: LossProcess,
-    jitter: Option<Box<JitterProcess>>,
-    line: Line,
+    pub(crate) wire: Wire,
     sending: Option<Sending>,
     /// When an event will look whether something has been sent or may be; any other that comes is out of date.
     wake_at: Option<Time>,
@@ -58,28 +54,13 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Preempted {
-    /// Its draws have streams of their own.
-    pub(crate) fn new(
-        queue: Box<dyn Discipline<Packet>>,
-        loss: Loss,
-        jitter: Option<Jitter>,
-        name: &str,
-        seed: Seed,
-    ) -> Self {
-        let stream = |what: &str| seed.stream(&format!("{what}/{name}/low"));
-        Self {
-            queue,
-            loss: LossProcess::new(loss, stream("loss")),
-            jitter: jitter.map(|jitter| Box::new(JitterProcess::new(jitter, stream("jitter")))),
-            line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
-            sending: None,
-            wake_at: None,
-        }
+    pub(crate) fn new(queue: Box<dyn Discipline<Packet>>, wire: Wire) -> Self {
+        Self { queue, wire, sending: None, wake_at: None }
     }
 
     /// Packets between queue and far end.
     pub(crate) fn under_way(&self) -> u64 {
-        self.line.len() as u64 + u64::from(self.sending.is_some())
+        self.wire.len() as u64 + u64::from(self.sending.is_some())
     }
 
     /// Whether the event that comes now is the one that is waited for.
@@ -163,27 +144,9 @@ impl Preempted {
         tallies: &mut FlowTallies,
     ) {
         let Some(Sending { packet, .. }) = self.sending.take() else { return };
-        let mut arrives_at = now + shared.delay;
-        if let Some(jitter) = &mut self.jitter {
-            arrives_at = jitter.arrival(arrives_at);
-        }
-        if self.loss.loses() || !shared.up {
+        if let Some(packet) = self.wire.put(now + shared.delay, shared.up, packet, agenda) {
             shared.counters.lost += 1;
             tallies.dropped(packet);
-            return;
         }
-        let moment = agenda.reserve(arrives_at);
-        if let Some(moment) = self.line.push(moment, packet) {
-            agenda.enter(moment, Event::LowArrival { link: shared.id });
-        }
-    }
-
-    /// Takes off the line what arrives now.
-    pub(crate) fn arrive(&mut self, link: u32, agenda: &mut Agenda<Event>) -> Option<Packet> {
-        let (packet, next) = self.line.pop()?;
-        if let Some(moment) = next {
-            agenda.enter(moment, Event::LowArrival { link });
-        }
-        Some(packet)
     }
 }

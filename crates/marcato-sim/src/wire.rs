@@ -1,0 +1,70 @@
+//! The wire of a link: what becomes of packets that have left the transmitter.
+
+use marcato_units::{Seed, Time};
+
+use crate::agenda::Agenda;
+use crate::event::Event;
+use crate::jitter::{Jitter, JitterProcess};
+use crate::line::Line;
+use crate::loss::{Loss, LossProcess};
+use crate::packet::Packet;
+
+/// Delays each packet by more or less, loses some, and carries the others to the far end.
+pub(crate) struct Wire {
+    loss: LossProcess,
+    jitter: Option<Box<JitterProcess>>,
+    line: Line,
+    /// What is entered in the agenda for a packet that arrives.
+    arrival: Event,
+}
+
+impl Wire {
+    /// Its draws have streams of their own, by `name`.
+    pub(crate) fn new(loss: Loss, jitter: Option<Jitter>, name: &str, seed: Seed, arrival: Event) -> Self {
+        let stream = |what: &str| seed.stream(&format!("{what}/{name}"));
+        Self {
+            loss: LossProcess::new(loss, stream("loss")),
+            jitter: jitter.map(|jitter| Box::new(JitterProcess::new(jitter, stream("jitter")))),
+            line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
+            arrival,
+        }
+    }
+
+    /// Packets under way.
+    pub(crate) fn len(&self) -> usize {
+        self.line.len()
+    }
+
+    /// Takes a packet that arrives at `due` if nothing is added to its delay. One that is lost is handed back: all are
+    /// while the link is not `up`.
+    #[must_use = "a lost packet is handed back so that its loss can be accounted for"]
+    pub(crate) fn put(
+        &mut self,
+        due: Time,
+        up: bool,
+        packet: Packet,
+        agenda: &mut Agenda<Event>,
+    ) -> Option<Packet> {
+        // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
+        let arrives_at = self.jitter.as_mut().map_or(due, |jitter| jitter.arrival(due));
+        // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
+        // all the same, so that what comes after an outage does not depend on what the wire did in it.
+        if self.loss.loses() || !up {
+            return Some(packet);
+        }
+        let moment = agenda.reserve(arrives_at);
+        if let Some(moment) = self.line.push(moment, packet) {
+            agenda.enter(moment, self.arrival);
+        }
+        None
+    }
+
+    /// Takes off what arrives now.
+    pub(crate) fn take(&mut self, agenda: &mut Agenda<Event>) -> Option<Packet> {
+        let (packet, next) = self.line.pop()?;
+        if let Some(moment) = next {
+            agenda.enter(moment, self.arrival);
+        }
+        Some(packet)
+    }
+}
