@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// A set of disjoint, non-adjacent half-open ranges in ascending order.
 ///
 /// Both ends of TCP need one: the receiver for what arrived out of order, the sender for what was SACKed.
-/// Look-ups are binary searches; growth at either end, which is what a transfer does, costs nothing more.
+/// Look-ups are binary searches; at the upper end, where a transfer grows, they are not even that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
     ranges: VecDeque<(u64, u64)>,
@@ -20,7 +20,7 @@ impl Ranges {
         self.ranges.len()
     }
 
-    #[cfg(test)]
+    /// The lowest range.
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         self.ranges.front().copied()
     }
@@ -42,8 +42,13 @@ impl Ranges {
 
     /// The range that holds `point`.
     pub(crate) fn covering(&self, point: u64) -> Option<(u64, u64)> {
-        let after = self.ranges.partition_point(|&(start, _)| start <= point);
-        let range = *self.ranges.get(after.checked_sub(1)?)?;
+        let last = self.last()?;
+        let range = if last.0 <= point {
+            last
+        } else {
+            let after = self.ranges.partition_point(|&(start, _)| start <= point);
+            *self.ranges.get(after.checked_sub(1)?)?
+        };
         (point < range.1).then_some(range)
     }
 
@@ -52,6 +57,9 @@ impl Ranges {
         let from = self.covering(start).map_or(start, |(_, covered)| covered);
         if from >= end {
             return None;
+        }
+        if self.last().is_none_or(|(last, _)| last <= from) {
+            return Some((from, end));
         }
         let after = self.ranges.partition_point(|&(start, _)| start <= from);
         let to = self.ranges.get(after).map_or(end, |&(next, _)| next.min(end));
@@ -62,6 +70,17 @@ impl Ranges {
     pub(crate) fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
+        }
+        match self.ranges.back_mut() {
+            Some(last) if last.0 > start => {}
+            Some(last) if last.1 >= start => {
+                last.1 = last.1.max(end);
+                return;
+            }
+            _ => {
+                self.ranges.push_back((start, end));
+                return;
+            }
         }
         // The ranges that overlap or touch lie between these two places.
         let first = self.ranges.partition_point(|&(_, e)| e < start);

@@ -76,8 +76,10 @@ impl Manager {
 
     /// Whether what is new is too little urgent for the HCM.
     fn is_low_only(&self) -> bool {
-        let after = self.runs.partition_point(|&(end, _)| end <= self.next);
-        self.high_for.is_some_and(|most| self.runs.get(after).is_some_and(|&(_, priority)| priority > most))
+        self.high_for.is_some_and(|most| {
+            let after = self.runs.partition_point(|&(end, _)| end <= self.next);
+            self.runs.get(after).is_some_and(|&(_, priority)| priority > most)
+        })
     }
 
     /// Bytes that wait to be repaired by the HCM.

@@ -22,10 +22,17 @@ impl Reassembly {
     pub(crate) fn insert(&mut self, offset: u64, len: u64, low: bool) {
         let (start, end) = (offset.max(self.next), offset + len);
         let mut news = 0;
-        if start == self.next && start < end && self.beyond.is_empty() {
-            // In order and nothing waits: nearly always.
+        let beyond = self.beyond.first();
+        if start == self.next && start < end && beyond.is_none_or(|(from, _)| end <= from) {
+            // What is missing first, and nothing of what has arrived: nearly always.
             news = end - start;
-            self.advance(end);
+            match beyond {
+                Some((from, until)) if from == end => {
+                    self.beyond.remove_first();
+                    self.advance(until);
+                }
+                _ => self.advance(end),
+            }
         } else if start < end {
             let mut from = start;
             while let Some((gap, gap_end)) = self.beyond.first_gap(from, end) {
@@ -59,7 +66,35 @@ impl Reassembly {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whatever comes twice, too early or in part.
+        #[test]
+        fn what_is_read_is_what_a_plain_set_of_bytes_says(
+            pieces in prop::collection::vec((0u64..60, 0u64..12, any::<bool>()), 0..60),
+        ) {
+            let mut reassembly = Reassembly::default();
+            let mut arrived = BTreeSet::new();
+            let (mut low, mut came, mut read) = (0, 0, 0);
+            for (offset, len, is_low) in pieces {
+                let before = arrived.len();
+                arrived.extend(offset..offset + len);
+                came += len;
+                low += if is_low { arrived.len() - before } else { 0 };
+                reassembly.insert(offset, len, is_low);
+                read += reassembly.read();
+                prop_assert_eq!(read, (0..).find(|byte| !arrived.contains(byte)).unwrap_or_default());
+                prop_assert_eq!(reassembly.received, arrived.len() as u64);
+                prop_assert_eq!(reassembly.received_low, low as u64);
+                prop_assert_eq!(reassembly.duplicates, came - arrived.len() as u64);
+            }
+        }
+    }
 
     #[test]
     fn each_byte_counts_once_and_is_read_in_order() {
