@@ -122,7 +122,9 @@ impl Network {
         ids
     }
 
-    fn one_way(&mut self, from: NodeId, to: NodeId, config: LinkConfig) -> LinkId {
+    /// Connects `from` to `to` by a link of one direction: what comes back takes another way, if there is one. So its queue
+    /// [observes](LinkConfig::observes) nothing.
+    pub fn one_way(&mut self, from: NodeId, to: NodeId, config: LinkConfig) -> LinkId {
         let link = id(self.links.len());
         let name = self.name("", from, to);
         self.links.push(Link::new(link, name, config, self.seed));

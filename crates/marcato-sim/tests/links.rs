@@ -223,6 +223,24 @@ fn the_path_mtu_is_the_least_on_the_way() {
 }
 
 #[test]
+fn what_goes_back_by_a_link_of_one_direction_does_not_go_there_by_it() {
+    let mut net = Network::new(Seed::new(1));
+    let [a, b, c] = ["a", "b", "c"].map(|name| net.node(name));
+    let free = |delay| LinkConfig::delay_only(millis(delay));
+    let back = net.one_way(c, a, free(5));
+    assert!(matches!(net.path_mtu(a, c), Err(RouteError::NoRoute { .. })));
+    net.link(a, b, free(10), free(100));
+    net.link(b, c, free(20), free(100));
+    let hosts = [(); 2].map(|()| Numbered::sending([(ms(1000), 100)]));
+    let [client, server] = hosts;
+    let flow = net.datagrams(DatagramFlow::new(client, server, vec![Route::new(a, c)])).unwrap();
+    net.run_until(ms(2000));
+    assert_eq!(got(&net, flow), [(ms(1030), 0)]);
+    assert_eq!(net.host::<Numbered>(flow, Side::Client).unwrap().got, [(ms(1005), 0)]);
+    assert_eq!(net.link_counters(back).delivered, 1);
+}
+
+#[test]
 fn jitter_reorders_only_where_it_may() {
     let link =
         |reorder| LinkConfig::delay_only(millis(10)).jitter(Jitter::uniform(millis(20)).reorder(reorder));

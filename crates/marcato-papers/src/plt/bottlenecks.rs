@@ -90,22 +90,21 @@ impl Setup for Bottlenecks {
     fn run(&self, seed: u64) -> Result<Used, Error> {
         let mut net = Network::new(Seed::new(seed));
         let [left, middle, right] = ["left", "middle", "right"].map(|name| net.node(name));
-        // A round trip of 80 ms over one bottleneck and of 120 ms over both: 40 ms by each, and 40 ms to and from them. The
-        // server stands at the last router, and what a packet would need to it and back again is part of the client's way
-        // back: a fourth fewer events, at the same times.
-        let (own, to, from) = (RTT / 4, RTT / 8, RTT * 3 / 8);
-        let back = || LinkConfig::delay_only(own);
-        let (first, _) = net.link(left, middle, bottleneck(own, self.buffer, 0.0)?, back());
-        let (second, _) = net.link(middle, right, bottleneck(own, self.buffer, 0.0)?, back());
+        // A round trip of 80 ms over one bottleneck and of 120 ms over both: 40 ms by each, and 40 ms to and from them. What
+        // is not queued is only delayed. So the ends stand at the routers, and acknowledgements take what is left of the
+        // round trip in one step, also past both bottlenecks: far fewer events than with hosts and links of their own.
+        let own = RTT / 4;
+        let back = LinkConfig::delay_only;
+        let (first, _) = net.link(left, middle, bottleneck(own, self.buffer, 0.0)?, back(RTT - own));
+        let (second, _) = net.link(middle, right, bottleneck(own, self.buffer, 0.0)?, back(RTT - own));
+        net.one_way(right, left, back(RTT * 3 / 2 - own * 2));
         let mut flows = Vec::with_capacity(BOTTLENECK_FLOWS);
         for number in 0..BOTTLENECK_FLOWS {
-            let (router, server) = match number / 3 {
+            let (client, server) = match number / 3 {
                 0 => (left, middle),
                 1 => (middle, right),
                 _ => (left, right),
             };
-            let client = net.node(&format!("client {number}"));
-            net.link(client, router, LinkConfig::delay_only(to), LinkConfig::delay_only(from));
             let start = Time::ZERO + self.apart * u32::try_from(number).unwrap_or(0);
             let config = world::tcp(self.plt, Congestion::Reno);
             flows.push(net.tcp(TcpFlow::new(client, server, config, Bulk::endless()).start(start))?);
