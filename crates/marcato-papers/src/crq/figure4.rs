@@ -171,7 +171,8 @@ const TEXT: &str = "One flow of 200 MB at 50 Mbit/s, all of it through one queue
     The raw score is the paper's, cycles at whose end the flow was responsive out of all; the assessed one leaves out the \
     cycles before there was a verdict. CoDel has the target of 0.1 ms and the interval of 0.01 ms of the authors' program, \
     where one packet takes 0.24 ms. QUIC differs from the paper's: its CUBIC and its BBR, version 3, are those of \
-    noq-proto.\n\n\
+    noq-proto. That BBR draws the times of its probes from the operating system, so of all that this report has, its \
+    cells alone, and Fig. 5's of 20 flows, differ from one run to the next with the same seed.\n\n\
     What the text of the paper says of its scores is checked on the authors' rules, declared before any run: a flow \
     is responsive if its raw score is 50 % or more.";
 
