@@ -273,33 +273,18 @@ fn a_directory_of_something_else_is_refused() {
 
 #[test]
 fn a_run_that_fails_is_named_and_the_others_are_done() {
-    let udp = r#"
-[[flow]]
-name = "voice"
-kind = "udp"
-from = "client"
-to = "server"
-rate = "100 kbit/s"
-payload = "160 B"
-arrivals = "constant"
-on = "100 ms"
-off = "100 ms"
-
-[grid]
-vary = { "flow.voice.arrivals" = ["constant", "poisson"] }
-"#;
-    let text = ONE.replace("pcap = [\"bottleneck\"]\n", "") + udp;
+    // Half of a bit per second is no rate.
+    let grid = "\n[grid]\nvary = { \"link.bottleneck.rate\" = [\"8 Mbit/s\", \"1 bit/s\"] }\n";
+    let text = ONE.replace("pcap = [\"bottleneck\"]\n", "") + grid;
+    let text = text.replace(r#"kind = "droptail""#, r#"kind = "crq", sharing = "split""#);
     let (directory, file) = scenario(&text);
     let out = path(directory.path(), "out");
     let (status, printed, err) = marcato([&file, "--out", &out]);
     assert_eq!((status, printed.as_str()), (Status::Error, ""), "{err}");
-    assert!(
-        err.starts_with("error: 1 of 2 runs failed:\n  the run arrivals=poisson,seed=1 failed: "),
-        "{err}"
-    );
+    assert!(err.starts_with("error: 1 of 2 runs failed:\n  the run rate=1bit-s,seed=1 failed: "), "{err}");
     let found = files(Path::new(&out));
     let names: Vec<&str> = found.keys().map(|name| name.to_str().unwrap()).collect();
-    assert_eq!(names, ["manifest.json", "runs/arrivals=constant,seed=1.json"]);
+    assert_eq!(names, ["manifest.json", "runs/rate=8Mbit-s,seed=1.json"]);
 }
 
 #[test]
@@ -329,7 +314,7 @@ fn explaining_runs_nothing() {
 }
 
 /// How long each example has to run for all that it has in it to happen at all.
-const EXAMPLES: [(&str, &str); 8] = [
+const EXAMPLES: [(&str, &str); 9] = [
     ("cats", "2 s"),
     ("cellular", "2 s"),
     ("codel-cubic", "21 s"),
@@ -337,6 +322,7 @@ const EXAMPLES: [(&str, &str); 8] = [
     ("parking-lot", "2 s"),
     ("reno-loss", "2 s"),
     ("satellite", "143 s"),
+    ("two-layers", "2 s"),
     ("video-and-flood", "21 s"),
 ];
 

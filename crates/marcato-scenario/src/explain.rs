@@ -9,10 +9,11 @@ use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
 use crate::link::{Added, Capacity, Direction, Jitter, Link, Loss, Way};
 use crate::path::{Map, Route};
 use crate::quantity::{rate, size, span};
-use crate::queue::{Limit, Queue};
+use crate::queue::{Codel, Limit, Queue, Standard};
 use crate::record::Series;
 use crate::scenario::Scenario;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
+use crate::write::sharing;
 
 /// How many nodes, events, series or runs are listed before "and so many more".
 const LISTED: usize = 24;
@@ -174,10 +175,14 @@ fn direction(link: &Link, name: &str, ends: [&str; 2], of: &Direction, scenario:
 fn queue(queue: &Queue) -> String {
     match queue {
         Queue::DropTail { limit } => format!("droptail {}", limit_text(*limit)),
-        Queue::Codel(codel) => {
-            let ecn = if codel.ecn { " ecn" } else { "" };
-            let (target, interval) = (span(codel.target), span(codel.interval));
-            format!("codel {target}/{interval}{ecn} {}", limit_text(codel.limit))
+        Queue::Codel(codel) => format!("codel {}", self::codel(codel)),
+        Queue::FqCodel { codel, flows, .. } => format!("fq-codel {flows} x {}", self::codel(codel)),
+        Queue::Crq(crq) => {
+            let standard = match crq.standard {
+                Standard::Codel => "",
+                Standard::DropTail => " beside droptail",
+            };
+            format!("crq {} {}{standard}", sharing(crq.sharing), self::codel(&crq.codel))
         }
         Queue::Strict { high, low, preempt } => {
             let over = if *preempt { "pre-empting" } else { "over" };
@@ -185,6 +190,12 @@ fn queue(queue: &Queue) -> String {
         }
         Queue::PushOut { packets } => format!("push-out {}", limit_text(Limit::Packets(*packets))),
     }
+}
+
+fn codel(codel: &Codel) -> String {
+    let ecn = if codel.ecn { " ecn" } else { "" };
+    let (target, interval) = (span(codel.target), span(codel.interval));
+    format!("{target}/{interval}{ecn} {}", limit_text(codel.limit))
 }
 
 pub(crate) fn limit_text(limit: Limit) -> String {
@@ -210,6 +221,9 @@ fn wire(of: &Direction) -> String {
     let mut parts = Vec::new();
     if !of.framing.is_zero() {
         parts.push(format!("{} framing", size(of.framing)));
+    }
+    if of.bleach_ecn {
+        parts.push("bleaches ecn".to_owned());
     }
     match &of.loss {
         Loss::None => {}
@@ -288,8 +302,9 @@ fn what(flow: &Flow) -> String {
         }
         FlowKind::Udp(udp) => {
             let how = match udp.arrivals {
-                PacketArrivals::Constant => "constant",
-                PacketArrivals::Poisson => "poisson",
+                PacketArrivals::Constant => "constant".to_owned(),
+                PacketArrivals::Poisson => "poisson".to_owned(),
+                PacketArrivals::Ticks { every } => format!("each {}", span(every)),
             };
             format!("udp {} {how}, payload {}{}{stop}", rate(udp.rate), size(udp.payload), on_off(udp.on_off))
         }
@@ -334,7 +349,8 @@ fn what(flow: &Flow) -> String {
         FlowKind::Quic(quic) => {
             let sent = sent(&quic.messages, &quic.sources, &quic.bulk);
             let (lanes, scheduler) = (plural(quic.paths.len(), "lane"), quic.scheduler.name());
-            format!("quic on {lanes} by {scheduler}, {}: {sent}{stop}", quic.controller.name())
+            let layered = if quic.layered { " in two layers" } else { "" };
+            format!("quic on {lanes}{layered} by {scheduler}, {}: {sent}{stop}", quic.controller.name())
         }
     }
 }
@@ -350,7 +366,8 @@ const fn preset(preset: crate::traffic::Preset) -> &'static str {
 fn ends(ends: &TcpEnds) -> String {
     let name = ends.from.congestion.name();
     let ecn = if ends.from.ecn { " with ecn" } else { "" };
-    format!("{name}{ecn}")
+    let low = if ends.from.low_layer.is_some() { " over a low layer" } else { "" };
+    format!("{name}{ecn}{low}")
 }
 
 fn of(distribution: &Size) -> String {

@@ -129,6 +129,11 @@ pub enum PacketArrivals {
     Constant,
     /// As a Poisson process.
     Poisson,
+    /// At each tick of a clock as many at once as the rate then owes, as iperf3 does.
+    Ticks {
+        /// From one tick to the next.
+        every: Duration,
+    },
 }
 
 /// New TCP connections again and again.

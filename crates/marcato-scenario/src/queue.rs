@@ -2,6 +2,8 @@
 
 use marcato_units::{Bytes, Duration};
 
+use crate::traffic::Preset;
+
 /// A queue discipline and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Queue {
@@ -12,11 +14,22 @@ pub enum Queue {
     },
     /// CoDel (RFC 8289).
     Codel(Codel),
+    /// A queue with a CoDel of its own for each of many groups of flows, served in turn (RFC 8290).
+    FqCodel {
+        /// What each queue does. Its limit is that of all of them together.
+        codel: Codel,
+        /// Into how many queues flows are sorted, rounded up to a power of two.
+        flows: u32,
+        /// How many bytes a queue may send in its turn.
+        quantum: Bytes,
+    },
+    /// A queue for flows that answer congestion signals, and one for all others (CRQ).
+    Crq(Crq),
     /// Two classes with a queue of their own each; a packet of the low layer leaves only when none of the high one can.
     Strict {
-        /// The queue of the high layer: drop-tail or CoDel.
+        /// The queue of the high layer: drop-tail, CoDel or FQ-CoDel.
         high: Box<Self>,
-        /// The queue of the low layer: drop-tail or CoDel.
+        /// The queue of the low layer: drop-tail, CoDel or FQ-CoDel.
         low: Box<Self>,
         /// A packet of the low layer that is being sent when one of the high layer comes stops, and goes on after it.
         /// The high layer is then the same to the nanosecond as if there were no low one. Otherwise it is finished.
@@ -42,6 +55,41 @@ pub struct Codel {
     pub maxpacket: Bytes,
     /// Mark packets that are capable of ECN instead of dropping them.
     pub ecn: bool,
+}
+
+/// How congestion-responsive queuing is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crq {
+    /// What each of the two queues does, with a limit of its own. Where they mark, it is the answer to marks that counts.
+    pub codel: Codel,
+    /// What the queue of flows without an answer does.
+    pub standard: Standard,
+    /// By which rules flows are judged.
+    pub preset: Preset,
+    /// How the two queues share the link.
+    pub sharing: Sharing,
+    /// How many flows are judged at most, rounded up to a power of two.
+    pub flows: u32,
+}
+
+/// What CRQ's queue of flows without an answer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// The same as the other one.
+    Codel,
+    /// It drops what finds it full, and nothing else.
+    DropTail,
+}
+
+/// How CRQ's two queues share the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each has half while both have packets; otherwise one has all.
+    Weighted,
+    /// Each has half and never more.
+    Split,
+    /// Flows that answer come first.
+    Strict,
 }
 
 /// How much may wait. A file may also give a span: it stands for what the link carries in it, and so becomes bytes.
@@ -73,16 +121,19 @@ impl Queue {
         match self {
             Self::DropTail { .. } => "droptail",
             Self::Codel(_) => "codel",
+            Self::FqCodel { .. } => "fq-codel",
+            Self::Crq(_) => "crq",
             Self::Strict { .. } => "strict",
             Self::PushOut { .. } => "push-out",
         }
     }
 
-    /// How much may wait, of both classes where there are two: each limit on its own.
+    /// How much may wait, of both classes or queues where there are two: each limit on its own.
     pub fn limits(&self) -> Vec<Limit> {
         match self {
             Self::DropTail { limit } => vec![*limit],
-            Self::Codel(codel) => vec![codel.limit],
+            Self::Codel(codel) | Self::FqCodel { codel, .. } => vec![codel.limit],
+            Self::Crq(crq) => vec![crq.codel.limit; 2],
             Self::Strict { high, low, .. } => [high.limits(), low.limits()].concat(),
             Self::PushOut { packets } => vec![Limit::Packets(*packets)],
         }

@@ -11,6 +11,8 @@ pub struct Quic {
     pub paths: Vec<Path>,
     /// Which lane scheduler it uses.
     pub scheduler: Scheduler,
+    /// Whether paths of the low layer carry only what those of the high one have no room for (PLT).
+    pub layered: bool,
     /// The congestion control of each lane.
     pub controller: Controller,
     /// Where each lane's window begins; `None`: the controller's own choice.

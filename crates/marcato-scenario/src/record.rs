@@ -78,6 +78,8 @@ metrics! {
         Ssthresh = "ssthresh",
         /// Bytes in flight.
         InFlight = "in-flight",
+        /// The window of the low layer, in bytes, headers included. TCP with a low layer.
+        LowWindow = "low-window",
         /// The smoothed round-trip time, in ms; of QUIC, of the fastest lane.
         Srtt = "srtt",
         /// The rate at which it is paced, in Mbit/s, if it is.

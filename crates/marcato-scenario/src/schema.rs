@@ -32,9 +32,9 @@ macro_rules! schemas {
 
 const FLOW_COMMON: &[&str] = &["name", "kind", "from", "to", "count", "stagger", "start", "stop", "layer"];
 const FLOW_TCP: &[&str] = &["congestion", "tcp", "tcp-to"];
-const DIRECTION: &[&str] = &["rate", "trace", "delay", "framing", "queue", "loss", "jitter"];
+const DIRECTION: &[&str] = &["rate", "trace", "delay", "framing", "queue", "loss", "jitter", "bleach-ecn"];
 const WIRE: &[&str] =
-    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "back", "changes"];
+    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "back", "changes"];
 const MESSAGING: &[&str] = &["preset", "chunk", "messages", "sources", "bulk"];
 
 schemas! {
@@ -43,12 +43,14 @@ schemas! {
     PARKING_LOT = "a parking lot": &["kind", "hops", "access-rate", "access-delay"], WIRE;
     MULTIPATH = "a multipath topology": &["kind", "paths"], WIRE;
     MULTIPATH_PATH = "a path of a topology": WIRE;
-    ASYMMETRIC = "an asymmetric topology": &["kind", "up-rate", "up-queue", "core-delay"], &["rate", "delay", "framing", "mtu", "queue", "loss", "jitter", "changes"];
+    ASYMMETRIC = "an asymmetric topology": &["kind", "up-rate", "up-queue", "core-delay"], &["rate", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "changes"];
     LINK = "a link": &["name", "between"], WIRE;
     BACK = "the way back of a link": DIRECTION;
     CHANGE = "a change of a link": &["at", "way", "rate", "up"];
     DROPTAIL = "a droptail queue": &["kind", "limit"];
     CODEL = "a codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn"];
+    FQ_CODEL = "an fq-codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn", "flows", "quantum"];
+    CRQ = "a crq queue": &["kind", "preset", "standard", "sharing", "target", "interval", "limit", "maxpacket", "ecn", "flows"];
     STRICT = "a strict queue": &["kind", "high", "low", "preempt"];
     PUSH_OUT = "a push-out queue": &["kind", "limit"];
     LOSS_NONE = "no loss": &["kind"];
@@ -61,18 +63,23 @@ schemas! {
     JITTER_NORMAL = "normal jitter": &["kind", "mean", "deviation", "reorder"];
     JITTER_EXPONENTIAL = "exponential jitter": &["kind", "mean", "reorder"];
     TCP_FLOW = "a tcp flow": FLOW_COMMON, FLOW_TCP, &["size", "priority", "on", "off"];
-    UDP_FLOW = "a udp flow": FLOW_COMMON, &["rate", "payload", "arrivals", "on", "off"];
+    UDP_FLOW = "a udp flow": FLOW_COMMON, &["rate", "payload", "arrivals", "tick", "on", "off"];
     TCP_PROCESS = "a tcp-process": FLOW_COMMON, FLOW_TCP, &["size", "arrivals", "load", "most-open"];
     REQUEST_RESPONSE = "a request-response flow": FLOW_COMMON, FLOW_TCP, &["request", "response", "think", "requests"];
     MESSAGES = "a messages flow": FLOW_COMMON, FLOW_TCP, MESSAGING, &["feeder"];
     QUIC = "a quic flow": FLOW_COMMON, MESSAGING, &[
-        "paths", "scheduler", "controller", "initial-window", "pacing", "growth", "streams", "batch", "initial-mtu",
+        "paths", "scheduler", "layered", "controller", "initial-window", "pacing", "growth", "streams", "batch", "initial-mtu",
         "mtu-discovery", "packet-threshold", "time-threshold", "initial-rtt",
     ];
     TCP = "tcp's options": &[
         "congestion", "mss", "initial-window", "send-buffer", "receive-buffer", "receive-buffer-from", "notsent-lowat",
         "delayed-ack", "min-rto", "max-rto", "timestamps", "ecn", "priority-option", "loss-detection", "pacing",
-        "slow-start-after-idle",
+        "segmentation-offload", "slow-start-after-idle", "low-layer",
+    ];
+    LOW_LAYER_NONE = "no low layer": &["kind"];
+    LOW_LAYER = "a low layer": &[
+        "kind", "target", "epoch", "initial-window", "most-window", "min-rto", "retransmissions", "ack-layer", "ack-every",
+        "high-for",
     ];
     CONGESTION_PLAIN = "a congestion control": &["kind"];
     CUBIC = "cubic": &["kind", "hystart", "fast-convergence"];

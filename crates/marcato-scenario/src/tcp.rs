@@ -1,6 +1,6 @@
 //! How an end of a TCP connection behaves.
 
-use marcato_units::{Bytes, Duration};
+use marcato_units::{Bytes, Duration, Layer, Priority};
 
 /// How one end of a TCP connection behaves. The defaults are the simulator's: those of a Linux host of today where they
 /// matter to a measurement.
@@ -37,8 +37,12 @@ pub struct Tcp {
     pub loss_detection: LossDetection,
     /// Space segments out where the congestion control has no rate of its own.
     pub pacing: bool,
+    /// Send in bursts of up to so much, as where the network card cuts segments; `None`: each segment on its own.
+    pub segmentation_offload: Option<Bytes>,
     /// Fall back to the initial window after an idle retransmission timeout.
     pub slow_start_after_idle: bool,
+    /// A second layer, which the network serves after this one (PLT); `None`: there is one layer. Both ends need it.
+    pub low_layer: Option<LowLayer>,
 }
 
 impl Default for Tcp {
@@ -59,7 +63,9 @@ impl Default for Tcp {
             priority_option: None,
             loss_detection: LossDetection::Rack,
             pacing: false,
+            segmentation_offload: None,
             slow_start_after_idle: true,
+            low_layer: None,
         }
     }
 }
@@ -153,4 +159,46 @@ pub enum LossDetection {
     Rack,
     /// By three segments above (RFC 6675).
     DupThresh,
+}
+
+/// The low layer of a connection: what cannot be sent otherwise is sent at low priority (PLT §3).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LowLayer {
+    /// The rate of loss below which its window grows; `None`: it is found at run time.
+    pub target: Option<f64>,
+    /// After how long its window may change; `None`: a round trip.
+    pub epoch: Option<Duration>,
+    /// Its initial window, in full packets.
+    pub initial_window: u32,
+    /// The most that its window may be, in full packets.
+    pub most_window: u32,
+    /// Its least timeout.
+    pub min_rto: Duration,
+    /// How often it sends a lost packet again before the high layer does.
+    pub retransmissions: u8,
+    /// The layer of the acknowledgements of its packets.
+    pub ack_layer: Layer,
+    /// Acknowledge every so many of its packets at the latest.
+    pub ack_every: u32,
+    /// New data that is less urgent than this goes low only; `None`: the high layer takes all.
+    pub high_for: Option<Priority>,
+}
+
+impl LowLayer {
+    /// As in PLT §4.1, whose windows are those of 250 Mbit/s and 80 ms in packets of 1000 bytes.
+    pub const PAPER: Self = Self {
+        target: Some(0.005),
+        epoch: Some(Duration::from_millis(100)),
+        initial_window: 2500,
+        most_window: 7500,
+        min_rto: Duration::from_millis(200),
+        retransmissions: 0,
+        ack_layer: Layer::Low,
+        ack_every: 1,
+        high_for: None,
+    };
+
+    /// For paths of which nothing is known: epochs of a round trip, and a target that is found at run time.
+    pub const MARCATO: Self =
+        Self { target: None, epoch: None, initial_window: 100, most_window: 1_000_000, ..Self::PAPER };
 }

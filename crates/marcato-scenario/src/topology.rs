@@ -26,7 +26,7 @@ const MOST: u64 = 256;
 
 /// The keys that a topology passes on to the links that it is about.
 const WIRE: &[&str] =
-    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "back", "changes"];
+    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "back", "changes"];
 
 /// Spells out `[topology]`, if there is one: its nodes and links come before those of the file. What it is made from
 /// stays in the tree; reading it again does nothing.

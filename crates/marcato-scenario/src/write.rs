@@ -8,10 +8,10 @@ use crate::explain::limit_text;
 use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
 use crate::link::{Added, Capacity, Change, Direction, Jitter, Link, Loss, Way};
 use crate::quantity::{rate, size, span};
-use crate::queue::Queue;
+use crate::queue::{Codel, Queue, Sharing, Standard};
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
 use crate::read::record::all;
-use crate::tcp::{Congestion, LossDetection, PriorityOption, Tcp};
+use crate::tcp::{Congestion, LossDetection, LowLayer, PriorityOption, Tcp};
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source};
 
 /// Keys and values as they are written, one after the other.
@@ -136,7 +136,7 @@ fn direction(of: &Direction, pairs: &mut Pairs) {
     }
     pairs.text("delay", span(of.delay)).text("framing", size(of.framing)).raw("queue", queue(&of.queue));
     pairs.raw("loss", loss(&of.loss));
-    pairs.raw("jitter", of.jitter.map_or_else(|| quote("none"), jitter));
+    pairs.raw("jitter", of.jitter.map_or_else(|| quote("none"), jitter)).raw("bleach-ecn", of.bleach_ecn);
 }
 
 fn queue(of: &Queue) -> String {
@@ -144,18 +144,45 @@ fn queue(of: &Queue) -> String {
     pairs.text("kind", of.kind());
     match of {
         Queue::DropTail { limit } => pairs.text("limit", limit_text(*limit)),
-        Queue::Codel(codel) => pairs
-            .text("target", span(codel.target))
-            .text("interval", span(codel.interval))
-            .text("limit", limit_text(codel.limit))
-            .text("maxpacket", size(codel.maxpacket))
-            .raw("ecn", codel.ecn),
+        Queue::Codel(codel) => self::codel(codel, &mut pairs),
+        Queue::FqCodel { codel, flows, quantum } => {
+            self::codel(codel, &mut pairs).raw("flows", flows).text("quantum", size(*quantum))
+        }
+        Queue::Crq(crq) => {
+            let standard = match crq.standard {
+                Standard::Codel => "codel",
+                Standard::DropTail => "droptail",
+            };
+            pairs
+                .text("preset", preset(crq.preset))
+                .text("standard", standard)
+                .text("sharing", sharing(crq.sharing));
+            self::codel(&crq.codel, &mut pairs).raw("flows", crq.flows)
+        }
         Queue::Strict { high, low, preempt } => {
             pairs.raw("high", queue(high)).raw("low", queue(low)).raw("preempt", preempt)
         }
         Queue::PushOut { packets } => pairs.text("limit", format!("{packets} packets")),
     };
     pairs.inline()
+}
+
+/// The word for it.
+pub(crate) const fn sharing(of: Sharing) -> &'static str {
+    match of {
+        Sharing::Weighted => "weighted",
+        Sharing::Split => "split",
+        Sharing::Strict => "strict",
+    }
+}
+
+fn codel<'p>(of: &Codel, pairs: &'p mut Pairs) -> &'p mut Pairs {
+    pairs
+        .text("target", span(of.target))
+        .text("interval", span(of.interval))
+        .text("limit", limit_text(of.limit))
+        .text("maxpacket", size(of.maxpacket))
+        .raw("ecn", of.ecn)
 }
 
 fn loss(of: &Loss) -> String {
@@ -231,11 +258,12 @@ fn flow_pairs(flow: &Flow) -> Pairs {
             on_off(tcp.on_off, &mut pairs);
         }
         FlowKind::Udp(udp) => {
-            let arrivals = match udp.arrivals {
-                PacketArrivals::Constant => "constant",
-                PacketArrivals::Poisson => "poisson",
+            pairs.text("rate", rate(udp.rate)).text("payload", size(udp.payload));
+            match udp.arrivals {
+                PacketArrivals::Constant => pairs.text("arrivals", "constant"),
+                PacketArrivals::Poisson => pairs.text("arrivals", "poisson"),
+                PacketArrivals::Ticks { every } => pairs.text("arrivals", "ticks").text("tick", span(every)),
             };
-            pairs.text("rate", rate(udp.rate)).text("payload", size(udp.payload)).text("arrivals", arrivals);
             on_off(udp.on_off, &mut pairs);
         }
         FlowKind::TcpProcess(process) => {
@@ -391,8 +419,25 @@ fn tcp(of: &Tcp) -> Pairs {
         LossDetection::DupThresh => "dup-thresh",
     };
     pairs.text("priority-option", option).text("loss-detection", detection).raw("pacing", of.pacing);
+    pairs.text("segmentation-offload", of.segmentation_offload.map_or_else(|| "none".to_owned(), size));
     pairs.raw("slow-start-after-idle", of.slow_start_after_idle);
+    pairs.raw("low-layer", of.low_layer.map_or_else(|| quote("none"), low_layer));
     pairs
+}
+
+fn low_layer(of: LowLayer) -> String {
+    let mut pairs = Pairs::new();
+    pairs.text("kind", "marcato");
+    match of.target {
+        Some(target) => pairs.float("target", target),
+        None => pairs.text("target", "found"),
+    };
+    pairs.text("epoch", of.epoch.map_or_else(|| "round-trip".to_owned(), span));
+    pairs.raw("initial-window", of.initial_window).raw("most-window", of.most_window);
+    pairs.text("min-rto", span(of.min_rto)).raw("retransmissions", of.retransmissions);
+    pairs.text("ack-layer", layer(of.ack_layer)).raw("ack-every", of.ack_every);
+    pairs.text("high-for", of.high_for.map_or_else(|| "all".to_owned(), priority));
+    pairs.inline()
 }
 
 fn quic_pairs(quic: &Quic, pairs: &mut Pairs) {
@@ -401,7 +446,7 @@ fn quic_pairs(quic: &Quic, pairs: &mut Pairs) {
         pairs.text("from", &path.from).text("to", &path.to).text("layer", layer(path.layer)).inline()
     };
     pairs.raw("paths", array(quic.paths.iter().map(path)));
-    pairs.raw("scheduler", scheduler(quic.scheduler));
+    pairs.raw("scheduler", scheduler(quic.scheduler)).raw("layered", quic.layered);
     let controller = match quic.controller {
         Controller::NewReno { loss_reduction } => {
             Pairs::new().text("kind", "new-reno").float("loss-reduction", loss_reduction).inline()

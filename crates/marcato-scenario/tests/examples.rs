@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use marcato_scenario::{Overrides, Scenario, explain};
 
 /// The examples at the root of the repository, by name.
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 9] = [
     "cats",
     "cellular",
     "codel-cubic",
@@ -13,6 +13,7 @@ const EXAMPLES: [&str; 8] = [
     "parking-lot",
     "reno-loss",
     "satellite",
+    "two-layers",
     "video-and-flood",
 ];
 

@@ -4,6 +4,7 @@ use marcato_scenario::flow::FlowKind;
 use marcato_scenario::link::{Capacity, Loss};
 use marcato_scenario::queue::{Limit, Queue};
 use marcato_scenario::quic::{Reserving, Scheduler};
+use marcato_scenario::tcp::LowLayer;
 use marcato_scenario::traffic::Release;
 use marcato_scenario::{Experiment, Scenario};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
@@ -196,4 +197,45 @@ fn runs_come_in_order_and_their_names_fit_files() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 8);
+}
+
+#[test]
+fn a_low_layer_is_a_kind_or_a_kind_with_differences_and_is_at_both_ends() {
+    let low = |tcp: &str| {
+        let text = format!(
+            "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n[[flow]]\nname = \
+             \"f\"\nkind = \"tcp\"\nfrom = \"a\"\nto = \"b\"\ntcp = {{ {tcp} }}\n[record]\nseries = \"all\"\n"
+        );
+        let scenario = Scenario::parse("t.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let experiment = scenario.experiment();
+        let ends = experiment.flows[0].kind.tcp().unwrap();
+        assert_eq!(ends.from, ends.to);
+        // What has no low layer has no window of it.
+        let recorded =
+            experiment.record.series.iter().any(|series| series.to_string() == "flow.f.low-window");
+        assert_eq!(recorded, ends.from.low_layer.is_some());
+        ends.from.low_layer
+    };
+    assert_eq!(low(""), None);
+    assert_eq!(low("low-layer = \"none\""), None);
+    assert_eq!(low("low-layer = \"paper\""), Some(LowLayer::PAPER));
+    assert_eq!(low("low-layer = \"marcato\""), Some(LowLayer::MARCATO));
+    assert_eq!(
+        low("low-layer = { kind = \"paper\", target = \"found\", high-for = \"p1\", ack-layer = \"high\" }"),
+        Some(LowLayer {
+            target: None,
+            high_for: Some(Priority::P1),
+            ack_layer: Layer::High,
+            ..LowLayer::PAPER
+        })
+    );
+    assert_eq!(
+        low("low-layer = { kind = \"marcato\", target = 0.01, epoch = \"50 ms\", most-window = 200 }"),
+        Some(LowLayer {
+            target: Some(0.01),
+            epoch: Some(Duration::from_millis(50)),
+            most_window: 200,
+            ..LowLayer::MARCATO
+        })
+    );
 }

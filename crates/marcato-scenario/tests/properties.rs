@@ -19,8 +19,13 @@ fn queue() -> impl Strategy<Value = String> {
         r#"{ kind = "droptail", limit = "40 ms" }"#,
         r#"{ kind = "codel", target = "0.5 ms", interval = "20 ms", ecn = true, limit = "300 kB" }"#,
         r#"{ kind = "push-out", limit = "70 packets" }"#,
+        r#""fq-codel""#,
+        r#""crq""#,
+        r#"{ kind = "crq", preset = "authors", standard = "droptail", sharing = "split", ecn = true, limit = "2 MB", flows = 100 }"#,
+        r#"{ kind = "crq", preset = "paper", sharing = "strict", target = "1 ms" }"#,
+        r#"{ kind = "fq-codel", flows = 3, quantum = "300 B", ecn = false, limit = "4 MB" }"#,
     ]);
-    let inner = one_of(&[r#""codel""#, r#"{ kind = "droptail", limit = "9 packets" }"#]);
+    let inner = one_of(&[r#""codel""#, r#""fq-codel""#, r#"{ kind = "droptail", limit = "9 packets" }"#]);
     prop_oneof![
         simple.prop_map(ToOwned::to_owned),
         (inner, one_of(&[r#""droptail""#]), any::<bool>()).prop_map(|(high, low, preempt)| {
@@ -66,7 +71,7 @@ fn link() -> impl Strategy<Value = String> {
         "a limit in time may be less than a packet",
         |(rate, delay, queue, loss, jitter, back, changes)| {
             let mut text = format!("rate = \"{rate}\"\ndelay = \"{delay} ns\"\nqueue = {queue}\nloss = {loss}\n");
-            let _ = writeln!(text, "jitter = {jitter}\n{back}framing = \"18 B\"");
+            let _ = writeln!(text, "jitter = {jitter}\n{back}framing = \"18 B\"\nbleach-ecn = {changes}");
             if changes {
                 text += "changes = [{ at = \"2 s\", up = false }, { at = \"1 s\", way = \"back\", rate = \"0 bit/s\" }]\n";
             }
@@ -82,6 +87,10 @@ fn flow() -> impl Strategy<Value = String> {
         "congestion = { kind = \"cubic\", hystart = false }\n",
         "tcp = { congestion = \"dctcp\", ecn = true, mss = \"1 kB\" }\n",
         "congestion = \"bbr\"\ntcp = { notsent-lowat = \"16 KiB\" }\ntcp-to = { notsent-lowat = \"none\" }\n",
+        "tcp = { low-layer = \"paper\", send-buffer = \"64 MB\" }\n",
+        "tcp = { low-layer = { kind = \"marcato\", target = 0.0123, epoch = \"30 ms\", initial-window = 7, high-for = \"p1\" } }\n",
+        "tcp = { low-layer = { kind = \"paper\", target = \"found\", epoch = \"round-trip\", high-for = \"all\", ack-every = 3 } }\n",
+        "tcp = { segmentation-offload = \"64 KiB\" }\ntcp-to = { segmentation-offload = \"none\" }\n",
         "tcp = { delayed-ack = { every = 1 }, timestamps = false, min-rto = \"1 s\" }\n",
         "tcp = { priority-option = \"rfc6994\" , mss = \"1400 B\", receive-buffer-from = \"64 KiB\" }\n",
     ]);
@@ -99,9 +108,11 @@ fn flow() -> impl Strategy<Value = String> {
     let other = one_of(&[
         "kind = \"udp\"\nrate = \"123456 bit/s\"\narrivals = \"poisson\"\n",
         "kind = \"udp\"\nrate = \"1 Mbit/s\"\npayload = \"99 B\"\non = \"1 s\"\noff = \"1 s\"\n",
+        "kind = \"udp\"\nrate = \"9 Mbit/s\"\narrivals = \"ticks\"\ntick = \"2 ms\"\n",
         "kind = \"quic\"\nbulk = [\"p4\", { priority = \"p3\", size = \"20 kB\" }]\nscheduler = \"cwr-red\"\n",
         "kind = \"quic\"\nbulk = \"p2\"\nscheduler = { kind = \"cwr\", preset = \"paper\", learn = true }\ncontroller = \"new-reno\"\n",
         "kind = \"quic\"\nmessages = [{ size = \"1 kB\" }]\nscheduler = { kind = \"selective\", threshold = \"p1\" }\nlayer = \"low\"\n",
+        "kind = \"quic\"\nbulk = \"p4\"\npaths = [[\"n0\", \"n1\"], { from = \"n0\", to = \"n1\", layer = \"low\" }]\nlayered = true\n",
     ]);
     prop_oneof![(kind, tcp).prop_map(|(kind, tcp)| format!("{kind}{tcp}")), other.prop_map(ToOwned::to_owned),]
 }
@@ -121,7 +132,11 @@ prop_compose! {
         }
         for (n, (flow, count)) in flows.iter().enumerate() {
             let last = links.len();
-            let _ = write!(text, "[[flow]]\nname = \"f{n}\"\nfrom = \"n0\"\nto = \"n{last}\"\ncount = {count}\nstagger = \"1 s\"\n{flow}");
+            let _ = write!(text, "[[flow]]\nname = \"f{n}\"\ncount = {count}\nstagger = \"1 s\"\n{flow}");
+            // A session whose paths say where it leads says it once.
+            if !flow.contains("paths") {
+                let _ = write!(text, "from = \"n0\"\nto = \"n{last}\"\n");
+            }
         }
         text + "[record]\nseries = \"all\"\npcap = [\"l0\"]\n[grid]\nseeds = 2\nvary = { \"link.l0.delay\" = [\"1 ms\", \"2 ms\"] }\n"
     }

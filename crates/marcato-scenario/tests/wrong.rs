@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a key that means nothing",
         but: &[("delay = \"20 ms\"", "colour = \"red\"")],
-        says: &["18:1: `colour` is not a key of a link: there are `name`, `between`, `rate`, `trace`, `delay`, `framing`, `mtu`, `queue`, `loss`, `jitter`, `back`, `changes`"],
+        says: &["18:1: `colour` is not a key of a link: there are `name`, `between`, `rate`, `trace`, `delay`, `framing`, `mtu`, `queue`, `loss`, `jitter`, `bleach-ecn`, `back`, `changes`"],
     },
     Case {
         what: "a key of the whole file below a header",
@@ -147,7 +147,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a kind of queue that there is not",
         but: &[("kind = \"codel\"", "kind = \"red\"")],
-        says: &["20:18: `red` is not a kind of queue: there are `droptail`, `codel`, `strict`, `push-out`"],
+        says: &["20:18: `red` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `strict`, `push-out`"],
     },
     Case {
         what: "a flow without a kind",
@@ -158,6 +158,67 @@ const CASES: &[Case] = &[
         what: "a congestion control that there is not",
         but: &[("congestion = \"dctcp\"", "congestion = \"vegas\"")],
         says: &["30:14: `vegas` is not a kind of congestion: there are `reno`, `cubic`, `dctcp`, `bbr`"],
+    },
+    Case {
+        what: "a low layer of a kind that there is not",
+        but: &[("tcp = { ecn = true }", "tcp = { ecn = true, low-layer = \"ledbat\" }")],
+        says: &["31:33: `ledbat` is not a kind of low layer: there are `none`, `paper`, `marcato`"],
+    },
+    Case {
+        what: "no low layer that has a target",
+        but: &[("tcp = { ecn = true }", "tcp = { ecn = true, low-layer = { kind = \"none\", target = 0.01 } }")],
+        says: &["31:50: `target` is a key of a low layer, but this is no low layer: leave it out"],
+    },
+    Case {
+        what: "a low layer at one end",
+        but: &[("tcp = { ecn = true }", "tcp = { ecn = true, low-layer = \"paper\" }\ntcp-to = { low-layer = \"none\" }")],
+        says: &["32:10: one end has a low layer and the other does not: both need one, or neither"],
+    },
+    Case {
+        what: "a low layer that begins above its bound, never grows, and is never acknowledged",
+        but: &[(
+            "tcp = { ecn = true }",
+            "tcp = { ecn = true, low-layer = { kind = \"marcato\", initial-window = 9, most-window = 8, target = 1.0, epoch = \"0 s\", ack-every = 5 } }",
+        )],
+        says: &[
+            "31:70: `initial-window` is above `most-window`: lower it",
+            "31:99: `target` is 0.000001 to 0.999, not 1",
+            "31:112: `epoch` is 0: say more",
+            "31:131: `ack-every` is 1 to 4, not 5",
+        ],
+    },
+    Case {
+        what: "a crq queue without a rate to split, by a preset and in a class that there are not",
+        but: &[("{ kind = \"droptail\", limit = \"100 packets\" }", "{ kind = \"strict\", low = { kind = \"crq\", sharing = \"split\", preset = \"ours\" } }")],
+        says: &[
+            "12:34: a class of a strict queue is droptail, codel or fq-codel, not crq",
+            "12:60: only a link with a `rate` can be split: say \"weighted\" or \"strict\"",
+            "12:78: `ours` is not a preset: there are `marcato`, `authors`, `paper`",
+        ],
+    },
+    Case {
+        what: "two layers on one path",
+        but: &[("kind = \"udp\"", "kind = \"quic\"\nlayered = true\nbulk = \"p4\""), ("rate = \"1 Mbit/s\"\nstart", "start")],
+        says: &["36:11: two layers need a path each: say for example paths = [[\"client\", \"server\"], { from = \"client\", to = \"server\", layer = \"low\" }]"],
+    },
+    Case {
+        what: "a clock for packets that leave without one",
+        but: &[("rate = \"1 Mbit/s\"", "rate = \"1 Mbit/s\"\ntick = \"2 ms\"")],
+        says: &["39:8: `tick` is of packets that leave by a clock: say arrivals = \"ticks\""],
+    },
+    Case {
+        what: "packets that leave at random, on and off",
+        but: &[("rate = \"1 Mbit/s\"", "rate = \"1 Mbit/s\"\narrivals = \"poisson\"\non = \"1 s\"\noff = \"1 s\"")],
+        says: &["39:12: packets that are on and off leave at equal distances: leave `arrivals` out, or `on` and `off`"],
+    },
+    Case {
+        what: "an fq-codel queue of no queues in a class of another",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"strict\", high = { kind = \"fq-codel\", flows = 0, quantum = \"0 B\" }, low = \"push-out\" }")],
+        says: &[
+            "20:64: `flows` is 1 to 65536, not 0",
+            "20:77: `quantum` is 0: say more",
+            "20:92: a class of a strict queue is droptail, codel or fq-codel, not push-out",
+        ],
     },
     Case {
         what: "dctcp without ecn",
@@ -432,7 +493,7 @@ fn a_setting_is_refused_where_it_was_said() {
         ("duration..x=3", "1:1: `duration..x` is not a key: a part of it is empty"),
         (
             "link.bottleneck.queue.kind=red",
-            "1:28: `red` is not a kind of queue: there are `droptail`, `codel`, `strict`, `push-out`",
+            "1:28: `red` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `strict`, `push-out`",
         ),
         (
             "link.bottleneck.changes.2.at=3 s",

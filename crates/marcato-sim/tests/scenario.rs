@@ -10,7 +10,7 @@ use marcato_scenario::link::{Capacity, Change, Direction, Link, Loss, Way};
 use marcato_scenario::queue::{self, Queue};
 use marcato_scenario::quic::{Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
 use marcato_scenario::record::{FlowMetric, LinkMetric, Record, Series};
-use marcato_scenario::tcp::{Congestion, Tcp};
+use marcato_scenario::tcp::{Congestion, LowLayer, Tcp};
 use marcato_scenario::traffic::{
     Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
 };
@@ -29,6 +29,7 @@ fn way(mbps: u64, delay: Duration) -> Direction {
         queue: Queue::default(),
         loss: Loss::None,
         jitter: None,
+        bleach_ecn: false,
     }
 }
 
@@ -252,6 +253,122 @@ fn a_high_flow_is_the_same_with_a_low_one_where_that_is_pre_empted() {
 }
 
 #[test]
+fn a_low_layer_fills_a_link_whose_losses_stop_reno_and_says_what_it_did() {
+    let bounded = || Box::new(Queue::DropTail { limit: queue::Limit::Packets(200) });
+    let reno = |low_layer| {
+        let queue = Queue::Strict { high: bounded(), low: bounded(), preempt: false };
+        let loss = Loss::Random { probability: 0.002 };
+        let there = Direction { queue, loss, ..way(20, Duration::from_millis(40)) };
+        let link = link("bottleneck", ["client", "server"], there, way(20, Duration::from_millis(40)));
+        let buffer = Bytes::new(64 << 20);
+        let tcp = Tcp {
+            congestion: Congestion::Reno,
+            send_buffer: buffer,
+            receive_buffer: buffer,
+            low_layer,
+            ..Tcp::default()
+        };
+        let kind = FlowKind::Tcp(TcpFlow {
+            tcp: TcpEnds { from: tcp.clone(), to: tcp },
+            size: None,
+            priority: Priority::default(),
+            on_off: None,
+        });
+        let flows = vec![flow("bulk", ["client", "server"], kind)];
+        let mut experiment = experiment(&["client", "server"], vec![link], flows);
+        let metric = FlowMetric::LowWindow;
+        experiment.record.series = vec![Series::Flow { flow: "bulk".into(), metric }];
+        run(&experiment)
+    };
+    let alone = reno(None);
+    assert!(alone.flows[0].goodput < 8.0, "{}", alone.flows[0].goodput);
+    assert_eq!(alone.flows[0].low, None);
+    assert!(alone.series[0].points.iter().all(|point| point.1.is_none()));
+    // The paper's first window is for a path of 2500 packets, and here there is room for 134 and a buffer.
+    for low_layer in [LowLayer { initial_window: 134, ..LowLayer::PAPER }, LowLayer::MARCATO] {
+        let layered = reno(Some(low_layer));
+        let bulk = &layered.flows[0];
+        let low = bulk.low.unwrap();
+        assert!(bulk.goodput > 17.0, "{}", bulk.goodput);
+        assert!(
+            low.packets > 10_000 && low.lost > 0 && low.repairs > 0 && low.repairs <= low.lost,
+            "{low:?}"
+        );
+        // What came low is some of what came: order does not matter there, so it may be a little ahead.
+        assert!(low.bytes > bulk.bytes / 2 && low.bytes < bulk.bytes + Bytes::kb(1000), "{low:?}");
+        assert!(
+            layered.series[0].points.iter().any(|point| point.1.is_some_and(|window| window > 100_000.0))
+        );
+    }
+}
+
+#[test]
+fn fq_codel_keeps_a_trickle_from_waiting_behind_bulk_data() {
+    let codel = queue::Codel {
+        target: MS * 5,
+        interval: MS * 100,
+        limit: queue::Limit::Packets(1000),
+        maxpacket: Bytes::new(1514),
+        ecn: false,
+    };
+    let delay = |queue: Queue| {
+        let there = Direction { queue, ..way(10, Duration::from_millis(10)) };
+        let link = link("bottleneck", ["client", "server"], there, way(10, Duration::from_millis(10)));
+        let (rate, payload) = (Rate::from_bps(80_000), Bytes::new(172));
+        let trickle =
+            FlowKind::Udp(UdpFlow { rate, payload, arrivals: PacketArrivals::Poisson, on_off: None });
+        let flows = vec![
+            flow("bulk", ["client", "server"], tcp(Congestion::CUBIC, None)),
+            flow("trickle", ["client", "server"], trickle),
+        ];
+        let outcome = run(&experiment(&["client", "server"], vec![link], flows));
+        outcome.flows[1].delay.unwrap()
+    };
+    let fair = delay(Queue::FqCodel { codel, flows: 1024, quantum: Bytes::new(1514) });
+    let one = delay(Queue::Codel(codel));
+    // 10 ms of the link, 0.16 ms of its own, and at most the packet of bulk data that is being sent: 1.2 ms.
+    assert!(fair < 11.5 && one > 13.0, "{fair} and {one}");
+}
+
+#[test]
+fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
+    let codel = queue::Codel {
+        target: MS * 5,
+        interval: MS * 100,
+        limit: queue::Limit::Packets(200),
+        maxpacket: Bytes::new(1514),
+        ecn: false,
+    };
+    let crq = queue::Crq {
+        codel,
+        standard: queue::Standard::Codel,
+        preset: Preset::Marcato,
+        sharing: queue::Sharing::Weighted,
+        flows: 64,
+    };
+    let beside_a_flood = |queue: Queue| {
+        let there = Direction { queue, ..way(20, Duration::from_millis(10)) };
+        let link = link("bottleneck", ["client", "server"], there, way(100, Duration::from_millis(10)));
+        let (rate, payload) = (Rate::from_mbps(18), Bytes::new(1200));
+        let flood =
+            FlowKind::Udp(UdpFlow { rate, payload, arrivals: PacketArrivals::Constant, on_off: None });
+        let flood = Flow { start: Time::from_secs(3), ..flow("flood", ["client", "server"], flood) };
+        let flows = vec![flow("bulk", ["client", "server"], tcp(Congestion::CUBIC, None)), flood];
+        let mut experiment = experiment(&["client", "server"], vec![link], flows);
+        experiment.duration = Duration::from_secs(30);
+        experiment.warm_up = Duration::from_secs(10);
+        let outcome = run(&experiment);
+        (outcome.flows[0].goodput, outcome.links[0].responsive)
+    };
+    let (alone, nobody) = beside_a_flood(Queue::Codel(codel));
+    let (fair, responsive) = beside_a_flood(Queue::Crq(crq));
+    assert!(alone < 5.0 && nobody.is_none(), "{alone} and {nobody:?}");
+    // Half of the link, of which a little is headers; what comes of the flood is more than what passes.
+    let responsive = responsive.unwrap();
+    assert!(fair > 9.0 && (0.3..0.4).contains(&responsive), "{fair} and {responsive}");
+}
+
+#[test]
 fn a_transfer_has_its_completion_time_and_goodput_of_its_own_span() {
     let bottleneck = link("l", ["a", "b"], way(8, 5 * MS), way(8, 5 * MS));
     let mut transfer = flow("t", ["a", "b"], tcp(Congestion::Reno, Some(Bytes::kb(2_000))));
@@ -326,23 +443,18 @@ fn urgent_messages_pass_bulk_by_a_conductor_and_wait_behind_it_without() {
     assert!(conducted + 50.0 < writers && writers < fifo, "{conducted} {writers} {fifo}");
 }
 
-#[test]
-fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
-    let paths = |name: &str| Path { from: name.into(), to: "server".into(), layer: Layer::High };
-    let quic = Quic {
-        paths: vec![paths("wifi"), paths("cellular")],
+/// A session with bulk data.
+fn session(paths: Vec<Path>) -> Quic {
+    Quic {
+        paths,
         scheduler: Scheduler::Cwr(Reserving::PAPER),
+        layered: false,
         controller: Controller::NewReno { loss_reduction: 0.7 },
         initial_window: None,
         preset: Preset::Marcato,
         chunk: Bytes::new(1460),
-        messages: vec![Message {
-            after: 9 * SECOND,
-            size: Bytes::kb(5),
-            priority: Priority::P1,
-            lifetime: None,
-        }],
-        sources: vec![source(10_000)],
+        messages: vec![],
+        sources: vec![],
         bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(1_000) }],
         pacing: Pacing::Off,
         growth: Growth::Acknowledged,
@@ -353,6 +465,40 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
         packet_threshold: 3,
         time_threshold: 1.125,
         initial_rtt: Duration::from_millis(333),
+    }
+}
+
+#[test]
+fn a_low_lane_of_a_session_takes_what_losses_keep_the_high_one_from() {
+    let bounded = || Box::new(Queue::DropTail { limit: queue::Limit::Packets(150) });
+    let goodput = |layers: &[Layer]| {
+        let path = |&layer| Path { from: "client".into(), to: "server".into(), layer };
+        let paths = layers.iter().map(path).collect();
+        let quic = Quic { layered: layers.len() == 2, pacing: Pacing::Session, ..session(paths) };
+        let queue = Queue::Strict { high: bounded(), low: bounded(), preempt: false };
+        let there = Direction { queue, loss: Loss::Random { probability: 0.002 }, ..way(20, 30 * MS) };
+        let link = link("bottleneck", ["client", "server"], there, way(20, 30 * MS));
+        let flows = vec![flow("session", ["client", "server"], FlowKind::Quic(Box::new(quic)))];
+        let outcome = run(&experiment(&["client", "server"], vec![link], flows));
+        (outcome.flows[0].goodput, outcome.flows[0].lanes.iter().map(|lane| lane.bytes).max().unwrap())
+    };
+    let (one, all) = goodput(&[Layer::High]);
+    let (two, most) = goodput(&[Layer::High, Layer::Low]);
+    assert!(one < 10.0 && two > 16.0 && most > all, "{one} and {two}: {all} and {most}");
+}
+
+#[test]
+fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
+    let paths = |name: &str| Path { from: name.into(), to: "server".into(), layer: Layer::High };
+    let quic = Quic {
+        messages: vec![Message {
+            after: 9 * SECOND,
+            size: Bytes::kb(5),
+            priority: Priority::P1,
+            lifetime: None,
+        }],
+        sources: vec![source(10_000)],
+        ..session(vec![paths("wifi"), paths("cellular")])
     };
     let queue = Queue::DropTail { limit: queue::Limit::Packets(60) };
     let radio = || Direction { queue: queue.clone(), ..way(10, 25 * MS) };

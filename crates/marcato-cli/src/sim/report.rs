@@ -11,7 +11,7 @@ use super::{chart, frame};
 /// A column of the tables that a reader wants first, what it is called, its unit, and by what it is divided.
 type Shown = (&'static str, &'static str, Unit);
 
-const FLOW: [Shown; 8] = [
+const FLOW: [Shown; 10] = [
     ("goodput_mbit_per_s", "goodput", Unit::MbitPerS),
     ("completion_p50_ms", "completion, median", Unit::Ms),
     ("completion_p95_ms", "completion, 95th percentile", Unit::Ms),
@@ -20,15 +20,18 @@ const FLOW: [Shown; 8] = [
     ("delay_mean_ms", "one-way delay, mean", Unit::Ms),
     ("lost_packets", "packets dropped or lost", Unit::Count),
     ("retransmissions", "retransmissions", Unit::Count),
+    ("low_received_bytes", "bytes that came by the low layer", Unit::Count),
+    ("low_repairs", "segments of the high layer that repeat what the low one lost", Unit::Count),
 ];
 
-const LINK: [Shown; 6] = [
+const LINK: [Shown; 7] = [
     ("throughput_mbit_per_s", "throughput", Unit::MbitPerS),
     ("utilisation_percent", "utilisation", Unit::Percent),
     ("queue_mean_packets", "packets waiting, mean", Unit::Count),
     ("queue_max_packets", "packets waiting, most", Unit::Count),
     ("dropped_packets", "packets dropped", Unit::Count),
     ("lost_packets", "packets lost on the wire", Unit::Count),
+    ("responsive_percent", "came of flows that answer congestion signals", Unit::Percent),
 ];
 
 /// The rows of a line of a table: those of its columns that are shown and have a number.

@@ -65,7 +65,11 @@ fn flows(flows: &[FlowOutcome]) -> Frame {
         .number("rtt_p95_ms", flows.iter().map(|flow| flow.rtt_p95))
         .number("rtt_min_ms", flows.iter().map(|flow| flow.min_rtt))
         .number("delay_mean_ms", flows.iter().map(|flow| flow.delay))
-        .number("delay_p95_ms", flows.iter().map(|flow| flow.delay_p95));
+        .number("delay_p95_ms", flows.iter().map(|flow| flow.delay_p95))
+        .count("low_packets", flows.iter().map(|flow| flow.low.map(|low| low.packets)))
+        .count("low_lost_packets", flows.iter().map(|flow| flow.low.map(|low| low.lost)))
+        .count("low_repairs", flows.iter().map(|flow| flow.low.map(|low| low.repairs)))
+        .count("low_received_bytes", flows.iter().map(|flow| flow.low.map(|low| low.bytes.get())));
     completion(frame, &whole)
 }
 
@@ -121,6 +125,7 @@ fn links(links: &[LinkOutcome]) -> Frame {
         .count("too_big_packets", links.iter().map(|link| link.too_big))
         .count("marked_packets", links.iter().map(|link| link.marks))
         .count("lost_packets", links.iter().map(|link| link.losses))
+        .number("responsive_percent", links.iter().map(|link| link.responsive.map(|share| share * 100.0)))
 }
 
 fn series(series: &[SeriesOutcome]) -> Frame {

@@ -1,6 +1,6 @@
 //! Flows.
 
-use marcato_units::{Bytes, Layer, Rate, Time};
+use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 
 use super::messages::messaging;
 use super::tcp::ends;
@@ -126,12 +126,28 @@ fn udp(keys: &Keys<'_>) -> FlowKind {
     if payload > MOST_PAYLOAD {
         keys.fault("payload", "a udp packet carries at most 65507 B: say less");
     }
-    let arrivals = [("constant", PacketArrivals::Constant), ("poisson", PacketArrivals::Poisson)];
+    let tick = keys.some_span("tick").unwrap_or(Duration::from_millis(1));
+    let arrivals = [
+        ("constant", PacketArrivals::Constant),
+        ("poisson", PacketArrivals::Poisson),
+        ("ticks", PacketArrivals::Ticks { every: tick }),
+    ];
+    let arrivals = keys.word("arrivals", &arrivals).unwrap_or_default();
+    if keys.item("tick").is_some() && !matches!(arrivals, PacketArrivals::Ticks { .. }) {
+        keys.fault("tick", "`tick` is of packets that leave by a clock: say arrivals = \"ticks\"");
+    }
+    let on_off = on_off(keys);
+    if on_off.is_some() && arrivals != PacketArrivals::Constant {
+        keys.fault(
+            "arrivals",
+            "packets that are on and off leave at equal distances: leave `arrivals` out, or `on` and `off`",
+        );
+    }
     FlowKind::Udp(UdpFlow {
         rate: keys.some_rate("rate").unwrap_or(Rate::from_bps(1)),
         payload,
-        arrivals: keys.word("arrivals", &arrivals).unwrap_or_default(),
-        on_off: on_off(keys),
+        arrivals,
+        on_off,
     })
 }
 

@@ -92,6 +92,7 @@ fn direction(keys: &Keys<'_>, mtu: Bytes) -> Direction {
             .unwrap_or_default(),
         loss: loss(keys).unwrap_or_default(),
         jitter: jitter(keys),
+        bleach_ecn: keys.boolean("bleach-ecn").unwrap_or(false),
     }
 }
 

@@ -6,8 +6,9 @@ use crate::document::{Item, Value};
 use crate::fault::Faults;
 use crate::keys::{Keys, Kind, quantity_of, tagged_of};
 use crate::quantity::{Of, is_of};
-use crate::queue::{Codel, Limit, Queue};
+use crate::queue::{Codel, Crq, Limit, Queue, Sharing, Standard};
 use crate::schema;
+use crate::traffic::Preset;
 
 /// What a queue stands before.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub(super) struct Before {
 enum Name {
     DropTail,
     Codel,
+    FqCodel,
+    Crq,
     Strict,
     PushOut,
 }
@@ -27,6 +30,8 @@ enum Name {
 const KINDS: &[Kind<Name>] = &[
     ("droptail", Name::DropTail, &schema::DROPTAIL),
     ("codel", Name::Codel, &schema::CODEL),
+    ("fq-codel", Name::FqCodel, &schema::FQ_CODEL),
+    ("crq", Name::Crq, &schema::CRQ),
     ("strict", Name::Strict, &schema::STRICT),
     ("push-out", Name::PushOut, &schema::PUSH_OUT),
 ];
@@ -39,15 +44,24 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
     let keys = tagged.keys();
     Some(match name {
         Name::DropTail => Queue::DropTail { limit: limit(&keys, before) },
-        Name::Codel => Queue::Codel(codel(&keys, before)),
+        Name::Codel => Queue::Codel(codel(&keys, before, CODEL)),
+        Name::FqCodel => Queue::FqCodel {
+            codel: codel(&keys, before, FQ_CODEL),
+            flows: keys.small("flows", 1..=65_536).unwrap_or(1024),
+            quantum: keys.some_size("quantum").unwrap_or(before.mtu + HEADER),
+        },
+        Name::Crq => Queue::Crq(crq(&keys, before)),
         Name::Strict => {
             let of = |key| {
                 let item = keys.item(key)?;
                 let queue = queue(item, before, faults)?;
-                if !matches!(queue, Queue::DropTail { .. } | Queue::Codel(_)) {
+                if matches!(queue, Queue::Crq(_) | Queue::Strict { .. } | Queue::PushOut { .. }) {
                     faults.add(
                         item.place,
-                        format!("a class of a strict queue is droptail or codel, not {}", queue.kind()),
+                        format!(
+                            "a class of a strict queue is droptail, codel or fq-codel, not {}",
+                            queue.kind()
+                        ),
                     );
                 }
                 Some(queue)
@@ -72,13 +86,20 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
     })
 }
 
-fn codel(keys: &Keys<'_>, before: Before) -> Codel {
+/// What is not said of CoDel: its limit, and whether it marks.
+type Unsaid = (Limit, bool);
+
+const CODEL: Unsaid = (Limit::Packets(1000), false);
+/// RFC 8290 §5.2.
+const FQ_CODEL: Unsaid = (Limit::Packets(10_240), true);
+
+fn codel(keys: &Keys<'_>, before: Before, (unsaid, marks): Unsaid) -> Codel {
     let codel = Codel {
         target: keys.some_span("target").unwrap_or(Duration::from_millis(5)),
         interval: keys.some_span("interval").unwrap_or(Duration::from_millis(100)),
-        limit: limit(keys, before),
+        limit: read_limit(keys, before).unwrap_or(unsaid),
         maxpacket: keys.some_size("maxpacket").unwrap_or(before.mtu + HEADER),
-        ecn: keys.boolean("ecn").unwrap_or(false),
+        ecn: keys.boolean("ecn").unwrap_or(marks),
     };
     if let Limit::Bytes(limit) = codel.limit
         && limit < codel.maxpacket
@@ -90,6 +111,23 @@ fn codel(keys: &Keys<'_>, before: Before) -> Codel {
         );
     }
     codel
+}
+
+fn crq(keys: &Keys<'_>, before: Before) -> Crq {
+    let presets = [("marcato", Preset::Marcato), ("authors", Preset::Authors), ("paper", Preset::Paper)];
+    let standard = [("codel", Standard::Codel), ("droptail", Standard::DropTail)];
+    let sharing = [("weighted", Sharing::Weighted), ("split", Sharing::Split), ("strict", Sharing::Strict)];
+    let crq = Crq {
+        codel: codel(keys, before, CODEL),
+        standard: keys.word("standard", &standard).unwrap_or(Standard::Codel),
+        preset: keys.word("preset", &presets).unwrap_or(Preset::Marcato),
+        sharing: keys.word("sharing", &sharing).unwrap_or(Sharing::Weighted),
+        flows: keys.small("flows", 8..=65_536).unwrap_or(4096),
+    };
+    if crq.sharing == Sharing::Split && before.rate.is_none() {
+        keys.fault("sharing", "only a link with a `rate` can be split: say \"weighted\" or \"strict\"");
+    }
+    crq
 }
 
 /// How much may wait: packets, bytes, or what the link carries in a span.

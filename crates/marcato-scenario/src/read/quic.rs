@@ -35,9 +35,19 @@ pub(super) fn quic(keys: &Keys<'_>, ends: Option<[&str; 2]>, layer: Layer) -> Qu
     }
     let growths = [("acknowledged", Growth::Acknowledged), ("credited", Growth::Credited)];
     let uses = [("per-message", StreamUse::PerMessage), ("reuse", StreamUse::Reuse)];
+    let paths = paths(keys, ends, layer);
+    let layered = keys.boolean("layered").unwrap_or(false);
+    if layered && [Layer::High, Layer::Low].iter().any(|one| paths.iter().all(|path| path.layer != *one)) {
+        keys.fault(
+            "layered",
+            "two layers need a path each: say for example paths = [[\"client\", \"server\"], { from = \"client\", to = \
+             \"server\", layer = \"low\" }]",
+        );
+    }
     Quic {
-        paths: paths(keys, ends, layer),
+        paths,
         scheduler: scheduler(keys).unwrap_or(Scheduler::Cwr(Reserving::MARCATO)),
+        layered,
         controller,
         initial_window: keys.some_size("initial-window"),
         preset: messaging.preset,

@@ -72,18 +72,26 @@ fn has(flow: &Flow, metric: FlowMetric) -> bool {
         FlowKind::Udp(_) => matches!(metric, FlowMetric::Throughput | FlowMetric::Losses | FlowMetric::Delay),
         // Of connections that come and go, only what they do together.
         FlowKind::TcpProcess(_) => matches!(metric, FlowMetric::Throughput | FlowMetric::Losses),
-        FlowKind::Quic(_) => !matches!(metric, FlowMetric::Ssthresh | FlowMetric::Delay),
+        FlowKind::Quic(_) => {
+            !matches!(metric, FlowMetric::Ssthresh | FlowMetric::Delay | FlowMetric::LowWindow)
+        }
         FlowKind::Tcp(_) | FlowKind::RequestResponse(_) | FlowKind::Messages(_) => {
             metric != FlowMetric::Delay
         }
     }
 }
 
-/// Every series that there is.
+/// Whether there is more to see of it than that there is nothing: a low layer may be there in other runs of a grid.
+fn shows(flow: &Flow, metric: FlowMetric) -> bool {
+    let is_layered = flow.kind.tcp().is_some_and(|ends| ends.from.low_layer.is_some());
+    has(flow, metric) && (metric != FlowMetric::LowWindow || is_layered)
+}
+
+/// Every series that shows something.
 pub(crate) fn all(experiment: &Experiment) -> Vec<Series> {
     let mut series = Vec::new();
     for flow in &experiment.flows {
-        let metrics = FlowMetric::ALL.iter().filter(|metric| has(flow, **metric));
+        let metrics = FlowMetric::ALL.iter().filter(|metric| shows(flow, **metric));
         series.extend(metrics.map(|&metric| Series::Flow { flow: flow.name.clone(), metric }));
     }
     for link in &experiment.links {

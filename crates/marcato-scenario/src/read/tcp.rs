@@ -8,7 +8,7 @@ use crate::fault::Faults;
 use crate::flow::TcpEnds;
 use crate::keys::{Keys, Kind};
 use crate::schema;
-use crate::tcp::{Congestion, DelayedAck, LossDetection, PriorityOption, Tcp};
+use crate::tcp::{Congestion, DelayedAck, LossDetection, LowLayer, PriorityOption, Tcp};
 
 /// The most that window scaling can offer. RFC 7323 §2.3.
 const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(1 << 30);
@@ -28,6 +28,9 @@ pub(super) fn ends(flow: &Keys<'_>) -> TcpEnds {
         Some(to) => tcp(&overlay(&table, to, |_| true, ["", ""]), faults),
         None => from.clone(),
     };
+    if from.low_layer.is_some() != to.low_layer.is_some() {
+        flow.fault("tcp-to", "one end has a low layer and the other does not: both need one, or neither");
+    }
     TcpEnds { from, to }
 }
 
@@ -91,7 +94,9 @@ fn tcp(table: &Table, faults: &Faults) -> Tcp {
             )
             .unwrap_or(default.loss_detection),
         pacing: keys.boolean("pacing").unwrap_or(default.pacing),
+        segmentation_offload: optional_size(&keys, "segmentation-offload"),
         slow_start_after_idle: keys.boolean("slow-start-after-idle").unwrap_or(default.slow_start_after_idle),
+        low_layer: low_layer(&keys),
     };
     check(&keys, &tcp);
     tcp
@@ -110,6 +115,48 @@ fn priority_option(keys: &Keys<'_>) -> Option<PriorityOption> {
         ("authors", Some(PriorityOption::Authors)),
     ];
     keys.word("priority-option", &words).flatten()
+}
+
+const LOW_LAYERS: &[Kind<Option<LowLayer>>] = &[
+    ("none", None, &schema::LOW_LAYER_NONE),
+    ("paper", Some(LowLayer::PAPER), &schema::LOW_LAYER),
+    ("marcato", Some(LowLayer::MARCATO), &schema::LOW_LAYER),
+];
+
+fn low_layer(keys: &Keys<'_>) -> Option<LowLayer> {
+    let (preset, tagged) = keys.tagged("low-layer", LOW_LAYERS)?;
+    let preset = preset?;
+    let keys = tagged.keys();
+    // A word stands for what is not given as a number.
+    let says = |key, word| keys.item(key).is_some_and(|item| item.as_str() == Some(word));
+    let high_for = match says("high-for", "all") {
+        true => None,
+        false => keys.priority("high-for").or(preset.high_for),
+    };
+    let low = LowLayer {
+        target: match says("target", "found") {
+            true => None,
+            false => keys.number("target", 0.000_001..=0.999).or(preset.target),
+        },
+        epoch: match says("epoch", "round-trip") {
+            true => None,
+            false => keys.some_span("epoch").or(preset.epoch),
+        },
+        initial_window: keys.small("initial-window", 1..=1_000_000).unwrap_or(preset.initial_window),
+        most_window: keys.small("most-window", 1..=1_000_000).unwrap_or(preset.most_window),
+        min_rto: keys.some_span("min-rto").unwrap_or(preset.min_rto),
+        retransmissions: keys
+            .small("retransmissions", 0..=255)
+            .and_then(|often| u8::try_from(often).ok())
+            .unwrap_or(preset.retransmissions),
+        ack_layer: keys.layer("ack-layer").unwrap_or(preset.ack_layer),
+        ack_every: keys.small("ack-every", 1..=4).unwrap_or(preset.ack_every),
+        high_for,
+    };
+    if low.initial_window > low.most_window {
+        keys.fault("initial-window", "`initial-window` is above `most-window`: lower it");
+    }
+    Some(low)
 }
 
 /// What the simulator's TCP would refuse, refused where it stands.

@@ -79,10 +79,16 @@ fn add_link(
     let observed = |direction: &link::Direction| -> Result<_, BuildError> {
         let config = convert::direction(&link.name, link.mtu, direction, traces)?;
         let occupancy = Rc::default();
-        let queue = |queue, place| -> Result<Box<Observed>, BuildError> {
-            Ok(Box::new(Observed::new(convert::queue(&link.name, queue)?, place, &occupancy)))
+        let queue = |queue, place| -> Result<_, BuildError> {
+            let queue = convert::queue(&link.name, &direction.rate, queue)?;
+            Ok(Box::new(Observed::new(queue, place, &occupancy)))
         };
         let config = match &direction.queue {
+            Queue::Crq(crq) => {
+                // Of its own type, so that it can be asked for its classes.
+                let crq = convert::crq(&link.name, &direction.rate, crq)?;
+                config.queue(Observed::new(crq, 0, &occupancy)).observing()
+            }
             Queue::Strict { high, low, preempt: true } => {
                 LinkConfig { queue: queue(high, 0)?, low: Some(queue(low, 1)?), ..config }
             }

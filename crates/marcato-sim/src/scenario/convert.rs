@@ -1,18 +1,22 @@
 //! What the words of a scenario mean here.
 
+use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
-    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, PushOut, PushOutConfig, Strict,
+    Admission, Aqm, Buffer, ClassConfig, Codel, CodelConfig, Crq, CrqConfig, Discipline, DropTail,
+    DropTailConfig, FlowTableConfig, FqCodel, FqCodelConfig, Limit, PushOut, PushOutConfig, Queues, QuicRule,
+    Sharing, Strict,
 };
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
-use marcato_units::{Bytes, Duration};
+use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
+use marcato_units::{Bytes, Duration, Rate};
 
 use super::Traces;
 use super::error::BuildError;
 use crate::packet::Packet;
 use crate::{
     Congestion, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott, Jitter, LinkConfig, Loss,
-    LossDetection, PriorityOption, TcpConfig,
+    LossDetection, PltConfig, PriorityOption, TcpConfig,
 };
 
 pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
@@ -51,11 +55,43 @@ pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
             tcp::Congestion::Bbr => Congestion::Bbr,
         },
         pacing: tcp.pacing,
-        segmentation_offload: None,
+        segmentation_offload: tcp.segmentation_offload,
         slow_start_after_idle: tcp.slow_start_after_idle,
         initial_sequence: None,
-        plt: None,
+        plt: tcp.low_layer.map(|low| low_layer(&low, tcp.packet())),
     }
+}
+
+/// The low layer of a TCP whose full packets have this length.
+fn low_layer(low: &tcp::LowLayer, packet: Bytes) -> PltConfig {
+    let lcm = LcmConfig {
+        target: low
+            .target
+            .map_or(Target::Adaptive(Adaptive::new()), |target| Target::Fixed(fraction(target))),
+        epoch: low.epoch.map_or(Epoch::RoundTrip, Epoch::Fixed),
+        initial_window: packet * u64::from(low.initial_window),
+        max_window: packet * u64::from(low.most_window),
+        packet,
+        ..LcmConfig::paper()
+    };
+    PltConfig {
+        low_retransmissions: low.retransmissions,
+        ack_layer: low.ack_layer,
+        ack_every: low.ack_every,
+        min_rto: low.min_rto,
+        high_for: low.high_for,
+        ..PltConfig::new(lcm)
+    }
+}
+
+/// To a millionth.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is below 1 was read from a file"
+)]
+fn fraction(of: f64) -> Fraction {
+    Fraction::ppm((of * 1e6).round() as u32)
 }
 
 pub(super) const fn debt(preset: traffic::Preset) -> Debt {
@@ -94,26 +130,86 @@ const fn limit(limit: queue::Limit) -> Limit {
     }
 }
 
-/// The queue of a link of this name.
-pub(super) fn queue(link: &str, queue: &queue::Queue) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
+const fn codel(codel: &queue::Codel) -> CodelConfig {
+    CodelConfig {
+        target: codel.target,
+        interval: codel.interval,
+        limit: limit(codel.limit),
+        maxpacket: codel.maxpacket,
+        ecn: codel.ecn,
+    }
+}
+
+/// CRQ before a link of this name and rate.
+pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result<Crq<Packet>, BuildError> {
+    let codel = self::codel(&crq.codel);
+    let buffer = match codel.limit {
+        Limit::Packets(packets) => Buffer::Packets(packets),
+        Limit::Bytes(bytes) => Buffer::Bytes(bytes),
+    };
+    let aqm = Aqm::Codel { target: codel.target, interval: codel.interval, ecn: codel.ecn };
+    let responsive = ClassConfig { aqm, buffer, share: 1 };
+    let standard = match crq.standard {
+        queue::Standard::Codel => responsive,
+        queue::Standard::DropTail => ClassConfig { aqm: Aqm::DropTail, ..responsive },
+    };
+    let config = CrqConfig {
+        // Of no account but where the link is split, which needs a rate that is known.
+        rate: if let link::Capacity::Rate(rate) = rate { *rate } else { Rate::ZERO },
+        mtu: codel.maxpacket,
+        standard,
+        queues: Queues::Two {
+            responsive,
+            admission: if codel.ecn { Admission::Ecn } else { Admission::Loss },
+        },
+        sharing: match crq.sharing {
+            queue::Sharing::Weighted => Sharing::Weighted,
+            queue::Sharing::Split => Sharing::Split { burst: codel.maxpacket },
+            queue::Sharing::Strict => Sharing::Strict,
+        },
+        trap: match crq.preset {
+            traffic::Preset::Paper => TrapConfig::paper(),
+            traffic::Preset::Authors => TrapConfig::authors(),
+            traffic::Preset::Marcato => TrapConfig::marcato(),
+        },
+        // As the paper and its program have it: whatever looks like QUIC.
+        quic: match crq.preset {
+            traffic::Preset::Paper | traffic::Preset::Authors => QuicRule::FirstBit,
+            traffic::Preset::Marcato => QuicRule::Handshake,
+        },
+        flows: FlowTableConfig { flows: crq.flows, ..FlowTableConfig::default() },
+    };
+    Crq::new(config).map_err(|source| BuildError::Crq { link: link.to_owned(), source })
+}
+
+/// The queue of a link of this name and rate.
+pub(super) fn queue(
+    link: &str,
+    rate: &link::Capacity,
+    queue: &queue::Queue,
+) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
     let refused = |source| BuildError::Limit { link: link.to_owned(), source };
     Ok(match queue {
         queue::Queue::DropTail { limit: wait } => {
             Box::new(DropTail::new(DropTailConfig { limit: limit(*wait) }).map_err(refused)?)
         }
         queue::Queue::Codel(codel) => {
-            let config = CodelConfig {
-                target: codel.target,
-                interval: codel.interval,
-                limit: limit(codel.limit),
-                maxpacket: codel.maxpacket,
-                ecn: codel.ecn,
-            };
             let refused = |source| BuildError::Codel { link: link.to_owned(), source };
-            Box::new(Codel::new(config).map_err(refused)?)
+            Box::new(Codel::new(self::codel(codel)).map_err(refused)?)
         }
+        queue::Queue::FqCodel { codel, flows, quantum } => {
+            let config = FqCodelConfig {
+                codel: self::codel(codel),
+                flows: *flows,
+                quantum: *quantum,
+                perturbation: 0,
+            };
+            let refused = |source| BuildError::FqCodel { link: link.to_owned(), source };
+            Box::new(FqCodel::new(config).map_err(refused)?)
+        }
+        queue::Queue::Crq(crq) => Box::new(self::crq(link, rate, crq)?),
         queue::Queue::Strict { high, low, .. } => {
-            Box::new(Strict::of(self::queue(link, high)?, self::queue(link, low)?))
+            Box::new(Strict::of(self::queue(link, rate, high)?, self::queue(link, rate, low)?))
         }
         queue::Queue::PushOut { packets } => {
             Box::new(PushOut::new(PushOutConfig { packets: *packets }).map_err(refused)?)
@@ -165,6 +261,7 @@ pub(super) fn direction(
             bare.trace(trace)
         }
     };
+    let config = LinkConfig { bleaches: direction.bleach_ecn, ..config };
     let config = config.framing(direction.framing).mtu(mtu).loss(loss(link, &direction.loss)?);
     Ok(match &direction.jitter {
         None => config,

@@ -1,6 +1,6 @@
 //! Why a world cannot be built.
 
-use marcato_queue::{CodelError, LimitError};
+use marcato_queue::{CodelError, CrqError, FqCodelError, LimitError};
 use marcato_quic::IdentityError;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::schedule::BudgetError;
@@ -45,6 +45,22 @@ pub enum BuildError {
         /// What is wrong.
         source: CodelError,
     },
+    /// An FQ-CoDel queue cannot be configured so.
+    #[error("the queue of link `{link}`: {source}")]
+    FqCodel {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        source: FqCodelError,
+    },
+    /// CRQ cannot be configured so.
+    #[error("the queue of link `{link}`: {source}")]
+    Crq {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        source: CrqError,
+    },
     /// Losses cannot come in such bursts.
     #[error("the losses of link `{link}`: {source}")]
     Bursts {
@@ -77,9 +93,11 @@ pub enum BuildError {
         /// What is wrong.
         source: DistributionError,
     },
-    /// Packets that are on and off would leave at random.
-    #[error("the flow `{0}` is on and off, and its packets leave at random: say arrivals = \"constant\"")]
-    RandomOnOff(String),
+    /// Packets that are on and off would leave at random or by a clock.
+    #[error(
+        "the flow `{0}` is on and off, but its packets do not leave at equal distances: say arrivals = \"constant\""
+    )]
+    ArrivalsOnOff(String),
     /// A Conductor does not work with such chunks.
     #[error("the flow `{flow}`: {source}")]
     Debt {

@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
 use super::error::BuildError;
 use super::messenger::Messenger;
-use super::outcome::{FlowOutcome, Times};
+use super::outcome::{FlowOutcome, LowLayerOutcome, Times};
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
@@ -149,6 +149,7 @@ pub(super) struct Totals {
     pub(super) losses: u64,
     pub(super) retransmissions: u64,
     timeouts: u64,
+    low: LowLayerOutcome,
     /// Flows of a process that were not begun.
     refused: u64,
     /// Packets whose delay is known, and the sum of these.
@@ -162,6 +163,7 @@ struct Gauges {
     cwnd: Option<Bytes>,
     ssthresh: Option<Bytes>,
     in_flight: Option<Bytes>,
+    low_window: Option<Bytes>,
     srtt: Option<Duration>,
     pacing_rate: Option<Rate>,
 }
@@ -268,7 +270,12 @@ impl Instance<'_> {
                 let arrivals = match (udp.arrivals, &udp.on_off) {
                     (PacketArrivals::Constant, None) => crate::Arrivals::Constant,
                     (PacketArrivals::Poisson, None) => crate::Arrivals::Poisson,
-                    (PacketArrivals::Poisson, Some(_)) => return Err(BuildError::RandomOnOff(name)),
+                    (PacketArrivals::Ticks { every }, None) => {
+                        crate::Arrivals::Ticks { every, slack: Duration::ZERO }
+                    }
+                    (PacketArrivals::Poisson | PacketArrivals::Ticks { .. }, Some(_)) => {
+                        return Err(BuildError::ArrivalsOnOff(name));
+                    }
                     (PacketArrivals::Constant, Some(OnOff { on, off })) => crate::Arrivals::OnOff {
                         on: convert::pause(on).map_err(distributed)?,
                         off: convert::pause(off).map_err(distributed)?,
@@ -346,6 +353,7 @@ impl Tracked {
                     bytes: net.reception(*flow, sender.peer()).bytes,
                     retransmissions: here.retransmissions + there.retransmissions,
                     timeouts: here.timeouts + there.timeouts,
+                    low: self.low(net, *flow).unwrap_or_default(),
                     ..common
                 }
             }
@@ -385,6 +393,17 @@ impl Tracked {
         }
     }
 
+    /// What its low layer has done.
+    fn low(&self, net: &Network, flow: FlowId) -> Option<LowLayerOutcome> {
+        let [here, there] = [self.sender(), self.sender().peer()].map(|side| net.plt_stats(flow, side));
+        here.zip(there).map(|(here, there)| LowLayerOutcome {
+            packets: here.low_sent,
+            lost: here.low_lost,
+            repairs: here.repairs,
+            bytes: there.received_low,
+        })
+    }
+
     fn gauges(&self, net: &Network) -> Gauges {
         match &self.what {
             What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
@@ -392,6 +411,7 @@ impl Tracked {
                     cwnd: Some(stats.cwnd),
                     ssthresh: Some(stats.ssthresh).filter(|&at| at < Bytes::new(1 << 60)),
                     in_flight: Some(stats.in_flight),
+                    low_window: net.plt_stats(*flow, self.sender()).map(|stats| stats.low_window),
                     srtt: stats.srtt,
                     pacing_rate: stats.pacing_rate,
                 })
@@ -426,6 +446,7 @@ impl Tracked {
             FlowMetric::Cwnd => self.gauges(net).cwnd.map(bytes),
             FlowMetric::Ssthresh => self.gauges(net).ssthresh.map(bytes),
             FlowMetric::InFlight => self.gauges(net).in_flight.map(bytes),
+            FlowMetric::LowWindow => self.gauges(net).low_window.map(bytes),
             FlowMetric::Srtt => self.gauges(net).srtt.map(ms),
             FlowMetric::PacingRate => self.gauges(net).pacing_rate.map(Rate::as_mbps_f64),
             FlowMetric::Throughput => mbps(self.totals(net).bytes - before.bytes, span),
@@ -538,6 +559,7 @@ impl Tracked {
             delay: summary.delay.map(|delay| ms(delay.mean)),
             delay_p95: summary.delay.map(|delay| ms(delay.p95)),
             times: self.times(net, from, now),
+            low: self.id().and_then(|flow| self.low(net, flow)).map(|low| low - self.before.low),
             lanes: match &self.what {
                 What::Quic { flow, lanes, .. } => Look { net, flow: *flow }.lanes(lanes),
                 _ => Vec::new(),

@@ -20,6 +20,7 @@
 //!     queue: Default::default(),
 //!     loss: Loss::None,
 //!     jitter: None,
+//!     bleach_ecn: false,
 //! };
 //! let link = Link {
 //!     name: "bottleneck".into(),
@@ -71,7 +72,9 @@ use std::collections::BTreeMap;
 
 pub use build::build;
 pub use error::BuildError;
-pub use outcome::{FlowOutcome, LaneOutcome, LinkOutcome, Outcome, SeriesOutcome, Times, Waiting};
+pub use outcome::{
+    FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times, Waiting,
+};
 pub use world::{Watcher, World};
 
 /// The traces that links follow, by the path under which the experiment names them

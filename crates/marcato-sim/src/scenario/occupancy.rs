@@ -63,20 +63,16 @@ impl Occupancy {
 }
 
 /// A queue that is looked at.
-pub(super) struct Observed {
-    queue: Box<dyn Discipline<Packet>>,
+pub(super) struct Observed<Q> {
+    pub(super) queue: Q,
     /// Which of the queues of its transmitter it is.
     place: usize,
     occupancy: Rc<RefCell<Occupancy>>,
 }
 
-impl Observed {
+impl<Q: Discipline<Packet>> Observed<Q> {
     /// One of the two queues that a transmitter may have; what is seen of both goes into `occupancy`.
-    pub(super) fn new(
-        queue: Box<dyn Discipline<Packet>>,
-        place: usize,
-        occupancy: &Rc<RefCell<Occupancy>>,
-    ) -> Self {
+    pub(super) fn new(queue: Q, place: usize, occupancy: &Rc<RefCell<Occupancy>>) -> Self {
         Self { queue, place, occupancy: Rc::clone(occupancy) }
     }
 
@@ -87,7 +83,7 @@ impl Observed {
     }
 }
 
-impl Discipline<Packet> for Observed {
+impl<Q: Discipline<Packet>> Discipline<Packet> for Observed<Q> {
     fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
         let verdict = self.queue.enqueue(now, packet);
         self.note(now);
@@ -98,6 +94,10 @@ impl Discipline<Packet> for Observed {
         let packet = self.queue.dequeue_with(now, on_drop);
         self.note(now);
         packet
+    }
+
+    fn observe(&mut self, now: Time, packet: &Packet) {
+        self.queue.observe(now, packet);
     }
 
     fn next_ready(&self, now: Time) -> Option<Time> {

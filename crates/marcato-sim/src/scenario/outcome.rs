@@ -1,5 +1,7 @@
 //! What became of a world.
 
+use std::ops::Sub;
+
 use marcato_scenario::record::Series;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
@@ -55,8 +57,36 @@ pub struct FlowOutcome {
     pub delay_p95: Option<f64>,
     /// Completion times: of the transfer, of each transfer or answer, or of the messages of each source.
     pub times: Vec<Times>,
+    /// The low layer, of a TCP that has one. Not of processes.
+    pub low: Option<LowLayerOutcome>,
     /// The lanes, of QUIC.
     pub lanes: Vec<LaneOutcome>,
+}
+
+/// What became of the low layer of a flow's sending end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LowLayerOutcome {
+    /// Packets with data that it sent.
+    pub packets: u64,
+    /// Of these, those that it took for lost.
+    pub lost: u64,
+    /// Segments of the high layer that repeat what the low one had lost.
+    pub repairs: u64,
+    /// Payload that came first by the low layer, in whatever order.
+    pub bytes: Bytes,
+}
+
+impl Sub for LowLayerOutcome {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            packets: self.packets - before.packets,
+            lost: self.lost - before.lost,
+            repairs: self.repairs - before.repairs,
+            bytes: self.bytes - before.bytes,
+        }
+    }
 }
 
 /// How long things of one kind took. Those count that began after the warm-up, but of a single transfer, which always counts.
@@ -159,6 +189,9 @@ pub struct LinkOutcome {
     pub marks: u64,
     /// Packets that its wire lost.
     pub losses: u64,
+    /// Where the queue judges flows: of what came to it, the share in bytes that came of flows which answer congestion
+    /// signals. `None` if nothing came.
+    pub responsive: Option<f64>,
 }
 
 /// A recorded series.

@@ -43,7 +43,7 @@ fn reserving(reserving: said::Reserving) -> Result<CwrConfig, BudgetError> {
 fn session(quic: &said::Quic) -> Result<SessionConfig, BudgetError> {
     let default = SessionConfig::default();
     let packets = usize::try_from(quic.batch).unwrap_or(usize::MAX);
-    Ok(SessionConfig {
+    let config = SessionConfig {
         conductor: convert::conductor(quic.preset, quic.chunk),
         path_scheduler: match quic.scheduler {
             said::Scheduler::LowRtt => PathScheduler::LowRtt,
@@ -81,7 +81,8 @@ fn session(quic: &said::Quic) -> Result<SessionConfig, BudgetError> {
         initial_rtt: quic.initial_rtt,
         max_lanes: u8::try_from(quic.paths.len()).unwrap_or(u8::MAX).max(default.max_lanes),
         ..default
-    })
+    };
+    Ok(if quic.layered { config.layered() } else { config })
 }
 
 fn periodic(source: &traffic::Source, start: Time) -> Periodic {

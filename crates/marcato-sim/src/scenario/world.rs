@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use marcato_units::{Duration, Time};
+use marcato_queue::{Class, Crq};
+use marcato_units::{Bytes, Duration, Time};
 
 use super::flows::{Tracked, mbps};
-use super::occupancy::{Course, Occupancy, utilisation};
+use super::occupancy::{Course, Observed, Occupancy, utilisation};
 use super::outcome::{LinkOutcome, Outcome};
 use super::sampler::Sampler;
-use crate::{FlowId, LinkCounters, LinkId, Network, Tap};
+use crate::{FlowId, LinkCounters, LinkId, Network, Packet, Tap};
 
 /// How often round-trip times are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -21,24 +22,43 @@ pub(super) struct Way {
     pub(super) id: LinkId,
     pub(super) course: Course,
     pub(super) occupancy: Rc<RefCell<Occupancy>>,
-    /// What was counted when the warm-up ended, and the queue's marks.
-    pub(super) before: (LinkCounters, u64),
+    /// What was counted when the warm-up ended.
+    pub(super) before: Counted,
+}
+
+/// What has been counted since the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    link: LinkCounters,
+    /// What the queue marked.
+    marks: u64,
+    /// Of a queue that judges flows, what came to its queue for those that answer, and to both.
+    judged: Option<[Bytes; 2]>,
 }
 
 impl Way {
-    fn counters(&self, net: &Network) -> (LinkCounters, u64) {
-        (net.link_counters(self.id), net.queue_counters(self.id).0.marked.packets)
+    fn counted(&self, net: &Network) -> Counted {
+        let queue = net.queue_counters(self.id).0;
+        let judged = net.queue::<Observed<Crq<Packet>>>(self.id).map(|observed| {
+            let responsive = observed.queue.class(Class::Responsive);
+            [responsive.map_or(Bytes::ZERO, |class| class.counters.enqueued.bytes), queue.enqueued.bytes]
+        });
+        Counted { link: net.link_counters(self.id), marks: queue.marked.packets, judged }
     }
 
     fn begin(&mut self, net: &Network) {
-        self.before = self.counters(net);
+        self.before = self.counted(net);
         self.occupancy.borrow_mut().restart(net.now());
     }
 
     fn outcome(&self, net: &Network, from: Time) -> LinkOutcome {
         let now = net.now();
-        let (counters, marks) = self.counters(net);
-        let (before, marks_before) = &self.before;
+        let Counted { link: counters, marks, judged } = self.counted(net);
+        let Counted { link: before, marks: marks_before, judged: judged_before } = self.before;
+        let [responsive, all] = [0, 1].map(|of| {
+            let bytes = |judged: Option<[Bytes; 2]>| judged.map_or(0, |judged| judged[of].get());
+            (bytes(judged) - bytes(judged_before)) as f64
+        });
         let bytes = counters.delivered_bytes - before.delivered_bytes;
         let carried = counters.carried_bytes - before.carried_bytes;
         LinkOutcome {
@@ -54,6 +74,7 @@ impl Way {
             too_big: counters.too_big - before.too_big,
             marks: marks - marks_before,
             losses: counters.lost - before.lost,
+            responsive: (all > 0.0).then(|| responsive / all),
         }
     }
 }
