@@ -314,7 +314,7 @@ fn explaining_runs_nothing() {
 }
 
 /// How long each example has to run for all that it has in it to happen at all.
-const EXAMPLES: [(&str, &str); 9] = [
+const EXAMPLES: [(&str, &str); 10] = [
     ("cats", "2 s"),
     ("cellular", "2 s"),
     ("codel-cubic", "21 s"),
@@ -322,6 +322,7 @@ const EXAMPLES: [(&str, &str); 9] = [
     ("parking-lot", "2 s"),
     ("reno-loss", "2 s"),
     ("satellite", "143 s"),
+    ("short-flows", "2 s"),
     ("two-layers", "2 s"),
     ("video-and-flood", "21 s"),
 ];

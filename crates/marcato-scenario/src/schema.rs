@@ -78,7 +78,7 @@ schemas! {
     ];
     LOW_LAYER_NONE = "no low layer": &["kind"];
     LOW_LAYER = "a low layer": &[
-        "kind", "target", "epoch", "initial-window", "most-window", "min-rto", "retransmissions", "ack-layer", "ack-every",
+        "kind", "target", "epoch", "initial-window", "most-window", "min-rto", "first-rto", "retransmissions", "ack-layer", "ack-every",
         "high-for",
     ];
     CONGESTION_PLAIN = "a congestion control": &["kind"];

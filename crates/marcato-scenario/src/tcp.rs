@@ -174,6 +174,8 @@ pub struct LowLayer {
     pub most_window: u32,
     /// Its least timeout.
     pub min_rto: Duration,
+    /// The same until the first of its packets has been acknowledged, if that is more.
+    pub first_rto: Duration,
     /// How often it sends a lost packet again before the high layer does.
     pub retransmissions: u8,
     /// The layer of the acknowledgements of its packets.
@@ -192,13 +194,21 @@ impl LowLayer {
         initial_window: 2500,
         most_window: 7500,
         min_rto: Duration::from_millis(200),
+        first_rto: Duration::ZERO,
         retransmissions: 0,
         ack_layer: Layer::Low,
         ack_every: 1,
         high_for: None,
     };
 
-    /// For paths of which nothing is known: epochs of a round trip, and a target that is found at run time.
-    pub const MARCATO: Self =
-        Self { target: None, epoch: None, initial_window: 100, most_window: 1_000_000, ..Self::PAPER };
+    /// For paths of which nothing is known: epochs of a round trip, a target that is found at run time, and patience with
+    /// the first packets, which may have to wait.
+    pub const MARCATO: Self = Self {
+        target: None,
+        epoch: None,
+        initial_window: 100,
+        most_window: 1_000_000,
+        first_rto: Duration::from_secs(1),
+        ..Self::PAPER
+    };
 }

@@ -434,7 +434,8 @@ fn low_layer(of: LowLayer) -> String {
     };
     pairs.text("epoch", of.epoch.map_or_else(|| "round-trip".to_owned(), span));
     pairs.raw("initial-window", of.initial_window).raw("most-window", of.most_window);
-    pairs.text("min-rto", span(of.min_rto)).raw("retransmissions", of.retransmissions);
+    pairs.text("min-rto", span(of.min_rto)).text("first-rto", span(of.first_rto));
+    pairs.raw("retransmissions", of.retransmissions);
     pairs.text("ack-layer", layer(of.ack_layer)).raw("ack-every", of.ack_every);
     pairs.text("high-for", of.high_for.map_or_else(|| "all".to_owned(), priority));
     pairs.inline()

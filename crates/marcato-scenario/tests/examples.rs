@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use marcato_scenario::{Overrides, Scenario, explain};
 
 /// The examples at the root of the repository, by name.
-const EXAMPLES: [&str; 9] = [
+const EXAMPLES: [&str; 10] = [
     "cats",
     "cellular",
     "codel-cubic",
@@ -13,6 +13,7 @@ const EXAMPLES: [&str; 9] = [
     "parking-lot",
     "reno-loss",
     "satellite",
+    "short-flows",
     "two-layers",
     "video-and-flood",
 ];

@@ -88,7 +88,7 @@ fn flow() -> impl Strategy<Value = String> {
         "tcp = { congestion = \"dctcp\", ecn = true, mss = \"1 kB\" }\n",
         "congestion = \"bbr\"\ntcp = { notsent-lowat = \"16 KiB\" }\ntcp-to = { notsent-lowat = \"none\" }\n",
         "tcp = { low-layer = \"paper\", send-buffer = \"64 MB\" }\n",
-        "tcp = { low-layer = { kind = \"marcato\", target = 0.0123, epoch = \"30 ms\", initial-window = 7, high-for = \"p1\" } }\n",
+        "tcp = { low-layer = { kind = \"marcato\", target = 0.0123, epoch = \"30 ms\", first-rto = \"400 ms\", initial-window = 7, high-for = \"p1\" } }\n",
         "tcp = { low-layer = { kind = \"paper\", target = \"found\", epoch = \"round-trip\", high-for = \"all\", ack-every = 3 } }\n",
         "tcp = { segmentation-offload = \"64 KiB\" }\ntcp-to = { segmentation-offload = \"none\" }\n",
         "tcp = { delayed-ack = { every = 1 }, timestamps = false, min-rto = \"1 s\" }\n",

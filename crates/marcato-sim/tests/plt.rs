@@ -267,6 +267,27 @@ fn a_low_layer_that_others_fill_keeps_no_transfer_from_ending() {
 }
 
 #[test]
+fn low_packets_that_only_wait_at_first_are_not_sent_again_by_who_waits_for_them() {
+    let run = |first_rto| {
+        let mut world = world(1, link(BDP), link(BDP));
+        // High packets keep the low ones of a transfer that begins 50 ms later for 550 ms.
+        let all = UdpFlow::new(world.client, world.server, Rate::from_mbps(25), Bytes::new(972));
+        world.net.udp(UdpFlow { stop: Time::from_millis(600), ..all }).unwrap();
+        let plt = plt().map(|plt| PltConfig { first_rto, ..plt });
+        let flow = TcpFlow::new(world.client, world.server, config(plt), Bulk::new(Bytes::kb(96)));
+        let flow = world.net.tcp(flow.start(Time::from_millis(50))).unwrap();
+        world.net.run_until(Time::from_secs(10));
+        assert_eq!(world.net.reception(flow, Side::Server).bytes, Bytes::kb(96));
+        let sender = world.sender(flow);
+        let receiver = world.net.plt_stats(flow, Side::Server).unwrap();
+        (sender.low_timeouts, sender.repairs, receiver.duplicates)
+    };
+    let (timeouts, repairs, duplicates) = run(Duration::ZERO);
+    assert!(timeouts > 0 && repairs > 10 && !duplicates.is_zero(), "{timeouts} {repairs} {duplicates}");
+    assert_eq!(run(Duration::from_secs(1)), (0, 0, Bytes::ZERO));
+}
+
+#[test]
 fn a_black_hole_is_probed_with_no_more_than_a_packet_per_epoch() {
     let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(BlackHole::new());
     let mut world = world(1, there, link(BDP));

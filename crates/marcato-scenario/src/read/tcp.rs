@@ -145,6 +145,7 @@ fn low_layer(keys: &Keys<'_>) -> Option<LowLayer> {
         initial_window: keys.small("initial-window", 1..=1_000_000).unwrap_or(preset.initial_window),
         most_window: keys.small("most-window", 1..=1_000_000).unwrap_or(preset.most_window),
         min_rto: keys.some_span("min-rto").unwrap_or(preset.min_rto),
+        first_rto: keys.span("first-rto").unwrap_or(preset.first_rto),
         retransmissions: keys
             .small("retransmissions", 0..=255)
             .and_then(|often| u8::try_from(often).ok())

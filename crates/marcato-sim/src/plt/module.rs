@@ -65,6 +65,7 @@ pub(crate) struct LowModule {
     reordering: u64,
     back_off: bool,
     rto: RtoEstimator,
+    first_rto: Duration,
     rto_at: Option<Time>,
     /// When a window below one packet has room again, if something waits for that.
     wake_at: Option<Time>,
@@ -90,6 +91,7 @@ impl LowModule {
             reordering: u64::from(config.reordering),
             back_off: config.back_off,
             rto: RtoEstimator::new(config.min_rto, tcp.max_rto.max(config.min_rto)),
+            first_rto: config.first_rto,
             rto_at: None,
             wake_at: None,
             epochs: config.log_epochs.then(Vec::new),
@@ -138,6 +140,12 @@ impl LowModule {
         {
             epochs.push(report);
         }
+    }
+
+    /// After how long without a word all in flight is lost.
+    fn timeout(&self) -> Duration {
+        let rto = self.rto.rto();
+        if self.counters.low_acked == 0 { rto.max(self.first_rto) } else { rto }
     }
 
     /// The next low packet that may leave now, and how long it is. `window` is the HCM's, `srtt` its round trip.
@@ -193,7 +201,7 @@ impl LowModule {
         self.counters.low_sent += 1;
         self.lcm.on_sent(now, self.wire(len), self.in_flight);
         if self.rto_at.is_none() {
-            self.rto_at = Some(now + self.rto.rto());
+            self.rto_at = Some(now + self.timeout());
         }
         let data = LowData { number: Wide::new(number), offset: Wide::new(piece.offset), len };
         Some((data, self.header + len, shift))
@@ -247,7 +255,7 @@ impl LowModule {
         self.note_epoch();
         self.forget_judged();
         if !newly.is_zero() || !lost.is_zero() {
-            self.rto_at = (self.outstanding > 0).then(|| now + self.rto.rto());
+            self.rto_at = (self.outstanding > 0).then(|| now + self.timeout());
         }
         shift
     }
