@@ -13,7 +13,6 @@ use crate::queue::{Codel, Limit, Queue, Standard};
 use crate::record::Series;
 use crate::scenario::Scenario;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
-use crate::write::sharing;
 
 /// How many nodes, events, series or runs are listed before "and so many more".
 const LISTED: usize = 24;
@@ -182,7 +181,7 @@ fn queue(queue: &Queue) -> String {
                 Standard::Codel => "",
                 Standard::DropTail => " beside droptail",
             };
-            format!("crq {} {}{standard}", sharing(crq.sharing), self::codel(&crq.codel))
+            format!("crq {} {}{standard}", crq.sharing.name(), self::codel(&crq.codel))
         }
         Queue::Strict { high, low, preempt } => {
             let over = if *preempt { "pre-empting" } else { "over" };
@@ -338,8 +337,8 @@ fn what(flow: &Flow) -> String {
         }
         FlowKind::Messages(messages) => {
             let feeder = match messages.feeder {
-                Feeder::Conductor => format!("a conductor ({})", preset(messages.preset)),
-                Feeder::Greedy => format!("a greedy conductor ({})", preset(messages.preset)),
+                Feeder::Conductor => format!("a conductor ({})", messages.preset.name()),
+                Feeder::Greedy => format!("a greedy conductor ({})", messages.preset.name()),
                 Feeder::Fifo => "nothing but a queue".to_owned(),
                 Feeder::Writers => "a writer for each priority".to_owned(),
             };
@@ -352,14 +351,6 @@ fn what(flow: &Flow) -> String {
             let layered = if quic.layered { " in two layers" } else { "" };
             format!("quic on {lanes}{layered} by {scheduler}, {}: {sent}{stop}", quic.controller.name())
         }
-    }
-}
-
-const fn preset(preset: crate::traffic::Preset) -> &'static str {
-    match preset {
-        crate::traffic::Preset::Authors => "authors",
-        crate::traffic::Preset::Paper => "paper",
-        crate::traffic::Preset::Marcato => "marcato",
     }
 }
 

@@ -92,6 +92,17 @@ pub enum Sharing {
     Strict,
 }
 
+impl Sharing {
+    /// Its name, as a file has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Weighted => "weighted",
+            Self::Split => "split",
+            Self::Strict => "strict",
+        }
+    }
+}
+
 /// How much may wait. A file may also give a span: it stands for what the link carries in it, and so becomes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {

@@ -33,7 +33,8 @@ macro_rules! schemas {
 const FLOW_COMMON: &[&str] = &["name", "kind", "from", "to", "count", "stagger", "start", "stop", "layer"];
 const FLOW_TCP: &[&str] = &["congestion", "tcp", "tcp-to"];
 const DIRECTION: &[&str] = &["rate", "trace", "delay", "framing", "queue", "loss", "jitter", "bleach-ecn"];
-const WIRE: &[&str] =
+/// The keys of a link beside its name and ends, which a topology passes on to the links that it is about.
+pub(crate) const WIRE: &[&str] =
     &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "back", "changes"];
 const MESSAGING: &[&str] = &["preset", "chunk", "messages", "sources", "bulk"];
 

@@ -24,10 +24,6 @@ const KINDS: &[Kind<Name>] = &[
 /// The most pairs, hops or paths. Each makes up to three nodes.
 const MOST: u64 = 256;
 
-/// The keys that a topology passes on to the links that it is about.
-const WIRE: &[&str] =
-    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "back", "changes"];
-
 /// Spells out `[topology]`, if there is one: its nodes and links come before those of the file. What it is made from
 /// stays in the tree; reading it again does nothing.
 pub(crate) fn spell_out(root: &mut Table, faults: &Faults) {
@@ -93,7 +89,7 @@ impl Made<'_> {
 
     /// The settings of the topology's own links.
     fn wire(&self) -> Vec<(Key, Item)> {
-        WIRE.iter().filter_map(|key| self.setting(key, key)).collect()
+        schema::WIRE.iter().filter_map(|key| self.setting(key, key)).collect()
     }
 
     /// The settings of the links between hosts and routers.

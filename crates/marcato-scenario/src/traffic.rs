@@ -148,14 +148,25 @@ pub struct Bulk {
     pub size: Bytes,
 }
 
-/// By which rules levels run up and pay back debt (CATS §II-E).
+/// By which rules levels run up and pay back debt (CATS §II-E), or flows are judged (CRQ §III).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
     /// As the authors ran it.
     Authors,
     /// As the paper prints it.
     Paper,
-    /// Debt run up while nothing less urgent waited is forgiven.
+    /// Our own: debt run up while nothing less urgent waited is forgiven.
     #[default]
     Marcato,
+}
+
+impl Preset {
+    /// Its name, as a file has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Authors => "authors",
+            Self::Paper => "paper",
+            Self::Marcato => "marcato",
+        }
+    }
 }

@@ -8,11 +8,11 @@ use crate::explain::limit_text;
 use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
 use crate::link::{Added, Capacity, Change, Direction, Jitter, Link, Loss, Way};
 use crate::quantity::{rate, size, span};
-use crate::queue::{Codel, Queue, Sharing, Standard};
+use crate::queue::{Codel, Queue, Standard};
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
 use crate::read::record::all;
 use crate::tcp::{Congestion, LossDetection, LowLayer, PriorityOption, Tcp};
-use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source};
+use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Redundancy, Release, Size, Source};
 
 /// Keys and values as they are written, one after the other.
 struct Pairs(Vec<(&'static str, String)>);
@@ -154,9 +154,9 @@ fn queue(of: &Queue) -> String {
                 Standard::DropTail => "droptail",
             };
             pairs
-                .text("preset", preset(crq.preset))
+                .text("preset", crq.preset.name())
                 .text("standard", standard)
-                .text("sharing", sharing(crq.sharing));
+                .text("sharing", crq.sharing.name());
             self::codel(&crq.codel, &mut pairs).raw("flows", crq.flows)
         }
         Queue::Strict { high, low, preempt } => {
@@ -165,15 +165,6 @@ fn queue(of: &Queue) -> String {
         Queue::PushOut { packets } => pairs.text("limit", format!("{packets} packets")),
     };
     pairs.inline()
-}
-
-/// The word for it.
-pub(crate) const fn sharing(of: Sharing) -> &'static str {
-    match of {
-        Sharing::Weighted => "weighted",
-        Sharing::Split => "split",
-        Sharing::Strict => "strict",
-    }
 }
 
 fn codel<'p>(of: &Codel, pairs: &'p mut Pairs) -> &'p mut Pairs {
@@ -289,7 +280,7 @@ fn flow_pairs(flow: &Flow) -> Pairs {
             };
             pairs.text("feeder", feeder);
             if matches!(messages.feeder, Feeder::Conductor | Feeder::Greedy) {
-                pairs.text("preset", preset(messages.preset)).text("chunk", size(messages.chunk));
+                pairs.text("preset", messages.preset.name()).text("chunk", size(messages.chunk));
             }
             sent(&messages.messages, &messages.sources, &messages.bulk, &mut pairs);
         }
@@ -328,14 +319,6 @@ fn distribution(of: &Size) -> String {
         }
     };
     pairs.inline()
-}
-
-const fn preset(of: Preset) -> &'static str {
-    match of {
-        Preset::Authors => "authors",
-        Preset::Paper => "paper",
-        Preset::Marcato => "marcato",
-    }
 }
 
 fn sent(messages: &[Message], sources: &[Source], bulk: &[Bulk], pairs: &mut Pairs) {
@@ -458,7 +441,7 @@ fn quic_pairs(quic: &Quic, pairs: &mut Pairs) {
     if let Some(window) = quic.initial_window {
         pairs.text("initial-window", size(window));
     }
-    pairs.text("preset", preset(quic.preset)).text("chunk", size(quic.chunk));
+    pairs.text("preset", quic.preset.name()).text("chunk", size(quic.chunk));
     sent(&quic.messages, &quic.sources, &quic.bulk, pairs);
     let pacing = match quic.pacing {
         Pacing::Off => "off",
