@@ -36,6 +36,7 @@ mod document;
 mod experiment;
 mod html;
 mod markup;
+pub mod page;
 mod plan;
 mod plt;
 mod pool;

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use thiserror::Error;
 
+use crate::page::Page;
 use crate::{Document, Row, html, text};
 
 /// A [`Document`] and what is said and drawn about it.
@@ -138,9 +139,14 @@ impl Report {
         text::of(self)
     }
 
-    /// The report as one HTML page that needs no other file, no script and no network.
-    pub fn to_html(&self) -> String {
+    /// The report as a page.
+    pub fn to_page(&self) -> Page {
         html::of(self)
+    }
+
+    /// The report as one HTML page that needs no other file and no network.
+    pub fn to_html(&self) -> String {
+        self.to_page().to_html()
     }
 
     /// Writes `report.html`, `rows.json`, `rows.csv` and each figure as `ID.svg` into `directory`, which is made
@@ -213,8 +219,8 @@ impl Section {
         &self.title
     }
 
-    pub(crate) fn paragraphs(&self) -> impl Iterator<Item = &str> {
-        self.text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty())
+    pub(crate) fn body(&self) -> &str {
+        &self.text
     }
 
     pub(crate) fn figures(&self) -> &[Figure] {

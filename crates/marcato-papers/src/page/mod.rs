@@ -1,0 +1,196 @@
+//! HTML pages for results: text, figures and sortable tables in one file, without any other file and without a network.
+//!
+//! A [`Page`] is filled by chaining. A paper's [`Report`](crate::Report) is built from it, and so is whatever else Marcato
+//! reports.
+
+mod section;
+mod table;
+
+use core::fmt::{Result, Write};
+use std::collections::BTreeSet;
+
+pub use self::section::Section;
+pub use self::table::{Cell, Column, Table};
+use crate::markup::escape;
+
+const STYLE: &str = include_str!("page.css");
+/// Sorts tables. Without it they are readable, but stay in their first order.
+const SCRIPT: &str = include_str!("sort.js");
+
+/// An HTML page with a title, a list of contents and sections.
+///
+/// ```
+/// use marcato_papers::page::{Cell, Column, Page, Section, Table};
+/// let flows = Table::new("Flows")
+///     .column(Column::text("flow"))
+///     .column(Column::number("goodput").unit("Mbit/s"))
+///     .row([Cell::text("web"), Cell::number(Some(4.2))]);
+/// let html = Page::new("One link")
+///     .about("A web page beside a file transfer.")
+///     .provenance("seed 1, Marcato 0.1.0")
+///     .section(Section::new("Flows").text("The file takes what the page leaves.").table(flows))
+///     .to_html();
+/// assert!(html.contains("<caption>Flows</caption>"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    title: String,
+    about: String,
+    provenance: String,
+    banners: Vec<String>,
+    summary: Vec<String>,
+    sections: Vec<Section>,
+}
+
+impl Page {
+    /// A page without sections.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), ..Self::default() }
+    }
+
+    /// Sets the introduction: what was run, in a sentence or two.
+    #[must_use]
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.about = about.into();
+        self
+    }
+
+    /// Sets the line that identifies the run: seed, version, commit.
+    #[must_use]
+    pub fn provenance(mut self, provenance: impl Into<String>) -> Self {
+        self.provenance = provenance.into();
+        self
+    }
+
+    /// Adds a warning that stands out above everything else.
+    #[must_use]
+    pub fn banner(mut self, text: impl Into<String>) -> Self {
+        self.banners.push(text.into());
+        self
+    }
+
+    /// Adds a line in bold below the introduction: the result in one sentence.
+    #[must_use]
+    pub fn summary(mut self, text: impl Into<String>) -> Self {
+        self.summary.push(text.into());
+        self
+    }
+
+    /// Adds a section.
+    #[must_use]
+    pub fn section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// Images of all figures in order, as pairs of the figure's id and its SVG text.
+    pub fn images(&self) -> Vec<(String, String)> {
+        let figures = self.sections.iter().flat_map(Section::figures);
+        figures.map(|figure| (figure.id().to_owned(), figure.svg().to_owned())).collect()
+    }
+
+    /// The page as one HTML document.
+    pub fn to_html(&self) -> String {
+        let mut page = String::with_capacity(64 * 1024);
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut page);
+        page
+    }
+
+    fn write(&self, page: &mut String) -> Result {
+        write!(
+            page,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n",
+            title = escape(&self.title)
+        )?;
+        for banner in &self.banners {
+            writeln!(page, "<p class=\"banner\" role=\"note\">{}</p>", escape(banner))?;
+        }
+        for (class, text) in [("about", &self.about), ("run", &self.provenance)] {
+            if !text.is_empty() {
+                writeln!(page, "<p class=\"{class}\">{}</p>", escape(text))?;
+            }
+        }
+        for line in &self.summary {
+            writeln!(page, "<p class=\"summary\">{}</p>", escape(line))?;
+        }
+        let anchors = self.anchors();
+        if self.sections.len() > 1 {
+            page.push_str("<nav aria-label=\"Contents\">\n<ol>\n");
+            for (section, anchor) in self.sections.iter().zip(&anchors) {
+                writeln!(page, "<li><a href=\"#{anchor}\">{}</a></li>", escape(section.title()))?;
+            }
+            page.push_str("</ol>\n</nav>\n");
+        }
+        for (section, anchor) in self.sections.iter().zip(&anchors) {
+            section.write(page, anchor)?;
+        }
+        writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>")
+    }
+
+    /// An anchor for each section: its title in lower-case letters, digits and `-`, unlike any other and any figure's id.
+    fn anchors(&self) -> Vec<String> {
+        let mut taken: BTreeSet<String> =
+            self.sections.iter().flat_map(Section::figures).map(|figure| figure.id().to_owned()).collect();
+        let mut anchor = |section: &Section| {
+            let slug = slug(section.title());
+            let numbered = (2_u32..).map(|number| format!("{slug}-{number}"));
+            let free = core::iter::once(slug.clone()).chain(numbered).find(|name| !taken.contains(name));
+            let free = free.unwrap_or(slug);
+            taken.insert(free.clone());
+            free
+        };
+        self.sections.iter().map(&mut anchor).collect()
+    }
+}
+
+fn slug(title: &str) -> String {
+    let plain = title.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
+    let words: Vec<String> = plain.collect::<String>().split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() { "section".to_owned() } else { words.join("-") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Figure;
+
+    #[test]
+    fn sections_have_anchors_of_their_own_that_the_contents_name() {
+        let figure = Figure::new("tail", "<svg></svg>", "");
+        let page = Page::new("t")
+            .section(Section::new("Tail").figure(figure))
+            .section(Section::new("Fig. 4: RTT & loss"))
+            .section(Section::new("Fig. 4: RTT, loss"))
+            .section(Section::new("Δ"));
+        assert_eq!(page.anchors(), ["tail-2", "fig-4-rtt-loss", "fig-4-rtt-loss-2", "section"]);
+        let html = page.to_html();
+        for anchor in page.anchors() {
+            assert_eq!(html.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
+            assert!(html.contains(&format!("<li><a href=\"#{anchor}\">")), "{anchor}");
+        }
+    }
+
+    #[test]
+    fn a_lone_section_needs_no_contents() {
+        assert!(!Page::new("t").section(Section::new("only")).to_html().contains("<nav"));
+    }
+
+    #[test]
+    fn a_banner_stands_above_everything_else() {
+        let html = Page::new("t").about("about").banner("mind <this>").to_html();
+        let banner = html.find("mind &lt;this&gt;").unwrap();
+        assert!(banner < html.find("about</p>").unwrap());
+    }
+
+    #[test]
+    fn the_page_fits_a_phone_and_asks_for_nothing() {
+        let html = Page::new("t").section(Section::new("s").code("a < b")).to_html();
+        assert!(html.contains("width=device-width"));
+        for outside in ["src=", "://", "url(", "@import"] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+}

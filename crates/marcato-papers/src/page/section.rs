@@ -1,0 +1,98 @@
+//! Parts of a page.
+
+use core::fmt::{Result, Write};
+
+use super::Table;
+use crate::Figure;
+use crate::markup::escape;
+
+/// A part of a [`Page`](super::Page) under a heading of its own. What it holds is shown in the order in which it was added.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    title: String,
+    blocks: Vec<Block>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Block {
+    Text(String),
+    Code(String),
+    Figure(Figure),
+    Table(Table),
+}
+
+impl Section {
+    /// An empty section.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), blocks: vec![] }
+    }
+
+    /// Adds plain text; an empty line ends a paragraph.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.blocks.push(Block::Text(text.into()));
+        self
+    }
+
+    /// Adds text that keeps its lines and is set in a monospaced font, such as a scenario.
+    #[must_use]
+    pub fn code(mut self, text: impl Into<String>) -> Self {
+        self.blocks.push(Block::Code(text.into()));
+        self
+    }
+
+    /// Adds a figure.
+    #[must_use]
+    pub fn figure(mut self, figure: Figure) -> Self {
+        self.blocks.push(Block::Figure(figure));
+        self
+    }
+
+    /// Adds a table. One without rows is left out.
+    #[must_use]
+    pub fn table(mut self, table: Table) -> Self {
+        self.blocks.push(Block::Table(table));
+        self
+    }
+
+    /// The heading.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The figures in order.
+    pub fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.blocks.iter().filter_map(|block| match block {
+            Block::Figure(figure) => Some(figure),
+            _ => None,
+        })
+    }
+
+    pub(super) fn write(&self, page: &mut String, anchor: &str) -> Result {
+        writeln!(
+            page,
+            "<section>\n<h2 id=\"{anchor}\">{} <a class=\"here\" href=\"#{anchor}\" aria-label=\"Link to this section\">#</a></h2>",
+            escape(&self.title)
+        )?;
+        for block in &self.blocks {
+            match block {
+                Block::Text(text) => {
+                    for paragraph in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
+                        writeln!(page, "<p>{}</p>", escape(paragraph))?;
+                    }
+                }
+                Block::Code(text) => writeln!(page, "<pre>{}</pre>", escape(text))?,
+                Block::Figure(figure) => writeln!(
+                    page,
+                    "<figure id=\"{}\">\n<div class=\"scroll\" tabindex=\"0\">\n{}\n</div>\n<figcaption>{}</figcaption>\n</figure>",
+                    escape(figure.id()),
+                    figure.svg().trim(),
+                    escape(figure.caption())
+                )?,
+                Block::Table(table) => table.write(page)?,
+            }
+        }
+        page.push_str("</section>\n");
+        Ok(())
+    }
+}
