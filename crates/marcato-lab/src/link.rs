@@ -114,8 +114,9 @@ impl<P: Packet> Link<P> {
     pub fn send(&mut self, now: Time, packet: P) {
         self.transmit(now);
         self.counters.offered += 1;
-        if self.queue.enqueue(now, packet).lost().is_some() {
-            self.counters.dropped += 1;
+        let dropped = &mut self.counters.dropped;
+        if self.queue.enqueue_with(now, packet, &mut |_| *dropped += 1).lost().is_some() {
+            *dropped += 1;
         }
         self.counters.longest_queue = self.counters.longest_queue.max(self.queue.backlog().bytes);
         // A transmitter that had nothing to do begins now, not when it fell idle.

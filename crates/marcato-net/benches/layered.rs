@@ -45,8 +45,17 @@ enum Queueing {
 struct Intolerant(Strict<DropTail<Datagram>, DropTail<Datagram>>);
 
 impl Discipline<Datagram> for Intolerant {
-    fn enqueue(&mut self, now: Time, packet: Datagram) -> Verdict<Datagram> {
-        if packet.layer() == Layer::Low { Verdict::Dropped(packet) } else { self.0.enqueue(now, packet) }
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Datagram,
+        on_drop: &mut dyn FnMut(Datagram),
+    ) -> Verdict<Datagram> {
+        if packet.layer() == Layer::Low {
+            Verdict::Dropped(packet)
+        } else {
+            self.0.enqueue_with(now, packet, on_drop)
+        }
     }
 
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Datagram)) -> Option<Datagram> {

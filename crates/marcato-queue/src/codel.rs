@@ -169,14 +169,17 @@ impl<P: Packet> Codel<P> {
         self.dropping
     }
 
-    /// The length of the head.
-    pub(crate) fn head_len(&self) -> Option<Bytes> {
-        self.queue.front().map(|head| head.packet.len())
-    }
-
     /// Drops the head to make room for others, whom the caller counts.
     pub(crate) fn drop_head(&mut self) -> Option<P> {
         let Waiting { packet, .. } = self.queue.pop_front()?;
+        self.backlog.pop(packet.len());
+        self.counters.overflow(&packet);
+        Some(packet)
+    }
+
+    /// Takes back the packet that came last, for a caller that cannot make room for it.
+    pub(crate) fn drop_tail(&mut self) -> Option<P> {
+        let Waiting { packet, .. } = self.queue.pop_back()?;
         self.backlog.pop(packet.len());
         self.counters.overflow(&packet);
         Some(packet)
@@ -258,7 +261,7 @@ const fn after(t: Time, nanos: u64) -> Time {
 }
 
 impl<P: Packet> Discipline<P> for Codel<P> {
-    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
+    fn enqueue_with(&mut self, now: Time, packet: P, _on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         match self.limit.take(packet, &mut self.backlog, &mut self.counters) {
             Ok(packet) => {
                 self.queue.push_back(Waiting { since: now, packet });

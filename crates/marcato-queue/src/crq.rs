@@ -6,6 +6,9 @@
 //! # Where this leaves the paper
 //!
 //! - **It conserves work** by default: a queue takes what the other leaves. [`Sharing::Split`] is the paper's hard split.
+//! - **Strict priority has a guard.** CRQ §III-B4 names strict priority as an option. Responsive flows that fill the link would
+//!   then starve the standard queue, in which every new flow begins. So [`Sharing::Strict`] has a least share for that
+//!   queue; 0 is the paper's option.
 //! - **It fails open.** What cannot be assessed (another protocol, a fragment, a flow that finds the table full, QUIC
 //!   without a spin bit) is served by the standard queue as any other packet.
 //! - **QUIC** is what began with long headers of a version that is known, in both directions ([`QuicRule`]). A flow that is
@@ -127,8 +130,19 @@ pub enum Sharing {
         /// What a queue may send at once after it was late or idle. At least one packet.
         burst: Bytes,
     },
-    /// Responsive queues first, ECN before loss; the standard queue has what they leave. CRQ §III-B4.
-    Strict,
+    /// Responsive queues first, ECN before loss; the standard queue has what they leave, and at least its share. CRQ
+    /// §III-B4.
+    Strict {
+        /// Least share of the link for the standard queue while packets wait in it, in thousandths, below 1000.
+        ///
+        /// With 0, as in the paper, responsive flows that fill the link starve all others, new flows included.
+        least: u16,
+    },
+}
+
+impl Sharing {
+    /// Default of [`Strict`](Self::Strict)'s `least`: 5 % of the link.
+    pub const STANDARD_LEAST: u16 = 50;
 }
 
 /// What makes a UDP flow QUIC.
@@ -225,6 +239,23 @@ pub enum CrqError {
     /// A buffer by fill rate measures over no time, or may hold less than nothing.
     #[error("the {0:?} queue: a buffer by fill rate needs a span, such as 100 ms, and least <= most")]
     FillRate(Class),
+    /// A buffer by fill rate may be too small for a packet after a span without any.
+    #[error(
+        "the {class:?} queue: after an idle span a least buffer of {least} holds no packet of {mtu}: set `least` to that or more"
+    )]
+    FillRateLeast {
+        /// The queue.
+        class: Class,
+        /// The configured least.
+        least: Bytes,
+        /// The largest packet.
+        mtu: Bytes,
+    },
+    /// The standard queue's guaranteed share leaves no priority to others.
+    #[error(
+        "a least share of {0} thousandths leaves responsive flows nothing: set it below 1000, such as 50"
+    )]
+    Least(u16),
     /// A split queue may never send a packet.
     #[error("a burst of {burst} is less than a packet of {mtu}: allow at least that")]
     Burst {
@@ -274,6 +305,7 @@ enum Queue<P> {
 }
 
 impl<P: Packet> Queue<P> {
+    /// Neither discipline drops what waits to make room.
     fn enqueue(&mut self, now: Time, packet: Queued<P>) -> Verdict<Queued<P>> {
         match self {
             Self::DropTail(queue) => queue.enqueue(now, packet),
@@ -332,8 +364,9 @@ struct Served<P> {
     queue: Queue<P>,
     fill_rate: Option<FillRate>,
     counters: Counters,
-    /// Weighted: bytes sent over the share, as of the packet that leaves next, in a unit of its own, modulo 2^64.
-    virtual_time: u64,
+    /// Weighted: how far the class is ahead of the link's virtual time, which is bytes sent over the share, in a unit of
+    /// its own.
+    lead: u64,
     /// How much of that unit a byte is.
     per_byte: u64,
     /// Split: when the next packet may leave.
@@ -451,8 +484,8 @@ pub struct Crq<P> {
     trap: TrapConfig,
     quic: QuicRule,
     flows: FlowTable<Flow>,
-    /// Weighted: where the link has got to.
-    virtual_time: u64,
+    /// Strict: what the standard queue may send before others, in thousandths of a byte; negative after it did.
+    owed: i64,
     backlog: Backlog,
     counters: Counters,
     stats: CrqStats,
@@ -460,6 +493,10 @@ pub struct Crq<P> {
 
 /// Virtual time advances by 2^12 per byte that a class with all the shares sends.
 const VIRTUAL_SHIFT: u32 = 12;
+/// The whole link, in thousandths.
+const WHOLE: u16 = 1000;
+/// A packet counts for no more bytes than this where the queues share the link, so that sums cannot overflow.
+const LONGEST: u64 = 1 << 32;
 
 impl<P: Packet> Crq<P> {
     /// Empty queues.
@@ -474,6 +511,11 @@ impl<P: Packet> Crq<P> {
         let shares = u64::from(config.standard.share)
             + u64::from(responsive.share)
             + ecn.map_or(0, |class| u64::from(class.share));
+        if let Sharing::Strict { least } = config.sharing
+            && least >= WHOLE
+        {
+            return Err(CrqError::Least(least));
+        }
         let class = |class: Class, of: ClassConfig| Served::new(&config, class, of, shares);
         Ok(Self {
             classes: [
@@ -486,7 +528,7 @@ impl<P: Packet> Crq<P> {
             trap: config.trap.checked()?,
             quic: config.quic,
             flows: FlowTable::new(config.flows)?,
-            virtual_time: 0,
+            owed: 0,
             backlog: Backlog::default(),
             counters: Counters::default(),
             stats: CrqStats::default(),
@@ -550,8 +592,6 @@ impl<P: Packet> Crq<P> {
                 trap.changed_queue(&self.trap);
                 flow.changes = flow.changes.saturating_add(1);
                 self.stats.changes += 1;
-                // Whatever it is from now on called, it came in the first cycle of the new queue.
-                queued.stamp = trap.stamp();
             }
         } else {
             self.stats.unassessed.count(len);
@@ -570,14 +610,57 @@ impl<P: Packet> Crq<P> {
         // Where all is equal, ECN-responsive flows go before loss-responsive ones, and those before others.
         let classes = || (0..self.classes.len()).rev().filter(waiting);
         match self.sharing {
-            Sharing::Strict => classes().next(),
-            Sharing::Weighted => classes().min_by_key(|&class| {
-                let virtual_time = self.classes[class].as_ref().map_or(0, |served| served.virtual_time);
-                // Modulo 2^64: how far it is ahead of the link, which no class is ever behind by much.
-                virtual_time.wrapping_sub(self.virtual_time)
-            }),
+            Sharing::Strict { .. } => {
+                let standard = Class::Standard as usize;
+                if self.owed > 0 && waiting(&standard) { Some(standard) } else { classes().next() }
+            }
+            Sharing::Weighted => {
+                classes().min_by_key(|&class| self.classes[class].as_ref().map_or(0, |served| served.lead))
+            }
             Sharing::Split { .. } => {
                 classes().filter(|&class| self.ready(class) <= now).min_by_key(|&class| self.ready(class))
+            }
+        }
+    }
+
+    /// Accounts for `len` bytes that `class` sent at `now`.
+    fn charge(&mut self, now: Time, class: usize, len: Bytes) {
+        let standard = Class::Standard as usize;
+        let waits = |class: usize| {
+            self.classes[class].as_ref().is_some_and(|served| !served.queue.backlog().is_empty())
+        };
+        let bytes = len.get().min(LONGEST);
+        match self.sharing {
+            Sharing::Weighted => {
+                // The link's virtual time moves up to that of the class that sent. A class that is behind, which none is
+                // but while it is idle, has saved nothing up.
+                let passed = self.classes[class].as_ref().map_or(0, |served| served.lead);
+                for served in self.classes.iter_mut().flatten() {
+                    served.lead = served.lead.saturating_sub(passed);
+                }
+                if let Some(served) = &mut self.classes[class] {
+                    served.lead = bytes.saturating_mul(served.per_byte);
+                }
+            }
+            Sharing::Split { .. } => {
+                let Some(served) = &mut self.classes[class] else { return };
+                let earliest = now.as_nanos().saturating_sub(served.slack);
+                let from = served.ready.as_nanos().max(earliest);
+                let time = u64::try_from(served.rate.transmission_time(len).as_nanos()).unwrap_or(u64::MAX);
+                served.ready = Time::from_nanos(from.saturating_add(time));
+            }
+            Sharing::Strict { least } => {
+                // At most 2^32 bytes times 1000 at once, which turns the sign: the sum stays within that, both ways.
+                let of = |share: u16| i64::try_from(bytes * u64::from(share)).unwrap_or(i64::MAX);
+                if class != standard {
+                    self.owed = self.owed.saturating_add(of(least));
+                    if !waits(standard) {
+                        // An idle queue has saved nothing up.
+                        self.owed = self.owed.min(0);
+                    }
+                } else if (0..self.classes.len()).any(|other| other != standard && waits(other)) {
+                    self.owed = self.owed.saturating_sub(of(WHOLE - least));
+                }
             }
         }
     }
@@ -652,6 +735,9 @@ impl<P: Packet> Served<P> {
                 if nanos == 0 || least > most {
                     return Err(CrqError::FillRate(class));
                 }
+                if least < config.mtu {
+                    return Err(CrqError::FillRateLeast { class, least, mtu: config.mtu });
+                }
                 fill_rate = Some(FillRate {
                     span: nanos,
                     least: least.get(),
@@ -680,13 +766,13 @@ impl<P: Packet> Served<P> {
             Sharing::Split { burst } => {
                 u64::try_from(rate.transmission_time(burst).as_nanos()).unwrap_or(u64::MAX)
             }
-            Sharing::Weighted | Sharing::Strict => 0,
+            Sharing::Weighted | Sharing::Strict { .. } => 0,
         };
         Ok(Self {
             queue,
             fill_rate,
             counters: Counters::default(),
-            virtual_time: 0,
+            lead: 0,
             per_byte: (shares << VIRTUAL_SHIFT) / u64::from(of.share),
             ready: Time::ZERO,
             rate,
@@ -716,11 +802,11 @@ fn tell<P>(flows: &mut FlowTable<Flow>, config: &TrapConfig, signal: Signal, que
 }
 
 impl<P: Packet> Discipline<P> for Crq<P> {
-    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
+    fn enqueue_with(&mut self, now: Time, packet: P, _on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         let len = packet.len();
         self.counters.enqueued.count(len);
         let (class, queued) = self.assess(now, packet);
-        let Self { classes, flows, trap, counters, backlog, virtual_time, .. } = self;
+        let Self { classes, flows, trap, counters, backlog, .. } = self;
         // There is a queue for every class that `choose` chooses; were there none, the packet would be dropped.
         let Some(served) = &mut classes[class as usize] else {
             counters.overflow(&queued);
@@ -737,17 +823,13 @@ impl<P: Packet> Discipline<P> for Crq<P> {
             Verdict::Queued => {
                 backlog.push(len);
                 if was_empty {
-                    // A class that was idle has saved up nothing.
-                    let lag = served.virtual_time.wrapping_sub(*virtual_time);
-                    if lag > u64::MAX / 2 {
-                        served.virtual_time = *virtual_time;
-                    }
+                    // A class that was idle has saved nothing up.
                     let earliest = now.as_nanos().saturating_sub(served.slack);
                     served.ready = served.ready.max(Time::from_nanos(earliest));
                 }
                 Verdict::Queued
             }
-            Verdict::Dropped(queued) | Verdict::Replaced(queued) => {
+            Verdict::Dropped(queued) => {
                 served.counters.overflow(&queued);
                 counters.overflow(&queued);
                 tell(flows, trap, Signal::Loss, &queued);
@@ -792,7 +874,7 @@ impl<P: Packet> Discipline<P> for Crq<P> {
 
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(P)) -> Option<P> {
         let class = self.next(now)?;
-        let Self { classes, flows, trap, counters, backlog, virtual_time, sharing, stats, .. } = self;
+        let Self { classes, flows, trap, counters, backlog, stats, .. } = self;
         let served = classes[class].as_mut()?;
         let of_class = &mut served.counters;
         let queued = served.queue.dequeue_with(now, &mut |queued| {
@@ -823,20 +905,7 @@ impl<P: Packet> Discipline<P> for Crq<P> {
                 flow.left = queued.order;
             }
         }
-        match sharing {
-            Sharing::Weighted => {
-                *virtual_time = served.virtual_time;
-                let cost = len.get().wrapping_mul(served.per_byte);
-                served.virtual_time = served.virtual_time.wrapping_add(cost);
-            }
-            Sharing::Split { .. } => {
-                let earliest = now.as_nanos().saturating_sub(served.slack);
-                let from = served.ready.as_nanos().max(earliest);
-                let time = u64::try_from(served.rate.transmission_time(len).as_nanos()).unwrap_or(u64::MAX);
-                served.ready = Time::from_nanos(from.saturating_add(time));
-            }
-            Sharing::Strict => {}
-        }
+        self.charge(now, class, len);
         Some(queued.packet)
     }
 

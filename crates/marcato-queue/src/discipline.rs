@@ -6,24 +6,24 @@ use marcato_units::Time;
 
 use crate::{Backlog, Counters, Packet};
 
-/// What became of a packet that was handed to [`Discipline::enqueue`].
+/// Outcome of [`Discipline::enqueue_with`] for the packet that arrived.
+///
+/// Packets that waited before and were dropped to make room are not in it: they went to the call's `on_drop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a dropped packet is handed back so that its loss can be accounted for"]
 pub enum Verdict<P> {
-    /// It waits.
+    /// The packet waits in the queue.
     Queued,
-    /// There was no room for it: here it is.
+    /// The packet was refused and is handed back.
     Dropped(P),
-    /// It waits, but this one, queued before, had to go for it.
-    Replaced(P),
 }
 
 impl<P> Verdict<P> {
-    /// The packet that was lost, be it the new one or another.
+    /// The arriving packet, if it was refused.
     pub fn lost(self) -> Option<P> {
         match self {
             Self::Queued => None,
-            Self::Dropped(packet) | Self::Replaced(packet) => Some(packet),
+            Self::Dropped(packet) => Some(packet),
         }
     }
 }
@@ -33,8 +33,15 @@ impl<P> Verdict<P> {
 /// It has no clock: `now` is an argument. One queue's calls must be made in the order of their `now`s, which may
 /// repeat; were time to run backwards, spans come out as zero and nothing panics.
 pub trait Discipline<P: Packet> {
-    /// Takes `packet`, which arrives at `now`.
-    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P>;
+    /// Takes `packet`, which arrives at `now`. Packets that waited and are dropped to make room for it go to `on_drop`
+    /// before this returns; `packet` itself is handed back in the [`Verdict`] if it is refused.
+    fn enqueue_with(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P>;
+
+    /// Short form of [`enqueue_with`](Self::enqueue_with), for callers that do not look at the packets that are dropped to
+    /// make room; the counters include them all the same.
+    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
+        self.enqueue_with(now, packet, &mut |_| ())
+    }
 
     /// Takes note of `packet`, which passes the other way at `now` and is not queued here. Disciplines that judge flows
     /// need it: the traps of [`Crq`](crate::Crq) measure TCP's loops by acknowledgements. Most ignore it.
@@ -76,6 +83,10 @@ pub trait Discipline<P: Packet> {
 }
 
 impl<P: Packet, D: Discipline<P> + ?Sized> Discipline<P> for Box<D> {
+    fn enqueue_with(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
+        (**self).enqueue_with(now, packet, on_drop)
+    }
+
     fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
         (**self).enqueue(now, packet)
     }

@@ -77,7 +77,7 @@ impl<P> Default for DropTail<P> {
 }
 
 impl<P: Packet> Discipline<P> for DropTail<P> {
-    fn enqueue(&mut self, _now: Time, packet: P) -> Verdict<P> {
+    fn enqueue_with(&mut self, _now: Time, packet: P, _on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         match self.limit.take(packet, &mut self.backlog, &mut self.counters) {
             Ok(packet) => {
                 self.queue.push_back(packet);

@@ -307,6 +307,33 @@ mod tests {
     }
 
     #[test]
+    fn of_those_that_may_go_the_one_that_was_idle_for_longest_goes_first() {
+        let mut table = table(8);
+        // Not in the order of their places: flow 5 was seen first, flow 2 last.
+        for (second, key) in (0..).zip([5u64, 0, 7, 3, 6, 1, 4, 2]) {
+            table.enter(Time::ZERO, FlowKey::new(key)).unwrap();
+            table.enter(Time::from_secs(10 + second), FlowKey::new(key)).unwrap();
+        }
+        // Flow 0 has proven itself, and is not due for half a minute, though it was idle for longer than most.
+        for _ in 0..PROVEN {
+            table.enter(Time::from_secs(11), FlowKey::new(0)).unwrap();
+        }
+        let known = |table: &FlowTable<u64>| -> Vec<u64> {
+            (0..8).filter(|&key| table.find(FlowKey::new(key)).is_some()).collect()
+        };
+        let mut gone = Vec::new();
+        for newcomer in 100..107 {
+            let before = known(&table);
+            table.enter(Time::from_secs(30), FlowKey::new(newcomer)).unwrap();
+            let after = known(&table);
+            gone.extend(before.into_iter().filter(|key| !after.contains(key)));
+        }
+        assert_eq!(gone, [5, 7, 3, 6, 1, 4, 2]);
+        assert_eq!(table.enter(Time::from_secs(30), FlowKey::new(107)), None);
+        assert!(table.enter(Time::from_secs(42), FlowKey::new(107)).is_some());
+    }
+
+    #[test]
     fn a_place_that_was_given_away_is_no_longer_the_old_flows() {
         let mut table = table(8);
         let places: Vec<Place> =

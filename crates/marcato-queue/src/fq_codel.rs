@@ -7,8 +7,12 @@
 //!
 //! - Flows are put into queues by a mix of their [`FlowKey`](crate::FlowKey), which stands for the 5-tuple, and a
 //!   configured `perturbation`.
-//! - When there is no room, one packet is dropped from the head of the queue with most bytes (§4.1), before the new one
-//!   joins its queue rather than after; Linux drops up to 64 at once. The queue is found by a tournament, in as many steps as the logarithm of their number.
+//! - When there is no room, packets are dropped from the head of the queue with most bytes until the backlog fits the limit
+//!   again (§4.1). The packet that arrived counts into its queue. It is refused if the drops reach it.
+//! - Linux drops up to 64 packets at once; here one arrival costs as few as fit it, and 2048 at most. The packet is refused
+//!   if that is not enough: an IP packet of 64 KiB that displaces packets of 40 bytes needs 1639. Each drop takes back an
+//!   arrival, so the mean is at most one per packet.
+//! - The queue with most bytes is found by a tournament, in as many steps as the logarithm of their number.
 //! - CoDel's "one MTU left" looks at the flow's own queue, as RFC 8289 has it; Linux looks at all queues together.
 
 use alloc::collections::VecDeque;
@@ -23,6 +27,8 @@ use crate::{
 
 /// The most turns that one packet may cost its queue.
 const MOST_TURNS: i64 = 64;
+/// The most packets that are dropped to make room for one.
+const MOST_DROPS: u32 = 2048;
 
 /// How an [`FqCodel`] is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -159,14 +165,37 @@ impl<P: Packet> FqCodel<P> {
         }
     }
 
-    /// Drops the head of the queue with most bytes. RFC 8290 §4.1.
-    fn drop_from_fattest(&mut self) -> Option<P> {
-        let fattest = self.fattest();
-        let packet = self.flows[fattest].codel.drop_head()?;
+    /// Drops heads of the queue with most bytes until the backlog fits the limit. RFC 8290 §4.1.
+    ///
+    /// Returns the packet that just came last to queue `index`, if it had to go.
+    fn make_room(&mut self, index: usize, on_drop: &mut dyn FnMut(P)) -> Option<P> {
+        let mut drops = 0;
+        while !self.limit.holds(self.backlog) {
+            let fattest = self.fattest();
+            let flow = &mut self.flows[fattest];
+            // What is alone in the queue of the packet that came is that packet.
+            let itself = fattest == index && flow.codel.backlog().packets == 1;
+            if drops < MOST_DROPS
+                && !itself
+                && let Some(packet) = flow.codel.drop_head()
+            {
+                self.displaced(fattest, &packet);
+                drops += 1;
+                on_drop(packet);
+            } else {
+                let packet = self.flows[index].codel.drop_tail()?;
+                self.displaced(index, &packet);
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    /// Counts a packet out that went from queue `index` for want of room.
+    fn displaced(&mut self, index: usize, packet: &P) {
         self.backlog.pop(packet.len());
-        self.counters.overflow(&packet);
-        self.weigh(fattest);
-        Some(packet)
+        self.counters.overflow(packet);
+        self.weigh(index);
     }
 
     /// The queue with most bytes.
@@ -184,35 +213,32 @@ impl<P: Packet> FqCodel<P> {
 }
 
 impl<P: Packet> Discipline<P> for FqCodel<P> {
-    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
+    /// RFC 8290 §4.1.
+    fn enqueue_with(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         let len = packet.len();
         self.counters.enqueued.count(len);
-        let mut replaced = None;
-        if !self.limit.admits(self.backlog, len) {
-            // A large packet may need more than one to go, but a verdict can hand back only one: it is then refused.
-            let freed = self.flows[self.fattest()].codel.head_len();
-            let mut left = self.backlog;
-            if let Some(freed) = freed {
-                left.pop(freed);
-            }
-            replaced = if self.limit.admits(left, len) { self.drop_from_fattest() } else { None };
-            if replaced.is_none() {
-                self.counters.overflow(&packet);
-                return Verdict::Dropped(packet);
-            }
+        if !self.limit.admits(Backlog::default(), len) {
+            // However much were dropped, it would not fit.
+            self.counters.overflow(&packet);
+            return Verdict::Dropped(packet);
         }
         let index = self.index_of(packet.flow());
-        let flow = &mut self.flows[index];
         // Its own limit is out of reach.
-        let _ = flow.codel.enqueue(now, packet);
+        let _ = self.flows[index].codel.enqueue(now, packet);
         self.backlog.push(len);
+        self.weigh(index);
+        if !self.limit.holds(self.backlog)
+            && let Some(packet) = self.make_room(index, on_drop)
+        {
+            return Verdict::Dropped(packet);
+        }
+        let flow = &mut self.flows[index];
         if flow.list == List::None {
             (flow.list, flow.deficit) = (List::New, self.quantum);
             #[allow(clippy::cast_possible_truncation, reason = "at most 65536 queues")]
             self.new_flows.push_back(index as u32);
         }
-        self.weigh(index);
-        replaced.map_or(Verdict::Queued, Verdict::Replaced)
+        Verdict::Queued
     }
 
     /// RFC 8290 §4.2.

@@ -33,6 +33,14 @@ impl Limit {
         }
     }
 
+    /// Whether `backlog` is no more than this.
+    pub(crate) fn holds(self, backlog: Backlog) -> bool {
+        match self {
+            Self::Packets(limit) => backlog.packets <= limit,
+            Self::Bytes(limit) => backlog.bytes <= limit,
+        }
+    }
+
     /// Counts `packet` in, as part of `backlog`; or, where there is no room for it, counts its loss and hands it back.
     pub(crate) fn take<P: Packet>(
         self,

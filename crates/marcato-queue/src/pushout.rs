@@ -6,34 +6,38 @@ use alloc::collections::VecDeque;
 
 use marcato_units::{Layer, Time};
 
-use crate::{Backlog, Counters, Discipline, LimitError, Packet, Verdict};
+use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 /// How a [`PushOut`] is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PushOutConfig {
-    /// How many packets of both classes together may wait.
-    ///
-    /// Packets, not bytes: then one packet makes room for one, and [`Verdict::Replaced`] tells all that was lost.
-    pub packets: u64,
+    /// Room for both classes together.
+    pub limit: Limit,
 }
 
 impl Default for PushOutConfig {
     /// 1000 packets, as [`DropTailConfig`](crate::DropTailConfig).
     fn default() -> Self {
-        Self { packets: 1000 }
+        Self { limit: Limit::Packets(1000) }
     }
 }
 
-/// Two classes in one buffer. A low packet leaves only when no high packet waits; a high packet that finds the
-/// buffer full takes the place of the low packet that came last, and is dropped only if there is none.
+/// Two classes in one buffer. A low packet leaves only when no high packet waits. A high packet that finds the
+/// buffer full takes the place of the low packets that came last: as many as it needs, and no more. If all of them
+/// together do not make enough room, it is dropped and they stay.
 ///
 /// The last low packet goes, rather than the first, so that what is lost is what tail drop would have refused a
 /// moment ago, and the oldest data still arrives.
+///
+/// With a limit in packets one low packet makes room for one high packet. With a limit in bytes a high packet may cost
+/// many; each was counted in before, so the mean is at most one per packet that arrives.
 #[derive(Clone, Debug)]
 pub struct PushOut<P> {
-    packets: u64,
+    limit: Limit,
     high: VecDeque<P>,
     low: VecDeque<P>,
+    /// The part of `backlog` that is high.
+    high_backlog: Backlog,
     backlog: Backlog,
     counters: Counters,
 }
@@ -42,15 +46,13 @@ impl<P: Packet> PushOut<P> {
     /// An empty queue.
     ///
     /// # Errors
-    /// [`LimitError::NoPackets`] if nothing may wait.
+    /// [`LimitError`] if the limit lets nothing in.
     pub fn new(config: PushOutConfig) -> Result<Self, LimitError> {
-        if config.packets == 0 {
-            return Err(LimitError::NoPackets);
-        }
         Ok(Self {
-            packets: config.packets,
+            limit: config.limit.checked()?,
             high: VecDeque::new(),
             low: VecDeque::new(),
+            high_backlog: Backlog::default(),
             backlog: Backlog::default(),
             counters: Counters::default(),
         })
@@ -58,30 +60,42 @@ impl<P: Packet> PushOut<P> {
 }
 
 impl<P: Packet> Discipline<P> for PushOut<P> {
-    fn enqueue(&mut self, _now: Time, packet: P) -> Verdict<P> {
+    fn enqueue_with(&mut self, _now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         let len = packet.len();
         let layer = packet.layer();
         self.counters.enqueued.count(len);
-        let mut replaced = None;
-        if self.backlog.packets >= self.packets {
-            replaced = if layer == Layer::High { self.low.pop_back() } else { None };
-            let Some(replaced) = &replaced else {
-                self.counters.overflow(&packet);
-                return Verdict::Dropped(packet);
-            };
-            self.backlog.pop(replaced.len());
-            self.counters.overflow(replaced);
+        // What no low packet can make room for: then none has to go.
+        let fixed = if layer == Layer::High { self.high_backlog } else { self.backlog };
+        if !self.limit.admits(fixed, len) {
+            self.counters.overflow(&packet);
+            return Verdict::Dropped(packet);
+        }
+        while !self.limit.admits(self.backlog, len)
+            && let Some(displaced) = self.low.pop_back()
+        {
+            self.backlog.pop(displaced.len());
+            self.counters.overflow(&displaced);
+            on_drop(displaced);
         }
         self.backlog.push(len);
         match layer {
-            Layer::High => self.high.push_back(packet),
+            Layer::High => {
+                self.high_backlog.push(len);
+                self.high.push_back(packet);
+            }
             Layer::Low => self.low.push_back(packet),
         }
-        replaced.map_or(Verdict::Queued, Verdict::Replaced)
+        Verdict::Queued
     }
 
     fn dequeue_with(&mut self, _now: Time, _on_drop: &mut dyn FnMut(P)) -> Option<P> {
-        let packet = self.high.pop_front().or_else(|| self.low.pop_front())?;
+        let packet = match self.high.pop_front() {
+            Some(packet) => {
+                self.high_backlog.pop(packet.len());
+                packet
+            }
+            None => self.low.pop_front()?,
+        };
         self.backlog.pop(packet.len());
         self.counters.dequeued.count(packet.len());
         Some(packet)

@@ -73,10 +73,10 @@ impl<H, L> Strict<H, L> {
 }
 
 impl<P: Packet, H: Discipline<P>, L: Discipline<P>> Discipline<P> for Strict<H, L> {
-    fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
+    fn enqueue_with(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         let verdict = match packet.layer() {
-            Layer::High => self.high.enqueue(now, packet),
-            Layer::Low => self.low.enqueue(now, packet),
+            Layer::High => self.high.enqueue_with(now, packet, on_drop),
+            Layer::Low => self.low.enqueue_with(now, packet, on_drop),
         };
         self.counters = *self.high.counters() + *self.low.counters();
         verdict

@@ -187,7 +187,7 @@ fn queue(queue: &Queue) -> String {
             let over = if *preempt { "pre-empting" } else { "over" };
             format!("strict [{} {over} {}]", self::queue(high), self::queue(low))
         }
-        Queue::PushOut { packets } => format!("push-out {}", limit_text(Limit::Packets(*packets))),
+        Queue::PushOut { limit } => format!("push-out {}", limit_text(*limit)),
     }
 }
 

@@ -35,10 +35,10 @@ pub enum Queue {
         /// The high layer is then the same to the nanosecond as if there were no low one. Otherwise it is finished.
         preempt: bool,
     },
-    /// Two classes in one buffer: a packet of the high layer that finds it full takes the place of one of the low layer.
+    /// Two classes in one buffer: a packet of the high layer that finds it full displaces the last ones of the low layer.
     PushOut {
-        /// How many packets of both classes together may wait.
-        packets: u64,
+        /// Room for both classes together.
+        limit: Limit,
     },
 }
 
@@ -68,6 +68,8 @@ pub struct Crq {
     pub preset: Preset,
     /// How the two queues share the link.
     pub sharing: Sharing,
+    /// With strict sharing, the least share of the link for the queue of flows without an answer, in thousandths.
+    pub standard_least: u16,
     /// How many flows are judged at most, rounded up to a power of two.
     pub flows: u32,
 }
@@ -142,11 +144,10 @@ impl Queue {
     /// How much may wait, of both classes or queues where there are two: each limit on its own.
     pub fn limits(&self) -> Vec<Limit> {
         match self {
-            Self::DropTail { limit } => vec![*limit],
+            Self::DropTail { limit } | Self::PushOut { limit } => vec![*limit],
             Self::Codel(codel) | Self::FqCodel { codel, .. } => vec![codel.limit],
             Self::Crq(crq) => vec![crq.codel.limit; 2],
             Self::Strict { high, low, .. } => [high.limits(), low.limits()].concat(),
-            Self::PushOut { packets } => vec![Limit::Packets(*packets)],
         }
     }
 }

@@ -51,7 +51,7 @@ schemas! {
     DROPTAIL = "a droptail queue": &["kind", "limit"];
     CODEL = "a codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn"];
     FQ_CODEL = "an fq-codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn", "flows", "quantum"];
-    CRQ = "a crq queue": &["kind", "preset", "standard", "sharing", "target", "interval", "limit", "maxpacket", "ecn", "flows"];
+    CRQ = "a crq queue": &["kind", "preset", "standard", "sharing", "standard-least", "target", "interval", "limit", "maxpacket", "ecn", "flows"];
     STRICT = "a strict queue": &["kind", "high", "low", "preempt"];
     PUSH_OUT = "a push-out queue": &["kind", "limit"];
     LOSS_NONE = "no loss": &["kind"];

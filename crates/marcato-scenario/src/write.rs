@@ -8,7 +8,7 @@ use crate::explain::limit_text;
 use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
 use crate::link::{Added, Capacity, Change, Direction, Jitter, Link, Loss, Way};
 use crate::quantity::{rate, size, span};
-use crate::queue::{Codel, Queue, Standard};
+use crate::queue::{Codel, Queue, Sharing, Standard};
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
 use crate::read::record::all;
 use crate::tcp::{Congestion, LossDetection, LowLayer, PriorityOption, Tcp};
@@ -143,7 +143,7 @@ fn queue(of: &Queue) -> String {
     let mut pairs = Pairs::new();
     pairs.text("kind", of.kind());
     match of {
-        Queue::DropTail { limit } => pairs.text("limit", limit_text(*limit)),
+        Queue::DropTail { limit } | Queue::PushOut { limit } => pairs.text("limit", limit_text(*limit)),
         Queue::Codel(codel) => self::codel(codel, &mut pairs),
         Queue::FqCodel { codel, flows, quantum } => {
             self::codel(codel, &mut pairs).raw("flows", flows).text("quantum", size(*quantum))
@@ -157,12 +157,14 @@ fn queue(of: &Queue) -> String {
                 .text("preset", crq.preset.name())
                 .text("standard", standard)
                 .text("sharing", crq.sharing.name());
+            if crq.sharing == Sharing::Strict {
+                pairs.float("standard-least", f64::from(crq.standard_least) / 1e3);
+            }
             self::codel(&crq.codel, &mut pairs).raw("flows", crq.flows)
         }
         Queue::Strict { high, low, preempt } => {
             pairs.raw("high", queue(high)).raw("low", queue(low)).raw("preempt", preempt)
         }
-        Queue::PushOut { packets } => pairs.text("limit", format!("{packets} packets")),
     };
     pairs.inline()
 }

@@ -314,10 +314,7 @@ impl Link {
         if let Some(low) = &mut self.low
             && packet.layer == Layer::Low
         {
-            if let Some(packet) = low.queue.enqueue(now, packet).lost() {
-                self.counters.dropped += 1;
-                tallies.dropped(packet);
-            }
+            self.counters.dropped += enqueue(&mut *low.queue, now, packet, tallies);
             self.serve_low(now, agenda, tallies);
             return;
         }
@@ -326,10 +323,7 @@ impl Link {
             self.depart(now, packet, agenda, tallies);
             return;
         }
-        if let Some(packet) = self.queue.enqueue(now, packet).lost() {
-            self.counters.dropped += 1;
-            tallies.dropped(packet);
-        }
+        self.counters.dropped += enqueue(&mut *self.queue, now, packet, tallies);
         if self.wake_at.is_some() && !self.held {
             return;
         }
@@ -474,4 +468,23 @@ impl Link {
             tallies.dropped(packet);
         }
     }
+}
+
+/// Hands `packet` to `queue`, accounts for every packet that this costs, and returns their number.
+fn enqueue(
+    queue: &mut (impl Discipline<Packet> + ?Sized),
+    now: Time,
+    packet: Packet,
+    tallies: &mut FlowTallies,
+) -> u64 {
+    let mut dropped = 0;
+    let verdict = queue.enqueue_with(now, packet, &mut |displaced| {
+        dropped += 1;
+        tallies.dropped(displaced);
+    });
+    if let Some(packet) = verdict.lost() {
+        dropped += 1;
+        tallies.dropped(packet);
+    }
+    dropped
 }

@@ -33,9 +33,14 @@ impl Noting {
 }
 
 impl Discipline<Packet> for Noting {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         self.note(true, now, &packet);
-        self.inner.enqueue(now, packet)
+        self.inner.enqueue_with(now, packet, on_drop)
     }
 
     fn observe(&mut self, now: Time, packet: &Packet) {

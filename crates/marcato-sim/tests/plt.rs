@@ -208,9 +208,14 @@ impl BlackHole {
 }
 
 impl Discipline<Packet> for BlackHole {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         match packet.layer() {
-            Layer::High => self.high.enqueue(now, packet),
+            Layer::High => self.high.enqueue_with(now, packet, on_drop),
             Layer::Low => Verdict::Dropped(packet),
         }
     }

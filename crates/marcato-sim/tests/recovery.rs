@@ -315,11 +315,16 @@ struct Step {
 }
 
 impl Discipline<Packet> for Step {
-    fn enqueue(&mut self, now: Time, mut packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        mut packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         if self.queue.backlog().packets >= self.k && packet.ecn().is_capable() {
             packet.mark_ce();
         }
-        self.queue.enqueue(now, packet)
+        self.queue.enqueue_with(now, packet, on_drop)
     }
 
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {

@@ -344,6 +344,7 @@ fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
         standard: queue::Standard::Codel,
         preset: Preset::Marcato,
         sharing: queue::Sharing::Weighted,
+        standard_least: 50,
         flows: 64,
     };
     let beside_a_flood = |queue: Queue| {

@@ -558,6 +558,42 @@ mod tests {
         );
     }
 
+    /// RFC 791 §3.1: the first of the three bits before the offset says nothing of fragments, nor does the second.
+    #[test]
+    fn the_reserved_flag_makes_no_fragment() {
+        let upper = udp(&[0x61; 100]);
+        let whole = IpPacket::parse(&ipv4(17, &[], 0, &upper)).unwrap();
+        for flags in [0x4000, 0x8000, 0xc000] {
+            assert_eq!(IpPacket::parse(&ipv4(17, &[], flags, &upper)), Ok(whole), "{flags:#x}");
+        }
+        for flags in [0x2000, 0xa000, 0x8001, 0x9fff] {
+            let fragment = IpPacket::parse(&ipv4(17, &[], flags, &upper)).unwrap();
+            assert_eq!((ports(&fragment), fragment.transport), ((0, 0), Transport::Opaque), "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn a_packet_of_headers_alone_is_one_and_a_byte_less_is_none() {
+        let options = [1; 8];
+        let alone = ipv4(6, &options, 0, &[]);
+        let packet = IpPacket::parse(&alone).unwrap();
+        assert_eq!(
+            (packet.len, ports(&packet), packet.transport),
+            (Bytes::new(28), (0, 0), Transport::Opaque)
+        );
+        let mut short = alone;
+        short[3] -= 1;
+        assert_eq!(IpPacket::parse(&short), Err(PacketError::Length { header: "IPv4", len: 27 }));
+        // An extension header and no next one.
+        let extension = [59, 0, 1, 4, 0, 0, 0, 0];
+        let alone = ipv6(60, &extension);
+        let packet = IpPacket::parse(&alone).unwrap();
+        assert_eq!((packet.len, packet.flow.protocol), (Bytes::new(48), 59));
+        let mut short = alone;
+        short[5] -= 1;
+        assert_eq!(IpPacket::parse(&short), Err(PacketError::Length { header: "IPv6", len: 47 }));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 

@@ -119,8 +119,19 @@ mod tests {
         assert_eq!(VarInt::MAX.encode(&mut out), Some(8));
         assert_eq!(out, [0xff; 8]);
         assert_eq!(VarInt::decode(&out), Ok((VarInt::MAX, 8)));
+        assert_eq!(VarInt::new((1 << 62) - 1), Some(VarInt::MAX));
         assert_eq!(VarInt::new(1 << 62), None);
         assert_eq!(VarInt::MAX.encode(&mut out[..7]), None);
+    }
+
+    /// RFC 9000 §16, Table 4.
+    #[test]
+    fn each_length_ends_where_the_table_of_rfc_9000_says() {
+        let first_beyond = [(1, 64), (2, 16_384), (4, 1_073_741_824)];
+        for (len, beyond) in first_beyond {
+            assert_eq!(VarInt(beyond - 1).encoded_len(), len);
+            assert_eq!(VarInt(beyond).encoded_len(), 2 * len);
+        }
     }
 
     proptest! {

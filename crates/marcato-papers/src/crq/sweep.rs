@@ -54,7 +54,7 @@ const VARIANTS: [Variant; 17] = [
     }),
     ("share2", "two thirds for the responsive queue", |config| responsive(config, |class| class.share = 2)),
     ("share3", "three quarters", |config| responsive(config, |class| class.share = 3)),
-    ("strict", "the responsive queue first", |config| config.sharing = Sharing::Strict),
+    ("strict", "the responsive queue first", |config| config.sharing = Sharing::Strict { least: 0 }),
     ("fill", "buffers by fill rate", |config| {
         let most = match config.standard.buffer {
             Buffer::Packets(packets) => Bytes::new(1500) * packets,

@@ -143,7 +143,12 @@ fn tell(flows: &mut BTreeMap<FlowKey, Flow>, signal: Signal, packet: &Tagged) {
 }
 
 impl Discipline<Packet> for Watched {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         let transport = packet.transport();
         self.counters.enqueued += one(&packet);
         let flow = self.flows.entry(packet.flow()).or_default();
@@ -159,11 +164,16 @@ impl Discipline<Packet> for Watched {
         let verdict = if self.loss > 0.0 && self.stream.chance(self.loss) {
             Verdict::Dropped(tagged)
         } else {
-            self.queue.enqueue(now, tagged)
+            let Self { queue, flows, counters, .. } = self;
+            queue.enqueue_with(now, tagged, &mut |tagged| {
+                counters.dropped += one(&tagged);
+                tell(flows, Signal::Loss, &tagged);
+                on_drop(tagged.packet);
+            })
         };
         match verdict {
             Verdict::Queued => Verdict::Queued,
-            Verdict::Dropped(tagged) | Verdict::Replaced(tagged) => {
+            Verdict::Dropped(tagged) => {
                 self.counters.dropped += one(&tagged);
                 tell(&mut self.flows, Signal::Loss, &tagged);
                 Verdict::Dropped(tagged.packet)

@@ -55,9 +55,14 @@ impl ThreeClasses {
 }
 
 impl Discipline<Packet> for ThreeClasses {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         let class = self.class(&packet);
-        let verdict = self.classes[class].enqueue(now, packet);
+        let verdict = self.classes[class].enqueue_with(now, packet, on_drop);
         self.count();
         verdict
     }

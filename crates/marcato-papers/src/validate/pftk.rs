@@ -25,13 +25,18 @@ struct RoundLoss<D> {
 }
 
 impl<D: Discipline<Packet>> Discipline<Packet> for RoundLoss<D> {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         if now - self.last > ONE_WAY / 2 {
             self.losing = false;
         }
         self.last = now;
         self.losing = self.losing || self.stream.chance(self.probability);
-        if self.losing { Verdict::Dropped(packet) } else { self.queue.enqueue(now, packet) }
+        if self.losing { Verdict::Dropped(packet) } else { self.queue.enqueue_with(now, packet, on_drop) }
     }
 
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {

@@ -24,12 +24,17 @@ impl<D: Discipline<Packet>> StepMark<D> {
 }
 
 impl<D: Discipline<Packet>> Discipline<Packet> for StepMark<D> {
-    fn enqueue(&mut self, now: Time, mut packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        mut packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         if self.queue.backlog().packets >= self.threshold && packet.ecn().is_capable() {
             packet.mark_ce();
             self.marked += Tally { packets: 1, bytes: packet.len() };
         }
-        let verdict = self.queue.enqueue(now, packet);
+        let verdict = self.queue.enqueue_with(now, packet, on_drop);
         self.count();
         verdict
     }

@@ -55,10 +55,19 @@ impl<D: Discipline<Packet>> Watched<D> {
 }
 
 impl<D: Discipline<Packet>> Discipline<Packet> for Watched<D> {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         self.integrate(now);
         let len = packet.len().get();
-        let verdict = self.queue.enqueue(now, packet);
+        let seen = &self.seen;
+        let verdict = self.queue.enqueue_with(now, packet, &mut |packet| {
+            seen.borrow_mut().dropped.push(now);
+            on_drop(packet);
+        });
         let mut seen = self.seen.borrow_mut();
         if self.log {
             seen.came.push((now, len));

@@ -7,6 +7,7 @@ use marcato_queue::{
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 use marcato_wire::{Ecn, FlowTuple, QuicHeader, TcpFlags, TcpSegment, Transport};
+use proptest::prelude::*;
 
 use crate::path::{Control, Path, Proto, Sender};
 
@@ -195,11 +196,12 @@ struct Raw {
     flow: FlowKey,
     transport: Transport,
     ecn: Ecn,
+    len: u64,
 }
 
 impl Packet for Raw {
     fn len(&self) -> Bytes {
-        Bytes::new(1500)
+        Bytes::new(self.len)
     }
     fn flow(&self) -> FlowKey {
         self.flow
@@ -219,7 +221,7 @@ impl Packet for Raw {
 }
 
 fn raw(flow: u64, transport: Transport) -> Raw {
-    Raw { flow: FlowKey::new(flow), transport, ecn: Ecn::NotEct }
+    Raw { flow: FlowKey::new(flow), transport, ecn: Ecn::NotEct, len: 1500 }
 }
 
 fn tcp(seq: u32) -> Transport {
@@ -313,7 +315,7 @@ fn what_cannot_be_assessed_is_served_by_the_standard_queue() {
 
 #[test]
 fn a_flow_that_changes_its_queue_is_overtaken_by_what_it_had_waiting_at_most() {
-    let mut queue = Crq::new(quick(Sharing::Strict)).unwrap();
+    let mut queue = Crq::new(quick(Sharing::Strict { least: 0 })).unwrap();
     // The last cycle that counts for flow 1 leaves 8 of its packets behind 100 of another flow.
     for packets in [2200, 10] {
         for _ in 0..packets {
@@ -339,6 +341,65 @@ fn a_flow_that_changes_its_queue_is_overtaken_by_what_it_had_waiting_at_most() {
     assert_eq!((queue.stats().changes, queue.stats().overtaken), (1, 8));
 }
 
+/// A queue of 20 packets per class whose flow 1 was just moved to the responsive one: it halved its window two cycles after
+/// the losses of the first, while `pending` packets were lost in each of the two cycles since.
+fn moved(reassess: u8, pending: u64) -> (Crq<Raw>, impl FnMut(&mut Crq<Raw>, u64, u64)) {
+    let class = ClassConfig { aqm: Aqm::DropTail, buffer: Buffer::Packets(20), share: 1 };
+    let config = CrqConfig {
+        standard: class,
+        queues: Queues::Two { responsive: class, admission: Admission::Loss },
+        trap: TrapConfig { reassess, ..TrapConfig::paper() },
+        ..quick(Sharing::Weighted)
+    };
+    let mut queue = Crq::new(config).unwrap();
+    let mut spin = false;
+    // A cycle of so many packets, of which so many are lost.
+    let mut cycle = move |queue: &mut Crq<Raw>, packets: u64, lost: u64| {
+        for packet in 0..packets {
+            if packet < packets - 20 - lost.min(packets - 20) || lost == 0 {
+                while queue.dequeue(Time::ZERO).is_some() {}
+            }
+            queue.enqueue(Time::ZERO, raw(1, spinning(spin))).lost();
+        }
+        while queue.dequeue(Time::ZERO).is_some() {}
+        spin = !spin;
+    };
+    cycle(&mut queue, 60, 20);
+    cycle(&mut queue, 30, pending);
+    cycle(&mut queue, 30, pending);
+    assert_eq!(queue.flow(FlowKey::new(1)).unwrap().changes, 0);
+    (queue, cycle)
+}
+
+/// CRQ §III-B3: signals of the old queue are not held against a flow in the new one.
+#[test]
+fn what_was_signalled_before_a_change_of_queue_is_forgotten_in_it() {
+    let (mut queue, mut cycle) = moved(0, 5);
+    // Its window stays as it is now, which would be no answer to the last losses.
+    for _ in 0..20 {
+        cycle(&mut queue, 30, 0);
+    }
+    let report = queue.flow(FlowKey::new(1)).unwrap();
+    assert_eq!((report.changes, report.loss, report.class), (1, Judgement::Responsive, Class::Responsive));
+}
+
+/// CRQ §III-B3: for some cycles after a change of queue signals are not looked at.
+#[test]
+fn a_flow_that_changed_its_queue_is_judged_anew_after_as_many_cycles_as_configured() {
+    let lasts = |reassess: u8| {
+        let (mut queue, mut cycle) = moved(reassess, 0);
+        // It answers nothing in the new queue, however much is lost.
+        (0..40).position(|_| {
+            cycle(&mut queue, 30, 5);
+            queue.flow(FlowKey::new(1)).unwrap().changes == 2
+        })
+    };
+    let at_once = lasts(0).unwrap();
+    for reassess in [1, 2, 4, 8] {
+        assert_eq!(lasts(reassess), Some(at_once + usize::from(reassess)), "{reassess} cycles");
+    }
+}
+
 /// How many of 400 packets that leave are the responsive flow's, while both flows have packets waiting.
 fn responsive_share(config: CrqConfig) -> usize {
     let mut queue = Crq::new(config).unwrap();
@@ -362,7 +423,83 @@ fn queues_share_the_link_by_their_shares_while_both_have_packets() {
         let share = responsive_share(config);
         assert!(share.abs_diff(expected) <= 1, "{share} instead of {expected}");
     }
-    assert_eq!(responsive_share(quick(Sharing::Strict)), 400);
+    for (least, expected) in [(0, 400), (50, 380), (250, 300), (900, 40)] {
+        let share = responsive_share(quick(Sharing::Strict { least }));
+        assert!(share.abs_diff(expected) <= 1, "{share} instead of {expected}");
+    }
+}
+
+#[test]
+fn a_class_that_was_idle_for_terabytes_of_the_others_traffic_gets_its_share_at_once() {
+    // With packets of 4 GiB virtual time is where it was after 40 GiB at 1:65535, and after 30 000 GiB at 1:99.
+    for (busy_share, idle_share, gibibytes) in [(1, 65_535, 48), (1, 99, 30_000), (99, 1, 3_000_000)] {
+        for busy in [Class::Standard, Class::Responsive] {
+            let mut config = quick(Sharing::Weighted);
+            let shares =
+                if busy == Class::Standard { [busy_share, idle_share] } else { [idle_share, busy_share] };
+            config.standard.share = shares[0];
+            let responsive = ClassConfig { share: shares[1], ..config.standard };
+            config.queues = Queues::Two { responsive, admission: Admission::Loss };
+            let mut queue = Crq::new(config).unwrap();
+            make_responsive(&mut queue, 1);
+            let packet =
+                |class| if class == Class::Responsive { raw(1, spinning(true)) } else { raw(2, tcp(0)) };
+            for _ in 0..gibibytes / 4 {
+                queue.enqueue(Time::ZERO, Raw { len: 1 << 32, ..packet(busy) }).lost();
+                assert!(queue.dequeue(Time::ZERO).is_some());
+            }
+            let idle = if busy == Class::Standard { Class::Responsive } else { Class::Standard };
+            for class in [busy, busy, busy, idle] {
+                queue.enqueue(Time::ZERO, packet(class)).lost();
+            }
+            let mut order = (0..4).map(|_| queue.dequeue(Time::ZERO).unwrap().flow());
+            let at = order.position(|flow| flow == packet(idle).flow).unwrap();
+            assert!(at <= 1, "{idle:?} waited for {at} packets after {gibibytes} GiB");
+        }
+    }
+}
+
+#[test]
+fn a_new_flow_waits_for_one_packet_of_flows_that_fill_a_strict_link_and_not_for_ever() {
+    for (least, expected) in [(Sharing::STANDARD_LEAST, Some(1)), (0, None)] {
+        let mut queue = Crq::new(quick(Sharing::Strict { least })).unwrap();
+        make_responsive(&mut queue, 1);
+        for _ in 0..500 {
+            queue.enqueue(Time::ZERO, raw(1, spinning(true))).lost();
+        }
+        for _ in 0..100 {
+            queue.dequeue(Time::ZERO);
+        }
+        queue.enqueue(Time::ZERO, raw(2, tcp(0))).lost();
+        let at = (0..400).position(|_| queue.dequeue(Time::ZERO).unwrap().flow() == FlowKey::new(2));
+        assert_eq!(at, expected, "with a least share of {least} thousandths");
+    }
+}
+
+proptest! {
+    /// Whatever is sent in packets of whatever size.
+    #[test]
+    fn under_strict_sharing_the_standard_queue_has_its_least_share_and_no_more(
+        least in 1u16..1000,
+        lens in prop::collection::vec((40u64..9000, 40u64..9000), 50..300),
+    ) {
+        let mut queue = Crq::new(quick(Sharing::Strict { least })).unwrap();
+        make_responsive(&mut queue, 1);
+        for &(responsive, standard) in &lens {
+            queue.enqueue(Time::ZERO, Raw { len: responsive, ..raw(1, spinning(true)) }).lost();
+            queue.enqueue(Time::ZERO, Raw { len: standard, ..raw(2, tcp(0)) }).lost();
+        }
+        let (mut standard, mut all) = (0, 0);
+        let waits = |queue: &Crq<Raw>, class| queue.class(class).unwrap().backlog.packets > 0;
+        while waits(&queue, Class::Standard) && waits(&queue, Class::Responsive) {
+            let packet = queue.dequeue(Time::ZERO).unwrap();
+            all += packet.len;
+            standard += if packet.flow == FlowKey::new(2) { packet.len } else { 0 };
+            let least = u64::from(least);
+            prop_assert!(1000 * standard + 9000 * least >= least * all, "{standard} of {all}");
+            prop_assert!(1000 * standard <= least * all + 9000 * 1000, "{standard} of {all}");
+        }
+    }
 }
 
 #[test]
@@ -496,6 +633,14 @@ fn configurations_that_cannot_work_are_errors() {
     let fill_rate = Buffer::FillRate { span: Duration::ZERO, least: Bytes::ZERO, most: Bytes::kb(10) };
     let error = standard(ClassConfig { buffer: fill_rate, ..class });
     assert_eq!(error, Err(CrqError::FillRate(Class::Standard)));
+    for least in [0, 1513] {
+        let least = Bytes::new(least);
+        let fill_rate = Buffer::FillRate { span: Duration::from_millis(1), least, most: Bytes::kb(10) };
+        let error = CrqError::FillRateLeast { class: Class::Standard, least, mtu: Bytes::new(1514) };
+        assert_eq!(standard(ClassConfig { buffer: fill_rate, ..class }), Err(error));
+    }
+    let greedy = Sharing::Strict { least: 1000 };
+    assert_eq!(made(CrqConfig { sharing: greedy, ..good }), Err(CrqError::Least(1000)));
     let bdp = ClassConfig { buffer: Buffer::Bdp(Duration::from_millis(1)), ..class };
     let unlimited = CrqConfig { rate: Rate::ZERO, standard: bdp, ..good };
     assert_eq!(made(unlimited), Err(CrqError::ZeroRate(Class::Standard)));

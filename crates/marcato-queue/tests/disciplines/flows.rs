@@ -112,7 +112,7 @@ fn crq() -> impl Strategy<Value = CrqConfig> {
     ];
     let sharing = prop_oneof![
         Just(Sharing::Weighted),
-        Just(Sharing::Strict),
+        prop_oneof![Just(0u16), 0u16..1000].prop_map(|least| Sharing::Strict { least }),
         (1514u64..10_000).prop_map(|burst| Sharing::Split { burst: Bytes::new(burst) }),
     ];
     let trap = prop_oneof![
@@ -169,7 +169,8 @@ fn drive<D: Discipline<Sent>>(
                 let packet = Sent { id, flow, len, ecn, transport: transport(flow, number) };
                 count(&mut enqueued, &packet);
                 let before = changes(queue, flow);
-                let verdict = queue.enqueue(now, packet.clone());
+                let mut displaced = Vec::new();
+                let verdict = queue.enqueue_with(now, packet.clone(), &mut |lost| displaced.push(lost));
                 if changes(queue, flow) > before {
                     bound += waiting.get(&flow).map_or(0, |waiting| waiting.len() as u64);
                 }
@@ -179,11 +180,10 @@ fn drive<D: Discipline<Sent>>(
                         prop_assert_eq!(&lost, &packet);
                         count(&mut dropped, &lost);
                     }
-                    Verdict::Replaced(lost) => {
-                        prop_assert_eq!(take(&mut waiting, &lost), Some(lost.clone()));
-                        count(&mut dropped, &lost);
-                        waiting.entry(flow).or_default().push_back(packet);
-                    }
+                }
+                for lost in displaced {
+                    prop_assert_eq!(take(&mut waiting, &lost), Some(lost.clone()), "only what waited before");
+                    count(&mut dropped, &lost);
                 }
             }
             Operation::Dequeue => {
@@ -308,13 +308,141 @@ fn in_fq_codel_a_sparse_flow_goes_before_the_others_and_the_fattest_pays_when_th
     }
     assert_eq!(queue.active(), 2);
     // The head of flow 0 goes for a packet of flow 2.
-    assert_eq!(queue.enqueue(Time::ZERO, plain(100, 2, 60)), Verdict::Replaced(plain(0, 0, 1500)));
+    let mut displaced = Vec::new();
+    let verdict = queue.enqueue_with(Time::ZERO, plain(100, 2, 60), &mut |lost| displaced.push(lost));
+    assert_eq!((verdict, displaced), (Verdict::Queued, vec![plain(0, 0, 1500)]));
     // Each flow's first turn, in order of arrival, then flow 0 again: but a new flow goes before it.
     let next = |queue: &mut FqCodel<Sent>| queue.dequeue(Time::ZERO).unwrap().flow;
     assert_eq!([0; 4].map(|_: u8| next(&mut queue)), [0, 0, 1, 1]);
     assert_eq!(next(&mut queue), 2);
     queue.enqueue(Time::ZERO, plain(200, 3, 60)).lost();
     assert_eq!(next(&mut queue), 3);
+}
+
+/// RFC 8290 §4.2: a new queue that has become empty goes to the end of the old ones, or else a flow that sends as soon as its
+/// queue is empty would always be new.
+#[test]
+fn a_flow_that_lets_its_queue_become_empty_again_and_again_is_not_new_every_time() {
+    let mut queue = FqCodel::new(FqCodelConfig::default()).unwrap();
+    for id in 0..10_000 {
+        queue.enqueue(Time::ZERO, plain(id, id % 10, 1500)).lost();
+    }
+    let mut own = 0;
+    for turn in 0..1100 {
+        let packet = queue.dequeue(Time::ZERO).unwrap();
+        if packet.flow == 99 {
+            own += 1;
+        } else if turn > 100 && queue.backlog().packets == 10_000 - turn - 1 + own {
+            // The queue of flow 99 has been found empty, for another was served.
+            queue.enqueue(Time::ZERO, plain(20_000 + turn, 99, 1500)).lost();
+        }
+    }
+    // One packet in a round of eleven, and one more as a new flow, every other time: not every other packet.
+    assert!((50..=200).contains(&own), "{own} of 1000 packets");
+}
+
+#[test]
+fn with_packets_of_a_quantum_queues_send_one_in_turn() {
+    let config = FqCodelConfig { quantum: Bytes::new(1500), ..FqCodelConfig::default() };
+    let mut queue = FqCodel::new(config).unwrap();
+    for id in 0..30 {
+        queue.enqueue(Time::ZERO, plain(id, id / 10, 1500)).lost();
+    }
+    let order: Vec<u64> = (0..30).map(|_| queue.dequeue(Time::ZERO).unwrap().flow).collect();
+    assert_eq!(order, [0, 1, 2].repeat(10));
+}
+
+proptest! {
+    /// Deficit round robin: a queue is never ahead of another by more than a quantum and a packet of each.
+    #[test]
+    fn fq_codel_shares_by_bytes_whatever_the_packets_sizes(
+        quantum in 300u64..4000, lens in prop::collection::vec(40u64..3000, 2..6),
+    ) {
+        let config = FqCodelConfig { quantum: Bytes::new(quantum), ..FqCodelConfig::default() };
+        let mut queue = FqCodel::new(config).unwrap();
+        let flows = lens.len() as u64;
+        for (flow, len) in (0..).zip(&lens) {
+            for id in 0..120_000 / len {
+                queue.enqueue(Time::ZERO, plain(id * flows + flow, flow, *len)).lost();
+            }
+        }
+        let mut bytes = vec![0; lens.len()];
+        // While all have something to send.
+        while bytes.iter().all(|&sent| sent < 110_000) {
+            let packet = queue.dequeue(Time::ZERO).unwrap();
+            bytes[packet.flow as usize] += packet.len;
+            let (most, least) = (bytes.iter().max().unwrap(), bytes.iter().min().unwrap());
+            let longest = lens.iter().max().unwrap();
+            prop_assert!(most - least <= quantum + 2 * longest, "{bytes:?}");
+        }
+    }
+}
+
+/// FQ-CoDel with a limit of so many bytes, in which flow 0 has packets of `len` bytes up to the limit.
+fn flooded(limit: u64, len: u64) -> FqCodel<Sent> {
+    let codel = CodelConfig { limit: Limit::Bytes(Bytes::new(limit)), ..CodelConfig::default() };
+    let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
+    for id in 0..limit / len {
+        assert_eq!(queue.enqueue(Time::ZERO, plain(id, 0, len)), Verdict::Queued);
+    }
+    queue
+}
+
+#[test]
+fn a_flood_of_small_packets_shuts_no_sparse_flow_of_large_ones_out_of_fq_codel() {
+    let mut queue = flooded(60_000, 60);
+    let mut now = Time::ZERO;
+    let (mut displaced, mut left) = (Vec::new(), 0);
+    for turn in 0..149 {
+        // The flood fills whatever room there is; every so often the other flow sends.
+        for id in 0..100 {
+            queue.enqueue_with(now, plain(10_000 + id, 0, 60), &mut |lost| displaced.push(lost)).lost();
+        }
+        let sparse = plain(20_000 + turn, 1, 1500);
+        assert_eq!(queue.enqueue_with(now, sparse, &mut |lost| displaced.push(lost)), Verdict::Queued);
+        assert!(queue.backlog().bytes <= Bytes::new(60_000));
+        for _ in 0..60 {
+            left += u64::from(queue.dequeue(now).is_some_and(|packet| packet.flow == 1));
+            now += Duration::from_micros(10);
+        }
+    }
+    assert_eq!(left, 149, "each of the sparse flow's packets leaves in its turn");
+    assert!(displaced.iter().all(|lost| lost.flow == 0), "only the flood pays");
+}
+
+#[test]
+fn the_fattest_queue_pays_even_if_that_is_the_arriving_packets_own() {
+    // 20 flows have 100 bytes each; with 2000 the newcomer would have most.
+    let codel = CodelConfig { limit: Limit::Bytes(Bytes::new(3000)), ..CodelConfig::default() };
+    let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
+    for flow in 0..20 {
+        assert_eq!(queue.enqueue(Time::ZERO, plain(flow, flow, 100)), Verdict::Queued);
+    }
+    let large = plain(99, 99, 2000);
+    let mut displaced = 0;
+    let verdict = queue.enqueue_with(Time::ZERO, large.clone(), &mut |_| displaced += 1);
+    assert_eq!((verdict, displaced), (Verdict::Dropped(large), 0));
+    assert_eq!(queue.active(), 20);
+    assert_eq!(queue.backlog().packets, 20);
+    // A packet beyond the limit costs nobody anything.
+    let huge = plain(100, 0, 3001);
+    let verdict = queue.enqueue_with(Time::ZERO, huge.clone(), &mut |_| displaced += 1);
+    assert_eq!((verdict, displaced), (Verdict::Dropped(huge), 0));
+}
+
+#[test]
+fn one_arrival_costs_fq_codel_a_bounded_number_of_packets() {
+    // An IP packet of 64 KiB finds room among packets of 40 bytes.
+    let mut queue = flooded(200_000, 40);
+    let mut displaced = 0;
+    let verdict = queue.enqueue_with(Time::ZERO, plain(99_999, 1, 65_535), &mut |_| displaced += 1);
+    assert_eq!((verdict, displaced), (Verdict::Queued, 1639));
+    // But nothing makes one call drop more than 2048.
+    let mut queue = flooded(10_000, 1);
+    let (large, mut displaced) = (plain(99_999, 1, 5000), 0);
+    let verdict = queue.enqueue_with(Time::ZERO, large.clone(), &mut |_| displaced += 1);
+    assert_eq!((verdict, displaced), (Verdict::Dropped(large), 2048));
+    assert_eq!(queue.backlog().packets, 10_000 - 2048);
 }
 
 #[test]

@@ -278,8 +278,7 @@ impl Path {
             match self.what.remove(&id).unwrap() {
                 Event::AtQueue(packet) => {
                     match self.queue.enqueue(now, packet) {
-                        Verdict::Queued => {}
-                        Verdict::Dropped(_) | Verdict::Replaced(_) => {}
+                        Verdict::Queued | Verdict::Dropped(_) => {}
                     }
                     each(&self.queue, now);
                     self.transmit(now);

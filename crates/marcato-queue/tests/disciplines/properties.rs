@@ -63,7 +63,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         codel().prop_map(Kind::Codel),
         (droptail(), droptail()).prop_map(|(high, low)| Kind::Strict(StrictConfig { high, low })),
         (codel(), codel()).prop_map(|(high, low)| Kind::StrictCodel { high, low }),
-        (1u64..50).prop_map(|packets| Kind::PushOut(PushOutConfig { packets })),
+        limit().prop_map(|limit| Kind::PushOut(PushOutConfig { limit })),
     ]
 }
 
@@ -98,7 +98,7 @@ impl Kind {
             Self::StrictCodel { high: config, low: below } => {
                 within(config.limit, high) && within(below.limit, low)
             }
-            Self::PushOut(config) => within(Limit::Packets(config.packets), high + low),
+            Self::PushOut(config) => within(config.limit, high + low),
         }
     }
 }
@@ -138,22 +138,23 @@ proptest! {
                     next += 1;
                     tally(&mut enqueued, &packet);
                     let class_of_packet = class(&packet);
-                    match queue.enqueue(now, packet.clone()) {
+                    let mut displaced = Vec::new();
+                    match queue.enqueue_with(now, packet.clone(), &mut |lost| displaced.push(lost)) {
                         Verdict::Queued => waiting[class_of_packet].push_back(packet),
                         Verdict::Dropped(lost) => {
                             prop_assert_eq!(&lost, &packet);
                             tally(&mut dropped, &lost);
                             tally(&mut overflowed, &lost);
                         }
-                        Verdict::Replaced(lost) => {
-                            let class = class(&lost);
-                            let at = position(&waiting[class], lost.id);
-                            prop_assert!(at.is_some(), "{lost:?} was pushed out but did not wait");
-                            waiting[class].remove(at.unwrap());
-                            tally(&mut dropped, &lost);
-                            tally(&mut overflowed, &lost);
-                            waiting[class_of_packet].push_back(packet);
-                        }
+                    }
+                    for lost in displaced {
+                        prop_assert!(lost.id + 1 < next, "a refused packet is handed back once");
+                        let class = class(&lost);
+                        let at = position(&waiting[class], lost.id);
+                        prop_assert!(at.is_some(), "{lost:?} was pushed out but did not wait");
+                        waiting[class].remove(at.unwrap());
+                        tally(&mut dropped, &lost);
+                        tally(&mut overflowed, &lost);
                     }
                 }
                 Operation::Dequeue => {

@@ -18,7 +18,7 @@ fn config(high: u64, low: u64) -> StrictConfig {
 }
 
 fn push_out(packets: u64) -> PushOut<Probe> {
-    PushOut::new(PushOutConfig { packets }).unwrap()
+    PushOut::new(PushOutConfig { limit: Limit::Packets(packets) }).unwrap()
 }
 
 #[test]
@@ -117,8 +117,10 @@ fn a_high_packet_pushes_the_last_low_one_out_of_a_full_buffer() {
     for id in 0..3 {
         assert_eq!(queue.enqueue(Time::ZERO, Probe::low(id).with_len(100)), Verdict::Queued);
     }
-    let replaced = queue.enqueue(Time::ZERO, Probe::new(10));
-    assert_eq!(replaced, Verdict::Replaced(Probe::low(2).with_len(100)));
+    let mut displaced = Vec::new();
+    let verdict = queue.enqueue_with(Time::ZERO, Probe::new(10), &mut |packet| displaced.push(packet));
+    assert_eq!(verdict, Verdict::Queued);
+    assert_eq!(displaced, [Probe::low(2).with_len(100)]);
     assert_eq!(queue.backlog().bytes, Bytes::new(1700));
     assert_eq!(queue.counters().overflowed.bytes, Bytes::new(100));
     assert_eq!(drain(&mut queue, Time::ZERO), [10, 0, 1]);
@@ -139,5 +141,30 @@ fn a_buffer_full_of_high_packets_drops_the_next_one() {
         assert_eq!(queue.enqueue(Time::ZERO, Probe::new(id)), Verdict::Queued);
     }
     assert_eq!(queue.enqueue(Time::ZERO, Probe::new(2)), Verdict::Dropped(Probe::new(2)));
-    assert!(PushOut::<Probe>::new(PushOutConfig { packets: 0 }).is_err());
+    for limit in [Limit::Packets(0), Limit::Bytes(Bytes::ZERO)] {
+        assert!(PushOut::<Probe>::new(PushOutConfig { limit }).is_err());
+    }
+}
+
+#[test]
+fn with_a_limit_in_bytes_a_high_packet_pushes_out_as_many_low_ones_as_it_needs_and_no_more() {
+    let mut queue = PushOut::new(PushOutConfig { limit: Limit::Bytes(Bytes::new(4000)) }).unwrap();
+    queue.enqueue(Time::ZERO, Probe::new(0).with_len(1000)).lost();
+    for id in 1..=30 {
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::low(id).with_len(100)), Verdict::Queued);
+    }
+    let mut displaced = Vec::new();
+    // 1450 bytes need 15 packets of 100, the last that came.
+    let verdict =
+        queue.enqueue_with(Time::ZERO, Probe::new(31).with_len(1450), &mut |lost| displaced.push(lost.id));
+    assert_eq!(verdict, Verdict::Queued);
+    assert_eq!(displaced, (16..=30).rev().collect::<Vec<_>>());
+    assert_eq!(queue.counters().overflowed.packets, 15);
+    assert_eq!(queue.backlog().bytes, Bytes::new(3950));
+    // 1600 bytes would not fit beside the high packets alone: then no low one goes in vain.
+    let refused = Probe::new(32).with_len(1600);
+    let verdict = queue.enqueue_with(Time::ZERO, refused.clone(), &mut |lost| displaced.push(lost.id));
+    assert_eq!((verdict, displaced.len()), (Verdict::Dropped(refused), 15));
+    let low: Vec<u64> = (1..=15).collect();
+    assert_eq!(drain(&mut queue, Time::ZERO), [vec![0, 31], low].concat());
 }

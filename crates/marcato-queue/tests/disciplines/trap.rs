@@ -239,6 +239,43 @@ fn retransmissions_end_no_cycle_early() {
     }
 }
 
+/// An acknowledgement that a retransmission finds on its way would answer it at once.
+#[test]
+fn a_retransmission_opens_no_cycle_for_the_acknowledgements_among_them_to_end() {
+    for config in [TrapConfig::paper(), TrapConfig::marcato()] {
+        let mut trap = Trap::new(TrapKind::Tcp);
+        let send = |trap: &mut Trap, at: u64, seq: u32| {
+            trap.forward(&config, Time::from_micros(at), &Transport::Tcp(segment(seq, 7, 1000))).is_some()
+        };
+        let answer = |trap: &mut Trap, at: u64, ack: u32| {
+            trap.backward(&config, Time::from_micros(at), &Transport::Tcp(segment(7, ack, 0)));
+        };
+        let mut seq = 0;
+        for at in 0..10 {
+            send(&mut trap, at * 20_000, seq);
+            seq += 1000;
+            answer(&mut trap, at * 20_000 + 10_000, seq);
+        }
+        let (before, length) = (trap.scores().cycles, trap.loop_length());
+        // Old data again and again within 4 ms, each answered by an acknowledgement of all that is known.
+        for again in 0..20 {
+            let at = 200_000 + again * 200;
+            send(&mut trap, at, seq - 1000);
+            answer(&mut trap, at + 100, seq);
+        }
+        let ended = trap.scores().cycles - before;
+        assert!(ended <= 1, "{ended} cycles ended with {config:?}");
+        assert_eq!(trap.loop_length(), length, "{config:?}");
+        // New data open one again.
+        for turn in 0..3u64 {
+            send(&mut trap, 220_000 + turn * 20_000, seq);
+            seq += 1000;
+            answer(&mut trap, 230_000 + turn * 20_000, seq);
+        }
+        assert!(trap.scores().cycles >= before + 2, "{config:?}");
+    }
+}
+
 /// Defect 4: SYN and FIN were not counted, so that the acknowledgement of the byte before them ended the cycle.
 #[test]
 fn syn_and_fin_wait_for_their_own_acknowledgement() {

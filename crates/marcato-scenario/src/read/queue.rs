@@ -76,13 +76,7 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
             }
             Queue::Strict { high: Box::new(high), low: Box::new(low), preempt }
         }
-        Name::PushOut => match limit(&keys, before) {
-            Limit::Packets(packets) => Queue::PushOut { packets },
-            Limit::Bytes(_) => {
-                keys.fault("limit", "a push-out queue counts packets: say for example \"1000 packets\"");
-                return None;
-            }
-        },
+        Name::PushOut => Queue::PushOut { limit: limit(&keys, before) },
     })
 }
 
@@ -122,12 +116,28 @@ fn crq(keys: &Keys<'_>, before: Before) -> Crq {
         standard: keys.word("standard", &standard).unwrap_or(Standard::Codel),
         preset: keys.word("preset", &presets).unwrap_or(Preset::Marcato),
         sharing: keys.word("sharing", &sharing).unwrap_or(Sharing::Weighted),
+        standard_least: thousandths(keys, "standard-least", 0.9).unwrap_or(STANDARD_LEAST),
         flows: keys.small("flows", 8..=65_536).unwrap_or(4096),
     };
+    if crq.sharing != Sharing::Strict && keys.item("standard-least").is_some() {
+        keys.fault(
+            "standard-least",
+            "only `sharing = \"strict\"` has a least share: say that, or leave this out",
+        );
+    }
     if crq.sharing == Sharing::Split && before.rate.is_none() {
         keys.fault("sharing", "only a link with a `rate` can be split: say \"weighted\" or \"strict\"");
     }
     crq
+}
+
+/// The least share of CRQ's standard queue under strict sharing, in thousandths.
+const STANDARD_LEAST: u16 = 50;
+
+/// A share from 0 to `most`, in thousandths.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 1000 and not negative")]
+fn thousandths(keys: &Keys<'_>, key: &str, most: f64) -> Option<u16> {
+    keys.number(key, 0.0..=most).map(|share| (share * 1e3).round() as u16)
 }
 
 /// How much may wait: packets, bytes, or what the link carries in a span.

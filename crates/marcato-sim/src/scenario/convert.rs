@@ -166,7 +166,7 @@ pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result
         sharing: match crq.sharing {
             queue::Sharing::Weighted => Sharing::Weighted,
             queue::Sharing::Split => Sharing::Split { burst: codel.maxpacket },
-            queue::Sharing::Strict => Sharing::Strict,
+            queue::Sharing::Strict => Sharing::Strict { least: crq.standard_least },
         },
         trap: match crq.preset {
             traffic::Preset::Paper => TrapConfig::paper(),
@@ -212,8 +212,8 @@ pub(super) fn queue(
         queue::Queue::Strict { high, low, .. } => {
             Box::new(Strict::of(self::queue(link, rate, high)?, self::queue(link, rate, low)?))
         }
-        queue::Queue::PushOut { packets } => {
-            Box::new(PushOut::new(PushOutConfig { packets: *packets }).map_err(refused)?)
+        queue::Queue::PushOut { limit: wait } => {
+            Box::new(PushOut::new(PushOutConfig { limit: limit(*wait) }).map_err(refused)?)
         }
     })
 }

@@ -84,8 +84,13 @@ impl<Q: Discipline<Packet>> Observed<Q> {
 }
 
 impl<Q: Discipline<Packet>> Discipline<Packet> for Observed<Q> {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
-        let verdict = self.queue.enqueue(now, packet);
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
+        let verdict = self.queue.enqueue_with(now, packet, on_drop);
         self.note(now);
         verdict
     }

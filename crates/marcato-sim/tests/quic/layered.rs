@@ -27,14 +27,19 @@ struct Intolerant<Q> {
 }
 
 impl<Q: Discipline<Packet>> Discipline<Packet> for Intolerant<Q> {
-    fn enqueue(&mut self, now: Time, packet: Packet) -> Verdict<Packet> {
+    fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        on_drop: &mut dyn FnMut(Packet),
+    ) -> Verdict<Packet> {
         let low = marcato_queue::Packet::layer(&packet) == Layer::Low;
         if low && self.from <= now && now < self.until {
             self.counters.dropped.packets += 1;
             self.counters.dropped.bytes += marcato_queue::Packet::len(&packet);
             return Verdict::Dropped(packet);
         }
-        self.inner.enqueue(now, packet)
+        self.inner.enqueue_with(now, packet, on_drop)
     }
 
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
