@@ -387,7 +387,9 @@ fn sent(messages: &[Message], sources: &[Source], bulk: &[Bulk]) -> String {
     let mut parts = Vec::new();
     if !messages.is_empty() {
         let total: Bytes = messages.iter().map(|message| message.size).sum();
-        parts.push(format!("{} ({})", plural(messages.len(), "message"), about_size(total)));
+        let names: Vec<String> = messages.iter().filter_map(|message| message.name.clone()).collect();
+        let named = if names.is_empty() { String::new() } else { format!("; by name: {}", list(&names)) };
+        parts.push(format!("{} ({}{named})", plural(messages.len(), "message"), about_size(total)));
     }
     for source in sources {
         parts.push(format!("{} each {} at {}", size(source.size), span(source.period), source.priority));

@@ -91,7 +91,7 @@ schemas! {
     SIZE_LOG_NORMAL = "a log-normal size": &["kind", "mean", "sigma"];
     PAUSE_CONSTANT = "a constant pause": &["kind", "span"];
     PAUSE_EXPONENTIAL = "an exponential pause": &["kind", "mean"];
-    MESSAGE = "a message": &["after", "size", "priority", "lifetime"];
+    MESSAGE = "a message": &["name", "after", "size", "priority", "lifetime"];
     SOURCE = "a source": &[
         "period", "size", "priority", "first", "release", "jitter", "redundancy", "lifetime", "declared", "named",
     ];

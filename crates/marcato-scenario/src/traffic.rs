@@ -82,8 +82,10 @@ pub enum Arrivals {
 }
 
 /// A message that an application sends once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// Name under which its completion is reported on a line of its own; `None`: together with the others.
+    pub name: Option<String>,
     /// When, from the start of the flow.
     pub after: Duration,
     /// Its length.

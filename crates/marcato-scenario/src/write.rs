@@ -334,6 +334,9 @@ fn sent(messages: &[Message], sources: &[Source], bulk: &[Bulk], pairs: &mut Pai
 
 fn message(of: &Message) -> String {
     let mut pairs = Pairs::new();
+    if let Some(name) = &of.name {
+        pairs.text("name", name);
+    }
     pairs.text("after", span(of.after)).text("size", size(of.size)).text("priority", priority(of.priority));
     if let Some(lifetime) = of.lifetime {
         pairs.text("lifetime", span(lifetime));

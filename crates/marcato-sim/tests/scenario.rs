@@ -395,6 +395,7 @@ fn messages(feeder: Feeder, size: u64) -> FlowKind {
         preset: Preset::Marcato,
         chunk: Bytes::new(1448),
         messages: vec![Message {
+            name: None,
             after: 8 * SECOND,
             size: Bytes::kb(3),
             priority: Priority::P1,
@@ -442,6 +443,64 @@ fn urgent_messages_pass_bulk_by_a_conductor_and_wait_behind_it_without() {
     // All of them wait for what is in the network; all but the first for the send buffer of 131 kB as well.
     assert!(conducted + 50.0 < greedy, "{conducted} {greedy}");
     assert!(conducted + 50.0 < writers && writers < fifo, "{conducted} {writers} {fifo}");
+}
+
+/// Four messages, one after the other, of which the second and the last have names and the last comes too late.
+fn four(names: bool) -> Vec<Message> {
+    let message = |name: Option<&str>, at: u32, size: u64| Message {
+        name: name.filter(|_| names).map(str::to_owned),
+        after: at * SECOND,
+        size: Bytes::new(size),
+        priority: Priority::P1,
+        lifetime: None,
+    };
+    vec![
+        message(None, 6, 10_000),
+        message(Some("page"), 7, 50_000),
+        message(None, 8, 20_000),
+        message(Some("late"), 19, 50_000_000),
+    ]
+}
+
+#[test]
+fn a_message_with_a_name_has_a_line_of_its_own_and_the_flow_is_judged_as_without() {
+    let over_tcp = |names| match messages(Feeder::Conductor, 500) {
+        FlowKind::Messages(kind) => {
+            FlowKind::Messages(Box::new(Messages { messages: four(names), bulk: vec![], ..*kind }))
+        }
+        kind => kind,
+    };
+    let over_quic = |names| {
+        let path = Path { from: "a".into(), to: "b".into(), layer: Layer::High };
+        FlowKind::Quic(Box::new(Quic { messages: four(names), bulk: vec![], ..session(vec![path]) }))
+    };
+    let ran = |kind| {
+        let bottleneck = link("l", ["a", "b"], way(8, 10 * MS), way(8, 10 * MS));
+        let outcome = run(&experiment(&["a", "b"], vec![bottleneck], vec![flow("m", ["a", "b"], kind)]));
+        outcome.flows[0].clone()
+    };
+    for (named, unnamed) in [(over_tcp(true), over_tcp(false)), (over_quic(true), over_quic(false))] {
+        let (named, unnamed) = (ran(named), ran(unnamed));
+        let singles: Vec<_> = named.times.iter().filter(|times| !times.name.starts_with("source")).collect();
+        let names: Vec<&str> = singles.iter().map(|times| times.name.as_str()).collect();
+        assert_eq!(names, ["messages", "page", "late"], "{}", named.kind);
+        assert_eq!((singles[0].released, singles[0].done.len()), (2, 2));
+        // 50 kB at 8 Mbit/s take 50 ms and the headers, and 10 ms of propagation.
+        let page = singles[1].alone.unwrap();
+        let took = page.completed.unwrap() - page.released;
+        assert_eq!(page.released, Time::from_secs(7));
+        assert!(took > 60 * MS && took < 300 * MS, "{took:?}");
+        assert_eq!(singles[1].done, [took.as_secs_f64() * 1e3]);
+        assert_eq!(singles[1].priority, Some(Priority::P1));
+        let late = singles[2].alone.unwrap();
+        assert_eq!((late.released, late.completed), (Time::from_secs(19), None));
+        let sorted = |mut all: Vec<f64>| {
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        assert_eq!(sorted(named.completions()), sorted(unnamed.completions()));
+        assert_eq!(unnamed.times.last().unwrap().released, 4);
+    }
 }
 
 /// A session with bulk data.
@@ -493,6 +552,7 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
     let paths = |name: &str| Path { from: name.into(), to: "server".into(), layer: Layer::High };
     let quic = Quic {
         messages: vec![Message {
+            name: None,
             after: 9 * SECOND,
             size: Bytes::kb(5),
             priority: Priority::P1,

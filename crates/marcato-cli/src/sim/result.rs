@@ -33,11 +33,6 @@ fn percentile(samples: &Samples, percentile: Option<Percentile>) -> Option<f64> 
     percentile.and_then(|percentile| samples.percentile(percentile)).filter(|value| value.is_finite())
 }
 
-/// The completion times of a flow as a whole: of all but bulk data.
-fn whole(flow: &FlowOutcome) -> Samples {
-    flow.times.iter().filter(|times| !times.name.starts_with("bulk-")).flat_map(Times::samples).collect()
-}
-
 /// With the percentiles of these samples.
 fn completion(frame: Frame, samples: &[Samples]) -> Frame {
     let of = |which| samples.iter().map(move |samples| percentile(samples, which)).collect::<Vec<_>>();
@@ -49,7 +44,7 @@ fn completion(frame: Frame, samples: &[Samples]) -> Frame {
 }
 
 fn flows(flows: &[FlowOutcome]) -> Frame {
-    let whole: Vec<Samples> = flows.iter().map(whole).collect();
+    let whole: Vec<Samples> = flows.iter().map(|flow| flow.completions().into_iter().collect()).collect();
     let frame = Frame::new()
         .text("flow", flows.iter().map(|flow| flow.name.as_str()))
         .text("kind", flows.iter().map(|flow| flow.kind))
@@ -86,7 +81,9 @@ fn times(flows: &[FlowOutcome]) -> Frame {
         .count("released", all.iter().map(|(_, times)| times.released))
         .count("refused", all.iter().map(|(_, times)| times.refused))
         .count("completed", len(|times| times.done.len()))
-        .count("unfinished", len(|times| times.open.len()));
+        .count("unfinished", len(|times| times.open.len()))
+        .number("released_s", all.iter().map(|(_, times)| times.alone.map(|it| it.released.as_secs_f64())))
+        .number("completed_s", all.iter().map(|(_, times)| Some(times.alone?.completed?.as_secs_f64())));
     completion(frame, &samples)
 }
 

@@ -1,10 +1,12 @@
 //! What prioritised flows send.
 
+use std::collections::HashSet;
+
 use marcato_units::{Bytes, Duration, Priority};
 
 use crate::document::{Item, Table, Value};
 use crate::fault::Faults;
-use crate::keys::Keys;
+use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_LIST, MAX_SOURCES};
 use crate::schema;
 use crate::traffic::{Bulk, Message, Preset, Redundancy, Release, Source};
@@ -35,6 +37,14 @@ pub(super) fn messaging(keys: &Keys<'_>) -> Messaging {
     let mut messages: Vec<Message> =
         keys.tables("messages", MAX_LIST).filter_map(|table| message(table, faults)).collect();
     messages.sort_by_key(|message| message.after);
+    let mut names = HashSet::new();
+    for table in keys.tables("messages", MAX_LIST) {
+        if let Some(name) = table.get("name").and_then(Item::as_str)
+            && !names.insert(name)
+        {
+            faults.add(table.place_of("name"), format!("there are two messages `{name}`: rename one"));
+        }
+    }
     let sources = keys.tables("sources", MAX_SOURCES).filter_map(|table| source(table, faults)).collect();
     if ["messages", "sources", "bulk"].iter().all(|key| keys.item(key).is_none()) {
         faults
@@ -66,7 +76,19 @@ fn message(table: &Table, faults: &Faults) -> Option<Message> {
     let keys = Keys::open(table, &schema::MESSAGE, faults);
     let priority = keys.priority("priority").unwrap_or_default();
     let (after, lifetime) = (keys.span("after").unwrap_or_default(), keys.some_span("lifetime"));
-    Some(Message { after, size: long_enough(&keys)?, priority, lifetime })
+    let name = keys.string("name").filter(|name| {
+        let is_taken = is_line_of_others(name);
+        if is_taken {
+            keys.fault("name", format!("`{name}` is the name of other lines of the results: choose another"));
+        }
+        !is_taken && check_name("message", name, keys.place("name"), faults)
+    });
+    Some(Message { name: name.map(str::to_owned), after, size: long_enough(&keys)?, priority, lifetime })
+}
+
+/// Whether results name a line so that is not about one message.
+fn is_line_of_others(name: &str) -> bool {
+    name == "messages" || name.starts_with("source-") || name.starts_with("bulk-")
 }
 
 fn source(table: &Table, faults: &Faults) -> Option<Source> {

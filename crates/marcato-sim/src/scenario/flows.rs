@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
 use super::error::BuildError;
 use super::messenger::Messenger;
-use super::outcome::{FlowOutcome, LowLayerOutcome, Times};
+use super::outcome::{Alone, FlowOutcome, LowLayerOutcome, Times};
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
@@ -490,7 +490,9 @@ impl Tracked {
             What::Tcp { .. } if self.start >= until => Vec::new(),
             What::Tcp { .. } => {
                 let mut times = Times::empty("transfer".into(), None);
-                times.judge(self.start, until, false, self.finished(net).as_ref());
+                let completed = self.finished(net);
+                times.judge(self.start, until, false, completed.as_ref());
+                times.alone = Some(Alone { released: self.start, completed });
                 vec![times]
             }
             What::Process(process) => {

@@ -9,7 +9,7 @@ use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
 
 use super::convert;
-use super::outcome::Times;
+use super::outcome::{Single, Times};
 use crate::{App, Collector, Socket, Tag};
 
 /// What one write of a writer asks for at most, as [`Writers`](crate::Writers) has it.
@@ -155,9 +155,9 @@ impl Messenger {
                 break;
             }
             let Some(index) = source else {
-                let it = self.messages.messages[self.planned];
-                self.planned += 1;
+                let it = &self.messages.messages[self.planned];
                 let message = Message { lifetime: it.lifetime, ..Message::new(it.size, it.priority) };
+                self.planned += 1;
                 self.release(self.clocks.len(), message, socket);
                 continue;
             };
@@ -249,9 +249,10 @@ impl Messenger {
         let mut all: Vec<Times> = sources
             .map(|(index, it)| Times::empty(format!("source-{}", index + 1), Some(it.priority)))
             .collect();
-        all.push(Times::empty("messages".into(), None));
         let bulk = self.messages.bulk.iter().enumerate();
-        all.extend(bulk.map(|(index, it)| Times::empty(format!("bulk-{}", index + 1), Some(it.priority))));
+        let mut bulk: Vec<Times> =
+            bulk.map(|(index, it)| Times::empty(format!("bulk-{}", index + 1), Some(it.priority))).collect();
+        let mut singles = Vec::new();
         for (tag, released) in (0..).zip(&self.released) {
             // Single messages are few and each is of interest; of all others there are more to come.
             let is_single = released.group == self.clocks.len();
@@ -259,9 +260,18 @@ impl Messenger {
                 continue;
             }
             let done = collector.complete(Tag(tag), released.size);
-            all[released.group].judge(released.at, until, released.refused, done.as_ref());
+            let group = match released.group.checked_sub(self.clocks.len()) {
+                None => &mut all[released.group],
+                Some(0) => {
+                    singles.push(Single { at: released.at, is_refused: released.refused, done });
+                    continue;
+                }
+                Some(number) => &mut bulk[number - 1],
+            };
+            group.judge(released.at, until, released.refused, done.as_ref());
         }
-        all.retain(|times| times.name != "messages" || times.released > 0);
+        all.extend(Times::of_singles(&self.messages.messages, &singles, until));
+        all.extend(bulk);
         all
     }
 }

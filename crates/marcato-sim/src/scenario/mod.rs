@@ -73,7 +73,7 @@ use std::collections::BTreeMap;
 pub use build::build;
 pub use error::BuildError;
 pub use outcome::{
-    FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times, Waiting,
+    Alone, FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times, Waiting,
 };
 pub use world::{Watcher, World};
 

@@ -3,6 +3,7 @@
 use std::ops::Sub;
 
 use marcato_scenario::record::Series;
+use marcato_scenario::traffic::Message;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
 /// What became of a world: from the end of the warm-up to the end of the run, unless it is said otherwise.
@@ -63,6 +64,25 @@ pub struct FlowOutcome {
     pub lanes: Vec<LaneOutcome>,
 }
 
+impl FlowOutcome {
+    /// Completion times of all but bulk data, as they are to be [judged](Times::samples), in ms. Single messages are judged
+    /// together, so a name changes nothing.
+    pub fn completions(&self) -> Vec<f64> {
+        let mut singles = Times::empty(String::new(), None);
+        let mut all = Vec::new();
+        for times in self.times.iter().filter(|times| !times.name.starts_with("bulk-")) {
+            if times.alone.is_some() || times.name == "messages" {
+                singles.done.extend(&times.done);
+                singles.open.extend(&times.open);
+            } else {
+                all.extend(times.samples());
+            }
+        }
+        all.extend(singles.samples());
+        all
+    }
+}
+
 /// What became of the low layer of a flow's sending end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LowLayerOutcome {
@@ -89,13 +109,25 @@ impl Sub for LowLayerOutcome {
     }
 }
 
-/// How long things of one kind took. Those count that began after the warm-up, but of a single transfer, which always counts.
+/// Instants of a transfer or message, from the run's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// When it was released.
+    pub released: Time,
+    /// When it was complete; `None` if that never came.
+    pub completed: Option<Time>,
+}
+
+/// Completion times of things of one kind. Only what began after the warm-up counts, except for single transfers and
+/// single messages, which always count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
-    /// What: `transfer`, `response`, `source-1`, `messages`, `bulk-1` and so on.
+    /// What: `transfer`, `response`, `source-1`, `messages`, `bulk-1` and so on, or the name of a message.
     pub name: String,
     /// How much they matter.
     pub priority: Option<Priority>,
+    /// Instants of the one thing that the line is about: a single transfer, or a message with a name.
+    pub alone: Option<Alone>,
     /// How many were released.
     pub released: u64,
     /// Of those, how many were refused, because too much waited already.
@@ -106,9 +138,19 @@ pub struct Times {
     pub open: Vec<f64>,
 }
 
+/// A single message, as it was released.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Single {
+    /// When it was released.
+    pub(super) at: Time,
+    pub(super) is_refused: bool,
+    /// When its last byte arrived.
+    pub(super) done: Option<Time>,
+}
+
 impl Times {
     pub(super) const fn empty(name: String, priority: Option<Priority>) -> Self {
-        Self { name, priority, released: 0, refused: 0, done: Vec::new(), open: Vec::new() }
+        Self { name, priority, alone: None, released: 0, refused: 0, done: Vec::new(), open: Vec::new() }
     }
 
     /// Counts one that was released at `at`, and is `done` or not at the end.
@@ -120,6 +162,34 @@ impl Times {
             Some(&done) => self.done.push(ms(done)),
             None => self.open.push(ms(until)),
         }
+    }
+
+    /// Completion times of single messages: those without a name on one line, if there are any, and a line for each that
+    /// has one. `singles` are those of `messages` that were released so far, in the same order.
+    pub(super) fn of_singles(messages: &[Message], singles: &[Single], until: Time) -> Vec<Self> {
+        let mut unnamed = Self::empty("messages".into(), None);
+        let mut named = Vec::new();
+        for (place, message) in messages.iter().enumerate() {
+            let single = singles.get(place);
+            let judge = |times: &mut Self| {
+                if let Some(Single { at, is_refused, done }) = single {
+                    times.judge(*at, until, *is_refused, done.as_ref());
+                }
+            };
+            let Some(name) = &message.name else {
+                judge(&mut unnamed);
+                continue;
+            };
+            let mut own = Self::empty(name.clone(), Some(message.priority));
+            own.alone = single.map(|single| Alone {
+                released: single.at,
+                completed: single.done.filter(|_| !single.is_refused),
+            });
+            judge(&mut own);
+            named.push(own);
+        }
+        let unnamed = (unnamed.released > 0).then_some(unnamed);
+        unnamed.into_iter().chain(named).collect()
     }
 
     /// The times as they are to be judged, in ms. What has been under way for longer than anything took that came is
@@ -216,6 +286,7 @@ mod tests {
         let times = Times {
             name: "source-1".into(),
             priority: None,
+            alone: None,
             released: 5,
             refused: 0,
             done: vec![3.0, 5.0, 4.0],

@@ -16,7 +16,7 @@ use marcato_units::{Priority, Time};
 
 use super::convert;
 use super::error::BuildError;
-use super::outcome::{LaneOutcome, Times};
+use super::outcome::{LaneOutcome, Single, Times};
 use crate::quic::{
     Background, Completion, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Release,
     Traffic,
@@ -121,9 +121,9 @@ pub(super) struct Talker {
 }
 
 impl Talker {
-    fn due(&self) -> Option<(Time, traffic::Message)> {
+    fn due(&self) -> Option<&(Time, traffic::Message)> {
         let next = usize::try_from(self.planned).ok()?;
-        self.messages.get(next).copied().filter(|&(at, _)| self.open && at < self.stop)
+        self.messages.get(next).filter(|&&(at, _)| self.open && at < self.stop)
     }
 }
 
@@ -144,7 +144,7 @@ impl QuicApp for Talker {
     fn timer(&mut self, context: &mut QuicContext<'_>) {
         self.traffic.timer(context);
         let now = context.now();
-        while let Some((_, it)) = self.due().filter(|&(at, _)| at <= now) {
+        while let Some((_, it)) = self.due().filter(|&&(at, _)| at <= now) {
             let mut body = vec![0; usize::try_from(it.size.get()).unwrap_or(0).max(HEADER)];
             body[..4].copy_from_slice(&self.group.to_le_bytes());
             body[4..8].copy_from_slice(&self.planned.to_le_bytes());
@@ -162,7 +162,7 @@ impl QuicApp for Talker {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        let single = self.due().map(|(at, _)| at);
+        let single = self.due().map(|&(at, _)| at);
         self.traffic.next_timer().into_iter().chain(single).min()
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn add(
     });
     let talker = Talker {
         traffic,
-        messages: quic.messages.iter().map(|&it| (start + it.after, it)).collect(),
+        messages: quic.messages.iter().map(|it| (start + it.after, it.clone())).collect(),
         planned: 0,
         handed: Vec::new(),
         group: u32::try_from(quic.sources.len()).unwrap_or(u32::MAX - 1),
@@ -246,13 +246,13 @@ impl<'a> Look<'a> {
             }
             all.push(times);
         }
-        if !talker.handed.is_empty() {
-            let mut times = Times::empty("messages".into(), None);
-            for (sequence, &(at, is_taken)) in (0..).zip(&talker.handed) {
-                times.judge(at, until, !is_taken, done.get(&(talker.group, sequence)));
-            }
-            all.push(times);
-        }
+        let single = |(sequence, &(at, is_taken)): (u32, &(Time, bool))| Single {
+            at,
+            is_refused: !is_taken,
+            done: done.get(&(talker.group, sequence)).copied(),
+        };
+        let singles: Vec<Single> = (0..).zip(&talker.handed).map(single).collect();
+        all.extend(Times::of_singles(&quic.messages, &singles, until));
         all
     }
 
