@@ -314,10 +314,11 @@ fn explaining_runs_nothing() {
 }
 
 /// How long each example has to run for all that it has in it to happen at all.
-const EXAMPLES: [(&str, &str); 10] = [
+const EXAMPLES: [(&str, &str); 11] = [
     ("cats", "2 s"),
     ("cellular", "2 s"),
     ("codel-cubic", "21 s"),
+    ("fifo-or-conductor", "2 s"),
     ("multipath", "2 s"),
     ("parking-lot", "2 s"),
     ("reno-loss", "2 s"),
@@ -341,5 +342,29 @@ fn every_example_runs_with_every_combination_of_its_grid() {
         let (status, printed, err) = marcato(arguments);
         assert_eq!((status, err.as_str()), (Status::Ok, ""), "{name}");
         assert!(printed.contains("goodput_mbit_per_s"), "{name}: {printed}");
+    }
+}
+
+#[test]
+fn one_file_shows_a_page_first_in_first_out_against_a_conductor() {
+    let file = examples().join("fifo-or-conductor.toml").into_os_string();
+    let (status, printed, err) = marcato([file.clone(), "--format".into(), "json".into()]);
+    assert_eq!((status, err.as_str()), (Status::Ok, ""));
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    let completion = |feeder: &str, message: &str| {
+        let metric = format!("flow.page.{message}.completion_p50_ms");
+        let rows = json["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["flow.page.feeder"] == feeder && row["metric"] == *metric);
+        row.unwrap_or_else(|| panic!("{metric} by {feeder}"))["mean"].as_f64().unwrap()
+    };
+    // 15 kB alone take 60 ms of the link and one or two round trips of 120 ms; behind 1.42 MB they take 5.7 s and more.
+    assert!((120.0..600.0).contains(&completion("conductor", "html")), "{}", completion("conductor", "html"));
+    assert!(completion("fifo", "html") > 5_700.0);
+    assert!(completion("conductor", "styles") < completion("fifo", "styles") / 4.0);
+    // Without a Conductor analytics go first.
+    assert!(completion("fifo", "analytics") < completion("conductor", "analytics"));
+    let (_, text, _) = marcato([file]);
+    for message in ["html", "styles", "fonts", "images", "analytics"] {
+        assert!(text.contains(&format!("flow.page.{message}.completion_p50_ms")), "{text}");
     }
 }

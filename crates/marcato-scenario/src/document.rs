@@ -133,11 +133,36 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
+/// Who gives a key its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The file.
+    File,
+    /// The file, but its grid varies the key.
+    Varied,
+    /// A grid or `--set`.
+    Set,
+}
+
 /// A key and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) place: Place,
+    pub(crate) origin: Origin,
+}
+
+impl Key {
+    /// A key of the file.
+    pub(crate) fn new(name: impl Into<String>, place: Place) -> Self {
+        Self { name: name.into(), place, origin: Origin::File }
+    }
+
+    /// The same key, set by a grid or `--set`.
+    pub(crate) fn set(mut self) -> Self {
+        self.origin = Origin::Set;
+        self
+    }
 }
 
 /// Keys and values, in the order of the text.
@@ -158,6 +183,11 @@ impl Table {
 
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Item> {
         self.entries.iter_mut().find(|(key, _)| key.name == name).map(|(_, item)| item)
+    }
+
+    /// Who gives a key its value; `None` if it has none.
+    pub(crate) fn origin(&self, name: &str) -> Option<Origin> {
+        self.entries.iter().find(|(key, _)| key.name == name).map(|(key, _)| key.origin)
     }
 
     /// Where the value of a key stands; without one, where the table does.
@@ -242,7 +272,7 @@ impl Converter<'_> {
             .iter()
             .map(|(key, value)| {
                 let place = Place::new(self.source, key.span());
-                (Key { name: key.get_ref().to_string(), place }, self.item(value))
+                (Key::new(key.get_ref().as_ref(), place), self.item(value))
             })
             .collect();
         // The parser sorts by name; a person reads from above.

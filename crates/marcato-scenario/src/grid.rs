@@ -44,6 +44,19 @@ impl Grid {
     }
 }
 
+/// What the grid of a file varies, each key with each of its values. What is wrong with it is not said here.
+pub(crate) fn varied(root: &Table) -> Vec<Set> {
+    let vary = root.get("grid").and_then(Item::as_table).and_then(|grid| grid.get("vary")?.as_table());
+    let mut axes = Vec::new();
+    if let Some(vary) = vary {
+        collect(vary, "", &mut axes, &Faults::default());
+    }
+    let sets = |Axis { key, values }: Axis| {
+        values.into_iter().map(move |item| Set { key: key.clone(), item }).collect::<Vec<_>>()
+    };
+    axes.into_iter().flat_map(sets).collect()
+}
+
 /// Reads `[grid]`. `seed` is the file's; what `given` and `given_seed` set is not varied.
 pub(crate) fn read(
     root: &Table,
@@ -70,6 +83,20 @@ pub(crate) fn read(
     for axis in &mut axes {
         if let Some(set) = given.iter().rev().find(|set| set.key.name == axis.key.name) {
             axis.values = vec![set.item.clone()];
+        }
+        for set in given {
+            let whole = &axis.key.name;
+            let Some(part) =
+                set.key.name.strip_prefix(whole.as_str()).and_then(|rest| rest.strip_prefix('.'))
+            else {
+                continue;
+            };
+            let first = part.split('.').next().unwrap_or(part);
+            if axis.values.iter().filter_map(Item::as_table).any(|table| table.get(first).is_some()) {
+                let problem =
+                    format!("the grid varies `{whole}` with its `{first}`: set {whole} as a whole instead");
+                faults.add(set.key.place, problem);
+            }
         }
     }
     let grid = Grid { axes, seeds };
@@ -107,7 +134,7 @@ fn collect(vary: &Table, before: &str, axes: &mut Vec<Axis>, faults: &Faults) {
                 if axes.iter().any(|axis| axis.key.name == name) {
                     faults.add(key.place, format!("`{name}` is varied twice: leave one out"));
                 } else {
-                    axes.push(Axis { key: Key { name, place: key.place }, values: values.clone() });
+                    axes.push(Axis { key: Key::new(name, key.place), values: values.clone() });
                 }
             }
             other => {

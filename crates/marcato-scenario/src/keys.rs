@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate};
 
-use crate::document::{Item, Place, Table, Value};
+use crate::document::{Item, Origin, Place, Table, Value};
 use crate::fault::Faults;
 use crate::nearest::{hint, nearest};
 use crate::quantity::{self, Of};
@@ -67,6 +67,16 @@ impl<'a> Keys<'a> {
     /// The value of a key that not every table of this family has.
     pub(crate) fn optional(&self, key: &str) -> Option<&'a Item> {
         if self.schema.has(key) { self.table.get(key) } else { None }
+    }
+
+    /// Whether a grid or `--set` chooses the value of a key: what of the file fits another value is then left out.
+    pub(crate) fn is_chosen(&self, key: &str) -> bool {
+        self.table.origin(key).is_some_and(|origin| origin != Origin::File)
+    }
+
+    /// Whether a grid or `--set` gives a key its value.
+    pub(crate) fn is_set(&self, key: &str) -> bool {
+        self.table.origin(key) == Some(Origin::Set)
     }
 
     /// Where a key's value stands; without one, where the table does.
@@ -367,8 +377,20 @@ pub(crate) fn tagged_of<'a, T: Copy>(
     let table = match &item.value {
         Value::Table(table) => {
             let others: Vec<&'static Schema> = kinds.iter().map(|(.., schema)| *schema).collect();
-            Keys::open_beside(table, schema, &others, faults);
-            std::borrow::Cow::Borrowed(table)
+            let is_chosen = table.origin("kind").is_some_and(|origin| origin != Origin::File);
+            let table = if is_chosen {
+                // The file has the keys of each kind that a grid varies over; this one has no use for all of them.
+                let mut own = table.clone();
+                own.entries.retain(|(key, _)| {
+                    let of_others = others.iter().any(|other| other.has(&key.name));
+                    key.origin == Origin::Set || schema.has(&key.name) || !of_others
+                });
+                std::borrow::Cow::Owned(own)
+            } else {
+                std::borrow::Cow::Borrowed(table)
+            };
+            Keys::open_beside(&table, schema, &others, faults);
+            table
         }
         _ => std::borrow::Cow::Owned(Table::empty(item.place)),
     };

@@ -120,11 +120,15 @@ fn build<'a>(
     sets: impl Iterator<Item = &'a Set> + Clone,
     faults: &Faults,
 ) -> (Table, Experiment) {
+    let varied = grid::varied(root);
     let mut root = root.clone();
+    varied.iter().for_each(|set| set.note(&mut root));
     for set in sets.clone() {
         set.make(&mut root, When::BeforeTopology, faults);
     }
     topology::spell_out(&mut root, faults);
+    // The links of a topology are there only now.
+    varied.iter().filter(|set| set.key.name.starts_with("link.")).for_each(|set| set.note(&mut root));
     for set in sets {
         set.make(&mut root, When::AfterTopology, faults);
     }
@@ -214,7 +218,9 @@ impl Scenario {
         let faults = Faults::default();
         let mut named = Vec::new();
         find_traces(&scenario.root, false, &mut named);
-        named.extend(scenario.given.iter().filter(|set| is_trace(&set.key.name)).map(|set| &set.item));
+        for set in &scenario.given {
+            walk(&set.item, is_trace(&set.key.name), &mut named);
+        }
         let named: Vec<(String, Place)> =
             named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
         for (trace, place) in named {

@@ -1,6 +1,6 @@
 //! Settings from elsewhere: `--set` and grids.
 
-use crate::document::{Item, Key, Place, Table, Value};
+use crate::document::{Item, Key, Origin, Place, Table, Value};
 use crate::fault::Faults;
 use crate::nearest::hint;
 use crate::read::link_name;
@@ -47,20 +47,43 @@ impl Set {
                     example(parts[0])
                 ));
             }
-            [what @ ("link" | "flow"), name] => {
-                fault(format!(
-                    "say which setting of {what} `{name}`, for example {what}.{name}.{}",
-                    second(what)
-                ));
+            [what @ ("link" | "flow"), name, rest @ ..] => {
+                match (find(root, what, name), rest, &self.item.value) {
+                    // Several settings at once.
+                    (Ok(table), [], Value::Table(settings)) => {
+                        for (key, item) in &settings.entries {
+                            table.set(key.clone().set(), item.clone());
+                        }
+                    }
+                    (_, [], value) if !matches!(value, Value::Table(_)) => fault(format!(
+                        "say which setting of {what} `{name}`, for example {what}.{name}.{}",
+                        second(what)
+                    )),
+                    (Ok(table), rest, _) => self.put(table, rest, faults),
+                    (Err(names), ..) => fault(format!(
+                        "there is no {what} `{name}`: {}",
+                        hint(name, names.iter().map(String::as_str))
+                    )),
+                }
             }
-            [what @ ("link" | "flow"), name, rest @ ..] => match find(root, what, name) {
-                Ok(table) => self.put(table, rest, faults),
-                Err(names) => fault(format!(
-                    "there is no {what} `{name}`: {}",
-                    hint(name, names.iter().map(String::as_str))
-                )),
-            },
             rest => self.put(root, rest, faults),
+        }
+    }
+
+    /// Notes in `root` that a grid varies the key: what of the file then fits no other value of it is left out.
+    pub(crate) fn note(&self, root: &mut Table) {
+        let parts: Vec<&str> = self.key.name.split('.').collect();
+        match parts.as_slice() {
+            [what @ ("link" | "flow"), name, rest @ ..] => {
+                let Ok(table) = find(root, what, name) else { return };
+                match (rest, &self.item.value) {
+                    ([], Value::Table(settings)) => {
+                        settings.entries.iter().for_each(|(key, _)| vary(table, &[key.name.as_str()]));
+                    }
+                    (rest, _) => vary(table, rest),
+                }
+            }
+            rest => vary(root, rest),
         }
     }
 
@@ -69,11 +92,11 @@ impl Set {
         let place = self.key.place;
         match path {
             [] => {}
-            [last] => table.set(Key { name: (*last).to_owned(), place }, self.item.clone()),
+            [last] => table.set(Key::new(*last, place).set(), self.item.clone()),
             [part, rest @ ..] => {
                 if table.get(part).is_none() {
                     let empty = Item { value: Value::Table(Table::empty(place)), place };
-                    table.set(Key { name: (*part).to_owned(), place }, empty);
+                    table.set(Key::new(*part, place).set(), empty);
                 }
                 if let Some(item) = table.get_mut(part) {
                     self.enter(item, part, rest, faults);
@@ -88,7 +111,7 @@ impl Set {
         if let Value::String(_) = item.value {
             let kind = std::mem::replace(&mut item.value, Value::Boolean(false));
             let place = item.place;
-            let entry = (Key { name: "kind".to_owned(), place }, Item { value: kind, place });
+            let entry = (Key::new("kind", place), Item { value: kind, place });
             item.value = Value::Table(Table { entries: vec![entry], place });
         }
         match (&mut item.value, path) {
@@ -111,6 +134,17 @@ impl Set {
                 faults.add(self.key.place, format!("`{name}` is {}, which has no keys", other.what()));
             }
         }
+    }
+}
+
+/// Notes that the key to which `path` leads from `table` is varied, if the file has it.
+fn vary(table: &mut Table, path: &[&str]) {
+    let [part, rest @ ..] = path else { return };
+    let Some((key, item)) = table.entries.iter_mut().find(|(key, _)| key.name == *part) else { return };
+    match (rest, &mut item.value) {
+        ([], _) => key.origin = Origin::Varied,
+        (rest, Value::Table(inner)) => vary(inner, rest),
+        _ => {}
     }
 }
 
@@ -157,5 +191,5 @@ pub(crate) fn read(source: usize, text: &str, faults: &Faults) -> Option<Set> {
     let blanks = value.len() - value.trim_start().len();
     let item = crate::document::parse_value(source, at + blanks, value.trim(), faults);
     let place = Place { source, start: 0, end: key.len() };
-    Some(Set { key: Key { name: key.trim().to_owned(), place }, item })
+    Some(Set { key: Key::new(key.trim(), place), item })
 }

@@ -55,7 +55,7 @@ fn prepend(root: &mut Table, name: &str, place: Place, mut items: Vec<Item>) {
         }
         // Something else than a list: whoever reads it says so.
         Some(_) => {}
-        None => root.set(Key { name: name.to_owned(), place }, Item { value: Value::Array(items), place }),
+        None => root.set(Key::new(name, place), Item { value: Value::Array(items), place }),
     }
 }
 
@@ -74,7 +74,7 @@ impl Made<'_> {
     /// A link of this name with these settings.
     fn link(&mut self, name: Option<&str>, ends: [&str; 2], settings: Vec<(Key, Item)>) {
         let place = self.place;
-        let key = |name: &str| Key { name: name.to_owned(), place };
+        let key = |name: &str| Key::new(name, place);
         let mut table = Table::empty(place);
         if let Some(name) = name {
             table.set(key("name"), Item::string(name, place));
@@ -102,7 +102,7 @@ impl Made<'_> {
     fn setting(&self, key: &str, name: &str) -> Option<(Key, Item)> {
         // Not every topology has every key.
         let item = self.keys.optional(key)?;
-        Some((Key { name: name.to_owned(), place: item.place }, item.clone()))
+        Some((Key::new(name, item.place), item.clone()))
     }
 }
 
@@ -192,7 +192,7 @@ fn asymmetric(made: &mut Made<'_>) {
         .collect();
     let place = made.place;
     let table = Table { entries: back, place };
-    settings.push((Key { name: "back".to_owned(), place }, Item { value: Value::Table(table), place }));
+    settings.push((Key::new("back", place), Item { value: Value::Table(table), place }));
     let core: Vec<(Key, Item)> = [("core-delay", "delay"), ("mtu", "mtu")]
         .iter()
         .filter_map(|(key, name)| made.setting(key, name))

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use marcato_scenario::{Overrides, Scenario, explain};
 
 /// The examples at the root of the repository, by name.
-const EXAMPLES: [&str; 10] = [
+const EXAMPLES: [&str; 11] = [
     "cats",
     "cellular",
     "codel-cubic",
+    "fifo-or-conductor",
     "multipath",
     "parking-lot",
     "reno-loss",

@@ -1,7 +1,8 @@
 //! What flows say of their messages, their ends and their kinds, and what is said of them when they are wrong.
 
-use marcato_scenario::flow::FlowKind;
-use marcato_scenario::traffic::Message;
+use marcato_scenario::flow::{Feeder, FlowKind};
+use marcato_scenario::queue::Queue;
+use marcato_scenario::traffic::{Message, Preset};
 use marcato_scenario::{Overrides, Scenario, explain};
 
 /// A scenario of one flow, whose keys begin in line 10.
@@ -30,11 +31,7 @@ fn faults_with(text: &str, set: &[&str]) -> Vec<String> {
         Ok(_) => return Vec::new(),
         Err(error) => error,
     };
-    error
-        .faults()
-        .iter()
-        .map(|fault| format!("{}:{}: {}", fault.line, fault.column, fault.problem))
-        .collect()
+    error.faults().iter().map(|fault| format!("{}:{}: {}", fault.line, fault.column, fault.problem)).collect()
 }
 
 #[test]
@@ -53,8 +50,9 @@ fn messages_have_names_that_are_written_and_explained() {
 fn a_message_has_a_name_that_nothing_else_has() {
     let named = |names: [&str; 2]| {
         let [one, two] = names;
-        let messages =
-            format!("kind = \"messages\"\nmessages = [{{ name = \"{one}\", size = \"1 kB\" }}, {{ name = \"{two}\", size = \"1 kB\" }}]\n");
+        let messages = format!(
+            "kind = \"messages\"\nmessages = [{{ name = \"{one}\", size = \"1 kB\" }}, {{ name = \"{two}\", size = \"1 kB\" }}]\n"
+        );
         faults(&of_flow(&format!("{F}{messages}")))
     };
     assert_eq!(named(["a", "b"]), [""; 0]);
@@ -67,4 +65,121 @@ fn a_message_has_a_name_that_nothing_else_has() {
         named(["a.b", "b"]),
         ["14:22: '.' cannot be in the name of a message: letters, digits, - and _ can"]
     );
+}
+
+/// A page by messages or quic, with the keys of both and this grid.
+fn page(kind: &str, grid: &str) -> String {
+    let keys = "feeder = \"conductor\"\npreset = \"paper\"\nchunk = \"1000 B\"\ncongestion = \"reno\"\npaths = [[\"a\", \
+                \"b\"]]\ncontroller = \"new-reno\"\nbulk = \"p4\"\n";
+    of_flow(&format!("{F}kind = \"{kind}\"\n{keys}[grid]\nvary = {{ {grid} }}\n"))
+}
+
+#[test]
+fn a_grid_over_feeders_leaves_the_conductors_keys_to_the_conductor() {
+    let flow = format!(
+        "{F}kind = \"messages\"\npreset = \"paper\"\nchunk = \"1000 B\"\nfeeder = \"fifo\"\nbulk = \"p4\"\n"
+    );
+    let alone = of_flow(&flow);
+    assert_eq!(
+        faults(&alone),
+        [
+            "14:10: `preset` is the conductor's, and this feeder has none: leave it out",
+            "15:9: `chunk` is the conductor's, and this feeder has none: leave it out"
+        ]
+    );
+    let varied =
+        format!("{alone}[grid]\nvary = {{ \"flow.f.feeder\" = [\"fifo\", \"writers\", \"conductor\"] }}\n");
+    let feeders: Vec<_> = read(&varied)
+        .runs()
+        .map(|run| match &run.experiment.flows[0].kind {
+            FlowKind::Messages(kind) => (kind.feeder, kind.preset, kind.chunk.get()),
+            kind => panic!("{kind:?}"),
+        })
+        .collect();
+    assert_eq!(feeders[0], (Feeder::Fifo, Preset::Marcato, 1460));
+    assert_eq!(feeders[2], (Feeder::Conductor, Preset::Paper, 1000));
+    // By --set likewise; but what is set itself has to fit.
+    let conducted = alone.replace("\"fifo\"", "\"conductor\"");
+    assert_eq!(faults_with(&conducted, &["flow.f.feeder=fifo"]), [""; 0]);
+    let [fault] = &faults_with(&conducted, &["flow.f.feeder=fifo", "flow.f.preset=authors"])[..] else {
+        panic!("one fault")
+    };
+    assert!(
+        fault.starts_with(
+            "1:15: `preset` is the conductor's, and this feeder has none: leave it out, or vary both in one"
+        ),
+        "{fault}"
+    );
+}
+
+#[test]
+fn a_grid_over_kinds_leaves_each_kind_its_keys() {
+    assert!(faults(&page("messages", "")).len() > 1);
+    for base in ["messages", "quic"] {
+        let scenario = read(&page(base, "\"flow.f.kind\" = [\"messages\", \"quic\"]"));
+        let runs: Vec<_> = scenario.runs().collect();
+        let FlowKind::Messages(messages) = &runs[0].experiment.flows[0].kind else { panic!("messages") };
+        assert_eq!(messages.tcp.from.congestion.name(), "reno");
+        let FlowKind::Quic(quic) = &runs[1].experiment.flows[0].kind else { panic!("quic") };
+        assert_eq!((quic.controller.name(), quic.preset), ("new-reno", Preset::Paper));
+        for run in runs {
+            assert_eq!(*read(&run.experiment.to_toml()).experiment(), run.experiment);
+        }
+    }
+    // What the grid itself sets has to fit every combination.
+    let both = page(
+        "quic",
+        "\"flow.f.kind\" = [\"messages\", \"quic\"], \"flow.f.congestion\" = [\"reno\", \"cubic\"]",
+    );
+    assert_eq!(
+        faults(&both),
+        ["22:48: `congestion` is a key of a tcp flow, but this is a quic flow: leave it out"]
+    );
+}
+
+#[test]
+fn a_grid_sets_what_belongs_together_at_once() {
+    let grid = "\"flow.f\" = [{ feeder = \"fifo\" }, { preset = \"authors\" }, { kind = \"quic\" }]";
+    let text = page("messages", grid);
+    let scenario = read(&text);
+    let kinds: Vec<String> = scenario
+        .runs()
+        .map(|run| match &run.experiment.flows[0].kind {
+            FlowKind::Messages(kind) => format!("{:?} {}", kind.feeder, kind.preset.name()),
+            kind => kind.name().to_owned(),
+        })
+        .collect();
+    assert_eq!(kinds, ["Fifo marcato", "Conductor authors", "quic"]);
+    for run in scenario.runs() {
+        let set: Vec<String> = run.settings.iter().map(|one| format!("{}={}", one.key, one.value)).collect();
+        let overrides = Overrides { set, seed: Some(run.seed.get()) };
+        let again =
+            Scenario::parse_with("t.toml", &text, &overrides).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((again.count(), again.run(0).unwrap().experiment), (1, run.experiment));
+    }
+    assert_eq!(
+        faults_with(&text, &["flow.f.feeder=writers"]),
+        ["1:1: the grid varies `flow.f` with its `feeder`: set flow.f as a whole instead"]
+    );
+    assert_eq!(faults_with(&text, &["flow.f.start=1 s"]), [""; 0]);
+    assert_eq!(
+        faults_with(&text, &["flow.f=3"]),
+        ["1:1: say which setting of flow `f`, for example flow.f.start"]
+    );
+}
+
+#[test]
+fn a_grid_over_kinds_of_queues_leaves_each_queue_its_keys() {
+    let queue = "queue = { kind = \"droptail\", limit = \"50 packets\", target = \"1 ms\" }";
+    let text = of_flow(&format!("{F}kind = \"tcp\"\n")).replace("delay = \"10 ms\"", queue);
+    assert_eq!(
+        faults(&text),
+        ["7:52: `target` is a key of a codel queue, but this is a droptail queue: leave it out"]
+    );
+    let varied = format!("{text}[grid]\nvary = {{ \"link.a-b.queue.kind\" = [\"droptail\", \"codel\"] }}\n");
+    let queues: Vec<_> =
+        read(&varied).runs().map(|run| run.experiment.links[0].there.queue.clone()).collect();
+    assert_eq!((queues[0].kind(), queues[1].kind()), ("droptail", "codel"));
+    let Queue::Codel(codel) = &queues[1] else { panic!("codel") };
+    assert_eq!(codel.target, marcato_units::Duration::from_millis(1));
 }

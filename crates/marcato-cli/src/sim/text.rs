@@ -172,7 +172,11 @@ fn shown<'a>(points: &[(usize, &'a Point)]) -> Vec<&'a str> {
     for (metric, _) in points.iter().flat_map(|(_, point)| &point.metrics) {
         let link = metric.strip_suffix("queue_mean_bytes").filter(|_| metric.starts_with("link."));
         let has_rate = link.is_none_or(|link| exists(&format!("{link}utilisation_percent")));
-        if is_shown(metric) && exists(metric) && has_rate && !shown.contains(&metric.as_str()) {
+        // The completion of each message that has a name.
+        let named = metric.strip_suffix("completion_p50_ms").filter(|stem| stem.matches('.').count() == 3);
+        let is_alone =
+            named.is_some_and(|stem| !stem.ends_with(".transfer.") && exists(&format!("{stem}released_s")));
+        if (is_shown(metric) || is_alone) && exists(metric) && has_rate && !shown.contains(&metric.as_str()) {
             shown.push(metric);
         }
     }

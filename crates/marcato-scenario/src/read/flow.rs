@@ -2,7 +2,7 @@
 
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 
-use super::messages::messaging;
+use super::messages::{CHUNK, messaging};
 use super::tcp::ends;
 use super::traffic::{frequency, on_off, pause, size};
 use crate::document::Table;
@@ -13,7 +13,7 @@ use crate::flow::{
 use crate::keys::{Keys, Kind, check_name, tagged_of};
 use crate::limit::MAX_FLOWS;
 use crate::schema;
-use crate::traffic::{Arrivals, Pause, Size};
+use crate::traffic::{Arrivals, Pause, Preset, Size};
 
 #[derive(Clone, Copy)]
 enum Name {
@@ -55,7 +55,7 @@ pub(super) fn flow(table: &Table, faults: &Faults) -> Flow {
     let has_paths = matches!(kind, Name::Quic) && keys.item("paths").is_some();
     if has_paths {
         for key in ["from", "to"] {
-            if keys.item(key).is_some() {
+            if keys.item(key).is_some() && (keys.is_set(key) || !keys.is_chosen("kind")) {
                 keys.fault(key, format!("the session's `paths` say where it leads: leave `{key}` out"));
             }
         }
@@ -185,7 +185,7 @@ fn request_response(keys: &Keys<'_>) -> FlowKind {
 }
 
 fn messages(keys: &Keys<'_>) -> FlowKind {
-    let messaging = messaging(keys);
+    let mut messaging = messaging(keys);
     let feeders = [
         ("conductor", Feeder::Conductor),
         ("greedy", Feeder::Greedy),
@@ -194,8 +194,16 @@ fn messages(keys: &Keys<'_>) -> FlowKind {
     ];
     let feeder = keys.word("feeder", &feeders).unwrap_or_default();
     if matches!(feeder, Feeder::Fifo | Feeder::Writers) {
+        (messaging.preset, messaging.chunk) = (Preset::default(), CHUNK);
         for key in ["preset", "chunk"] {
-            if keys.item(key).is_some() {
+            // A grid over feeders has what each of them needs in one file.
+            if keys.is_set(key) {
+                let problem = format!(
+                    "`{key}` is the conductor's, and this feeder has none: leave it out, or vary both in one, for example \
+                     \"flow.NAME\" = [{{ feeder = \"fifo\" }}, {{ feeder = \"conductor\", {key} = … }}]"
+                );
+                keys.fault(key, problem);
+            } else if keys.item(key).is_some() && !keys.is_chosen("feeder") {
                 keys.fault(
                     key,
                     format!("`{key}` is the conductor's, and this feeder has none: leave it out"),

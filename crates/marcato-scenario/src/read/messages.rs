@@ -21,7 +21,7 @@ pub(super) struct Messaging {
 }
 
 /// Chunks of one TCP segment without options, as the Conductor's default.
-const CHUNK: Bytes = Bytes::new(1460);
+pub(super) const CHUNK: Bytes = Bytes::new(1460);
 /// The least high watermark of every preset, that of P3: a chunk above it would put the level into debt each time.
 const LEAST_WATERMARK: Bytes = Bytes::kb(6);
 /// A message begins with 16 bytes that say whose it is and when it was released.

@@ -136,5 +136,5 @@ pub(crate) fn link_name(table: &Table) -> Option<String> {
 
 /// A key that stands where another does.
 fn renamed(name: &str, like: &Item) -> Key {
-    Key { name: name.to_owned(), place: like.place }
+    Key::new(name, like.place)
 }
