@@ -195,7 +195,15 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
                 .map(|(path, places)| (path.from.as_str(), path.to.as_str(), places))
                 .collect()
         }
-        _ => vec![(&flow.from, &flow.to, [table.place_of("from"), table.place_of("to")])],
+        _ => {
+            let places = ["from", "to"].map(|key| end_places(table, key));
+            let place = |end: usize, number: usize| {
+                let places = &places[end];
+                places.get(number).or(places.first()).copied().unwrap_or(table.place)
+            };
+            let pairs = flow.pairs().enumerate();
+            pairs.map(|(number, [from, to])| (from, to, [place(0, number), place(1, number)])).collect()
+        }
     };
     let (packet, key, made_up) = full_packet(flow);
     let place_of_packet = match table.get(key).and_then(|item| item.as_table()) {
@@ -217,9 +225,12 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
             continue;
         }
         if !seen.insert((from, to)) {
-            let problem = format!(
-                "there are two paths from `{from}` to `{to}`: two lanes on one path are told apart by their layers"
-            );
+            let problem = match flow.also.is_empty() {
+                true => format!(
+                    "there are two paths from `{from}` to `{to}`: two lanes on one path are told apart by their layers"
+                ),
+                false => format!("the pair from `{from}` to `{to}` is there twice: leave one out"),
+            };
             if !matches!(&flow.kind, FlowKind::Quic(quic) if layers_differ(quic, from, to)) {
                 faults.add(places[0], problem);
             }
@@ -242,6 +253,14 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
             );
             faults.add(place_of_packet, problem);
         }
+    }
+}
+
+/// Where each of the nodes stands that `from` or `to` names.
+fn end_places(table: &Table, key: &str) -> Vec<Place> {
+    match table.get(key).map(|item| &item.value) {
+        Some(crate::document::Value::Array(items)) => items.iter().map(|item| item.place).collect(),
+        _ => vec![table.place_of(key)],
     }
 }
 

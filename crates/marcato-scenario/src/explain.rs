@@ -17,6 +17,9 @@ use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
 /// How many nodes, events, series or runs are listed before "and so many more".
 const LISTED: usize = 24;
 
+/// How many of the pairs of nodes are listed over which a flow's instances are spread.
+const PAIRS: usize = 4;
+
 /// Says what a scenario will run: nodes, links and what they hold, flows and what their paths are like, what happens when,
 /// what is recorded, and how many runs there are. The same scenario gives the same text.
 pub fn explain(scenario: &Scenario) -> String {
@@ -254,15 +257,18 @@ fn flows(experiment: &Experiment, scenario: &Scenario, out: &mut String) {
         let layer = if flow.layer == Layer::Low { ", low layer" } else { "" };
         line!(out, "  {}: {times}{}{layer}", flow.name, what(flow));
         let paths = match &flow.kind {
-            FlowKind::Quic(quic) => {
+            FlowKind::Quic(quic) if flow.also.is_empty() => {
                 quic.paths.iter().map(|path| (path.from.as_str(), path.to.as_str(), path.layer)).collect()
             }
-            _ => vec![(flow.from.as_str(), flow.to.as_str(), flow.layer)],
+            _ => flow.pairs().take(PAIRS).map(|[from, to]| (from, to, flow.layer)).collect::<Vec<_>>(),
         };
         for (from, to, layer) in paths {
             if let (Some(there), Some(back)) = (map.route(from, to), map.route(to, from)) {
                 path(&there, &back, from, layer != flow.layer, scenario, out);
             }
+        }
+        if let more @ 1.. = (flow.also.len() + 1).saturating_sub(PAIRS) {
+            line!(out, "    and {more} more pair{}", if more == 1 { "" } else { "s" });
         }
     }
 }

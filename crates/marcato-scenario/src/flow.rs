@@ -2,7 +2,7 @@
 
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
-use crate::quic::Quic;
+use crate::quic::{Path, Quic};
 use crate::tcp::Tcp;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Preset, Size, Source};
 
@@ -15,6 +15,8 @@ pub struct Flow {
     pub from: String,
     /// The node that receives, by name. Of QUIC, the server's end of the first path.
     pub to: String,
+    /// Further pairs of nodes: the instances take `from` and `to` and these in turn. No more than there are instances.
+    pub also: Vec<[String; 2]>,
     /// How many of them there are.
     pub count: u32,
     /// By how much each of them begins later than the one before.
@@ -36,6 +38,31 @@ impl Flow {
             1 => vec![self.name.clone()],
             count => (1..=count).map(|n| format!("{}-{n}", self.name)).collect(),
         }
+    }
+
+    /// The pairs of nodes over which its instances are spread: its own first.
+    pub fn pairs(&self) -> impl Iterator<Item = [&str; 2]> + Clone {
+        let also = self.also.iter().map(|[from, to]| [from.as_str(), to.as_str()]);
+        std::iter::once([self.from.as_str(), self.to.as_str()]).chain(also)
+    }
+
+    /// The nodes of the instance with this number, counted from 0: the pairs are taken in turn.
+    pub fn ends_of(&self, instance: u32) -> [&str; 2] {
+        match (instance as usize) % (self.also.len() + 1) {
+            0 => [&self.from, &self.to],
+            place => [&self.also[place - 1][0], &self.also[place - 1][1]],
+        }
+    }
+
+    /// The paths of the instance with this number, counted from 0; none of what is not QUIC.
+    pub fn paths_of(&self, instance: u32) -> Vec<Path> {
+        let FlowKind::Quic(quic) = &self.kind else { return Vec::new() };
+        if self.also.is_empty() {
+            return quic.paths.clone();
+        }
+        // Who says `paths` has but one pair; so there is one path, of the flow's own layer.
+        let [from, to] = self.ends_of(instance);
+        vec![Path { from: from.to_owned(), to: to.to_owned(), layer: self.layer }]
     }
 
     /// When the instance with this number begins, counted from 0.

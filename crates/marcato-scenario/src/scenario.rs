@@ -383,7 +383,8 @@ const LONGEST_ID: usize = 120;
 fn too_much(grid: &Grid, experiment: &Experiment, text: &str) -> bool {
     const MOST: usize = 200_000_000;
     let size = experiment.nodes.len() + experiment.links.len();
-    let once = text.len() / 4 + size * (1 + experiment.flows.len());
+    let routes: usize = experiment.flows.iter().map(|flow| 1 + flow.also.len()).sum();
+    let once = text.len() / 4 + size * (1 + routes);
     grid.combinations().saturating_mul(once) > MOST
 }
 

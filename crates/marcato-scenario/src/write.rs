@@ -231,7 +231,10 @@ fn change(of: &Change) -> String {
 fn flow_pairs(flow: &Flow) -> Pairs {
     let mut pairs = Pairs::new();
     pairs.text("name", &flow.name).text("kind", flow.kind.name());
-    if !matches!(flow.kind, FlowKind::Quic(_)) {
+    if !flow.also.is_empty() {
+        let ends = |end: usize| array(flow.pairs().map(|pair| quote(pair[end])));
+        pairs.raw("from", ends(0)).raw("to", ends(1));
+    } else if !matches!(flow.kind, FlowKind::Quic(_)) {
         pairs.text("from", &flow.from).text("to", &flow.to);
     }
     pairs.raw("count", flow.count).text("stagger", span(flow.stagger)).text("start", time(flow.start));
@@ -286,7 +289,7 @@ fn flow_pairs(flow: &Flow) -> Pairs {
             }
             sent(&messages.messages, &messages.sources, &messages.bulk, &mut pairs);
         }
-        FlowKind::Quic(quic) => quic_pairs(quic, &mut pairs),
+        FlowKind::Quic(quic) => quic_pairs(quic, flow.also.is_empty(), &mut pairs),
     }
     pairs
 }
@@ -429,12 +432,14 @@ fn low_layer(of: LowLayer) -> String {
     pairs.inline()
 }
 
-fn quic_pairs(quic: &Quic, pairs: &mut Pairs) {
+fn quic_pairs(quic: &Quic, has_paths: bool, pairs: &mut Pairs) {
     let path = |path: &crate::quic::Path| {
         let mut pairs = Pairs::new();
         pairs.text("from", &path.from).text("to", &path.to).text("layer", layer(path.layer)).inline()
     };
-    pairs.raw("paths", array(quic.paths.iter().map(path)));
+    if has_paths {
+        pairs.raw("paths", array(quic.paths.iter().map(path)));
+    }
     pairs.raw("scheduler", scheduler(quic.scheduler)).raw("layered", quic.layered);
     let controller = match quic.controller {
         Controller::NewReno { loss_reduction } => {

@@ -183,3 +183,86 @@ fn a_grid_over_kinds_of_queues_leaves_each_queue_its_keys() {
     let Queue::Codel(codel) = &queues[1] else { panic!("codel") };
     assert_eq!(codel.target, marcato_units::Duration::from_millis(1));
 }
+
+/// A dumbbell of so many pairs with a flow.
+fn dumbbell(pairs: u32, flow: &str) -> String {
+    format!(
+        "name = \"t\"\nduration = \"10 s\"\n[topology]\nkind = \"dumbbell\"\npairs = {pairs}\nrate = \"8 Mbit/s\"\ndelay = \"10 \
+         ms\"\n[[flow]]\nname = \"f\"\n{flow}"
+    )
+}
+
+#[test]
+fn instances_take_the_pairs_of_nodes_in_turn() {
+    let ends = |flow: &str| {
+        let scenario = read(&dumbbell(3, flow));
+        let experiment = scenario.experiment();
+        assert_eq!(read(&experiment.to_toml()).experiment(), experiment);
+        let flow = &experiment.flows[0];
+        (0..flow.count).map(|number| flow.ends_of(number).join(">")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ends("kind = \"tcp\"\nfrom = \"client-*\"\nto = \"server-*\"\ncount = 4\n"),
+        ["client-1>server-1", "client-2>server-2", "client-3>server-3", "client-1>server-1"]
+    );
+    assert_eq!(
+        ends(
+            "kind = \"udp\"\nrate = \"1 Mbit/s\"\nfrom = [\"client-2\", \"client-1\"]\nto = \"server-3\"\ncount = 3\n"
+        ),
+        ["client-2>server-3", "client-1>server-3", "client-2>server-3"]
+    );
+    assert_eq!(
+        ends("kind = \"tcp\"\nfrom = \"client-3\"\nto = [\"server-1\", \"server-2\"]\ncount = 2\n"),
+        ["client-3>server-1", "client-3>server-2"]
+    );
+    let quic = "kind = \"quic\"\nbulk = \"p4\"\nlayer = \"low\"\nfrom = \"client-*\"\nto = \"server-*\"\ncount = 3\n";
+    assert_eq!(ends(quic)[2], "client-3>server-3");
+    let scenario = read(&dumbbell(3, quic));
+    let [path] = &scenario.experiment().flows[0].paths_of(1)[..] else { panic!("one path") };
+    assert_eq!((path.from.as_str(), path.layer), ("client-2", marcato_units::Layer::Low));
+    let explained = explain(&read(&dumbbell(6, &quic.replace("count = 3", "count = 6"))));
+    assert!(explained.contains("client-4 -> left") && explained.contains("and 2 more pairs"), "{explained}");
+}
+
+#[test]
+fn pairs_that_do_not_fit_are_refused_each_at_its_place() {
+    let of = |ends: &str| faults(&dumbbell(3, &format!("kind = \"tcp\"\n{ends}\n")));
+    assert_eq!(
+        of("from = \"client-*\"\nto = \"server-*\"\ncount = 2"),
+        ["13:9: there are 3 pairs of nodes for 2 of these flows: say count = 3 or more"]
+    );
+    assert_eq!(
+        of("from = \"client-*\"\nto = \"server-1\""),
+        ["11:8: there are 3 pairs of nodes for 1 of these flows: say count = 3 or more"]
+    );
+    assert_eq!(
+        of("from = \"client-*\"\nto = [\"server-1\", \"server-2\"]\ncount = 3"),
+        ["12:6: `from` names 3 nodes and `to` 2: name as many, or one"]
+    );
+    assert_eq!(
+        of("from = [\"client-1\", \"client-9\"]\nto = \"server-*\"\ncount = 3"),
+        ["12:6: `from` names 2 nodes and `to` 3: name as many, or one"]
+    );
+    assert_eq!(
+        of("from = [\"client-1\", \"clint-2\"]\nto = \"server-1\"\ncount = 3"),
+        ["11:21: there is no node `clint-2`: did you mean `client-2`?"]
+    );
+    assert_eq!(
+        of("from = [\"client-1\", \"client-1\"]\nto = \"server-1\"\ncount = 3"),
+        ["11:21: the pair from `client-1` to `server-1` is there twice: leave one out"]
+    );
+    assert_eq!(
+        of("from = \"cleint-*\"\nto = \"server-1\"\ncount = 3"),
+        ["11:8: no node is called `cleint-*`: did you mean `client-1`?"]
+    );
+    assert_eq!(of("from = []\nto = \"server-1\""), ["11:8: `from` names no node: say which"]);
+    assert_eq!(of("from = 3\nto = \"server-1\""), ["11:8: `from` is a string, not a number"]);
+}
+
+#[test]
+fn a_pattern_follows_the_pairs_that_a_grid_varies() {
+    let flow = "kind = \"tcp\"\nfrom = \"client-*\"\nto = \"server-*\"\ncount = 8\n[grid]\nvary = { topology.pairs = [1, 4] }\n";
+    let scenario = read(&dumbbell(2, flow));
+    let pairs: Vec<usize> = scenario.runs().map(|run| run.experiment.flows[0].pairs().count()).collect();
+    assert_eq!(pairs, [1, 4]);
+}

@@ -44,6 +44,7 @@ fn flow(name: &str, ends: [&str; 2], kind: FlowKind) -> Flow {
         name: name.into(),
         from,
         to,
+        also: vec![],
         count: 1,
         stagger: Duration::ZERO,
         start: Time::ZERO,
@@ -703,4 +704,28 @@ fn a_sender_that_is_on_and_off_sends_while_it_is_on() {
         let is_on = at.as_nanos() / 1_000_000_000 % 2 == 1;
         assert!(rate.is_some_and(|rate| if is_on { rate > 5.0 } else { rate < 1.0 }), "{at} {rate:?}");
     }
+}
+
+#[test]
+fn flows_that_are_spread_over_pairs_share_nothing_but_what_they_meet() {
+    // Two separate pairs of nodes and four flows: each link carries two of them.
+    let separate = |name: &str, ends| link(name, ends, way(10, 10 * MS), way(10, 10 * MS));
+    let links = vec![separate("one", ["a", "b"]), separate("two", ["c", "d"])];
+    let mut spread = flow("f", ["a", "b"], tcp(Congestion::CUBIC, None));
+    (spread.also, spread.count) = (vec![["c".into(), "d".into()]], 4);
+    let session = |count| {
+        let path = Path { from: "a".into(), to: "b".into(), layer: Layer::High };
+        let kind = FlowKind::Quic(Box::new(session(vec![path])));
+        Flow { also: vec![["c".into(), "d".into()]], count, ..flow("q", ["a", "b"], kind) }
+    };
+    let outcome = run(&experiment(&["a", "b", "c", "d"], links.clone(), vec![spread]));
+    let goodput = |of: usize| outcome.flows[of].goodput;
+    for pair in [[0, 2], [1, 3]] {
+        let sum = goodput(pair[0]) + goodput(pair[1]);
+        assert!((9.0..10.0).contains(&sum), "{pair:?}: {sum}");
+    }
+    let outcome = run(&experiment(&["a", "b", "c", "d"], links, vec![session(2)]));
+    let lanes: Vec<&str> = outcome.flows.iter().map(|flow| flow.lanes[0].name.as_str()).collect();
+    assert_eq!(lanes, ["a>b", "c>d"]);
+    assert!(outcome.flows.iter().all(|flow| flow.goodput > 8.0), "{:?}", outcome.flows);
 }

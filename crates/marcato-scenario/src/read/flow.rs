@@ -5,13 +5,14 @@ use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 use super::messages::{CHUNK, messaging};
 use super::tcp::ends;
 use super::traffic::{frequency, on_off, pause, size};
-use crate::document::Table;
+use crate::document::{Table, Value};
 use crate::fault::Faults;
 use crate::flow::{
     Feeder, Flow, FlowKind, Messages, PacketArrivals, RequestResponse, TcpEnds, TcpFlow, TcpProcess, UdpFlow,
 };
 use crate::keys::{Keys, Kind, check_name, tagged_of};
-use crate::limit::MAX_FLOWS;
+use crate::limit::{MAX_FLOWS, MAX_NODES};
+use crate::nearest::hint;
 use crate::schema;
 use crate::traffic::{Arrivals, Pause, Preset, Size};
 
@@ -37,7 +38,7 @@ const KINDS: &[Kind<Name>] = &[
 /// The largest payload of a UDP packet over IPv4. RFC 768, RFC 791.
 const MOST_PAYLOAD: Bytes = Bytes::new(65_507);
 
-pub(super) fn flow(table: &Table, faults: &Faults) -> Flow {
+pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     let item =
         crate::document::Item { value: crate::document::Value::Table(table.clone()), place: table.place };
     let Some((kind, tagged)) = tagged_of("flow", &item, KINDS, faults) else {
@@ -63,7 +64,10 @@ pub(super) fn flow(table: &Table, faults: &Faults) -> Flow {
         keys.need("from", "say which node sends");
         keys.need("to", "say which node receives");
     }
-    let (mut from, mut to) = (keys.string("from").unwrap_or_default(), keys.string("to").unwrap_or_default());
+    let most = u32::try_from(MAX_FLOWS).unwrap_or(u32::MAX);
+    let count = keys.small("count", 1..=most).unwrap_or(1);
+    let mut pairs = if has_paths { Vec::new() } else { pairs(&keys, nodes, count) }.into_iter();
+    let [mut from, mut to] = pairs.next().unwrap_or_default();
     let kind = match kind {
         Name::Tcp => FlowKind::Tcp(TcpFlow {
             tcp: ends(&keys),
@@ -76,16 +80,15 @@ pub(super) fn flow(table: &Table, faults: &Faults) -> Flow {
         Name::RequestResponse => request_response(&keys),
         Name::Messages => messages(&keys),
         Name::Quic => {
-            let ends = (!has_paths).then_some([from, to]);
+            let ends = (!has_paths).then_some([from.as_str(), to.as_str()]);
             FlowKind::Quic(Box::new(super::quic::quic(&keys, ends, layer)))
         }
     };
     if let FlowKind::Quic(quic) = &kind
         && let Some(first) = quic.paths.first()
     {
-        (from, to) = (&first.from, &first.to);
+        (from, to) = (first.from.clone(), first.to.clone());
     }
-    let most = u32::try_from(MAX_FLOWS).unwrap_or(u32::MAX);
     let start = keys.span("start").unwrap_or_default();
     let stop = keys.span("stop");
     if stop.is_some_and(|stop| stop <= start) {
@@ -93,15 +96,68 @@ pub(super) fn flow(table: &Table, faults: &Faults) -> Flow {
     }
     Flow {
         name: name.unwrap_or_default().to_owned(),
-        from: from.to_owned(),
-        to: to.to_owned(),
-        count: keys.small("count", 1..=most).unwrap_or(1),
+        from,
+        to,
+        also: pairs.collect(),
+        count,
         stagger: keys.span("stagger").unwrap_or_default(),
         start: Time::ZERO + start,
         stop: stop.map(|stop| Time::ZERO + stop),
         layer,
         kind,
     }
+}
+
+/// The pairs of nodes that `from` and `to` name, over which `count` instances are spread.
+fn pairs(keys: &Keys<'_>, nodes: &[String], count: u32) -> Vec<[String; 2]> {
+    let (from, to) = (ends_named(keys, "from", nodes), ends_named(keys, "to", nodes));
+    // What could not be read was told already.
+    let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
+    let many = from.len().max(to.len());
+    if [&from, &to].iter().any(|ends| ends.len() != many && ends.len() != 1) {
+        let (from, to) = (from.len(), to.len());
+        keys.fault("to", format!("`from` names {from} nodes and `to` {to}: name as many, or one"));
+        return Vec::new();
+    }
+    if many > count as usize {
+        let place = if keys.item("count").is_some() { "count" } else { "from" };
+        let problem =
+            format!("there are {many} pairs of nodes for {count} of these flows: say count = {many} or more");
+        keys.fault(place, problem);
+        return Vec::new();
+    }
+    let mut pairs: Vec<[String; 2]> = Vec::new();
+    let all = from.iter().cycle().zip(to.iter().cycle()).take(many);
+    for (from, to) in all {
+        pairs.push([from.clone(), to.clone()]);
+    }
+    pairs
+}
+
+/// The nodes that `from` or `to` names: one, a list, or all whose names fit a pattern with a `*`. If there is none, that
+/// was told.
+fn ends_named(keys: &Keys<'_>, key: &str, nodes: &[String]) -> Option<Vec<String>> {
+    let item = keys.item(key)?;
+    if let Value::Array(items) = &item.value {
+        let names: Vec<String> =
+            keys.strings(key, MAX_NODES).into_iter().map(|(name, _)| name.to_owned()).collect();
+        if items.is_empty() {
+            keys.fault(key, format!("`{key}` names no node: say which"));
+        }
+        return (!names.is_empty() && names.len() == items.len()).then_some(names);
+    }
+    let name = keys.string(key)?;
+    let Some((before, after)) = name.split_once('*') else { return Some(vec![name.to_owned()]) };
+    let fits = |node: &&String| {
+        node.len() > before.len() + after.len() && node.starts_with(before) && node.ends_with(after)
+    };
+    let found: Vec<String> = nodes.iter().filter(fits).cloned().collect();
+    if found.is_empty() {
+        let advice = hint(name, nodes.iter().map(String::as_str));
+        keys.fault(key, format!("no node is called `{name}`: {advice}"));
+        return None;
+    }
+    Some(found)
 }
 
 /// What stands for a flow of which not even the kind is known.
@@ -111,6 +167,7 @@ fn nothing(name: &str) -> Flow {
         name: name.to_owned(),
         from: String::new(),
         to: String::new(),
+        also: Vec::new(),
         count: 1,
         stagger: Default::default(),
         start: Time::ZERO,

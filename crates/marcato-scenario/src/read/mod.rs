@@ -77,7 +77,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> Experiment {
     if keys.list("flow", MAX_FLOWS).is_some_and(<[Item]>::is_empty) {
         keys.fault("flow", "there are no flows, and nothing would happen: say what is sent");
     }
-    let flows = keys.tables("flow", MAX_FLOWS).map(|table| flow::flow(table, faults)).collect();
+    let flows = keys.tables("flow", MAX_FLOWS).map(|table| flow::flow(table, &nodes, faults)).collect();
     let mut experiment = Experiment {
         name: name.unwrap_or_default().to_owned(),
         about: about(&keys),

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use marcato_scenario::Experiment;
-use marcato_scenario::flow::FlowKind;
 use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::Queue;
 
@@ -39,18 +38,16 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
     }
     let mut flows: Vec<Tracked> = Vec::new();
     for flow in &experiment.flows {
-        for (instance, name) in (0..).zip(flow.instances()) {
+        for (number, name) in (0..).zip(flow.instances()) {
             let end = |name: &str| node(&nodes, &format!("flow `{}`", flow.name), name);
-            let paths = match &flow.kind {
-                FlowKind::Quic(quic) => quic
-                    .paths
-                    .iter()
-                    .map(|path| Ok([end(&path.from)?, end(&path.to)?]))
-                    .collect::<Result<_, BuildError>>()?,
-                _ => Vec::new(),
-            };
-            let ends = [end(&flow.from)?, end(&flow.to)?];
-            let instance = Instance { flow, name, start: flow.start_of(instance), ends, paths };
+            let said = flow.paths_of(number);
+            let paths = said
+                .iter()
+                .map(|path| Ok([end(&path.from)?, end(&path.to)?]))
+                .collect::<Result<_, BuildError>>()?;
+            let [from, to] = flow.ends_of(number);
+            let ends = [end(from)?, end(to)?];
+            let instance = Instance { flow, name, start: flow.start_of(number), ends, said, paths };
             flows.push(instance.add(&mut net, experiment.seed)?);
         }
     }

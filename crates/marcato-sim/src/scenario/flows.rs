@@ -1,7 +1,7 @@
 //! The flows of a world, and what can be seen of them.
 
 use marcato_scenario::flow::{FlowKind, PacketArrivals};
-use marcato_scenario::quic::Quic;
+use marcato_scenario::quic::{Path, Quic};
 use marcato_scenario::record::FlowMetric;
 use marcato_scenario::traffic::{Arrivals, OnOff};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
@@ -199,14 +199,15 @@ pub(super) struct Instance<'a> {
     pub(super) name: String,
     pub(super) start: Time,
     pub(super) ends: [NodeId; 2],
-    /// The ends of each path, of QUIC.
+    /// Its paths, of QUIC, and the ends of each.
+    pub(super) said: Vec<Path>,
     pub(super) paths: Vec<[NodeId; 2]>,
 }
 
 impl Instance<'_> {
     /// Adds it to the network.
     pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
-        let Self { flow, name, start, ends: [from, to], paths } = self;
+        let Self { flow, name, start, ends: [from, to], said: ways, paths } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
         let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
         let refused = |source: FlowError| BuildError::Flow { flow: name.clone(), source };
@@ -298,10 +299,10 @@ impl Instance<'_> {
             }
             FlowKind::Quic(said) => {
                 let route = |(&[from, to], layer): (&[NodeId; 2], Layer)| Route::new(from, to).layer(layer);
-                let layers = said.paths.iter().map(|path| path.layer);
+                let layers = ways.iter().map(|path| path.layer);
                 let routes = paths.iter().zip(layers).map(route).collect();
                 let flow = quic::add(net, &name, said, routes, start, stop)?;
-                let lanes = said.paths.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
+                let lanes = ways.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
                 What::Quic { flow, said: said.clone(), lanes }
             }
         };

@@ -34,6 +34,7 @@
 //!     name: "bulk".into(),
 //!     from: "client".into(),
 //!     to: "server".into(),
+//!     also: vec![],
 //!     count: 1,
 //!     stagger: Duration::ZERO,
 //!     start: Time::ZERO,
