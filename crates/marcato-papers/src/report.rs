@@ -7,7 +7,7 @@ use std::{fs, io};
 use thiserror::Error;
 
 use crate::page::Page;
-use crate::{Document, Row, html, text};
+use crate::{AtomicFile, Document, Row, html, text};
 
 /// A [`Document`] and what is said and drawn about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,13 +154,14 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// When the report is inconsistent (nothing is written then), or a file cannot be written.
+    /// When the report is inconsistent (nothing is written then), or a file cannot be written. Each file is complete or
+    /// absent.
     pub fn write(&self, directory: &Path) -> Result<(), WriteError> {
         self.check()?;
         fs::create_dir_all(directory).map_err(|source| WriteError::io(directory, source))?;
         let file = |name: &str, content: &str| {
             let path = directory.join(name);
-            fs::write(&path, content).map_err(|source| WriteError::io(&path, source))
+            AtomicFile::write(&path, content).map_err(|source| WriteError::io(&path, source))
         };
         file("report.html", &self.to_html())?;
         file("rows.json", &self.document.to_json())?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use marcato_papers::chart::{Axis, LineChart, Series};
-use marcato_papers::{COMMIT, Percentile, Samples, VERSION};
+use marcato_papers::{AtomicFile, COMMIT, Percentile, Samples, VERSION};
 use marcato_units::{Bytes, Layer, Priority};
 use serde_json::{Value, json};
 
@@ -322,7 +322,7 @@ impl Outcome {
     /// Writes what was asked for: `result.json`, `result.txt` and `mct.svg` into a directory, the picture into a file.
     pub(crate) fn write(&self, out: Option<&Path>, svg: Option<&Path>) -> Result<(), PerfError> {
         let file = |path: &Path, text: &str| {
-            std::fs::write(path, text).map_err(|source| PerfError::File { path: path.to_owned(), source })
+            AtomicFile::write(path, text).map_err(|source| PerfError::File { path: path.to_owned(), source })
         };
         if let Some(out) = out {
             file(&out.join("result.json"), &self.to_json())?;
@@ -343,7 +343,7 @@ pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<(), Perf
         crate::output::writable_directory(out).map_err(failed(out))?;
     }
     if let Some(svg) = svg {
-        std::fs::OpenOptions::new().append(true).create(true).open(svg).map_err(failed(svg))?;
+        AtomicFile::create(svg).map_err(failed(svg))?;
     }
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::AtomicFile;
+
 /// A directory of outcomes, each a file of its own. A file is there as a whole or not at all.
 ///
 /// It is a convenience: what cannot be read is made anew, what cannot be written is not kept, and neither is an error.
@@ -49,12 +51,8 @@ impl Shelf {
         let of = self.of(key);
         let path = self.place(&of);
         let Ok(json) = serde_json::to_vec(&Kept { of, outcome: outcome.to_owned() }) else { return };
-        // Beside its place first, and then into it. Whether it has worked shows when it is looked for.
-        let beside = path.with_extension("part");
-        let written = fs::create_dir_all(&self.directory).and_then(|()| fs::write(&beside, &json));
-        if written.and_then(|()| fs::rename(&beside, &path)).is_err() {
-            let _ = fs::remove_file(&beside);
-        }
+        // Whether it has worked shows when it is looked for.
+        let _ = fs::create_dir_all(&self.directory).and_then(|()| AtomicFile::write(&path, json));
     }
 }
 
