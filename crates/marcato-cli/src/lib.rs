@@ -1,11 +1,12 @@
 //! The command `marcato`, as a function of its arguments, so that tests can call it.
 //!
 //! Results go to standard output, progress and errors to standard error. The exit status is 0 when every row lies
-//! in its band, 1 when one does not, and 2 when the command was wrong or could not be carried out.
+//! in its band, 1 when one does not, 2 when the command was wrong or could not be carried out, and 130 when it was interrupted.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod demo;
+mod interrupt;
 mod output;
 mod papers;
 pub mod perf;
@@ -29,6 +30,8 @@ pub enum Status {
     Outside,
     /// The command was wrong, or could not be carried out: 2.
     Error,
+    /// The command was interrupted (Ctrl-C) before it was done: 130.
+    Interrupted,
 }
 
 impl From<Status> for u8 {
@@ -37,6 +40,7 @@ impl From<Status> for u8 {
             Status::Ok => 0,
             Status::Outside => 1,
             Status::Error => 2,
+            Status::Interrupted => interrupt::STATUS,
         }
     }
 }
@@ -62,7 +66,14 @@ where
             validate::run(&marcato_papers::Validate, &asked, stdout).map_err(|error| error.to_string())
         }
         arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
-        arguments::Command::Sim(asked) => sim::run(&asked, stdout).map_err(|error| error.to_string()),
+        arguments::Command::Sim(asked) => match sim::run(&asked, stdout) {
+            Err(error @ sim::SimError::Interrupted(_)) => {
+                // Nobody is left to tell if that fails.
+                let _ = writeln!(stderr, "{error}");
+                Ok(Status::Interrupted)
+            }
+            done => done.map_err(|error| error.to_string()),
+        },
         arguments::Command::Perf(asked) => {
             let done = match asked.role {
                 arguments::PerfRole::Server(asked) => perf::server(&asked, stdout),

@@ -1,17 +1,19 @@
 //! `marcato papers`.
 
+use std::fs::DirEntry;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use marcato_papers::{
-    COMMIT, Document, Experiment, Registry, Report, RunError, RunOptions, SeedError, SelectError, Shelf,
-    VERSION, WriteError,
+    AtomicFile, COMMIT, Document, Experiment, Registry, Report, RunError, RunOptions, SeedError, SelectError,
+    Shelf, VERSION, WriteError,
 };
 use ring::digest::{SHA256, digest};
 use thiserror::Error;
 
 use crate::Status;
 use crate::arguments::{Format, Papers};
+use crate::interrupt::EndsOnInterrupt;
 use crate::output;
 use crate::progress::Bar;
 
@@ -30,6 +32,8 @@ pub(crate) enum PapersError {
     File { path: PathBuf, source: io::Error },
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
+    #[error("cannot listen for interrupts: {0}")]
+    Interrupt(io::Error),
 }
 
 pub(crate) fn run(
@@ -44,7 +48,13 @@ pub(crate) fn run(
         Some(out) => options.kept_on(Shelf::new(out.join("runs"), program())),
         None => options,
     };
-    let reports = run_each(&chosen, &options)?;
+    let kept = asked.out.as_ref().map(|out| out.join("runs"));
+    let reports = {
+        // What is written afterwards takes no time, and is written whole.
+        let _ends =
+            EndsOnInterrupt::saying(move || what_is_kept(kept.as_deref())).map_err(PapersError::Interrupt)?;
+        run_each(&chosen, &options)?
+    };
     let document = match reports.as_slice() {
         [one] if asked.paper != Registry::ALL => one.document().clone(),
         parts => {
@@ -60,6 +70,24 @@ pub(crate) fn run(
     };
     output::print(stdout, &printed).map_err(PapersError::Print)?;
     Ok(if document.holds() { Status::Ok } else { Status::Outside })
+}
+
+/// What an interrupt leaves in the directory of runs that are done, and how to go on.
+fn what_is_kept(runs: Option<&Path>) -> String {
+    let Some(runs) = runs else {
+        return "nothing is kept; with --out DIR, long experiments keep the runs that are done".to_owned();
+    };
+    let is_run = |entry: &DirEntry| entry.path().extension().is_some_and(|it| it == "json");
+    let count = std::fs::read_dir(runs).map_or(0, |entries| entries.flatten().filter(is_run).count());
+    match count {
+        0 => {
+            "no report was written, and no run that is done is kept; the same command begins anew".to_owned()
+        }
+        _ => format!(
+            "no report was written; runs that are done, {count}, are kept in `{}`: run the same command again to go on",
+            runs.display()
+        ),
+    }
 }
 
 /// What makes the outcomes.
@@ -92,7 +120,7 @@ fn write(asked: &Papers, reports: &[Report], document: &Document) -> Result<(), 
     }
     for (name, text) in [("rows.json", document.to_json()), ("rows.csv", document.to_csv())] {
         let path = out.join(name);
-        std::fs::write(&path, text).map_err(|source| PapersError::File { path, source })?;
+        AtomicFile::write(&path, text).map_err(|source| PapersError::File { path, source })?;
     }
     Ok(())
 }

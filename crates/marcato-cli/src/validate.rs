@@ -6,6 +6,7 @@ use marcato_papers::{Experiment, Registry, RunOptions};
 
 use crate::Status;
 use crate::arguments::{Format, Validate};
+use crate::interrupt::EndsOnInterrupt;
 use crate::output;
 use crate::papers::PapersError;
 use crate::progress::Bar;
@@ -17,7 +18,11 @@ pub(crate) fn run(
     stdout: &mut dyn Write,
 ) -> Result<Status, PapersError> {
     let options = RunOptions::repeated(asked.seed, asked.repeat)?.shortened(asked.quick);
-    let report = Registry::run(experiment, &options, &mut Bar::new())?;
+    let report = {
+        let say = || "no report was written; the same command begins anew".to_owned();
+        let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
+        Registry::run(experiment, &options, &mut Bar::new())?
+    };
     if let Some(out) = &asked.out {
         report.write(out)?;
     }

@@ -109,11 +109,14 @@ fn one_run_gives_the_same_bytes_in_every_file_each_time() {
     let expected = [
         "bottleneck.back.pcap",
         "bottleneck.there.pcap",
+        "completions.csv",
+        "completions.parquet",
         "cwnd.svg",
         "flows.csv",
         "flows.parquet",
         "links.csv",
         "links.parquet",
+        "manifest.json",
         "queue.svg",
         "report.html",
         "result.json",
@@ -177,10 +180,10 @@ fn a_grid_gives_the_same_bytes_on_any_number_of_threads_and_after_an_interrupt()
     assert_eq!(printed, again);
     let found = files(Path::new(&whole));
     assert_eq!(found, files(Path::new(&cut)));
-    assert_eq!(found.keys().filter(|name| name.starts_with("runs")).count(), 8);
+    assert_eq!(found.keys().filter(|name| name.starts_with("runs/")).count(), 8);
     // As an interrupt leaves it: some runs missing, one cut short, and no means yet.
     let runs: Vec<PathBuf> = found.keys().filter(|name| name.starts_with("runs")).cloned().collect();
-    for name in ["grid.csv", "grid.json", "grid.parquet"] {
+    for name in ["grid.csv", "grid.json", "grid.parquet", "runs.csv", "runs.parquet"] {
         fs::remove_file(Path::new(&cut).join(name)).unwrap();
     }
     fs::remove_file(Path::new(&cut).join(&runs[1])).unwrap();
@@ -367,4 +370,201 @@ fn one_file_shows_a_page_first_in_first_out_against_a_conductor() {
     for message in ["html", "styles", "fonts", "images", "analytics"] {
         assert!(text.contains(&format!("flow.page.{message}.completion_p50_ms")), "{text}");
     }
+}
+
+/// Flows of every kind whose completions are timed, some of which do not complete.
+const KINDS: &str = r#"
+name = "kinds"
+duration = "4 s"
+warm-up = "1 s"
+nodes = ["client", "server"]
+
+[[link]]
+name = "bottleneck"
+between = ["client", "server"]
+rate = "4 Mbit/s"
+delay = "10 ms"
+queue = { kind = "droptail", limit = "50 packets" }
+
+[[flow]]
+name = "file"
+kind = "tcp"
+from = "client"
+to = "server"
+start = "2 s"
+size = "100 kB"
+
+[[flow]]
+name = "pages"
+kind = "tcp-process"
+from = "client"
+to = "server"
+load = "1 Mbit/s"
+size = { kind = "exponential", mean = "10 kB" }
+
+[[flow]]
+name = "calls"
+kind = "request-response"
+from = "client"
+to = "server"
+request = "200 B"
+response = "5 kB"
+
+[[flow]]
+name = "tcp-messages"
+kind = "messages"
+from = "client"
+to = "server"
+messages = [{ size = "2 kB", priority = "p1" }, { size = "40 MB", priority = "p4" }]
+sources = [{ period = "50 ms", size = "500 B", priority = "p0" }]
+
+[[flow]]
+name = "quic"
+kind = "quic"
+from = "client"
+to = "server"
+messages = [{ after = "1.5 s", size = "2 kB", priority = "p1" }]
+sources = [{ period = "20 ms", size = "500 B", priority = "p0" }]
+"#;
+
+/// The lines of a CSV without commas in its cells, as maps from the columns' names.
+fn table(csv: &[u8]) -> Vec<BTreeMap<String, String>> {
+    let mut lines = std::str::from_utf8(csv).unwrap().lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let row =
+        |line: &str| names.iter().map(ToString::to_string).zip(line.split(',').map(str::to_owned)).collect();
+    lines.map(row).collect()
+}
+
+#[test]
+fn completions_has_a_row_for_each_thing_that_times_counts() {
+    let (directory, file) = scenario(KINDS);
+    let out = path(directory.path(), "out");
+    let (status, _, err) = marcato([&file, "--out", &out]);
+    assert_eq!(status, Status::Ok, "{err}");
+    let found = files(Path::new(&out));
+    let [times, completions] = ["times.csv", "completions.csv"].map(|name| table(&found[Path::new(name)]));
+    assert!(found.contains_key(Path::new("completions.parquet")));
+    let kinds: Vec<String> = times.iter().map(|row| format!("{}/{}", row["flow"], row["what"])).collect();
+    let expected = [
+        "file/transfer",
+        "pages/transfer",
+        "calls/response",
+        "tcp-messages/source-1",
+        "tcp-messages/messages",
+        "quic/source-1",
+        "quic/messages",
+    ];
+    assert_eq!(kinds, expected);
+    for row in &times {
+        let of: Vec<_> = completions
+            .iter()
+            .filter(|one| one["flow"] == row["flow"] && one["what"] == row["what"])
+            .collect();
+        for state in ["completed", "unfinished", "refused"] {
+            let count = of.iter().filter(|one| one["state"] == state).count();
+            assert_eq!(count.to_string(), row[state], "{state} of {row:?}");
+        }
+        // The longest of them is the longest of the percentiles.
+        let took = |one: &&&BTreeMap<String, String>| {
+            let second = |key: &str| one[key].parse::<f64>().ok();
+            second("end_s").zip(second("start_s")).map(|(end, start)| (end - start) * 1e3)
+        };
+        let longest = of.iter().filter_map(|one| took(&one)).fold(0.0, f64::max);
+        if let Ok(most) = row["completion_max_ms"].parse::<f64>() {
+            assert!((longest - most).abs() < 1e-6, "{longest} {row:?}");
+        }
+    }
+    let one = |what: &str, size: &str| {
+        completions.iter().find(|one| one["what"] == what && one["size_bytes"] == size).unwrap()
+    };
+    assert_eq!(one("transfer", "100000")["start_s"], "2");
+    assert_eq!(
+        (&*one("messages", "40000000")["priority"], &*one("messages", "40000000")["end_s"]),
+        ("P4", "")
+    );
+    assert_eq!(one("messages", "40000000")["state"], "unfinished");
+}
+
+#[test]
+fn a_single_run_refuses_a_directory_of_anything_else() {
+    let (directory, file) = scenario(&ONE.replace("6 s", "3 s"));
+    let out = path(directory.path(), "out");
+    assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
+    let before = files(Path::new(&out));
+    // The same again is the same.
+    assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
+    for other in [&["--seed", "2"][..], &["--set", "flow.file.size=100 kB"], &["--set", "record.every=50 ms"]]
+    {
+        let (status, _, err) = marcato([&*file, "--out", &out].iter().chain(other));
+        assert_eq!(status, Status::Error);
+        assert!(err.contains("has results of another scenario, or of other settings"), "{err}");
+    }
+    assert_eq!(files(Path::new(&out)), before);
+    fs::remove_file(Path::new(&out).join("manifest.json")).unwrap();
+    let (status, _, err) = marcato([&file, "--out", &out]);
+    assert_eq!(status, Status::Error, "results without a manifest are of nobody knows what: {err}");
+}
+
+#[test]
+fn runs_has_a_row_for_each_run_with_settings_as_numbers() {
+    let vary = r#"vary = { "link.bottleneck.rate" = ["8 Mbit/s", "500 kbit/s"], "link.bottleneck.delay" = ["10 ms"], "flow.bulk.congestion" = ["reno", "cubic"], "flow.file.size" = ["200 kB"] }"#;
+    let text = ONE.replace("pcap = [\"bottleneck\"]\n", "") + "[grid]\nseeds = 2\n" + vary;
+    let (directory, file) = scenario(&text.replace("6 s", "3 s"));
+    let out = path(directory.path(), "out");
+    assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
+    let found = files(Path::new(&out));
+    assert!(found.contains_key(Path::new("runs.parquet")));
+    let text = String::from_utf8(found[Path::new("runs.csv")].clone()).unwrap();
+    // Names of runs have commas in them.
+    let lines: Vec<(&str, Vec<&str>)> = text
+        .lines()
+        .map(|line| {
+            line.trim_start_matches('"').split_once(if line.starts_with('"') { "\"," } else { "," }).unwrap()
+        })
+        .map(|(run, rest)| (run, rest.split(',').collect()))
+        .collect();
+    let names = &lines[0].1;
+    let settings = [
+        "link.bottleneck.rate_mbit_per_s",
+        "link.bottleneck.delay_ms",
+        "flow.bulk.congestion",
+        "flow.file.size_bytes",
+        "seed",
+    ];
+    assert_eq!(names[..5], settings);
+    assert_eq!(lines.len(), 9);
+    assert_eq!(lines[8].1[..5], ["0.5", "10", "cubic", "200000", "2"]);
+    let goodput = names.iter().position(|name| *name == "flow.bulk.goodput_mbit_per_s").unwrap();
+    for (run, cells) in &lines[1..] {
+        let document = &found[&PathBuf::from(format!("runs/{run}.json"))];
+        let json: Value = serde_json::from_slice(document).unwrap();
+        assert_eq!(cells.len(), names.len());
+        assert_eq!(
+            cells[goodput].parse::<f64>().ok(),
+            json["flows"][0]["goodput_mbit_per_s"].as_f64(),
+            "{run}"
+        );
+    }
+}
+
+#[test]
+fn explaining_as_json_has_every_experiment_completely_said() {
+    let (_directory, file) = scenario(&format!("{ONE}{GRID}"));
+    let (status, printed, err) = marcato([&file, "--explain", "--format", "json"]);
+    assert_eq!((status, err.as_str()), (Status::Ok, ""));
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&json["runs"], &json["seeds"]), (&8.into(), &serde_json::json!([1, 2])));
+    let experiments = json["experiments"].as_array().unwrap();
+    assert_eq!(experiments.len(), 4);
+    let last = &experiments[3];
+    assert_eq!(last["settings"]["link.bottleneck.delay"], "20 ms");
+    assert_eq!(last["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&last["config"]["duration"], &last["config"]["link"][0]["delay"]),
+        (&"6 s".into(), &"20 ms".into())
+    );
+    let (status, printed, err) = marcato([&file, "--explain", "--format", "csv"]);
+    assert_eq!((status, printed.as_str()), (Status::Error, ""));
+    assert!(err.contains("leave out --format csv"), "{err}");
 }

@@ -1,45 +1,61 @@
-//! Captures, written as they come.
+//! What is written while a run goes on.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use marcato_papers::Progress;
-use marcato_sim::scenario::Watcher;
+use marcato_papers::{AtomicFile, Progress};
+use marcato_sim::scenario::{Completion, Watcher};
 use marcato_units::Time;
-use tempfile::NamedTempFile;
 
+use super::completions::Completions;
 use super::error::SimError;
 use super::result::direction;
-use super::store;
+use crate::interrupt::Interrupt;
 
-/// Follows a run: shows how far it is, and writes what is captured into files beside their places.
+/// Follows a run: shows how far it is, writes what is captured and what is completed, and ends it when it is interrupted or
+/// nothing can be written any more.
 pub(crate) struct Captures<'a> {
     directory: Option<&'a Path>,
     progress: &'a mut dyn Progress,
+    interrupt: &'a Interrupt,
     seconds: u64,
-    files: BTreeMap<String, NamedTempFile>,
-    error: Option<(PathBuf, io::Error)>,
+    files: BTreeMap<String, AtomicFile>,
+    completions: Option<Completions<'a>>,
+    error: Option<SimError>,
 }
 
 impl<'a> Captures<'a> {
-    /// Without a directory, captures are let go.
-    pub(crate) fn new(directory: Option<&'a Path>, progress: &'a mut dyn Progress) -> Self {
-        Self { directory, progress, seconds: 0, files: BTreeMap::new(), error: None }
+    /// Without a directory, nothing is written.
+    pub(crate) fn new(
+        directory: Option<&'a Path>,
+        progress: &'a mut dyn Progress,
+        interrupt: &'a Interrupt,
+    ) -> Self {
+        let completions = directory.map(Completions::new);
+        Self { directory, progress, interrupt, seconds: 0, files: BTreeMap::new(), completions, error: None }
+    }
+
+    /// Whole seconds that were simulated.
+    pub(crate) const fn seconds(&self) -> u64 {
+        self.seconds
     }
 
     /// Puts the files into their places.
     pub(crate) fn finish(self) -> Result<(), SimError> {
-        if let Some((path, source)) = self.error {
-            return Err(SimError::File { path, source });
+        if let Some(error) = self.error {
+            return Err(error);
         }
         let Some(directory) = self.directory else { return Ok(()) };
-        self.files.into_iter().try_for_each(|(name, file)| store::place(file, &directory.join(name)))
+        for (name, file) in self.files {
+            file.commit().map_err(SimError::file(&directory.join(name)))?;
+        }
+        self.completions.map_or(Ok(()), Completions::finish)
     }
 
     fn put(&mut self, directory: &Path, name: &str, part: &[u8]) -> io::Result<()> {
         if !self.files.contains_key(name) {
-            self.files.insert(name.to_owned(), NamedTempFile::new_in(directory)?);
+            self.files.insert(name.to_owned(), AtomicFile::create(&directory.join(name))?);
         }
         self.files.get_mut(name).map_or(Ok(()), |file| file.write_all(part))
     }
@@ -61,7 +77,19 @@ impl Watcher for Captures<'_> {
         if self.error.is_none()
             && let Err(error) = self.put(directory, &name, part)
         {
-            self.error = Some((directory.join(name), error));
+            self.error = Some(SimError::file(&directory.join(name))(error));
         }
+    }
+
+    fn completed(&mut self, one: &Completion<'_>) {
+        if self.error.is_none()
+            && let Some(completions) = &mut self.completions
+        {
+            self.error = completions.add(one).err();
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.error.is_some() || self.interrupt.came()
     }
 }

@@ -1,7 +1,7 @@
 //! Why there are no results.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use marcato_papers::{SeedError, WriteError};
 use marcato_scenario::ScenarioError;
@@ -33,6 +33,15 @@ pub(crate) enum SimError {
     OtherVersion { path: PathBuf, theirs: String, ours: String },
     #[error("`{}` has nothing to resume: leave out --resume", .0.display())]
     NothingToResume(PathBuf),
+    #[error("interrupted: {0}")]
+    Interrupted(Kept),
+    /// The directory could not take a run of a grid.
+    #[error("{source}\n{kept}")]
+    Unkept { source: Box<Self>, kept: Kept },
+    #[error("--explain prints text, or JSON with --format json, but no table: leave out --format csv")]
+    ExplainTable,
+    #[error("cannot listen for interrupts: {0}")]
+    Interrupt(io::Error),
     #[error("--resume needs --out, the directory of the runs that are done")]
     ResumeWhat,
     #[error("this scenario is one run: there is nothing to resume")]
@@ -47,6 +56,55 @@ pub(crate) enum SimError {
     File { path: PathBuf, source: io::Error },
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
+}
+
+/// What there is of a scenario that was not run to its end, and how to go on.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// Of a single run, nothing.
+    Nothing {
+        /// Seconds that were simulated.
+        seconds: u64,
+        /// Seconds that there are to simulate.
+        of: u64,
+    },
+    /// Of a grid without a directory, nothing either.
+    NoDirectory {
+        /// Runs that were done.
+        done: usize,
+        /// Runs that there are.
+        of: usize,
+    },
+    /// Of a grid, the runs that are done.
+    Runs {
+        /// Where they are.
+        directory: PathBuf,
+        /// Runs that are done.
+        done: usize,
+        /// Runs that there are.
+        of: usize,
+    },
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing { seconds, of } => write!(
+                f,
+                "after {seconds} of {of} simulated seconds: nothing was written; the same command begins anew"
+            ),
+            Self::NoDirectory { done, of } => write!(
+                f,
+                "after {done} of {of} runs: nothing is kept; with --out DIR, runs that are done are kept, and the same \
+                 command goes on from there"
+            ),
+            Self::Runs { directory, done, of } => write!(
+                f,
+                "{done} of {of} runs are done and kept in `{}`: run the same command again to go on",
+                directory.display()
+            ),
+        }
+    }
 }
 
 impl SimError {

@@ -94,9 +94,19 @@ impl Frame {
 
     /// As CSV (RFC 4180, but with bare newlines), a header first.
     pub(crate) fn to_csv(&self) -> String {
+        self.csv_head() + &self.csv_rows()
+    }
+
+    /// The header of the CSV.
+    pub(crate) fn csv_head(&self) -> String {
         let mut csv = String::new();
-        let names = self.0.iter().map(|column| column.name.clone());
-        line(&mut csv, names);
+        line(&mut csv, self.0.iter().map(|column| column.name.clone()));
+        csv
+    }
+
+    /// The CSV without its header.
+    pub(crate) fn csv_rows(&self) -> String {
+        let mut csv = String::new();
         for row in 0..self.len() {
             line(&mut csv, self.0.iter().map(|column| column.cells.text(row)));
         }

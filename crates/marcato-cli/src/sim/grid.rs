@@ -1,22 +1,25 @@
 //! Every combination with every seed, on all cores.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use marcato_papers::{COMMIT, Mean, Progress, VERSION};
+use marcato_papers::{COMMIT, Mean, Progress as _, VERSION};
 use marcato_scenario::record::Record;
 use marcato_scenario::{Experiment, Run, Scenario, Setting};
-use marcato_sim::scenario::{Traces, build};
+use marcato_sim::scenario::{Traces, Watcher, build};
 use marcato_units::Time;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::error::SimError;
+use super::error::{Kept, SimError};
 use super::frame::{Frame, Row};
 use super::result::{Tables, json};
 use super::store::Store;
+use crate::interrupt::Interrupt;
+use crate::progress::Bar;
 
 /// A combination of what is varied, and the means over its seeds.
 #[derive(Clone, Debug)]
@@ -33,27 +36,55 @@ pub(crate) struct Point {
 enum Told {
     /// So many virtual seconds have passed.
     Seconds(u64),
-    /// A run is over.
-    Done(usize, Result<String, SimError>),
+    /// A run is done, and kept where that was asked for.
+    Done(usize, String),
+    /// A run failed.
+    Failed(usize, SimError),
+    /// A run is done but could not be kept.
+    Unkept(SimError),
 }
 
-/// Runs one run and gives its document.
-fn one(run: &Run, traces: &Traces, tell: &mut dyn FnMut(u64)) -> Result<String, SimError> {
-    let failed = |problem: String| SimError::Run { id: run.id.clone(), problem };
-    let mut seconds = 0;
-    let mut watch = |now: Time| {
+/// Tells how far a run is, and ends it when it is to stop.
+struct Watch<'a> {
+    seconds: u64,
+    tell: &'a mut dyn FnMut(u64),
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Watcher for Watch<'_> {
+    fn time(&mut self, now: Time) {
         let passed = now.as_nanos() / 1_000_000_000;
-        if passed > seconds {
-            tell(passed - seconds);
-            seconds = passed;
+        if passed > self.seconds {
+            (self.tell)(passed - self.seconds);
+            self.seconds = passed;
         }
-    };
-    let attempt = || -> Result<String, SimError> {
+    }
+
+    fn captured(&mut self, _link: &str, _back: bool, _part: &[u8]) {}
+
+    fn is_stopped(&self) -> bool {
+        (self.stop)()
+    }
+}
+
+/// Runs one run and gives its document; `None` if it was stopped.
+fn one(
+    run: &Run,
+    traces: &Traces,
+    tell: &mut dyn FnMut(u64),
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<String>, SimError> {
+    let failed = |problem: String| SimError::Run { id: run.id.clone(), problem };
+    let mut watch = Watch { seconds: 0, tell, stop };
+    let attempt = || -> Result<Option<String>, SimError> {
         // What is recorded changes nothing else, and a document has none of it.
         let experiment = Experiment { record: Record::default(), ..run.experiment.clone() };
         let outcome = build(&experiment, traces).map_err(|error| failed(error.to_string()))?.run(&mut watch);
+        if stop() {
+            return Ok(None);
+        }
         let tables = Tables::of(&outcome);
-        Ok(json(run, &outcome, &tables))
+        Ok(Some(json(run, &outcome, &tables)))
     };
     // One run that hits a defect does not take the others with it.
     catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| Err(SimError::Panic(run.id.clone())))
@@ -63,38 +94,57 @@ fn one(run: &Run, traces: &Traces, tell: &mut dyn FnMut(u64)) -> Result<String, 
 /// not depend on how many threads there are.
 ///
 /// # Errors
-/// If a run failed, or its document could not be kept: all such runs are named, after the others have been run.
+/// If a run failed: all such runs are named, after the others have been run. If a document could not be kept, or there was an
+/// interrupt, no further run begins, and the error says what is kept.
 pub(crate) fn run(
     scenario: &Scenario,
     traces: &Traces,
     store: Option<&Store>,
     threads: usize,
-    progress: &mut dyn Progress,
+    bar: &mut Bar,
+    interrupt: &Interrupt,
 ) -> Result<Vec<String>, SimError> {
     let runs: Vec<Run> = scenario.runs().collect();
     let mut documents: Vec<Option<String>> =
         runs.iter().map(|run| store.and_then(|store| store.load(&run.id))).collect();
     let todo: Vec<usize> = (0..runs.len()).filter(|&place| documents[place].is_none()).collect();
     let steps = todo.iter().map(|&place| runs[place].experiment.duration.as_secs()).sum();
-    progress.begin(&format!("{} of {} runs, simulated seconds", todo.len(), runs.len()), Some(steps));
+    let says = |done: usize| format!("{done} of {} runs done, simulated seconds", runs.len());
+    let mut done = runs.len() - todo.len();
+    bar.begin(&says(done), Some(steps));
     let next = AtomicUsize::new(0);
+    let is_full = AtomicBool::new(false);
+    let stop = || is_full.load(Ordering::Relaxed) || interrupt.came();
     let (send, receive) = mpsc::channel();
     let mut problems = Vec::new();
+    let mut unkept = None;
     thread::scope(|scope| {
         for _ in 0..threads.min(todo.len()) {
-            let (send, next, todo, runs) = (send.clone(), &next, &todo, &runs);
+            let (send, next, todo, runs, stop) = (send.clone(), &next, &todo, &runs, &stop);
             scope.spawn(move || {
-                while let Some(&place) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while !stop()
+                    && let Some(&place) = todo.get(next.fetch_add(1, Ordering::Relaxed))
+                {
                     let run = &runs[place];
+                    let told = Cell::new(0);
                     let mut tell = |seconds| {
+                        told.set(told.get() + seconds);
                         // Whoever listens, listens until all is done.
                         let _ = send.send(Told::Seconds(seconds));
                     };
-                    let document = one(run, traces, &mut tell).and_then(|document| {
-                        store.map_or(Ok(()), |store| store.save(&run.id, &document))?;
-                        Ok(document)
-                    });
-                    if send.send(Told::Done(place, document)).is_err() {
+                    let ended = match one(run, traces, &mut tell, stop) {
+                        Ok(Some(document)) => {
+                            tell(run.experiment.duration.as_secs().saturating_sub(told.get()));
+                            let kept = store.map_or(Ok(()), |store| store.save(&run.id, &document));
+                            match kept {
+                                Ok(()) => Told::Done(place, document),
+                                Err(error) => Told::Unkept(error),
+                            }
+                        }
+                        Ok(None) => break,
+                        Err(error) => Told::Failed(place, error),
+                    };
+                    if send.send(ended).is_err() {
                         break;
                     }
                 }
@@ -103,12 +153,31 @@ pub(crate) fn run(
         drop(send);
         for told in receive {
             match told {
-                Told::Seconds(seconds) => progress.advance(seconds),
-                Told::Done(place, Ok(document)) => documents[place] = Some(document),
-                Told::Done(place, Err(error)) => problems.push((place, error.to_string())),
+                Told::Seconds(seconds) => bar.advance(seconds),
+                Told::Done(place, document) => {
+                    documents[place] = Some(document);
+                    done += 1;
+                    bar.say(says(done));
+                }
+                Told::Failed(place, error) => problems.push((place, error.to_string())),
+                Told::Unkept(error) => {
+                    // The next would fare no better.
+                    is_full.store(true, Ordering::Relaxed);
+                    unkept.get_or_insert(error);
+                }
             }
         }
     });
+    let kept = || match store {
+        Some(store) => Kept::Runs { directory: store.directory().to_owned(), done, of: runs.len() },
+        None => Kept::NoDirectory { done, of: runs.len() },
+    };
+    if let Some(source) = unkept {
+        return Err(SimError::Unkept { source: Box::new(source), kept: kept() });
+    }
+    if interrupt.came() && done + problems.len() < runs.len() {
+        return Err(SimError::Interrupted(kept()));
+    }
     if !problems.is_empty() {
         problems.sort();
         let problems = problems.into_iter().map(|(_, problem)| problem).collect();
@@ -118,7 +187,7 @@ pub(crate) fn run(
 }
 
 /// Numbers by their names, in order.
-type Numbers = Vec<(String, f64)>;
+pub(crate) type Numbers = Vec<(String, f64)>;
 
 /// The numbers of a document, by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`, `link.NAME.METRIC`,
 /// `link.NAME.back.METRIC`.
@@ -150,25 +219,38 @@ fn metrics(document: &Value) -> Numbers {
     all
 }
 
-/// The runs of each combination, and the means over them. `documents` are those of all runs, in order.
-pub(crate) fn points(scenario: &Scenario, documents: &[String]) -> Vec<Point> {
-    let mut points: Vec<(Point, Vec<Numbers>)> = Vec::new();
-    for (run, document) in scenario.runs().zip(documents) {
-        // The same text, read the same way, whether it has just been written or long ago.
-        let found = metrics(&serde_json::from_str(document).unwrap_or_default());
+/// A run that is done: what was varied in it, and its numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) run: Run,
+    /// In the order of its document.
+    pub(crate) numbers: Numbers,
+}
+
+/// The runs of a grid with what their `documents` say, which are in the same order.
+pub(crate) fn done(scenario: &Scenario, documents: &[String]) -> Vec<Done> {
+    // The same text, read the same way, whether it has just been written or long ago.
+    let read = |document: &String| metrics(&serde_json::from_str(document).unwrap_or_default());
+    scenario.runs().zip(documents).map(|(run, document)| Done { run, numbers: read(document) }).collect()
+}
+
+/// The runs of each combination, and the means over them.
+pub(crate) fn points(scenario: &Scenario, done: &[Done]) -> Vec<Point> {
+    let mut points: Vec<(Point, Vec<&Numbers>)> = Vec::new();
+    for Done { run, numbers } in done {
         match points.last_mut().filter(|(point, _)| point.settings == run.settings) {
             Some((point, all)) => {
                 point.seeds.push(run.seed.get());
-                all.push(found);
+                all.push(numbers);
             }
             None => {
                 let point = Point {
-                    one_line: one_line(scenario, &run),
-                    settings: run.settings,
+                    one_line: one_line(scenario, run),
+                    settings: run.settings.clone(),
                     seeds: vec![run.seed.get()],
                     metrics: Vec::new(),
                 };
-                points.push((point, vec![found]));
+                points.push((point, vec![numbers]));
             }
         }
     }
@@ -177,7 +259,8 @@ pub(crate) fn points(scenario: &Scenario, documents: &[String]) -> Vec<Point> {
         point.metrics = first
             .iter()
             .map(|(name, _)| {
-                let of = |run: &Numbers| run.iter().find(|(other, _)| other == name).map(|&(_, value)| value);
+                let of =
+                    |run: &&Numbers| run.iter().find(|(other, _)| other == name).map(|&(_, value)| value);
                 let values: Vec<f64> =
                     all.iter().filter_map(of).filter(|value: &f64| value.is_finite()).collect();
                 (name.clone(), Mean::of(&values))

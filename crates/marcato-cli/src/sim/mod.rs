@@ -2,12 +2,15 @@
 
 mod capture;
 mod chart;
+mod completions;
 mod error;
+mod explained;
 mod frame;
 mod grid;
 mod parquet;
 mod report;
 mod result;
+mod runs;
 mod store;
 mod text;
 
@@ -22,11 +25,13 @@ use marcato_scenario::{Overrides, Run, Scenario, explain};
 use marcato_sim::scenario::{Outcome, Traces, build};
 
 use self::capture::Captures;
-use self::error::SimError;
+use self::error::Kept;
+pub(crate) use self::error::SimError;
 use self::result::Tables;
 use self::store::{Manifest, Store};
 use crate::Status;
 use crate::arguments::{Format, Sim};
+use crate::interrupt::Interrupt;
 use crate::output;
 use crate::progress::Bar;
 
@@ -34,7 +39,12 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
     let overrides = Overrides { set: asked.set.clone(), seed: asked.seed };
     let scenario = Scenario::load(&asked.file, &overrides)?;
     if asked.explain {
-        output::print(stdout, &explain(&scenario)).map_err(SimError::Print)?;
+        let explained = match asked.format {
+            Format::Text => explain(&scenario),
+            Format::Json => explained::to_json(&scenario),
+            Format::Csv => return Err(SimError::ExplainTable),
+        };
+        output::print(stdout, &explained).map_err(SimError::Print)?;
         return Ok(Status::Ok);
     }
     if asked.resume && asked.out.is_none() {
@@ -43,7 +53,7 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
     let traces = traces(&scenario)?;
     let printed = match scenario.run(0).filter(|_| scenario.count() == 1) {
         Some(_) if asked.resume => return Err(SimError::ResumeOne),
-        Some(one) => single(asked, &one, &traces)?,
+        Some(one) => single(asked, &one, &manifest(&scenario, &traces), &traces)?,
         None => every(asked, &scenario, &traces)?,
     };
     output::print(stdout, &printed).map_err(SimError::Print)?;
@@ -67,8 +77,11 @@ fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
 }
 
 /// Runs the one run that there is; what is to be printed.
-fn single(asked: &Sim, one: &Run, traces: &Traces) -> Result<String, SimError> {
+fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Result<String, SimError> {
     let out = asked.out.as_deref();
+    if let Some(out) = out {
+        manifest.check(out)?;
+    }
     let mut experiment = one.experiment.clone();
     if out.is_none() {
         // Nobody would get it.
@@ -78,14 +91,20 @@ fn single(asked: &Sim, one: &Run, traces: &Traces) -> Result<String, SimError> {
     if let Some(out) = out {
         output::writable_directory(out).map_err(SimError::file(out))?;
     }
+    let interrupt = Interrupt::listen().map_err(SimError::Interrupt)?;
     let mut bar = Bar::new();
-    bar.begin("simulated seconds", Some(one.experiment.duration.as_secs()));
-    let mut captures = Captures::new(out, &mut bar);
+    let of = one.experiment.duration.as_secs();
+    bar.begin("simulated seconds", Some(of));
+    let mut captures = Captures::new(out, &mut bar, &interrupt);
     let outcome = world.run(&mut captures);
+    if interrupt.came() {
+        return Err(SimError::Interrupted(Kept::Nothing { seconds: captures.seconds(), of }));
+    }
     captures.finish()?;
     let tables = Tables::of(&outcome);
     let json = result::json(one, &outcome, &tables);
     if let Some(out) = out {
+        manifest.write(out)?;
         write(out, one, &outcome, &tables, &json)?;
     }
     Ok(match asked.format {
@@ -121,14 +140,19 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, Si
     };
     let threads =
         asked.jobs.map_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get), usize::from);
-    let documents = grid::run(scenario, traces, store.as_ref(), threads, &mut Bar::new())?;
-    let points = grid::points(scenario, &documents);
+    let interrupt = Interrupt::listen().map_err(SimError::Interrupt)?;
+    let documents = grid::run(scenario, traces, store.as_ref(), threads, &mut Bar::new(), &interrupt)?;
+    let done = grid::done(scenario, &documents);
+    let points = grid::points(scenario, &done);
     let frame = grid::frame(&points);
     let json = grid::to_json(scenario, &points, &frame);
     if let Some(store) = &store {
         store.file("grid.json", json.as_bytes())?;
         store.file("grid.csv", frame.to_csv().as_bytes())?;
         store.file("grid.parquet", &parquet::of(&frame)?)?;
+        let runs = runs::frame(&done);
+        store.file("runs.csv", runs.to_csv().as_bytes())?;
+        store.file("runs.parquet", &parquet::of(&runs)?)?;
     }
     Ok(match asked.format {
         Format::Text => text::of_grid(&scenario.experiment().name, &points),

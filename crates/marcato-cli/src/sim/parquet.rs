@@ -1,5 +1,6 @@
 //! Frames as Parquet.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use marcato_papers::VERSION;
@@ -12,43 +13,74 @@ use parquet::schema::types::Type;
 
 use super::frame::{Cells, Column, Frame};
 
-/// The frame as a Parquet file of one row group, without compression: strings (UTF-8), 64-bit integers and doubles, of which
-/// numbers may be missing.
+/// A Parquet file that is written in parts, each a row group of its own, without compression: strings (UTF-8), 64-bit
+/// integers and doubles, of which numbers may be missing.
+pub(crate) struct Writer<W: Write + Send>(SerializedFileWriter<W>);
+
+impl<W: Write + Send> Writer<W> {
+    /// A file with the columns of `like`, whose rows are not written.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub(crate) fn new(out: W, like: &Frame) -> Result<Self, ParquetError> {
+        let fields = like.columns().iter().map(|column| field(column).map(Arc::new));
+        let fields = fields.collect::<Result<_, _>>()?;
+        let schema = Type::group_type_builder("schema").with_fields(fields).build()?;
+        let properties = WriterProperties::builder()
+            .set_created_by(format!("marcato version {VERSION}"))
+            // Few rows, most of them different.
+            .set_dictionary_enabled(false)
+            .build();
+        SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties)).map(Self)
+    }
+
+    /// Adds the rows of `frame`, whose columns are those of the file.
+    ///
+    /// # Errors
+    /// When the destination fails.
+    pub(crate) fn add(&mut self, frame: &Frame) -> Result<(), ParquetError> {
+        let mut group = self.0.next_row_group()?;
+        for Column { cells, .. } in frame.columns() {
+            let Some(mut column) = group.next_column()? else { break };
+            match cells {
+                Cells::Text(cells) => {
+                    let values: Vec<ByteArray> =
+                        cells.iter().map(|cell| ByteArray::from(cell.as_str())).collect();
+                    column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+                }
+                Cells::Count(cells) => {
+                    let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+                    let values: Vec<i64> = cells.iter().flatten().copied().map(whole).collect();
+                    column.typed::<Int64Type>().write_batch(&values, Some(&present(cells)), None)?;
+                }
+                Cells::Number(cells) => {
+                    let values: Vec<f64> = cells.iter().flatten().copied().collect();
+                    column.typed::<DoubleType>().write_batch(&values, Some(&present(cells)), None)?;
+                }
+            }
+            column.close()?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Writes the footer, and returns the destination.
+    ///
+    /// # Errors
+    /// When the destination fails.
+    pub(crate) fn finish(self) -> Result<W, ParquetError> {
+        self.0.into_inner()
+    }
+}
+
+/// The frame as a Parquet file of one row group.
 ///
 /// # Errors
 /// None that a frame could cause: its columns are of the types that the schema says.
 pub(crate) fn of(frame: &Frame) -> Result<Vec<u8>, ParquetError> {
-    let fields = frame.columns().iter().map(|column| field(column).map(Arc::new));
-    let schema = Type::group_type_builder("schema").with_fields(fields.collect::<Result<_, _>>()?).build()?;
-    let properties = WriterProperties::builder()
-        .set_created_by(format!("marcato version {VERSION}"))
-        // Few rows, most of them different.
-        .set_dictionary_enabled(false)
-        .build();
-    let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
-    let mut group = writer.next_row_group()?;
-    for Column { cells, .. } in frame.columns() {
-        let Some(mut column) = group.next_column()? else { break };
-        match cells {
-            Cells::Text(cells) => {
-                let values: Vec<ByteArray> =
-                    cells.iter().map(|cell| ByteArray::from(cell.as_str())).collect();
-                column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
-            }
-            Cells::Count(cells) => {
-                let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-                let values: Vec<i64> = cells.iter().flatten().copied().map(whole).collect();
-                column.typed::<Int64Type>().write_batch(&values, Some(&present(cells)), None)?;
-            }
-            Cells::Number(cells) => {
-                let values: Vec<f64> = cells.iter().flatten().copied().collect();
-                column.typed::<DoubleType>().write_batch(&values, Some(&present(cells)), None)?;
-            }
-        }
-        column.close()?;
-    }
-    group.close()?;
-    writer.into_inner()
+    let mut writer = Writer::new(Vec::new(), frame)?;
+    writer.add(frame)?;
+    writer.finish()
 }
 
 /// The definition levels of a column: 1 where there is something.

@@ -1,39 +1,17 @@
 //! Files that are there as a whole or not at all.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use marcato_papers::{COMMIT, VERSION};
+use marcato_papers::{AtomicFile, COMMIT, VERSION};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use super::error::SimError;
 
-/// Writes a file so that nobody ever sees a part of it: beside its place first, and then into it.
+/// Writes a file so that nobody ever sees a part of it.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), SimError> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(SimError::file(path))?;
-    file.write_all(content).map_err(SimError::file(path))?;
-    place(file, path)
-}
-
-/// Puts a file that has been written beside its place into it.
-pub(crate) fn place(file: tempfile::NamedTempFile, path: &Path) -> Result<(), SimError> {
-    readable(&file).map_err(SimError::file(path))?;
-    file.persist(path).map_err(|error| SimError::file(path)(error.error))?;
-    Ok(())
-}
-
-/// A temporary file is its owner's alone; results are as any other file.
-fn readable(file: &tempfile::NamedTempFile) -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
-    }
-    let _ = file;
-    Ok(())
+    AtomicFile::write(path, content).map_err(SimError::file(path))
 }
 
 /// What the results in a directory are of.
@@ -60,7 +38,32 @@ impl Manifest {
     fn program(&self) -> String {
         format!("{} ({})", self.version, self.commit)
     }
+
+    /// Refuses a directory that has results of anything else. Whether it has a manifest already.
+    pub(crate) fn check(&self, directory: &Path) -> Result<bool, SimError> {
+        let found = fs::read(directory.join(MANIFEST)).ok();
+        match found.and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok()) {
+            Some(found) if found == *self => Ok(true),
+            Some(found) if found.program() != self.program() => {
+                let (theirs, ours) = (found.program(), self.program());
+                Err(SimError::OtherVersion { path: directory.to_owned(), theirs, ours })
+            }
+            Some(_) => Err(SimError::OtherScenario(directory.to_owned())),
+            // Results without a manifest are of nobody knows what.
+            None if holds_results(directory) => Err(SimError::OtherScenario(directory.to_owned())),
+            None => Ok(false),
+        }
+    }
+
+    /// Writes it into a directory.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), SimError> {
+        // Strings: serialising them cannot fail.
+        let json = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        write(&directory.join(MANIFEST), json.as_bytes())
+    }
 }
+
+const MANIFEST: &str = "manifest.json";
 
 /// The directory of a grid: a manifest, a file for each run, and what they add up to.
 #[derive(Debug)]
@@ -71,25 +74,21 @@ pub(crate) struct Store {
 impl Store {
     /// Opens or makes the directory of this scenario. `is_resumed` insists that it is there.
     pub(crate) fn open(directory: &Path, manifest: &Manifest, is_resumed: bool) -> Result<Self, SimError> {
+        let is_there = manifest.check(directory)?;
+        if is_resumed && !is_there {
+            return Err(SimError::NothingToResume(directory.to_owned()));
+        }
         let runs = directory.join("runs");
         fs::create_dir_all(&runs).map_err(SimError::file(&runs))?;
-        let path = directory.join("manifest.json");
-        match fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).ok()) {
-            Some(found) if found == *manifest => {}
-            Some(found) if found.program() != manifest.program() => {
-                let (theirs, ours) = (found.program(), manifest.program());
-                return Err(SimError::OtherVersion { path: directory.to_owned(), theirs, ours });
-            }
-            Some(_) => return Err(SimError::OtherScenario(directory.to_owned())),
-            None if is_resumed => return Err(SimError::NothingToResume(directory.to_owned())),
-            // Runs without a manifest are of nobody knows what.
-            None if holds_runs(&runs) => return Err(SimError::OtherScenario(directory.to_owned())),
-            None => {
-                let json = serde_json::to_string_pretty(manifest).unwrap_or_default() + "\n";
-                write(&path, json.as_bytes())?;
-            }
+        if !is_there {
+            manifest.write(directory)?;
         }
         Ok(Self { directory: directory.to_owned() })
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn run(&self, id: &str) -> PathBuf {
@@ -115,7 +114,8 @@ impl Store {
     }
 }
 
-fn holds_runs(runs: &Path) -> bool {
+fn holds_results(directory: &Path) -> bool {
     let is_result = |entry: fs::DirEntry| entry.path().extension().is_some_and(|it| it == "json");
-    fs::read_dir(runs).is_ok_and(|entries| entries.flatten().any(is_result))
+    let has_runs = |entries: fs::ReadDir| entries.flatten().any(is_result);
+    directory.join("result.json").exists() || fs::read_dir(directory.join("runs")).is_ok_and(has_runs)
 }

@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
 use super::error::BuildError;
 use super::messenger::Messenger;
-use super::outcome::{Alone, FlowOutcome, LowLayerOutcome, Times};
+use super::outcome::{Alone, Completion, FlowOutcome, LowLayerOutcome, Timed, Times};
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
@@ -485,14 +485,14 @@ impl Tracked {
         }
     }
 
-    fn times(&self, net: &Network, from: Time, until: Time) -> Vec<Times> {
+    fn times(&self, net: &Network, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         match &self.what {
             What::Tcp { size: None, .. } | What::Udp(_) => Vec::new(),
-            What::Tcp { .. } if self.start >= until => Vec::new(),
-            What::Tcp { .. } => {
+            What::Tcp { .. } if self.start >= timed.until => Vec::new(),
+            What::Tcp { size: Some(size), .. } => {
                 let mut times = Times::empty("transfer".into(), None);
                 let completed = self.finished(net);
-                times.judge(self.start, until, false, completed.as_ref());
+                times.judge(Completion::of(*size, self.start, completed), timed);
                 times.alone = Some(Alone { released: self.start, completed });
                 vec![times]
             }
@@ -500,9 +500,9 @@ impl Tracked {
                 let mut times = Times::empty("transfer".into(), None);
                 let open = net.open_flows(*process);
                 for flow in net.flow_records(*process).iter().chain(&open) {
-                    if flow.start() >= from && flow.start() < until {
+                    if flow.start() >= from && flow.start() < timed.until {
                         let done = flow.completion().map(|took| flow.start() + took);
-                        times.judge(flow.start(), until, false, done.as_ref());
+                        times.judge(Completion::of(flow.size(), flow.start(), done), timed);
                     }
                 }
                 times.refused = self.totals(net).refused - self.before.refused;
@@ -519,8 +519,9 @@ impl Tracked {
                     .map(|it| (it, true))
                     .chain(unanswered.iter().map(|it| (it, false)))
                 {
-                    if it.asked_at >= from && it.asked_at < until {
-                        times.judge(it.asked_at, until, false, is_done.then_some(&it.answered_at));
+                    if it.asked_at >= from && it.asked_at < timed.until {
+                        let done = is_done.then_some(it.answered_at);
+                        times.judge(Completion::of(it.response, it.asked_at, done), timed);
                     }
                 }
                 vec![times]
@@ -528,14 +529,19 @@ impl Tracked {
             What::Messages(flow) => {
                 let sender: Option<&Messenger> = net.app(*flow, Side::Client);
                 let collector: Option<&Collector> = net.app(*flow, Side::Server);
-                sender.zip(collector).map_or_else(Vec::new, |(it, seen)| it.times(seen, from, until))
+                sender.zip(collector).map_or_else(Vec::new, |(it, seen)| it.times(seen, from, timed))
             }
-            What::Quic { flow, said, .. } => Look { net, flow: *flow }.times(said, from, until),
+            What::Quic { flow, said, .. } => Look { net, flow: *flow }.times(said, from, timed),
         }
     }
 
-    /// What became of it, measured from `from` until now.
-    pub(super) fn outcome(&self, net: &Network, from: Time) -> FlowOutcome {
+    /// What was measured of it from `from` until now. `each` is given every completion.
+    pub(super) fn outcome(
+        &self,
+        net: &Network,
+        from: Time,
+        each: &mut dyn FnMut(&Completion<'_>),
+    ) -> FlowOutcome {
         let now = net.now();
         let totals = self.totals(net);
         let finished = self.finished(net);
@@ -561,7 +567,7 @@ impl Tracked {
             min_rtt: stats.and_then(|stats| stats.min_rtt).map(ms),
             delay: summary.delay.map(|delay| ms(delay.mean)),
             delay_p95: summary.delay.map(|delay| ms(delay.p95)),
-            times: self.times(net, from, now),
+            times: self.times(net, from, &mut Timed { flow: &self.name, until: now, each }),
             low: self.id().and_then(|flow| self.low(net, flow)).map(|low| low - self.before.low),
             lanes: match &self.what {
                 What::Quic { flow, lanes, .. } => Look { net, flow: *flow }.lanes(lanes),

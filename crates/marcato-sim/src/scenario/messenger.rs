@@ -9,7 +9,7 @@ use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
 
 use super::convert;
-use super::outcome::{Single, Times};
+use super::outcome::{Completion, Single, Timed, Times};
 use crate::{App, Collector, Socket, Tag};
 
 /// What one write of a writer asks for at most, as [`Writers`](crate::Writers) has it.
@@ -243,8 +243,8 @@ impl Messenger {
         }
     }
 
-    /// How long messages took that were released from `from` on, as `collector` saw it until `until`.
-    pub(super) fn times(&self, collector: &Collector, from: Time, until: Time) -> Vec<Times> {
+    /// Completion times of messages that were released from `from` on, as `collector` saw them.
+    pub(super) fn times(&self, collector: &Collector, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         let sources = self.messages.sources.iter().enumerate();
         let mut all: Vec<Times> = sources
             .map(|(index, it)| Times::empty(format!("source-{}", index + 1), Some(it.priority)))
@@ -256,7 +256,7 @@ impl Messenger {
         for (tag, released) in (0..).zip(&self.released) {
             // Single messages are few and each is of interest; of all others there are more to come.
             let is_single = released.group == self.clocks.len();
-            if released.at >= until || released.at < from && !is_single {
+            if released.at >= timed.until || released.at < from && !is_single {
                 continue;
             }
             let done = collector.complete(Tag(tag), released.size);
@@ -268,9 +268,10 @@ impl Messenger {
                 }
                 Some(number) => &mut bulk[number - 1],
             };
-            group.judge(released.at, until, released.refused, done.as_ref());
+            let one = Completion::of(released.size, released.at, done);
+            group.judge(Completion { is_refused: released.refused, ..one }, timed);
         }
-        all.extend(Times::of_singles(&self.messages.messages, &singles, until));
+        all.extend(Times::of_singles(&self.messages.messages, &singles, timed));
         all.extend(bulk);
         all
     }

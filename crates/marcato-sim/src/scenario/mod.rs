@@ -74,7 +74,8 @@ use std::collections::BTreeMap;
 pub use build::build;
 pub use error::BuildError;
 pub use outcome::{
-    Alone, FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times, Waiting,
+    Alone, Completion, FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times,
+    Waiting,
 };
 pub use world::{Watcher, World};
 

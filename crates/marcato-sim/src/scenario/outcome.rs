@@ -148,32 +148,70 @@ pub(super) struct Single {
     pub(super) done: Option<Time>,
 }
 
+/// One thing whose completion was timed: a transfer, an answer, or a message. [`Times`] counts exactly these.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Completion<'a> {
+    /// The flow's name.
+    pub flow: &'a str,
+    /// The kind of thing, as [`Times::name`] has it.
+    pub what: &'a str,
+    /// Its priority, where it has one.
+    pub priority: Option<Priority>,
+    /// Its length.
+    pub size: Bytes,
+    /// The time from which it counts.
+    pub start: Time,
+    /// The time at which it was complete; `None` if it was not when the run ended.
+    pub end: Option<Time>,
+    /// Whether it was refused, because too much waited already.
+    pub is_refused: bool,
+}
+
+/// Receives the completions of one flow up to a time.
+pub(super) struct Timed<'a> {
+    pub(super) flow: &'a str,
+    pub(super) until: Time,
+    pub(super) each: &'a mut dyn FnMut(&Completion<'_>),
+}
+
+impl Completion<'_> {
+    /// One that began at `start` and ended at `end`, if it did.
+    pub(super) const fn of(size: Bytes, start: Time, end: Option<Time>) -> Self {
+        Self { flow: "", what: "", priority: None, size, start, end, is_refused: false }
+    }
+}
+
 impl Times {
     pub(super) const fn empty(name: String, priority: Option<Priority>) -> Self {
         Self { name, priority, alone: None, released: 0, refused: 0, done: Vec::new(), open: Vec::new() }
     }
 
-    /// Counts one that was released at `at`, and is `done` or not at the end.
-    pub(super) fn judge(&mut self, at: Time, until: Time, is_refused: bool, done: Option<&Time>) {
-        let ms = |until: Time| until.since(at).as_secs_f64() * 1e3;
+    /// Counts `one`, whose flow and kind are filled in, and hands it on.
+    pub(super) fn judge(&mut self, one: Completion<'_>, timed: &mut Timed<'_>) {
+        let ms = |until: Time| until.since(one.start).as_secs_f64() * 1e3;
         self.released += 1;
-        match done {
-            _ if is_refused => self.refused += 1,
-            Some(&done) => self.done.push(ms(done)),
-            None => self.open.push(ms(until)),
+        match one.end {
+            _ if one.is_refused => self.refused += 1,
+            Some(end) => self.done.push(ms(end)),
+            None => self.open.push(ms(timed.until)),
         }
+        let end = one.end.filter(|_| !one.is_refused);
+        let priority = one.priority.or(self.priority);
+        (timed.each)(&Completion { flow: timed.flow, what: &self.name, priority, end, ..one });
     }
 
     /// Completion times of single messages: those without a name on one line, if there are any, and a line for each that
     /// has one. `singles` are those of `messages` that were released so far, in the same order.
-    pub(super) fn of_singles(messages: &[Message], singles: &[Single], until: Time) -> Vec<Self> {
+    pub(super) fn of_singles(messages: &[Message], singles: &[Single], timed: &mut Timed<'_>) -> Vec<Self> {
         let mut unnamed = Self::empty("messages".into(), None);
         let mut named = Vec::new();
         for (place, message) in messages.iter().enumerate() {
             let single = singles.get(place);
-            let judge = |times: &mut Self| {
-                if let Some(Single { at, is_refused, done }) = single {
-                    times.judge(*at, until, *is_refused, done.as_ref());
+            let mut judge = |times: &mut Self| {
+                if let Some(&Single { at, is_refused, done }) = single {
+                    let priority = Some(message.priority);
+                    let one = Completion::of(message.size, at, done);
+                    times.judge(Completion { priority, is_refused, ..one }, timed);
                 }
             };
             let Some(name) = &message.name else {

@@ -16,7 +16,7 @@ use marcato_units::{Priority, Time};
 
 use super::convert;
 use super::error::BuildError;
-use super::outcome::{LaneOutcome, Single, Times};
+use super::outcome::{self, LaneOutcome, Single, Timed, Times};
 use crate::quic::{
     Background, Completion, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Release,
     Traffic,
@@ -228,8 +228,8 @@ impl<'a> Look<'a> {
         self.net.host::<QuicHost>(self.flow, Side::Server)?.app()
     }
 
-    /// How long messages took that were handed over from `from` on.
-    pub(super) fn times(self, quic: &said::Quic, from: Time, until: Time) -> Vec<Times> {
+    /// Completion times of messages that were handed over from `from` on.
+    pub(super) fn times(self, quic: &said::Quic, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         let (Some(talker), Some(collector)) = (self.talker(), self.collector()) else { return Vec::new() };
         let mut done: HashMap<(u32, u32), Time> = HashMap::new();
         for &Completion { source, sequence, completed, .. } in &collector.completions {
@@ -241,8 +241,12 @@ impl<'a> Look<'a> {
         for (source, (said, releases)) in sources {
             let mut times = Times::empty(format!("source-{}", source + 1), Some(said.priority));
             let refused: HashSet<u32> = talker.traffic.refusals(source).iter().copied().collect();
+            let until = timed.until;
             for &(sequence, at) in releases.iter().filter(|&&(_, at)| at >= from && at < until) {
-                times.judge(at, until, refused.contains(&sequence), done.get(&(source, sequence)));
+                let end = done.get(&(source, sequence)).copied();
+                let is_refused = refused.contains(&sequence);
+                let one = outcome::Completion::of(said.size, at, end);
+                times.judge(outcome::Completion { is_refused, ..one }, timed);
             }
             all.push(times);
         }
@@ -252,7 +256,7 @@ impl<'a> Look<'a> {
             done: done.get(&(talker.group, sequence)).copied(),
         };
         let singles: Vec<Single> = (0..).zip(&talker.handed).map(single).collect();
-        all.extend(Times::of_singles(&quic.messages, &singles, until));
+        all.extend(Times::of_singles(&quic.messages, &singles, timed));
         all
     }
 

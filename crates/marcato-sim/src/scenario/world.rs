@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Duration, Time};
 
 use super::flows::{Tracked, mbps};
 use super::occupancy::{Course, Observed, Occupancy, utilisation};
-use super::outcome::{LinkOutcome, Outcome};
+use super::outcome::{Completion, LinkOutcome, Outcome};
 use super::sampler::Sampler;
 use crate::{FlowId, LinkCounters, LinkId, Network, Packet, Tap};
 
@@ -97,6 +97,16 @@ pub trait Watcher {
     fn time(&mut self, now: Time);
     /// A part of the capture of one direction of a link: all parts one after the other are a pcap file.
     fn captured(&mut self, link: &str, back: bool, part: &[u8]);
+
+    /// One thing whose completion was timed, once the run is over: flow by flow. They are handed over one by one, because
+    /// there may be millions.
+    fn completed(&mut self, _one: &Completion<'_>) {}
+
+    /// Whether the run is to end at once, whatever its duration: asked now and again. What it then measured counts for
+    /// nothing.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Follows the time, and lets captures go.
@@ -160,16 +170,25 @@ impl World {
                 self.flows.iter_mut().for_each(|flow| flow.look(net));
                 watcher.time(now);
                 self.drain(watcher);
+                if watcher.is_stopped() {
+                    break;
+                }
             }
             if now >= sample {
                 self.sampler.sample(&self.net, &self.flows, &self.ways);
             }
         }
         self.drain(watcher);
+        // Earlier than the warm-up's end if the run was stopped.
+        let begin = begin.min(self.net.now());
         Outcome {
             events: self.net.events(),
             span: end.since(begin),
-            flows: self.flows.iter().map(|flow| flow.outcome(&self.net, begin)).collect(),
+            flows: self
+                .flows
+                .iter()
+                .map(|flow| flow.outcome(&self.net, begin, &mut |one| watcher.completed(one)))
+                .collect(),
             links: self.ways.iter().map(|way| way.outcome(&self.net, begin)).collect(),
             series: self.sampler.finish(),
         }

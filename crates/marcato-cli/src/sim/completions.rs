@@ -1,0 +1,129 @@
+//! A row for each completion, written as they come.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use marcato_papers::AtomicFile;
+use marcato_sim::scenario::Completion;
+use parquet::errors::ParquetError;
+
+use super::error::SimError;
+use super::frame::Frame;
+use super::parquet::Writer;
+
+/// Rows that are kept in memory, and the size of a Parquet row group.
+const CHUNK: usize = 16_384;
+
+/// Writes `completions.csv` and `completions.parquet`. Memory is bounded: there may be millions of completions.
+pub(crate) struct Completions<'a> {
+    directory: &'a Path,
+    rows: Rows,
+    files: Option<Files>,
+}
+
+struct Files {
+    csv: AtomicFile,
+    parquet: Writer<AtomicFile>,
+}
+
+#[derive(Default)]
+struct Rows {
+    flow: Vec<String>,
+    what: Vec<String>,
+    priority: Vec<String>,
+    size: Vec<u64>,
+    start: Vec<f64>,
+    end: Vec<Option<f64>>,
+    state: Vec<&'static str>,
+}
+
+impl Rows {
+    fn add(&mut self, one: &Completion<'_>) {
+        self.flow.push(one.flow.to_owned());
+        self.what.push(one.what.to_owned());
+        self.priority.push(one.priority.map(|priority| priority.to_string()).unwrap_or_default());
+        self.size.push(one.size.get());
+        self.start.push(one.start.as_secs_f64());
+        self.end.push(one.end.map(|end| end.as_secs_f64()));
+        self.state.push(match one.end {
+            _ if one.is_refused => "refused",
+            Some(_) => "completed",
+            None => "unfinished",
+        });
+    }
+
+    fn frame(self) -> Frame {
+        Frame::new()
+            .text("flow", self.flow)
+            .text("what", self.what)
+            .text("priority", self.priority)
+            .count("size_bytes", self.size)
+            .number("start_s", self.start)
+            .number("end_s", self.end)
+            .text("state", self.state)
+    }
+}
+
+impl<'a> Completions<'a> {
+    /// Into this directory.
+    pub(crate) fn new(directory: &'a Path) -> Self {
+        Self { directory, rows: Rows::default(), files: None }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub(crate) fn add(&mut self, one: &Completion<'_>) -> Result<(), SimError> {
+        self.rows.add(one);
+        if self.rows.flow.len() < CHUNK { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<(), SimError> {
+        let frame = std::mem::take(&mut self.rows).frame();
+        if frame.len() == 0 {
+            return Ok(());
+        }
+        let path = self.directory.join("completions.csv");
+        self.put(&frame).map_err(SimError::file(&path))
+    }
+
+    fn put(&mut self, frame: &Frame) -> io::Result<()> {
+        let files = match &mut self.files {
+            Some(files) => files,
+            None => {
+                let mut csv = AtomicFile::create(&self.directory.join("completions.csv"))?;
+                csv.write_all(frame.csv_head().as_bytes())?;
+                let parquet = AtomicFile::create(&self.directory.join("completions.parquet"))?;
+                let parquet = Writer::new(parquet, frame).map_err(failed)?;
+                self.files.insert(Files { csv, parquet })
+            }
+        };
+        files.csv.write_all(frame.csv_rows().as_bytes())?;
+        files.parquet.add(frame).map_err(failed)
+    }
+
+    /// Puts the files into their places; none if nothing was timed.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub(crate) fn finish(mut self) -> Result<(), SimError> {
+        self.flush()?;
+        let Some(Files { csv, parquet }) = self.files else { return Ok(()) };
+        let path = self.directory.join("completions.csv");
+        csv.commit().map_err(SimError::file(&path))?;
+        let path = self.directory.join("completions.parquet");
+        parquet.finish().map_err(failed).and_then(AtomicFile::commit).map_err(SimError::file(&path))
+    }
+}
+
+/// What the file system said, where that was it.
+fn failed(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    }
+}

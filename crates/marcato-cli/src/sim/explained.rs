@@ -1,0 +1,63 @@
+//! What would run, as JSON.
+
+use std::collections::BTreeMap;
+
+use marcato_papers::{COMMIT, VERSION};
+use marcato_scenario::{Run, Scenario};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::result::config;
+
+/// The document of a scenario that was not run.
+#[derive(Serialize)]
+struct Document<'a> {
+    scenario: &'a str,
+    about: &'a str,
+    version: &'a str,
+    commit: &'a str,
+    /// Runs that there would be: every experiment with every seed.
+    runs: usize,
+    seeds: Vec<u64>,
+    experiments: Vec<Explained>,
+}
+
+/// A combination of what is varied; of a scenario without a grid, the scenario.
+#[derive(Serialize)]
+struct Explained {
+    settings: BTreeMap<String, String>,
+    /// The names of its runs, seed by seed.
+    runs: Vec<String>,
+    /// The experiment, completely said, with its first seed.
+    config: Value,
+}
+
+/// The experiments of a scenario, completely said, as one JSON document.
+pub(super) fn to_json(scenario: &Scenario) -> String {
+    let mut seeds = Vec::new();
+    let mut experiments: Vec<Explained> = Vec::new();
+    let mut last = None;
+    for Run { id, settings, seed, experiment } in scenario.runs() {
+        if let Some(explained) = experiments.last_mut().filter(|_| last.as_ref() == Some(&settings)) {
+            explained.runs.push(id);
+        } else {
+            let said = settings.iter().map(|one| (one.key.clone(), one.value.clone())).collect();
+            experiments.push(Explained { settings: said, runs: vec![id], config: config(&experiment) });
+            last = Some(settings);
+        }
+        if experiments.len() == 1 {
+            seeds.push(seed.get());
+        }
+    }
+    let document = Document {
+        scenario: &scenario.experiment().name,
+        about: &scenario.experiment().about,
+        version: VERSION,
+        commit: COMMIT,
+        runs: scenario.count(),
+        seeds,
+        experiments,
+    };
+    // Strings, finite numbers and maps with string keys: serialising them cannot fail.
+    serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
+}

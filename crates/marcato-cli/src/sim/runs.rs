@@ -1,0 +1,114 @@
+//! The runs of a grid, a row for each.
+
+use std::collections::HashMap;
+
+use marcato_scenario::{Number, Setting};
+use marcato_units::Duration;
+
+use super::frame::Frame;
+use super::grid::Done;
+
+/// A row for each run: its name, what is varied in it, its seed and every metric. Settings that are quantities are numbers,
+/// whose unit is in the column's name; all others are words.
+pub(super) fn frame(done: &[Done]) -> Frame {
+    let keys = done.first().map_or(&[][..], |done| &done.run.settings);
+    let frame = Frame::new().text("run", done.iter().map(|done| done.run.id.as_str()));
+    let frame = (0..keys.len()).fold(frame, |frame, place| {
+        let settings = done.iter().filter_map(|done| done.run.settings.get(place)).collect::<Vec<_>>();
+        setting(frame, &settings)
+    });
+    let frame = frame.count("seed", done.iter().map(|done| done.run.seed.get()));
+    // Runs may differ in what there is to measure: an empty cell where a run has nothing.
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut metrics: Vec<(&str, Vec<Option<f64>>)> = Vec::new();
+    for (row, one) in done.iter().enumerate() {
+        for (name, value) in &one.numbers {
+            let place = *places.entry(name).or_insert_with(|| {
+                metrics.push((name, vec![None; done.len()]));
+                metrics.len() - 1
+            });
+            metrics[place].1[row] = Some(*value);
+        }
+    }
+    metrics.into_iter().fold(frame, |frame, (name, values)| frame.number(name, values))
+}
+
+/// Adds the column of one key.
+fn setting(frame: Frame, settings: &[&Setting]) -> Frame {
+    let Some(first) = settings.first() else { return frame };
+    match scaled(settings) {
+        Some(("", values)) => frame.number(&first.key, values),
+        Some((unit, values)) => frame.number(&format!("{}_{unit}", first.key), values),
+        None => frame.text(&first.key, settings.iter().map(|one| one.value.as_str())),
+    }
+}
+
+/// The values of one key as numbers of one unit; `None` unless all are quantities of one kind.
+pub(super) fn scaled(settings: &[&Setting]) -> Option<(&'static str, Vec<f64>)> {
+    let numbers: Vec<Number> = settings.iter().map(|one| one.number()).collect::<Option<_>>()?;
+    let kind = std::mem::discriminant(numbers.first()?);
+    if numbers.iter().any(|number| std::mem::discriminant(number) != kind) {
+        return None;
+    }
+    let is_long = |number: &Number| matches!(number, Number::Span(span) if span.is_zero() || *span >= Duration::from_secs(1));
+    let in_seconds = numbers.iter().all(is_long);
+    let scaled = |number: &Number| match number {
+        Number::Plain(number) => ("", *number),
+        Number::Rate(rate) => ("mbit_per_s", rate.as_mbps_f64()),
+        Number::Size(size) => ("bytes", size.get() as f64),
+        Number::Packets(packets) => ("packets", *packets as f64),
+        Number::Span(span) if in_seconds => ("s", span.as_secs_f64()),
+        Number::Span(span) => ("ms", span.as_nanos() as f64 / 1e6),
+        Number::PerSecond(number) => ("per_s", *number),
+    };
+    Some((scaled(numbers.first()?).0, numbers.iter().map(|number| scaled(number).1).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn column(key: &str, values: &[&str]) -> String {
+        let settings: Vec<Setting> =
+            values.iter().map(|value| Setting { key: key.into(), value: (*value).into() }).collect();
+        setting(Frame::new(), &settings.iter().collect::<Vec<_>>()).to_csv().replace('\n', " ")
+    }
+
+    #[test]
+    fn quantities_are_numbers_of_one_unit_which_the_name_says() {
+        for (values, said) in [
+            (&["5 Mbit/s", "0.5 Gbit/s", "500 kbit/s"][..], "key_mbit_per_s 5 500 0.5 "),
+            (&["10 ms", "2 s"], "key_ms 10 2000 "),
+            (&["0 s", "2 min"], "key_s 0 120 "),
+            (&["100 us"], "key_ms 0.1 "),
+            (&["1.5 kB", "64 KiB"], "key_bytes 1500 65536 "),
+            (&["1 packet", "30 packets"], "key_packets 1 30 "),
+            (&["30 /min"], "key_per_s 0.5 "),
+            (&["0.01", "3"], "key 0.01 3 "),
+        ] {
+            assert_eq!(column("key", values), said);
+        }
+    }
+
+    #[test]
+    fn what_is_not_all_quantities_of_one_kind_stays_words() {
+        assert_eq!(column("queue", &["codel", "droptail"]), "queue codel droptail ");
+        assert_eq!(column("limit", &["30 packets", "60 kB"]), "limit 30 packets 60 kB ");
+        assert_eq!(column("loss", &["none", "0.01"]), "loss none 0.01 ");
+    }
+
+    proptest! {
+        #[test]
+        fn the_unit_never_changes_a_value(spans in prop::collection::vec(0..100_000_000_000_u64, 1..6)) {
+            let settings: Vec<Setting> =
+                spans.iter().map(|span| Setting { key: "k".into(), value: format!("{span} ns") }).collect();
+            let (unit, values) = scaled(&settings.iter().collect::<Vec<_>>()).unwrap();
+            for (span, value) in spans.iter().zip(values) {
+                let nanos = if unit == "s" { value * 1e9 } else { value * 1e6 };
+                prop_assert!((nanos - *span as f64).abs() < 0.5, "{} {}: {}", value, unit, span);
+            }
+        }
+    }
+}
