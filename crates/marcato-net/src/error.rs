@@ -267,6 +267,9 @@ pub enum NotDelivered {
     /// It was shed under persistent congestion.
     #[error("the message was shed under congestion")]
     Shed,
+    /// It waited while a more urgent message needed its room.
+    #[error("the message gave way to a more urgent one: send it again later, or raise `Limits::queued`")]
+    Evicted,
     /// The receiver wanted no more of it.
     #[error("the receiver declined the message")]
     Declined,
@@ -282,6 +285,7 @@ impl From<conductor::Removal> for NotDelivered {
             conductor::Removal::Discarded => Self::Discarded,
             conductor::Removal::Expired => Self::Expired,
             conductor::Removal::Shed => Self::Shed,
+            conductor::Removal::Evicted => Self::Evicted,
         }
     }
 }

@@ -45,6 +45,8 @@ pub enum MissedReason {
     Expired,
     /// The sender shed it under congestion.
     Shed,
+    /// The sender needed its room for a more urgent message.
+    Evicted,
     /// The sender speaks of a reason that we do not know.
     Other(u64),
 }
@@ -57,6 +59,7 @@ impl MissedReason {
             1 => Self::Discarded,
             2 => Self::Expired,
             3 => Self::Shed,
+            4 => Self::Evicted,
             other => Self::Other(other),
         }
     }
@@ -67,6 +70,7 @@ impl MissedReason {
             Removal::Discarded => 1,
             Removal::Expired => 2,
             Removal::Shed => 3,
+            Removal::Evicted => 4,
         }
     }
 }

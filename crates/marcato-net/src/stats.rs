@@ -69,7 +69,7 @@ pub struct LevelStats {
     pub unfinished: usize,
     /// Messages whose lifetime ended before they were sent.
     pub expired: u64,
-    /// Messages that were taken back, discarded or shed.
+    /// Messages that were taken back, discarded, shed or evicted for more urgent ones.
     pub dropped: u64,
     /// What has come in at this level: messages that are complete, and all bytes.
     pub received: Tally,
@@ -85,7 +85,10 @@ impl ConnectionStats {
             sent: level.granted,
             unfinished: self.unfinished[at],
             expired: level.expired.messages,
-            dropped: level.cancelled.messages + level.discarded.messages + level.shed.messages,
+            dropped: [level.cancelled, level.discarded, level.shed, level.evicted]
+                .iter()
+                .map(|gone| gone.messages)
+                .sum(),
             received: Tally { messages: self.received.messages[at], bytes: self.received.level_bytes[at] },
         }
     }

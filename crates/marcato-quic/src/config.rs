@@ -225,7 +225,7 @@ pub struct SessionConfig {
     pub receive_window_from: Option<Bytes>,
     /// What we may have sent and not seen acknowledged, on all streams.
     pub send_window: Bytes,
-    /// Messages that have left and whose end has not been acknowledged.
+    /// Messages that wait, or that have left and whose end has not been acknowledged. P0 may exceed it by an eighth.
     pub max_unfinished: usize,
     /// Bytes of unreliable messages that have come and were not taken, each counted with 64 more; beyond them the oldest
     /// are dropped. `None` if there are to be none, either way: the peer is told so.

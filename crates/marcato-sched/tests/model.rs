@@ -7,7 +7,7 @@ use marcato_sched::conductor::{
     CancelError, CancelOutcome, Conductor, Config, Counters, Debt, Fixed, Grant, Message, MessageId,
     OfferError, RefuseError, ReprioritiseError, ShedPolicy, Store, Tally,
 };
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use proptest::prelude::*;
 
 mod common;
@@ -48,6 +48,7 @@ enum Why {
     Discarded,
     Expired,
     Shed,
+    Evicted,
 }
 
 #[derive(Clone, Debug)]
@@ -61,21 +62,26 @@ struct State {
 
 struct Model {
     rules: Debt,
-    max_messages: usize,
-    max_queued: u64,
+    max_len: u64,
+    /// The most messages and bytes that may wait when one of P1 to P4 is offered, and when one of P0 is.
+    bounds: (usize, u64),
+    urgent_bounds: (usize, u64),
     state: State,
     offers: usize,
-    /// The state before the latest grant, that grant's message, length and whether it was the last of the message.
-    latest: Option<(State, usize, u64)>,
+    /// The state before the latest grant, that grant's message and length, and among which levels it was made.
+    latest: Option<(State, usize, u64, PrioritySet)>,
     changes: Vec<Change>,
 }
 
 impl Model {
-    fn new(config: &Config, limit: usize) -> Self {
+    /// A model of a Conductor whose bounds in messages are these, without and with P0's reserve.
+    fn new(config: &Config, messages: usize, urgent: usize) -> Self {
+        let bytes = config.max_queued.get();
         Self {
             rules: config.debt,
-            max_messages: config.max_messages.min(limit),
-            max_queued: config.max_queued.get(),
+            max_len: bytes,
+            bounds: (messages, bytes),
+            urgent_bounds: (urgent, bytes + bytes.div_ceil(8)),
             state: State {
                 levels: Default::default(),
                 debts: [0; 5],
@@ -119,6 +125,7 @@ impl Model {
                     Why::Discarded => counters.discarded += waiting.rest(),
                     Why::Expired => counters.expired += waiting.rest(),
                     Why::Shed => counters.shed += waiting.rest(),
+                    Why::Evicted => counters.evicted += waiting.rest(),
                 }
             }
             Change::Moved(id, to) => {
@@ -141,45 +148,56 @@ impl Model {
     }
 
     fn expire(&mut self, now: Time) {
-        for l in 0..5 {
-            while let Some(head) = self.state.levels[l].front()
-                && head.deadline.is_some_and(|deadline| now > deadline)
-                && head.droppable()
-            {
-                let id = head.id;
-                self.apply_to(id, Change::Removed(id, Why::Expired));
-            }
+        let over = |w: &&Waiting| w.droppable() && w.deadline.is_some_and(|deadline| now > deadline);
+        let gone: Vec<usize> = self.state.levels.iter().flatten().filter(over).map(|w| w.id).collect();
+        for id in gone {
+            self.apply_to(id, Change::Removed(id, Why::Expired));
         }
     }
 
-    fn full(&self, message: &Message) -> Option<OfferError> {
-        let queued = self.queued();
-        if queued.messages >= self.max_messages as u64 {
-            Some(OfferError::TooManyMessages { limit: self.max_messages })
-        } else if queued.bytes.get() + message.len.get() > self.max_queued {
-            Some(OfferError::TooManyBytes { limit: Bytes::new(self.max_queued) })
+    /// What `queued` leaves no room for.
+    fn full(&self, queued: Tally, message: &Message) -> Option<OfferError> {
+        let urgent = message.priority == Priority::P0;
+        let (messages, bytes) = if urgent { self.urgent_bounds } else { self.bounds };
+        if queued.messages >= messages as u64 {
+            Some(OfferError::TooManyMessages { limit: messages })
+        } else if queued.bytes.get() + message.len.get() > bytes {
+            Some(OfferError::TooManyBytes { limit: Bytes::new(bytes) })
         } else {
             None
         }
     }
 
+    /// What may be evicted for a message of this level, in the order in which it goes.
+    fn evictable(&self, level: Priority) -> Vec<Waiting> {
+        let levels = (level.index() + 1..5).rev();
+        levels.flat_map(|l| self.state.levels[l].iter().filter(|w| w.droppable()).cloned()).collect()
+    }
+
     fn offer(&mut self, now: Time, message: Message) -> Result<usize, OfferError> {
+        self.expire(now);
         let threshold = self.state.threshold;
+        let evictable = self.evictable(message.priority);
+        let spare = evictable.iter().fold(Tally::default(), |sum, w| sum + w.rest());
+        let all = self.queued();
+        let stays = Tally { messages: all.messages - spare.messages, bytes: all.bytes - spare.bytes };
         let error = if message.len.is_zero() {
             Some(OfferError::Empty)
         } else if message.priority > threshold {
             Some(OfferError::Discarding { threshold })
-        } else if message.len.get() > self.max_queued {
-            Some(OfferError::TooLong { limit: Bytes::new(self.max_queued) })
+        } else if message.len.get() > self.max_len {
+            Some(OfferError::TooLong { limit: Bytes::new(self.max_len) })
         } else {
-            if self.full(&message).is_some() {
-                self.expire(now);
-            }
-            self.full(&message)
+            self.full(stays, &message)
         };
         if let Some(error) = error {
             self.apply(Change::OfferRefused(message));
             return Err(error);
+        }
+        for victim in evictable {
+            if self.full(self.queued(), &message).is_some() {
+                self.apply_to(victim.id, Change::Removed(victim.id, Why::Evicted));
+            }
         }
         let id = self.offers;
         self.offers += 1;
@@ -189,10 +207,11 @@ impl Model {
     }
 
     /// The level whose turn it is, after redistribution where that is needed.
-    fn choose(&mut self) -> Option<usize> {
+    fn choose(&mut self, among: PrioritySet) -> Option<usize> {
         let rules = self.rules;
         let State { levels, debts, in_debt, counters, .. } = &mut self.state;
-        let waiting: Vec<usize> = (0..5).filter(|&l| !levels[l].is_empty()).collect();
+        let may = |l: usize| among.contains(Priority::ALL[l]) && !levels[l].is_empty();
+        let waiting: Vec<usize> = (0..5).filter(|&l| may(l)).collect();
         let first = *waiting.first()?;
         if let Some(&l) = waiting.iter().find(|&&l| !in_debt[l]) {
             return Some(l);
@@ -215,8 +234,8 @@ impl Model {
         waiting.into_iter().find(|&l| !in_debt[l])
     }
 
-    fn grant_now(&mut self, budget: u64) -> Option<(usize, u64, u64, bool)> {
-        let l = self.choose()?;
+    fn grant_now(&mut self, budget: u64, among: PrioritySet) -> Option<(usize, u64, u64, bool)> {
+        let l = self.choose(among)?;
         let state = &mut self.state;
         let unopposed = (0..5).all(|k| k == l || state.levels[k].is_empty());
         let head = state.levels[l].front_mut().expect("chosen");
@@ -246,26 +265,26 @@ impl Model {
         Some((id, offset, len, fin))
     }
 
-    fn grant(&mut self, now: Time, budget: u64) -> Option<(usize, u64, u64, bool)> {
+    fn grant(&mut self, now: Time, budget: u64, among: PrioritySet) -> Option<(usize, u64, u64, bool)> {
         self.expire(now);
         if budget == 0 {
             return None;
         }
         let before = self.state.clone();
-        let grant = self.grant_now(budget)?;
-        self.latest = Some((before, grant.0, grant.2));
+        let grant = self.grant_now(budget, among)?;
+        self.latest = Some((before, grant.0, grant.2, among));
         self.changes.clear();
         Some(grant)
     }
 
     fn refuse(&mut self, taken: u64) {
-        let (before, _, len) = self.latest.take().expect("there is a latest grant");
+        let (before, _, len, among) = self.latest.take().expect("there is a latest grant");
         if taken < len {
             let refusals = self.state.counters.refusals;
             self.state = before;
             self.state.counters.refusals = refusals + 1;
             if taken > 0 {
-                self.grant_now(taken);
+                self.grant_now(taken, among);
             }
             for change in std::mem::take(&mut self.changes) {
                 self.apply(change);
@@ -281,7 +300,7 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Op {
     Offer(Message),
-    Grant(u64),
+    Grant(u64, PrioritySet),
     /// In thousandths of the latest grant.
     Refuse(u64),
     Reprioritise(usize, Priority),
@@ -289,7 +308,9 @@ enum Op {
     Discard(Priority),
     Shed(ShedPolicy),
     Advance(u64),
-    Peek,
+    Peek(PrioritySet),
+    /// Makes room for a message of this level.
+    MakeRoom(Priority),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -305,9 +326,15 @@ fn op() -> impl Strategy<Value = Op> {
         older_than: Duration::from_millis(ms),
         down_to: Bytes::new(down_to),
     });
+    // All levels, as over TCP, or some, as where flow control or a repair holds others back.
+    let among = || {
+        prop_oneof![1 => Just(PrioritySet::ALL), 1 => prop::collection::vec(level(), 0..5).prop_map(|levels| {
+            levels.into_iter().fold(PrioritySet::ALL, PrioritySet::without)
+        })]
+    };
     prop_oneof![
         30 => message.prop_map(Op::Offer),
-        40 => (0..=CHUNK.get()).prop_map(Op::Grant),
+        40 => (0..=CHUNK.get(), among()).prop_map(|(budget, among)| Op::Grant(budget, among)),
         12 => (0u64..=1000).prop_map(Op::Refuse),
         2 => Just(Op::Refuse(0)),
         6 => (any::<usize>(), level()).prop_map(|(pick, level)| Op::Reprioritise(pick, level)),
@@ -316,7 +343,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Discard(Priority::P4)),
         1 => policy.prop_map(Op::Shed),
         8 => (0u64..20).prop_map(Op::Advance),
-        4 => Just(Op::Peek),
+        4 => among().prop_map(Op::Peek),
+        2 => level().prop_map(Op::MakeRoom),
     ]
 }
 
@@ -343,12 +371,14 @@ impl<S: Store> Bench<S> {
                     names.push(name);
                 }
             }
-            Op::Grant(budget) => {
-                let grant = conductor.grant(now, Bytes::new(budget));
-                let expected = model.grant(now, budget);
+            Op::Grant(budget, among) => {
+                let grant = conductor.grant_among(now, Bytes::new(budget), among);
+                let expected = model.grant(now, budget, among);
                 let plain = grant.map(|g| (g.message, g.offset.get(), g.len.get(), g.fin));
                 prop_assert_eq!(plain, expected.map(|(id, offset, len, fin)| (names[id], offset, len, fin)));
-                prop_assert!(grant.is_some() || budget == 0 || conductor.is_empty(), "not live");
+                let waits =
+                    (0..5).any(|l| among.contains(Priority::ALL[l]) && !model.state.levels[l].is_empty());
+                prop_assert!(grant.is_some() || budget == 0 || !waits, "not live");
                 *latest = grant.or(*latest);
             }
             Op::Refuse(thousandths) => {
@@ -415,11 +445,23 @@ impl<S: Store> Bench<S> {
                 prop_assert_eq!(conductor.shed(now, &policy), expected);
             }
             Op::Advance(ms) => self.now = now + Duration::from_millis(ms),
-            Op::Peek => {
-                let peeked = conductor.peek(now).map(|pending| (pending.message, pending.rest()));
+            Op::MakeRoom(level) => {
+                let before = model.queued().messages;
+                model.expire(now);
+                if model.queued().messages == before
+                    && let Some(victim) = model.evictable(level).first()
+                {
+                    model.apply_to(victim.id, Change::Removed(victim.id, Why::Evicted));
+                }
+                let expected = model.queued().messages < before;
+                prop_assert_eq!(conductor.make_room(now, level), expected);
+            }
+            Op::Peek(among) => {
+                let peeked =
+                    conductor.peek_among(now, among).map(|pending| (pending.message, pending.rest()));
                 model.expire(now);
                 let before = model.state.clone();
-                let chosen = model.choose().map(|l| &model.state.levels[l][0]);
+                let chosen = model.choose(among).map(|l| &model.state.levels[l][0]);
                 prop_assert_eq!(peeked, chosen.map(|w| (names[w.id], w.rest().bytes)));
                 model.state = before;
             }
@@ -461,6 +503,7 @@ impl<S: Store> Bench<S> {
                         + count(counters.discarded)
                         + count(counters.expired)
                         + count(counters.shed)
+                        + count(counters.evicted)
                         + count(counters.cancelled)
                         + count(counters.moved_out),
                     "conservation"
@@ -471,8 +514,8 @@ impl<S: Store> Bench<S> {
     }
 }
 
-fn run<S: Store>(config: Config, store: S, ops: &[Op]) -> Result<(), TestCaseError> {
-    let model = Model::new(&config, store.limit());
+fn run<S: Store>(config: Config, store: S, bounds: (usize, usize), ops: &[Op]) -> Result<(), TestCaseError> {
+    let model = Model::new(&config, bounds.0, bounds.1);
     let conductor = Conductor::with_store(config, store).expect("valid rules");
     let mut bench = Bench { conductor, model, names: Vec::new(), now: Time::ZERO, latest: None };
     for op in ops {
@@ -480,7 +523,7 @@ fn run<S: Store>(config: Config, store: S, ops: &[Op]) -> Result<(), TestCaseErr
     }
     // Whatever is left gets out.
     while !bench.conductor.is_empty() {
-        bench.step(&Op::Grant(CHUNK.get()))?;
+        bench.step(&Op::Grant(CHUNK.get(), PrioritySet::ALL))?;
     }
     Ok(())
 }
@@ -493,12 +536,12 @@ proptest! {
         let config = Config {
             chunk: CHUNK, max_messages: 24, max_queued: Bytes::kb(50), ..Config::with_debt(rules)
         };
-        run(config, marcato_sched::conductor::Slab::new(24), &ops)?;
+        run(config, marcato_sched::conductor::Slab::new(27), (24, 27), &ops)?;
     }
 
     #[test]
     fn the_fixed_store_does_the_same(rules in rules(), ops in prop::collection::vec(op(), 1..300)) {
         let config = Config { chunk: CHUNK, max_queued: Bytes::kb(50), ..Config::with_debt(rules) };
-        run(config, Fixed::<6>::new(), &ops)?;
+        run(config, Fixed::<6>::new(), (5, 6), &ops)?;
     }
 }

@@ -1,6 +1,7 @@
 //! A Conductor drives a simulated TCP as it will drive a real socket.
 #![allow(clippy::unwrap_used, reason = "This is test code.")]
 
+use marcato_sched::conductor::Removal;
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
     Collector, Conducted, Congestion, DelayedAck, FlowId, LinkConfig, Network, Planned, PriorityOption, Side,
@@ -104,4 +105,29 @@ fn a_receiver_that_sees_urgent_segments_need_not_delay_their_acknowledgement() {
     let patient = finished(false, Priority::P0);
     assert!(patient >= finished(true, Priority::P0) + Duration::from_millis(39));
     assert_eq!(patient, finished(true, Priority::P2));
+}
+
+#[test]
+fn a_message_that_gives_way_to_a_more_urgent_one_is_told_and_the_urgent_one_arrives() {
+    let mut net = Network::new(Seed::new(1));
+    let (sender, receiver) = (net.node("sender"), net.node("receiver"));
+    let link = || LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(25));
+    net.link(sender, receiver, link(), link());
+    let config = Config { chunk: CHUNK, max_queued: Bytes::kb(100), ..Config::with_debt(Debt::authors()) };
+    let plan = vec![
+        Planned::now(Bytes::kb(60), Priority::P3),
+        Planned::now(Bytes::kb(40), Priority::P4),
+        Planned::now(Bytes::kb(30), Priority::P1).after(Duration::from_millis(1)),
+    ];
+    let app = Conducted::new(Conductor::new(config).unwrap(), Feeder::lean(CHUNK), plan);
+    let flow = TcpFlow::new(sender, receiver, tcp(), app).server_app(Collector::logging());
+    let flow = net.tcp(flow).unwrap();
+    net.run_until(Time::from_secs(10));
+    let app: &Conducted = net.app(flow, Side::Client).unwrap();
+    assert_eq!(app.removed(), [(Tag(1), Removal::Evicted)]);
+    assert!(app.refused().is_empty());
+    let collector: &Collector = net.app(flow, Side::Server).unwrap();
+    for (tag, size, arrives) in [(0, 60, true), (1, 40, false), (2, 30, true)] {
+        assert_eq!(collector.complete(Tag(tag), Bytes::kb(size)).is_some(), arrives, "message {tag}");
+    }
 }

@@ -311,6 +311,31 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_gave_way_to_a_more_urgent_one_is_settled_and_its_bytes_are_let_go() {
+        let limits = Limits { queued: Bytes::new(1000), unfinished: 10, ..Limits::default() };
+        let mut sender = Sender::new(&Config { limits, ..Config::default() }).unwrap();
+        let offer = |sender: &mut Sender, priority| {
+            let (ticket, outcome) = oneshot::channel();
+            (sender.offer(NOW, &message(1000, priority), ticket).unwrap(), outcome)
+        };
+        // Five levels' shares, all moved to one level: only the Conductor's own bound holds.
+        let mut outcomes: Vec<_> = (0..5)
+            .map(|_| {
+                let (id, outcome) = offer(&mut sender, Priority::P4);
+                sender.reprioritise(id, Priority::P3).unwrap();
+                outcome
+            })
+            .collect();
+        let (_, mut urgent) = offer(&mut sender, Priority::P1);
+        assert_eq!(outcomes[0].try_recv(), Ok(Err(NotDelivered::Evicted)));
+        assert!(outcomes[1..].iter_mut().all(|outcome| outcome.try_recv().is_err()));
+        assert!(urgent.try_recv().is_err());
+        let counters = sender.counters();
+        assert_eq!(counters.level(Priority::P3).evicted.messages, 1);
+        assert_eq!(sender.unfinished(), [0, 1, 0, 0, 4]);
+    }
+
+    #[test]
     fn a_full_level_keeps_no_other_out() {
         let limits = Limits { queued: Bytes::new(1000), unfinished: 3, ..Limits::default() };
         let mut sender = Sender::new(&Config { limits, ..Config::default() }).unwrap();

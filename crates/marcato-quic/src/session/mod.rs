@@ -404,7 +404,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the session is closed, the message is empty or too long, or as much as may waits or is on its way.
+    /// If the session is closed, the message is empty or too long, or as much as may waits or is on its way. Less urgent
+    /// messages of which nothing has left make room for it, and are [dropped](Event::Dropped).
     pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
         self.take(now, message, None, false)
     }
@@ -481,13 +482,18 @@ impl Session {
         if self.closed {
             return Err(SendError::Closed);
         }
-        if self.outbox.len() >= self.config.max_unfinished {
-            return Err(SendError::TooManyUnfinished { limit: self.config.max_unfinished });
-        }
+        self.make_room(now, message.priority)?;
         let Message { body, priority, lifetime, redundancy, partial_ok, source } = message;
         let len = Bytes::new(body.len() as u64);
         let offered = conductor::Message { len, priority, lifetime, redundancy, partial_ok };
-        let id = self.conductor.offer(now, offered)?;
+        let id = match self.conductor.offer(now, offered) {
+            Ok(id) => id,
+            Err(error) => {
+                // To offer is also to drop what has expired.
+                self.sweep(now);
+                return Err(error.into());
+            }
+        };
         let offer = Offer { message: id.get(), source, priority, len, redundancy };
         self.scheduler.message_offered(now, &offer);
         self.outbox.insert(Outgoing {
@@ -507,6 +513,18 @@ impl Session {
         }
         self.sweep(now);
         Ok(id)
+    }
+
+    /// Makes room in the outbox for a message of `priority`: a less urgent one of which nothing has left gives way, and P0
+    /// may exceed the bound by as much as in the Conductor, for what has left and is not acknowledged cannot give way.
+    fn make_room(&mut self, now: Time, priority: Priority) -> Result<(), SendError> {
+        let most = self.config.max_unfinished;
+        if self.outbox.len() >= most && self.conductor.make_room(now, priority) {
+            self.sweep(now);
+        }
+        let reserve = if priority == Priority::P0 { conductor::reserve(most) } else { 0 };
+        let limit = most.saturating_add(reserve);
+        if self.outbox.len() >= limit { Err(SendError::TooManyUnfinished { limit }) } else { Ok(()) }
     }
 
     /// Takes a message back. What has left of it is void; the receiver is told.

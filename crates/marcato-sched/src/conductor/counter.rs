@@ -62,6 +62,8 @@ pub struct LevelCounters {
     pub expired: Tally,
     /// Removed by shedding.
     pub shed: Tally,
+    /// Removed because a more urgent message needed the room.
+    pub evicted: Tally,
     /// Removed by `cancel`.
     pub cancelled: Tally,
     /// Come from another level.
@@ -93,6 +95,7 @@ impl Counters {
             discarded: Tally::NONE,
             expired: Tally::NONE,
             shed: Tally::NONE,
+            evicted: Tally::NONE,
             cancelled: Tally::NONE,
             moved_in: Tally::NONE,
             moved_out: Tally::NONE,
@@ -118,6 +121,7 @@ impl Counters {
             total.discarded += level.discarded;
             total.expired += level.expired;
             total.shed += level.shed;
+            total.evicted += level.evicted;
             total.cancelled += level.cancelled;
             total.moved_in += level.moved_in;
             total.moved_out += level.moved_out;

@@ -15,16 +15,16 @@ pub enum OfferError {
         /// The most bytes that may wait.
         limit: Bytes,
     },
-    /// As many messages wait as may.
+    /// As many messages wait as may at its level, and none of them is less urgent and may be dropped.
     #[error("{limit} messages wait already: offer again after some have been granted, or shed some")]
     TooManyMessages {
-        /// The most messages that may wait.
+        /// The most messages that may wait when one of this level is offered.
         limit: usize,
     },
-    /// With it, more bytes would wait than may.
+    /// With it, more bytes would wait than may at its level, even if all that is less urgent and may be dropped were.
     #[error("more than {limit} would wait: offer again after some have been granted, or shed some")]
     TooManyBytes {
-        /// The most bytes that may wait.
+        /// The most bytes that may wait when a message of this level is offered.
         limit: Bytes,
     },
     /// Its level is being discarded (Save-Data).

@@ -16,6 +16,8 @@ pub enum Removal {
     Expired,
     /// It was shed under persistent congestion.
     Shed,
+    /// A more urgent message needed its room.
+    Evicted,
 }
 
 /// Something that happened to a message or a level.
@@ -98,5 +100,28 @@ impl<F: FnMut(Event)> Observer for F {
     #[inline]
     fn observe(&mut self, event: Event) {
         self(event);
+    }
+}
+
+/// Remembers which messages were removed, and why, until it is asked: for owners of payload or of anything else by
+/// [`MessageId`].
+#[cfg(feature = "alloc")]
+#[derive(Clone, Debug, Default)]
+pub struct Removals(alloc::vec::Vec<(MessageId, Removal)>);
+
+#[cfg(feature = "alloc")]
+impl Removals {
+    /// The removals since the last call, the earliest first.
+    pub fn take(&mut self) -> impl Iterator<Item = (MessageId, Removal)> + '_ {
+        self.0.drain(..)
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl Observer for Removals {
+    fn observe(&mut self, event: Event) {
+        if let Event::Removed { id, reason, .. } = event {
+            self.0.push((id, reason));
+        }
     }
 }

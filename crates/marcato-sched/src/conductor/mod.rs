@@ -6,13 +6,27 @@
 //! - [`shed`] for dropping load under persistent congestion;
 //! - [`event`] and [`counter`] for watching it, [`store`] for where messages are kept.
 //!
+//! # Admission
+//! Two bounds hold for all levels together: [`Config::max_messages`] and [`Config::max_queued`]. Fixed quotas per level
+//! would leave most of the memory unused by the one level that is busy. Instead a more urgent message takes the room of
+//! less urgent ones: an offer that does not fit evicts them, the least urgent level first and within it the oldest
+//! first, as shedding does (CATS §II-D3). Messages whose lifetime is over go before any other. A message of which bytes
+//! have left stays, unless it allows partial delivery, and so may keep out others of any level.
+//!
+//! P0 therefore has a reserve: an eighth more of either bound, at least one message, which nothing less urgent can
+//! take. A P0 message is accepted whenever the P0 messages that wait fit into the reserve together with it. (A message
+//! moved down from P0 counts as less urgent and can exceed this.) In a [`Fixed`] store the reserve is part of its
+//! slots; a store for one message has none.
+//!
 //! # Cost
 //! An offer, a grant, a refusal, a change of priority and a cancellation take constant time in the number of
-//! messages and bytes that wait. Only an offer allocates, and only where the [`store::Slab`] grows. A message
-//! whose lifetime is over is removed when it reaches the head of its level (it counts as queued until then), so a
-//! grant may have to remove many at once; each is removed once, so that the cost per message stays constant.
+//! messages and bytes that wait, and logarithmic time in the number of those that have a lifetime. Only an offer
+//! allocates, and only where the [`store::Slab`] grows. The next call after the end of a lifetime removes the message,
+//! so a grant may have to remove many at once, and an offer may evict many; each is removed once. Shedding and
+//! discarding look at every message of the levels that they may touch.
 
 pub mod counter;
+mod deadline;
 pub mod debt;
 pub mod error;
 pub mod event;
@@ -25,6 +39,8 @@ use marcato_units::{Bytes, Priority, PrioritySet, Time};
 pub use counter::{Counters, LevelCounters, Tally};
 pub use debt::{Debt, DebtError, Multiplier, Redistribution, Watermarks};
 pub use error::{CancelError, OfferError, RefuseError, ReprioritiseError};
+#[cfg(feature = "alloc")]
+pub use event::Removals;
 pub use event::{Event, Observer, Removal, Unobserved};
 pub use message::{CancelOutcome, Grant, Message, MessageId, Pending, Redundancy};
 pub use shed::{ShedPolicy, Shedding};
@@ -32,6 +48,7 @@ pub use shed::{ShedPolicy, Shedding};
 pub use store::Slab;
 pub use store::{Fixed, Store};
 
+use deadline::Deadlines;
 use debt::{Ledger, Levels};
 use store::{NO_SLOT, Slot, State};
 
@@ -43,9 +60,10 @@ pub struct Config {
     /// The largest budget that the feeder will ask for. Grants are not cut to it: it is what the watermarks are
     /// checked against, and the unit of the bounds that [`Debt`] states.
     pub chunk: Bytes,
-    /// The most messages that may wait, as far as the store holds as many.
+    /// The most messages that may wait, as far as the store holds as many. P0 may exceed it by an eighth: see
+    /// [admission](self#admission).
     pub max_messages: usize,
-    /// The most bytes that may wait.
+    /// The most bytes that may wait. P0 may exceed it by an eighth: see [admission](self#admission).
     pub max_queued: Bytes,
     /// When to shed load unasked; `None` for never.
     pub shedding: Option<Shedding>,
@@ -77,13 +95,59 @@ type DefaultStore = Slab;
 #[cfg(not(feature = "alloc"))]
 type DefaultStore = Fixed<16>;
 
+/// The part of either bound that P0 may use beyond it: one in so many.
+const RESERVE: usize = 8;
+
+/// How many messages beyond a bound of so many P0 may have: an eighth, rounded up. For bounds of the caller's own.
+pub const fn reserve(messages: usize) -> usize {
+    messages.div_ceil(RESERVE)
+}
+
+/// Bounds on what waits, on all levels together.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    messages: usize,
+    bytes: Bytes,
+}
+
+impl Bounds {
+    /// The bounds for offers of P1 to P4, and those for offers of P0.
+    fn of(config: &Config, limit: usize) -> (Self, Self) {
+        let messages = config.max_messages.min(limit);
+        let reserve = reserve(messages);
+        let most = messages.saturating_add(reserve).min(limit);
+        // Where the store has no further slots, the reserve is taken from its own; one slot serves all levels.
+        let others = messages.min((most - reserve).max(messages.min(1)));
+        let bytes = config.max_queued;
+        let reserve = Bytes::new(bytes.get().div_ceil(RESERVE as u64));
+        (Self { messages: others, bytes }, Self { messages: most, bytes: bytes + reserve })
+    }
+
+    /// Whether a message of this length may wait beside what does.
+    fn admit(self, queued: Tally, len: Bytes) -> Result<(), OfferError> {
+        if queued.messages >= self.messages as u64 {
+            return Err(OfferError::TooManyMessages { limit: self.messages });
+        }
+        if queued.bytes + len > self.bytes {
+            return Err(OfferError::TooManyBytes { limit: self.bytes });
+        }
+        Ok(())
+    }
+}
+
 /// The queue of one level.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     head: u32,
     tail: u32,
-    /// How many of its messages have a lifetime.
-    mortal: u32,
+    /// Where the search for a message to evict goes on: what stands before, but for the head, may not be dropped.
+    evict: u32,
+    /// What may not be dropped of it, because bytes of it have left.
+    kept: Tally,
+}
+
+impl Level {
+    const EMPTY: Self = Self { head: NO_SLOT, tail: NO_SLOT, evict: NO_SLOT, kept: Tally::NONE };
 }
 
 /// What it takes to replay the latest grant with fewer bytes.
@@ -109,8 +173,11 @@ struct Latest {
 #[derive(Clone, Debug)]
 pub struct Conductor<S = DefaultStore, O = Unobserved> {
     rules: Debt,
-    max_messages: usize,
-    max_queued: Bytes,
+    /// The longest message.
+    max_len: Bytes,
+    bounds: Bounds,
+    /// The bounds for offers of P0.
+    urgent_bounds: Bounds,
     shedding: Option<Shedding>,
     /// The least urgent level that is accepted.
     threshold: Priority,
@@ -118,6 +185,8 @@ pub struct Conductor<S = DefaultStore, O = Unobserved> {
     /// The non-empty levels.
     waiting: Levels,
     levels: [Level; Priority::COUNT],
+    /// The messages that may be dropped and have a lifetime.
+    deadlines: Deadlines,
     free: u32,
     queued: Tally,
     latest: Option<Latest>,
@@ -135,7 +204,8 @@ impl Conductor {
     /// # Errors
     /// Where the rules of debt would leave a level dead; see [`Debt::validate`].
     pub fn new(config: Config) -> Result<Self, DebtError> {
-        Self::with_store(config, Slab::new(config.max_messages))
+        let slots = config.max_messages.saturating_add(reserve(config.max_messages));
+        Self::with_store(config, Slab::new(slots))
     }
 }
 
@@ -152,15 +222,18 @@ impl<S: Store> Conductor<S> {
     /// Where the rules of debt would leave a level dead; see [`Debt::validate`].
     pub fn with_store(config: Config, store: S) -> Result<Self, DebtError> {
         config.debt.validate(config.chunk)?;
+        let (bounds, urgent_bounds) = Bounds::of(&config, store.limit());
         Ok(Self {
             rules: config.debt,
-            max_messages: config.max_messages.min(store.limit()),
-            max_queued: config.max_queued,
+            max_len: config.max_queued,
+            bounds,
+            urgent_bounds,
             shedding: config.shedding,
             threshold: Priority::P4,
             ledger: Ledger::CLEAR,
             waiting: 0,
-            levels: [Level { head: NO_SLOT, tail: NO_SLOT, mortal: 0 }; Priority::COUNT],
+            levels: [Level::EMPTY; Priority::COUNT],
+            deadlines: Deadlines::EMPTY,
             free: NO_SLOT,
             queued: Tally::NONE,
             latest: None,
@@ -183,13 +256,15 @@ impl<S: Store> Conductor<S> {
     pub fn observed_by<O: Observer>(self, observer: O) -> Conductor<S, O> {
         Conductor {
             rules: self.rules,
-            max_messages: self.max_messages,
-            max_queued: self.max_queued,
+            max_len: self.max_len,
+            bounds: self.bounds,
+            urgent_bounds: self.urgent_bounds,
             shedding: self.shedding,
             threshold: self.threshold,
             ledger: self.ledger,
             waiting: self.waiting,
             levels: self.levels,
+            deadlines: self.deadlines,
             free: self.free,
             queued: self.queued,
             latest: self.latest,
@@ -203,14 +278,15 @@ impl<S: Store> Conductor<S> {
 
 /// The application's side.
 impl<S: Store, O: Observer> Conductor<S, O> {
-    /// Puts `message` at the tail of its level.
+    /// Puts `message` at the tail of its level. Where there is no room, less urgent messages that may be dropped make it:
+    /// see [admission](self#admission). They are [removed](Event::Removed) as [`Removal::Evicted`].
     ///
     /// # Errors
-    /// Where the message has no bytes, a bound would be exceeded or its level is being discarded. Refused offers
-    /// are counted.
+    /// Where the message has no bytes, a bound would be exceeded or its level is being discarded; then nothing is
+    /// evicted. Refused offers are counted.
     pub fn offer(&mut self, now: Time, message: Message) -> Result<MessageId, OfferError> {
-        self.watch_backlog(now);
-        match self.admit(now, &message) {
+        self.tidy(now);
+        match self.admit(&message) {
             Ok(slot) => {
                 let level = message.priority.index();
                 let free = &mut self.store[slot];
@@ -222,6 +298,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
                     deadline: message.lifetime.map_or(Time::MAX, |lifetime| now + lifetime),
                     next: NO_SLOT,
                     prev: NO_SLOT,
+                    due: NO_SLOT,
+                    due_here: free.due_here,
                     priority: message.priority,
                     state: State::Queued,
                     redundancy: message.redundancy,
@@ -291,6 +369,20 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         discarded
     }
 
+    /// Evicts one message that is less urgent than `priority`, for a caller with a bound of its own that is full: what
+    /// has expired, or else the oldest of the least urgent level that may be dropped. Whether any message went.
+    pub fn make_room(&mut self, now: Time, priority: Priority) -> bool {
+        let before = self.queued.messages;
+        self.tidy(now);
+        let mut levels = (priority.index() + 1..Priority::COUNT).rev();
+        if self.queued.messages == before
+            && let Some(victim) = levels.find_map(|level| self.oldest_to_evict(level))
+        {
+            self.remove(victim, Removal::Evicted);
+        }
+        self.queued.messages < before
+    }
+
     /// Sheds what `policy` allows, the least urgent level first and within it the oldest first (CATS §II-D3).
     /// Returns what was shed.
     pub fn shed(&mut self, now: Time, policy: &ShedPolicy) -> Tally {
@@ -338,14 +430,18 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         let slot = self.levels[priority.index()].head;
         let head = &mut self.store[slot];
         let offset = head.sent;
+        let kept = head.kept();
         let len = head.rest().min(budget);
         head.sent += len;
         let fin = head.sent == head.len;
         let grant = Grant { message: MessageId::new(slot, head.generation), offset, len, priority, fin };
 
         self.count_grant(&grant);
+        self.levels[priority.index()].kept -= kept;
         if fin {
             self.unlink_granted(slot);
+        } else {
+            self.rate(slot);
         }
         self.ledger.charge(&self.rules, priority, len, waiting);
         self.latest = Some(Latest { grant, slot, ledger: before, waiting, among, redistributed });
@@ -390,10 +486,15 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         counters.granted -= returned;
         counters.queued += returned;
         self.queued += returned;
+        if !grant.fin {
+            self.levels[level].kept -= self.store[latest.slot].kept();
+        }
         self.store[latest.slot].sent = grant.offset + taken;
         if grant.fin {
-            self.push_front(latest.slot);
+            let head = self.levels[level].head;
+            self.link(latest.slot, NO_SLOT, head);
         }
+        self.rate(latest.slot);
         self.counters.refusals += 1;
         self.observer.observe(Event::Refused { grant, taken });
         self.announce(in_debt);
@@ -485,8 +586,8 @@ impl<S: Store, O> Conductor<S, O> {
 
 /// The inside: slots and lists.
 impl<S: Store, O: Observer> Conductor<S, O> {
-    /// A free slot for `message`, if it may wait.
-    fn admit(&mut self, now: Time, message: &Message) -> Result<u32, OfferError> {
+    /// A free slot for `message`, if it may wait. What has to go for it has gone then.
+    fn admit(&mut self, message: &Message) -> Result<u32, OfferError> {
         if message.len.is_zero() {
             return Err(OfferError::Empty);
         }
@@ -494,26 +595,50 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         if threshold.is_more_urgent_than(message.priority) {
             return Err(OfferError::Discarding { threshold });
         }
-        let limit = self.max_queued;
+        let limit = self.max_len;
         if message.len > limit {
             return Err(OfferError::TooLong { limit });
         }
-        if self.room_for(message).is_err() {
-            // What has expired must not keep out what has not.
-            self.expire(now);
+        let level = message.priority.index();
+        let bounds = if level == 0 { self.urgent_bounds } else { self.bounds };
+        if bounds.admit(self.queued, message.len).is_err() {
+            self.evict(level, message.len, bounds)?;
         }
-        self.room_for(message)?;
-        self.take_free().ok_or(OfferError::TooManyMessages { limit: self.max_messages })
+        self.take_free().ok_or(OfferError::TooManyMessages { limit: bounds.messages })
     }
 
-    fn room_for(&self, message: &Message) -> Result<(), OfferError> {
-        if self.queued.messages >= self.max_messages as u64 {
-            return Err(OfferError::TooManyMessages { limit: self.max_messages });
+    /// Makes room for a message of `level` by removing less urgent ones, if that is enough; otherwise none is removed.
+    #[cold]
+    fn evict(&mut self, level: usize, len: Bytes, bounds: Bounds) -> Result<(), OfferError> {
+        let mut left = self.queued;
+        for less in level + 1..Priority::COUNT {
+            left -= self.counters.levels[less].queued;
+            left += self.levels[less].kept;
         }
-        if self.queued.bytes + message.len > self.max_queued {
-            return Err(OfferError::TooManyBytes { limit: self.max_queued });
+        bounds.admit(left, len)?;
+        for less in (level + 1..Priority::COUNT).rev() {
+            while bounds.admit(self.queued, len).is_err()
+                && let Some(victim) = self.oldest_to_evict(less)
+            {
+                self.remove(victim, Removal::Evicted);
+            }
         }
         Ok(())
+    }
+
+    /// The oldest message of a level that may be dropped. What has been passed over once is not looked at again, so that
+    /// the cost per message is constant.
+    fn oldest_to_evict(&mut self, level: usize) -> Option<u32> {
+        let Level { head, evict, .. } = self.levels[level];
+        if head != NO_SLOT && self.store[head].may_be_dropped() {
+            return Some(head);
+        }
+        let mut at = evict;
+        while at != NO_SLOT && !self.store[at].may_be_dropped() {
+            at = self.store[at].next;
+        }
+        self.levels[level].evict = at;
+        (at != NO_SLOT).then_some(at)
     }
 
     fn take_free(&mut self) -> Option<u32> {
@@ -555,21 +680,32 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     /// Appends the message in `index` to its level and counts it as queued.
     fn push_back(&mut self, index: u32) {
         let slot = &self.store[index];
-        let (i, rest, mortal) = (slot.priority.index(), Tally::one(slot.rest()), slot.deadline != Time::MAX);
-        let tail = self.levels[i].tail;
+        let (i, rest) = (slot.priority.index(), Tally::one(slot.rest()));
+        let level = &mut self.levels[i];
+        if level.evict == NO_SLOT {
+            level.evict = index;
+        }
+        let tail = level.tail;
         self.link(index, tail, NO_SLOT);
-        self.levels[i].mortal += u32::from(mortal);
+        self.rate(index);
         self.queued += rest;
         self.counters.levels[i].queued += rest;
     }
 
-    /// Brings the message that the latest grant had finished back to the head of its level.
-    fn push_front(&mut self, index: u32) {
+    /// Notes whether the message in `index`, which waits and has just come, or of which just some bytes have left or come
+    /// back, may be dropped.
+    #[inline]
+    fn rate(&mut self, index: u32) {
         let slot = &self.store[index];
-        let (i, mortal) = (slot.priority.index(), slot.deadline != Time::MAX);
-        let head = self.levels[i].head;
-        self.link(index, NO_SLOT, head);
-        self.levels[i].mortal += u32::from(mortal);
+        self.levels[slot.priority.index()].kept += slot.kept();
+        if slot.deadline == Time::MAX {
+            return;
+        }
+        match (slot.may_be_dropped(), slot.due == NO_SLOT) {
+            (true, true) => self.deadlines.insert(&mut self.store, index),
+            (false, false) => self.deadlines.remove(&mut self.store, index),
+            (true, false) | (false, true) => {}
+        }
     }
 
     fn link(&mut self, index: u32, prev: u32, next: u32) {
@@ -593,8 +729,9 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     /// Takes the message in `index` out of its level, which no longer counts it as queued.
     fn unlink(&mut self, index: u32) {
         let slot = &self.store[index];
-        let (i, rest) = (slot.priority.index(), Tally::one(slot.rest()));
+        let (i, rest, kept) = (slot.priority.index(), Tally::one(slot.rest()), slot.kept());
         self.unlink_granted(index);
+        self.levels[i].kept -= kept;
         self.queued -= rest;
         self.counters.levels[i].queued -= rest;
     }
@@ -604,8 +741,13 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         let slot = &mut self.store[index];
         slot.state = State::Held;
         let (prev, next, i) = (slot.prev, slot.next, slot.priority.index());
+        if slot.due != NO_SLOT {
+            self.deadlines.remove(&mut self.store, index);
+        }
         let level = &mut self.levels[i];
-        level.mortal -= u32::from(slot.deadline != Time::MAX);
+        if level.evict == index {
+            level.evict = next;
+        }
         match prev {
             NO_SLOT => level.head = next,
             prev => self.store[prev].next = next,
@@ -640,6 +782,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
             Removal::Discarded => counters.discarded += rest,
             Removal::Expired => counters.expired += rest,
             Removal::Shed => counters.shed += rest,
+            Removal::Evicted => counters.evicted += rest,
         }
         self.observer.observe(Event::Removed { id, priority, sent, rest: rest.bytes, reason });
         rest
@@ -666,18 +809,13 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.watch_backlog(now);
     }
 
-    /// Removes the messages at the heads of their levels whose lifetime is over.
+    /// Removes the messages whose lifetime is over.
     #[inline]
     fn expire(&mut self, now: Time) {
-        for i in 0..Priority::COUNT {
-            while self.levels[i].mortal > 0 {
-                let index = self.levels[i].head;
-                let head = &self.store[index];
-                if now <= head.deadline || !head.may_be_dropped() {
-                    break;
-                }
-                self.remove(index, Removal::Expired);
-            }
+        while let Some(first) = self.deadlines.first(&self.store)
+            && now > self.store[first].deadline
+        {
+            self.remove(first, Removal::Expired);
         }
     }
 
@@ -835,13 +973,13 @@ mod tests {
         let config = Config { max_messages: 2, max_queued: Bytes::new(1000), ..Config::default() };
         let mut conductor = Conductor::new(config).unwrap();
         let limit = Bytes::new(1000);
-        assert_eq!(conductor.offer(NOW, message(0, Priority::P0)), Err(OfferError::Empty));
-        assert_eq!(conductor.offer(NOW, message(1001, Priority::P0)), Err(OfferError::TooLong { limit }));
-        conductor.offer(NOW, message(600, Priority::P0)).unwrap();
-        assert_eq!(conductor.offer(NOW, message(401, Priority::P0)), Err(OfferError::TooManyBytes { limit }));
-        conductor.offer(NOW, message(400, Priority::P0)).unwrap();
+        assert_eq!(conductor.offer(NOW, message(0, Priority::P1)), Err(OfferError::Empty));
+        assert_eq!(conductor.offer(NOW, message(1001, Priority::P1)), Err(OfferError::TooLong { limit }));
+        conductor.offer(NOW, message(600, Priority::P1)).unwrap();
+        assert_eq!(conductor.offer(NOW, message(401, Priority::P1)), Err(OfferError::TooManyBytes { limit }));
+        conductor.offer(NOW, message(400, Priority::P1)).unwrap();
         assert_eq!(
-            conductor.offer(NOW, message(1, Priority::P0)),
+            conductor.offer(NOW, message(1, Priority::P1)),
             Err(OfferError::TooManyMessages { limit: 2 })
         );
         assert_eq!(conductor.counters().total().refused, Tally { messages: 4, bytes: Bytes::new(1403) });
@@ -851,10 +989,10 @@ mod tests {
     fn what_has_expired_does_not_keep_out_what_has_not() {
         let config = Config { max_messages: 1, ..Config::default() };
         let mut conductor = Conductor::new(config).unwrap();
-        conductor.offer(NOW, message(1, Priority::P0).with_lifetime(Duration::from_millis(5))).unwrap();
+        conductor.offer(NOW, message(1, Priority::P1).with_lifetime(Duration::from_millis(5))).unwrap();
         let full = Err(OfferError::TooManyMessages { limit: 1 });
-        assert_eq!(conductor.offer(Time::from_millis(5), message(1, Priority::P0)), full);
-        assert!(conductor.offer(Time::from_millis(6), message(1, Priority::P0)).is_ok());
+        assert_eq!(conductor.offer(Time::from_millis(5), message(1, Priority::P1)), full);
+        assert!(conductor.offer(Time::from_millis(6), message(1, Priority::P1)).is_ok());
     }
 
     #[test]

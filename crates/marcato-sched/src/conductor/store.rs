@@ -4,6 +4,7 @@ use core::ops::{Index, IndexMut};
 
 use marcato_units::{Bytes, Priority, Time};
 
+use super::counter::Tally;
 use super::message::{MessageId, Redundancy};
 
 /// The end of a list.
@@ -31,6 +32,10 @@ pub struct Slot {
     pub(super) deadline: Time,
     pub(super) next: u32,
     pub(super) prev: u32,
+    /// Where among the deadlines it is; [`NO_SLOT`] if it is not one of them.
+    pub(super) due: u32,
+    /// The slot that stands at the position of this slot's number among the deadlines: theirs, not this message's.
+    pub(super) due_here: u32,
     pub(super) priority: Priority,
     pub(super) state: State,
     pub(super) redundancy: Redundancy,
@@ -46,6 +51,8 @@ impl Slot {
         deadline: Time::MAX,
         next: NO_SLOT,
         prev: NO_SLOT,
+        due: NO_SLOT,
+        due_here: NO_SLOT,
         priority: Priority::P2,
         state: State::Free,
         redundancy: Redundancy::Once,
@@ -57,8 +64,15 @@ impl Slot {
     }
 
     /// Whether its rest may be dropped without wasting what has left.
+    #[inline]
     pub(super) fn may_be_dropped(&self) -> bool {
         self.sent.is_zero() || self.partial_ok
+    }
+
+    /// Its rest, if that may not be dropped.
+    #[inline]
+    pub(super) fn kept(&self) -> Tally {
+        if self.may_be_dropped() { Tally::NONE } else { Tally::one(self.rest()) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use marcato_sched::conductor::{Conductor, Grant, MessageId, OfferError};
+use marcato_sched::conductor::{Conductor, Grant, MessageId, OfferError, Removal, Removals, Slab};
 use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::Bytes;
 
@@ -12,12 +12,14 @@ use super::{App, Socket, Tag};
 /// Offers each message of a plan to a Conductor when its time comes; a feeder moves what the Conductor grants into
 /// the socket, exactly as it does with a real one. The label of a message is its place in the plan.
 pub struct Conducted {
-    conductor: Conductor,
+    conductor: Conductor<Slab, Removals>,
     feeder: Feeder,
     plan: Plan,
-    /// Labels by the Conductor's names. Only looked up, never walked, so that its order does not matter.
+    /// Labels of the messages of which something waits, by the Conductor's names. Only looked up, never walked, so that
+    /// its order does not matter.
     tags: HashMap<MessageId, Tag>,
     refused: Vec<(Tag, OfferError)>,
+    removed: Vec<(Tag, Removal)>,
     granted: Vec<Grant>,
 }
 
@@ -25,23 +27,29 @@ impl Conducted {
     /// An application with this plan; messages of the same time keep their order.
     pub fn new(conductor: Conductor, feeder: Feeder, plan: Vec<Planned>) -> Self {
         Self {
-            conductor,
+            conductor: conductor.observed_by(Removals::default()),
             feeder,
             plan: Plan::new(plan),
             tags: HashMap::new(),
             refused: Vec::new(),
+            removed: Vec::new(),
             granted: Vec::new(),
         }
     }
 
     /// The Conductor, for its counters and debts.
-    pub fn conductor(&self) -> &Conductor {
+    pub fn conductor(&self) -> &Conductor<Slab, Removals> {
         &self.conductor
     }
 
     /// Messages of the plan that the Conductor did not take.
     pub fn refused(&self) -> &[(Tag, OfferError)] {
         &self.refused
+    }
+
+    /// Messages of the plan that the Conductor removed before all of them was sent, in order, and why.
+    pub fn removed(&self) -> &[(Tag, Removal)] {
+        &self.removed
     }
 
     /// Every chunk that reached the socket, in order.
@@ -59,7 +67,7 @@ impl Conducted {
             }
             if let Mode::Greedy { .. } = self.feeder.mode() {
                 // The authors' socket decides once within each Send, before the next one.
-                let mut lane = Lane { socket, tags: &self.tags, granted: &mut self.granted };
+                let mut lane = Lane { socket, tags: &mut self.tags, granted: &mut self.granted };
                 self.feeder.run_once(lane.socket.now(), &mut self.conductor, &mut lane);
             }
         }
@@ -68,8 +76,11 @@ impl Conducted {
 
     fn feed(&mut self, socket: &mut Socket<'_>) {
         let now = socket.now();
-        let mut lane = Lane { socket, tags: &self.tags, granted: &mut self.granted };
+        let mut lane = Lane { socket, tags: &mut self.tags, granted: &mut self.granted };
         self.feeder.run(now, &mut self.conductor, &mut lane);
+        for (id, reason) in self.conductor.observer_mut().take() {
+            self.removed.extend(self.tags.remove(&id).map(|tag| (tag, reason)));
+        }
     }
 }
 
@@ -91,7 +102,7 @@ impl App for Conducted {
 /// A simulated TCP connection as the feeder sees it.
 struct Lane<'a, 'b> {
     socket: &'a mut Socket<'b>,
-    tags: &'a HashMap<MessageId, Tag>,
+    tags: &'a mut HashMap<MessageId, Tag>,
     granted: &'a mut Vec<Grant>,
 }
 
@@ -108,6 +119,9 @@ impl Engine for Lane<'_, '_> {
         let tag = self.tags.get(&grant.message).copied().unwrap_or_default();
         let taken = self.socket.write(grant.len, grant.priority, tag);
         self.granted.push(Grant { len: taken, ..*grant });
+        if grant.fin && taken == grant.len {
+            self.tags.remove(&grant.message);
+        }
         taken
     }
 }

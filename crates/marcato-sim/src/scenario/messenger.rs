@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use marcato_scenario::flow::{Feeder as FeederName, Messages};
 use marcato_scenario::traffic::{Release, Source};
-use marcato_sched::conductor::{Conductor, DebtError, Grant, Message, MessageId};
+use marcato_sched::conductor::{Conductor, DebtError, Grant, Message, MessageId, Removals, Slab};
 use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
 
@@ -61,7 +61,7 @@ impl Clock {
 
 /// What brings messages into an order.
 enum Order {
-    Conducted { conductor: Box<Conductor>, feeder: Feeder, tags: HashMap<MessageId, Tag> },
+    Conducted { conductor: Box<Conductor<Slab, Removals>>, feeder: Feeder, tags: HashMap<MessageId, Tag> },
     Fifo(VecDeque<(Tag, Priority, Bytes)>),
     Writers { waiting: [VecDeque<(Tag, Priority, Bytes)>; Priority::COUNT], turn: usize },
 }
@@ -85,6 +85,7 @@ impl Messenger {
     pub(super) fn new(name: &str, messages: &Messages, stop: Time, seed: Seed) -> Result<Self, DebtError> {
         let conducted = |feeder| {
             let conductor = Conductor::new(convert::conductor(messages.preset, messages.chunk))?;
+            let conductor = conductor.observed_by(Removals::default());
             Ok(Order::Conducted { conductor: Box::new(conductor), feeder, tags: HashMap::new() })
         };
         let order = match messages.feeder {
@@ -210,6 +211,9 @@ impl Messenger {
         match &mut self.order {
             Order::Conducted { conductor, feeder, tags } => {
                 feeder.run(socket.now(), conductor, &mut Lane { socket, tags });
+                for (id, _) in conductor.observer_mut().take() {
+                    tags.remove(&id);
+                }
             }
             Order::Fifo(waiting) => {
                 while let Some((tag, priority, left)) = waiting.front_mut() {

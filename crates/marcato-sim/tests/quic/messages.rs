@@ -52,6 +52,23 @@ fn ten_thousand_messages_at_once_arrive_in_their_order() {
 }
 
 #[test]
+fn an_urgent_message_takes_the_place_of_background_that_waits_in_a_full_outbox() {
+    let config = SessionConfig { max_unfinished: 100, ..Default::default() };
+    let mut plan: Vec<_> = every(at(100), Duration::ZERO, 100, Priority::P4, 2000).collect();
+    plan.extend(every(at(101), Duration::ZERO, 10, Priority::P0, 200));
+    let mut pair = Pair::new(2, &config, one_lane(1, 10), Peer::new().sending(plan), Peer::new());
+    pair.run(10_000);
+    let client = pair.peer(Side::Client);
+    assert_eq!((client.sent.len(), client.refused), (110, 0));
+    let evicted = |event: &Event| matches!(event, Event::Dropped { reason: Removal::Evicted, .. });
+    assert_eq!(client.count(evicted), 10);
+    let delivered = |event: &Event| matches!(event, Event::Delivered(_));
+    assert_eq!(client.count(delivered), 100);
+    assert_eq!(pair.delays(Side::Client, Priority::P0).len(), 10);
+    assert_eq!(pair.session(Side::Client).load().unfinished, 0);
+}
+
+#[test]
 fn an_urgent_message_passes_saturating_background_within_a_packet_time_and_what_is_in_the_queue() {
     for congestion in CONTROLLERS {
         // 20 Mbit/s, 20 ms, 30 packets of queue.
