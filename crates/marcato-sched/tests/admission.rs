@@ -102,7 +102,7 @@ fn behind_what_may_not_be_dropped_p0_has_a_reserve() {
     );
 }
 
-/// Sixteen messages of four levels under way, each moved behind the others of its level so that none may be dropped.
+/// So many messages under way, each moved behind those before it, so that none may be dropped.
 fn stuck<S: Store>(conductor: &mut Conductor<S>, messages: usize) {
     for _ in 0..messages {
         let id = conductor.offer(START, message(100, Priority::P3)).expect("there is room");

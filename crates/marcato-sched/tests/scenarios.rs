@@ -1,8 +1,8 @@
 //! What an application asks of the Conductor, told as stories in virtual time.
 
 use marcato_sched::conductor::{
-    CancelOutcome, Conductor, Config, Debt, Event, Message, OfferError, Removal, ReprioritiseError,
-    ShedPolicy, Shedding, Tally,
+    CancelOutcome, Conductor, Config, Debt, Event, Message, MessageId, OfferError, Removal,
+    ReprioritiseError, ShedPolicy, Shedding, Slab, Tally,
 };
 use marcato_units::{Bytes, Duration, Priority, Time};
 
@@ -76,40 +76,190 @@ fn shedding_takes_the_least_urgent_level_first_and_the_oldest_of_it() {
     assert_eq!(conductor.counters().total().shed, tally(2, 20));
 }
 
-#[test]
-fn a_backlog_that_stays_old_sheds_itself_and_a_short_stall_does_not() {
-    let config = Config { shedding: Some(Shedding::default()), ..Config::with_debt(Debt::authors()) };
-    let mut conductor = Conductor::new(config).unwrap();
-    let at = Time::from_millis;
-    conductor.offer(at(0), message(10, Priority::P0)).unwrap();
-    conductor.offer(at(0), message(10, Priority::P3)).unwrap();
-    conductor.offer(at(0), message(10, Priority::P4)).unwrap();
-    conductor.offer(at(2500), message(10, Priority::P4)).unwrap();
+/// A Conductor that sheds by its defaults, a chunk that leaves whenever the path has carried the one before, and what was
+/// shed.
+struct Congested<'a> {
+    conductor: Conductor<Slab, &'a mut dyn FnMut(Event)>,
+    now: Time,
+}
 
-    // Older than 2 s since 2.5 s, when that was first seen; not yet for a second.
-    conductor.grant(at(3499), CHUNK).unwrap();
-    assert_eq!(conductor.queued().messages, 4);
-    conductor.grant(at(3500), CHUNK).unwrap();
-    assert_eq!(conductor.counters().sheddings, 1);
-    assert_eq!(conductor.counters().level(Priority::P3).shed, tally(1, 10));
-    assert_eq!(conductor.counters().level(Priority::P4).shed, tally(1, 10), "the young one stays");
-    assert_eq!(conductor.queued(), tally(2, 18));
+impl<'a> Congested<'a> {
+    fn new(shedding: Shedding, observer: &'a mut dyn FnMut(Event)) -> Self {
+        let config = Config { shedding: Some(shedding), ..Config::with_debt(Debt::strict()) };
+        Self { conductor: Conductor::new(config).expect("a preset").observed_by(observer), now: START }
+    }
+
+    fn offer(&mut self, message: Message) -> MessageId {
+        self.conductor.offer(self.now, message).expect("there is room")
+    }
+
+    /// So many bytes leave per second, for so long.
+    fn carry(&mut self, rate: u64, millis: u64) {
+        let until = self.now + Duration::from_millis(millis);
+        let chunk = Duration::from_nanos(1_000_000_000 * CHUNK.get() / rate);
+        while self.now + chunk <= until {
+            self.now += chunk;
+            self.conductor.grant(self.now, CHUNK);
+        }
+        self.now = until;
+    }
+
+    /// Nothing leaves for so long, but an application asks how it stands.
+    fn stall(&mut self, millis: u64) {
+        for _ in 0..millis / 100 {
+            self.now += Duration::from_millis(100);
+            self.conductor.peek(self.now);
+        }
+    }
+
+    fn shed(&self) -> Tally {
+        self.conductor.counters().total().shed
+    }
 }
 
 #[test]
-fn a_backlog_that_recovers_in_time_sheds_nothing() {
-    let config = Config { shedding: Some(Shedding::default()), ..Config::with_debt(Debt::strict()) };
-    let mut conductor = Conductor::new(config).unwrap();
-    let at = Time::from_millis;
-    conductor.offer(at(0), message(1, Priority::P3)).unwrap();
-    conductor.offer(at(2000), message(1, Priority::P4)).unwrap();
-    conductor.grant(at(2500), CHUNK).unwrap();
-    // The old one has left; the other is young at 3 s, and old from 4 s, seen at 4.5 s.
-    assert_eq!(conductor.peek(at(3000)).unwrap().priority, Priority::P4);
-    assert!(conductor.peek(at(4500)).is_some());
-    assert!(conductor.peek(at(5499)).is_some());
-    assert_eq!(conductor.counters().total().shed, Tally::default());
-    assert_eq!(conductor.peek(at(5500)), None);
+fn two_large_files_at_a_steady_rate_lose_nothing() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    for _ in 0..2 {
+        path.offer(message(10_000, Priority::P3));
+    }
+    path.carry(1_000_000, 21_000);
+    assert_eq!(path.shed(), Tally::default());
+    assert!(path.conductor.is_empty());
+}
+
+#[test]
+fn more_offered_than_a_steady_path_carries_is_no_congestion() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    for _ in 0..120 {
+        path.offer(message(100, Priority::P4));
+        path.carry(50_000, 1000);
+    }
+    assert_eq!(path.shed(), Tally::default());
+}
+
+#[test]
+fn a_rate_that_collapses_sheds_the_least_urgent_first_and_the_oldest_of_it() {
+    let mut shed = Vec::new();
+    let mut watch = |event| {
+        if let Event::Removed { id, reason: Removal::Shed, .. } = event {
+            shed.push(id);
+        }
+    };
+    let (old_image, sync, young_sync, vital);
+    {
+        let mut path = Congested::new(Shedding::default(), &mut watch);
+        vital = path.offer(message(20_000, Priority::P1));
+        path.carry(1_000_000, 10_000);
+        old_image = path.offer(message(1000, Priority::P3));
+        sync = [(); 2].map(|()| path.offer(message(1000, Priority::P4)));
+        // Less than a quarter of the rate; at the end of the third second of it, what is older than 2 s goes.
+        path.carry(240_000, 1900);
+        young_sync = path.offer(message(1000, Priority::P4));
+        path.carry(240_000, 1000);
+        assert_eq!(path.shed(), Tally::default());
+        path.carry(240_000, 200);
+        assert_eq!(path.shed().messages, 3);
+        assert_eq!(path.conductor.counters().sheddings, 1);
+        assert!(path.conductor.message(young_sync).is_some() && path.conductor.message(vital).is_some());
+        // It lasts, and what was young grows old.
+        path.carry(240_000, 1000);
+        assert_eq!(path.conductor.counters().sheddings, 2);
+        assert!(path.conductor.message(vital).is_some(), "P1 is spared");
+    }
+    assert_eq!(shed, [sync[0], sync[1], old_image, young_sync]);
+}
+
+#[test]
+fn a_rate_just_above_a_quarter_and_short_stalls_shed_nothing() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    for _ in 0..60 {
+        path.offer(message(1000, Priority::P4));
+    }
+    path.carry(1_000_000, 10_000);
+    path.carry(260_000, 10_000);
+    assert_eq!(path.shed(), Tally::default());
+    // Each stall is too short by itself, and what has been is forgotten as soon as the rate is back.
+    for _ in 0..5 {
+        path.carry(1_000_000, 3000);
+        path.stall(2400);
+    }
+    assert_eq!(path.shed(), Tally::default());
+    path.stall(2000);
+    assert_eq!(path.conductor.counters().sheddings, 1);
+}
+
+#[test]
+fn a_backlog_that_still_drains_in_time_is_kept_although_the_rate_has_collapsed() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    path.offer(message(10_000, Priority::P1));
+    path.carry(1_000_000, 10_000);
+    // A twentieth of the rate, and a backlog that waits for 1.6 s and more.
+    for _ in 0..8 {
+        path.offer(message(10, Priority::P4));
+    }
+    for _ in 0..10 {
+        for _ in 0..5 {
+            path.offer(message(10, Priority::P4));
+        }
+        path.carry(50_000, 1000);
+        assert_eq!(path.conductor.queued().bytes, Bytes::kb(80));
+    }
+    assert_eq!(path.shed(), Tally::default());
+}
+
+#[test]
+fn after_a_minute_a_lower_rate_is_the_usual_one() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    path.offer(message(60_000, Priority::P1));
+    path.carry(1_000_000, 10_000);
+    let sheddings = |path: &mut Congested<'_>| {
+        let before = path.conductor.counters().sheddings;
+        path.offer(message(10, Priority::P4));
+        path.carry(100_000, 5000);
+        path.conductor.counters().sheddings - before
+    };
+    assert_eq!(sheddings(&mut path), 1);
+    path.carry(100_000, 45_000);
+    assert_eq!(sheddings(&mut path), 1);
+    path.carry(100_000, 5000);
+    assert_eq!(sheddings(&mut path), 0);
+    assert_eq!(path.conductor.counters().sheddings, 2);
+}
+
+#[test]
+fn what_an_application_offers_below_the_rate_of_the_path_lowers_no_expectation() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    path.offer(message(10_000, Priority::P2));
+    path.carry(1_000_000, 11_000);
+    // For two minutes it needs a hundredth of that.
+    for _ in 0..120 {
+        path.offer(message(10, Priority::P2));
+        path.carry(1_000_000, 1000);
+    }
+    path.offer(message(1000, Priority::P1));
+    path.offer(message(1000, Priority::P4));
+    path.carry(100_000, 4200);
+    assert_eq!(path.shed().messages, 1);
+}
+
+#[test]
+fn silence_that_nobody_watched_says_nothing() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    for _ in 0..20 {
+        path.offer(message(1000, Priority::P4));
+    }
+    path.carry(1_000_000, 10_000);
+    path.now += Duration::from_secs(3600);
+    path.carry(1_000_000, 9000);
+    assert_eq!(path.shed(), Tally::default());
 }
 
 #[test]

@@ -28,6 +28,7 @@
 pub mod counter;
 mod deadline;
 pub mod debt;
+mod drain;
 pub mod error;
 pub mod event;
 mod message;
@@ -50,6 +51,7 @@ pub use store::{Fixed, Store};
 
 use deadline::Deadlines;
 use debt::{Ledger, Levels};
+use drain::Drain;
 use store::{NO_SLOT, Slot, State};
 
 /// How a Conductor is set up.
@@ -190,8 +192,8 @@ pub struct Conductor<S = DefaultStore, O = Unobserved> {
     free: u32,
     queued: Tally,
     latest: Option<Latest>,
-    /// Since when the backlog has been too old.
-    overdue_since: Option<Time>,
+    /// How fast the backlog drains; only measured for [`Shedding`].
+    drain: Drain,
     counters: Counters,
     store: S,
     observer: O,
@@ -237,7 +239,7 @@ impl<S: Store> Conductor<S> {
             free: NO_SLOT,
             queued: Tally::NONE,
             latest: None,
-            overdue_since: None,
+            drain: Drain::NEW,
             counters: Counters::NONE,
             store,
             observer: Unobserved,
@@ -268,7 +270,7 @@ impl<S: Store> Conductor<S> {
             free: self.free,
             queued: self.queued,
             latest: self.latest,
-            overdue_since: self.overdue_since,
+            drain: self.drain,
             counters: self.counters,
             store: self.store,
             observer,
@@ -445,6 +447,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         }
         self.ledger.charge(&self.rules, priority, len, waiting);
         self.latest = Some(Latest { grant, slot, ledger: before, waiting, among, redistributed });
+        self.drain.granted(len);
         self.observer.observe(Event::Granted(grant));
         self.announce(before.in_debt);
         Some(grant)
@@ -486,6 +489,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         counters.granted -= returned;
         counters.queued += returned;
         self.queued += returned;
+        self.drain.returned(returned.bytes);
         if !grant.fin {
             self.levels[level].kept -= self.store[latest.slot].kept();
         }
@@ -819,22 +823,13 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         }
     }
 
-    /// Sheds load if the backlog has been too old for too long.
+    /// Sheds load under severe, persistent congestion.
     #[inline]
     fn watch_backlog(&mut self, now: Time) {
         let Some(shedding) = self.shedding else { return };
-        let heads = self.levels.iter().map(|level| level.head).filter(|&head| head != NO_SLOT);
-        let oldest = heads.map(|head| self.store[head].offered_at).min();
-        if oldest.is_none_or(|oldest| now.since(oldest) <= shedding.age) {
-            self.overdue_since = None;
-            return;
-        }
-        let since = *self.overdue_since.get_or_insert(now);
-        if now.since(since) >= shedding.sustained {
-            self.overdue_since = None;
-            if self.shed(now, &shedding.policy).messages > 0 {
-                self.counters.sheddings += 1;
-            }
+        if self.drain.look(now, self.queued.bytes, &shedding) && self.shed(now, &shedding.policy).messages > 0
+        {
+            self.counters.sheddings += 1;
         }
     }
 

@@ -1,0 +1,119 @@
+//! How fast the backlog drains, and whether that is severe, persistent congestion (CATS §II-D3).
+
+use marcato_units::{Bytes, Time};
+
+use super::shed::Shedding;
+
+/// Spans after which the usual rate counts as known.
+const KNOWN: u32 = 8;
+/// The latest span moves the usual rate by one part in so many.
+const SLOW: u32 = 32;
+/// After so many spans in which nobody asked or offered anything, nothing is concluded from the silence.
+const UNSEEN: u32 = 4;
+
+/// The rate at which bytes leave, measured over spans of [`Shedding::SPAN`].
+///
+/// A span in which something waited all the time tells what the transport carries. One in which nothing waited at times
+/// tells a lower bound, and can only raise the usual rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drain {
+    /// When the span under way ends; `None` before the first.
+    ends: Option<Time>,
+    /// Bytes granted in it.
+    granted: Bytes,
+    /// Whether something has waited all the time.
+    busy: bool,
+    /// Bytes usually granted per span: a mean over the latest spans that were not below it by much.
+    usual: Bytes,
+    spans: u32,
+    /// Since when the rate has been far below the usual one.
+    fallen_since: Option<Time>,
+    /// Since when, besides, the backlog has needed too long.
+    severe_since: Option<Time>,
+}
+
+impl Drain {
+    pub(super) const NEW: Self = Self {
+        ends: None,
+        granted: Bytes::ZERO,
+        busy: false,
+        usual: Bytes::ZERO,
+        spans: 0,
+        fallen_since: None,
+        severe_since: None,
+    };
+
+    pub(super) fn granted(&mut self, bytes: Bytes) {
+        self.granted += bytes;
+    }
+
+    /// The engine did not take these bytes after all.
+    pub(super) fn returned(&mut self, bytes: Bytes) {
+        self.granted -= bytes;
+    }
+
+    /// Looks at the clock while `backlog` waits: whether a span has ended by `now`, and congestion was severe and
+    /// persistent by its end. To be called before anything changes.
+    pub(super) fn look(&mut self, now: Time, backlog: Bytes, rules: &Shedding) -> bool {
+        let waiting = !backlog.is_zero();
+        self.busy &= waiting;
+        let Some(ends) = self.ends.filter(|ends| now < *ends + Shedding::SPAN * UNSEEN) else {
+            self.restart(now, waiting);
+            return false;
+        };
+        let mut congested = false;
+        let mut end = ends;
+        while now >= end {
+            congested = self.close(end, backlog, rules);
+            self.busy = waiting;
+            end += Shedding::SPAN;
+        }
+        self.ends = Some(end);
+        congested
+    }
+
+    fn restart(&mut self, now: Time, waiting: bool) {
+        *self = Self {
+            ends: Some(now + Shedding::SPAN),
+            busy: waiting,
+            usual: self.usual,
+            spans: self.spans,
+            ..Self::NEW
+        };
+    }
+
+    /// Ends a span.
+    fn close(&mut self, end: Time, backlog: Bytes, rules: &Shedding) -> bool {
+        let rate = core::mem::take(&mut self.granted);
+        let product = |bytes: Bytes, by: u128| u128::from(bytes.get()) * by;
+        let fallen = self.busy
+            && self.spans >= KNOWN
+            && product(rate, 1000) <= product(self.usual, u128::from(rules.fallen_to));
+        if !fallen {
+            (self.fallen_since, self.severe_since) = (None, None);
+            if self.busy || rate > self.usual {
+                self.learn(rate);
+            }
+            self.spans = self.spans.saturating_add(1);
+            return false;
+        }
+        // While the rate is far below the usual one, that stays what it was, until the path counts as changed.
+        let began = end - Shedding::SPAN;
+        if end.since(*self.fallen_since.get_or_insert(began)) >= rules.adapts_after {
+            (self.usual, self.fallen_since, self.severe_since) = (rate, None, None);
+            return false;
+        }
+        if product(backlog, Shedding::SPAN.as_nanos()) <= product(rate, rules.drain.as_nanos()) {
+            self.severe_since = None;
+            return false;
+        }
+        end.since(*self.severe_since.get_or_insert(began)) >= rules.sustained
+    }
+
+    /// Moves the usual rate: at first it is the mean of all spans, later that of the latest.
+    fn learn(&mut self, rate: Bytes) {
+        let parts = u64::from(self.spans.saturating_add(1).min(SLOW));
+        let (up, down) = (rate - self.usual, self.usual - rate);
+        self.usual = self.usual + up / parts - down / parts;
+    }
+}
