@@ -733,6 +733,84 @@ mod tests {
         assert_eq!(reserve.counters().dropped, 1);
     }
 
+    /// CWR §III-D1: what a loss dropped stays dropped until the next message, although another source has the holds
+    /// looked at again.
+    #[test]
+    fn a_loss_keeps_the_hold_of_one_source_dropped_when_that_of_another_opens() {
+        for placement in [Placement::Fastest, Placement::EveryLane] {
+            let lanes = [lane(0, 50)];
+            let mut reserve = Reserve::new(placement, Framing::NONE);
+            reserve.declare(SourceKey(1), every(200, 10, 300)).unwrap();
+            reserve.declare(SourceKey(2), every(200, 7, 340)).unwrap();
+            assert_eq!(reserved(&mut reserve, ms(280), &lanes), (10, 0));
+            reserve.lost(lanes[0].id);
+            assert_eq!(reserved(&mut reserve, ms(290), &lanes), (7, 0), "{placement:?}");
+            reserve.released(ms(300), SourceKey(1), 1, Bytes::kb(10));
+            assert_eq!(reserve.held_for(1).0, LaneSet::EMPTY);
+            reserve.released(ms(340), SourceKey(2), 2, Bytes::kb(7));
+            assert_eq!(reserve.held_for(2), (LaneSet::one(lanes[0].id), Bytes::kb(7)));
+            reserve.used(2, Bytes::ZERO);
+            assert_eq!(
+                reserved(&mut reserve, ms(460), &lanes),
+                (10, 0),
+                "for the next message there is room again"
+            );
+            assert_eq!(reserve.counters().dropped, 1);
+        }
+    }
+
+    #[test]
+    fn room_is_held_for_the_earliest_moment_at_which_a_source_may_send() {
+        let jitter = Duration::from_millis(30);
+        let just_before = |at| ms(at) - Duration::from_nanos(1);
+        let lanes = [lane(0, 20), lane(1, 100)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(500, 10, 500).with_jitter(jitter)).unwrap();
+        assert_eq!(reserved(&mut reserve, just_before(450), &lanes), (0, 0));
+        assert_eq!(reserved(&mut reserve, ms(450), &lanes), (10, 0));
+        let mut reserve = Reserve::new(Placement::EveryLane, Framing::NONE);
+        reserve.declare(KEY, every(500, 10, 500).with_jitter(jitter)).unwrap();
+        assert_eq!(reserved(&mut reserve, just_before(370), &lanes), (0, 0));
+        assert_eq!(reserved(&mut reserve, ms(370), &lanes), (0, 10));
+        assert_eq!(reserved(&mut reserve, just_before(450), &lanes), (0, 10));
+        assert_eq!(reserved(&mut reserve, ms(450), &lanes), (10, 10));
+        // And until the latest, and an eighth of the period beyond.
+        assert_eq!(reserved(&mut reserve, Time::from_micros(592_500), &lanes), (10, 10));
+        assert_eq!(reserved(&mut reserve, ms(593), &lanes), (0, 0));
+    }
+
+    #[test]
+    fn a_message_up_to_half_a_period_early_has_the_room_that_was_held_for_it() {
+        let lanes = [lane(0, 90)];
+        let held = |at: Time| {
+            let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+            reserve.declare(KEY, every(100, 10, 300)).unwrap();
+            assert_eq!(reserved(&mut reserve, ms(240), &lanes), (10, 0));
+            reserve.released(at, KEY, 1, Bytes::kb(10));
+            (
+                reserve.held_for(1).1.get(),
+                reserve.source(KEY).unwrap().next_release,
+                reserve.counters().unexpected,
+            )
+        };
+        assert_eq!(held(ms(250)), (10_000, ms(350), 0));
+        // Nearer to the release before: nothing is expected of it, and the room stays for the one that is.
+        assert_eq!(held(ms(250) - Duration::from_nanos(1)), (0, ms(300), 1));
+    }
+
+    #[test]
+    fn within_its_jitter_a_source_keeps_its_grid_and_beyond_the_grid_moves() {
+        let next = |at| {
+            let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+            reserve.declare(KEY, every(100, 10, 200).with_jitter(Duration::from_millis(5))).unwrap();
+            reserve.released(ms(at), KEY, 1, Bytes::kb(10));
+            reserve.source(KEY).unwrap().next_release
+        };
+        for (at, expected) in [(194, 294), (195, 300), (200, 300), (205, 300), (206, 306)] {
+            assert_eq!(next(at), ms(expected), "released at {at} ms");
+        }
+    }
+
     #[test]
     fn a_lane_that_goes_away_is_replaced() {
         let lanes = [lane(0, 50), lane(1, 60)];

@@ -519,6 +519,13 @@ mod tests {
     }
 
     #[test]
+    fn what_was_lost_below_the_target_adds_nothing_to_the_window() {
+        let mut lcm = lcm(1000);
+        // P is 0.25 %: n is the 995 acknowledged (PLT §3.1), not the 1000 heard of.
+        assert_eq!(hear(&mut lcm, 1, 995, 5), Bytes::new(1_099_500));
+    }
+
+    #[test]
     fn the_mean_loss_rate_decides_not_the_latest() {
         let mut lcm = lcm(1000);
         // 2 % in one epoch: P is 1 %, then 0.5 %, which is not below the target, then 0.25 %.

@@ -142,3 +142,41 @@ impl Aim {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: Bytes = Bytes::kb(1);
+
+    /// What is taken for the path's own loss after many epochs in which the window is one and then the other, in packets,
+    /// and so many of a hundred packets are lost whichever it is.
+    fn own_loss(windows: [u64; 2], percent: u64) -> Fraction {
+        let mut aim = Aim::new(Target::Adaptive(Adaptive::new()), PACKET * windows[0]);
+        for epoch in 0..4000 {
+            // What is heard of was sent under the window of the epoch before.
+            let (sent, window) =
+                if epoch % 2 == 0 { (windows[0], windows[1]) } else { (windows[1], windows[0]) };
+            let lost = PACKET * sent * percent / 100;
+            aim.on_epoch(PACKET * window, PACKET * sent - lost, lost, PACKET);
+        }
+        aim.base()
+    }
+
+    #[test]
+    fn loss_that_does_not_depend_on_the_window_is_the_path_s_own() {
+        assert_eq!(own_loss([100, 50], 4), Fraction::ratio(Bytes::new(4), Bytes::new(100)));
+    }
+
+    #[test]
+    fn epochs_that_lose_a_fifth_are_those_of_a_starved_layer_and_teach_nothing() {
+        assert_eq!(own_loss([100, 50], 20), Fraction::ZERO);
+        assert!(own_loss([100, 50], 18) > Fraction::ZERO);
+    }
+
+    #[test]
+    fn windows_below_eight_packets_teach_nothing() {
+        assert_eq!(own_loss([7, 5], 10), Fraction::ZERO);
+        assert!(own_loss([9, 8], 10) > Fraction::ZERO);
+    }
+}

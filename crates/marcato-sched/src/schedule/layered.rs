@@ -368,6 +368,26 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_goes_high_or_on_a_low_lane_that_does_not_carry_the_same_already() {
+        let lanes = [full(high(0, 4, 80)), low(1, 4, 5), low(2, 4, 10)];
+        let copy = |lanes: &[LaneView], carried: &[usize]| {
+            let carried = carried.iter().map(|&at| lanes[at].id).collect();
+            paper(lanes, Purpose::Duplicate { priority: Priority::P0, carried })
+        };
+        let [high_lane, quick, slow] = [0, 1, 2].map(|at: usize| lanes[at].id);
+        assert_eq!(copy(&lanes, &[0]), Choice::One(quick));
+        assert_eq!(
+            copy(&lanes, &[0, 1]),
+            Choice::One(slow),
+            "not beside the original, although that lane is faster"
+        );
+        assert_eq!(copy(&lanes[..2], &[0, 1]), Choice::Wait(Wait::NoLane));
+        // A high lane that has room and does not carry it comes first.
+        let open = [high(0, 4, 80), lanes[1], lanes[2]];
+        assert_eq!(copy(&open, &[1]), Choice::One(high_lane));
+    }
+
+    #[test]
     fn background_data_that_a_reservation_keeps_out_takes_the_low_lane() {
         let mut cwr = Cwr::new(CwrConfig::paper()).unwrap();
         let source = Source::new(Duration::from_secs(1), Bytes::kb(3), Time::from_millis(20));

@@ -155,6 +155,36 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_is_a_round_trip_from_the_first_excess_and_each_pays_for_the_one_before() {
+        let mut scheduler = Selective::new(Priority::P0);
+        let full = lane(0, 10);
+        let urgent = Purpose::New(Fresh::new(1, Priority::P0, PACKET));
+        let at = Time::from_millis;
+        let exceed = |scheduler: &mut Selective, millis| scheduler.sent(at(millis), &full, urgent, PACKET);
+        // Twice in one interval: the second excess does not begin another.
+        exceed(&mut scheduler, 100);
+        exceed(&mut scheduler, 140);
+        assert_eq!(scheduler.reserved(at(149), &full), Bytes::ZERO);
+        assert_eq!(scheduler.reserved(at(150), &full), PACKET * 2);
+        // Once in the next, while the first is paid for.
+        exceed(&mut scheduler, 160);
+        assert_eq!((scheduler.reserved(at(199), &full), scheduler.wakeup()), (PACKET * 2, Some(at(200))));
+        assert_eq!(
+            (scheduler.reserved(at(200), &full), scheduler.reserved(at(249), &full)),
+            (PACKET, PACKET)
+        );
+        assert_eq!(scheduler.reserved(at(250), &full), Bytes::ZERO);
+        // Long after, an interval begins with the excess again.
+        exceed(&mut scheduler, 1010);
+        assert_eq!(scheduler.reserved(at(1059), &full), Bytes::ZERO);
+        assert_eq!(
+            (scheduler.reserved(at(1060), &full), scheduler.reserved(at(1109), &full)),
+            (PACKET, PACKET)
+        );
+        assert_eq!(scheduler.reserved(at(1110), &full), Bytes::ZERO);
+    }
+
+    #[test]
     fn other_data_respects_the_window() {
         let mut scheduler = Selective::new(Priority::P0);
         let background = Purpose::New(Fresh::new(2, Priority::P1, PACKET));
