@@ -13,7 +13,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    const fn seconds(warm_up: u64, length: u64) -> Self {
+    pub(super) const fn seconds(warm_up: u64, length: u64) -> Self {
         Self { warm_up: Duration::from_secs(warm_up), length: Duration::from_secs(length) }
     }
 
@@ -42,6 +42,8 @@ pub(super) struct Scale {
     pub(super) tendency: Span,
     /// Of the short flows.
     pub(super) short: Span,
+    /// Over how many draws short flows from an empty link are run.
+    pub(super) short_draws: u64,
     /// Of the network of two bottlenecks: up to its last part, and that.
     pub(super) bottlenecks: Span,
     /// Of harm and how often it is run.
@@ -60,6 +62,7 @@ impl Scale {
         long: Span::seconds(200, 1000),
         tendency: Span::seconds(60, 240),
         short: Span::seconds(30, 300),
+        short_draws: 20,
         bottlenecks: Span::seconds(900, 300),
         harm: Span::seconds(20, 180),
         harm_seeds: 10,
@@ -72,6 +75,7 @@ impl Scale {
         long: Span::seconds(2, 3),
         tendency: Span::seconds(2, 2),
         short: Span::seconds(1, 2),
+        short_draws: 1,
         bottlenecks: Span::seconds(2, 1),
         harm: Span::seconds(1, 3),
         harm_seeds: 2,

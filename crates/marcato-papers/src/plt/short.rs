@@ -33,6 +33,8 @@ struct Short {
     buffer: u64,
     plt: Option<PltConfig>,
     span: Span,
+    /// Which of the draws that a seed stands for; `None` for the seed itself.
+    draw: Option<u64>,
 }
 
 /// What came of it.
@@ -52,6 +54,9 @@ struct Flows {
     each: Vec<(f64, Option<f64>)>,
 }
 
+/// For how many seconds runs from an empty link last: the paper does not say how long it ran.
+const RUNS: [u64; 3] = [1, 3, 10];
+
 /// After the last flow has begun, those under way get this long.
 const REST: Duration = Duration::from_secs(10);
 
@@ -65,6 +70,7 @@ impl Setup for Short {
     }
 
     fn run(&self, seed: u64) -> Result<Flows, Error> {
+        let seed = self.draw.map_or(seed, |draw| seed.wrapping_mul(1000).wrapping_add(draw));
         let mut net = Network::new(Seed::new(seed));
         let (client, server) = (net.node("client"), net.node("server"));
         let there = bottleneck(RTT / 2, self.buffer, 0.0)?;
@@ -144,37 +150,57 @@ struct Case {
     buffer: u64,
     /// Whether the LCM's least timeout is a second.
     patient: bool,
-    tcp: Ticket<Short>,
-    plt: Ticket<Short>,
+    /// For how many seconds it runs from an empty link, if it does not begin with a warm-up.
+    run: Option<u64>,
+    /// With each draw.
+    tcp: Vec<Ticket<Short>>,
+    plt: Vec<Ticket<Short>>,
 }
 
 impl Case {
     fn plan(plan: &mut Plan, shape: u32, initial_window: u32, load: u32, buffer: u64) -> Self {
         let span = plan.scale.short;
-        let mut add = |plt| plan.add(Short { shape, initial_window, load, buffer, plt, span });
+        let mut add =
+            |plt| vec![plan.add(Short { shape, initial_window, load, buffer, plt, span, draw: None })];
         let (tcp, plt) = (add(None), add(Some(plt())));
-        Self { shape, initial_window, load, buffer, patient: false, tcp, plt }
+        Self { shape, initial_window, load, buffer, patient: false, run: None, tcp, plt }
+    }
+
+    /// The reading taken for the paper's, in a run of so many seconds that begins with an empty link.
+    fn from_empty(plan: &mut Plan, seconds: u64) -> Self {
+        let (shape, initial_window, load, buffer) = (12, 2, 10, LARGE_BUFFER);
+        let span = Span::seconds(0, seconds);
+        let mut add = |plt: Option<PltConfig>| -> Vec<_> {
+            let short = |draw| Short { shape, initial_window, load, buffer, plt, span, draw: Some(draw) };
+            (0..plan.scale.short_draws).map(|draw| plan.add(short(draw))).collect()
+        };
+        let (tcp, plt) = (add(None), add(Some(plt())));
+        Self { shape, initial_window, load, buffer, patient: false, run: Some(seconds), tcp, plt }
     }
 
     /// The same, with an LCM that does not give low packets up before a second has passed.
     fn patient(self, plan: &mut Plan) -> Self {
         let Self { shape, initial_window, load, buffer, .. } = self;
         let plt = Some(PltConfig { min_rto: Duration::from_secs(1), ..plt() });
-        let plt = plan.add(Short { shape, initial_window, load, buffer, plt, span: plan.scale.short });
+        let span = plan.scale.short;
+        let plt = vec![plan.add(Short { shape, initial_window, load, buffer, plt, span, draw: None })];
         Self { patient: true, plt, ..self }
     }
 
     /// The reading that we take for the paper's: its rate "just enough to saturate the pipe", the shape that ns-2 and
     /// most measurements of the Internet had then, an initial window of its time, and the buffer of its figures of large ones.
     fn is_papers(&self) -> bool {
-        (self.shape, self.initial_window, self.load, self.buffer, self.patient)
-            == (12, 2, 10, LARGE_BUFFER, false)
+        (self.shape, self.initial_window, self.load, self.buffer, self.patient, self.run)
+            == (12, 2, 10, LARGE_BUFFER, false, None)
     }
 
     /// What the rows of a variant end in.
     fn suffix(&self) -> String {
         if self.is_papers() {
             return String::new();
+        }
+        if let Some(seconds) = self.run {
+            return format!(".run{seconds}");
         }
         let small = if self.buffer == LARGE_BUFFER { "" } else { ".small" };
         let patient = if self.patient { ".patient" } else { "" };
@@ -183,23 +209,27 @@ impl Case {
 
     fn name(&self) -> String {
         format!(
-            "shape {:.1}, initial window {}, load {:.1}, buffer {} packets{}",
+            "shape {:.1}, initial window {}, load {:.1}, buffer {} packets{}{}",
             f64::from(self.shape) / 10.0,
             self.initial_window,
             f64::from(self.load) / 10.0,
             self.buffer,
-            if self.patient { ", least timeout of the LCM 1 s" } else { "" }
+            if self.patient { ", least timeout of the LCM 1 s" } else { "" },
+            self.run.map(|seconds| format!(", {seconds} s from an empty link")).unwrap_or_default()
         )
     }
 
     fn rows(&self, runs: &Runs, claims: bool) -> Vec<Row> {
         let (suffix, name) = (self.suffix(), self.name());
+        let each = |tickets: &[Ticket<Short>], value: fn(&Flows) -> f64| -> Vec<f64> {
+            tickets.iter().flat_map(|&ticket| runs.each(ticket, value)).collect()
+        };
         let mut rows = Vec::new();
-        for (who, protocol, ticket) in [("tcp", "TCP", self.tcp), ("plt", "PLT", self.plt)] {
+        for (who, protocol, tickets) in [("tcp", "TCP", &self.tcp), ("plt", "PLT", &self.plt)] {
             let row = |what: &str, text: &str, value: fn(&Flows) -> f64| {
                 let text = format!("{text}, {protocol}, {name}");
                 Row::new(format!("plt.fig9.{what}.{who}{suffix}"), text, Unit::Percent)
-                    .samples(&runs.each(ticket, value))
+                    .samples(&each(tickets, value))
             };
             let one = row("one_rtt_share", "flows within 80 ms", |flows| flows.one);
             rows.push(match who {
@@ -216,10 +246,10 @@ impl Case {
         }
         let offered = format!("realised load: offered of the link, {name}");
         let offered = Row::new(format!("plt.fig9.offered{suffix}"), offered, Unit::Percent);
-        rows.push(offered.samples(&runs.each(self.plt, |flows| flows.offered)));
+        rows.push(offered.samples(&each(&self.plt, |flows| flows.offered)));
         let fifo = "flows within 80 ms if each sent everything at once into a queue without end";
         let fifo = Row::new(format!("plt.fig9.fifo_share{suffix}"), format!("{fifo}, {name}"), Unit::Percent)
-            .samples(&runs.each(self.plt, |flows| flows.fifo));
+            .samples(&each(&self.plt, |flows| flows.fifo));
         // Why PLT's row has no band.
         rows.push(if claims && self.is_papers() { fifo.at_most(100.0 * ONE_RTT_SHARE) } else { fifo });
         rows
@@ -254,6 +284,9 @@ pub(super) fn short_flows(plan: &mut Plan) -> Ask {
         let case = Case::plan(plan, shape, 2, 8, LARGE_BUFFER).patient(plan);
         cases.push(case);
     }
+    for seconds in RUNS {
+        cases.push(Case::from_empty(plan, seconds));
+    }
     cases.sort_by_key(|case| !case.is_papers());
     Box::new(move |runs| {
         let rows = cases.iter().flat_map(|case| case.rows(runs, claims)).collect();
@@ -267,9 +300,10 @@ pub(super) fn short_flows(plan: &mut Plan) -> Ask {
 
 /// Mean round trips of flows of about one size, by size.
 fn by_size(runs: &Runs, case: &Case) -> Figure {
-    let mean = |ticket: Ticket<Short>| {
+    let mean = |tickets: &[Ticket<Short>]| {
         let mut bins: Vec<(f64, f64, f64)> = Vec::new();
-        for &(packets, rtts) in runs.first(ticket).map_or(&[][..], |flows| &flows.each) {
+        let flows = tickets.first().and_then(|&ticket| runs.first(ticket));
+        for &(packets, rtts) in flows.map_or(&[][..], |flows| &flows.each) {
             let Some(rtts) = rtts else { continue };
             // Four bins for each doubling; the flows are in the order of their sizes.
             let bin = libm::exp2(libm::round(4.0 * libm::log2(packets)) / 4.0);
@@ -285,8 +319,8 @@ fn by_size(runs: &Runs, case: &Case) -> Figure {
         Axis::new("size", "packets").log(),
         Axis::new("mean completion", "RTT").log(),
     )
-    .series(Series::line("PLT", mean(case.plt)).marks())
-    .series(Series::line("TCP", mean(case.tcp)).marks());
+    .series(Series::line("PLT", mean(&case.plt)).marks())
+    .series(Series::line("TCP", mean(&case.tcp)).marks());
     Figure::new(
         "fig9",
         chart.to_svg(),
@@ -296,18 +330,58 @@ fn by_size(runs: &Runs, case: &Case) -> Figure {
 
 /// The distribution of completions.
 fn shares(runs: &Runs, case: &Case) -> Figure {
-    let rtts = |ticket: Ticket<Short>| {
-        let flows = runs.first(ticket).map_or(&[][..], |flows| &flows.each).iter();
+    let rtts = |tickets: &[Ticket<Short>]| {
+        let flows = tickets.first().and_then(|&ticket| runs.first(ticket));
+        let flows = flows.map_or(&[][..], |flows| &flows.each).iter();
         flows.map(|flow| flow.1.unwrap_or(f64::INFINITY)).collect::<Vec<_>>()
     };
     let chart =
         LineChart::ccdf("Completion of short flows", Axis::new("completion", "RTT").range(0.0, 12.0), true)
             .down_to(1e-4)
-            .series(Series::ccdf("PLT", rtts(case.plt)))
-            .series(Series::ccdf("TCP", rtts(case.tcp)));
+            .series(Series::ccdf("PLT", rtts(&case.plt)))
+            .series(Series::ccdf("TCP", rtts(&case.tcp)));
     Figure::new(
         "fig9-shares",
         chart.to_svg(),
         format!("Which share of the flows takes longer than so many round trips; {}.", case.name()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the text of the report says of short runs.
+    #[test]
+    #[ignore = "takes minutes: 20 draws of 1, 3 and 10 s"]
+    fn short_runs_from_an_empty_link() {
+        for seconds in RUNS {
+            for (name, plt) in [("tcp", None), ("plt", Some(plt()))] {
+                let flows: Vec<Flows> = (0..20)
+                    .map(|draw| {
+                        let span = Span::seconds(0, seconds);
+                        let (buffer, draw) = (LARGE_BUFFER, Some(draw));
+                        let short = Short { shape: 12, initial_window: 2, load: 10, buffer, plt, span, draw };
+                        short.run(1).unwrap()
+                    })
+                    .collect();
+                let mean =
+                    |value: fn(&Flows) -> f64| flows.iter().map(value).sum::<f64>() / flows.len() as f64;
+                let span = |value: fn(&Flows) -> f64| {
+                    let values = flows.iter().map(value);
+                    (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
+                };
+                println!(
+                    "{name} {seconds} s: one {:.1} {:?}, own {:.1}, fifo {:.1}, offered {:.1} {:?}, carried {:.1}",
+                    mean(|it| it.one),
+                    span(|it| it.one),
+                    mean(|it| it.one_and_own),
+                    mean(|it| it.fifo),
+                    mean(|it| it.offered),
+                    span(|it| it.offered),
+                    mean(|it| it.carried)
+                );
+            }
+        }
+    }
 }

@@ -14,6 +14,8 @@
 //! - The loss rate of an epoch is lost / (lost + acknowledged). The paper divides by the packets "for which the
 //!   receiver had responded to", which by its words could leave out the lost ones; below 1 % the two are one.
 //! - An epoch in which nothing was heard changes nothing: there is no loss rate in it.
+//! - The packets that a timeout takes for lost count in p, if so configured ([`TimeoutLoss`]). With the paper's weight and mu
+//!   the cut by gamma is then followed by seven by beta: the window falls to 0.52 of what it was.
 //! - n counts bytes acknowledged, in packets: the same for full packets, and small ones do not inflate the window.
 //! - The window grows only by epochs in which it limited sending, if so configured ([`Growth`]).
 //! - "Until the LCM window size goes below one" (§4.2): then one packet may leave in each epoch, whatever is in
@@ -66,6 +68,17 @@ pub enum Growth {
     Always,
 }
 
+/// Whether the packets that a timeout takes for lost enter the loss rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimeoutLoss {
+    /// They do: the paper's p counts "lost packets", and these are. A layer that the high one starves has lost everything,
+    /// and stays cautious for a while when it is served again.
+    Counted,
+    /// They do not: the paper divides by packets that the receiver had responded to, and has gamma "apart from" the window
+    /// control of the epochs (PLT §3.1).
+    Apart,
+}
+
 /// How an [`Lcm`] shall behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LcmConfig {
@@ -83,6 +96,8 @@ pub struct LcmConfig {
     pub epoch: Epoch,
     /// Which epochs let the window grow.
     pub growth: Growth,
+    /// Whether timeouts enter P.
+    pub timeout_loss: TimeoutLoss,
     /// The window at the beginning.
     pub initial_window: Bytes,
     /// The window never exceeds this: the receiver window of the control module.
@@ -96,7 +111,8 @@ pub struct LcmConfig {
 impl LcmConfig {
     /// As in PLT §4.1: alpha 0.1, beta 0.95, gamma 0.75, mu 0.5 %, epochs of 100 ms, packets of 1000 bytes, receiver
     /// window 3 · 250 Mbit/s · 80 ms. The paper does not give the weight (here 1/2), the initial window ("high enough
-    /// to fill the pipe": here 2500 packets, which is its bandwidth times delay), or [`Growth`] (when limited).
+    /// to fill the pipe": here 2500 packets, which is its bandwidth times delay), [`Growth`] (when limited) or
+    /// [`TimeoutLoss`] (counted).
     pub const fn paper() -> Self {
         Self {
             alpha: Fraction::per_mille(100),
@@ -106,6 +122,7 @@ impl LcmConfig {
             weight: Fraction::per_mille(500),
             epoch: Epoch::Fixed(Duration::from_millis(100)),
             growth: Growth::WhenLimited,
+            timeout_loss: TimeoutLoss::Counted,
             initial_window: Bytes::new(2_500_000),
             max_window: Bytes::new(7_500_000),
             least_window: Bytes::ZERO,
@@ -418,7 +435,13 @@ impl Lcm {
 
     /// Nothing was heard for so long that `bytes`, everything in flight, are taken for lost.
     pub fn on_timeout(&mut self, now: Time, bytes: Bytes) {
-        self.on_lost(now, bytes);
+        match self.config.timeout_loss {
+            TimeoutLoss::Counted => self.on_lost(now, bytes),
+            TimeoutLoss::Apart => {
+                self.on_epoch(now);
+                self.counters.lost += bytes;
+            }
+        }
         self.counters.timeouts += 1;
         // PLT §3.1: gamma, apart from the window control of the epochs.
         self.cwnd = self.config.gamma.of(self.cwnd).max(self.config.least_window);
@@ -545,6 +568,33 @@ mod tests {
         lcm.on_epoch(epoch(1));
         assert_eq!(lcm.window(), Bytes::new(71_250));
         assert_eq!(lcm.loss_rate(), Fraction::per_mille(500));
+    }
+
+    /// The window over its first after a timeout that took all of it for lost, once epochs without loss let it grow again,
+    /// and how many cuts there were.
+    fn after_a_timeout(timeout_loss: TimeoutLoss) -> (f64, u64) {
+        let config = LcmConfig { timeout_loss, ..LcmConfig::paper() };
+        let mut lcm = Lcm::new(config).unwrap();
+        let first = lcm.window();
+        lcm.on_sent(Time::ZERO, first, first);
+        lcm.on_timeout(Time::from_millis(50), first);
+        let mut least = lcm.window();
+        for n in 1..20 {
+            lcm.on_epoch(epoch(n));
+            least = least.min(lcm.window());
+            lcm.on_sent(epoch(n), PACKET, lcm.window());
+            lcm.on_acked(epoch(n), PACKET * 100);
+        }
+        (least.get() as f64 / first.get() as f64, lcm.counters().decreases)
+    }
+
+    #[test]
+    fn a_timeout_whose_losses_count_is_followed_by_seven_further_cuts_and_one_apart_by_none() {
+        let (counted, cuts) = after_a_timeout(TimeoutLoss::Counted);
+        // 0.75 * 0.95^7
+        assert!((counted - 0.5238).abs() < 1e-3, "{counted}");
+        assert_eq!(cuts, 7);
+        assert_eq!(after_a_timeout(TimeoutLoss::Apart), (0.75, 0));
     }
 
     #[test]
