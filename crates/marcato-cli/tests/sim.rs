@@ -142,8 +142,9 @@ fn the_document_has_the_documented_keys_and_nothing_of_the_machine() {
     let (_, printed, _) = marcato([&file, "--format", "json"]);
     let json: Value = serde_json::from_str(&printed).unwrap();
     let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
-    let expected =
-        ["commit", "config", "events", "flows", "links", "scenario", "seed", "settings", "version"];
+    let expected = [
+        "commit", "config", "events", "flows", "links", "scenario", "seed", "settings", "version", "warnings",
+    ];
     assert_eq!(keys, expected);
     assert_eq!(json["config"]["duration"], "6 s");
     assert!(!printed.contains(directory.path().to_str().unwrap()));
@@ -567,4 +568,34 @@ fn explaining_as_json_has_every_experiment_completely_said() {
     let (status, printed, err) = marcato([&file, "--explain", "--format", "csv"]);
     assert_eq!((status, printed.as_str()), (Status::Error, ""));
     assert!(err.contains("leave out --format csv"), "{err}");
+}
+
+#[test]
+fn warnings_are_in_the_table_the_document_and_the_report() {
+    let (directory, file) = scenario(ONE);
+    let out = path(directory.path(), "out");
+    let lost = ["--set", "link.bottleneck.loss={ kind = \"random\", probability = 1.0 }"];
+    let (status, printed, _) = marcato([&[file.as_str(), "--out", &out][..], &lost].concat());
+    assert_eq!(status, Status::Ok);
+    let warning = "nothing of the flow `bulk` arrived: check the mtu, loss, outages and queues on its path, and its start";
+    assert!(printed.contains(&format!("\nwarning: {warning}\n")), "{printed}");
+    let json: Value =
+        serde_json::from_slice(&fs::read(directory.path().join("out/result.json")).unwrap()).unwrap();
+    assert_eq!(json["warnings"][0], warning);
+    let report = fs::read_to_string(directory.path().join("out/report.html")).unwrap();
+    assert!(report.contains("Warnings") && report.contains("nothing of the flow"), "{report}");
+    let (_, printed, _) = marcato([&file, "--format", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn a_trace_is_read_by_one_parser_whether_explained_or_run() {
+    let (directory, file) = scenario(&ONE.replace("rate = \"8 Mbit/s\"", "trace = \"radio.trace\""));
+    fs::write(directory.path().join("radio.trace"), "1\n\n2\n3\n").unwrap();
+    let problem = "the trace `radio.trace`: line 2: \"\" is no whole number of ms from 0 to 4294967295";
+    for option in [&["--explain"][..], &[]] {
+        let (status, _, err) = marcato([&[file.as_str()][..], option].concat());
+        assert_eq!(status, Status::Error, "{err}");
+        assert!(err.contains(problem), "{err}");
+    }
 }

@@ -10,11 +10,15 @@ use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind};
 use crate::keys::check_known;
 use crate::limit::{MAX_CONNECTIONS, MAX_FLOWS, MAX_LINKS, MAX_NODES};
-use crate::path::Map;
+use crate::link::Capacity;
+use crate::path::{Map, Route};
 use crate::quantity;
+use crate::tcp::Tcp;
 
 /// The headers of IPv4 and UDP. RFC 791, RFC 768.
 const UDP_HEADERS: Bytes = Bytes::new(28);
+/// The least UDP payload that QUIC may begin with. RFC 9000 §14.1.
+const LEAST_QUIC: Bytes = Bytes::new(1200);
 
 /// Checks what was read against the rest of it; `root` says where each part stands.
 pub(crate) fn check(experiment: &Experiment, root: &Table, faults: &Faults) {
@@ -161,21 +165,85 @@ fn process(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     }
 }
 
-/// What a full packet of a flow takes, the key that says so, and how it is made up.
-fn full_packet(flow: &Flow) -> (Bytes, &'static str, String) {
-    match &flow.kind {
-        FlowKind::Udp(udp) => {
-            (udp.payload + UDP_HEADERS, "payload", "its payload and 28 B of headers".to_owned())
-        }
-        FlowKind::Quic(quic) => {
-            (quic.initial_mtu + UDP_HEADERS, "initial-mtu", "`initial-mtu` and 28 B of headers".to_owned())
-        }
-        kind => {
-            let full = kind.tcp().map_or(Bytes::ZERO, |tcp| tcp.from.packet().max(tcp.to.packet()));
-            let mss = kind.tcp().map_or(0, |tcp| tcp.from.mss.max(tcp.to.mss));
-            (full, "tcp", format!("`mss` of {mss} B and the headers"))
+/// The largest packet that a flow sends.
+struct Largest {
+    /// The IP packet's length.
+    packet: Bytes,
+    /// Its parts, for a message.
+    made_up: String,
+    /// The key that says how much payload it has, and how much that is; `None`: it has none.
+    payload: Option<(&'static str, Bytes)>,
+}
+
+impl Largest {
+    fn of(flow: &Flow) -> Self {
+        match &flow.kind {
+            FlowKind::Udp(udp) => Self {
+                packet: udp.payload + UDP_HEADERS,
+                made_up: "its payload and 28 B of headers".to_owned(),
+                payload: Some(("payload", udp.payload)),
+            },
+            FlowKind::Quic(quic) => Self {
+                packet: quic.initial_mtu + UDP_HEADERS,
+                made_up: "`initial-mtu` and 28 B of headers".to_owned(),
+                payload: Some(("initial-mtu", quic.initial_mtu)),
+            },
+            kind => kind.tcp().map_or_else(
+                || Self { packet: Bytes::ZERO, made_up: String::new(), payload: None },
+                |tcp| Self::of_tcp([&tcp.from, &tcp.to]),
+            ),
         }
     }
+
+    fn of_tcp([from, to]: [&Tcp; 2]) -> Self {
+        let full = if to.packet() > from.packet() { to } else { from };
+        let acknowledgement = from.acknowledgement().max(to.acknowledgement());
+        if acknowledgement > full.packet() {
+            return Self {
+                packet: acknowledgement,
+                made_up: "an acknowledgement with all that it may tell".to_owned(),
+                payload: None,
+            };
+        }
+        Self {
+            packet: full.packet(),
+            made_up: format!("`mss` of {} B and the headers", full.mss),
+            payload: Some(("mss", Bytes::from(full.mss))),
+        }
+    }
+
+    /// How to make it fit into `mtu`, where anything but a larger MTU can.
+    fn remedy(&self, mtu: Bytes) -> String {
+        let fitting = self.payload.and_then(|(key, payload)| {
+            let headers = self.packet - payload;
+            let most = mtu - headers;
+            let least = if key == "initial-mtu" { LEAST_QUIC } else { Bytes::new(1) };
+            (most >= least)
+                .then(|| format!("lower `{key}` to {}, or raise the link's `mtu`", quantity::size(most)))
+        });
+        fitting.unwrap_or_else(|| format!("raise the link's `mtu` to {}", quantity::size(self.packet)))
+    }
+
+    /// Where the file says so: beside the flow's other keys, or in its `tcp`.
+    fn place(&self, table: &Table) -> Place {
+        match self.payload {
+            Some((key @ ("payload" | "initial-mtu"), _)) => table.place_of(key),
+            Some((key, _)) => match table.get("tcp").and_then(|item| item.as_table()) {
+                Some(tcp) => tcp.place_of(key),
+                None => table.place_of("tcp"),
+            },
+            None => table.place_of("tcp"),
+        }
+    }
+}
+
+/// Whether packets take no time on this way: each link only delays, and by nothing. Where the way back is so too, a flow
+/// that waits for answers would send for ever in one instant.
+fn is_instant(route: &Route<'_>) -> bool {
+    route.hops.iter().all(|hop| {
+        let way = hop.direction();
+        way.rate == Capacity::Unlimited && way.delay.is_zero() && way.jitter.is_none()
+    })
 }
 
 fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experiment, faults: &Faults) {
@@ -205,11 +273,7 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
             pairs.map(|(number, [from, to])| (from, to, [place(0, number), place(1, number)])).collect()
         }
     };
-    let (packet, key, made_up) = full_packet(flow);
-    let place_of_packet = match table.get(key).and_then(|item| item.as_table()) {
-        Some(tcp) => tcp.place_of("mss"),
-        None => table.place_of(key),
-    };
+    let largest = Largest::of(flow);
     let mut seen = HashSet::new();
     for (from, to, places) in paths {
         let known = [(from, places[0]), (to, places[1])]
@@ -243,15 +307,26 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
         };
         let smallest = there.hops.iter().chain(&back.hops).min_by_key(|hop| hop.link.mtu);
         if let Some(hop) = smallest
-            && packet > hop.link.mtu
+            && largest.packet > hop.link.mtu
         {
-            let (packet, mtu) = (quantity::size(packet), quantity::size(hop.link.mtu));
             let problem = format!(
-                "a full packet of this flow has {packet} ({made_up}), but `{}` lets {mtu} through: send smaller ones, or raise \
-                 its `mtu`",
-                hop.link.name
+                "the largest packet of this flow has {} ({}), but `{}` lets {} through: {}",
+                quantity::size(largest.packet),
+                largest.made_up,
+                hop.link.name,
+                quantity::size(hop.link.mtu),
+                largest.remedy(hop.link.mtu)
             );
-            faults.add(place_of_packet, problem);
+            faults.add(largest.place(table), problem);
+        }
+        if !matches!(flow.kind, FlowKind::Udp(_)) && is_instant(&there) && is_instant(&back) {
+            let links: Vec<String> = there.hops.iter().map(|hop| format!("`{}`", hop.link.name)).collect();
+            let problem = format!(
+                "packets from `{from}` to `{to}` and back take no time, and this flow would never let time pass: give {} a \
+                 `delay` or a `rate`",
+                links.join(" or ")
+            );
+            faults.add(places[1], problem);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! All that is wrong with a file is told at once, each thing with its line, its column and what to do about it.
 #![forbid(unsafe_code)]
 
+mod chance;
 mod check;
 mod document;
 mod experiment;
@@ -30,7 +31,7 @@ pub mod schema;
 mod setting;
 pub mod tcp;
 mod topology;
-mod trace;
+pub mod trace;
 pub mod traffic;
 mod write;
 

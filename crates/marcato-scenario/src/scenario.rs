@@ -12,7 +12,8 @@ use crate::fault::{Faults, ScenarioError, Sources};
 use crate::grid::{self, Grid};
 use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_TRACE};
 use crate::setting::{self, Set, When};
-use crate::{read, topology, trace};
+use crate::trace::{Trace, TraceError};
+use crate::{read, topology};
 
 /// What is said beside the file, on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -225,7 +226,8 @@ impl Scenario {
             named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
         for (trace, place) in named {
             let rate = read_bounded(&scenario.dir().join(&trace), MAX_TRACE)
-                .and_then(|text| trace::mean_rate(&text));
+                .and_then(|text| text.parse().map_err(|error: TraceError| error.to_string()))
+                .map(|trace: Trace| trace.mean_rate());
             match rate {
                 Ok(rate) => drop(scenario.trace_rates.insert(trace, rate)),
                 Err(problem) => faults.add(place, format!("the trace `{trace}`: {problem}")),

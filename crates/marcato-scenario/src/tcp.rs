@@ -2,6 +2,9 @@
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
+/// The headers of IPv4 and TCP without options.
+const HEADERS: u64 = 40;
+
 /// How one end of a TCP connection behaves. The defaults are the simulator's: those of a Linux host of today where they
 /// matter to a measurement.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,9 +76,20 @@ impl Default for Tcp {
 impl Tcp {
     /// Bytes of a full segment's IPv4 packet. RFC 791: 20, RFC 9293: 20, and the options of a data segment, padded.
     pub fn packet(&self) -> Bytes {
-        let timestamps = if self.timestamps { 10 } else { 0 };
-        let options: u64 = timestamps + self.priority_option.map_or(0, PriorityOption::len);
-        Bytes::new(40 + options.next_multiple_of(4) + u64::from(self.mss))
+        let options = self.timestamp_option() + self.priority_option.map_or(0, PriorityOption::len);
+        Bytes::new(HEADERS + options.next_multiple_of(4) + u64::from(self.mss))
+    }
+
+    /// Bytes of the longest IPv4 packet without payload: an acknowledgement with three SACK blocks (RFC 2018 §3), or, with
+    /// a low layer, one of four ranges of low packets.
+    pub fn acknowledgement(&self) -> Bytes {
+        let blocks = if self.low_layer.is_some() { 4 } else { 3 };
+        Bytes::new(HEADERS + self.timestamp_option() + 4 + 8 * blocks)
+    }
+
+    /// Bytes of the timestamps option behind two no-operations. RFC 7323 appendix A.
+    const fn timestamp_option(&self) -> u64 {
+        if self.timestamps { 12 } else { 0 }
     }
 }
 

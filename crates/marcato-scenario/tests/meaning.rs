@@ -27,8 +27,9 @@ fn way(experiment: &Experiment) -> Vec<&str> {
 
 /// A scenario of one link and one flow with these settings.
 fn simple(link: &str, flow: &str) -> Scenario {
+    let delay = if link.contains("delay") { "" } else { "delay = \"1 ms\"\n" };
     let text = format!(
-        "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n{link}\n[[flow]]\nname = \
+        "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n{delay}{link}\n[[flow]]\nname = \
          \"f\"\nfrom = \"a\"\nto = \"b\"\n{flow}\n"
     );
     Scenario::parse("t.toml", &text).unwrap_or_else(|error| panic!("{error}"))
@@ -76,7 +77,10 @@ fn paths_differ_in_what_they_say_themselves() {
         (&Capacity::Trace("x.trace".to_owned()), Duration::from_millis(10))
     );
     assert_eq!(
-        of_topology("kind = \"multipath\"\npaths = 3", "client-3", "server-3").experiment().links.len(),
+        of_topology("kind = \"multipath\"\ndelay = \"1 ms\"\npaths = 3", "client-3", "server-3")
+            .experiment()
+            .links
+            .len(),
         3
     );
 }
@@ -161,7 +165,7 @@ fn load_and_arrivals_say_the_same() {
 
 #[test]
 fn a_session_has_lanes_on_layers_and_sources_of_its_own() {
-    let text = "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n[[flow]]\nname = \
+    let text = "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1 ms\"\n[[flow]]\nname = \
                 \"f\"\nkind = \"quic\"\npaths = [[\"a\", \"b\"], { from = \"a\", to = \"b\", layer = \"low\" }]\nscheduler = { kind = \
                 \"cwr\", preset = \"paper\" }\nsources = [{ period = \"1 s\", size = \"1 kB\", jitter = \"10 ms\" }]\n";
     let scenario = Scenario::parse("t.toml", text).unwrap_or_else(|error| panic!("{error}"));
@@ -181,7 +185,7 @@ fn a_session_has_lanes_on_layers_and_sources_of_its_own() {
 fn runs_come_in_order_and_their_names_fit_files() {
     let long = "x".repeat(60);
     let text = format!(
-        "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n[[flow]]\nname = \"f\"\nkind = \
+        "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1 ms\"\n[[flow]]\nname = \"f\"\nkind = \
          \"tcp\"\nfrom = \"a\"\nto = \"b\"\n[grid]\nseeds = [5, 3]\nvary = {{ about = [\"{long}1\", \"{long}2\"], \
          \"link.a-b.queue\" = [\"codel\", {{ kind = \"droptail\", limit = \"7 packets\" }}] }}\n"
     );
@@ -203,7 +207,7 @@ fn runs_come_in_order_and_their_names_fit_files() {
 fn a_low_layer_is_a_kind_or_a_kind_with_differences_and_is_at_both_ends() {
     let low = |tcp: &str| {
         let text = format!(
-            "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n[[flow]]\nname = \
+            "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1 ms\"\n[[flow]]\nname = \
              \"f\"\nkind = \"tcp\"\nfrom = \"a\"\nto = \"b\"\ntcp = {{ {tcp} }}\n[record]\nseries = \"all\"\n"
         );
         let scenario = Scenario::parse("t.toml", &text).unwrap_or_else(|error| panic!("{error}"));

@@ -313,7 +313,22 @@ const CASES: &[Case] = &[
     Case {
         what: "an mtu below the flow's segment",
         but: &[("mtu = \"1500 B\"", "mtu = \"1400 B\"")],
-        says: &["31:7: a full packet of this flow has 1500 B (`mss` of 1448 B and the headers), but `bottleneck` lets 1400 B through: send smaller ones, or raise its `mtu`"],
+        says: &["31:7: the largest packet of this flow has 1500 B (`mss` of 1448 B and the headers), but `bottleneck` lets 1400 B through: lower `mss` to 1348 B, or raise the link's `mtu`"],
+    },
+    Case {
+        what: "an option for which the mss leaves no room",
+        but: &[("tcp = { ecn = true }", "tcp = { ecn = true, mss = \"1441 B\", priority-option = \"rfc6994\" }")],
+        says: &["31:27: the largest packet of this flow has 1501 B (`mss` of 1441 B and the headers), but `access` lets 1500 B through: lower `mss` to 1440 B, or raise the link's `mtu`"],
+    },
+    Case {
+        what: "an mtu that no acknowledgement with sack blocks passes",
+        but: &[("tcp = { ecn = true }", "tcp = { ecn = true, mss = \"16 B\" }"), ("mtu = \"1500 B\"", "mtu = \"68 B\""), ("rate = \"1 Mbit/s\"", "rate = \"1 Mbit/s\"\npayload = \"40 B\"")],
+        says: &["31:7: the largest packet of this flow has 80 B (an acknowledgement with all that it may tell), but `bottleneck` lets 68 B through: raise the link's `mtu` to 80 B"],
+    },
+    Case {
+        what: "a loop that takes no time",
+        but: &[("delay = \"1 ms\"", "delay = \"0 ms\""), ("to = \"server\"\n", "to = \"router\"\n")],
+        says: &["27:6: packets from `client` to `router` and back take no time, and this flow would never let time pass: give `access` a `delay` or a `rate`"],
     },
     Case {
         what: "a warm-up as long as the run",
@@ -388,7 +403,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a grid with a value that fits nothing else",
         but: &[("\"link.bottleneck.rate\" = [\"5 Mbit/s\", \"10 Mbit/s\"]", "\"link.bottleneck.mtu\" = [\"1500 B\", \"576 B\"]")],
-        says: &["31:7: a full packet of this flow has 1500 B (`mss` of 1448 B and the headers), but `bottleneck` lets 576 B through: send smaller ones, or raise its `mtu` (in the runs with link.bottleneck.mtu = 576 B)", "33:1: a full packet of this flow has 1228 B (its payload and 28 B of headers), but `bottleneck` lets 576 B through: send smaller ones, or raise its `mtu` (in the runs with link.bottleneck.mtu = 576 B)"],
+        says: &["31:7: the largest packet of this flow has 1500 B (`mss` of 1448 B and the headers), but `bottleneck` lets 576 B through: lower `mss` to 524 B, or raise the link's `mtu` (in the runs with link.bottleneck.mtu = 576 B)", "33:1: the largest packet of this flow has 1228 B (its payload and 28 B of headers), but `bottleneck` lets 576 B through: lower `payload` to 548 B, or raise the link's `mtu` (in the runs with link.bottleneck.mtu = 576 B)"],
     },
     Case {
         what: "a grid of one value",
@@ -577,7 +592,7 @@ fn a_trace_that_is_not_there_is_missed() {
     let error = Scenario::load(&directory.join("cellular.toml"), &overrides).unwrap_err();
     assert_eq!(
         error.faults()[0].problem,
-        "the trace `traces/make.py`: line 1 is not a number of milliseconds"
+        "the trace `traces/make.py`: line 1: \"#!/usr/bin/env python3\" is no whole number of ms from 0 to 4294967295: write one, and nothing else"
     );
     let error = Scenario::load(&directory.join("nowhere.toml"), &Overrides::default()).unwrap_err();
     assert_eq!(error.faults()[0].line, 0);

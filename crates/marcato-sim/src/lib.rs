@@ -59,7 +59,7 @@ pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
 pub use jitter::{Jitter, JitterError};
 pub use link::{LinkConfig, LinkCounters, LinkQueue};
 pub use loss::Loss;
-pub use network::{ConservationError, Network};
+pub use network::{ConservationError, Network, Standstill};
 pub use packet::{FlowId, Packet, Side};
 pub use plt::{PltConfig, PltConfigError, PltStats};
 pub use process::{FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, ProcessId, ProcessStats, SpawnError};

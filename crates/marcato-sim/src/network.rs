@@ -24,6 +24,9 @@ use marcato_wire::Ecn;
 mod hosts;
 mod record;
 mod spawn;
+mod standstill;
+
+pub use standstill::Standstill;
 
 /// Packets have gone missing or come from nowhere: a defect of the simulator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +89,8 @@ pub struct Network {
     /// Where a host writes the datagram that leaves next.
     payload: Vec<u8>,
     events: u64,
+    instant: standstill::Instant,
+    standstill: Option<Standstill>,
 }
 
 impl Network {
@@ -104,6 +109,8 @@ impl Network {
             tallies: FlowTallies::default(),
             payload: Vec::new(),
             events: 0,
+            instant: standstill::Instant::new(),
+            standstill: None,
         }
     }
 
@@ -203,20 +210,44 @@ impl Network {
     }
 
     /// Runs everything that happens up to and including `until`, and stands there.
+    ///
+    /// If events follow each other without end at one instant, the network comes to a [`standstill`](Self::standstill):
+    /// nothing happens in it any more, here and in later calls, though the time goes on. Where links come from a user, call
+    /// [`try_run_until`](Self::try_run_until) instead.
     pub fn run_until(&mut self, until: Time) {
-        while let Some((now, event)) = self.agenda.pop_until(until) {
+        while self.standstill.is_none()
+            && let Some((now, event)) = self.agenda.pop_until(until)
+        {
+            let advanced = now > self.now;
             self.now = now;
             self.events += 1;
             self.step(now, event);
             if self.tallies.taps.is_some() {
                 self.write_captured();
             }
+            let (tallies, flows) = (&self.tallies, &self.flows);
+            let held = || tallies.outstanding() + flows.len() as u64;
+            self.standstill = self.instant.count(now, advanced, held);
         }
         self.now = self.now.max(until);
         #[cfg(debug_assertions)]
         if let Err(error) = self.check_conservation() {
             panic!("{error}");
         }
+    }
+
+    /// Runs as [`run_until`](Self::run_until) does, and says whether time has stopped on the way.
+    ///
+    /// # Errors
+    /// [`Standstill`] if the network has come to one, now or before.
+    pub fn try_run_until(&mut self, until: Time) -> Result<(), Standstill> {
+        self.run_until(until);
+        self.standstill.map_or(Ok(()), Err)
+    }
+
+    /// When and why nothing happens any more, if so: see [`run_until`](Self::run_until).
+    pub const fn standstill(&self) -> Option<Standstill> {
+        self.standstill
     }
 
     fn step(&mut self, now: Time, event: Event) {
@@ -334,6 +365,7 @@ impl Network {
                 self.agenda.at(udp.next_at(now), Event::Start { flow });
                 self.tallies.event_entered(flow);
                 let first = record.paths[0].links[0][0];
+                self.instant.unasked += 1;
                 self.tallies.sent(&packet);
                 self.links[first as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
             }

@@ -14,7 +14,7 @@ use marcato_scenario::tcp::{Congestion, LowLayer, Tcp};
 use marcato_scenario::traffic::{
     Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
 };
-use marcato_sim::scenario::{BuildError, Outcome, Traces, Watcher, build};
+use marcato_sim::scenario::{BuildError, Outcome, Traces, Warning, Watcher, build};
 use marcato_sim::{LinkConfig, LinkId, Network, Side, TcpConfig, TcpFlow as Transfer, UdpFlow as Packets};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 
@@ -79,7 +79,7 @@ fn experiment(nodes: &[&str], links: Vec<Link>, flows: Vec<Flow>) -> Experiment 
 }
 
 fn run(experiment: &Experiment) -> Outcome {
-    build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ())
+    build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()
 }
 
 /// Two TCP flows and a UDP flow through a lossy CoDel bottleneck whose rate changes, behind a quick link.
@@ -161,7 +161,7 @@ fn a_scenario_is_the_same_network_as_one_built_by_hand() {
         [world.flow("twins-1"), world.flow("twins-2"), world.flow("udp")],
         [Some(one), Some(two), Some(udp)]
     );
-    let outcome = world.run(&mut |_: Time| ());
+    let outcome = world.run(&mut |_: Time| ()).unwrap();
     assert_eq!(outcome.events, net.events());
     for ((id, before), seen) in links.into_iter().zip(at_five).zip(&outcome.links) {
         let counters = net.link_counters(id);
@@ -677,7 +677,7 @@ fn what_passes_a_link_is_captured_in_both_directions() {
     let silent = run(&experiment);
     experiment.record.pcap = vec!["bottleneck".into()];
     let mut kept = Kept::default();
-    assert_eq!(build(&experiment, &Traces::new()).unwrap().run(&mut kept), silent);
+    assert_eq!(build(&experiment, &Traces::new()).unwrap().run(&mut kept).unwrap(), silent);
     assert_eq!((kept.0.len(), kept.1), (2, Time::from_secs(20)));
     for file in kept.0.values() {
         assert_eq!(file[..4], 0xa1b2_3c4d_u32.to_le_bytes());
@@ -728,4 +728,132 @@ fn flows_that_are_spread_over_pairs_share_nothing_but_what_they_meet() {
     let lanes: Vec<&str> = outcome.flows.iter().map(|flow| flow.lanes[0].name.as_str()).collect();
     assert_eq!(lanes, ["a>b", "c>d"]);
     assert!(outcome.flows.iter().all(|flow| flow.goodput > 8.0), "{:?}", outcome.flows);
+}
+
+/// A scenario of a client and a server on one link, whose keys these are.
+fn parsed(link: &str, flow: &str) -> Result<Experiment, marcato_scenario::ScenarioError> {
+    let text = format!(
+        "name = \"one\"\nduration = \"5 s\"\nnodes = [\"client\", \"server\"]\n[[link]]\nbetween = [\"client\", \"server\"]\n{link}\n\
+         [[flow]]\nname = \"flow\"\nfrom = \"client\"\nto = \"server\"\n{flow}\n"
+    );
+    marcato_scenario::Scenario::parse("one.toml", &text).map(|scenario| scenario.experiment().clone())
+}
+
+#[test]
+fn a_loop_that_takes_no_time_ends_the_run_with_an_error() {
+    let free = || Direction { rate: Capacity::Unlimited, delay: Duration::ZERO, ..way(1, MS) };
+    let tcp = Tcp { receive_buffer: Bytes::kb(30), ..Tcp::default() };
+    let ends = TcpEnds { from: tcp.clone(), to: tcp };
+    let kind = FlowKind::Tcp(TcpFlow { tcp: ends, size: None, priority: Priority::default(), on_off: None });
+    let mut endless = flow("endless", ["a", "b"], kind);
+    endless.start = Time::ZERO + MS;
+    let experiment = experiment(&["a", "b"], vec![link("free", ["a", "b"], free(), free())], vec![endless]);
+    let stopped = build(&experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap_err();
+    assert_eq!(stopped.at, Time::ZERO + MS);
+    assert!((1_000_000..1_100_000).contains(&stopped.events), "{stopped}");
+}
+
+#[test]
+fn a_million_packets_at_one_instant_are_no_standstill() {
+    let mut net = Network::new(Seed::new(1));
+    let [a, b, c] = ["a", "b", "c"].map(|name| net.node(name));
+    let free = || LinkConfig::delay_only(Duration::ZERO).queue(DropTail::default());
+    net.link(a, b, free(), free());
+    net.link(b, c, free(), free());
+    // A clock that ticks once a second, and then owes 1.25 million packets.
+    let arrivals = marcato_sim::Arrivals::Ticks { every: SECOND, slack: Duration::ZERO };
+    let stop = Time::from_millis(1500);
+    let packets = Packets { arrivals, stop, ..Packets::new(a, c, Rate::from_mbps(1000), Bytes::new(72)) };
+    let flow = net.udp(packets).unwrap();
+    assert_eq!(net.try_run_until(Time::from_secs(2)), Ok(()));
+    assert_eq!(net.udp_stats(flow).unwrap().packets, 1_250_001);
+}
+
+#[test]
+fn the_largest_segment_that_is_let_through_arrives_and_a_larger_one_is_refused() {
+    for option in ["none", "short", "authors", "rfc6994"] {
+        for (timestamps, mtu) in [(true, 1500u32), (false, 1500), (true, 600), (false, 81)] {
+            let of = |mss: u32| {
+                let flow = format!(
+                    "kind = \"tcp\"\ntcp = {{ mss = \"{mss} B\", priority-option = \"{option}\", timestamps = {timestamps} }}"
+                );
+                let lossy = "loss = { kind = \"random\", probability = 0.01 }";
+                parsed(&format!("rate = \"2 Mbit/s\"\ndelay = \"5 ms\"\nmtu = \"{mtu} B\"\n{lossy}"), &flow)
+            };
+            let largest = (1..mtu).rev().find(|&mss| of(mss).is_ok()).unwrap();
+            let said = of(largest + 1).unwrap_err().faults()[0].problem.clone();
+            assert!(said.contains(&format!("lower `mss` to {largest} B")), "{said}");
+            let outcome = run(&of(largest).unwrap());
+            assert_eq!(outcome.warnings, [], "{option} {timestamps} {mtu}");
+            let most = u64::from(mtu);
+            let full = outcome.links[0].bytes.get() as f64 / outcome.links[0].delivered as f64;
+            assert!(full > 0.9 * most as f64, "{full} of {most}");
+        }
+    }
+}
+
+#[test]
+fn a_run_warns_of_flows_that_deliver_nothing_and_of_packets_that_are_too_big() {
+    let udp = |payload| UdpFlow {
+        rate: Rate::from_mbps(1),
+        payload: Bytes::new(payload),
+        arrivals: PacketArrivals::Constant,
+        on_off: None,
+    };
+    let big = flow("big", ["a", "b"], FlowKind::Udp(udp(1473)));
+    let fitting = flow("fitting", ["a", "b"], FlowKind::Udp(udp(1472)));
+    let links = vec![link("slow", ["a", "b"], way(10, MS), way(10, MS))];
+    let outcome = run(&experiment(&["a", "b"], links, vec![fitting, big]));
+    let packets = outcome.links[0].too_big + 5_000_000 / (1501 * 8) + 1;
+    let expected = [
+        Warning::NothingDelivered { flow: "big".into() },
+        Warning::TooBig { link: "slow".into(), back: false, packets },
+    ];
+    assert_eq!(outcome.warnings, expected);
+}
+
+#[test]
+fn what_is_not_random_is_the_same_with_any_seed() {
+    let link =
+        "rate = \"2 Mbit/s\"\ndelay = \"5 ms\"\nqueue = { kind = \"droptail\", limit = \"20 packets\" }\n";
+    let udp = "kind = \"udp\"\nrate = \"3 Mbit/s\"\n";
+    let cases = [
+        (false, "", "kind = \"tcp\""),
+        (false, "", "kind = \"tcp\"\ncongestion = \"reno\"\ntcp = { low-layer = \"marcato\" }"),
+        (false, "", "kind = \"tcp\"\non = \"1 s\"\noff = \"300 ms\""),
+        (true, "", "kind = \"tcp\"\non = \"1 s\"\noff = { kind = \"exponential\", mean = \"300 ms\" }"),
+        (true, "", "kind = \"tcp\"\ncongestion = \"bbr\""),
+        (false, "loss = { kind = \"every\", packets = 100 }", "kind = \"tcp\""),
+        (false, "loss = { kind = \"random\", probability = 0 }", "kind = \"tcp\""),
+        (true, "loss = { kind = \"random\", probability = 0.01 }", "kind = \"tcp\""),
+        (true, "loss = { kind = \"gilbert-elliott\", mean = 0.01, burst = 2 }", "kind = \"tcp\""),
+        (true, "jitter = { kind = \"uniform\", most = \"2 ms\" }", "kind = \"tcp\""),
+        (false, "queue = \"fq-codel\"", "kind = \"tcp\"\ncount = 5"),
+        (false, "queue = \"crq\"", "kind = \"tcp\"\ncount = 5"),
+        (false, "", udp),
+        (false, "", "kind = \"udp\"\nrate = \"3 Mbit/s\"\narrivals = \"ticks\""),
+        (true, "", "kind = \"udp\"\nrate = \"3 Mbit/s\"\narrivals = \"poisson\""),
+        (true, "", "kind = \"tcp-process\"\narrivals = \"5 /s\"\nsize = \"20 kB\""),
+        (false, "", "kind = \"request-response\"\nresponse = \"20 kB\""),
+        (true, "", "kind = \"request-response\"\nresponse = { kind = \"exponential\", mean = \"20 kB\" }"),
+        (
+            false,
+            "",
+            "kind = \"messages\"\nbulk = \"p4\"\nsources = [{ period = \"20 ms\", size = \"300 B\" }]",
+        ),
+        (
+            true,
+            "",
+            "kind = \"messages\"\nsources = [{ period = \"20 ms\", size = \"300 B\", jitter = \"3 ms\" }]",
+        ),
+    ];
+    for (is_random, more, flow) in cases {
+        // A later `queue` takes the first one's place.
+        let link = if more.starts_with("queue") { link.split("queue").next().unwrap() } else { link };
+        let experiment = parsed(&format!("{link}{more}"), flow).unwrap();
+        assert_eq!(experiment.is_random(), is_random, "{more} {flow}");
+        let [one, other] =
+            [1, 2].map(|seed| run(&Experiment { seed: Seed::new(seed), ..experiment.clone() }));
+        assert_eq!(one != other, is_random, "{more} {flow}");
+    }
 }

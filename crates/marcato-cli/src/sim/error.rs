@@ -5,6 +5,7 @@ use std::{fmt, io};
 
 use marcato_papers::{SeedError, WriteError};
 use marcato_scenario::ScenarioError;
+use marcato_sim::Standstill;
 use marcato_sim::scenario::BuildError;
 use parquet::errors::ParquetError;
 use thiserror::Error;
@@ -16,6 +17,8 @@ pub(crate) enum SimError {
     Scenario(#[from] ScenarioError),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error(transparent)]
+    Standstill(#[from] Standstill),
     #[error("the trace `{path}` cannot be read: {problem}")]
     Trace { path: String, problem: String },
     #[error("the run {id} failed: {problem}")]

@@ -79,7 +79,8 @@ fn one(
     let attempt = || -> Result<Option<String>, SimError> {
         // What is recorded changes nothing else, and a document has none of it.
         let experiment = Experiment { record: Record::default(), ..run.experiment.clone() };
-        let outcome = build(&experiment, traces).map_err(|error| failed(error.to_string()))?.run(&mut watch);
+        let world = build(&experiment, traces).map_err(|error| failed(error.to_string()))?;
+        let outcome = world.run(&mut watch).map_err(|error| failed(error.to_string()))?;
         if stop() {
             return Ok(None);
         }

@@ -96,7 +96,7 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
     let of = one.experiment.duration.as_secs();
     bar.begin("simulated seconds", Some(of));
     let mut captures = Captures::new(out, &mut bar, &interrupt);
-    let outcome = world.run(&mut captures);
+    let outcome = world.run(&mut captures)?;
     if interrupt.came() {
         return Err(SimError::Interrupted(Kept::Nothing { seconds: captures.seconds(), of }));
     }

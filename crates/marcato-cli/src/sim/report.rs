@@ -92,8 +92,12 @@ pub(crate) fn of(run: &Run, outcome: &Outcome, tables: &super::result::Tables) -
         experiment.duration.as_secs_f64(),
         experiment.warm_up.as_secs_f64()
     );
-    let mut report =
-        Report::new(&experiment.name, about, document).section(flow_section).section(link_section);
+    let mut report = Report::new(&experiment.name, about, document);
+    if !outcome.warnings.is_empty() {
+        let warnings: Vec<String> = outcome.warnings.iter().map(ToString::to_string).collect();
+        report = report.section(Section::new("Warnings").text(warnings.join("\n\n")));
+    }
+    report = report.section(flow_section).section(link_section);
     if !outcome.series.is_empty() {
         report = report.section(over_time);
     }

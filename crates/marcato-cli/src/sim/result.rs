@@ -160,6 +160,8 @@ struct Document<'a> {
     seed: u64,
     settings: BTreeMap<&'a str, &'a str>,
     config: Value,
+    /// Signs that the run did not do what was meant.
+    warnings: Vec<String>,
     events: u64,
     flows: Vec<FlowRow<'a>>,
     links: Vec<Row<'a>>,
@@ -198,6 +200,7 @@ pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
         seed: run.seed.get(),
         settings: run.settings.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect(),
         config: config(&run.experiment),
+        warnings: outcome.warnings.iter().map(ToString::to_string).collect(),
         events: outcome.events,
         flows: flows.collect(),
         links: tables.links.rows().collect(),

@@ -107,6 +107,12 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
         ]);
     }
     let _ = write!(text, "{table}");
+    if !outcome.warnings.is_empty() {
+        text.push('\n');
+    }
+    for warning in &outcome.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
     text
 }
 

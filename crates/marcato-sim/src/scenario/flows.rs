@@ -332,6 +332,14 @@ impl Tracked {
         }
     }
 
+    /// Whether it sends packets that may be too big, to find out what is not.
+    pub(super) const fn discovers_mtu(&self) -> bool {
+        match &self.what {
+            What::Quic { said, .. } => said.mtu_discovery,
+            _ => false,
+        }
+    }
+
     /// The end that sends what is measured: of questions and answers, who answers.
     const fn sender(&self) -> Side {
         match self.what {

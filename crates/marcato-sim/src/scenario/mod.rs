@@ -53,9 +53,9 @@
 //!     flows: vec![flow],
 //!     record: Record::default(),
 //! };
-//! let outcome = build(&experiment, &Traces::new())?.run(&mut |_: Time| ());
+//! let outcome = build(&experiment, &Traces::new())?.run(&mut |_: Time| ())?;
 //! assert!((9.0..9.7).contains(&outcome.flows[0].goodput));
-//! # Ok::<(), marcato_sim::scenario::BuildError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod build;
@@ -67,6 +67,7 @@ mod occupancy;
 mod outcome;
 mod quic;
 mod sampler;
+mod warning;
 mod world;
 
 use std::collections::BTreeMap;
@@ -77,6 +78,7 @@ pub use outcome::{
     Alone, Completion, FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times,
     Waiting,
 };
+pub use warning::Warning;
 pub use world::{Watcher, World};
 
 /// The traces that links follow, by the path under which the experiment names them

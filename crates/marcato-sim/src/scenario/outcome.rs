@@ -6,6 +6,8 @@ use marcato_scenario::record::Series;
 use marcato_scenario::traffic::Message;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
+use super::warning::Warning;
+
 /// What became of a world: from the end of the warm-up to the end of the run, unless it is said otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -19,6 +21,8 @@ pub struct Outcome {
     pub links: Vec<LinkOutcome>,
     /// What was recorded, over the whole run, in the experiment's order.
     pub series: Vec<SeriesOutcome>,
+    /// Signs that the run did not do what the experiment meant: of the flows, and then of the links, in its order.
+    pub warnings: Vec<Warning>,
 }
 
 /// What became of a flow.

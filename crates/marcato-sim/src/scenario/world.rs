@@ -10,7 +10,8 @@ use super::flows::{Tracked, mbps};
 use super::occupancy::{Course, Observed, Occupancy, utilisation};
 use super::outcome::{Completion, LinkOutcome, Outcome};
 use super::sampler::Sampler;
-use crate::{FlowId, LinkCounters, LinkId, Network, Packet, Tap};
+use super::warning::Warning;
+use crate::{FlowId, LinkCounters, LinkId, Network, Packet, Standstill, Tap};
 
 /// How often round-trip times are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -140,9 +141,12 @@ impl World {
         self.duration
     }
 
-    /// Runs it from the beginning to the end, and says what became of it. `watcher` is told the time now and again, and
+    /// Runs it from the beginning to the end and returns what was measured. `watcher` is told the time now and again, and
     /// given what is captured.
-    pub fn run(mut self, watcher: &mut dyn Watcher) -> Outcome {
+    ///
+    /// # Errors
+    /// [`Standstill`] if events follow each other without end at one instant: some loop of links takes no time.
+    pub fn run(mut self, watcher: &mut dyn Watcher) -> Result<Outcome, Standstill> {
         for &place in &self.taps {
             self.net.tap(self.ways[place].id, Tap::default());
         }
@@ -162,7 +166,7 @@ impl World {
             }
             let sample = self.sampler.next().unwrap_or(Time::MAX);
             let change = if is_warm { end } else { begin.min(end) };
-            self.net.run_until((look + LOOK).min(sample).min(change).min(end));
+            self.net.try_run_until((look + LOOK).min(sample).min(change).min(end))?;
             let now = self.net.now();
             if now >= look + LOOK {
                 look = now;
@@ -181,7 +185,8 @@ impl World {
         self.drain(watcher);
         // Earlier than the warm-up's end if the run was stopped.
         let begin = begin.min(self.net.now());
-        Outcome {
+        Ok(Outcome {
+            warnings: self.warnings(),
             events: self.net.events(),
             span: end.since(begin),
             flows: self
@@ -191,7 +196,23 @@ impl World {
                 .collect(),
             links: self.ways.iter().map(|way| way.outcome(&self.net, begin)).collect(),
             series: self.sampler.finish(),
+        })
+    }
+
+    /// Signs that the run did not do what was meant.
+    fn warnings(&self) -> Vec<Warning> {
+        let silent = self.flows.iter().filter(|flow| flow.totals(&self.net).bytes.is_zero());
+        let mut warnings: Vec<Warning> =
+            silent.map(|flow| Warning::NothingDelivered { flow: flow.name.clone() }).collect();
+        // Who looks for a larger MTU sends packets that are too big on purpose.
+        if !self.flows.iter().any(Tracked::discovers_mtu) {
+            warnings.extend(self.ways.iter().filter_map(|way| {
+                let packets = self.net.link_counters(way.id).too_big;
+                let (link, back) = (way.name.clone(), way.back);
+                (packets > 0).then_some(Warning::TooBig { link, back, packets })
+            }));
         }
+        warnings
     }
 
     fn drain(&mut self, watcher: &mut dyn Watcher) {

@@ -1,0 +1,92 @@
+//! Time that does not advance, and how it is noticed.
+
+use marcato_units::Time;
+
+/// Events at one instant that are always legal.
+const FIRST_LOOK: u64 = 1_000_000;
+/// Events at one instant that each packet and flow may cause beyond [`FIRST_LOOK`]. A packet passes at most 255 links at
+/// one instant, and what answers it as many.
+const EACH: u64 = 512;
+
+/// Error of a run in which events follow each other without end at one instant.
+///
+/// That happens where packets and their acknowledgements travel in no time at all: on a loop of links without delay and
+/// without rate. A run is stopped after 1 000 000 events at one instant, and 512 more for each flow and each packet that is
+/// then in the network or was sent by UDP at that instant. Where a round trip takes a nanosecond or more, each packet
+/// causes at most two events per link and instant, so no such run comes near.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "time stands still at {at} after {events} events at this instant: packets travel in circles in no time, so give a \
+     link of each loop a delay or a rate"
+)]
+pub struct Standstill {
+    /// When.
+    pub at: Time,
+    /// Events at this instant.
+    pub events: u64,
+}
+
+/// Counter of the events at the present instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instant {
+    events: u64,
+    /// When to look; after the first look, when to give up.
+    limit: u64,
+    looked: bool,
+    /// UDP packets sent at this instant: an open loop, which may send any number.
+    pub(super) unasked: u64,
+}
+
+impl Instant {
+    pub(super) const fn new() -> Self {
+        Self { events: 0, limit: FIRST_LOOK, looked: false, unasked: 0 }
+    }
+
+    /// Counts an event; `held` tells the packets and flows of the network, and is asked rarely.
+    #[inline]
+    pub(super) fn count(
+        &mut self,
+        at: Time,
+        advanced: bool,
+        held: impl FnOnce() -> u64,
+    ) -> Option<Standstill> {
+        if advanced {
+            *self = Self { events: 1, ..Self::new() };
+            return None;
+        }
+        self.events += 1;
+        if self.events < self.limit { None } else { self.look(at, held()) }
+    }
+
+    #[cold]
+    fn look(&mut self, at: Time, held: u64) -> Option<Standstill> {
+        if self.looked {
+            return Some(Standstill { at, events: self.events });
+        }
+        self.looked = true;
+        self.limit = self.limit.saturating_add(held.saturating_add(self.unasked).saturating_mul(EACH));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_ends_after_a_million_events_and_512_for_each_packet() {
+        let mut instant = Instant::new();
+        let at = Time::from_millis(3);
+        let ended = (1u64..).find_map(|_| instant.count(at, false, || 100)).map(|it| (it.at, it.events));
+        assert_eq!(ended, Some((at, 1_000_000 + 512 * 100)));
+    }
+
+    #[test]
+    fn each_instant_counts_for_itself() {
+        let mut instant = Instant::new();
+        for _ in 0..3 {
+            assert_eq!(instant.count(Time::ZERO, true, || 0), None);
+            assert!((0..999_998).all(|_| instant.count(Time::ZERO, false, || 0).is_none()));
+        }
+    }
+}
