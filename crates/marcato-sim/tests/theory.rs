@@ -301,3 +301,31 @@ fn low_packets_delay_high_ones_by_at_most_one_low_packet() {
         );
     }
 }
+
+/// Seconds until 20 MB have arrived over 100 Mbit/s and 100 ms: 830 packets, and room for 800 more.
+fn short_transfer(hystart: bool, pacing: bool) -> f64 {
+    let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50)).queue(packets(800));
+    let config = TcpConfig {
+        congestion: Congestion::Cubic(Cubic { hystart, ..Cubic::default() }),
+        pacing,
+        send_buffer: Bytes::new(1 << 30),
+        receive_buffer: Bytes::new(1 << 30),
+        ..TcpConfig::default()
+    };
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    net.link(client, server, link(), link());
+    let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::new(Bytes::new(20_000_000)))).unwrap();
+    net.run_until(Time::from_secs(60));
+    net.reception(flow, Side::Server).finished_at.unwrap().as_secs_f64()
+}
+
+#[test]
+fn a_paced_cubic_leaves_slow_start_when_the_path_is_full_and_not_before() {
+    let [unpaced, paced, plain] = [(true, false), (true, true), (false, false)]
+        .map(|(hystart, pacing)| short_transfer(hystart, pacing));
+    println!("CUBIC, 20 MB: unpaced {unpaced:.3} s, paced {paced:.3} s, without HyStart {plain:.3} s");
+    // Pacing spreads a window over a round trip at most.
+    assert!((unpaced * 0.97..unpaced * 1.03 + 0.1).contains(&paced), "{paced} against {unpaced}");
+    assert!((plain * 0.97..plain * 1.03).contains(&unpaced), "{unpaced} against {plain}");
+}

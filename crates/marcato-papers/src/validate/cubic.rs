@@ -1,9 +1,11 @@
 //! CUBIC: its mean window by its response function, Reno's where that is larger, and K.
 
-use marcato_sim::{Congestion, Cubic, LinkConfig, Loss, Side, TcpConfig};
-use marcato_units::{Duration, Rate, Seed, Time};
+use marcato_sim::{Bulk, Congestion, Cubic, LinkConfig, Loss, Network, Side, TcpConfig, TcpFlow};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
-use super::formula::{cubic_k, cubic_or_reno_window, cubic_w_max, cubic_window, mathis_window};
+use super::formula::{
+    cubic_k, cubic_or_reno_window, cubic_w_max, cubic_window, mathis_window, slow_start_transfer,
+};
 use super::path::{Error, MSS, OneFlow, fifo, plain, seconds, whole, wide};
 use super::plan::{Plan, Ticket, Values};
 use super::{Answer, Ask};
@@ -87,6 +89,62 @@ fn trace(rate: Rate) -> Result<Values, Error> {
     Ok(values)
 }
 
+/// Bytes of the transfers that show slow start.
+const TRANSFER: Bytes = Bytes::new(200_000_000);
+
+/// Milliseconds until so much has arrived over 1 Gbit/s, 100 ms and a buffer of 8000 packets, as a Linux host sends it.
+fn start(hystart: bool, pacing: bool) -> Result<Values, Error> {
+    let config = TcpConfig {
+        congestion: Congestion::Cubic(Cubic { hystart, ..Cubic::default() }),
+        pacing,
+        send_buffer: Bytes::new(1 << 30),
+        receive_buffer: Bytes::new(1 << 30),
+        ..TcpConfig::default()
+    };
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link =
+        || Ok::<_, Error>(LinkConfig::new(Rate::from_mbps(1000), seconds(RTT / 2.0)).queue(fifo(8000)?));
+    net.link(client, server, link()?, link()?);
+    let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::new(TRANSFER)))?;
+    net.run_until(Time::from_secs(60));
+    let finished =
+        net.reception(flow, Side::Server).finished_at.ok_or(Error::Missing("end of the transfer"))?;
+    Ok(vec![finished.as_secs_f64() * 1e3])
+}
+
+/// Expected result of [`start`], where each round doubles the window until the path is full, in ms.
+fn start_in_theory() -> f64 {
+    let config = TcpConfig::default();
+    let packets = (TRANSFER.get() as f64 / f64::from(config.mss)).ceil();
+    // With the headers of IPv4 and TCP and the timestamps, a packet of 1500 bytes.
+    let packet = Rate::from_mbps(1000).transmission_time(Bytes::new(1500)).as_secs_f64();
+    slow_start_transfer(packets, f64::from(config.initial_window), RTT, packet) * 1e3
+}
+
+fn start_rows([unpaced, paced, plain]: [f64; 3]) -> Vec<Row> {
+    let theory = start_in_theory();
+    let row = |id: &str, how: &str, measured: f64| {
+        let what = format!("200 MB over 1 Gbit/s, 100 ms and a buffer of 8000 packets, {how}");
+        Row::new(format!("validate.cubic.start.{id}"), what, Unit::Ms).paper(theory).measured(measured)
+    };
+    vec![
+        row(
+            "unpaced",
+            "with HyStart (±3 %: losses are repaired within a round trip, in which the link stays busy)",
+            unpaced,
+        )
+        .within_percent(3.0),
+        row(
+            "paced",
+            "with HyStart, paced (-3 % to +3 % and a round trip: pacing spreads a window over one at most)",
+            paced,
+        )
+        .within(theory * 0.97, theory * 1.03 + RTT * 1e3),
+        row("plain", "without HyStart (±3 %: as with it)", plain).within_percent(3.0),
+    ]
+}
+
 pub(super) fn cubic(plan: &mut Plan) -> Ask {
     let ask = |plan: &mut Plan, p: f64, stages: u64, fast: bool| -> Ticket {
         plan.once(whole(stages as f64 / p / 1e3), move || window(RTT, p, stages, fast))
@@ -100,6 +158,8 @@ pub(super) fn cubic(plan: &mut Plan) -> Ask {
     let friendly = [(1e-2, "1e-2"), (1e-3, "1e-3")].map(|(p, name)| (p, name, ask(plan, p, 200, false)));
     let deep = plan.once(600, || window(0.01, 1e-4, 60, false));
     let [clumped, spread] = [WIDE, SPREAD].map(|rate| plan.once(100, move || trace(rate)));
+    let starts = [(true, false), (true, true), (false, false)]
+        .map(|(hystart, pacing)| plan.once(140, move || start(hystart, pacing)));
     Box::new(move |runs| {
         let mut rows = Vec::new();
         for (p, name, ticket) in cells {
@@ -192,6 +252,7 @@ pub(super) fn cubic(plan: &mut Plan) -> Ask {
             .measured(k * 1e3)
             .within_absolute(100.0),
         );
+        rows.extend(start_rows(starts.map(|ticket| runs.mean(ticket, 0))));
         let seen = values.get(2..).unwrap_or(&[]).chunks_exact(2).map(|pair| (pair[0], pair[1]));
         let law = (0..=140).map(|step| {
             let t = f64::from(step) / 10.0;
@@ -218,4 +279,7 @@ const TEXT: &str = "RFC 9438 §5.1: where exactly every (1/p)th packet is lost, 
     recovery.\n\n\
     Where losses are many the window is to be Reno's. By §4.2 and §4.3 the larger of two curves counts at every moment, so \
     that in the middle of a stage, at 1e-3, the cubic function is above Reno's line: the mean is above either formula, and \
-    the fluid of both says by how much.";
+    the fluid of both says by how much.\n\n\
+    Slow start doubles the window each round trip until the path is full. HyStart must not end it before, whether the \
+    sender paces or not: a train of acknowledgements half as long as a round trip means a full path only where nothing but \
+    the bottleneck has spread it.";

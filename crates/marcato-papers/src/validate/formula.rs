@@ -55,6 +55,21 @@ pub(super) fn utilisation(b: f64) -> f64 {
     ((3.0 + b) * (1.0 - b) / 8.0 + full) / ((1.0 - b) / 2.0 + full)
 }
 
+/// When the last of `packets` arrives, counted from `connect`, where the window doubles each round trip from `initial` on
+/// until it fills a path of `rtt` and `packet` seconds for a packet, and the link is then busy to the end.
+///
+/// A round trip for the handshake, one for each round in which the window does not fill the path, half a one for the last
+/// packet's way, and the time of the packets that are then still to be sent.
+pub(super) fn slow_start_transfer(packets: f64, initial: f64, rtt: f64, packet: f64) -> f64 {
+    let (mut window, mut sent, mut rounds) = (initial, 0.0, 0.0);
+    while window < rtt / packet && sent + window < packets {
+        sent += window;
+        window *= 2.0;
+        rounds += 1.0;
+    }
+    (1.5 + rounds) * rtt + (packets - sent) * packet
+}
+
 /// RFC 9438 §5.1: C and beta.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
@@ -179,6 +194,14 @@ mod tests {
         for (p, rate) in [(1e-4, 12.2), (1e-3, 3.9), (1e-2, 1.2)] {
             near(mathis_window(p) / 0.08 * 8000.0 / 1e6, rate, 0.06);
         }
+    }
+
+    #[test]
+    fn slow_start_doubles_until_the_path_is_full() {
+        // 10, 20 and 40 packets leave half of the path of 100 idle; 80 do, too, and 160 do not.
+        near(slow_start_transfer(1000.0, 10.0, 1.0, 0.01), 5.5 + (1000.0 - 150.0) * 0.01, 1e-9);
+        // What fits into the first window takes the handshake, its own time and half a round trip.
+        near(slow_start_transfer(10.0, 10.0, 1.0, 0.01), 1.6, 1e-9);
     }
 
     #[test]

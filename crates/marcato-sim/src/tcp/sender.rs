@@ -298,7 +298,7 @@ impl Sender {
     }
 
     /// The pace: the congestion control's, or, where that has none and pacing is on, twice the window per round
-    /// trip in slow start and 1.2 times it afterwards, as Linux does.
+    /// trip in slow start up to half of its threshold, and 1.2 times it from there on, as Linux does.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         self.congestion.pacing_rate().or_else(|| self.window_rate().filter(|_| self.pace_without_rate))
     }
@@ -307,7 +307,8 @@ impl Sender {
     fn window_rate(&self) -> Option<Rate> {
         let srtt = self.rto.srtt()?;
         let cwnd = self.congestion.cwnd();
-        let percent = if cwnd < self.congestion.ssthresh() { 200 } else { 120 };
+        // Linux, `tcp_update_pacing_rate`: slow start that nears its threshold is paced as congestion avoidance is.
+        let percent = if cwnd < self.congestion.ssthresh() / 2 { 200 } else { 120 };
         Some(Rate::from_bytes_over(Bytes::new(cwnd * percent / 100), srtt))
     }
 
@@ -419,6 +420,7 @@ impl Sender {
             total_lost: self.board.lost_bytes,
             state: self.loss_state(),
             next_send: self.pace_at,
+            burst_rate: self.offload.and_then(|_| self.window_rate()),
         };
         self.congestion.on_ack(&event);
         if self.congestion.limits_itself() {

@@ -5,7 +5,7 @@
 
 use marcato_units::{Duration, Time};
 
-use super::hystart::HyStart;
+use super::hystart::{HyStart, Spreading};
 use super::{AckEvent, CongestionControl, LossState, Signal};
 use crate::tcp::config::Cubic as CubicConfig;
 
@@ -58,13 +58,13 @@ pub(crate) struct Cubic {
 }
 
 impl Cubic {
-    pub(crate) fn new(smss: u64, initial_window: u64, config: CubicConfig) -> Self {
+    pub(crate) fn new(smss: u64, initial_window: u64, config: CubicConfig, spreading: Spreading) -> Self {
         let initial_window = initial_window as f64 / smss as f64;
         Self {
             smss,
             initial_window,
             fast_convergence: config.fast_convergence,
-            hystart: config.hystart.then(HyStart::default),
+            hystart: config.hystart.then(|| HyStart::new(spreading)),
             cwnd: initial_window,
             ssthresh: f64::INFINITY,
             w_max: None,
@@ -153,7 +153,8 @@ impl CongestionControl for Cubic {
         if let (Some(hystart), Some(rtt)) = (&mut self.hystart, ack.rtt) {
             // What a recovery has just emptied shows no queue.
             let settled = self.epoch.is_none_or(|epoch| ack.now - epoch.t_epoch >= Duration::from_secs(1));
-            if settled && hystart.on_ack(ack.now, rtt, ack.una, ack.nxt, in_slow_start.then_some(self.cwnd)) {
+            let window = in_slow_start.then_some(self.cwnd);
+            if settled && hystart.on_ack(ack.now, rtt, [ack.una, ack.nxt], window, ack.burst_rate) {
                 self.ssthresh = self.cwnd;
                 return;
             }
@@ -188,7 +189,7 @@ impl CongestionControl for Cubic {
         self.epoch = None;
         self.cwnd = 1.0;
         if let Some(hystart) = &mut self.hystart {
-            *hystart = HyStart::default();
+            hystart.reset();
         }
     }
 
@@ -230,7 +231,7 @@ mod tests {
 
     impl Path {
         fn new(config: CubicConfig) -> Self {
-            Self { cubic: Cubic::new(1000, 10_000, config), now: Time::ZERO, una: 1 }
+            Self { cubic: Cubic::new(1000, 10_000, config, Spreading::default()), now: Time::ZERO, una: 1 }
         }
 
         fn ack(&mut self, rtt: Duration, state: LossState) {
@@ -251,6 +252,7 @@ mod tests {
                 total_lost: 0,
                 state,
                 next_send: Time::ZERO,
+                burst_rate: None,
             });
         }
 

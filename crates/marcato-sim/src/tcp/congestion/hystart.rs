@@ -1,7 +1,7 @@
 //! HyStart: leave slow start before it overflows the bottleneck's queue. Ha and Rhee, 2011, with the thresholds of
 //! Linux.
 
-use marcato_units::{Duration, Time};
+use marcato_units::{Bytes, Duration, Rate, Time};
 
 /// Linux, `hystart_low_window`: segments below which slow start goes on whatever is seen.
 const LOW_WINDOW: f64 = 16.0;
@@ -12,10 +12,23 @@ const MIN_SAMPLES: u32 = 8;
 /// Linux, HYSTART_DELAY_MIN and HYSTART_DELAY_MAX: bounds of the delay that is taken for a queue.
 const DELAY_MIN: Duration = Duration::from_millis(4);
 const DELAY_MAX: Duration = Duration::from_millis(16);
+/// Linux, `hystart_ack_delay`: bursts that may delay an acknowledgement, and the most time that is granted for them.
+const BURSTS: u64 = 4;
+const BURST_MAX: Duration = Duration::from_millis(1);
+
+/// How a sender spreads its segments, which stretches the trains of acknowledgements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spreading {
+    /// Whether pacing spaces segments out.
+    pub(crate) paced: bool,
+    /// The longest burst that leaves at once, if segments leave in bursts.
+    pub(crate) burst: Option<Bytes>,
+}
 
 /// What a round of slow start has shown.
 #[derive(Clone, Debug)]
 pub(crate) struct HyStart {
+    spreading: Spreading,
     /// The least round trip of the connection.
     delay_min: Duration,
     round_start: Time,
@@ -28,9 +41,10 @@ pub(crate) struct HyStart {
     found: bool,
 }
 
-impl Default for HyStart {
-    fn default() -> Self {
+impl HyStart {
+    pub(crate) const fn new(spreading: Spreading) -> Self {
         Self {
+            spreading,
             delay_min: Duration::MAX,
             round_start: Time::ZERO,
             last_ack: Time::ZERO,
@@ -40,18 +54,36 @@ impl Default for HyStart {
             found: false,
         }
     }
-}
 
-impl HyStart {
+    /// Forgets everything, as Linux does after a timeout.
+    pub(crate) const fn reset(&mut self) {
+        *self = Self::new(self.spreading);
+    }
+
+    /// The train of acknowledgements that shows a full path.
+    ///
+    /// Without pacing a window leaves as fast as the bottleneck lets its acknowledgements back, and a train half as long as
+    /// the least round trip means that the window fills the path there and back. Pacing at twice the window per round trip
+    /// spreads a window over more than half a round trip whatever the path can carry, so there it takes a whole one. On top
+    /// Linux grants the time that bursts may add, which it halves with the rest.
+    fn train(&self, pacing: Option<Rate>) -> Duration {
+        let burst = match (self.spreading.burst, pacing) {
+            (Some(burst), Some(rate)) => rate.transmission_time(burst * BURSTS).min(BURST_MAX),
+            _ => Duration::ZERO,
+        };
+        let whole = self.delay_min.saturating_add(burst);
+        if self.spreading.paced { whole } else { whole / 2 }
+    }
+
     /// An acknowledgement brought a round trip; `una` and `nxt` are SND.UNA and SND.NXT, `slow_start` the window in
-    /// segments if it is in slow start. Returns whether that has to end now.
+    /// segments if it is in slow start, `pacing` the rate by which bursts are cut. Returns whether slow start has to end now.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
         rtt: Duration,
-        una: u64,
-        nxt: u64,
+        [una, nxt]: [u64; 2],
         slow_start: Option<f64>,
+        pacing: Option<Rate>,
     ) -> bool {
         self.delay_min = self.delay_min.min(rtt);
         let Some(cwnd) = slow_start.filter(|_| !self.found) else { return false };
@@ -65,11 +97,9 @@ impl HyStart {
         if cwnd < LOW_WINDOW {
             return false;
         }
-        // A train of acknowledgements half as long as the least round trip: the window fills the path there and
-        // back. (Linux takes the whole where pacing spreads the window.)
         if now - self.last_ack <= ACK_DELTA {
             self.last_ack = now;
-            self.found |= now - self.round_start > self.delay_min / 2;
+            self.found |= now - self.round_start > self.train(pacing);
         }
         self.curr_rtt = self.curr_rtt.min(rtt);
         if self.sample_cnt < MIN_SAMPLES {
@@ -90,15 +120,17 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Rounds of 100 ms; the first `spread` milliseconds of each bring acknowledgements at this distance.
-    fn train(gap: u64, spread: u64) -> bool {
-        let mut hystart = HyStart::default();
+    /// Rounds of 200 ms on a path of 100 ms; the first `spread` microseconds of each bring acknowledgements at this
+    /// distance.
+    fn train(spreading: Spreading, gap: u64, spread: u64) -> bool {
+        let mut hystart = HyStart::new(spreading);
         let mut found = false;
         for round in 1..=3u64 {
             for at in (0..=spread).step_by(usize::try_from(gap).unwrap()) {
-                let now = Time::from_millis(100 * round + at);
-                let una = 100 * round + at;
-                found |= hystart.on_ack(now, ms(100), una, una + 100, Some(50.0));
+                let now = Time::from_nanos((200_000 * round + at) * 1000);
+                let una = 200_000 * round + at;
+                let rate = Some(Rate::from_mbps(1000));
+                found |= hystart.on_ack(now, ms(100), [una, una + 200_000], Some(50.0), rate);
             }
         }
         found
@@ -106,30 +138,50 @@ mod tests {
 
     #[test]
     fn a_train_of_half_a_round_trip_ends_slow_start() {
-        assert!(!train(1, 50));
-        assert!(train(1, 52));
+        let plain = Spreading::default();
+        assert!(!train(plain, 1000, 50_000));
+        assert!(train(plain, 1000, 51_000));
         // Three milliseconds apart they are no train.
-        assert!(!train(3, 90));
+        assert!(!train(plain, 3000, 90_000));
+    }
+
+    #[test]
+    fn a_paced_train_has_to_be_as_long_as_a_round_trip() {
+        let paced = Spreading { paced: true, burst: None };
+        assert!(!train(paced, 1000, 100_000));
+        assert!(train(paced, 1000, 101_000));
+    }
+
+    #[test]
+    fn bursts_lengthen_a_train_by_the_time_of_four_and_by_a_millisecond_at_most() {
+        // Four bursts of 10 kB take 320 us at 1 Gbit/s; of 64 KiB they would take 2.1 ms.
+        for (kb, paced, longest) in
+            [(10, false, 50_160), (10, true, 100_320), (65, false, 50_500), (65, true, 101_000)]
+        {
+            let spreading = Spreading { paced, burst: Some(Bytes::kb(kb)) };
+            assert!(!train(spreading, 20, longest), "{kb} kB");
+            assert!(train(spreading, 20, longest + 20), "{kb} kB");
+        }
     }
 
     #[test]
     fn a_queue_is_seen_from_the_ninth_sample_on() {
         for (added, seen) in [(12, None), (13, Some(9))] {
-            let mut hystart = HyStart::default();
-            assert!(!hystart.on_ack(Time::from_millis(100), ms(100), 1, 1000, Some(50.0)));
+            let mut hystart = HyStart::new(Spreading::default());
+            assert!(!hystart.on_ack(Time::from_millis(100), ms(100), [1, 1000], Some(50.0), None));
             let at = |i: u64| Time::from_millis(200 + 5 * i);
-            let first =
-                (1..=20).find(|&i| hystart.on_ack(at(i), ms(100 + added), 1000 + i, 9000, Some(50.0)));
+            let first = (1..=20)
+                .find(|&i| hystart.on_ack(at(i), ms(100 + added), [1000 + i, 9000], Some(50.0), None));
             assert_eq!(first, seen, "{added}");
         }
     }
 
     #[test]
     fn small_windows_are_left_alone() {
-        let mut hystart = HyStart::default();
-        hystart.on_ack(Time::ZERO, ms(100), 1, 1000, Some(10.0));
+        let mut hystart = HyStart::new(Spreading::default());
+        hystart.on_ack(Time::ZERO, ms(100), [1, 1000], Some(10.0), None);
         for i in 1..=100 {
-            assert!(!hystart.on_ack(Time::from_millis(i), ms(300), 1000 + i, 9000, Some(15.9)));
+            assert!(!hystart.on_ack(Time::from_millis(i), ms(300), [1000 + i, 9000], Some(15.9), None));
         }
     }
 }

@@ -12,6 +12,7 @@ use std::fmt::Debug;
 
 use marcato_units::{Duration, Rate, Stream, Time};
 
+use self::hystart::Spreading;
 use super::config::{Congestion, TcpConfig};
 use super::rate::RateSample;
 
@@ -71,6 +72,8 @@ pub struct AckEvent {
     pub state: LossState,
     /// When pacing lets the next segment go.
     pub next_send: Time,
+    /// The rate by which bursts are cut, where segments leave in bursts and the congestion control has no rate.
+    pub burst_rate: Option<Rate>,
 }
 
 /// How much may be in flight, and how fast it may leave.
@@ -116,7 +119,10 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
     let mss = u64::from(config.mss);
     let initial_window = mss * u64::from(config.initial_window);
     match config.congestion {
-        Congestion::Cubic(cubic) => Box::new(cubic::Cubic::new(mss, initial_window, cubic)),
+        Congestion::Cubic(cubic) => {
+            let spreading = Spreading { paced: config.pacing, burst: config.segmentation_offload };
+            Box::new(cubic::Cubic::new(mss, initial_window, cubic, spreading))
+        }
         Congestion::Dctcp => Box::new(dctcp::Dctcp::new(mss, initial_window)),
         Congestion::Reno => Box::new(reno::Reno::new(mss, initial_window)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(mss, initial_window, stream)),

@@ -121,6 +121,7 @@ mod tests {
             total_lost: 0,
             state,
             next_send: Time::ZERO,
+            burst_rate: None,
         }
     }
 

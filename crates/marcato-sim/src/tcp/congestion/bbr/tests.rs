@@ -52,6 +52,7 @@ impl Path {
             total_lost: self.lost,
             state: LossState::Open,
             next_send: self.now,
+            burst_rate: None,
         });
     }
 }
@@ -151,6 +152,7 @@ fn lone(now: Time, len: u64, rtt: Duration) -> AckEvent {
         total_lost: 0,
         state: LossState::Open,
         next_send: now,
+        burst_rate: None,
     }
 }
 
