@@ -162,6 +162,8 @@ pub struct UdpStats {
     pub delay_sum: Duration,
     /// Greatest one-way delay.
     pub delay_max: Duration,
+    /// When the last packet arrived.
+    pub last_at: Option<Time>,
 }
 
 /// What one end of a TCP flow has received.

@@ -9,6 +9,7 @@ use marcato_wire::Ecn;
 use crate::agenda::Agenda;
 use crate::event::Event;
 use crate::jitter::Jitter;
+use crate::load::{self, Course, Load};
 use crate::loss::Loss;
 use crate::packet::Packet;
 use crate::preempted::{High, Preempted, Shared};
@@ -188,6 +189,10 @@ pub(crate) struct Link {
     pub(crate) queue: Box<dyn LinkQueue>,
     /// When the packet on the transmitter is out; with a trace, the opportunity after it if that is known.
     free_at: Time,
+    /// Where there is a rate: the latest packet on the transmitter, by its length there and when it began.
+    latest: (Bytes, Time),
+    /// What could have been carried, if not by a trace.
+    course: Course,
     wakes_late: Duration,
     /// When an event will call [`ready`](Self::ready); any other that comes is out of date.
     wake_at: Option<Time>,
@@ -226,6 +231,8 @@ impl Link {
             up: true,
             queue,
             free_at: Time::ZERO,
+            latest: (Bytes::ZERO, Time::ZERO),
+            course: Course::new(config.rate),
             wakes_late: config.wakes_late,
             wake_at: None,
             held: false,
@@ -245,6 +252,8 @@ impl Link {
         tallies: &mut FlowTallies,
     ) {
         self.rate = Some(rate);
+        // What is being sent goes on at the rate at which it began.
+        self.course.change(self.free_at.max(now), rate);
         // After an outage nothing else would wake the transmitter.
         if self.free_at <= now && (self.wake_at.is_none() || self.held) {
             self.transmit(now, agenda, tallies);
@@ -261,6 +270,18 @@ impl Link {
     /// How fast packets leave now; `None` is at once.
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
+    }
+
+    /// What it has carried up to `now`, and could have.
+    pub(crate) fn load(&self, now: Time) -> Load {
+        let carried = self.counters.carried_bytes.get() as f64;
+        if let Some(opportunities) = &self.opportunities {
+            let carried = carried - opportunities.promised(now);
+            return Load { carried, capacity: opportunities.capacity(now) };
+        }
+        let high = load::rest(self.latest.0, self.latest.1, self.free_at, now);
+        let low = self.low.as_ref().map_or(0.0, |low| low.rest(now, self.framing));
+        Load { carried: carried - high - low, capacity: self.course.at(now) }
     }
 
     /// How long what waits would take to leave at the present rate; `None` if it never would.
@@ -459,6 +480,7 @@ impl Link {
             }
             (None, Some(rate)) => {
                 self.free_at = now + rate.transmission_time(on_wire);
+                self.latest = (on_wire, now);
                 self.free_at
             }
             (None, None) => now,

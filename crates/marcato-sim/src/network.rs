@@ -12,6 +12,7 @@ use crate::app::{App, FlowStreams, Socket};
 use crate::event::Event;
 use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters, LinkQueue};
+use crate::load::Load;
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
 use crate::plt::{LowPacket, PltStats};
 use crate::process::Process;
@@ -332,6 +333,7 @@ impl Network {
                     udp.stats.bytes += Bytes::from(packet.len - IPV4_HEADER - UDP_HEADER);
                     udp.stats.delay_sum += delay;
                     udp.stats.delay_max = udp.stats.delay_max.max(delay);
+                    udp.stats.last_at = Some(now);
                 }
             }
             Body::Datagram(_) => self.datagram_arrives(packet),
@@ -623,6 +625,11 @@ impl Network {
     /// What the queue of a link has done, and what waits in it; where the link pre-empts, both its queues together.
     pub fn queue_counters(&self, link: LinkId) -> (marcato_queue::Counters, marcato_queue::Backlog) {
         self.links[link.0 as usize].queue_counters()
+    }
+
+    /// Bytes that a link has carried so far, to the part of a packet, and could have.
+    pub fn link_load(&self, link: LinkId) -> Load {
+        self.links[link.0 as usize].load(self.now)
     }
 
     /// The queue of a link, if it is a `Q`; where the link pre-empts, that of the high class.

@@ -13,7 +13,8 @@ use crate::wire::Wire;
 /// The packet that is being sent, in one go or in several.
 struct Sending {
     packet: Packet,
-    /// What is left of its transmission.
+    /// How long its transmission takes, and what is left of that.
+    whole: Duration,
     left: Duration,
     /// Since when it has been on the wire again; `None` while it is held up.
     since: Option<Time>,
@@ -61,6 +62,16 @@ impl Preempted {
     /// Packets between queue and far end.
     pub(crate) fn under_way(&self) -> u64 {
         self.wire.len() as u64 + u64::from(self.sending.is_some())
+    }
+
+    /// Bytes of the packet that is being sent, and its framing, that have not left at `now`.
+    pub(crate) fn rest(&self, now: Time, framing: Bytes) -> f64 {
+        let Some(Sending { packet, whole, left, since }) = &self.sending else { return 0.0 };
+        let left = since.map_or(*left, |since| left.saturating_sub(now - since));
+        if left.is_zero() {
+            return 0.0;
+        }
+        (packet.len() + framing).get() as f64 * left.as_secs_f64() / whole.as_secs_f64()
     }
 
     /// Whether the event that comes now is the one that is waited for.
@@ -131,7 +142,7 @@ impl Preempted {
             let on_wire = packet.len() + shared.framing;
             shared.counters.carried_bytes += on_wire;
             let left = shared.rate.transmission_time(on_wire);
-            self.sending = Some(Sending { packet, left, since: Some(now) });
+            self.sending = Some(Sending { packet, whole: left, left, since: Some(now) });
         }
     }
 

@@ -57,6 +57,28 @@ impl Opportunities {
         self.at()
     }
 
+    /// Bytes taken of opportunities that come after `now`.
+    pub(crate) fn promised(&self, now: Time) -> f64 {
+        if self.at() <= now {
+            return 0.0;
+        }
+        let number = self.round as f64 * self.trace.millis().len() as f64 + self.index as f64 + 1.0;
+        let taken = (number - self.until(now)) * OPPORTUNITY as f64 - self.left as f64;
+        taken.max(0.0)
+    }
+
+    /// Bytes of all opportunities up to `now`.
+    pub(crate) fn capacity(&self, now: Time) -> f64 {
+        self.until(now) * OPPORTUNITY as f64
+    }
+
+    /// Opportunities up to `now`.
+    fn until(&self, now: Time) -> f64 {
+        let (now, period, millis) = (now.as_nanos(), self.period(), self.trace.millis());
+        let rest = millis.partition_point(|&at| nanos(at) <= now % period);
+        (now / period) as f64 * millis.len() as f64 + rest as f64
+    }
+
     /// Goes on by so many opportunities.
     fn pass(&mut self, opportunities: u64) {
         let len = self.trace.millis().len() as u64;

@@ -35,6 +35,8 @@ pub struct MessageCollector {
     pub bytes: [Bytes; Priority::COUNT],
     /// Background messages that are complete.
     pub background: u64,
+    /// When the last of the bytes that are counted arrived.
+    pub last_at: Option<Time>,
     /// Count nothing before.
     from: Time,
     open: BTreeMap<MessageNumber, [u8; HEADER]>,
@@ -51,6 +53,7 @@ impl QuicApp for MessageCollector {
     fn received(&mut self, piece: Piece, context: &mut QuicContext<'_>) {
         if context.now() >= self.from {
             self.bytes[piece.priority.index()] += Bytes::new(piece.bytes.len() as u64);
+            self.last_at = Some(context.now());
         }
         let at = usize::try_from(piece.offset.get()).unwrap_or(usize::MAX);
         if at < HEADER {

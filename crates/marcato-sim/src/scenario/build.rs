@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use marcato_scenario::Experiment;
-use marcato_scenario::link::{self, Capacity};
+use marcato_scenario::link;
 use marcato_scenario::queue::Queue;
 
 use super::error::BuildError;
 use super::flows::{Instance, Tracked};
-use super::occupancy::{Course, Observed};
+use super::occupancy::Observed;
 use super::sampler::Sampler;
-use super::world::{Way, World};
+use super::world::{Counted, Way, World};
 use super::{Traces, convert};
 use crate::{LinkConfig, LinkId, Network, NodeId};
 
@@ -96,20 +96,11 @@ fn add_link(
     let (there, there_waits) = observed(&link.there)?;
     let (back, back_waits) = observed(&link.back)?;
     let ids = net.link(a, b, there, back);
-    let way = |back, id, direction: &link::Direction, occupancy| {
-        let mut course = match &direction.rate {
-            Capacity::Unlimited => Course::new(None),
-            Capacity::Rate(rate) => Course::new(Some(*rate)),
-            Capacity::Trace(path) => Course::of_trace(traces.get(path).cloned()),
-        };
-        for change in link.changes.iter().filter(|change| concerns(change.way, back)) {
-            if let Some(rate) = change.rate {
-                course.change(change.at, rate);
-            }
-        }
-        Way { name: link.name.clone(), back, id, course, occupancy, before: Default::default() }
+    let way = |back, id, net: &Network, occupancy| {
+        let before = Counted::beginning(net.link_load(id));
+        Way { name: link.name.clone(), back, id, occupancy, before }
     };
-    let ways = [way(false, ids.0, &link.there, there_waits), way(true, ids.1, &link.back, back_waits)];
+    let ways = [way(false, ids.0, net, there_waits), way(true, ids.1, net, back_waits)];
     for change in &link.changes {
         for way in ways.iter().filter(|way| concerns(change.way, way.back)) {
             apply(net, way.id, change);

@@ -402,6 +402,32 @@ impl Tracked {
         }
     }
 
+    /// When the last of the bytes arrived that count.
+    fn last_arrival(&self, net: &Network) -> Option<Time> {
+        match &self.what {
+            What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
+                net.reception(*flow, self.sender().peer()).last_at
+            }
+            What::Process(process) => {
+                let open = net.open_flows(*process);
+                let records = net.flow_records(*process).iter().chain(&open);
+                records.filter_map(crate::FlowRecord::last_received_at).max()
+            }
+            What::Udp(flow) => net.udp_stats(*flow)?.last_at,
+            What::Quic { flow, .. } => Look { net, flow: *flow }.collector()?.last_at,
+        }
+    }
+
+    /// Until when its goodput is measured: the end of the run, or, of a flow that has ended or stopped, its end, but no
+    /// earlier than the arrival of its last byte. What was sent before `stop` may wait in queues for long after it.
+    fn measured_until(&self, net: &Network) -> Time {
+        let now = net.now();
+        match self.finished(net).or(self.stop) {
+            Some(end) => self.last_arrival(net).map_or(end, |last| end.max(last)).min(now),
+            None => now,
+        }
+    }
+
     /// What its low layer has done.
     fn low(&self, net: &Network, flow: FlowId) -> Option<LowLayerOutcome> {
         let [here, there] = [self.sender(), self.sender().peer()].map(|side| net.plt_stats(flow, side));
@@ -553,7 +579,7 @@ impl Tracked {
         let now = net.now();
         let totals = self.totals(net);
         let finished = self.finished(net);
-        let end = finished.or(self.stop).map_or(now, |end| end.min(now));
+        let end = self.measured_until(net);
         let bytes = totals.bytes - self.before.bytes;
         let summary = self.id().map(|flow| net.summary(flow, self.sender())).unwrap_or_default();
         let stats = self.id().and_then(|flow| net.tcp_stats(flow, self.sender()));

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use marcato_queue::{Backlog, Counters, Discipline, Verdict};
-use marcato_units::{Bytes, Duration, Rate, Time};
+use marcato_units::Time;
 
 use super::outcome::Waiting;
-use crate::Trace;
+use crate::Load;
 use crate::packet::Packet;
 
 /// How much waited, summed over time.
@@ -118,64 +118,30 @@ impl<Q: Discipline<Packet>> Discipline<Packet> for Observed<Q> {
     }
 }
 
-/// What a link could carry over time.
-#[derive(Clone, Debug)]
-pub(super) struct Course {
-    /// From when on which rate holds, ascending; `None` is without bound.
-    steps: Vec<(Time, Option<Rate>)>,
-    /// In the rates' place, but for the times at which they are zero: a trace's opportunities pass then, too, and count.
-    trace: Option<Trace>,
-}
+/// By how much a full link may seem fuller.
+const ROUNDING: f64 = 1e-9;
 
-impl Course {
-    /// A course that begins with this rate.
-    pub(super) fn new(rate: Option<Rate>) -> Self {
-        Self { steps: vec![(Time::ZERO, rate)], trace: None }
+/// The share that was used of what a link could carry between two times; `None` if there was no bound, or nothing to use.
+pub(super) fn utilisation(before: Load, now: Load) -> Option<f64> {
+    let (carried, capacity) = (now.carried - before.carried, now.capacity - before.capacity);
+    if !capacity.is_finite() || capacity <= 0.0 {
+        return None;
     }
-
-    /// A course by a trace.
-    pub(super) fn of_trace(trace: Option<Trace>) -> Self {
-        Self { trace, ..Self::new(None) }
-    }
-
-    /// The rate is another from `at` on; calls are made in order of time.
-    pub(super) fn change(&mut self, at: Time, rate: Rate) {
-        self.steps.push((at, Some(rate)));
-    }
-
-    /// Bytes that could be carried in a span; `None` without a bound.
-    pub(super) fn capacity(&self, from: Time, until: Time) -> Option<f64> {
-        if let Some(trace) = &self.trace {
-            let count = opportunities(trace, until).saturating_sub(opportunities(trace, from));
-            return Some(count as f64 * Trace::OPPORTUNITY.get() as f64);
-        }
-        let ends = self.steps.iter().skip(1).map(|&(at, _)| at).chain([Time::MAX]);
-        let mut bits = 0.0;
-        for (&(at, rate), end) in self.steps.iter().zip(ends) {
-            let span: Duration = end.min(until).since(at.max(from));
-            if !span.is_zero() {
-                bits += rate?.as_bps() as f64 * span.as_secs_f64();
-            }
-        }
-        Some(bits / 8.0)
-    }
-}
-
-/// How many opportunities a trace has had up to `at`.
-fn opportunities(trace: &Trace, at: Time) -> u64 {
-    let millis = at.as_nanos() / 1_000_000;
-    let period = u64::try_from(trace.period().as_millis()).unwrap_or(u64::MAX).max(1);
-    let rest = trace.millis().partition_point(|&at| u64::from(at) <= millis % period);
-    (millis / period) * trace.millis().len() as u64 + rest as u64
-}
-
-/// What of it was used; `None` if there was no bound, or nothing to use.
-pub(super) fn utilisation(carried: Bytes, capacity: Option<f64>) -> Option<f64> {
-    capacity.filter(|&capacity| capacity > 0.0).map(|capacity| carried.get() as f64 / capacity)
+    let share = carried / capacity;
+    // Both are sums of many numbers: what they are off by is rounded away, and nothing else.
+    Some(if share > 1.0 && share < 1.0 + ROUNDING {
+        1.0
+    } else if share < 0.0 && share > -ROUNDING {
+        0.0
+    } else {
+        share
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use marcato_units::Bytes;
+
     use super::*;
 
     const fn ms(ms: u64) -> Time {
@@ -200,16 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn capacity_follows_the_changes_of_a_rate() {
-        let mut course = Course::new(Some(Rate::from_kbps(8)));
-        course.change(ms(2_000), Rate::ZERO);
-        course.change(ms(3_000), Rate::from_kbps(16));
-        assert_eq!(course.capacity(ms(1_000), ms(4_000)), Some(3_000.0));
-        assert_eq!(course.capacity(ms(2_200), ms(2_800)), Some(0.0));
-        assert_eq!(Course::new(None).capacity(ms(0), ms(1)), None);
-        let trace = Trace::from_millis([0, 5, 10]).unwrap();
-        assert_eq!(opportunities(&trace, ms(4)), 1);
-        assert_eq!(Course::of_trace(Some(trace)).capacity(ms(4), ms(14)), Some(3.0 * 1504.0));
-        assert_eq!(utilisation(Bytes::new(5), Some(0.0)), None);
+    fn what_has_no_bound_and_what_could_carry_nothing_has_no_utilisation() {
+        let load = |carried, capacity| Load { carried, capacity };
+        assert_eq!(utilisation(load(5.0, 10.0), load(10.0, 20.0)), Some(0.5));
+        assert_eq!(utilisation(load(5.0, 10.0), load(5.0, 10.0)), None);
+        assert_eq!(utilisation(load(5.0, f64::INFINITY), load(8.0, f64::INFINITY)), None);
     }
 }

@@ -38,8 +38,8 @@ pub struct FlowOutcome {
     pub finished: Option<Time>,
     /// Payload that the receiving application got; of a request-response flow, the answers.
     pub bytes: Bytes,
-    /// The same in Mbit/s over the time that the flow lasted: from its beginning or the warm-up's end, to its end, its stop
-    /// or the run's end.
+    /// The same in Mbit/s over the time that the flow lasted: from its beginning or the warm-up's end, to its end or stop, but
+    /// no earlier than its last byte arrived, or to the run's end.
     pub goodput: f64,
     /// Packets that the sending end sent.
     pub sent: u64,

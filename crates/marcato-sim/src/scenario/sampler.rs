@@ -9,14 +9,14 @@ use super::flows::{Totals, Tracked, mbps};
 use super::occupancy::utilisation;
 use super::outcome::SeriesOutcome;
 use super::world::Way;
-use crate::{LinkCounters, Network};
+use crate::{LinkCounters, Load, Network};
 
 /// Where a series comes from.
 enum Of {
     /// The flow with this place, and what was counted at the sample before.
     Flow(usize, Totals),
     /// The direction of a link with this place, and what was counted at the sample before.
-    Link(usize, LinkCounters),
+    Link(usize, LinkCounters, Load),
 }
 
 /// What is sampled, and what was.
@@ -48,7 +48,7 @@ impl Sampler {
                 Series::Link { link, back, .. } => {
                     let is_it = |way: &&Way| way.name == *link && way.back == *back;
                     for (place, way) in ways.iter().enumerate().filter(|(_, way)| is_it(way)) {
-                        let of = Of::Link(place, LinkCounters::default());
+                        let of = Of::Link(place, LinkCounters::default(), way.before.load());
                         series.push((of, empty(&way.name, asked.to_string())));
                     }
                 }
@@ -77,9 +77,10 @@ impl Sampler {
                     *before = flow.totals(net);
                     value
                 }
-                (Of::Link(place, before), Series::Link { metric, .. }) => {
-                    let value = link(net, &ways[*place], *metric, before, self.last, now);
-                    *before = net.link_counters(ways[*place].id);
+                (Of::Link(place, before, load), Series::Link { metric, .. }) => {
+                    let way = &ways[*place];
+                    let value = link(net, way, *metric, before, *load, span);
+                    (*before, *load) = (net.link_counters(way.id), net.link_load(way.id));
                     value
                 }
                 (Of::Flow(..), Series::Link { .. }) | (Of::Link(..), Series::Flow { .. }) => None,
@@ -100,18 +101,16 @@ fn link(
     way: &Way,
     metric: LinkMetric,
     before: &LinkCounters,
-    last: Time,
-    now: Time,
+    load: Load,
+    span: Duration,
 ) -> Option<f64> {
     let counters = net.link_counters(way.id);
     let (queue, backlog) = net.queue_counters(way.id);
     match metric {
         LinkMetric::Queue => Some(backlog.bytes.get() as f64),
         LinkMetric::QueuePackets => Some(backlog.packets as f64),
-        LinkMetric::Throughput => mbps(counters.delivered_bytes - before.delivered_bytes, now.since(last)),
-        LinkMetric::Utilisation => {
-            utilisation(counters.carried_bytes - before.carried_bytes, way.course.capacity(last, now))
-        }
+        LinkMetric::Throughput => mbps(counters.delivered_bytes - before.delivered_bytes, span),
+        LinkMetric::Utilisation => utilisation(load, net.link_load(way.id)),
         LinkMetric::Drops => Some(counters.dropped as f64),
         LinkMetric::Losses => Some(counters.lost as f64),
         LinkMetric::Marks => Some(queue.marked.packets as f64),

@@ -7,11 +7,11 @@ use marcato_queue::{Class, Crq};
 use marcato_units::{Bytes, Duration, Time};
 
 use super::flows::{Tracked, mbps};
-use super::occupancy::{Course, Observed, Occupancy, utilisation};
+use super::occupancy::{Observed, Occupancy, utilisation};
 use super::outcome::{Completion, LinkOutcome, Outcome};
 use super::sampler::Sampler;
 use super::warning::Warning;
-use crate::{FlowId, LinkCounters, LinkId, Network, Packet, Standstill, Tap};
+use crate::{FlowId, LinkCounters, LinkId, Load, Network, Packet, Standstill, Tap};
 
 /// How often round-trip times are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -21,20 +21,32 @@ pub(super) struct Way {
     pub(super) name: String,
     pub(super) back: bool,
     pub(super) id: LinkId,
-    pub(super) course: Course,
     pub(super) occupancy: Rc<RefCell<Occupancy>>,
     /// What was counted when the warm-up ended.
     pub(super) before: Counted,
 }
 
 /// What has been counted since the beginning.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     link: LinkCounters,
+    load: Load,
     /// What the queue marked.
     marks: u64,
     /// Of a queue that judges flows, what came to its queue for those that answer, and to both.
     judged: Option<[Bytes; 2]>,
+}
+
+impl Counted {
+    /// Nothing, before anything has happened.
+    pub(super) fn beginning(load: Load) -> Self {
+        Self { link: LinkCounters::default(), load, marks: 0, judged: None }
+    }
+
+    /// What the link had carried then, and could have.
+    pub(super) const fn load(&self) -> Load {
+        self.load
+    }
 }
 
 impl Way {
@@ -44,7 +56,8 @@ impl Way {
             let responsive = observed.queue.class(Class::Responsive);
             [responsive.map_or(Bytes::ZERO, |class| class.counters.enqueued.bytes), queue.enqueued.bytes]
         });
-        Counted { link: net.link_counters(self.id), marks: queue.marked.packets, judged }
+        let (link, load) = (net.link_counters(self.id), net.link_load(self.id));
+        Counted { link, load, marks: queue.marked.packets, judged }
     }
 
     fn begin(&mut self, net: &Network) {
@@ -54,14 +67,14 @@ impl Way {
 
     fn outcome(&self, net: &Network, from: Time) -> LinkOutcome {
         let now = net.now();
-        let Counted { link: counters, marks, judged } = self.counted(net);
-        let Counted { link: before, marks: marks_before, judged: judged_before } = self.before;
+        let Counted { link: counters, load, marks, judged } = self.counted(net);
+        let Counted { link: before, load: load_before, marks: marks_before, judged: judged_before } =
+            self.before;
         let [responsive, all] = [0, 1].map(|of| {
             let bytes = |judged: Option<[Bytes; 2]>| judged.map_or(0, |judged| judged[of].get());
             (bytes(judged) - bytes(judged_before)) as f64
         });
         let bytes = counters.delivered_bytes - before.delivered_bytes;
-        let carried = counters.carried_bytes - before.carried_bytes;
         LinkOutcome {
             name: self.name.clone(),
             back: self.back,
@@ -69,7 +82,7 @@ impl Way {
             delivered: counters.delivered - before.delivered,
             bytes,
             throughput: mbps(bytes, now.since(from)).unwrap_or(0.0),
-            utilisation: utilisation(carried, self.course.capacity(from, now)),
+            utilisation: utilisation(load_before, load),
             waiting: self.occupancy.borrow_mut().until(now),
             drops: counters.dropped - before.dropped,
             too_big: counters.too_big - before.too_big,
