@@ -29,7 +29,11 @@ fn direction(direction: &Direction) -> bool {
 }
 
 fn flow(flow: &Flow) -> bool {
-    match &flow.kind {
+    !flow.start_jitter.is_zero() || kind(&flow.kind)
+}
+
+fn kind(kind: &FlowKind) -> bool {
+    match kind {
         FlowKind::Tcp(it) => ends(&it.tcp) || it.on_off.as_ref().is_some_and(on_off),
         FlowKind::Udp(it) => {
             let arrivals = match it.arrivals {

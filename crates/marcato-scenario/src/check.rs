@@ -131,8 +131,11 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
             "the last of {number} flows would start at {last}, but the run ends at {shown}: stagger them less"
         );
         faults.add(table.place_of("stagger"), problem);
+    } else if last + flow.start_jitter > end {
+        let problem = format!("the flow might start at or after the end of the run, {shown}: say less");
+        faults.add(table.place_of("start-jitter"), problem);
     }
-    let after_end = |after: Duration| flow.start + after >= end;
+    let after_end = |after: Duration| flow.start + flow.start_jitter + after >= end;
     let (messages, sources) = match &flow.kind {
         FlowKind::Messages(kind) => (&kind.messages, &kind.sources),
         FlowKind::Quic(kind) => (&kind.messages, &kind.sources),

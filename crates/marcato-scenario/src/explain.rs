@@ -411,7 +411,11 @@ fn events(experiment: &Experiment, out: &mut String) {
     let mut events: Vec<(Time, String)> = Vec::new();
     for flow in &experiment.flows {
         for (number, name) in (0..).zip(flow.instances()) {
-            events.push((flow.start_of(number), format!("{name} starts")));
+            let later = match flow.start_jitter.is_zero() {
+                true => String::new(),
+                false => format!(", or up to {} later", span(flow.start_jitter)),
+            };
+            events.push((flow.start_of(number), format!("{name} starts{later}")));
         }
         if let Some(stop) = flow.stop {
             events.push((stop, format!("{} stops", flow.name)));

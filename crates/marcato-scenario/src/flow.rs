@@ -23,6 +23,8 @@ pub struct Flow {
     pub stagger: Duration,
     /// When the first begins.
     pub start: Time,
+    /// By less than how much each begins later than that says, drawn uniformly for each on its own.
+    pub start_jitter: Duration,
     /// From when on nothing more is offered; `None`: to the end of the run.
     pub stop: Option<Time>,
     /// The class in which the network serves it.
@@ -65,7 +67,7 @@ impl Flow {
         vec![Path { from: from.to_owned(), to: to.to_owned(), layer: self.layer }]
     }
 
-    /// When the instance with this number begins, counted from 0.
+    /// When the instance with this number begins, counted from 0, but for [`start_jitter`](Self::start_jitter).
     pub fn start_of(&self, instance: u32) -> Time {
         self.start + self.stagger.saturating_mul(instance)
     }

@@ -453,7 +453,7 @@ pub(crate) fn quantity_of(key: &str, item: &Item, of: Of, faults: &Faults) -> Op
 /// The unit that most likely was meant.
 fn usual_unit(key: &str, of: Of) -> &'static str {
     match key {
-        "duration" | "warm-up" | "start" | "stop" | "at" | "stagger" | "on" | "off" => "s",
+        "duration" | "warm-up" | "start" | "start-jitter" | "stop" | "at" | "stagger" | "on" | "off" => "s",
         "size" | "send-buffer" | "receive-buffer" => "kB",
         _ => of.usual(),
     }

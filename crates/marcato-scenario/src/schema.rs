@@ -30,7 +30,8 @@ macro_rules! schemas {
     };
 }
 
-const FLOW_COMMON: &[&str] = &["name", "kind", "from", "to", "count", "stagger", "start", "stop", "layer"];
+const FLOW_COMMON: &[&str] =
+    &["name", "kind", "from", "to", "count", "stagger", "start", "start-jitter", "stop", "layer"];
 const FLOW_TCP: &[&str] = &["congestion", "tcp", "tcp-to"];
 const DIRECTION: &[&str] = &["rate", "trace", "delay", "framing", "queue", "loss", "jitter", "bleach-ecn"];
 /// The keys of a link beside its name and ends, which a topology passes on to the links that it is about.
@@ -73,10 +74,12 @@ schemas! {
         "mtu-discovery", "packet-threshold", "time-threshold", "initial-rtt",
     ];
     TCP = "tcp's options": &[
-        "congestion", "mss", "initial-window", "send-buffer", "receive-buffer", "receive-buffer-from", "notsent-lowat",
-        "delayed-ack", "min-rto", "max-rto", "timestamps", "ecn", "priority-option", "loss-detection", "pacing",
+        "congestion", "mss", "initial-window", "initial-ssthresh", "growth", "send-buffer", "receive-buffer", "receive-buffer-from", "notsent-lowat",
+        "delayed-ack", "min-rto", "max-rto", "initial-rto", "timestamps", "sack", "ecn", "priority-option", "loss-detection", "pacing",
         "segmentation-offload", "slow-start-after-idle", "low-layer",
     ];
+    GROWTH_BYTES = "growth by bytes": &["kind", "limit"];
+    GROWTH_ACKS = "growth by acknowledgements": &["kind"];
     LOW_LAYER_NONE = "no low layer": &["kind"];
     LOW_LAYER = "a low layer": &[
         "kind", "target", "epoch", "initial-window", "most-window", "min-rto", "first-rto", "retransmissions", "ack-layer", "ack-every",

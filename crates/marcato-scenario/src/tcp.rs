@@ -15,6 +15,10 @@ pub struct Tcp {
     pub mss: u32,
     /// Initial window, in segments.
     pub initial_window: u32,
+    /// Initial slow start threshold, in segments; `None`: as high as can be.
+    pub initial_ssthresh: Option<u32>,
+    /// How acknowledgements make the window of Reno, CUBIC and DCTCP grow.
+    pub growth: Growth,
     /// Bytes written and not yet acknowledged that the endpoint holds for the application.
     pub send_buffer: Bytes,
     /// Bytes that the receiver holds for its application.
@@ -30,8 +34,12 @@ pub struct Tcp {
     pub min_rto: Duration,
     /// Greatest retransmission timeout.
     pub max_rto: Duration,
+    /// Retransmission timeout of the SYN and until a round trip has been measured.
+    pub initial_rto: Duration,
     /// Timestamps option (RFC 7323).
     pub timestamps: bool,
+    /// Selective acknowledgements (RFC 2018), if both ends have them.
+    pub sack: bool,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: bool,
     /// The form in which data segments carry their priority; `None`: not at all.
@@ -54,6 +62,8 @@ impl Default for Tcp {
             congestion: Congestion::CUBIC,
             mss: 1448,
             initial_window: 10,
+            initial_ssthresh: None,
+            growth: Growth::default(),
             send_buffer: Bytes::new(4 << 20),
             receive_buffer: Bytes::new(6 << 20),
             receive_buffer_from: None,
@@ -61,7 +71,9 @@ impl Default for Tcp {
             delayed_ack: DelayedAck::default(),
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
+            initial_rto: Duration::from_secs(1),
             timestamps: true,
+            sack: true,
             ecn: false,
             priority_option: None,
             loss_detection: LossDetection::Rack,
@@ -81,15 +93,38 @@ impl Tcp {
     }
 
     /// Bytes of the longest IPv4 packet without payload: an acknowledgement with three SACK blocks (RFC 2018 §3), or, with
-    /// a low layer, one of four ranges of low packets.
+    /// a low layer, one of four ranges of low packets; without either a SYN, which has 20 bytes of options.
     pub fn acknowledgement(&self) -> Bytes {
-        let blocks = if self.low_layer.is_some() { 4 } else { 3 };
-        Bytes::new(HEADERS + self.timestamp_option() + 4 + 8 * blocks)
+        let ranges = match (self.low_layer, self.sack) {
+            (Some(_), _) => 4,
+            (None, true) => 3,
+            (None, false) => return Bytes::new(HEADERS + 20),
+        };
+        Bytes::new(HEADERS + self.timestamp_option() + 4 + 8 * ranges)
     }
 
     /// Bytes of the timestamps option behind two no-operations. RFC 7323 appendix A.
     const fn timestamp_option(&self) -> u64 {
         if self.timestamps { 12 } else { 0 }
+    }
+}
+
+/// How acknowledgements make a window grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// By the bytes that they acknowledge; in slow start one acknowledgement counts for so many segments at most (RFC 3465).
+    Bytes {
+        /// So many: L.
+        limit: u32,
+    },
+    /// By their number (RFC 5681).
+    Acknowledgements,
+}
+
+impl Default for Growth {
+    /// By bytes, two segments an acknowledgement at most.
+    fn default() -> Self {
+        Self::Bytes { limit: 2 }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::quantity::{rate, size, span};
 use crate::queue::{Codel, Queue, Sharing, Standard};
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
 use crate::read::record::all;
+use crate::tcp::Growth as WindowGrowth;
 use crate::tcp::{Congestion, LossDetection, LowLayer, PriorityOption, Tcp};
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Redundancy, Release, Size, Source};
 
@@ -238,6 +239,7 @@ fn flow_pairs(flow: &Flow) -> Pairs {
         pairs.text("from", &flow.from).text("to", &flow.to);
     }
     pairs.raw("count", flow.count).text("stagger", span(flow.stagger)).text("start", time(flow.start));
+    pairs.text("start-jitter", span(flow.start_jitter));
     if let Some(stop) = flow.stop {
         pairs.text("stop", time(stop));
     }
@@ -386,6 +388,21 @@ fn tcp(of: &Tcp) -> Pairs {
     };
     pairs.raw("congestion", congestion);
     pairs.text("mss", format!("{} B", of.mss)).raw("initial-window", of.initial_window);
+    match of.initial_ssthresh {
+        Some(segments) => pairs.raw("initial-ssthresh", segments),
+        None => pairs.text("initial-ssthresh", "none"),
+    };
+    pairs.raw(
+        "growth",
+        match of.growth {
+            WindowGrowth::Acknowledgements => quote("acks"),
+            WindowGrowth::Bytes { limit } => {
+                let mut pairs = Pairs::new();
+                pairs.text("kind", "bytes").raw("limit", limit);
+                pairs.inline()
+            }
+        },
+    );
     pairs.text("send-buffer", size(of.send_buffer)).text("receive-buffer", size(of.receive_buffer));
     // Said even where there is none: the far end would otherwise take over what the near one has.
     for (key, bytes) in [("receive-buffer-from", of.receive_buffer_from), ("notsent-lowat", of.notsent_lowat)]
@@ -398,7 +415,8 @@ fn tcp(of: &Tcp) -> Pairs {
         .raw("urgent-at-once", of.delayed_ack.urgent_at_once);
     pairs.raw("delayed-ack", ack.inline());
     pairs.text("min-rto", span(of.min_rto)).text("max-rto", span(of.max_rto));
-    pairs.raw("timestamps", of.timestamps).raw("ecn", of.ecn);
+    pairs.text("initial-rto", span(of.initial_rto));
+    pairs.raw("timestamps", of.timestamps).raw("sack", of.sack).raw("ecn", of.ecn);
     let option = match of.priority_option {
         None => "none",
         Some(PriorityOption::Rfc6994) => "rfc6994",

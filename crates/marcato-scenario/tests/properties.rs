@@ -92,6 +92,8 @@ fn flow() -> impl Strategy<Value = String> {
         "tcp = { low-layer = { kind = \"paper\", target = \"found\", epoch = \"round-trip\", high-for = \"all\", ack-every = 3 } }\n",
         "tcp = { segmentation-offload = \"64 KiB\" }\ntcp-to = { segmentation-offload = \"none\" }\n",
         "tcp = { delayed-ack = { every = 1 }, timestamps = false, min-rto = \"1 s\" }\n",
+        "tcp = { sack = false, loss-detection = \"dup-thresh\", initial-rto = \"3 s\", growth = \"acks\" }\nstart-jitter = \"20 ms\"\n",
+        "tcp = { initial-ssthresh = 40, growth = { kind = \"bytes\", limit = 8 } }\ntcp-to = { initial-ssthresh = \"none\", growth = \"bytes\" }\n",
         "tcp = { priority-option = \"rfc6994\" , mss = \"1400 B\", receive-buffer-from = \"64 KiB\" }\n",
     ]);
     let kind = one_of(&[

@@ -326,6 +326,26 @@ const CASES: &[Case] = &[
         says: &["31:7: the largest packet of this flow has 80 B (an acknowledgement with all that it may tell), but `bottleneck` lets 68 B through: raise the link's `mtu` to 80 B"],
     },
     Case {
+        what: "rack without sack",
+        but: &[("tcp = { ecn = true }", "tcp = { ecn = true, sack = false }")],
+        says: &["31:28: rack goes by selective acknowledgements: say loss-detection = \"dup-thresh\" beside sack = false"],
+    },
+    Case {
+        what: "a threshold for bbr",
+        but: &[("tcp = { ecn = true }", "tcp = { initial-ssthresh = 10 }"), ("congestion = \"dctcp\"", "congestion = \"bbr\"")],
+        says: &["31:28: bbr has no slow start threshold: leave it out"],
+    },
+    Case {
+        what: "a start after the end by chance",
+        but: &[("stagger = \"1 s\"", "stagger = \"1 s\"\nstart-jitter = \"29.5 s\"")],
+        says: &["30:16: the flow might start at or after the end of the run, 30 s: say less"],
+    },
+    Case {
+        what: "a stop before the start by chance",
+        but: &[("start = \"1 s\"", "start = \"1 s\"\nstop = \"2 s\"\nstart-jitter = \"3 s\"")],
+        says: &["41:16: the flow might stop before it starts: say less, or a later `stop`"],
+    },
+    Case {
         what: "a loop that takes no time",
         but: &[("delay = \"1 ms\"", "delay = \"0 ms\""), ("to = \"server\"\n", "to = \"router\"\n")],
         says: &["27:6: packets from `client` to `router` and back take no time, and this flow would never let time pass: give `access` a `delay` or a `rate`"],

@@ -71,7 +71,7 @@ pub use record::{
 pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteStats};
 pub use tally::FlowTally;
 pub use tcp::{
-    Congestion, Cubic, DelayedAck, LossDetection, PriorityOption, TcpConfig, TcpConfigError, TcpStats,
+    Congestion, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError, TcpStats,
 };
 pub use topology::{LinkId, NodeId, RouteError};
 pub use trace::{Trace, TraceError};

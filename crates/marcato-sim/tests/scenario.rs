@@ -49,6 +49,7 @@ fn flow(name: &str, ends: [&str; 2], kind: FlowKind) -> Flow {
         count: 1,
         stagger: Duration::ZERO,
         start: Time::ZERO,
+        start_jitter: Duration::ZERO,
         stop: None,
         layer: Layer::High,
         kind,
@@ -824,6 +825,12 @@ fn what_is_not_random_is_the_same_with_any_seed() {
         (false, "", "kind = \"tcp\"\non = \"1 s\"\noff = \"300 ms\""),
         (true, "", "kind = \"tcp\"\non = \"1 s\"\noff = { kind = \"exponential\", mean = \"300 ms\" }"),
         (true, "", "kind = \"tcp\"\ncongestion = \"bbr\""),
+        (true, "", "kind = \"tcp\"\nstart-jitter = \"10 ms\""),
+        (
+            false,
+            "",
+            "kind = \"tcp\"\ntcp = { sack = false, loss-detection = \"dup-thresh\", growth = \"acks\" }",
+        ),
         (false, "loss = { kind = \"every\", packets = 100 }", "kind = \"tcp\""),
         (false, "loss = { kind = \"random\", probability = 0 }", "kind = \"tcp\""),
         (true, "loss = { kind = \"random\", probability = 0.01 }", "kind = \"tcp\""),
@@ -953,4 +960,71 @@ proptest! {
             prop_assert!(used.is_none_or(|used| (0.0..=1.0).contains(&used)), "{used:?} at {at}");
         }
     }
+}
+
+#[test]
+fn each_flow_starts_by_a_draw_of_its_own_within_its_jitter() {
+    let starts = |seed, flows: &[(&str, u32)]| {
+        let flows = flows.iter().map(|&(name, count)| {
+            let mut flow = flow(name, ["a", "b"], tcp(Congestion::Reno, Some(Bytes::kb(1))));
+            (flow.count, flow.start, flow.start_jitter) = (count, Time::from_secs(1), 100 * MS);
+            flow
+        });
+        let links = vec![link("slow", ["a", "b"], way(10, MS), way(10, MS))];
+        let experiment =
+            Experiment { seed: Seed::new(seed), ..experiment(&["a", "b"], links, flows.collect()) };
+        run(&experiment).flows.iter().map(|flow| flow.start).collect::<Vec<_>>()
+    };
+    let many = starts(1, &[("many", 50)]);
+    let span = Time::from_secs(1)..Time::from_millis(1100);
+    assert!(many.iter().all(|start| span.contains(start)), "{many:?}");
+    let early = many.iter().filter(|&&start| start < Time::from_millis(1050)).count();
+    assert!((15..=35).contains(&early), "{early} of 50 in the first half");
+    assert_ne!(starts(2, &[("many", 50)]), many);
+    // Another flow beside them draws from a stream of its own.
+    assert_eq!(starts(1, &[("other", 1), ("many", 50)])[1..], many);
+}
+
+#[test]
+fn a_series_exists_while_its_flow_does() {
+    let mut file = flow("file", ["a", "b"], tcp(Congestion::Reno, Some(Bytes::kb(500))));
+    file.start = Time::from_secs(2);
+    let mut trickle = flow(
+        "trickle",
+        ["a", "b"],
+        FlowKind::Udp(UdpFlow {
+            rate: Rate::from_mbps(1),
+            payload: Bytes::new(1000),
+            arrivals: PacketArrivals::Constant,
+            on_off: None,
+        }),
+    );
+    (trickle.start, trickle.stop) = (Time::from_secs(1), Some(Time::from_secs(3)));
+    let links = vec![link("slow", ["a", "b"], way(10, MS), way(10, MS))];
+    let mut experiment = experiment(&["a", "b"], links, vec![file, trickle]);
+    let of = |flow: &str, metric| Series::Flow { flow: flow.into(), metric };
+    experiment.record = Record {
+        every: 100 * MS,
+        series: vec![
+            of("file", FlowMetric::Cwnd),
+            of("file", FlowMetric::Throughput),
+            of("file", FlowMetric::Losses),
+            of("trickle", FlowMetric::Throughput),
+        ],
+        pcap: vec![],
+    };
+    let outcome = run(&experiment);
+    let finished = outcome.flows[0].finished.unwrap();
+    for (place, (from, until)) in
+        [(2.0, finished.as_secs_f64()); 3].into_iter().chain([(1.0, 3.1)]).enumerate()
+    {
+        for &(at, value) in &outcome.series[place].points {
+            let at = at.as_secs_f64();
+            // A sample tells of the time since the one before: the one in which the flow ends is there.
+            let exists = at > from + 1e-9 && at < until + 0.1 - 1e-9;
+            assert_eq!(value.is_some(), exists, "{} at {at}", outcome.series[place].name);
+        }
+    }
+    let rates = outcome.series[1].points.iter().filter_map(|point| point.1);
+    assert!((rates.sum::<f64>() * 0.1 / 8.0 - 0.5).abs() < 1e-9, "all 500 kB are in the series");
 }

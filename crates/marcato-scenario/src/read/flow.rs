@@ -91,8 +91,11 @@ pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     }
     let start = keys.span("start").unwrap_or_default();
     let stop = keys.span("stop");
+    let start_jitter = keys.span("start-jitter").unwrap_or_default();
     if stop.is_some_and(|stop| stop <= start) {
         keys.fault("stop", "the flow stops before it starts: say a later `stop`");
+    } else if stop.is_some_and(|stop| stop < start.saturating_add(start_jitter)) {
+        keys.fault("start-jitter", "the flow might stop before it starts: say less, or a later `stop`");
     }
     Flow {
         name: name.unwrap_or_default().to_owned(),
@@ -102,6 +105,7 @@ pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
         count,
         stagger: keys.span("stagger").unwrap_or_default(),
         start: Time::ZERO + start,
+        start_jitter,
         stop: stop.map(|stop| Time::ZERO + stop),
         layer,
         kind,
@@ -171,6 +175,7 @@ fn nothing(name: &str) -> Flow {
         count: 1,
         stagger: Default::default(),
         start: Time::ZERO,
+        start_jitter: Duration::ZERO,
         stop: None,
         layer: Layer::High,
         kind: FlowKind::Tcp(tcp),

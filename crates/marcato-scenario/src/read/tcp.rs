@@ -8,7 +8,7 @@ use crate::fault::Faults;
 use crate::flow::TcpEnds;
 use crate::keys::{Keys, Kind};
 use crate::schema;
-use crate::tcp::{Congestion, DelayedAck, LossDetection, LowLayer, PriorityOption, Tcp};
+use crate::tcp::{Congestion, DelayedAck, Growth, LossDetection, LowLayer, PriorityOption, Tcp};
 
 /// The most that window scaling can offer. RFC 7323 §2.3.
 const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(1 << 30);
@@ -75,6 +75,8 @@ fn tcp(table: &Table, faults: &Faults) -> Tcp {
         congestion: congestion(&keys).unwrap_or(default.congestion),
         mss: fitting.unwrap_or(default.mss),
         initial_window: keys.small("initial-window", 1..=100_000).unwrap_or(default.initial_window),
+        initial_ssthresh: initial_ssthresh(&keys),
+        growth: growth(&keys).unwrap_or(default.growth),
         send_buffer: keys.some_size("send-buffer").unwrap_or(default.send_buffer),
         receive_buffer: keys.some_size("receive-buffer").unwrap_or(default.receive_buffer),
         receive_buffer_from: optional_size(&keys, "receive-buffer-from"),
@@ -84,7 +86,9 @@ fn tcp(table: &Table, faults: &Faults) -> Tcp {
             .map_or_else(DelayedAck::default, |table| delayed_ack(table, faults)),
         min_rto: keys.some_span("min-rto").unwrap_or(default.min_rto),
         max_rto: keys.some_span("max-rto").unwrap_or(default.max_rto),
+        initial_rto: keys.some_span("initial-rto").unwrap_or(default.initial_rto),
         timestamps: keys.boolean("timestamps").unwrap_or(default.timestamps),
+        sack: keys.boolean("sack").unwrap_or(default.sack),
         ecn: keys.boolean("ecn").unwrap_or(default.ecn),
         priority_option: priority_option(&keys),
         loss_detection: keys
@@ -100,6 +104,28 @@ fn tcp(table: &Table, faults: &Faults) -> Tcp {
     };
     check(&keys, &tcp);
     tcp
+}
+
+/// A number of segments, or "none": where an end differs, that is how to take back what the other says.
+fn initial_ssthresh(keys: &Keys<'_>) -> Option<u32> {
+    let is_none = keys.item("initial-ssthresh")?.as_str() == Some("none");
+    if is_none { None } else { keys.small("initial-ssthresh", 1..=1_000_000) }
+}
+
+const GROWTHS: &[Kind<bool>] =
+    &[("bytes", true, &schema::GROWTH_BYTES), ("acks", false, &schema::GROWTH_ACKS)];
+
+fn growth(keys: &Keys<'_>) -> Option<Growth> {
+    let (by_bytes, tagged) = keys.tagged("growth", GROWTHS)?;
+    if !by_bytes {
+        return Some(Growth::Acknowledgements);
+    }
+    Some(
+        tagged
+            .keys()
+            .small("limit", 1..=1_000_000)
+            .map_or_else(Growth::default, |limit| Growth::Bytes { limit }),
+    )
 }
 
 /// A size, or "none": where an end differs, that is how to take back what the other says.
@@ -182,6 +208,12 @@ fn check(keys: &Keys<'_>, tcp: &Tcp) {
     }
     if tcp.min_rto > tcp.max_rto {
         keys.fault("min-rto", "`min-rto` is above `max-rto`: lower it");
+    }
+    if !tcp.sack && tcp.loss_detection == LossDetection::Rack {
+        keys.fault("sack", "rack goes by selective acknowledgements: say loss-detection = \"dup-thresh\" beside sack = false");
+    }
+    if tcp.initial_ssthresh.is_some() && tcp.congestion == Congestion::Bbr {
+        keys.fault("initial-ssthresh", "bbr has no slow start threshold: leave it out");
     }
     if tcp.congestion == Congestion::Dctcp && !tcp.ecn {
         keys.fault(

@@ -90,7 +90,7 @@ impl LowModule {
             relief: config.relief,
             reordering: u64::from(config.reordering),
             back_off: config.back_off,
-            rto: RtoEstimator::new(config.min_rto, tcp.max_rto.max(config.min_rto)),
+            rto: RtoEstimator::new(tcp.initial_rto, config.min_rto, tcp.max_rto.max(config.min_rto)),
             first_rto: config.first_rto,
             rto_at: None,
             wake_at: None,

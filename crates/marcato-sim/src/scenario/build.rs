@@ -6,6 +6,7 @@ use std::rc::Rc;
 use marcato_scenario::Experiment;
 use marcato_scenario::link;
 use marcato_scenario::queue::Queue;
+use marcato_units::{Duration, Seed};
 
 use super::error::BuildError;
 use super::flows::{Instance, Tracked};
@@ -47,7 +48,8 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
                 .collect::<Result<_, BuildError>>()?;
             let [from, to] = flow.ends_of(number);
             let ends = [end(from)?, end(to)?];
-            let instance = Instance { flow, name, start: flow.start_of(number), ends, said, paths };
+            let start = flow.start_of(number) + later(experiment.seed, &name, flow.start_jitter);
+            let instance = Instance { flow, name, start, ends, said, paths };
             flows.push(instance.add(&mut net, experiment.seed)?);
         }
     }
@@ -62,6 +64,14 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
         }
     }
     Ok(World { net, warm_up, duration, flows, ways, sampler, taps })
+}
+
+/// By how much an instance begins later than it would, by a stream of its own name: another's draws do not change it.
+fn later(seed: Seed, name: &str, jitter: Duration) -> Duration {
+    match u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX) {
+        0 => Duration::ZERO,
+        most => Duration::from_nanos(seed.stream(&format!("start/{name}")).below(most)),
+    }
 }
 
 fn add_link(

@@ -15,14 +15,19 @@ use super::Traces;
 use super::error::BuildError;
 use crate::packet::Packet;
 use crate::{
-    Congestion, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott, Jitter, LinkConfig, Loss,
-    LossDetection, PltConfig, PriorityOption, TcpConfig,
+    Congestion, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott, Growth, Jitter,
+    LinkConfig, Loss, LossDetection, PltConfig, PriorityOption, TcpConfig,
 };
 
 pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
     TcpConfig {
         mss: tcp.mss,
         initial_window: tcp.initial_window,
+        initial_ssthresh: tcp.initial_ssthresh,
+        growth: match tcp.growth {
+            tcp::Growth::Bytes { limit } => Growth::Bytes { limit },
+            tcp::Growth::Acknowledgements => Growth::Acknowledgements,
+        },
         send_buffer: tcp.send_buffer,
         receive_buffer: tcp.receive_buffer,
         receive_buffer_from: tcp.receive_buffer_from,
@@ -35,7 +40,9 @@ pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
         },
         min_rto: tcp.min_rto,
         max_rto: tcp.max_rto,
+        initial_rto: tcp.initial_rto,
         timestamps: tcp.timestamps,
+        sack: tcp.sack,
         ecn: tcp.ecn,
         priority_option: tcp.priority_option.map(|option| match option {
             tcp::PriorityOption::Rfc6994 => PriorityOption::Rfc6994,

@@ -468,6 +468,32 @@ impl Tracked {
         }
     }
 
+    /// When it was over: when all that it had to send had arrived, or, of packets without a connection, after its stop.
+    fn over_at(&self, net: &Network) -> Option<Time> {
+        let silent = |last: Option<Time>| {
+            let stop = self.stop.filter(|&stop| stop <= net.now())?;
+            Some(last.map_or(stop, |last| last.max(stop)))
+        };
+        match &self.what {
+            What::Tcp { .. } | What::Exchange(_) => self.finished(net),
+            What::Messages(flow) => net.reception(*flow, Side::Server).finished_at,
+            What::Udp(flow) => {
+                let tally = net.tally(*flow, Side::Client);
+                silent(self.last_arrival(net)).filter(|_| tally.sent == tally.arrived + tally.dropped)
+            }
+            What::Process(process) => {
+                silent(self.last_arrival(net)).filter(|_| net.open_flows(*process).is_empty())
+            }
+            What::Quic { .. } => None,
+        }
+    }
+
+    /// Whether there is anything of it to be sampled now, where it was sampled last at `last`: it has begun, and was not
+    /// over by then.
+    pub(super) fn exists(&self, net: &Network, last: Time) -> bool {
+        net.now() > self.start && self.over_at(net).is_none_or(|over| over > last)
+    }
+
     /// What can be sampled of it, given what was counted at the sample before and how long ago that was.
     pub(super) fn sample(
         &self,

@@ -38,6 +38,7 @@
 //!     count: 1,
 //!     stagger: Duration::ZERO,
 //!     start: Time::ZERO,
+//!     start_jitter: Duration::ZERO,
 //!     stop: None,
 //!     layer: Layer::High,
 //!     kind: FlowKind::Tcp(TcpFlow { tcp: TcpEnds::default(), size: None, priority: Default::default(), on_off: None }),

@@ -73,7 +73,8 @@ impl Sampler {
             let value = match (of, &series.series) {
                 (Of::Flow(place, before), Series::Flow { metric, .. }) => {
                     let flow = &flows[*place];
-                    let value = flow.sample(net, *metric, before, span);
+                    let exists = flow.exists(net, self.last);
+                    let value = flow.sample(net, *metric, before, span).filter(|_| exists);
                     *before = flow.totals(net);
                     value
                 }

@@ -14,6 +14,10 @@ pub struct TcpConfig {
     pub mss: u32,
     /// Initial window, in segments. RFC 6928: 10.
     pub initial_window: u32,
+    /// Initial slow start threshold, in segments; `None`: as high as can be (RFC 5681 §3.1). BBR has none.
+    pub initial_ssthresh: Option<u32>,
+    /// How acknowledgements make the window of Reno, CUBIC and DCTCP grow.
+    pub growth: Growth,
     /// Bytes written and not yet acknowledged that the endpoint holds for the application.
     pub send_buffer: Bytes,
     /// Bytes that the receiver holds for its application; the window never offers more.
@@ -32,8 +36,14 @@ pub struct TcpConfig {
     pub min_rto: Duration,
     /// Greatest retransmission timeout. RFC 6298 §2.5: at least 60 s.
     pub max_rto: Duration,
+    /// Retransmission timeout of the SYN and until a round trip has been measured, within `min_rto` and `max_rto` for data.
+    /// RFC 6298 §2.1: one second.
+    pub initial_rto: Duration,
     /// Timestamps option. RFC 7323.
     pub timestamps: bool,
+    /// Selective acknowledgements (RFC 2018), if both ends have them. Without, losses are repaired one a round trip
+    /// (RFC 6582), which needs [`LossDetection::DupThresh`].
+    pub sack: bool,
     /// Explicit congestion notification. RFC 3168.
     pub ecn: bool,
     /// The form in which data segments carry their priority; `None`: not at all. CATS §II-D2.
@@ -62,6 +72,8 @@ impl Default for TcpConfig {
         Self {
             mss: 1448,
             initial_window: 10,
+            initial_ssthresh: None,
+            growth: Growth::default(),
             send_buffer: Bytes::new(4 << 20),
             receive_buffer: Bytes::new(6 << 20),
             receive_buffer_from: None,
@@ -69,7 +81,9 @@ impl Default for TcpConfig {
             delayed_ack: DelayedAck::default(),
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(60),
+            initial_rto: Duration::from_secs(1),
             timestamps: true,
+            sack: true,
             ecn: false,
             priority_option: None,
             loss_detection: LossDetection::Rack,
@@ -107,6 +121,18 @@ impl TcpConfig {
         if self.min_rto.is_zero() || self.min_rto > self.max_rto {
             return Err(TcpConfigError::RtoBounds);
         }
+        if self.initial_rto.is_zero() {
+            return Err(TcpConfigError::ZeroInitialRto);
+        }
+        if self.initial_ssthresh == Some(0) {
+            return Err(TcpConfigError::ZeroSsthresh);
+        }
+        if self.growth == (Growth::Bytes { limit: 0 }) {
+            return Err(TcpConfigError::ZeroGrowth);
+        }
+        if !self.sack && self.loss_detection == LossDetection::Rack {
+            return Err(TcpConfigError::RackWithoutSack);
+        }
         if self.delayed_ack.every == 0 {
             return Err(TcpConfigError::ZeroAckEvery);
         }
@@ -141,6 +167,18 @@ pub enum TcpConfigError {
     /// `min_rto` is 0 or above `max_rto`.
     #[error("min_rto must be above 0 and at most max_rto")]
     RtoBounds,
+    /// `initial_rto` is 0.
+    #[error("initial_rto is 0: say for how long to wait for the first answer, such as 1 s")]
+    ZeroInitialRto,
+    /// `initial_ssthresh` is 0.
+    #[error("initial_ssthresh is 0: allow at least one segment, or leave it out")]
+    ZeroSsthresh,
+    /// The window would never grow.
+    #[error("growth has a limit of 0 segments: allow at least one")]
+    ZeroGrowth,
+    /// RACK goes by what is selectively acknowledged. RFC 8985 §4.
+    #[error("rack needs sack: set loss_detection to DupThresh, or leave sack on")]
+    RackWithoutSack,
     /// `delayed_ack.every` is 0.
     #[error("delayed_ack.every is 0: say 1 to acknowledge every segment")]
     ZeroAckEvery,
@@ -213,6 +251,47 @@ pub enum LossDetection {
     /// By three segments above: RFC 6675, what textbooks and formulas mean. Tails and lost retransmissions wait for
     /// the timer.
     DupThresh,
+}
+
+/// How acknowledgements make a window grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// By the bytes that they acknowledge; in slow start one acknowledgement counts for `limit` segments at most, and for one
+    /// after a timeout. RFC 3465, whose L is the limit.
+    Bytes {
+        /// L.
+        limit: u32,
+    },
+    /// By their number: each counts for one segment, whatever it acknowledges. RFC 5681 §3.1.
+    Acknowledgements,
+}
+
+impl Default for Growth {
+    /// By bytes, two segments an acknowledgement at most.
+    fn default() -> Self {
+        Self::Bytes { limit: 2 }
+    }
+}
+
+impl Growth {
+    /// Of `acked` bytes those that count, where a segment has `smss`.
+    pub(crate) fn counted(self, acked: u64, smss: u64) -> u64 {
+        match self {
+            Self::Bytes { .. } => acked,
+            Self::Acknowledgements => acked.min(smss),
+        }
+    }
+
+    /// The most that one acknowledgement adds to a window in slow start.
+    pub(crate) fn most_in_slow_start(self, smss: u64, after_timeout: bool) -> u64 {
+        let limit = match self {
+            // RFC 3465 §2.3
+            Self::Bytes { .. } if after_timeout => 1,
+            Self::Bytes { limit } => u64::from(limit),
+            Self::Acknowledgements => 1,
+        };
+        limit.saturating_mul(smss)
+    }
 }
 
 /// Which congestion control a sender runs.

@@ -7,7 +7,7 @@ use marcato_wire::Ecn;
 use super::config::{Congestion, PriorityOption, TcpConfig, TcpConfigError};
 use super::congestion::LossState;
 use super::receiver::Receiver;
-use super::segment::{Flags, MAX_SACK_BLOCKS, Segment, TCP_HEADER, TIMESTAMPS};
+use super::segment::{Flags, MAX_SACK_BLOCKS, SackBlocks, Segment, TCP_HEADER, TIMESTAMPS};
 use super::sender::{AckInfo, Outgoing, Sender};
 use crate::packet::IPV4_HEADER;
 use crate::plt::{LowPacket, Plt, PltStats, Shift};
@@ -109,8 +109,7 @@ pub(crate) struct Connection {
     plt: Option<Box<Plt>>,
 }
 
-/// RFC 6298 §2.1: a second before the first SYN is repeated, doubling; Linux gives up after six repetitions.
-const SYN_TIMEOUT: Duration = Duration::from_secs(1);
+/// A SYN is repeated after the initial timeout, doubling (RFC 6298 §2.1); Linux gives up after six repetitions.
 const SYN_TRIES: u32 = 7;
 
 impl Connection {
@@ -429,6 +428,7 @@ impl Connection {
             State::Listen => {
                 self.peer_isn = segment.seq;
                 self.receiver.on_syn();
+                self.sender.sack &= segment.sack_permitted;
                 self.state = State::SynReceived;
                 self.timestamps &= segment.timestamps.is_some();
                 // RFC 3168 §6.1.1: ECE and CWR in the SYN offer ECN, ECE alone in the answer accepts.
@@ -438,6 +438,7 @@ impl Connection {
             State::SynSent if segment.flags.ack && segment.ack == self.isn.wrapping_add(1) => {
                 self.peer_isn = segment.seq;
                 self.receiver.on_syn();
+                self.sender.sack &= segment.sack_permitted;
                 self.ecn = self.config.ecn && peer_offers_ecn && !segment.flags.cwr;
                 self.timestamps &= segment.timestamps.is_some();
                 if let Some((value, _)) = segment.timestamps {
@@ -631,7 +632,7 @@ impl Connection {
     fn syn(&mut self, now: Time) -> Segment {
         let answer = self.state == State::SynReceived;
         self.syn_sent_at = now;
-        self.syn_at = Some(now + SYN_TIMEOUT * (1 << self.syn_tries.min(6)));
+        self.syn_at = Some(now + self.config.initial_rto.saturating_mul(1 << self.syn_tries.min(6)));
         self.syn_tries += 1;
         let flags = Flags {
             syn: true,
@@ -646,6 +647,7 @@ impl Connection {
             window: self.receiver.syn_window(),
             flags,
             timestamps: self.stamp(now),
+            sack_permitted: self.sender.sack,
             ..Segment::default()
         }
     }
@@ -668,13 +670,23 @@ impl Connection {
 
     fn data(&mut self, now: Time, outgoing: Outgoing) -> (Segment, Ecn) {
         let mut segment = self.header(now);
-        self.receiver.on_ack_sent();
         segment.seq = wire(self.isn, outgoing.seq);
         segment.payload = outgoing.payload;
         segment.flags.fin = outgoing.fin;
         if self.config.priority_option.is_some() && outgoing.payload > 0 {
             segment.priority = outgoing.priority;
             segment.fit_sack(self.priority_option());
+        }
+        // A packet with all its options is as long as with those that every segment has, or paths would drop it. SACK blocks
+        // that a full one has no room for go on an acknowledgement of their own, if one is due. (RFC 6691 §3 would shorten
+        // the payload.)
+        if outgoing.payload + segment.sack_len() > self.config.mss {
+            segment.sack = SackBlocks::default();
+            if !self.receiver.ack_now {
+                self.receiver.on_ack_sent();
+            }
+        } else {
+            self.receiver.on_ack_sent();
         }
         let fresh = !outgoing.retransmission && outgoing.payload > 0;
         if self.ecn && fresh && self.sender.announce_cwr {
@@ -692,7 +704,11 @@ impl Connection {
             window: self.receiver.window(),
             flags: Flags { ack: true, ece: self.ecn && self.receiver.echo_ce, ..Flags::default() },
             timestamps: self.stamp(now),
-            sack: self.receiver.sack_blocks(|seq| wire(peer_isn, seq)),
+            sack: if self.sender.sack {
+                self.receiver.sack_blocks(|seq| wire(peer_isn, seq))
+            } else {
+                SackBlocks::default()
+            },
             ..Segment::default()
         }
     }

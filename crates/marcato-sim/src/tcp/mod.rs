@@ -27,7 +27,9 @@ mod sender;
 mod tests;
 mod tlp;
 
-pub use config::{Congestion, Cubic, DelayedAck, LossDetection, PriorityOption, TcpConfig, TcpConfigError};
+pub use config::{
+    Congestion, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError,
+};
 pub use connection::TcpStats;
 pub(crate) use connection::{Connection, Delivered, SynOptions};
 pub use rate::RateSample;

@@ -23,14 +23,14 @@ pub(crate) fn emit(segment: &Segment, syn: SynOptions, out: &mut [u8; MAX_OPTION
     }
     if let Some((value, echo)) = segment.timestamps {
         // A SYN has SACK permitted where other segments have no-operations.
-        if segment.flags.syn {
+        if segment.flags.syn && segment.sack_permitted {
             push(TcpOption::SackPermitted);
         } else {
             push(TcpOption::Nop);
             push(TcpOption::Nop);
         }
         push(TcpOption::Timestamps { value, echo });
-    } else if segment.flags.syn {
+    } else if segment.flags.syn && segment.sack_permitted {
         push(TcpOption::Nop);
         push(TcpOption::Nop);
         push(TcpOption::SackPermitted);

@@ -17,9 +17,9 @@ pub(crate) struct RtoEstimator {
 const G: Duration = Duration::from_millis(1);
 
 impl RtoEstimator {
-    pub(crate) fn new(min_rto: Duration, max_rto: Duration) -> Self {
-        // RFC 6298 §2.1: one second until a measurement has been made.
-        let rto = Duration::from_secs(1).clamp(min_rto, max_rto);
+    /// RFC 6298 §2.1: `initial` counts until a measurement has been made.
+    pub(crate) fn new(initial: Duration, min_rto: Duration, max_rto: Duration) -> Self {
+        let rto = initial.clamp(min_rto, max_rto);
         Self { srtt: None, rttvar: Duration::ZERO, rto, backoff: 0, min_rto, max_rto }
     }
 
@@ -67,13 +67,15 @@ mod tests {
     }
 
     #[test]
-    fn the_timeout_is_a_second_before_the_first_measurement() {
-        assert_eq!(RtoEstimator::new(ms(200), ms(60_000)).rto(), ms(1000));
+    fn the_timeout_is_the_initial_one_before_the_first_measurement() {
+        assert_eq!(RtoEstimator::new(ms(1000), ms(200), ms(60_000)).rto(), ms(1000));
+        assert_eq!(RtoEstimator::new(ms(3000), ms(200), ms(60_000)).rto(), ms(3000));
+        assert_eq!(RtoEstimator::new(ms(100), ms(200), ms(60_000)).rto(), ms(200));
     }
 
     #[test]
     fn measurements_follow_the_table_of_rfc_6298() {
-        let mut rto = RtoEstimator::new(ms(200), ms(60_000));
+        let mut rto = RtoEstimator::new(ms(1000), ms(200), ms(60_000));
         // R = 100: SRTT 100, RTTVAR 50, RTO 300.
         rto.sample(ms(100));
         assert_eq!((rto.srtt(), rto.rttvar, rto.rto()), (Some(ms(100)), ms(50), ms(300)));
@@ -86,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_steady_path_rests_on_the_minimum() {
-        let mut linux = RtoEstimator::new(ms(200), ms(60_000));
-        let mut standard = RtoEstimator::new(ms(1000), ms(60_000));
+        let mut linux = RtoEstimator::new(ms(1000), ms(200), ms(60_000));
+        let mut standard = RtoEstimator::new(ms(1000), ms(1000), ms(60_000));
         for _ in 0..100 {
             linux.sample(ms(20));
             standard.sample(ms(20));
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn each_expiry_doubles_the_timeout_up_to_its_maximum() {
-        let mut rto = RtoEstimator::new(ms(200), ms(3000));
+        let mut rto = RtoEstimator::new(ms(1000), ms(200), ms(3000));
         let mut seen = vec![rto.rto()];
         for _ in 0..3 {
             rto.back_off();

@@ -169,6 +169,66 @@ impl Scoreboard {
         self.sacked.insert(start, end);
     }
 
+    /// Without SACK: the first segment behind the first that is not taken for delivered.
+    pub(crate) fn next_unknown(&self) -> Option<(u64, u64)> {
+        let first = self.segments.front()?.end;
+        let start = self.sacked.covering(first).map_or(first, |(_, end)| end);
+        let at = self.segments.partition_point(|s| s.seq < start);
+        self.segments.get(at).map(|segment| (segment.seq, segment.end))
+    }
+
+    /// Without SACK: the first segment is lost, though it was taken for delivered. The one behind what else was so is now.
+    pub(crate) fn lose_first(&mut self) {
+        let Some(first) = self.segments.front_mut() else { return };
+        if !first.sacked {
+            if !first.lost {
+                self.mark_lost(0);
+                self.judge_first();
+            }
+            return;
+        }
+        first.sacked = false;
+        first.lost = false;
+        self.segs_sacked -= 1;
+        if first.seq >= self.edge {
+            self.sacked_above.0 -= 1;
+            self.sacked_above.1 -= first.bytes();
+        }
+        // As if it were in the pipe, which `mark_lost` takes it out of.
+        first.resent = true;
+        self.pipe += first.bytes();
+        let end = first.end;
+        self.sacked.remove_below(end);
+        self.mark_lost(0);
+        self.judge_first();
+        if let Some((start, end)) = self.next_unknown() {
+            self.sack(start, end, |_| ());
+        }
+    }
+
+    /// The first segment has been judged.
+    fn judge_first(&mut self) {
+        if let Some(first) = self.segments.front() {
+            self.edge = self.edge.max(first.end);
+        }
+    }
+
+    /// Without SACK: nothing is known of what is out. Walks it, once for each recovery.
+    pub(crate) fn forget_sacked(&mut self) {
+        if self.segs_sacked == 0 {
+            return;
+        }
+        for segment in &mut self.segments {
+            if std::mem::take(&mut segment.sacked) {
+                self.losses += u64::from(segment.lost);
+                self.pipe += segment.in_pipe();
+            }
+        }
+        self.sacked = Ranges::default();
+        self.segs_sacked = 0;
+        self.sacked_above = (0, 0);
+    }
+
     /// RFC 6675 §4, IsLost: a segment is lost once three segments, or more than (DupThresh - 1)·SMSS bytes, above
     /// it have been SACKed. (The RFC asks for three *discontiguous* sequences or the bytes; counting segments, as
     /// Linux does, also covers short ones.) Returns the bytes newly marked.

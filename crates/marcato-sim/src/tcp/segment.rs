@@ -71,6 +71,8 @@ pub struct Segment {
     pub flags: Flags,
     /// Timestamp value and echo reply, in milliseconds. RFC 7323 §3.
     pub timestamps: Option<(u32, u32)>,
+    /// Of a SYN: whether its end understands SACK. RFC 2018 §2.
+    pub sack_permitted: bool,
     /// What arrived beyond `ack`. RFC 2018.
     pub sack: SackBlocks,
     /// The priority of the payload, if the option is on. CATS §II-D2.
@@ -85,19 +87,27 @@ impl Segment {
         }
     }
 
+    /// Bytes of the SACK option behind two no-operations.
+    pub(crate) fn sack_len(&self) -> u32 {
+        match u32::from(self.sack.len) {
+            0 => 0,
+            blocks => 4 + 8 * blocks,
+        }
+    }
+
     /// Bytes of the TCP header with its options, when the priority option has this form.
     pub(crate) fn header_len(&self, form: PriorityOption) -> u32 {
         let mut options = 0;
         if self.flags.syn {
-            options += SYN_OPTIONS + if self.timestamps.is_some() { 0 } else { SACK_PERMITTED };
+            options += SYN_OPTIONS;
+            if self.timestamps.is_none() && self.sack_permitted {
+                options += SACK_PERMITTED;
+            }
         }
         if self.timestamps.is_some() {
             options += TIMESTAMPS;
         }
-        let blocks = u32::from(self.sack.len);
-        if blocks > 0 {
-            options += 4 + 8 * blocks;
-        }
+        options += self.sack_len();
         if self.priority.is_some() {
             options += form.len();
         }
@@ -162,6 +172,7 @@ mod tests {
             let mut segment = Segment {
                 flags: Flags { syn, ack: true, ..Flags::default() },
                 timestamps: stamped.then_some((1, 2)),
+                sack_permitted: syn,
                 sack,
                 priority: priority.then_some(Priority::P1),
                 ..Segment::default()

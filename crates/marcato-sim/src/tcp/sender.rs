@@ -94,6 +94,8 @@ pub(crate) struct Sender {
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
     pace_without_rate: bool,
+    /// Whether acknowledgements are selective. Without SACK, duplicates are counted (RFC 6582).
+    pub(crate) sack: bool,
     /// The longest burst, and what of the current one may still leave.
     offload: Option<u64>,
     burst: u64,
@@ -113,6 +115,8 @@ pub(crate) struct Sender {
     closed: bool,
     fin_sent: bool,
     peer_window: u64,
+    /// The window that the last acknowledgement told.
+    peer_window_before: u64,
     /// SND.WL1 and SND.WL2: the segment that told the window last. RFC 9293 §3.10.7.4.
     window_told: (u64, u64),
     board: Scoreboard,
@@ -147,6 +151,7 @@ impl Sender {
             notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
             slow_start_after_idle: config.slow_start_after_idle,
             pace_without_rate: config.pacing,
+            sack: config.sack,
             offload: config.segmentation_offload.map(Bytes::get),
             burst: 0,
             held_back: 0,
@@ -159,9 +164,10 @@ impl Sender {
             closed: false,
             fin_sent: false,
             peer_window: 0,
+            peer_window_before: 0,
             window_told: (0, 0),
             board: Scoreboard::default(),
-            rto: RtoEstimator::new(config.min_rto, config.max_rto),
+            rto: RtoEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             rto_at: None,
             persist_at: None,
             probe: false,
@@ -185,6 +191,7 @@ impl Sender {
     pub(crate) fn on_established(&mut self, now: Time, rtt: Option<Duration>, window: u64) {
         self.una = 1;
         self.peer_window = window;
+        self.peer_window_before = window;
         self.last_sent_at = now;
         if let Some(rtt) = rtt {
             self.rto.sample(rtt);
@@ -348,6 +355,13 @@ impl Sender {
         }
         let prior_in_flight = self.board.pipe();
         let prior_una = self.una;
+        // RFC 5681 §2: what makes an acknowledgement a duplicate.
+        let duplicate = !self.sack
+            && info.ack == self.una
+            && info.is_bare
+            && info.window == self.peer_window_before
+            && !self.board.is_empty();
+        self.peer_window_before = info.window;
         let (mut delivered, mut first_sent, mut last_sent) = (0u64, None::<Time>, None::<Time>);
         let (rate, rack, min_rtt) = (&mut self.rate, &mut self.rack, self.min_rtt);
         if let Some(rack) = rack {
@@ -375,7 +389,14 @@ impl Sender {
                 self.board.sack(start, end, |sent| note(sent, None));
             }
         }
+        if duplicate && let Some((start, end)) = self.board.next_unknown() {
+            // Something has left the network. What is not known; that it is the first behind the hole is as good as any.
+            self.board.sack(start, end, |sent| note(sent, None));
+        }
         let newly_acked = self.una - prior_una;
+        if !self.sack && newly_acked > 0 {
+            self.on_progress_without_sack();
+        }
         if let Some(sent_at) = first_sent {
             self.rto.sample(now - sent_at);
         } else if let Some(rtt) = info.timestamp_rtt.filter(|_| newly_acked > 0) {
@@ -446,6 +467,16 @@ impl Sender {
             self.persist_at = None;
         }
         newly_acked > 0
+    }
+
+    /// Without SACK the window has moved on. What is behind its new edge is lost where recovery has not ended (RFC 6582 §3.2,
+    /// step 3: a partial acknowledgement); otherwise nothing is known of what is out.
+    fn on_progress_without_sack(&mut self) {
+        match self.recovery {
+            Recovery::Fast { point, echo: false, .. } if self.una < point => self.board.lose_first(),
+            Recovery::Timeout { .. } => {}
+            _ => self.board.forget_sacked(),
+        }
     }
 
     /// Looks for losses by the one rule or the other. Returns the bytes newly marked.
@@ -565,6 +596,10 @@ impl Sender {
             }
             let first = !matches!(self.recovery, Recovery::Timeout { .. });
             self.counters.timeouts += 1;
+            if !self.sack {
+                // What duplicates told of was a guess.
+                self.board.forget_sacked();
+            }
             self.congestion.on_rto(now, self.nxt - self.una, first);
             // RFC 8985 §6.3: what has had no time to be heard of is not lost.
             let rack = self.rack.as_ref();

@@ -6,8 +6,8 @@
 use marcato_units::{Duration, Time};
 
 use super::hystart::{HyStart, Spreading};
-use super::{AckEvent, CongestionControl, LossState, Signal};
-use crate::tcp::config::Cubic as CubicConfig;
+use super::{AckEvent, CongestionControl, LossState, Signal, Start};
+use crate::tcp::config::{Cubic as CubicConfig, Growth};
 
 /// RFC 9438 §5.1: C, in segments per cubic second.
 const C: f64 = 0.4;
@@ -42,6 +42,7 @@ impl Epoch {
 pub(crate) struct Cubic {
     smss: u64,
     initial_window: f64,
+    growth: Growth,
     fast_convergence: bool,
     hystart: Option<HyStart>,
     /// The window and the slow start threshold, in segments.
@@ -58,15 +59,17 @@ pub(crate) struct Cubic {
 }
 
 impl Cubic {
-    pub(crate) fn new(smss: u64, initial_window: u64, config: CubicConfig, spreading: Spreading) -> Self {
-        let initial_window = initial_window as f64 / smss as f64;
+    pub(crate) fn new(start: Start, config: CubicConfig, spreading: Spreading) -> Self {
+        let Start { smss, window, ssthresh, growth } = start;
+        let initial_window = window as f64 / smss as f64;
         Self {
             smss,
             initial_window,
+            growth,
             fast_convergence: config.fast_convergence,
             hystart: config.hystart.then(|| HyStart::new(spreading)),
             cwnd: initial_window,
-            ssthresh: f64::INFINITY,
+            ssthresh: if ssthresh == u64::MAX { f64::INFINITY } else { ssthresh as f64 / smss as f64 },
             w_max: None,
             cwnd_prior: 0.0,
             epoch: None,
@@ -102,12 +105,12 @@ impl Cubic {
     }
 
     fn slow_start(&mut self, ack: &AckEvent, acked: u64) {
-        // As for Reno: half of the window must be in use, and an acknowledgement adds two segments at most.
+        // As for Reno: half of the window must be in use, and an acknowledgement adds so many segments at most.
         if ack.prior_in_flight.saturating_mul(2) < self.cwnd() {
             return;
         }
-        let limit = if ack.state == LossState::Loss { 1 } else { 2 };
-        self.cwnd += self.segments(acked.min(limit * self.smss));
+        let most = self.growth.most_in_slow_start(self.smss, ack.state == LossState::Loss);
+        self.cwnd += self.segments(acked.min(most));
     }
 
     fn congestion_avoidance(&mut self, ack: &AckEvent, acked: u64) {
@@ -160,7 +163,7 @@ impl CongestionControl for Cubic {
             }
         }
         // What was SACKed before counts no more: the acknowledgement that ends a recovery covers a whole window.
-        let acked = ack.newly_acked.min(ack.delivered);
+        let acked = self.growth.counted(ack.newly_acked.min(ack.delivered), self.smss);
         if matches!(ack.state, LossState::Recovery | LossState::Reduction) || acked == 0 {
             return;
         }
@@ -231,7 +234,11 @@ mod tests {
 
     impl Path {
         fn new(config: CubicConfig) -> Self {
-            Self { cubic: Cubic::new(1000, 10_000, config, Spreading::default()), now: Time::ZERO, una: 1 }
+            Self {
+                cubic: Cubic::new(Start::plain(1000, 10_000), config, Spreading::default()),
+                now: Time::ZERO,
+                una: 1,
+            }
         }
 
         fn ack(&mut self, rtt: Duration, state: LossState) {

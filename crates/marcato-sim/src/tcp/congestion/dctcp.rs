@@ -3,7 +3,7 @@
 use marcato_units::{Duration, Time};
 
 use super::reno::Reno;
-use super::{AckEvent, CongestionControl, Signal};
+use super::{AckEvent, CongestionControl, Signal, Start};
 
 /// RFC 8257 §4.2: the estimation gain g.
 const G: f64 = 1.0 / 16.0;
@@ -21,9 +21,9 @@ pub(crate) struct Dctcp {
 }
 
 impl Dctcp {
-    pub(crate) fn new(smss: u64, initial_window: u64) -> Self {
+    pub(crate) fn new(start: Start) -> Self {
         Self {
-            reno: Reno::new(smss, initial_window),
+            reno: Reno::new(start),
             // RFC 8257 §3.3: begin with the greatest caution.
             alpha: 1.0,
             window_end: 1,
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn alpha_comes_to_the_share_of_marked_bytes() {
-        let mut dctcp = Dctcp::new(1000, 10_000);
+        let mut dctcp = Dctcp::new(Start::plain(1000, 10_000));
         let mut una = 1;
         windows(&mut dctcp, &mut una, 200, 0);
         assert!(dctcp.alpha < 1e-4, "{}", dctcp.alpha);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_window_shrinks_by_half_of_alpha_for_marks_and_by_half_for_losses() {
-        let mut dctcp = Dctcp::new(1000, 100_000);
+        let mut dctcp = Dctcp::new(Start::plain(1000, 100_000));
         dctcp.alpha = 0.25;
         dctcp.on_congestion(Time::ZERO, 100_000, Signal::Ecn);
         assert_eq!((dctcp.cwnd(), dctcp.ssthresh()), (87_500, 87_500));

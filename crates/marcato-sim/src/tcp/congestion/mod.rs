@@ -13,7 +13,7 @@ use std::fmt::Debug;
 use marcato_units::{Duration, Rate, Stream, Time};
 
 use self::hystart::Spreading;
-use super::config::{Congestion, TcpConfig};
+use super::config::{Congestion, Growth, TcpConfig};
 use super::rate::RateSample;
 
 /// What the sender is doing about losses.
@@ -114,17 +114,38 @@ pub trait CongestionControl: Debug {
     }
 }
 
+/// How a window begins and grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) smss: u64,
+    /// In bytes.
+    pub(crate) window: u64,
+    /// In bytes; [`u64::MAX`] is none.
+    pub(crate) ssthresh: u64,
+    pub(crate) growth: Growth,
+}
+
+impl Start {
+    /// With segments of `smss` bytes, a window of so many bytes, and all else as it is by default.
+    #[cfg(test)]
+    pub(crate) fn plain(smss: u64, window: u64) -> Self {
+        Self { smss, window, ssthresh: u64::MAX, growth: Growth::default() }
+    }
+}
+
 /// The congestion control that `config` asks for.
 pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionControl> {
     let mss = u64::from(config.mss);
     let initial_window = mss * u64::from(config.initial_window);
+    let ssthresh = config.initial_ssthresh.map_or(u64::MAX, |segments| mss * u64::from(segments));
+    let start = Start { smss: mss, window: initial_window, ssthresh, growth: config.growth };
     match config.congestion {
         Congestion::Cubic(cubic) => {
             let spreading = Spreading { paced: config.pacing, burst: config.segmentation_offload };
-            Box::new(cubic::Cubic::new(mss, initial_window, cubic, spreading))
+            Box::new(cubic::Cubic::new(start, cubic, spreading))
         }
-        Congestion::Dctcp => Box::new(dctcp::Dctcp::new(mss, initial_window)),
-        Congestion::Reno => Box::new(reno::Reno::new(mss, initial_window)),
+        Congestion::Dctcp => Box::new(dctcp::Dctcp::new(start)),
+        Congestion::Reno => Box::new(reno::Reno::new(start)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(mss, initial_window, stream)),
     }
 }

@@ -2,7 +2,8 @@
 
 use marcato_units::{Duration, Time};
 
-use super::{AckEvent, CongestionControl, LossState, Signal};
+use super::{AckEvent, CongestionControl, LossState, Signal, Start};
+use crate::tcp::config::Growth;
 
 /// Reno's window. All quantities are bytes.
 #[derive(Clone, Debug)]
@@ -11,13 +12,15 @@ pub(crate) struct Reno {
     ssthresh: u64,
     smss: u64,
     initial_window: u64,
+    growth: Growth,
     /// Bytes acknowledged towards the next segment of growth. RFC 3465 §2.1.
     bytes_acked: u64,
 }
 
 impl Reno {
-    pub(crate) fn new(smss: u64, initial_window: u64) -> Self {
-        Self { cwnd: initial_window, ssthresh: u64::MAX, smss, initial_window, bytes_acked: 0 }
+    pub(crate) fn new(start: Start) -> Self {
+        let Start { smss, window, ssthresh, growth } = start;
+        Self { cwnd: window, ssthresh, smss, initial_window: window, growth, bytes_acked: 0 }
     }
 
     /// Makes window and threshold smaller by `less`, but for two segments.
@@ -37,7 +40,7 @@ impl Reno {
 impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &AckEvent) {
         // What was SACKed before counts no more: the acknowledgement that ends a recovery covers a whole window.
-        let acked = ack.newly_acked.min(ack.delivered);
+        let acked = self.growth.counted(ack.newly_acked.min(ack.delivered), self.smss);
         if matches!(ack.state, LossState::Recovery | LossState::Reduction) || acked == 0 {
             return;
         }
@@ -46,9 +49,8 @@ impl CongestionControl for Reno {
             if ack.prior_in_flight.saturating_mul(2) < self.cwnd {
                 return;
             }
-            // RFC 3465 §2.2 and §2.3: at most two segments per acknowledgement, one after a timeout.
-            let limit = if ack.state == LossState::Loss { 1 } else { 2 };
-            self.cwnd += acked.min(limit * self.smss);
+            // RFC 3465 §2.2 and §2.3: at most so many segments per acknowledgement, one after a timeout.
+            self.cwnd += acked.min(self.growth.most_in_slow_start(self.smss, ack.state == LossState::Loss));
         } else {
             if ack.prior_in_flight + self.smss < self.cwnd {
                 return;
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_and_avoidance_adds_a_segment_per_window() {
-        let mut reno = Reno::new(1000, 10_000);
+        let mut reno = Reno::new(Start::plain(1000, 10_000));
         for _ in 0..10 {
             reno.on_ack(&ack(1000, reno.cwnd(), LossState::Open));
         }
@@ -142,14 +144,14 @@ mod tests {
 
     #[test]
     fn an_unused_window_does_not_grow() {
-        let mut reno = Reno::new(1000, 10_000);
+        let mut reno = Reno::new(Start::plain(1000, 10_000));
         reno.on_ack(&ack(1000, 4000, LossState::Open));
         assert_eq!(reno.cwnd(), 10_000);
     }
 
     #[test]
     fn a_timeout_leaves_one_segment_and_remembers_half_of_the_flight_once() {
-        let mut reno = Reno::new(1000, 10_000);
+        let mut reno = Reno::new(Start::plain(1000, 10_000));
         reno.on_rto(Time::ZERO, 10_000, true);
         assert_eq!((reno.cwnd(), reno.ssthresh()), (1000, 5000));
         reno.on_rto(Time::ZERO, 1000, false);
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_threshold_never_falls_below_two_segments() {
-        let mut reno = Reno::new(1000, 10_000);
+        let mut reno = Reno::new(Start::plain(1000, 10_000));
         reno.on_congestion(Time::ZERO, 1000, Signal::Loss);
         assert_eq!(reno.ssthresh(), 2000);
     }

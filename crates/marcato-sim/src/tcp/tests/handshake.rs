@@ -164,3 +164,21 @@ fn both_ends_may_send_at_once_and_acknowledge_with_data() {
     assert_eq!(host.sent(), ["1+1000", "1001+1000", "ack 1001", "ack 2001", "2001+1000"]);
     assert_eq!(host.tcp.stats().in_flight, Bytes::new(1000));
 }
+
+#[test]
+fn the_initial_timeout_counts_for_the_syn_and_for_data_before_a_round_trip_is_known() {
+    let config = TcpConfig { initial_rto: ms(300), ..config() };
+    let mut host = Host::new(config);
+    host.tcp.connect();
+    host.poll();
+    host.wait(1000);
+    let times: Vec<u64> = host.sent_when().into_iter().map(|(at, _)| at).collect();
+    assert_eq!(times, [0, 300, 900]);
+    // The SYN was repeated, so its answer tells no round trip (Karn).
+    host.get("syn seq 0 ack 1");
+    host.sent();
+    host.write(1000);
+    host.wait(350);
+    let times: Vec<u64> = host.sent_when().into_iter().map(|(at, _)| at).collect();
+    assert_eq!(times, [1000, 1300]);
+}

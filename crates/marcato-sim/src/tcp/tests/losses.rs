@@ -233,3 +233,78 @@ fn data_of_the_other_end_does_not_inflate_the_window_in_recovery() {
     }
     assert_eq!(host.tcp.stats().in_flight, in_flight);
 }
+
+fn without_sack() -> TcpConfig {
+    TcpConfig { sack: false, ..config() }
+}
+
+/// RFC 6582: the third duplicate sends the hole, and each partial acknowledgement the next one.
+#[test]
+fn without_sack_losses_are_repaired_one_a_round_trip() {
+    let mut host = ten_out(without_sack());
+    // 1 and 4001 are lost: eight duplicates, of which the first two let new segments go (RFC 3042).
+    host.get("ack 1");
+    assert_eq!(host.sent(), ["10001+1000"]);
+    host.get("ack 1");
+    assert_eq!(host.sent(), ["11001+1000"]);
+    host.get("ack 1");
+    assert_eq!(host.sent(), ["1+1000"]);
+    for _ in 0..5 {
+        host.get("ack 1");
+    }
+    host.sent();
+    host.wait(100);
+    host.get("ack 4001");
+    assert_eq!(host.sent()[0], "4001+1000");
+    host.wait(100);
+    host.get("ack 12001");
+    let stats = host.tcp.stats();
+    assert_eq!((stats.retransmissions, stats.reductions, stats.timeouts), (2, 1, 0));
+    assert_eq!(host.ssthresh(), 5.0);
+    assert_eq!(host.cwnd(), 5.0);
+}
+
+#[test]
+fn without_sack_two_duplicates_are_reordering() {
+    let mut host = ten_out(without_sack());
+    host.get("ack 1");
+    host.get("ack 1");
+    host.get("ack 4001");
+    host.get("ack 5001");
+    let stats = host.tcp.stats();
+    assert_eq!((stats.retransmissions, stats.reductions), (0, 0));
+    let unacknowledged = 10_000 + 1000 * host.sent().len() as u64 - 5000;
+    assert_eq!(stats.in_flight, Bytes::new(unacknowledged));
+}
+
+#[test]
+fn without_sack_a_timeout_sends_everything_again() {
+    let mut host = ten_out(without_sack());
+    host.get("ack 1");
+    host.get("ack 1");
+    host.sent();
+    host.wait(2000);
+    assert_eq!(host.sent()[0], "1+1000");
+    host.get("ack 1001");
+    host.get("ack 2001");
+    assert!(host.sent().len() >= 2);
+    assert!(host.tcp.stats().retransmissions >= 3);
+}
+
+#[test]
+fn sack_needs_both_ends() {
+    let syn = |config: TcpConfig, answer: &str| {
+        let mut host = Host::new(config);
+        host.tcp.connect();
+        host.poll();
+        let offered = host.out[0].1.sack_permitted;
+        host.wait(100);
+        host.get(answer);
+        host.sent();
+        host.get("seq 1001 len 1000 ack 1");
+        (offered, host.sent())
+    };
+    assert_eq!(syn(config(), "syn seq 0 ack 1"), (true, vec!["ack 1 sack 1001-2001".to_owned()]));
+    assert_eq!(syn(config(), "syn nosack seq 0 ack 1"), (true, vec!["ack 1".to_owned()]));
+    assert_eq!(syn(without_sack(), "syn seq 0 ack 1"), (false, vec!["ack 1".to_owned()]));
+}

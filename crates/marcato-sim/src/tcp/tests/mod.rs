@@ -62,7 +62,7 @@ impl Host {
         host
     }
 
-    /// A segment from the other end arrives: `syn fin rst ece cwr ce seq N len N ack N win N ts VALUE/ECHO sack A-B`.
+    /// A segment from the other end arrives: `syn nosack fin rst ece cwr ce seq N len N ack N win N ts VALUE/ECHO sack A-B`.
     fn get(&mut self, text: &str) -> Delivered {
         let mut segment = Segment { seq: PEER.wrapping_add(1), window: 1 << 20, ..Segment::default() };
         let mut ecn = Ecn::NotEct;
@@ -73,7 +73,8 @@ impl Host {
                 (a.parse::<u32>().unwrap(), b.parse::<u32>().unwrap())
             };
             match word {
-                "syn" => segment.flags.syn = true,
+                "syn" => (segment.flags.syn, segment.sack_permitted) = (true, true),
+                "nosack" => segment.sack_permitted = false,
                 "fin" => segment.flags.fin = true,
                 "rst" => segment.flags.rst = true,
                 "ece" => segment.flags.ece = true,

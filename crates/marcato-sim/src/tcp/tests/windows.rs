@@ -1,6 +1,7 @@
 //! Receive windows, delayed acknowledgements, pacing, and senders with little to say.
 
 use super::*;
+use crate::tcp::config::{Congestion, Cubic, Growth};
 
 fn delayed() -> TcpConfig {
     TcpConfig { delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::default() }, ..config() }
@@ -178,9 +179,88 @@ fn sack_blocks_make_room_for_the_priority_option() {
         host.get(&format!("seq {seq} len 1000 ack 1 ts 1/1"));
     }
     assert_eq!(host.out.last().unwrap().1.sack.as_slice().len(), 3);
-    host.write(1000);
+    host.write(900);
     let data = &host.out.last().unwrap().1;
     assert_eq!(data.priority, Some(Priority::P2));
     assert_eq!(data.sack.as_slice().len(), 2);
     assert!(data.header_len(PriorityOption::Rfc6994) <= 60);
+}
+
+#[test]
+fn a_full_segment_leaves_sack_blocks_to_an_acknowledgement() {
+    let mut host = Host::connected(config());
+    host.write(1000);
+    host.sent();
+    // What arrives beyond a gap is acknowledged at once: by the data, where they have room for it.
+    host.tcp.write(Bytes::new(1500), Priority::P2);
+    host.get("seq 1001 len 1000 ack 1");
+    assert_eq!(host.sent(), ["1001+1000", "2001+500 sack 1001-2001"]);
+    host.tcp.write(Bytes::new(1000), Priority::P2);
+    host.get("seq 3001 len 1000 ack 1");
+    assert_eq!(host.sent(), ["2501+1000", "ack 1 sack 3001-4001 sack 1001-2001"]);
+    // What was told already is not told again.
+    host.write(1000);
+    assert_eq!(host.sent(), ["3501+1000"]);
+}
+
+/// Window and threshold after ten segments, acknowledged two by two.
+fn grown(config: TcpConfig) -> (f64, f64) {
+    let mut host = Host::connected(config);
+    host.write(200_000);
+    for ack in (2001..=10_001).step_by(2000) {
+        host.get(&format!("ack {ack}"));
+    }
+    (host.cwnd(), host.ssthresh())
+}
+
+#[test]
+fn slow_start_counts_bytes_up_to_a_limit_or_acknowledgements() {
+    for congestion in [Congestion::Reno, Congestion::Cubic(Cubic { hystart: false, ..Cubic::default() })] {
+        let of = |growth| grown(TcpConfig { congestion, growth, ..config() }).0;
+        // Five acknowledgements of two segments each.
+        assert_eq!(of(Growth::default()), 20.0);
+        assert_eq!(of(Growth::Bytes { limit: 1 }), 15.0);
+        assert_eq!(of(Growth::Bytes { limit: 8 }), 20.0);
+        assert_eq!(of(Growth::Acknowledgements), 15.0);
+    }
+}
+
+#[test]
+fn a_limit_of_one_segment_counts_for_acknowledgements_of_many() {
+    let host = |limit| {
+        let mut host = Host::connected(TcpConfig { growth: Growth::Bytes { limit }, ..config() });
+        host.write(200_000);
+        host.get("ack 8001");
+        host.cwnd()
+    };
+    assert_eq!([1, 2, 4, 8, 100].map(host), [11.0, 12.0, 14.0, 18.0, 18.0]);
+}
+
+#[test]
+fn congestion_avoidance_that_counts_acknowledgements_is_half_as_fast_behind_delayed_ones() {
+    let of = |growth| {
+        let config = TcpConfig { initial_ssthresh: Some(10), growth, ..config() };
+        let mut host = Host::connected(config);
+        host.write(200_000);
+        let mut una = 1;
+        for _ in 0..40 {
+            una += 2000;
+            host.get(&format!("ack {una}"));
+        }
+        host.cwnd()
+    };
+    // RFC 5681 eq. 3: SMSS*SMSS/cwnd an acknowledgement. Eighty segments make six round trips by bytes, forty
+    // acknowledgements three.
+    assert_eq!(of(Growth::default()), 16.0);
+    assert_eq!(of(Growth::Acknowledgements), 13.0);
+}
+
+#[test]
+fn slow_start_ends_at_the_initial_threshold() {
+    for congestion in [Congestion::Reno, Congestion::Cubic(Cubic { hystart: false, ..Cubic::default() })] {
+        let (window, threshold) = grown(TcpConfig { congestion, initial_ssthresh: Some(13), ..config() });
+        assert_eq!(threshold, 13.0);
+        // Two acknowledgements of two segments bring it there; the other six segments are a round trip's half.
+        assert!((14.0..15.0).contains(&window), "{window}");
+    }
 }
