@@ -599,3 +599,68 @@ fn a_trace_is_read_by_one_parser_whether_explained_or_run() {
         assert!(err.contains(problem), "{err}");
     }
 }
+
+/// A session over two paths, of which one loses, beside a TCP flow; with each controller that can be repeated.
+const QUIC: &str = r#"
+name = "lanes"
+duration = "3 s"
+
+[topology]
+kind = "multipath"
+rate = "4 Mbit/s"
+delay = "10 ms"
+paths = [{ loss = { kind = "random", probability = 0.005 } }, { jitter = { kind = "uniform", most = "2 ms" } }]
+
+[[flow]]
+name = "session"
+kind = "quic"
+paths = [["client-1", "server-1"], ["client-2", "server-2"]]
+bulk = "p4"
+sources = [{ period = "50 ms", size = "2 kB", priority = "p0", jitter = "5 ms" }]
+
+[[flow]]
+name = "beside"
+kind = "tcp"
+from = "client-1"
+to = "server-1"
+
+[record]
+every = "100 ms"
+series = ["flow.session.cwnd", "flow.session.throughput", "link.path-1.queue"]
+pcap = ["path-1"]
+"#;
+
+#[test]
+fn quic_gives_the_same_bytes_in_every_file_but_captures() {
+    let (directory, file) = scenario(QUIC);
+    for controller in ["cubic", "new-reno"] {
+        let set = format!("flow.session.controller={controller}");
+        let outs = ["a", "b"].map(|name| path(directory.path(), &format!("{controller}-{name}")));
+        let [printed, again] = outs.each_ref().map(|out| {
+            let (status, printed, err) = marcato([&file, "--format", "json", "--set", &set, "--out", out]);
+            assert_eq!((status, err.as_str()), (Status::Ok, ""));
+            printed
+        });
+        assert_eq!(printed, again);
+        let [first, second] = outs.each_ref().map(|out| files(Path::new(out)));
+        assert!(first.len() > 10 && first.keys().eq(second.keys()), "{:?}", first.keys());
+        for (name, content) in &first {
+            if name.extension().is_some_and(|extension| extension == "pcap") {
+                assert_eq!(content.len(), second[name].len(), "{}", name.display());
+            } else {
+                assert!(*content == second[name], "{} differs", name.display());
+            }
+        }
+    }
+    let grid = format!(
+        "{QUIC}[grid]\nseeds = 2\nvary = {{ \"flow.session.scheduler\" = [\"low-rtt\", \"cwr-red\"] }}\n"
+    );
+    fs::write(&file, grid).unwrap();
+    let [one, two] = ["1", "2"].map(|jobs| {
+        let out = path(directory.path(), &format!("grid-{jobs}"));
+        let (status, printed, err) = marcato([&file, "--jobs", jobs, "--out", &out]);
+        assert_eq!((status, err.as_str()), (Status::Ok, ""));
+        (printed, files(Path::new(&out)))
+    });
+    assert!(one == two, "a grid of QUIC differs with the number of jobs");
+}

@@ -4,7 +4,8 @@
 //! paper prints, the value measured and the band in which the measured value has to lie; and sections of text
 //! and figures around them. JSON, CSV, text and HTML are all written from the same rows.
 //!
-//! Nothing here depends on the machine: the same experiment, seed and version give the same bytes. There is
+//! The same experiment, seed and version give the same bytes, but where QUIC's BBRv3 has part, which draws from the
+//! operating system, and on platforms whose cube root QUIC's CUBIC rounds differently. There is
 //! no wall time, host name or path in any output.
 //!
 //! ```
