@@ -31,6 +31,9 @@ pub(crate) fn report(
     sections.into_iter().fold(report, Report::section)
 }
 
+/// Why a quick run claims nothing that needs a long one.
+pub(crate) const TOO_SHORT: &str = "a quick run is too short, or too small, for this band";
+
 /// A verdict, or what it would be where the runs are too short to claim it.
 pub(crate) fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool, claimed: bool) -> Row {
     if claimed {
@@ -38,4 +41,13 @@ pub(crate) fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool
     } else {
         Row::new(id, what, Unit::Count).measured(f64::from(u8::from(held)))
     }
+}
+
+/// Checks that every published value has a band, or a reason for none.
+#[cfg(test)]
+pub(crate) fn assert_reasons(report: &Report) {
+    let printed = report.document().rows().iter().filter(|row| row.paper_value().is_some());
+    let silent: Vec<&str> =
+        printed.filter(|row| row.ok().is_none() && row.why_unclaimed().is_none()).map(Row::id).collect();
+    assert!(silent.is_empty(), "{silent:?}");
 }

@@ -1,6 +1,7 @@
 //! A report as a page.
 
 use crate::page::{self, Cell, Column, Page, Table};
+use crate::scorecard::{FAR, Scorecard, Tally};
 use crate::{Report, Row, text};
 
 /// See [`Report::to_page`].
@@ -10,6 +11,11 @@ pub(crate) fn of(report: &Report) -> Page {
         .about(report.about())
         .provenance(document.provenance())
         .summary(format!("Rows: {}.", document.count()));
+    let page = report.banner().into_iter().fold(page, Page::banner);
+    let page = match report.scorecard() {
+        Some(card) => page.summary(format!("{}.", card.tally())).section(scorecard(&card)),
+        None => page,
+    };
     let page = report.sections().iter().fold(page, |page, section| {
         let start = page::Section::new(section.title()).text(section.body());
         let drawn = section.figures().iter().cloned().fold(start, page::Section::figure);
@@ -35,6 +41,66 @@ pub(crate) fn of(report: &Report) -> Page {
         },
     );
     page.section(page::Section::new("Configuration").table(settings))
+}
+
+/// Every published value beside the measured one, first counted by table and figure.
+fn scorecard(card: &Scorecard<'_>) -> page::Section {
+    let count = |count: usize| Cell::valued(count.to_string(), count as f64);
+    let columns = ["values", "within band", "outside", "unclaimed"].map(Column::number);
+    let far = Column::number("deviation above").unit(format!("{FAR} %"));
+    let counts = Table::new("Values that the paper prints, by table and figure")
+        .column(Column::text("where"))
+        .columns(columns)
+        .columns([far, Column::number("of them claimed")]);
+    let line = |name: &str, tally: Tally| {
+        let Tally { values, within, outside, unclaimed, far, far_claimed } = tally;
+        let numbers = [values, within, outside, unclaimed, far, far_claimed].map(count);
+        [Cell::text(name)].into_iter().chain(numbers).collect::<Vec<_>>()
+    };
+    let each = card.groups.iter().map(|group| line(&group.name, Tally::of(group.rows.iter().copied())));
+    let counts = counts.rows(each);
+    let counts = if card.groups.len() > 1 { counts.row(line("all", card.tally())) } else { counts };
+    let columns = [
+        Column::text("what"),
+        Column::text("where"),
+        Column::text("unit"),
+        Column::number("paper"),
+        Column::number("measured"),
+        Column::number("deviation"),
+        Column::number("deviation").unit("%"),
+        Column::text("band, or reason for none"),
+    ];
+    let values = card.rows().map(|(place, row)| {
+        let signed = |value: Option<f64>| match value {
+            Some(value) => Cell::valued(text::signed(Some(value)), value),
+            None => Cell::number(None),
+        };
+        let claim = Cell::text(text::claim(card, row));
+        [
+            Cell::text(row.what()).note(row.id()),
+            Cell::text(place),
+            Cell::text(row.unit().to_string()),
+            Cell::number(row.paper_value()),
+            Cell::interval(row.measured_value(), row.ci95()),
+            signed(row.deviation()),
+            signed(row.deviation_percent()),
+            match row.ok() {
+                Some(true) => claim.good(),
+                Some(false) => claim.bad(),
+                None => claim.muted(),
+            },
+        ]
+    });
+    let values =
+        Table::new("Every value that the paper prints, and what was measured").columns(columns).rows(values);
+    let section = page::Section::new("Scorecard").table(counts).table(values);
+    let reasons = card.reasons.iter().enumerate();
+    let reasons: Vec<String> = reasons.map(|(at, reason)| format!("[{}] {reason}.", at + 1)).collect();
+    if reasons.is_empty() {
+        section
+    } else {
+        section.text(format!("Why no band is claimed:\n\n{}", reasons.join("\n\n")))
+    }
 }
 
 fn table(title: &str, against: &str, rows: &[&Row]) -> Table {

@@ -46,6 +46,7 @@ mod registry;
 mod repeat;
 mod report;
 mod row;
+mod scorecard;
 mod statistics;
 mod text;
 mod unit;

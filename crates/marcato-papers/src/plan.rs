@@ -121,6 +121,12 @@ impl<Scale> Plan<Scale> {
         Ticket { at, of: PhantomData }
     }
 
+    /// As if every run had given nothing: shows what would be said of them.
+    #[cfg(test)]
+    pub(crate) fn nothing(&self) -> Runs {
+        Runs { outcomes: self.setups.iter().map(|_| Vec::new()).collect() }
+    }
+
     /// Runs everything with each of the seeds, showing `title` and the costs as progress. The outcome does not depend on how
     /// many cores there are, nor on which runs are kept already.
     pub(crate) fn run(
@@ -198,6 +204,11 @@ impl Runs {
     /// The mean of a value over the seeds.
     pub(crate) fn mean<S: Setup>(&self, ticket: Ticket<S>, value: impl FnMut(&S::Outcome) -> f64) -> f64 {
         crate::Mean::of(&self.each(ticket, value)).value
+    }
+
+    /// Half the width of the 95 % confidence interval of that mean; not a number with a single seed.
+    pub(crate) fn ci95<S: Setup>(&self, ticket: Ticket<S>, value: impl FnMut(&S::Outcome) -> f64) -> f64 {
+        crate::Mean::of(&self.each(ticket, value)).ci95.unwrap_or(f64::NAN)
     }
 
     /// The outcome of the first seed, which figures show.

@@ -6,7 +6,9 @@ use std::{fs, io};
 
 use thiserror::Error;
 
+use crate::chart::Drawing;
 use crate::page::Page;
+use crate::scorecard::Scorecard;
 use crate::{AtomicFile, Document, Row, html, text};
 
 /// A [`Document`] and what is said and drawn about it.
@@ -20,7 +22,7 @@ pub struct Report {
 }
 
 /// A part of a report: text, a table of rows, figures. Each may be missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     title: String,
     text: String,
@@ -28,11 +30,11 @@ pub struct Section {
     figures: Vec<Figure>,
 }
 
-/// A figure: an SVG image and its caption.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A figure: a drawing and its caption.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     id: String,
-    svg: String,
+    drawing: Drawing,
     caption: String,
 }
 
@@ -65,10 +67,10 @@ impl Section {
 }
 
 impl Figure {
-    /// A figure named `id` (lower-case letters, digits and `-`: it becomes a file name), drawn by the charts of
-    /// [`chart`](crate::chart). `svg` is put into the report as it is.
-    pub fn new(id: impl Into<String>, svg: impl Into<String>, caption: impl Into<String>) -> Self {
-        Self { id: id.into(), svg: svg.into(), caption: caption.into() }
+    /// A figure named `id` (lower-case letters, digits and `-`: it becomes a file name). It shows a chart of
+    /// [`chart`](crate::chart), or an SVG image, which is put into the report as it is.
+    pub fn new(id: impl Into<String>, drawing: impl Into<Drawing>, caption: impl Into<String>) -> Self {
+        Self { id: id.into(), drawing: drawing.into(), caption: caption.into() }
     }
 
     /// The figure's name.
@@ -76,9 +78,14 @@ impl Figure {
         &self.id
     }
 
-    /// The image.
-    pub fn svg(&self) -> &str {
-        &self.svg
+    /// What is drawn.
+    pub const fn drawing(&self) -> &Drawing {
+        &self.drawing
+    }
+
+    /// The image by itself. In a [`Page`] the same series may have other colours, which they share with other figures.
+    pub fn svg(&self) -> String {
+        self.drawing.draw(&Drawing::looks([&self.drawing]))
     }
 
     /// What the figure shows.
@@ -124,6 +131,22 @@ impl Report {
         &self.against
     }
 
+    /// What stands above everything where the run was a short one.
+    pub(crate) fn banner(&self) -> Option<String> {
+        self.document.quick().then(|| {
+            format!(
+                "A quick run: it is shorter or smaller than the full one, and everything below describes it. Its figures are not \
+                 comparable with the {}'s.",
+                self.against
+            )
+        })
+    }
+
+    /// What the paper prints beside what was measured; nothing if the published values are not a paper's.
+    pub(crate) fn scorecard(&self) -> Option<Scorecard<'_>> {
+        if self.against == "paper" { Scorecard::of(&self.document) } else { None }
+    }
+
     /// The rows and what they came from.
     pub const fn document(&self) -> &Document {
         &self.document
@@ -163,10 +186,11 @@ impl Report {
             let path = directory.join(name);
             AtomicFile::write(&path, content).map_err(|source| WriteError::io(&path, source))
         };
-        file("report.html", &self.to_html())?;
+        let page = self.to_page();
+        file("report.html", &page.to_html())?;
         file("rows.json", &self.document.to_json())?;
         file("rows.csv", &self.document.to_csv())?;
-        self.figures().try_for_each(|figure| file(&format!("{}.svg", figure.id), &figure.svg))
+        page.images().iter().try_for_each(|(id, svg)| file(&format!("{id}.svg"), svg))
     }
 
     /// Each section with the rows of its table, then the rows that no section names.

@@ -19,6 +19,7 @@ pub struct Row {
     n: u32,
     ci95: Option<f64>,
     band: Band,
+    why_unclaimed: Option<String>,
 }
 
 /// What is claimed about the measured value.
@@ -48,6 +49,7 @@ impl Row {
             n: 0,
             ci95: None,
             band: Band::Unclaimed,
+            why_unclaimed: None,
         }
     }
 
@@ -123,6 +125,13 @@ impl Row {
         self
     }
 
+    /// Says why nothing is claimed of the measured value. It is shown only where nothing is claimed.
+    #[must_use]
+    pub fn unclaimed_because(mut self, why: impl Into<String>) -> Self {
+        self.why_unclaimed = Some(why.into());
+        self
+    }
+
     /// The stable name of the row.
     pub fn id(&self) -> &str {
         &self.id
@@ -151,6 +160,22 @@ impl Row {
     /// The simulator's value beside a lab's one.
     pub fn virtual_value(&self) -> Option<f64> {
         finite(self.virtual_)
+    }
+
+    /// By how much the measured value exceeds the paper's, in the row's unit; negative if it is less.
+    pub fn deviation(&self) -> Option<f64> {
+        finite(self.paper_value().zip(self.measured_value()).map(|(paper, measured)| measured - paper))
+    }
+
+    /// The deviation in % of the paper's value; nothing if that is 0.
+    pub fn deviation_percent(&self) -> Option<f64> {
+        let paper = self.paper_value().filter(|&paper| paper != 0.0)?;
+        finite(self.deviation().map(|deviation| 100.0 * deviation / paper.abs()))
+    }
+
+    /// Why nothing is claimed, as far as somebody said.
+    pub fn why_unclaimed(&self) -> Option<&str> {
+        self.why_unclaimed.as_deref()
     }
 
     /// How many runs the measured value is the mean of.
@@ -271,6 +296,15 @@ mod tests {
     fn a_percent_band_around_a_negative_value_is_not_upside_down() {
         let row = row().paper(-10.0).within_percent(10.0).measured(-10.5);
         assert_eq!((row.lo(), row.hi(), row.ok()), (Some(-11.0), Some(-9.0), Some(true)));
+    }
+
+    #[test]
+    fn a_deviation_has_the_sign_of_the_difference_and_no_percentage_of_nought() {
+        let below = row().paper(-10.0).measured(-12.0);
+        assert_eq!((below.deviation(), below.deviation_percent()), (Some(-2.0), Some(-20.0)));
+        let off_zero = row().paper(0.0).measured(0.5);
+        assert_eq!((off_zero.deviation(), off_zero.deviation_percent()), (Some(0.5), None));
+        assert_eq!(row().paper(1.0).deviation(), None);
     }
 
     #[test]

@@ -2,18 +2,71 @@
 
 use core::fmt::Write;
 
+use crate::scorecard::Scorecard;
 use crate::{Report, Row};
 
 /// See [`Report::to_text`].
 pub(crate) fn of(report: &Report) -> String {
     let document = report.document();
     let mut text = format!("{}\n{}\n", report.title(), document.provenance());
+    if let Some(banner) = report.banner() {
+        let _ = writeln!(text, "{banner}");
+    }
+    let card = report.scorecard();
+    if let Some(card) = &card {
+        text.push_str(&scorecard(card));
+    }
     for (title, rows) in report.groups() {
         let _ = write!(text, "\n{title}\n");
         text.push_str(&table(report.column(), &rows));
     }
     let _ = write!(text, "\n{}\n", document.count());
+    if let Some(card) = &card {
+        let _ = writeln!(text, "{}", card.tally());
+    }
     text
+}
+
+/// Every published value beside the measured one.
+fn scorecard(card: &Scorecard<'_>) -> String {
+    let mut text = format!("\nScorecard: {}\n", card.tally());
+    let header = ["where", "what", "unit", "paper", "measured", "deviation", "%", "band"];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    for (place, row) in card.rows() {
+        lines.push(vec![
+            place.to_owned(),
+            one_line(row.what()),
+            row.unit().to_string(),
+            number(row.paper_value()),
+            measured(row),
+            signed(row.deviation()),
+            signed(row.deviation_percent()),
+            claim(card, row),
+        ]);
+    }
+    text.push_str(&aligned(&lines, 3));
+    for (at, reason) in card.reasons.iter().enumerate() {
+        let _ = writeln!(text, "  [{}] {}", at + 1, one_line(reason));
+    }
+    text
+}
+
+/// The band and what became of it, or the number of the reason why there is none.
+pub(crate) fn claim(card: &Scorecard<'_>, row: &Row) -> String {
+    match (row.ok(), card.reason(row)) {
+        (Some(true), _) => format!("{}, ok", band(row)),
+        (Some(false), _) => format!("{}, OUTSIDE", band(row)),
+        (None, Some(reason)) => format!("none [{reason}]"),
+        (None, None) => "none".to_owned(),
+    }
+}
+
+/// A number with its sign.
+pub(crate) fn signed(value: Option<f64>) -> String {
+    match value {
+        Some(value) if value > 0.0 => format!("+{}", number(Some(value))),
+        value => number(value),
+    }
 }
 
 /// A value as a person reads it: four significant digits, no more than three after the point.
@@ -76,6 +129,11 @@ fn table(against: &str, rows: &[&Row]) -> String {
         line.extend([band(row), verdict(row.ok()).to_owned()]);
         lines.push(line);
     }
+    aligned(&lines, 2)
+}
+
+/// Lines of cells in columns under a header: so many of words, then numbers, and a last one that may be ragged.
+fn aligned(lines: &[Vec<String>], words: usize) -> String {
     let widths: Vec<usize> = (0..lines[0].len())
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
         .collect();
@@ -87,7 +145,7 @@ fn table(against: &str, rows: &[&Row]) -> String {
             .enumerate()
             .map(|(column, (cell, &width))| match column {
                 // Words to the left, numbers to the right.
-                0 | 1 => format!("{cell:<width$}"),
+                c if c < words => format!("{cell:<width$}"),
                 c if c == widths.len() - 1 => cell.clone(),
                 _ => format!("{cell:>width$}"),
             })
@@ -143,6 +201,12 @@ mod tests {
             .section(Section::new("Table I").rows(["cats.a", "cats.b"]));
         let expected = format!(
             "CATS\nworld virtual, seed 1, Marcato {VERSION} ({COMMIT})\n\
+             \nScorecard: 2 values that the paper prints: 1 within their band, 1 outside, 0 unclaimed; 1 deviate by more \
+             than 15 %, 1 of them claimed\n\
+             \x20 where    what         unit  paper  measured  deviation       %  band\n\
+             \x20 -------  -----------  ----  -----  --------  ---------  ------  ----------------------\n\
+             \x20 text: a  P0 complete  ms      130     130.5       +0.5  +0.385  128.7 … 131.3, ok\n\
+             \x20 text: b  P1           ms      282      1293      +1011  +358.5  279.2 … 284.8, OUTSIDE\n\
              \nTable I\n\
              \x20 what         unit  paper  measured           band  ok\n\
              \x20 -----------  ----  -----  --------  -------------  -------\n\
@@ -152,7 +216,9 @@ mod tests {
              \x20 what       unit  paper  measured  band  ok\n\
              \x20 ---------  ----  -----  --------  ----  --\n\
              \x20 left over  ms        –         2     –  –\n\
-             \n1 ok, 1 outside, 1 unclaimed\n"
+             \n1 ok, 1 outside, 1 unclaimed\n\
+             2 values that the paper prints: 1 within their band, 1 outside, 0 unclaimed; 1 deviate by more than 15 %, 1 of \
+             them claimed\n"
         );
         assert_eq!(report.to_text(), expected);
     }

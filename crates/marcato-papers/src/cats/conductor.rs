@@ -144,7 +144,7 @@ pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "starvation",
-        chart.to_svg(),
+        chart,
         "Cumulative service under the authors' debts: the first 600 kB. A level is flat while it is in debt or a more urgent one sends.",
     ));
     Ok(answer)

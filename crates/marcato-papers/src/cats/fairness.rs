@@ -157,10 +157,11 @@ pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, Error> {
     }
     let mut answer = Answer::new(
         "Inter-flow fairness on a parking lot",
-        "Four routers in a row, three links of 2 Mbit/s and 15 ms one way between them, a drop-tail queue of 50 \
+        &format!(
+            "Four routers in a row, three links of 2 Mbit/s and 15 ms one way between them, a drop-tail queue of 50 \
          packets before each; access 10 Mbit/s and 5 ms. One long flow crosses all three links (base round trip 110 \
          ms) and meets one cross flow on each (50 ms). All start within the first second, drawn from the seed, and \
-         never run out of data; goodput from second 30 to second 120 (to second 60 if quick). Segments of 1000 \
+         never run out of data; goodput from second 30 to second {}. Segments of 1000 \
          bytes, no window limited by a buffer. The cross flows are plain. The long flow is plain (FIFO), or carries \
          endless data of all five levels through a Conductor with the authors' debts, lean or greedy.\n\n\
          The Conductor only orders bytes inside its connection, so what the connection takes must be what its \
@@ -168,6 +169,8 @@ pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, Error> {
          the same start times, and in virtual time an application answers an acknowledgement at once; a ratio of \
          exactly 1 says that not one segment left at another time. What the long flow gets beside the cross flows \
          is a matter of Reno and BBR, and is not claimed.",
+            until.as_secs_f64()
+        ),
         rows,
     );
     let chart = BarChart::new("Goodput on a parking lot", Axis::new("goodput", "Mbit/s")).groups([
@@ -182,7 +185,7 @@ pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, Error> {
         .fold(chart, |chart, ((_, name, _), values)| chart.bars(Bars::new(name, values)));
     answer.section = answer.section.figure(Figure::new(
         "fairness",
-        chart.to_svg(),
+        chart,
         "Goodput of the long flow and mean goodput of the cross flows, by how the long flow sends.",
     ));
     Ok(answer)

@@ -65,7 +65,7 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, Error> {
     let mut ccdf = LineChart::ccdf("Delay of keystrokes beside a file", Axis::new("delay", "ms").log(), true);
     let mut debts = LineChart::new(
         "Debt of P0: the file begins after 6 s",
-        Axis::new("time", "s").range(4.0, 8.0),
+        Axis::new("time", "s").window(4.0, 8.0),
         Axis::new("debt of P0", "kB"),
     );
     for (id, name, scheme) in SCHEMES {
@@ -157,12 +157,12 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, Error> {
         .section
         .figure(Figure::new(
             "interactive",
-            ccdf.to_svg(),
+            ccdf,
             "Share of keystrokes whose delay is greater, while a file is copied.",
         ))
         .figure(Figure::new(
             "interactive-debt",
-            debts.to_svg(),
+            debts,
             "Debt of P0 around the begin of the file, at 5.99 s. Under the authors' rules keystrokes alone run it up.",
         ));
     Ok(answer)

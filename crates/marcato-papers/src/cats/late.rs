@@ -71,7 +71,7 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "late",
-        chart.to_svg(),
+        chart,
         "How long a P0 group takes that is offered while the rest of the page is under way.",
     ));
     Ok(answer)

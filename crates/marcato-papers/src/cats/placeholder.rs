@@ -93,7 +93,7 @@ pub(super) fn placeholder(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "placeholder",
-        chart.to_svg(),
+        chart,
         "Time from layout to the first image in its place; negative where the image came first.",
     ));
     Ok(answer)

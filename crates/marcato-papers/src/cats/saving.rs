@@ -183,7 +183,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "shedding",
-        chart.to_svg(),
+        chart,
         "Age of each P4 message over the time of its offer; those that were shed are missing. The bottleneck is slow \
          from second 10 to second 30.",
     ));
@@ -256,7 +256,7 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "lifetimes",
-        chart.to_svg(),
+        chart,
         "Age at delivery of the positions that arrived.",
     ));
     Ok(answer)

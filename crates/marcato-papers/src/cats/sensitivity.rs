@@ -92,7 +92,7 @@ pub(super) fn sensitivity(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "sensitivity",
-        chart.to_svg(),
+        chart,
         "What the parameters of debt trade: urgent completion against the longest wait of the background.",
     ));
     Ok(answer)

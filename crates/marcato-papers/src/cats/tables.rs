@@ -51,7 +51,7 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, Error> {
         for priority in Priority::ALL {
             let group = priority.index();
             // The paper draws Fig. 3 without printing numbers; those of Table I give them.
-            let paper = page::GROUPS[group].get() as f64 * 8.0 / published[group] / 1e3;
+            let paper = rate(priority, published[group]);
             let what = format!("{} effective throughput, {name}", page::NAMES[group]);
             rows.push(
                 Row::new(format!("cats.fig3.{name}.p{group}"), what, Unit::MbitPerS)
@@ -70,33 +70,46 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, Error> {
          the same Conductor without debt, which the paper does not have.",
         rows,
     );
-    let bars = |title: &str, unit: &str, label: &str, value: &dyn Fn(&Load, Priority) -> f64| {
-        let series = |name: &str, load: &Load| Bars::new(name, Priority::ALL.map(|p| value(load, p)));
+    type Printed<'a> = &'a dyn Fn(Priority, [f64; Priority::COUNT]) -> f64;
+    let bars = |title: &str,
+                unit: &str,
+                label: &str,
+                value: &dyn Fn(&Load, Priority) -> f64,
+                printed: Printed<'_>| {
+        let series = |name: &str, load: &Load, published: [f64; Priority::COUNT]| {
+            let published = Priority::ALL.map(|p| printed(p, published));
+            Bars::new(name, Priority::ALL.map(|p| value(load, p))).paper(published)
+        };
         BarChart::new(title, Axis::new(label, unit))
             .groups(page::NAMES)
-            .bars(series("FIFO", &fifo))
-            .bars(series("CATS", &cats))
+            .bars(series("FIFO", &fifo, TABLE1_FIFO))
+            .bars(series("CATS", &cats, TABLE1_CATS))
     };
     answer.section = answer
         .section
         .figure(Figure::new(
             "completion",
-            bars("Completion of each priority group", "ms", "completion", &|l, p| l.done[p.index()]).to_svg(),
+            bars("Completion of each priority group", "ms", "completion", &|l, p| l.done[p.index()], &|p, table| table[p.index()]),
             "Fig. 2: when each priority group is complete. CATS inverts the order of the baseline; the page as a \
              whole takes as long.",
         ))
         .figure(Figure::new(
             "throughput",
-            bars("Effective throughput", "Mbit/s", "bytes over completion", &Load::effective_throughput).to_svg(),
+            bars("Effective throughput", "Mbit/s", "bytes over completion", &Load::effective_throughput, &|p, table| rate(p, table[p.index()])),
             "Fig. 3: bytes of each group over the time until it was complete.",
         ))
         .figure(Figure::new(
             "arrivals",
-            arrivals(&cats).to_svg(),
+            arrivals(&cats),
             "Bytes of each group at the receiver under CATS, over time. The two pauses are BBR's first two round \
              trips; they are the same without CATS.",
         ));
     Ok(answer)
+}
+
+/// The effective throughput of a group that was complete after so many ms, in Mbit/s.
+fn rate(priority: Priority, ms: f64) -> f64 {
+    page::GROUPS[priority.index()].get() as f64 * 8.0 / ms / 1e3
 }
 
 /// How the groups arrive, as a share of each.

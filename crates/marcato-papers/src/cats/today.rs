@@ -84,7 +84,7 @@ pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "today",
-        chart.to_svg(),
+        chart,
         "Completion of each group, ms since the first data byte, by scheme.",
     ));
     Ok(answer)

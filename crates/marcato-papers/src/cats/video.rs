@@ -147,7 +147,7 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, Error> {
         }
         figures.push(Figure::new(
             format!("video-{path_id}"),
-            chart.to_svg(),
+            chart,
             "Delay of each base layer over the time of its offer. Its deadline is 3000 ms.",
         ));
     }
@@ -173,7 +173,7 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, Error> {
     );
     answer.section = answer.section.figure(Figure::new(
         "video-rate",
-        trace.to_svg(),
+        trace,
         "The rate that the cellular link draws from the first seed.",
     ));
     answer.section = figures.into_iter().fold(answer.section, crate::Section::figure);

@@ -11,12 +11,13 @@ pub struct Axis {
     pub(super) log: bool,
     pub(super) lo: Option<f64>,
     pub(super) hi: Option<f64>,
+    pub(super) cut: bool,
 }
 
 impl Axis {
     /// An axis over whatever range the data have. The `unit` may be empty for a plain number.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
-        Self { label: label.into(), unit: unit.into(), log: false, lo: None, hi: None }
+        Self { label: label.into(), unit: unit.into(), log: false, lo: None, hi: None, cut: false }
     }
 
     /// Makes the axis logarithmic; values that are not positive are then left out.
@@ -26,11 +27,23 @@ impl Axis {
         self
     }
 
-    /// Fixes the range. Data outside it are cut off at the frame.
+    /// Shows at least this range. Where data lie outside it, the axis is longer.
     #[must_use]
     pub fn range(mut self, lo: f64, hi: f64) -> Self {
         (self.lo, self.hi) = (Some(lo), Some(hi));
         self
+    }
+
+    /// Shows exactly this range of a [line chart](super::LineChart): a window on longer data. Lines leave it at the frame. An arrow
+    /// marks where, and the legend has the value farthest outside. Other charts show at least this range.
+    #[must_use]
+    pub fn window(self, lo: f64, hi: f64) -> Self {
+        Self { cut: true, ..self.range(lo, hi) }
+    }
+
+    /// The same axis with a range instead of a window.
+    pub(super) fn uncut(self) -> Self {
+        Self { cut: false, ..self }
     }
 
     /// Whether `value` has a place on the axis.

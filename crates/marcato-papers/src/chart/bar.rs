@@ -1,6 +1,7 @@
 //! Grouped bars.
 
 use super::frame::{self, Frame, Key};
+use super::look::{Looks, Named};
 use super::scale::Scale;
 use super::svg::{Anchor, Font, Paint, Svg};
 use super::{Axis, Colour};
@@ -12,8 +13,7 @@ use crate::text;
 /// use marcato_papers::chart::{Axis, BarChart, Bars, Colour};
 /// let svg = BarChart::new("Completion times", Axis::new("completion", "ms"))
 ///     .groups(["P0", "P1"])
-///     .bars(Bars::new("CATS, paper", [130.0, 282.0]).colour(Colour::Blue).outlined())
-///     .bars(Bars::new("CATS, measured", [130.5, 282.0]).colour(Colour::Blue))
+///     .bars(Bars::new("CATS", [130.5, 282.0]).paper([130.0, 282.0]).colour(Colour::Blue))
 ///     .to_svg();
 /// assert!(svg.starts_with("<svg"));
 /// ```
@@ -32,7 +32,10 @@ pub struct Bars {
     name: String,
     values: Vec<f64>,
     parts: Vec<f64>,
+    intervals: Vec<f64>,
+    paper: Vec<f64>,
     colour: Option<Colour>,
+    like: Option<String>,
     outlined: bool,
 }
 
@@ -40,25 +43,48 @@ impl Bars {
     /// A series with one value for each group in order; a value that is not a number leaves its place empty.
     pub fn new(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let values = values.into_iter().collect();
-        Self { name: name.into(), values, parts: vec![], colour: None, outlined: false }
+        let (name, parts, intervals, paper) = (name.into(), vec![], vec![], vec![]);
+        Self { name, values, parts, intervals, paper, colour: None, like: None, outlined: false }
     }
 
-    /// Chooses the colour; without it each series has its own.
+    /// Chooses the colour. Without it each name has its own, the same in all charts of a report.
     #[must_use]
     pub fn colour(mut self, colour: Colour) -> Self {
         self.colour = Some(colour);
         self
     }
 
+    /// Gives the bars the colour of the series called `name`, for instance because they are the same under another condition.
+    #[must_use]
+    pub fn like(mut self, name: impl Into<String>) -> Self {
+        self.like = Some(name.into());
+        self
+    }
+
+    /// Half the width of each bar's confidence interval, in the order of the groups. One that is not a number is not drawn.
+    #[must_use]
+    pub fn intervals(mut self, half_widths: impl IntoIterator<Item = f64>) -> Self {
+        self.intervals = half_widths.into_iter().collect();
+        self
+    }
+
+    /// Published values of the same quantity, in the order of the groups: hollow diamonds, which the legend calls `paper`. One
+    /// that is not a number is not drawn.
+    #[must_use]
+    pub fn paper(mut self, values: impl IntoIterator<Item = f64>) -> Self {
+        self.paper = values.into_iter().collect();
+        self
+    }
+
     /// How much of each bar is stacked on top in a lighter shade: the part that [`BarChart::part`] names. The values of
-    /// the series are the totals. A part is held between nothing and its total; one that is not a number is not drawn.
+    /// the series are the totals. What is no part, because it is not between nothing and its total, is not drawn.
     #[must_use]
     pub fn parts(mut self, parts: impl IntoIterator<Item = f64>) -> Self {
         self.parts = parts.into_iter().collect();
         self
     }
 
-    /// Draws outlines instead of filled bars: for published values beside measured ones of the same colour.
+    /// Draws outlines instead of filled bars: for computed values beside measured ones of the same colour.
     #[must_use]
     pub fn outlined(mut self) -> Self {
         self.outlined = true;
@@ -93,31 +119,42 @@ impl BarChart {
         self
     }
 
-    /// The chart as an SVG image.
+    /// The series by name.
+    pub(super) fn named(&self) -> Vec<Named<'_>> {
+        self.bars.iter().map(Bars::named).collect()
+    }
+
+    /// The chart as an SVG image by itself.
     pub fn to_svg(&self) -> String {
+        self.draw(&Looks::assign([self.named()]))
+    }
+
+    /// The chart as an SVG image of a report, in which names have these looks.
+    pub(super) fn draw(&self, looks: &Looks) -> String {
         let count = self.groups.len();
         let paints: Vec<Paint> = self
             .bars
             .iter()
-            .enumerate()
-            .map(|(index, bars)| {
-                let colour = bars.colour.unwrap_or(Colour::of_series(index));
-                if bars.outlined { Paint::Outlined(colour) } else { Paint::Solid(colour) }
+            .map(|bars| {
+                let look = looks.of(bars.named());
+                if bars.outlined { Paint::Outlined(look.colour) } else { Paint::Solid(look) }
             })
             .collect();
-        let part = self.part.as_deref().map(|name| (Key::Box(Paint::Light(Colour::Grey)), name));
-        let legend: Vec<(Key, &str)> = self
-            .bars
-            .iter()
-            .zip(&paints)
-            .map(|(bars, &paint)| (Key::Box(paint), bars.name.as_str()))
-            .chain(part)
-            .collect();
+        let part = self.part.clone().map(|name| (Key::Box(Paint::Light(Colour::Grey)), name));
+        let published = || self.bars.iter().flat_map(|bars| bars.paper.iter().copied().take(count));
+        let paper = published().any(|value| self.axis.shows(value));
+        let paper = paper.then(|| (Key::Paper, "paper".to_owned()));
+        let entries =
+            self.bars.iter().zip(&paints).map(|(bars, &paint)| (Key::Box(paint), bars.name.clone()));
+        let legend = frame::legend(&self.title, entries.chain(part).chain(paper).collect());
         // Room above the plot for the value of the highest bar.
         let top = Frame::top_below(&legend) + 14.0;
         let bottom = top + 270.0;
         let values = || self.bars.iter().flat_map(|bars| bars.values.iter().copied().take(count));
-        let Some(scale) = Scale::new(&self.axis, values(), true, bottom, top) else {
+        let reaches = values().chain(published()).chain(self.bars.iter().flat_map(|bars| bars.ends(count)));
+        // Bars cannot leave their frame: for them a window is a range like any other.
+        let axis = self.axis.clone().uncut();
+        let Some(scale) = Scale::new(&axis, reaches, true, bottom, top) else {
             return frame::no_data(&self.title);
         };
         let frame = Frame { left: frame::left_of(&scale), right: frame::WIDTH - 16.0, top, bottom };
@@ -125,7 +162,8 @@ impl BarChart {
         frame::head(&mut svg, &self.title, &legend);
         frame::vertical(&mut svg, frame, &self.axis, &scale);
 
-        let ground = scale.place(if self.axis.log { scale.lo() } else { 0.0 });
+        // The axis may begin above nought, if it was asked to.
+        let ground = scale.place(if self.axis.log { scale.lo() } else { scale.lo().max(0.0) });
         let pitch = (frame.right - frame.left) / as_f64(count);
         let width = (pitch * 0.92 / as_f64(self.bars.len())).min(64.0);
         let first = (pitch - width * as_f64(self.bars.len())) / 2.0;
@@ -142,8 +180,8 @@ impl BarChart {
                 let (x, y) = (left + first + width * as_f64(index), scale.place(value));
                 let about = format!("{name}, {}: {}", bars.name, printed(value));
                 let (from, to) = (x + 1.0, x + width - 1.0);
-                let part = bars.parts.get(group).copied().filter(|part| part.is_finite());
-                if let Some(part) = part.map(|part| part.clamp(value.min(0.0), value.max(0.0))) {
+                let whole = value.min(0.0)..=value.max(0.0);
+                if let Some(part) = bars.parts.get(group).copied().filter(|part| whole.contains(part)) {
                     let name = self.part.as_deref().unwrap_or("part");
                     let split = scale.place(value - part);
                     svg.rect(paint, (from, split), (to, ground), &about);
@@ -153,16 +191,46 @@ impl BarChart {
                     svg.rect(paint, (from, y), (to, ground), &about);
                 }
                 let middle = x + width / 2.0;
+                let mut above = y.min(ground);
+                let half = bars.intervals.get(group).copied().filter(|half| *half > 0.0 && half.is_finite());
+                if let Some(half) = half {
+                    let low = if self.axis.shows(value - half) { scale.place(value - half) } else { bottom };
+                    let high = scale.place(value + half);
+                    svg.whisker(middle, low.min(bottom), high);
+                    above = above.min(high);
+                }
+                let published = bars.paper.get(group).copied().filter(|&paper| self.axis.shows(paper));
+                if let Some(paper) = published {
+                    let place = scale.place(paper);
+                    let about = format!("{name}, {}, paper: {}", bars.name, printed(paper));
+                    svg.paper(None, (middle, place), &about);
+                    // A diamond just above its bar would cover the number.
+                    if place < above + 6.0 && place > above - 18.0 {
+                        above = place - 6.0;
+                    }
+                }
                 if upright {
-                    svg.text(Font::SMALL.upright(), (middle + 4.0, y.min(ground) - 5.0), &printed(value));
+                    svg.text(Font::SMALL.upright(), (middle + 4.0, above - 5.0), &printed(value));
                 } else {
-                    svg.text(Font::SMALL.at(Anchor::Middle), (middle, y.min(ground) - 5.0), &printed(value));
+                    svg.text(Font::SMALL.at(Anchor::Middle), (middle, above - 5.0), &printed(value));
                 }
             }
             svg.text(Font::LABEL.at(Anchor::Middle), (left + pitch / 2.0, bottom + 20.0), name);
         }
         svg.line("mc-axis", (frame.left, ground), (frame.right, ground));
         svg.finish()
+    }
+}
+
+impl Bars {
+    fn named(&self) -> Named<'_> {
+        (self.like.as_deref().unwrap_or(&self.name), self.colour)
+    }
+
+    /// The ends of the intervals of the first `count` bars.
+    fn ends(&self, count: usize) -> impl Iterator<Item = f64> {
+        let values = self.values.iter().zip(&self.intervals).take(count);
+        values.flat_map(|(&value, &half)| [value - half, value + half])
     }
 }
 
@@ -208,6 +276,41 @@ mod tests {
     }
 
     #[test]
+    fn published_values_and_intervals_stand_over_their_bars() {
+        let bars = Bars::new("one", [100.0, 50.0]).intervals([20.0, f64::NAN]).paper([f64::NAN, 80.0]);
+        let svg = BarChart::new("t", Axis::new("time", "ms")).groups(["P0", "P1"]).bars(bars).to_svg();
+        let line = |with: &str| svg.lines().find(|line| line.contains(with)).unwrap();
+        let after = |line: &str, mark: &str| -> f64 {
+            line.split(mark).nth(1).unwrap().split(['"', 'H', 'V', 'l', ' ']).next().unwrap().parse().unwrap()
+        };
+        let bar = |about: &str| (after(line(about), " y=\""), after(line(about), " height=\""));
+        let (top, height) = bar("<title>P0, one: 100</title>");
+        let whisker = line("mc-whisker\" d");
+        let ends: Vec<f64> = whisker.split('M').skip(1).take(2).map(|part| after(part, " ")).collect();
+        assert!(
+            (ends[0] - (top + height / 5.0)).abs() < 0.05 && (ends[1] - (top - height / 5.0)).abs() < 0.05
+        );
+        let (top, height) = bar("<title>P1, one: 50</title>");
+        let diamond = line("<title>P1, one, paper: 80</title>").split("d=\"M").nth(1).unwrap();
+        assert!((after(diamond, " ") + 5.5 - (top + height - height / 50.0 * 80.0)).abs() < 0.05);
+        assert_eq!((svg.matches("mc-whisker\" d").count(), svg.contains(">paper</text>")), (1, true));
+    }
+
+    #[test]
+    fn bars_of_nothing_stand_on_an_axis_that_begins_at_nought() {
+        assert!(!chart(&[0.0, 0.0]).contains(">-1"));
+    }
+
+    #[test]
+    fn the_seventh_series_is_hatched_where_the_first_is_plain() {
+        let chart = (0..7).fold(BarChart::new("t", Axis::new("x", "")).groups(["g"]), |chart, at| {
+            chart.bars(Bars::new(format!("series {at}"), [f64::from(at) + 1.0]))
+        });
+        let svg = chart.to_svg();
+        assert_eq!(svg.matches("mc-hatch\" d").count(), 2, "the bar and the legend");
+    }
+
+    #[test]
     fn a_part_is_stacked_lighter_on_top_and_both_make_the_whole_bar() {
         let svg = BarChart::new("t", Axis::new("throughput", "Mbit/s").range(0.0, 200.0))
             .groups(["10 kB", "50 kB", "none"])
@@ -224,12 +327,14 @@ mod tests {
         let near = |height: f64, mbps: f64| (height - mbps * 1.35).abs() < 1.51;
         assert!(near(height("<title>10 kB, LowRTT: 160</title>"), 120.0));
         assert!(near(height("<title>10 kB, LowRTT: 160, priority data: 40</title>"), 40.0));
-        // No part is greater than the whole, or less than nothing.
-        assert!(near(height("<title>50 kB, LowRTT: 100, priority data: 100</title>"), 100.0));
-        assert!(near(height("<title>50 kB, CWR: 80</title>"), 80.0));
+        // What is greater than the whole, or less than nothing, is no part.
+        assert!(near(height("<title>50 kB, LowRTT: 100</title>"), 100.0));
+        assert!(
+            near(height("<title>50 kB, CWR: 80</title>"), 80.0) && !svg.contains("50 kB, LowRTT: 100, pri")
+        );
         assert!(!svg.contains("none, LowRTT") && !svg.contains("NaN"));
         assert!(!svg.contains("10 kB, CWR: 80, priority"), "what is not a number is not drawn");
-        assert_eq!(svg.matches("fill-opacity=\"0.4\"").count(), 4, "three parts and the legend");
+        assert_eq!(svg.matches("fill-opacity=\"0.4\"").count(), 2, "a part and the legend");
         assert!(svg.contains(">priority data</text>"));
     }
 

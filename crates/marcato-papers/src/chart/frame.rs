@@ -1,8 +1,9 @@
 //! What every chart has around its data: title, legend, axes.
 
+use super::Axis;
+use super::look::Look;
 use super::scale::Scale;
 use super::svg::{Anchor, Font, Paint, Svg};
-use super::{Axis, Colour};
 
 /// The width of every chart, in pixels.
 pub(super) const WIDTH: f64 = 760.0;
@@ -13,8 +14,18 @@ const MARGIN: f64 = 16.0;
 pub(super) enum Key {
     /// A filled or outlined square.
     Box(Paint),
-    /// A piece of line, with the mark of the given shape on it if there is one.
-    Line { colour: Colour, dashed: bool, mark: Option<usize> },
+    /// A piece of line, with the look's mark on it if points are marked.
+    Line { look: Look, dashed: bool, mark: bool },
+    /// The mark of published values.
+    Paper,
+}
+
+/// The entries of a legend. One that would say only what the title says already is left out.
+pub(super) fn legend(title: &str, entries: Vec<(Key, String)>) -> Vec<(Key, String)> {
+    match entries.as_slice() {
+        [(_, name)] if name.is_empty() || title.to_lowercase().contains(&name.to_lowercase()) => vec![],
+        _ => entries,
+    }
 }
 
 /// The place left for the data, in pixels.
@@ -28,20 +39,70 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Where the data begin below the title and the legend.
-    pub(super) fn top_below(legend: &[(Key, &str)]) -> f64 {
-        42.0 + if legend.len() > 1 { 20.0 * rows(legend) + 6.0 } else { 0.0 }
+    pub(super) fn top_below(legend: &[(Key, String)]) -> f64 {
+        42.0 + if legend.is_empty() { 0.0 } else { 20.0 * rows(legend) + 6.0 }
+    }
+
+    /// Whether a place is inside, the edges included.
+    pub(super) fn holds(&self, (x, y): (f64, f64)) -> bool {
+        let slack = 1e-6;
+        (self.left - slack..=self.right + slack).contains(&x)
+            && (self.top - slack..=self.bottom + slack).contains(&y)
+    }
+
+    /// The pieces of a line that are inside, cut exactly at the edges.
+    pub(super) fn clip(&self, path: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
+        if path.iter().all(|&place| self.holds(place)) {
+            return vec![path.to_vec()];
+        }
+        let mut pieces: Vec<Vec<(f64, f64)>> = vec![];
+        for pair in path.windows(2) {
+            let &[from, to] = pair else { continue };
+            let Some((start, end)) = self.segment(from, to) else { continue };
+            match pieces.last_mut() {
+                Some(piece) if piece.last() == Some(&start) => piece.push(end),
+                _ => pieces.push(vec![start, end]),
+            }
+        }
+        pieces
+    }
+
+    /// The part of a straight line that is inside (Liang and Barsky, 1984).
+    fn segment(&self, from: (f64, f64), to: (f64, f64)) -> Option<((f64, f64), (f64, f64))> {
+        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+        let (mut enters, mut leaves) = (0.0_f64, 1.0_f64);
+        for (delta, room) in [
+            (-dx, from.0 - self.left),
+            (dx, self.right - from.0),
+            (-dy, from.1 - self.top),
+            (dy, self.bottom - from.1),
+        ] {
+            if delta == 0.0 {
+                if room < 0.0 {
+                    return None;
+                }
+            } else if delta < 0.0 {
+                enters = enters.max(room / delta);
+            } else {
+                leaves = leaves.min(room / delta);
+            }
+        }
+        let at = |share: f64| (from.0 + share * dx, from.1 + share * dy);
+        let start = if enters == 0.0 { from } else { at(enters) };
+        let end = if leaves >= 1.0 { to } else { at(leaves) };
+        (enters <= leaves).then_some((start, end))
     }
 }
 
 /// The rows that the legend takes.
-fn rows(legend: &[(Key, &str)]) -> f64 {
+fn rows(legend: &[(Key, String)]) -> f64 {
     let mut count = 0.0;
     place(legend, |_, _, row| count = f64::from(row) + 1.0);
     count
 }
 
 /// Calls `each` with every entry, its left edge and its row.
-fn place(legend: &[(Key, &str)], mut each: impl FnMut(usize, f64, u32)) {
+fn place(legend: &[(Key, String)], mut each: impl FnMut(usize, f64, u32)) {
     let (mut x, mut row) = (MARGIN, 0);
     for (index, (_, name)) in legend.iter().enumerate() {
         let width = 28.0 + Font::LABEL.width(name) + 16.0;
@@ -53,24 +114,22 @@ fn place(legend: &[(Key, &str)], mut each: impl FnMut(usize, f64, u32)) {
     }
 }
 
-/// Draws the title, and the legend if it has more than one entry.
-pub(super) fn head(svg: &mut Svg, title: &str, legend: &[(Key, &str)]) {
+/// Draws the title and the legend.
+pub(super) fn head(svg: &mut Svg, title: &str, legend: &[(Key, String)]) {
     svg.text(Font::TITLE, (MARGIN, 26.0), title);
-    if legend.len() < 2 {
-        return;
-    }
     let mut places = vec![];
     place(legend, |index, x, row| places.push((index, x, 44.0 + 20.0 * f64::from(row))));
     for (index, x, y) in places {
-        let (key, name) = legend[index];
-        match key {
+        let (key, name) = &legend[index];
+        match *key {
             Key::Box(paint) => svg.rect(paint, (x + 4.0, y), (x + 16.0, y + 12.0), ""),
-            Key::Line { colour, dashed, mark } => {
-                svg.polyline(colour, dashed, &[(x, y + 6.0), (x + 22.0, y + 6.0)]);
-                if let Some(shape) = mark {
-                    svg.mark(colour, shape, (x + 11.0, y + 6.0));
+            Key::Line { look, dashed, mark } => {
+                svg.polyline(look, dashed, &[(x, y + 6.0), (x + 22.0, y + 6.0)]);
+                if mark {
+                    svg.mark(look.colour, look.shape(), (x + 11.0, y + 6.0));
                 }
             }
+            Key::Paper => svg.paper(None, (x + 11.0, y + 6.0), ""),
         }
         svg.text(Font::LABEL, (x + 28.0, y + 10.5), name);
     }

@@ -22,7 +22,7 @@ pub struct HeatMap {
     lo: f64,
     hi: f64,
     columns: Vec<(String, String)>,
-    rows: Vec<(String, Vec<f64>)>,
+    rows: Vec<(String, Vec<f64>, Vec<f64>)>,
 }
 
 impl HeatMap {
@@ -44,7 +44,16 @@ impl HeatMap {
     /// Adds a row with a value for each column; one that is not a number leaves its cell empty.
     #[must_use]
     pub fn row(mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
-        self.rows.push((name.into(), values.into_iter().collect()));
+        self.rows.push((name.into(), values.into_iter().collect(), vec![]));
+        self
+    }
+
+    /// Published values of the last row's cells, in brackets below the others; one that is not a number is left out.
+    #[must_use]
+    pub fn paper(mut self, values: impl IntoIterator<Item = f64>) -> Self {
+        if let Some((_, _, published)) = self.rows.last_mut() {
+            *published = values.into_iter().collect();
+        }
         self
     }
 
@@ -58,14 +67,15 @@ impl HeatMap {
 
     /// The table as an SVG image.
     pub fn to_svg(&self) -> String {
-        let shown = self.rows.iter().flat_map(|(_, values)| values.iter().take(self.columns.len()));
+        let shown = self.rows.iter().flat_map(|(_, values, _)| values.iter().take(self.columns.len()));
         if !shown.copied().any(f64::is_finite) {
             return frame::no_data(&self.title);
         }
-        let names = self.rows.iter().map(|(name, _)| Font::LABEL.width(name));
+        let names = self.rows.iter().map(|(name, ..)| Font::LABEL.width(name));
         let left = 16.0 + names.fold(0.0, f64::max) + 10.0;
         let width = (WIDTH - 16.0 - left) / as_f64(self.columns.len());
-        let (top, height) = (84.0, 30.0);
+        let published = self.rows.iter().any(|(_, _, published)| !published.is_empty());
+        let (top, height) = (84.0, if published { 42.0 } else { 30.0 });
         let bottom = top + height * as_f64(self.rows.len());
         let mut svg = Svg::new(WIDTH, bottom + 16.0, &self.title);
         frame::head(&mut svg, &self.title, &[]);
@@ -80,7 +90,7 @@ impl HeatMap {
             let middle = left + width * (as_f64(at) + 0.5);
             svg.text(Font::SMALL.at(Anchor::Middle), (middle, 74.0), below);
         }
-        for (line, (name, values)) in self.rows.iter().enumerate() {
+        for (line, (name, values, published)) in self.rows.iter().enumerate() {
             let y = top + height * as_f64(line);
             svg.text(Font::LABEL.at(Anchor::End), (left - 10.0, y + 19.0), name);
             for (at, (value, (above, below))) in values.iter().zip(&self.columns).enumerate() {
@@ -98,6 +108,10 @@ impl HeatMap {
                     &about,
                 );
                 svg.text(Font::LABEL.at(Anchor::Middle), (x + width / 2.0, y + 19.0), &printed);
+                if let Some(paper) = published.get(at).filter(|paper| paper.is_finite()) {
+                    let paper = format!("({})", text::number(Some(*paper)));
+                    svg.text(Font::SMALL.at(Anchor::Middle), (x + width / 2.0, y + 34.0), &paper);
+                }
             }
         }
         svg.finish()
@@ -136,6 +150,17 @@ mod tests {
         assert_eq!(map.paint(0.5), (Colour::Blue, 0.5));
         assert_eq!(map.paint(-0.5), (Colour::Vermilion, 0.25));
         assert_eq!(map.paint(9.0), (Colour::Blue, 1.0));
+    }
+
+    #[test]
+    fn published_values_stand_in_brackets_below_those_of_their_row() {
+        let map = HeatMap::new("t", -1.0, 1.0).columns([("a", "x"), ("a", "y")]);
+        let svg = map.row("first", [0.5, 0.25]).paper([0.75, f64::NAN]).to_svg();
+        let height = |text: &str| -> f64 {
+            let line = svg.lines().find(|line| line.contains(&format!(">{text}</text>"))).unwrap();
+            line.split(" y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        assert!(height("(0.75)") > height("0.5") && svg.matches(">(").count() == 1);
     }
 
     #[test]

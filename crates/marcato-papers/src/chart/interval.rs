@@ -1,6 +1,7 @@
 //! Spans of time in lanes.
 
 use super::frame::{self, Frame, Key};
+use super::look::{Looks, Named};
 use super::scale::Scale;
 use super::svg::{Anchor, Font, Paint, Svg};
 use super::{Axis, Colour};
@@ -87,21 +88,37 @@ impl IntervalChart {
         self
     }
 
-    /// The chart as an SVG image.
+    fn shown(&self) -> impl Iterator<Item = &Interval> {
+        let axis = &self.axis;
+        let seen = |one: &&Interval| axis.shows(one.start) && axis.shows(one.end) && one.start <= one.end;
+        self.intervals.iter().filter(seen)
+    }
+
+    /// The categories by name.
+    pub(super) fn named(&self) -> Vec<Named<'_>> {
+        let chosen =
+            |name: &str| self.colours.iter().find(|(other, _)| other == name).map(|&(_, colour)| colour);
+        in_order(self.shown().map(|one| one.category.as_str()))
+            .into_iter()
+            .map(|name| (name, chosen(name)))
+            .collect()
+    }
+
+    /// The chart as an SVG image by itself.
     pub fn to_svg(&self) -> String {
-        let shown: Vec<&Interval> = self
-            .intervals
-            .iter()
-            .filter(|one| self.axis.shows(one.start) && self.axis.shows(one.end) && one.start <= one.end)
-            .collect();
+        self.draw(&Looks::assign([self.named()]))
+    }
+
+    /// The chart as an SVG image of a report, in which names have these looks.
+    pub(super) fn draw(&self, looks: &Looks) -> String {
+        let shown: Vec<&Interval> = self.shown().collect();
         let rows = in_order(shown.iter().map(|one| one.row.as_str()));
-        let categories = in_order(shown.iter().map(|one| one.category.as_str()));
-        let paint = |index: usize| {
-            let chosen = self.colours.iter().find(|(name, _)| categories.get(index) == Some(&name.as_str()));
-            Paint::Solid(chosen.map_or(Colour::of_series(index), |&(_, colour)| colour))
-        };
-        let legend: Vec<(Key, &str)> =
-            categories.iter().enumerate().map(|(index, &name)| (Key::Box(paint(index)), name)).collect();
+        let named = self.named();
+        let categories: Vec<&str> = named.iter().map(|&(name, _)| name).collect();
+        let paints: Vec<Paint> = named.iter().map(|&name| Paint::Solid(looks.of(name))).collect();
+        let entries =
+            categories.iter().zip(&paints).map(|(&name, &paint)| (Key::Box(paint), name.to_owned()));
+        let legend = frame::legend(&self.title, entries.collect());
 
         let lines = if self.overlaid { 1.0 } else { as_f64(categories.len()) };
         let (thickness, gap) = (16.0, 12.0);
@@ -113,7 +130,9 @@ impl IntervalChart {
         let right = frame::WIDTH - (label_width + 12.0).clamp(34.0, frame::WIDTH * 0.3);
         let frame = Frame { left, right, top, bottom };
         let ends = shown.iter().flat_map(|one| [one.start, one.end]);
-        let Some(scale) = Scale::new(&self.axis, ends, false, left, right) else {
+        // Spans cannot leave their frame: for them a window is a range like any other.
+        let axis = self.axis.clone().uncut();
+        let Some(scale) = Scale::new(&axis, ends, false, left, right) else {
             return frame::no_data(&self.title);
         };
         let mut svg = Svg::new(frame::WIDTH, bottom + 52.0, &self.title);
@@ -132,7 +151,7 @@ impl IntervalChart {
             let (x1, x2) = (scale.place(one.start), scale.place(one.end));
             let about = format!("{}, {}: {} to {}", one.row, one.category, one.start, one.end);
             // Even the shortest span shows.
-            svg.rect(paint(category), (x1, y + 1.0), (x2.max(x1 + 1.0), y + thickness - 1.0), &about);
+            svg.rect(paints[category], (x1, y + 1.0), (x2.max(x1 + 1.0), y + thickness - 1.0), &about);
             if !one.label.is_empty() {
                 svg.text(Font::SMALL, (x2 + 5.0, y + thickness - 4.0), &one.label);
             }
@@ -184,7 +203,7 @@ mod tests {
         let chart = IntervalChart::new("t", Axis::new("time", "ms"))
             .interval(Interval::new("row", "a", 0.0, 1.0))
             .colour("a", Colour::Purple);
-        assert!(chart.to_svg().contains(Colour::Purple.hex()));
+        assert!(chart.to_svg().contains("class=\"mc-f-purple\""));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Lines, steps and complementary distributions.
 
 use super::frame::{self, Frame, Key};
+use super::look::{Look, Looks, Named};
 use super::scale::Scale;
-use super::svg::{Font, Svg};
+use super::svg::{Anchor, Font, Svg, Way};
 use super::{Axis, Colour};
-use crate::Samples;
+use crate::{Samples, text};
 
 /// So many of a distribution's last steps are drawn whatever their size.
 const TAIL: usize = 100;
@@ -25,6 +26,7 @@ pub struct LineChart {
     x: Axis,
     y: Axis,
     series: Vec<Series>,
+    shades: Vec<(f64, f64, String)>,
 }
 
 /// One series of points.
@@ -36,6 +38,9 @@ pub struct Series {
     dashed: bool,
     marks: bool,
     colour: Option<Colour>,
+    like: Option<String>,
+    intervals: Vec<f64>,
+    paper: Vec<(f64, f64)>,
 }
 
 /// What joins points.
@@ -57,6 +62,9 @@ impl Series {
             dashed: false,
             marks: false,
             colour: None,
+            like: None,
+            intervals: vec![],
+            paper: vec![],
         }
     }
 
@@ -79,10 +87,31 @@ impl Series {
         self
     }
 
-    /// Chooses the colour; without it each series has its own.
+    /// Chooses the colour. Without it each name has its own, the same in all charts of a report.
     #[must_use]
     pub fn colour(mut self, colour: Colour) -> Self {
         self.colour = Some(colour);
+        self
+    }
+
+    /// Gives the series the colour of the series called `name`, for instance because it is the same under another condition.
+    #[must_use]
+    pub fn like(mut self, name: impl Into<String>) -> Self {
+        self.like = Some(name.into());
+        self
+    }
+
+    /// Half the width of each point's confidence interval, in order. One that is not a number is not drawn.
+    #[must_use]
+    pub fn intervals(mut self, half_widths: impl IntoIterator<Item = f64>) -> Self {
+        self.intervals = half_widths.into_iter().collect();
+        self
+    }
+
+    /// Adds published values of the same quantity: hollow diamonds, which the legend calls `paper`.
+    #[must_use]
+    pub fn paper(mut self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.paper.extend(points);
         self
     }
 
@@ -99,7 +128,7 @@ impl Series {
 impl LineChart {
     /// A chart without series.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        Self { title: title.into(), x, y, series: vec![] }
+        Self { title: title.into(), x, y, series: vec![], shades: vec![] }
     }
 
     /// A chart of complementary cumulative distributions of `x`: add [`Series::ccdf`]. On a logarithmic one the last
@@ -119,10 +148,18 @@ impl LineChart {
         Self::new(title, x, if log { y.log() } else { y.range(0.0, 1.0) })
     }
 
-    /// Ends the vertical axis of a chart of shares at `least`, and begins it at 1.
+    /// Ends the vertical axis of a chart of shares at `least`, and begins it at 1. Lines end there too.
     #[must_use]
     pub fn down_to(mut self, least: f64) -> Self {
-        self.y = self.y.range(least, 1.0);
+        self.y = self.y.window(least, 1.0);
+        self
+    }
+
+    /// Shades a span of the horizontal axis and names it, for instance the warm-up that is not measured. It does not make
+    /// the axis longer.
+    #[must_use]
+    pub fn shade(mut self, from: f64, to: f64, name: impl Into<String>) -> Self {
+        self.shades.push((from, to, name.into()));
         self
     }
 
@@ -133,24 +170,30 @@ impl LineChart {
         self
     }
 
-    /// The chart as an SVG image.
+    /// The series by name.
+    pub(super) fn named(&self) -> Vec<Named<'_>> {
+        self.series.iter().map(Series::named).collect()
+    }
+
+    /// The chart as an SVG image by itself.
     pub fn to_svg(&self) -> String {
-        let looks: Vec<(Colour, Option<usize>)> = self
-            .series
-            .iter()
-            .enumerate()
-            .map(|(index, one)| (one.colour.unwrap_or(Colour::of_series(index)), one.marks.then_some(index)))
-            .collect();
-        let legend: Vec<(Key, &str)> = self
-            .series
-            .iter()
-            .zip(&looks)
-            .map(|(one, &(colour, mark))| (Key::Line { colour, dashed: one.dashed, mark }, one.name.as_str()))
-            .collect();
+        self.draw(&Looks::assign([self.named()]))
+    }
+
+    /// The chart as an SVG image of a report, in which names have these looks.
+    pub(super) fn draw(&self, looks: &Looks) -> String {
+        let shown = |(x, y): &(f64, f64)| self.x.shows(*x) && self.y.shows(*y);
+        let looks: Vec<Look> = self.series.iter().map(|one| looks.of(one.named())).collect();
+        let entries =
+            self.series.iter().zip(&looks).map(|(one, &look)| {
+                (Key::Line { look, dashed: one.dashed, mark: one.marks }, self.entry(one))
+            });
+        let published = self.series.iter().any(|one| one.paper.iter().any(shown));
+        let paper = published.then(|| (Key::Paper, "paper".to_owned()));
+        let legend = frame::legend(&self.title, entries.chain(paper).collect());
         let top = Frame::top_below(&legend) + 4.0;
         let bottom = top + 290.0;
-        let shown = |(x, y): &(f64, f64)| self.x.shows(*x) && self.y.shows(*y);
-        let points = || self.series.iter().flat_map(|one| &one.points).filter(|point| shown(point));
+        let points = || self.series.iter().flat_map(Series::reaches).filter(shown);
         let Some(y_scale) = Scale::new(&self.y, points().map(|point| point.1), true, bottom, top) else {
             return frame::no_data(&self.title);
         };
@@ -162,28 +205,54 @@ impl LineChart {
             return frame::no_data(&self.title);
         };
         let mut svg = Svg::new(frame::WIDTH, bottom + 52.0, &self.title);
+        self.shade_spans(&mut svg, &x_scale, frame);
         frame::head(&mut svg, &self.title, &legend);
         frame::vertical(&mut svg, frame, &self.y, &y_scale);
         frame::horizontal(&mut svg, frame, &self.x, &x_scale);
         let mut tails = Vec::new();
-        for (one, &(colour, mark)) in self.series.iter().zip(&looks) {
+        for (one, &look) in self.series.iter().zip(&looks) {
             if one.shape == Shape::Ccdf {
-                let path = self.tail(one, &x_scale, &y_scale, frame);
-                svg.stairs(colour, one.dashed, &path);
+                let (path, beyond) = self.tail(one, &x_scale, &y_scale, frame);
+                svg.stairs(look, one.dashed, &path);
+                if let (Some(most), Some(&place)) = (beyond, path.last()) {
+                    svg.arrow(look.colour, Way::Right, place, &format!("{}: {}", one.name, printed(most)));
+                }
                 tails.push((one.name.as_str(), path));
                 continue;
             }
             for run in one.points.split(|point| !shown(point)).filter(|run| !run.is_empty()) {
                 let places: Vec<(f64, f64)> =
                     run.iter().map(|&(x, y)| (x_scale.place(x), y_scale.place(y))).collect();
-                if let Some(shape) = mark {
-                    places.iter().for_each(|&place| svg.mark(colour, shape, place));
-                } else if let [lone] = places.as_slice() {
-                    // A line of one point would not show.
-                    svg.mark(colour, 0, *lone);
+                // A line of one point would not show.
+                if one.marks || places.len() == 1 {
+                    let shape = if one.marks { look.shape() } else { 0 };
+                    let seen = places.iter().filter(|place| frame.holds(**place));
+                    seen.for_each(|&place| svg.mark(look.colour, shape, place));
                 }
                 let path = if one.shape == Shape::Step { stairs(&places) } else { places };
-                svg.polyline(colour, one.dashed, &thin(&path));
+                for piece in frame.clip(&thin(&path)) {
+                    svg.polyline(look, one.dashed, &piece);
+                }
+            }
+            one.whiskers(&mut svg, &self.y, (&x_scale, &y_scale), frame);
+            for (way, (x, y)) in self.beyond(one) {
+                let edge = if way == Way::Up { frame.top } else { frame.bottom };
+                svg.arrow(
+                    look.colour,
+                    way,
+                    (x_scale.place(x), edge),
+                    &format!("{}: {}", one.name, printed(y)),
+                );
+            }
+        }
+        for (one, &look) in self.series.iter().zip(&looks) {
+            let colour = (self.series.len() > 1).then_some(look.colour);
+            for &(x, y) in one.paper.iter().filter(|point| shown(point)) {
+                let about = format!("{}, paper: {}", one.name, printed(y));
+                let place = (x_scale.place(x), y_scale.place(y));
+                if frame.holds(place) {
+                    svg.paper(colour, place, &about);
+                }
             }
         }
         if legend.len() > 1 {
@@ -194,18 +263,120 @@ impl LineChart {
         svg.finish()
     }
 
-    /// The corners of a distribution: where its line comes down to, from left to right.
-    fn tail(&self, one: &Series, x_scale: &Scale, y_scale: &Scale, frame: Frame) -> Vec<(f64, f64)> {
+    /// The spans that [`shade`](Self::shade) asks for, as far as they are in the frame.
+    fn shade_spans(&self, svg: &mut Svg, x_scale: &Scale, frame: Frame) {
+        for (from, to, name) in self.shades.iter().filter(|(from, to, _)| self.x.shows(*to) && from < to) {
+            let from = if self.x.shows(*from) { x_scale.place(*from) } else { frame.left };
+            let (left, right) = (from.max(frame.left), x_scale.place(*to).min(frame.right));
+            if left < right {
+                svg.shade((left, frame.top), (right, frame.bottom));
+                let width = Font::SMALL.width(name);
+                if width + 6.0 <= right - left {
+                    let middle = f64::midpoint(left, right);
+                    svg.text(Font::SMALL.at(Anchor::Middle), (middle, frame.top + 13.0), name);
+                } else {
+                    svg.text(Font::SMALL, (left + 3.0, frame.top + 13.0), name);
+                }
+            }
+        }
+    }
+
+    /// The values farthest above and below a vertical axis that is a window, and where they are.
+    fn beyond(&self, one: &Series) -> Vec<(Way, (f64, f64))> {
+        let (Some(lo), Some(hi)) = (self.y.lo, self.y.hi) else { return vec![] };
+        if !self.y.cut || one.shape == Shape::Ccdf {
+            return vec![];
+        }
+        let seen = |x: f64| match (self.x.cut, self.x.lo, self.x.hi) {
+            (true, Some(lo), Some(hi)) => (lo..=hi).contains(&x),
+            _ => true,
+        };
+        let seen = || {
+            let shown = one.points.iter().filter(|point| self.x.shows(point.0) && self.y.shows(point.1));
+            shown.copied().filter(|point| seen(point.0))
+        };
+        let above = seen().filter(|point| point.1 > hi).max_by(|a, b| a.1.total_cmp(&b.1));
+        let below = seen().filter(|point| point.1 < lo).min_by(|a, b| a.1.total_cmp(&b.1));
+        above.map(|at| (Way::Up, at)).into_iter().chain(below.map(|at| (Way::Down, at))).collect()
+    }
+
+    /// The greatest value of a distribution that a window on the horizontal axis leaves out.
+    fn longest(&self, one: &Series) -> Option<f64> {
+        let hi = self.x.hi.filter(|_| self.x.cut && one.shape == Shape::Ccdf)?;
+        let shown = one.points.iter().map(|point| point.0).filter(|&x| self.x.shows(x));
+        shown.max_by(f64::total_cmp).filter(|&most| most > hi)
+    }
+
+    /// What the legend says of a series: its name, and how far it goes where it leaves the frame.
+    fn entry(&self, one: &Series) -> String {
+        let far = self.beyond(one).into_iter().map(|(_, (_, y))| y).chain(self.longest(one));
+        let far: Vec<String> = far.map(printed).collect();
+        if far.is_empty() { one.name.clone() } else { format!("{} (to {})", one.name, far.join(" and ")) }
+    }
+
+    /// The corners of a distribution: where its line comes down to, from left to right. Also the greatest value, if the line
+    /// ends at the right edge before it.
+    fn tail(
+        &self,
+        one: &Series,
+        x_scale: &Scale,
+        y_scale: &Scale,
+        frame: Frame,
+    ) -> (Vec<(f64, f64)>, Option<f64>) {
         let seen = one.points.iter().filter(|point| self.x.shows(point.0));
-        // A share of 0 has no place on a logarithmic axis: it is held to the lower edge, as what is outside a range is.
-        let mut path: Vec<(f64, f64)> = seen.map(|&(x, y)| (x_scale.place(x), y_scale.place(y))).collect();
+        // A share of 0 has no place on a logarithmic axis: its line falls to the lower edge.
+        let height = |y: f64| if self.y.shows(y) { y_scale.place(y) } else { frame.bottom };
+        let mut path: Vec<(f64, f64)> = seen.map(|&(x, y)| (x_scale.place(x), height(y))).collect();
         thin_tail(&mut path);
-        match (one.points.last(), path.last().copied()) {
+        let mut cut: Vec<(f64, f64)> = Vec::with_capacity(path.len() + 1);
+        for &(x, y) in &path {
+            let before = cut.last().map_or(y, |&(_, before)| before);
+            if x > frame.right + 1e-6 {
+                cut.push((frame.right, before));
+                return (cut, self.longest(one));
+            }
+            cut.push((x.max(frame.left), y.min(frame.bottom)));
+            if y > frame.bottom + 1e-6 {
+                return (cut, None);
+            }
+        }
+        match (one.points.last(), cut.last().copied()) {
             // What never came is not below any value.
-            (Some(&(_, share)), Some((_, y))) if share > 0.0 => path.push((frame.right, y)),
+            (Some(&(_, share)), Some((_, y))) if share > 0.0 => cut.push((frame.right, y)),
             _ => {}
         }
-        path
+        (cut, None)
+    }
+}
+
+fn printed(value: f64) -> String {
+    text::number(Some(value))
+}
+
+impl Series {
+    fn named(&self) -> Named<'_> {
+        (self.like.as_deref().unwrap_or(&self.name), self.colour)
+    }
+
+    /// Everything that is drawn: points, the ends of their intervals, published points.
+    fn reaches(&self) -> impl Iterator<Item = (f64, f64)> {
+        let ends = self.points.iter().zip(&self.intervals);
+        let ends = ends.flat_map(|(&(x, y), &half)| [(x, y - half), (x, y + half)]);
+        self.points.iter().copied().chain(ends).chain(self.paper.iter().copied())
+    }
+
+    fn whiskers(&self, svg: &mut Svg, axis: &Axis, (x_scale, y_scale): (&Scale, &Scale), frame: Frame) {
+        for (&(x, y), &half) in self.points.iter().zip(&self.intervals) {
+            let place = (x_scale.place(x), y_scale.place(y));
+            if !(axis.shows(y) && half > 0.0 && half.is_finite() && frame.holds(place)) {
+                continue;
+            }
+            // On a logarithmic axis an interval may begin below anything that can be shown.
+            let low =
+                if axis.shows(y - half) { y_scale.place(y - half).min(frame.bottom) } else { frame.bottom };
+            let high = if axis.shows(y + half) { y_scale.place(y + half).max(frame.top) } else { frame.top };
+            svg.whisker(place.0, low, high);
+        }
     }
 }
 
@@ -340,7 +511,7 @@ mod tests {
     }
 
     fn delays() -> LineChart {
-        LineChart::ccdf("t", Axis::new("time", "ms").range(0.0, 100.0), true).down_to(1e-4)
+        LineChart::ccdf("t", Axis::new("time", "ms").window(0.0, 100.0), true).down_to(1e-4)
     }
 
     /// The corners of every line drawn as stairs.
@@ -429,15 +600,117 @@ mod tests {
         let svg =
             delays().series(Series::ccdf("a", near(50.0))).series(Series::ccdf("b", near(50.0))).to_svg();
         assert_eq!((labels(&svg, "a"), labels(&svg, "b")), (2, 2));
-        // A lone line needs no name.
-        assert_eq!(labels(&delays().series(Series::ccdf("only", near(50.0))).to_svg(), "only"), 0);
+        // A lone line has its name in the legend.
+        assert_eq!(labels(&delays().series(Series::ccdf("only", near(50.0))).to_svg(), "only"), 1);
+    }
+
+    /// The points of the first line.
+    fn polyline(svg: &str) -> Vec<(f64, f64)> {
+        let line =
+            svg.lines().find(|line| line.starts_with("<polyline") && !line.contains("points=\"16,")).unwrap();
+        let points = line.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        let pair = |text: &str| text.split_once(',').map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()));
+        points.split(' ').map(|point| pair(point).unwrap()).collect()
+    }
+
+    /// The height of the tick with this label.
+    fn tick(svg: &str, label: &str) -> f64 {
+        let line = svg
+            .lines()
+            .find(|line| line.contains("\"end\"") && line.contains(&format!(">{label}<")))
+            .unwrap();
+        line.split(" y=\"").nth(1).unwrap().split('"').next().unwrap().parse::<f64>().unwrap() - 4.0
+    }
+
+    #[test]
+    fn a_value_below_the_range_that_was_asked_for_is_drawn_where_its_axis_says() {
+        let points = [(0.0, 99.0), (1.0, 14.5), (2.0, 80.0)];
+        let chart =
+            LineChart::new("t", Axis::new("buffer", ""), Axis::new("utilisation", "%").range(70.0, 102.0));
+        let svg = chart.series(Series::line("s", points)).to_svg();
+        let (at_50, at_100) = (tick(&svg, "50"), tick(&svg, "100"));
+        let per_unit = (at_50 - at_100) / 50.0;
+        for ((_, value), (_, y)) in points.into_iter().zip(polyline(&svg)) {
+            assert!((y - (at_100 + (100.0 - value) * per_unit)).abs() < 0.05, "{value} at {y}");
+        }
+    }
+
+    #[test]
+    fn a_line_leaves_a_window_at_its_frame_and_an_arrow_and_the_legend_say_how_far_it_goes() {
+        let chart = LineChart::new("t", Axis::new("x", ""), Axis::new("y", "").window(0.0, 10.0));
+        let svg = chart.series(Series::line("s", [(0.0, 5.0), (2.0, 15.0), (4.0, 5.0)])).to_svg();
+        assert!(svg.contains(">s (to 15)</text>") && svg.contains("<title>s: 15</title>"));
+        let (bottom, top) = (tick(&svg, "0"), tick(&svg, "10"));
+        // Up to the edge at x = 1, and nowhere along the edge.
+        let first = polyline(&svg);
+        assert_eq!(first.len(), 2);
+        assert!((first[0].1 - f64::midpoint(bottom, top)).abs() < 0.05 && (first[1].1 - top).abs() < 0.05);
+        assert_eq!(
+            svg.lines().filter(|line| line.starts_with("<polyline")).count(),
+            3,
+            "two pieces and the legend"
+        );
+    }
+
+    #[test]
+    fn a_distribution_that_goes_on_beyond_a_window_ends_at_the_edge_without_falling() {
+        let svg = delays().series(Series::ccdf("s", [10.0, 20.0, 431.0])).to_svg();
+        let line = &corners(&svg)[0];
+        let (last, before) = (line[line.len() - 1], line[line.len() - 2]);
+        assert_eq!((last.0, last.1), (frame::WIDTH - 34.0, before.1));
+        assert!(svg.contains(">s (to 431)</text>") && svg.contains("<title>s: 431</title>"));
+    }
+
+    #[test]
+    fn published_points_and_intervals_are_drawn_at_their_values() {
+        let series =
+            Series::line("s", [(0.0, 10.0), (1.0, 20.0)]).intervals([2.0, f64::NAN]).paper([(1.0, 30.0)]);
+        let svg = axes().series(series).to_svg();
+        let (at_0, at_10) = (tick(&svg, "0"), tick(&svg, "10"));
+        let place = |value: f64| at_0 - (at_0 - at_10) / 10.0 * value;
+        let whisker = svg.lines().find(|line| line.contains("mc-whisker\" d")).unwrap();
+        let ends: Vec<f64> = whisker
+            .split('M')
+            .skip(1)
+            .take(2)
+            .map(|part| part.split(['H', ' ']).nth(1).unwrap().parse().unwrap())
+            .collect();
+        assert!((ends[0] - place(8.0)).abs() < 0.02 && (ends[1] - place(12.0)).abs() < 0.02, "{ends:?}");
+        let diamonds: Vec<&str> = svg.lines().filter(|line| line.contains("s, paper: 30")).collect();
+        let top: f64 =
+            diamonds[0].split("d=\"M").nth(1).unwrap().split([' ', 'l']).nth(1).unwrap().parse().unwrap();
+        assert!((top + 5.5 - place(30.0)).abs() < 0.02);
+        assert!(svg.contains(">paper</text>"));
+    }
+
+    #[test]
+    fn a_warm_up_is_shaded_from_its_start_to_its_end() {
+        let svg =
+            axes().series(Series::line("s", [(0.0, 1.0), (10.0, 2.0)])).shade(0.0, 5.0, "warm-up").to_svg();
+        let line = svg.lines().find(|line| line.contains("\"mc-shade\"")).unwrap();
+        let number = |name: &str| -> f64 {
+            line.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        let ends = polyline(&svg);
+        assert!((number("x") - ends[0].0).abs() < 0.02);
+        assert!((number("x") + number("width") - f64::midpoint(ends[0].0, ends[1].0)).abs() < 0.02);
+        assert!(svg.contains(">warm-up</text>"));
+    }
+
+    #[test]
+    fn a_lone_series_is_named_unless_the_title_does() {
+        let named = |title: &str| {
+            let chart = LineChart::new(title, Axis::new("time", "s"), Axis::new("rate", "Mbit/s"));
+            chart.series(Series::line("Reno", [(0.0, 1.0), (1.0, 2.0)])).to_svg().contains(">Reno</text>")
+        };
+        assert!(named("window") && !named("window of Reno"));
     }
 
     #[test]
     fn a_point_that_is_not_finite_leaves_a_gap() {
         let points = [(0.0, 1.0), (1.0, 2.0), (2.0, f64::NAN), (3.0, 1.0), (4.0, 2.0)];
         let svg = axes().series(Series::line("s", points)).to_svg();
-        assert_eq!(svg.matches("<polyline").count(), 2);
+        assert_eq!(svg.matches("<polyline").count(), 3, "two pieces and the legend");
         assert!(!svg.contains("NaN"));
     }
 

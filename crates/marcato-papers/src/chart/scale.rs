@@ -15,7 +15,8 @@ pub(super) struct Scale {
 
 impl Scale {
     /// A scale for `values`, from pixel `from` to pixel `to`, or nothing if there is no value to show.
-    /// Unless the axis fixes its range, the range is widened to whole ticks, and to zero if `zero` is set.
+    /// The range is widened to whole ticks where the axis does not ask for a range that holds the data already, and to zero
+    /// if `zero` is set. Only an axis that is a window may leave data outside.
     pub(super) fn new(
         axis: &Axis,
         values: impl Iterator<Item = f64>,
@@ -30,41 +31,46 @@ impl Scale {
         if lo > hi {
             return None;
         }
-        let fixed = match (axis.lo, axis.hi) {
-            (Some(a), Some(b)) if a < b && axis.shows(a) && axis.shows(b) => Some((a, b)),
-            _ => None,
-        };
-        if let Some((a, b)) = fixed {
-            (lo, hi) = (a, b);
-        } else if !axis.log {
-            if zero {
-                (lo, hi) = (lo.min(0.0), hi.max(0.0));
+        let (mut fixed_lo, mut fixed_hi) = (false, false);
+        if let (Some(a), Some(b)) = (axis.lo, axis.hi)
+            && a < b
+            && axis.shows(a)
+            && axis.shows(b)
+        {
+            (fixed_lo, fixed_hi) = (axis.cut || lo >= a, axis.cut || hi <= b);
+            lo = if fixed_lo { a } else { lo };
+            hi = if fixed_hi { b } else { hi };
+        }
+        if !axis.log {
+            if zero && !fixed_lo {
+                lo = lo.min(0.0);
+            }
+            if zero && !fixed_hi {
+                hi = hi.max(0.0);
             }
             // As good as one value: a range that narrow has no ticks that differ.
             let size = lo.abs().max(hi.abs());
             if hi - lo <= size * 1e-9 {
-                let room = if size < 1e-100 { 1.0 } else { size * 0.1 };
-                (lo, hi) = (lo - room, hi + room);
+                // Nothing but zeros, mostly counts, which are never negative.
+                (lo, hi) = if size < 1e-100 { (0.0, 1.0) } else { (lo - size * 0.1, hi + size * 0.1) };
             }
         }
         let wanted = ((to - from).abs() / 70.0).clamp(2.0, 8.0);
         let ticks = if axis.log {
-            let (ticks, a, b) = log_ticks(lo, hi, fixed.is_some());
+            let (ticks, a, b) = log_ticks((lo, fixed_lo), (hi, fixed_hi));
             (lo, hi) = (a, b);
             ticks
         } else {
             let step = nice_step((hi - lo) / wanted);
-            if fixed.is_none() {
-                (lo, hi) = (libm::floor(lo / step) * step, libm::ceil(hi / step) * step);
-            }
+            lo = if fixed_lo { lo } else { libm::floor(lo / step) * step };
+            hi = if fixed_hi { hi } else { libm::ceil(hi / step) * step };
             linear_ticks(lo, hi, step)
         };
         Some(Self { lo, hi, log: axis.log, from, to, ticks })
     }
 
-    /// The pixel of `value`, inside the range even if `value` is not.
+    /// The pixel of `value`. It is outside the range of pixels exactly if `value` is outside the range of values.
     pub(super) fn place(&self, value: f64) -> f64 {
-        let value = value.clamp(self.lo, self.hi);
         let share = if self.log {
             libm::log10(value / self.lo) / libm::log10(self.hi / self.lo)
         } else {
@@ -111,14 +117,15 @@ fn linear_ticks(lo: f64, hi: f64, step: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The ticks of a logarithmic axis and its range, widened to whole decades unless it is fixed.
-fn log_ticks(lo: f64, hi: f64, fixed: bool) -> (Vec<f64>, f64, f64) {
+/// The ticks of a logarithmic axis and its range. Each end is widened to a whole decade unless it is fixed.
+fn log_ticks((lo, fixed_lo): (f64, bool), (hi, fixed_hi): (f64, bool)) -> (Vec<f64>, f64, f64) {
     let (first, last) = (libm::floor(libm::log10(lo) + 1e-9), libm::ceil(libm::log10(hi) - 1e-9));
     let last = last.max(first + 1.0);
     let decades = last - first;
     let every = libm::ceil(decades / 8.0).max(1.0);
     let within: &[f64] = if decades <= 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-    let (a, b) = if fixed { (lo, hi) } else { (libm::pow(10.0, first), libm::pow(10.0, last)) };
+    let a = if fixed_lo { lo } else { libm::pow(10.0, first) };
+    let b = if fixed_hi { hi } else { libm::pow(10.0, last) };
     let mut ticks = vec![];
     let mut exponent = first;
     while exponent <= last {
@@ -174,10 +181,31 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_range_is_kept_and_values_outside_stop_at_its_ends() {
-        let axis = Axis::new("share", "%").range(0.0, 100.0);
+    fn a_range_is_kept_where_it_holds_the_data_and_widened_where_it_does_not() {
+        let scale =
+            |axis: &Axis, value: f64| Scale::new(axis, [value].into_iter(), false, 0.0, 200.0).unwrap();
+        let axis = Axis::new("share", "%").range(70.0, 102.0);
+        let kept = scale(&axis, 99.0);
+        assert_eq!((kept.place(70.0), kept.place(102.0)), (0.0, 200.0));
+        let wider = scale(&axis, 14.5);
+        assert!(wider.place(14.5) >= 0.0 && wider.place(14.5) < wider.place(70.0));
+        assert_eq!(wider.place(102.0), 200.0);
+        let log = scale(&Axis::new("share", "").log().range(1e-3, 1.0), 2e-5);
+        assert!(log.place(2e-5) > 0.0 && log.place(2e-5) < log.place(1e-3) && log.place(1.0) == 200.0);
+    }
+
+    #[test]
+    fn what_a_window_leaves_outside_has_no_place_inside() {
+        let axis = Axis::new("time", "s").window(0.0, 100.0);
         let scale = Scale::new(&axis, [250.0].into_iter(), false, 0.0, 200.0).unwrap();
-        assert_eq!((scale.place(250.0), scale.place(50.0), scale.place(-5.0)), (200.0, 100.0, 0.0));
+        assert_eq!((scale.place(250.0), scale.place(50.0), scale.place(-5.0)), (500.0, 100.0, -10.0));
+    }
+
+    #[test]
+    fn counts_of_nothing_have_an_axis_from_nought() {
+        for zero in [false, true] {
+            assert_eq!(labels(&Axis::new("drops", ""), &[0.0, 0.0], zero)[0], "0.0");
+        }
     }
 
     #[test]

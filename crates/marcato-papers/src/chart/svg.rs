@@ -3,15 +3,31 @@
 use core::fmt::Write;
 
 use super::Colour;
+use super::look::Look;
 use crate::markup::escape;
 
 /// The light and the dark look. Classes carry a prefix, for the style of an image that stands inside a page
 /// is the page's too. Programs that do not know `@media` show the light look.
-const STYLE: &str = "\
-.mc-bg{fill:#ffffff}.mc-text{fill:#1f2328}.mc-soft{fill:#57606a}.mc-grid{stroke:#dfe3e8}.mc-axis{stroke:#6e7781}\
-text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}\
-@media (prefers-color-scheme:dark){.mc-bg{fill:#14171c}.mc-text{fill:#e6edf3}.mc-soft{fill:#9aa4af}\
-.mc-grid{stroke:#2b323a}.mc-axis{stroke:#8b949e}}";
+fn style() -> String {
+    let colours = |tone: fn(Colour) -> &'static str| -> String {
+        let rule = |colour: Colour| {
+            let (class, tone) = (colour.class(), tone(colour));
+            format!(".mc-f-{class}{{fill:{tone}}}.mc-s-{class}{{stroke:{tone}}}")
+        };
+        Colour::ALL.into_iter().map(rule).collect()
+    };
+    format!(
+        ".mc-bg{{fill:#ffffff}}.mc-text{{fill:#1f2328}}.mc-soft{{fill:#57606a}}.mc-grid{{stroke:#dfe3e8}}\
+         .mc-axis{{stroke:#6e7781}}.mc-shade{{fill:#6e7781;fill-opacity:.14}}.mc-hatch{{stroke:#ffffff}}\
+         .mc-paper{{fill:#ffffff;stroke:#1f2328}}.mc-whisker{{stroke:#1f2328}}{}\
+         text{{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}}\
+         @media (prefers-color-scheme:dark){{.mc-bg{{fill:#14171c}}.mc-text{{fill:#e6edf3}}.mc-soft{{fill:#9aa4af}}\
+         .mc-grid{{stroke:#2b323a}}.mc-axis{{stroke:#8b949e}}.mc-shade{{fill:#8b949e}}.mc-hatch{{stroke:#14171c}}\
+         .mc-paper{{fill:#14171c;stroke:#e6edf3}}.mc-whisker{{stroke:#e6edf3}}{}}}",
+        colours(Colour::light),
+        colours(Colour::dark)
+    )
+}
 
 /// Where a text is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +50,8 @@ pub(super) struct Font {
 
 impl Font {
     pub(super) const LABEL: Self =
-        Self { size: 12.0, bold: false, soft: false, anchor: Anchor::Start, upright: false };
-    pub(super) const SMALL: Self = Self { size: 11.0, soft: true, ..Self::LABEL };
+        Self { size: 13.0, bold: false, soft: false, anchor: Anchor::Start, upright: false };
+    pub(super) const SMALL: Self = Self { size: 12.0, soft: true, ..Self::LABEL };
     pub(super) const TITLE: Self = Self { size: 15.0, bold: true, ..Self::LABEL };
 
     pub(super) const fn at(self, anchor: Anchor) -> Self {
@@ -66,8 +82,8 @@ impl Font {
 /// How a shape is filled and drawn around.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Paint {
-    /// Filled.
-    Solid(Colour),
+    /// Filled, and hatched if the look has a pattern.
+    Solid(Look),
     /// Drawn around, with a hint of its colour inside.
     Outlined(Colour),
     /// Drawn around, and lighter inside than a filled one: a part of it.
@@ -79,9 +95,8 @@ pub(super) enum Paint {
 impl Paint {
     pub(super) const fn colour(self) -> Colour {
         match self {
-            Self::Solid(colour) | Self::Outlined(colour) | Self::Light(colour) | Self::Shaded(colour, _) => {
-                colour
-            }
+            Self::Solid(look) => look.colour,
+            Self::Outlined(colour) | Self::Light(colour) | Self::Shaded(colour, _) => colour,
         }
     }
 }
@@ -115,14 +130,14 @@ impl Svg {
     pub(super) fn rect(&mut self, paint: Paint, (x1, y1): (f64, f64), (x2, y2): (f64, f64), about: &str) {
         let (x, y, width, height) = (x1.min(x2), y1.min(y2), (x1 - x2).abs(), (y1 - y2).abs());
         let look = match paint {
-            Paint::Solid(colour) => format!(r#"fill="{}""#, colour.hex()),
+            Paint::Solid(look) => format!(r#"class="mc-f-{}""#, look.colour.class()),
             Paint::Shaded(colour, depth) => {
-                format!(r#"fill="{}" fill-opacity="{:.2}""#, colour.hex(), 0.04 + 0.66 * depth)
+                format!(r#"class="mc-f-{}" fill-opacity="{:.2}""#, colour.class(), 0.04 + 0.66 * depth)
             }
             Paint::Outlined(colour) | Paint::Light(colour) => {
-                let hex = colour.hex();
+                let class = colour.class();
                 let opacity = if matches!(paint, Paint::Light(_)) { "0.4" } else { "0.15" };
-                format!(r#"fill="{hex}" fill-opacity="{opacity}" stroke="{hex}" stroke-width="1.5""#)
+                format!(r#"class="mc-f-{class} mc-s-{class}" fill-opacity="{opacity}" stroke-width="1.5""#)
             }
         };
         // The stroke lies inside the rectangle.
@@ -140,54 +155,140 @@ impl Svg {
         } else {
             writeln!(self.body, "><title>{}</title></rect>", escape(about))
         };
+        if let Paint::Solid(look) = paint {
+            self.hatch(look.pattern, (x, y), (x + width, y + height));
+        }
     }
 
-    pub(super) fn polyline(&mut self, colour: Colour, dashed: bool, points: &[(f64, f64)]) {
-        let places: Vec<String> = points.iter().map(|&(x, y)| format!("{},{}", Px(x), Px(y))).collect();
-        let dash = if dashed { r#" stroke-dasharray="6 4""# } else { "" };
+    /// Stripes across an area: lying for pattern 1, standing for 2, both for 3.
+    fn hatch(&mut self, pattern: u8, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+        let steps = |from: f64, to: f64| {
+            (1..u16::MAX).map(move |step| from + 4.0 * f64::from(step)).take_while(move |&at| at < to)
+        };
+        let mut path = String::new();
+        if pattern & 1 != 0 {
+            steps(y1, y2).for_each(|y| path.push_str(&format!("M{} {}H{}", Px(x1), Px(y), Px(x2))));
+        }
+        if pattern & 2 != 0 {
+            steps(x1, x2).for_each(|x| path.push_str(&format!("M{} {}V{}", Px(x), Px(y1), Px(y2))));
+        }
+        if !path.is_empty() {
+            let _ = writeln!(self.body, r#"<path class="mc-hatch" d="{path}" stroke-width="1.2"/>"#);
+        }
+    }
+
+    /// A grey area behind the data.
+    pub(super) fn shade(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         let _ = writeln!(
             self.body,
-            r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="2" stroke-linejoin="round"{dash}/>"#,
+            r#"<rect class="mc-shade" x="{}" y="{}" width="{}" height="{}"/>"#,
+            Px(x1),
+            Px(y1),
+            Px(x2 - x1),
+            Px(y2 - y1)
+        );
+    }
+
+    /// An interval around a value: a line with a bar at either end.
+    pub(super) fn whisker(&mut self, x: f64, low: f64, high: f64) {
+        let (left, right) = (Px(x - 4.0), Px(x + 4.0));
+        let _ = writeln!(
+            self.body,
+            r#"<path class="mc-whisker" d="M{left} {low}H{right}M{left} {high}H{right}M{x} {low}V{high}" fill="none" stroke-width="1.2"/>"#,
+            x = Px(x),
+            low = Px(low),
+            high = Px(high)
+        );
+    }
+
+    /// A published value: a hollow diamond, in the colour of its series if it has one.
+    pub(super) fn paper(&mut self, colour: Option<Colour>, (x, y): (f64, f64), about: &str) {
+        let stroke = colour.map(|colour| format!(" mc-s-{}", colour.class())).unwrap_or_default();
+        let _ = write!(
+            self.body,
+            r#"<path class="mc-paper{stroke}" d="M{} {}l5.5 5.5l-5.5 5.5l-5.5 -5.5z" stroke-width="1.8""#,
+            Px(x),
+            Px(y - 5.5)
+        );
+        let _ = if about.is_empty() {
+            writeln!(self.body, "/>")
+        } else {
+            writeln!(self.body, "><title>{}</title></path>", escape(about))
+        };
+    }
+
+    /// An arrow head whose tip is at a place, for data that go on beyond the frame.
+    pub(super) fn arrow(&mut self, colour: Colour, way: Way, (x, y): (f64, f64), about: &str) {
+        let wings = match way {
+            Way::Up => "l4.5 9h-9z",
+            Way::Down => "l4.5 -9h-9z",
+            Way::Right => "l-9 4.5v-9z",
+        };
+        let _ = writeln!(
+            self.body,
+            r#"<path class="mc-f-{}" d="M{} {}{wings}"><title>{}</title></path>"#,
+            colour.class(),
+            Px(x),
+            Px(y),
+            escape(about)
+        );
+    }
+
+    pub(super) fn polyline(&mut self, look: Look, dashed: bool, points: &[(f64, f64)]) {
+        let places: Vec<String> = points.iter().map(|&(x, y)| format!("{},{}", Px(x), Px(y))).collect();
+        let _ = writeln!(
+            self.body,
+            r#"<polyline class="mc-s-{}" points="{}" fill="none" stroke-width="2" stroke-linejoin="round"{}/>"#,
+            look.colour.class(),
             places.join(" "),
-            colour.hex()
+            dash(look, dashed)
         );
     }
 
     /// Stairs through these points: from each along to the next, then up or down. In half the text that a
     /// [`polyline`](Self::polyline) takes.
-    pub(super) fn stairs(&mut self, colour: Colour, dashed: bool, points: &[(f64, f64)]) {
+    pub(super) fn stairs(&mut self, look: Look, dashed: bool, points: &[(f64, f64)]) {
         let Some((&(x, y), rest)) = points.split_first() else { return };
         let mut path = format!("M{} {}", Px(x), Px(y));
         for &(x, y) in rest {
             let _ = write!(path, "H{}V{}", Px(x), Px(y));
         }
-        let dash = if dashed { r#" stroke-dasharray="6 4""# } else { "" };
         let _ = writeln!(
             self.body,
-            r#"<path d="{path}" fill="none" stroke="{}" stroke-width="2" stroke-linejoin="round"{dash}/>"#,
-            colour.hex()
+            r#"<path d="{path}" class="mc-s-{}" fill="none" stroke-width="2" stroke-linejoin="round"{}/>"#,
+            look.colour.class(),
+            dash(look, dashed)
         );
     }
 
     /// The mark of a point; its shape differs from series to series, so that colour is not the only difference.
     pub(super) fn mark(&mut self, colour: Colour, shape: usize, (x, y): (f64, f64)) {
-        let fill = colour.hex();
-        let _ = match shape % 4 {
-            0 => writeln!(self.body, r#"<circle cx="{}" cy="{}" r="3.5" fill="{fill}"/>"#, Px(x), Px(y)),
-            1 => writeln!(
-                self.body,
-                r#"<rect x="{}" y="{}" width="6.5" height="6.5" fill="{fill}"/>"#,
-                Px(x - 3.25),
-                Px(y - 3.25)
-            ),
-            2 => writeln!(self.body, r#"<path d="M{} {}l4.5 8h-9z" fill="{fill}"/>"#, Px(x), Px(y - 5.0)),
-            _ => writeln!(
-                self.body,
-                r#"<path d="M{} {}l4.5 4.5l-4.5 4.5l-4.5 -4.5z" fill="{fill}"/>"#,
-                Px(x),
-                Px(y - 4.5)
-            ),
+        let class = colour.class();
+        let mut path = |from: (f64, f64), d: &str| {
+            let (x, y) = (Px(x + from.0), Px(y + from.1));
+            let _ = writeln!(self.body, r#"<path class="mc-f-{class}" d="M{x} {y}{d}"/>"#);
         };
+        match shape % 8 {
+            1 => path((-3.25, -3.25), "h6.5v6.5h-6.5z"),
+            2 => path((0.0, -5.0), "l4.5 8h-9z"),
+            3 => path((0.0, -4.5), "l4.5 4.5l-4.5 4.5l-4.5 -4.5z"),
+            4 => path((0.0, 5.0), "l4.5 -8h-9z"),
+            // An upright cross, one that lies, and an hourglass.
+            5 => path((-1.25, -4.5), "h2.5v3.25h3.25v2.5h-3.25v3.25h-2.5v-3.25h-3.25v-2.5h3.25z"),
+            6 => path(
+                (0.0, -1.8),
+                "l2.7 -2.7l1.8 1.8l-2.7 2.7l2.7 2.7l-1.8 1.8l-2.7 -2.7l-2.7 2.7l-1.8 -1.8l2.7 -2.7l-2.7 -2.7l1.8 -1.8z",
+            ),
+            7 => path((-4.0, -4.5), "h8l-8 9h8z"),
+            _ => {
+                let _ = writeln!(
+                    self.body,
+                    r#"<circle class="mc-f-{class}" cx="{}" cy="{}" r="3.5"/>"#,
+                    Px(x),
+                    Px(y)
+                );
+            }
+        }
     }
 
     pub(super) fn text(&mut self, font: Font, (x, y): (f64, f64), text: &str) {
@@ -218,10 +319,30 @@ impl Svg {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
              height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n\
-             <style>{STYLE}</style>\n<rect class=\"mc-bg\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n{}</svg>\n",
+             <style>{}</style>\n<rect class=\"mc-bg\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n{}</svg>\n",
+            style(),
             self.body
         )
     }
+}
+
+/// How a line is dashed: as asked, else by its look.
+fn dash(look: Look, dashed: bool) -> &'static str {
+    match look.pattern {
+        _ if dashed => r#" stroke-dasharray="6 4""#,
+        0 => "",
+        1 => r#" stroke-dasharray="2 3""#,
+        2 => r#" stroke-dasharray="14 4""#,
+        _ => r#" stroke-dasharray="10 3 2 3""#,
+    }
+}
+
+/// Which way an arrow points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Up,
+    Down,
+    Right,
 }
 
 /// A length in pixels, to a hundredth, so that the last bits of a computation never show.
@@ -250,7 +371,7 @@ mod tests {
     fn text_and_titles_are_escaped() {
         let mut svg = Svg::new(10.0, 10.0, "a < b & \"c\"");
         svg.text(Font::LABEL, (0.0, 0.0), "<script>");
-        svg.rect(Paint::Solid(Colour::Blue), (0.0, 0.0), (1.0, 1.0), "x > y");
+        svg.rect(Paint::Solid(Look::of(0)), (0.0, 0.0), (1.0, 1.0), "x > y");
         let image = svg.finish();
         assert!(image.contains("aria-label=\"a &lt; b &amp; &quot;c&quot;\""));
         assert!(image.contains("&lt;script&gt;") && !image.contains("<script>"));

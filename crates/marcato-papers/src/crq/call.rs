@@ -107,7 +107,7 @@ pub(super) fn call(plan: &mut Plan) -> Ask {
             });
             answer.section = answer.section.figure(Figure::new(
                 format!("call-{flood}"),
-                chart.to_svg(),
+                chart,
                 format!("Shares of frames that took longer, beside {how}."),
             ));
         }

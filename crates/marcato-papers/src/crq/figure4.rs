@@ -6,7 +6,7 @@ use marcato_sim::Congestion;
 use marcato_units::{Duration, Rate};
 
 use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
-use super::scale::{Plan, Ticket};
+use super::scale::{Plan, Scale, Ticket, words};
 use super::scene;
 use super::setup::{Bottleneck, Outcome, Responder, Setup};
 use super::watched::Preset;
@@ -120,7 +120,7 @@ type Cell = (Queue, Duration, Stack, Ticket);
 
 /// Fig. 4.
 pub(super) fn figure_4(plan: &mut Plan) -> Ask {
-    let claims = plan.scale.claims;
+    let (claims, scale) = (plan.scale.claims, plan.scale);
     let mut cells: Vec<Cell> = Vec::new();
     for queue in Queue::FIGURE_4 {
         for rtt in RTTS {
@@ -158,7 +158,7 @@ pub(super) fn figure_4(plan: &mut Plan) -> Ask {
             }
         }
         rows.extend(said(runs, &cells, claims));
-        let mut answer = Answer::new("Fig. 4: responsiveness scores", TEXT, rows);
+        let mut answer = Answer::new("Fig. 4: responsiveness scores", text(scale), rows);
         for preset in Preset::ALL {
             answer.section = answer.section.figure(picture(runs, &cells, preset));
         }
@@ -166,7 +166,11 @@ pub(super) fn figure_4(plan: &mut Plan) -> Ask {
     })
 }
 
-const TEXT: &str = "One flow of 200 MB at 50 Mbit/s, all of it through one queue of a bandwidth-delay product, while three \
+fn text(scale: Scale) -> String {
+    format!("One flow of {} at 50 Mbit/s, {TEXT}", words(scale.bytes(ASSESSED)))
+}
+
+const TEXT: &str = "all of it through one queue of a bandwidth-delay product, while three \
     traps look on: so one run gives the scores of each set of rules. The paper shows its scores as points without numbers. \
     The raw score is the paper's, cycles at whose end the flow was responsive out of all; the assessed one leaves out the \
     cycles before there was a verdict. CoDel has the target of 0.1 ms and the interval of 0.01 ms of the authors' program, \
@@ -238,11 +242,7 @@ fn picture(runs: &Runs, cells: &[Cell], preset: Preset) -> Figure {
         });
         map.row(stack.name(), values)
     });
-    Figure::new(
-        format!("fig4-{}", preset.id()),
-        map.to_svg(),
-        format!("Fig. 4 by the {} rules.", preset.id()),
-    )
+    Figure::new(format!("fig4-{}", preset.id()), map, format!("Fig. 4 by the {} rules.", preset.id()))
 }
 
 /// Senders that answer, by Marcato's rules.

@@ -109,6 +109,56 @@ mod tests {
     use super::*;
     use crate::Silent;
 
+    /// A report at this scale, as if its runs had given nothing.
+    fn told(scale: Scale) -> Report {
+        let mut plan = Plan::new(scale);
+        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let runs = plan.nothing();
+        let answers = asked.into_iter().map(|ask| ask(&runs));
+        crate::answer::report(&Crq, config(scale), &RunOptions::default(), answers)
+    }
+
+    #[test]
+    fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
+        for scale in [Scale::FULL, Scale::QUICK] {
+            crate::answer::assert_reasons(&told(scale));
+        }
+    }
+
+    #[test]
+    fn a_report_names_the_sizes_and_times_of_its_own_runs() {
+        let full = [
+            "One flow of 200 MB at",
+            "A flow of 1 GB beside",
+            "from 1 s on; 20 flows of 100 MB",
+            "for a time short of 1 GB",
+            ">100 MB by TCP CUBIC",
+            "of 150 Mbit/s for 20 s",
+            "for 60 s, then does not for 60 s",
+            "from 1 s on, for 60 s on",
+            "250 MB each, one seed",
+        ];
+        let quick = [
+            "One flow of 10 MB at",
+            "A flow of 50 MB beside",
+            "from 0.05 or 0.5 s on; 20 flows of 5 MB",
+            "for a time short of 50 MB",
+            ">5 MB by TCP CUBIC",
+            "of 150 Mbit/s for 2 s",
+            "for 6 s, then does not for 6 s",
+            "from 1 s on, for 6 s on",
+            "12.5 MB each, one seed",
+        ];
+        for (scale, own, others) in [(Scale::FULL, full, quick), (Scale::QUICK, quick, full)] {
+            let page = told(scale).to_html();
+            let plain = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            for (own, other) in own.iter().zip(others) {
+                assert!(plain.contains(own), "`{own}` is missing");
+                assert!(!plain.contains(other), "`{other}` is of other runs");
+            }
+        }
+    }
+
     #[test]
     fn every_question_is_answered_at_a_small_scale_and_every_row_is_documented() {
         let report = report(Scale::TINY, &RunOptions::default(), &mut Silent).unwrap();

@@ -9,7 +9,7 @@ use marcato_units::{Bytes, Duration, Rate};
 
 use super::figure4::{Queue, percent};
 use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
-use super::scale::{Plan, Ticket};
+use super::scale::{Plan, Ticket, words};
 use super::setup::{Bleached, Bottleneck, Outcome, Responder, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
@@ -22,6 +22,7 @@ const PLACES: [(&str, u32); 3] = [("sender", 95), ("middle", 50), ("receiver", 5
 
 /// A lone CUBIC flow, judged in three places.
 pub(super) fn place(plan: &mut Plan) -> Ask {
+    let size = words(plan.scale.bytes(ASSESSED / 2));
     let mut cells: Vec<(&str, Queue, Duration, Ticket)> = Vec::new();
     for (name, client_side) in PLACES {
         for queue in [Queue::Codel { ecn: false }, Queue::Codel { ecn: true }] {
@@ -50,17 +51,18 @@ pub(super) fn place(plan: &mut Plan) -> Ask {
                 rows.push(Row::new(id, what, Unit::Percent).samples(&raw));
             }
         }
-        Answer::new("Beyond: where CRQ stands", PLACE_TEXT, rows)
+        Answer::new("Beyond: where CRQ stands", format!("{size}{PLACE_TEXT}"), rows)
     })
 }
 
-const PLACE_TEXT: &str = "100 MB by TCP CUBIC at 50 Mbit/s. The paper would have CRQ near the receivers (§V). By its rules \
+const PLACE_TEXT: &str = " by TCP CUBIC at 50 Mbit/s. The paper would have CRQ near the receivers (§V). By its rules \
     and the authors' the cycle of one-way TCP is the way from the box to the receiver and back, so there it is next to \
     nothing, and a verdict comes before the sender can have answered. Marcato's cycle is the whole loop.";
 
 /// A lone CUBIC flow with ECN, and a device on its way that clears the field.
 pub(super) fn bleach(plan: &mut Plan) -> Ask {
     let devices = [("none", None), ("before", Some(Bleached::Before)), ("behind", Some(Bleached::Behind))];
+    let size = words(plan.scale.bytes(ASSESSED / 2));
     let mut cells: Vec<(&str, Duration, Ticket)> = Vec::new();
     for (name, bleached) in devices {
         for rtt in RTTS {
@@ -93,11 +95,11 @@ pub(super) fn bleach(plan: &mut Plan) -> Ask {
             let what = format!("goodput of TCP CUBIC, {named}");
             rows.push(Row::new(format!("{id}.goodput"), what, Unit::MbitPerS).samples(&goodput));
         }
-        Answer::new("Beyond: devices that clear the ECN field", BLEACH_TEXT, rows)
+        Answer::new("Beyond: devices that clear the ECN field", format!("{size}{BLEACH_TEXT}"), rows)
     })
 }
 
-const BLEACH_TEXT: &str = "100 MB by TCP CUBIC with ECN through a CoDel queue that marks, at 50 Mbit/s. A device before the \
+const BLEACH_TEXT: &str = " by TCP CUBIC with ECN through a CoDel queue that marks, at 50 Mbit/s. A device before the \
     box clears what the box would mark, so that it drops and CUBIC answers: seen by its losses. A device behind the box \
     clears the marks, of which CUBIC then hears nothing: it is called unresponsive to ECN, which is what it is there, \
     until the queue overflows. So CRQ should stand behind such devices, or take who answers either (`Admission::Any`).";
@@ -124,6 +126,10 @@ fn crowd(rules: Preset) -> CrqConfig {
 /// So many CUBIC flows beside a flood.
 pub(super) fn flows(plan: &mut Plan) -> Ask {
     let span = plan.scale.span(SPAN);
+    let text = format!(
+        "TCP CUBIC flows with ECN on 200 Mbit/s and 20 ms beside UDP of 150 Mbit/s for {} s; {FLOWS_TEXT}",
+        span.as_secs_f64()
+    );
     let mut cells = Vec::new();
     for rules in [Preset::Authors, Preset::Marcato] {
         for count in FLOWS {
@@ -156,10 +162,10 @@ pub(super) fn flows(plan: &mut Plan) -> Ask {
             rows.push(row("cycles", "cycles called responsive", Unit::Percent, cycles));
             rows.push(row("goodput", "goodput of all beside UDP of 150 Mbit/s", Unit::MbitPerS, goodput));
         }
-        Answer::new("Beyond: one flow to a thousand", FLOWS_TEXT, rows)
+        Answer::new("Beyond: one flow to a thousand", text, rows)
     })
 }
 
-const FLOWS_TEXT: &str = "TCP CUBIC flows with ECN on 200 Mbit/s and 20 ms beside UDP of 150 Mbit/s for 20 s; CRQ conserves \
+const FLOWS_TEXT: &str = "CRQ conserves \
     work and takes who answers loss or marks. With many flows each has few segments in flight: below four, nobody is \
     judged.";

@@ -53,6 +53,16 @@ impl Scale {
     }
 }
 
+/// A number of bytes in words, in decimal units.
+pub(super) fn words(bytes: Bytes) -> String {
+    let bytes = bytes.get() as f64;
+    match bytes {
+        b if b >= 1e9 => format!("{} GB", b / 1e9),
+        b if b >= 1e6 => format!("{} MB", b / 1e6),
+        b => format!("{} kB", b / 1e3),
+    }
+}
+
 /// The FCT scores of one setup against another: for each seed, the mean of those of its flows. CRQ §IV-C2.
 pub(super) fn scores(runs: &Runs, baseline: Ticket, crq: Ticket, at_most: Duration) -> Vec<f64> {
     let pairs = runs.of(baseline).into_iter().zip(runs.of(crq));

@@ -5,7 +5,7 @@ use marcato_queue::{Admission, Buffer, ClassConfig, CrqConfig, Queues, Sharing};
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Control, Pair, RTTS, SINGLE, Stack};
-use super::scale::{Plan, Ticket, scores};
+use super::scale::{Plan, Ticket, scores, words};
 use super::scene::{self, Column, RULES};
 use super::setup::{Bottleneck, Setup};
 use super::{Answer, Ask};
@@ -98,10 +98,10 @@ pub(super) fn sweep(plan: &mut Plan) -> Ask {
                 format!("FCT score, {what}, {}, {} ms, {}", pair.name(), rtt.as_millis(), stack.name());
             Row::new(id, what, Unit::Ratio).samples(&scores(runs, baseline, crq, at_most))
         });
-        Answer::new("Beyond: other configurations", TEXT, rows.collect())
+        Answer::new("Beyond: other configurations", TEXT.replace("SIZE", &words(bytes)), rows.collect())
     })
 }
 
 const TEXT: &str = "What the paper leaves to future work, in the column `clean` with the authors' rules, each with one thing \
-    changed; a quarter of the paper's bytes, one seed. CUBIC should gain and BBR version 1, which answers neither loss nor \
+    changed; SIZE each, one seed. CUBIC should gain and BBR version 1, which answers neither loss nor \
     marks, should not.";

@@ -59,6 +59,7 @@ fn share(outcome: &Outcome, from: Time, until: Time) -> f64 {
 
 /// By each set of rules, at queues that drop and at queues that mark.
 pub(super) fn turncoat(plan: &mut Plan) -> Ask {
+    let text = TEXT.replace("SPAN", &plan.scale.span(PHASE).as_secs_f64().to_string());
     let mut cells = Vec::new();
     for rules in Preset::ALL {
         for (signal, ecn) in [("loss", false), ("ecn", true)] {
@@ -115,12 +116,12 @@ pub(super) fn turncoat(plan: &mut Plan) -> Ask {
                 &share(2, 3),
             ));
         }
-        Answer::new("Beyond: flows that change their mind", TEXT, rows)
+        Answer::new("Beyond: flows that change their mind", text, rows)
     })
 }
 
-const TEXT: &str = "A sender with an honest spin bit that halves its window when it is told to, for 60 s, then does not for \
-    60 s, then does again; alone at 20 Mbit/s and 20 ms. Nothing is shown where the change was not noticed before the next. \
+const TEXT: &str = "A sender with an honest spin bit that halves its window when it is told to, for SPAN s, then does not for \
+    SPAN s, then does again; alone at 20 Mbit/s and 20 ms. Nothing is shown where the change was not noticed before the next. \
     Votes that never age make a verdict as hard to change as it is old.";
 
 #[cfg(test)]

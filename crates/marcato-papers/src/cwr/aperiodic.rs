@@ -67,7 +67,7 @@ pub(super) fn aperiodic(plan: &mut Plan) -> Ask {
                 all.extend(rows(runs, ticket, &at, &of, &METRICS));
             }
             let series: Vec<(&str, Ticket)> = KNOWN.iter().map(|it| it.0).zip(tickets).collect();
-            let axis = Axis::new("completion", "ms").range(20.0, 150.0);
+            let axis = Axis::new("completion", "ms").window(20.0, 150.0);
             let title = format!("{}, {what}", source_name(SOURCE));
             figures.push(ccdf(runs, &format!("aperiodic-{release}"), &title, axis, series));
         }

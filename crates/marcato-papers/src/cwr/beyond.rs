@@ -93,7 +93,7 @@ pub(super) fn ccdf<'a>(
     let chart = series.into_iter().fold(chart, |chart, (name, ticket)| {
         chart.series(Series::ccdf(name, runs.mcts(ticket, 0).sorted().iter().copied()))
     });
-    Figure::new(id, chart.to_svg(), format!("Shares of the messages that took longer; {title}."))
+    Figure::new(id, chart, format!("Shares of the messages that took longer; {title}."))
 }
 
 #[cfg(test)]

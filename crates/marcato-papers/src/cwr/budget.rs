@@ -87,7 +87,7 @@ pub(super) fn budget(plan: &mut Plan) -> Ask {
             }
             let names = Copies::ALL.map(|(_, name, _)| name);
             let title = format!("{}, {percent} of packets lost", source_name(SOURCE));
-            let axis = Axis::new("completion", "ms").range(20.0, 250.0);
+            let axis = Axis::new("completion", "ms").window(20.0, 250.0);
             let id = format!("budget-{}", loss.replace('.', "-"));
             figures.push(ccdf(runs, &id, &title, axis, names.into_iter().zip(tickets)));
         }

@@ -53,7 +53,7 @@ pub(super) fn controllers(plan: &mut Plan) -> Ask {
                 all.extend(rows(runs, ticket, &at, &of, &METRICS));
             }
             let title = format!("{}, {what}", source_name(SOURCE));
-            let axis = Axis::new("completion", "ms").range(20.0, 200.0);
+            let axis = Axis::new("completion", "ms").window(20.0, 200.0);
             let series = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).zip(tickets);
             figures.push(ccdf(runs, &format!("controllers-{name}"), &title, axis, series));
         }

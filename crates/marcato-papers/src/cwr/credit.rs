@@ -5,6 +5,7 @@ use marcato_sched::reserve::Framing;
 use marcato_units::Bytes;
 
 use super::beyond::{GOODPUT, GROWTH, LOST, Metric, P50, P999, every, rows, setup};
+use super::latency::colour;
 use super::predict::{self, CHECKED_ON};
 use super::published::{LOSS, PACKET, Periodic, SAME_RTT, Scheduler};
 use super::runs::{Plan, Runs, Ticket};
@@ -101,14 +102,16 @@ fn picture(runs: &Runs, cells: &[Cell]) -> Figure {
     let groups = cells.iter().flat_map(|cell| {
         RESERVING.map(|scheduler| format!("{} {scheduler}", source_id(cell.source).replace('.', "/")))
     });
-    let each = |which: fn(&Cell, usize) -> Ticket| -> Vec<f64> {
-        let tickets = cells.iter().flat_map(|cell| [0, 1].map(|scheduler| which(cell, scheduler)));
-        tickets.map(|ticket| runs.mean(ticket, GOODPUT.3)).collect()
+    let bars = |name: &str, which: fn(&Cell, usize) -> Ticket| {
+        let tickets: Vec<Ticket> =
+            cells.iter().flat_map(|cell| [0, 1].map(|scheduler| which(cell, scheduler))).collect();
+        let means = tickets.iter().map(|&ticket| runs.mean(ticket, GOODPUT.3));
+        Bars::new(name, means).intervals(tickets.iter().map(|&ticket| runs.ci95(ticket, GOODPUT.3)))
     };
     let chart = BarChart::new("Goodput of all messages", Axis::new("goodput", "Mbit/s"))
         .groups(groups)
-        .bars(Bars::new("LowRTT", each(|cell, _| cell.low_rtt)).colour(Colour::Grey))
-        .bars(Bars::new("acknowledged", each(|cell, at| cell.reserving[at].1[0])).colour(Colour::Orange))
-        .bars(Bars::new("credited", each(|cell, at| cell.reserving[at].1[1])).colour(Colour::Blue));
-    Figure::new("credit", chart.to_svg(), "Period in ms / size in kB.")
+        .bars(bars("LowRTT", |cell, _| cell.low_rtt).colour(colour(Scheduler::LowRtt)))
+        .bars(bars("acknowledged", |cell, at| cell.reserving[at].1[0]).colour(Colour::Purple))
+        .bars(bars("credited", |cell, at| cell.reserving[at].1[1]).colour(Colour::Orange));
+    Figure::new("credit", chart, "Period in ms / size in kB.")
 }

@@ -110,7 +110,7 @@ pub(super) fn red_helps(id: String, of: &str, once: &Samples, twice: &Samples, c
 
 fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Figure {
     let source = cells[0].0.source;
-    let chart = LineChart::ccdf(source_name(source), Axis::new("completion", "ms").range(20.0, 200.0), true)
+    let chart = LineChart::ccdf(source_name(source), Axis::new("completion", "ms").window(20.0, 200.0), true)
         .down_to(1e-4);
     let chart = cells.iter().fold(chart, |chart, &(cell, ticket)| {
         let samples = runs.mcts(ticket, 0);
@@ -119,7 +119,7 @@ fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Figure {
     });
     Figure::new(
         format!("fig4{letter}-mct"),
-        chart.to_svg(),
+        chart,
         format!("As Fig. 4: shares of the messages that took longer, {}; all seeds.", source_name(source)),
     )
 }

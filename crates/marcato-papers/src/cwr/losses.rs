@@ -35,7 +35,8 @@ pub(super) fn losses(plan: &mut Plan) -> Ask {
                 Unit::Percent,
             )
             .paper(LOSS * 100.0)
-            .measured(100.0 * lost as f64 / packets as f64),
+            .measured(100.0 * lost as f64 / packets as f64)
+            .unclaimed_because("a setting and no result: it shows what chance made of it"),
             Row::new(
                 "cwr.losses.queues",
                 "data packets that queues dropped, all cells of Table I",

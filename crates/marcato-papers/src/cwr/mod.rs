@@ -126,3 +126,33 @@ fn config(scale: Scale) -> Config {
         .set("length_s", scale.long.length.as_secs_f64())
         .set("short_length_s", scale.short.length.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report at this scale, as if its runs had given nothing.
+    fn told(scale: Scale) -> Report {
+        let mut plan = Plan::new(scale);
+        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let runs = plan.nothing();
+        let answers = asked.into_iter().map(|ask| ask(&runs));
+        crate::answer::report(&Cwr, config(scale), &RunOptions::default(), answers)
+    }
+
+    #[test]
+    fn a_report_names_the_times_of_its_own_runs() {
+        let [full, quick] = [Scale::FULL, Scale::QUICK].map(|scale| told(scale).to_html());
+        assert!(full.contains("For 5 s a path carries nothing") && full.contains("keep-alives every 0.5 s"));
+        assert!(
+            quick.contains("For 1 s a path carries nothing") && quick.contains("keep-alives every 0.125 s")
+        );
+    }
+
+    #[test]
+    fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
+        for scale in [Scale::FULL, Scale::QUICK] {
+            crate::answer::assert_reasons(&told(scale));
+        }
+    }
+}

@@ -90,7 +90,7 @@ const SRTT_TEXT: &str = "The mean of the smoothed round-trip time at each change
 
 fn ccdf(runs: &Runs, schedulers: &[(Scheduler, Ticket)], index: usize, rtts: [Duration; 2]) -> Figure {
     let title = format!("S{}, {}", index + 1, rtts_name(rtts));
-    let chart = LineChart::ccdf(&title, Axis::new("completion", "ms").range(0.0, 250.0), true).down_to(1e-4);
+    let chart = LineChart::ccdf(&title, Axis::new("completion", "ms").window(0.0, 250.0), true).down_to(1e-4);
     let chart = schedulers.iter().fold(chart, |chart, &(scheduler, ticket)| {
         let samples = runs.mcts(ticket, index);
         chart.series(
@@ -100,7 +100,7 @@ fn ccdf(runs: &Runs, schedulers: &[(Scheduler, Ticket)], index: usize, rtts: [Du
     let number = if rtts == SAME_RTT { 5 } else { 6 };
     Figure::new(
         format!("fig{number}-{}-s{}", rtts_id(rtts), index + 1),
-        chart.to_svg(),
+        chart,
         format!("As Fig. {number}: {title}; all seeds."),
     )
 }

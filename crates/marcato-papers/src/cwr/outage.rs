@@ -84,7 +84,7 @@ pub(super) fn outage(plan: &mut Plan) -> Ask {
                 }
             }
         }
-        let mut answer = Answer::new("Beyond: a path that dies and comes back", TEXT, all);
+        let mut answer = Answer::new("Beyond: a path that dies and comes back", text(outage), all);
         for (index, path) in (1..).zip([0, 1]) {
             let tickets = cells.map(|(scheduler, tickets)| (scheduler, tickets[path][0]));
             answer.section = answer.section.figure(picture(runs, outage, index, tickets));
@@ -93,14 +93,20 @@ pub(super) fn outage(plan: &mut Plan) -> Ask {
     })
 }
 
-const TEXT: &str = "For 5 s a path carries nothing, in either direction. No message is lost and none arrives twice. If it is \
+fn text(outage: Outage) -> String {
+    let (length, give_up) = (outage.until.since(outage.from).as_secs_f64(), outage.give_up.as_secs_f64());
+    let keep_alive = give_up / 4.0;
+    format!(
+        "For {length} s a path carries nothing, in either direction. No message is lost and none arrives twice. If it is \
     the second path that dies, CWR and CWR+RED barely notice: what was under way is sent again on the other lane as \
     soon as the dead one has been silent for 2.5 round trips. If it is the first, everything stands still for as long \
     as its lane is kept: the engine sends the acknowledgements of all paths on the first one, the receiver, which \
     sends nothing else, never notices that they are lost, and to the sender both lanes are silent. After the path's \
-    return it takes until the next probe, whose distance has doubled with each. With an idle timeout for lanes (2 s \
-    here, and keep-alives every 0.5 s) the first lane is given up and acknowledgements move to the second, so that \
-    the standstill ends with the timeout; the receiver opens the lane again, once a second until it succeeds.";
+    return it takes until the next probe, whose distance has doubled with each. With an idle timeout for lanes ({give_up} s \
+    here, and keep-alives every {keep_alive} s) the first lane is given up and acknowledgements move to the second, so that \
+    the standstill ends with the timeout; the receiver opens the lane again, once a second until it succeeds."
+    )
+}
 
 fn completions(runs: &Runs, ticket: Ticket, outage: Outage, at: &str, of: &str, reopened: bool) -> Vec<Row> {
     let each = |name: &str, what: &str, unit: Unit, value: &dyn Fn(&Outcome) -> f64| {
@@ -137,7 +143,8 @@ fn picture(runs: &Runs, outage: Outage, path: usize, tickets: [(Scheduler, Ticke
     let from = outage.from - Duration::from_millis(500);
     let until = outage.until + Duration::from_secs(3);
     let x = Axis::new("released after the path's death", "s");
-    let chart = LineChart::new(title, x, Axis::new("completion", "ms").log());
+    let length = outage.until.since(outage.from).as_secs_f64();
+    let chart = LineChart::new(title, x, Axis::new("completion", "ms").log()).shade(0.0, length, "dead");
     let chart = tickets.into_iter().fold(chart, |chart, (scheduler, ticket)| {
         let releases = runs.of(ticket).first().map_or(&[][..], |outcome| &outcome.sources[0][..]);
         let seen = releases.iter().filter(|released| (from..until).contains(&released.at));
@@ -148,7 +155,7 @@ fn picture(runs: &Runs, outage: Outage, path: usize, tickets: [(Scheduler, Ticke
     });
     Figure::new(
         format!("outage-path{path}"),
-        chart.to_svg(),
+        chart,
         "Completion of each message by when it was released; the path comes back at the end of the outage.",
     )
 }

@@ -39,7 +39,11 @@ pub(super) fn recovery(plan: &mut Plan) -> Ask {
                 Some(paper) => earliest.paper(paper),
                 None => earliest,
             };
-            rows.push(if claims { earliest.at_least(least) } else { earliest });
+            rows.push(if claims {
+                earliest.at_least(least)
+            } else {
+                earliest.unclaimed_because(crate::answer::TOO_SHORT)
+            });
             let median = row(".median", "median completion of messages, in round trips,", Unit::Ratio);
             rows.push(median.measured(of(500)));
             rows.push(row(".count", "messages of all seeds", Unit::Count).measured(repaired.len() as f64));

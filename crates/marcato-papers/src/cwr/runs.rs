@@ -71,6 +71,12 @@ impl Plan {
         }))
     }
 
+    /// As if every run had given nothing: shows what would be said of them.
+    #[cfg(test)]
+    pub(super) fn nothing(&self) -> Runs {
+        Runs { outcomes: vec![Vec::new(); self.setups.len()] }
+    }
+
     /// Runs everything with each of `seeds`. The outcome does not depend on how many cores there are.
     pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
         self.run_on(pool::cores(), seeds, progress)
@@ -122,6 +128,11 @@ impl Runs {
     /// The mean of a value over the seeds.
     pub(super) fn mean(&self, ticket: Ticket, value: impl FnMut(&Outcome) -> f64) -> f64 {
         crate::Mean::of(&self.each(ticket, value)).value
+    }
+
+    /// Half the width of the 95 % confidence interval of that mean; not a number with a single seed.
+    pub(super) fn ci95(&self, ticket: Ticket, value: impl FnMut(&Outcome) -> f64) -> f64 {
+        crate::Mean::of(&self.each(ticket, value)).ci95.unwrap_or(f64::NAN)
     }
 
     /// The completion times of a source's messages with all seeds, in ms.

@@ -111,8 +111,9 @@ fn picture(runs: &Runs, load: &str, how: &str, tickets: [Ticket; 3]) -> Figure {
     let chart = BarChart::new(format!("Goodput of each level, {how}"), Axis::new("goodput", "Mbit/s"))
         .groups(Priority::ALL.map(|level| format!("P{}", level.index())));
     let chart = DEBTS.into_iter().zip(tickets).fold(chart, |chart, ((_, _, order), ticket)| {
-        let each = Priority::ALL.map(|level| crate::Mean::of(&rate(runs, ticket, level)).value);
-        chart.bars(Bars::new(order, each))
+        let each = Priority::ALL.map(|level| crate::Mean::of(&rate(runs, ticket, level)));
+        let intervals = each.map(|mean| mean.ci95.unwrap_or(f64::NAN));
+        chart.bars(Bars::new(order, each.map(|mean| mean.value)).intervals(intervals))
     });
-    Figure::new(format!("starvation-{load}"), chart.to_svg(), "What the receiver read of each level.")
+    Figure::new(format!("starvation-{load}"), chart, "What the receiver read of each level.")
 }

@@ -68,11 +68,14 @@ fn bars(runs: &Runs, column: &Column) -> Figure {
         let each = |value: Value| tickets.iter().map(|&ticket| runs.mean(ticket, value)).collect::<Vec<_>>();
         let totals = each(|outcome| outcome.goodput() + outcome.rate(outcome.duplicates));
         let urgent = each(|outcome| outcome.rate(outcome.bytes[0] + outcome.duplicates));
-        chart.bars(Bars::new(scheduler.name(), totals).parts(urgent).colour(colour(scheduler)))
+        let total = |outcome: &Outcome| outcome.goodput() + outcome.rate(outcome.duplicates);
+        let intervals: Vec<f64> = tickets.iter().map(|&ticket| runs.ci95(ticket, total)).collect();
+        let bars = Bars::new(scheduler.name(), totals).parts(urgent).intervals(intervals);
+        chart.bars(bars.colour(colour(scheduler)))
     });
     Figure::new(
         "fig4-throughput",
-        chart.to_svg(),
+        chart,
         "As Fig. 4: what the transport delivered, the lighter part urgent. As in the paper, both copies of an urgent \
          message count here; the rows count each byte once.",
     )

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 
 pub use self::section::Section;
 pub use self::table::{Cell, Column, Table};
+use crate::Figure;
+use crate::chart::{Drawing, Looks};
 use crate::markup::escape;
 
 const STYLE: &str = include_str!("page.css");
@@ -83,10 +85,16 @@ impl Page {
         self
     }
 
-    /// Images of all figures in order, as pairs of the figure's id and its SVG text.
+    /// Images of all figures in order, as pairs of the figure's id and its SVG text: the same as on the page.
     pub fn images(&self) -> Vec<(String, String)> {
-        let figures = self.sections.iter().flat_map(Section::figures);
-        figures.map(|figure| (figure.id().to_owned(), figure.svg().to_owned())).collect()
+        let looks = self.looks();
+        let image = |figure: &Figure| (figure.id().to_owned(), figure.drawing().draw(&looks));
+        self.sections.iter().flat_map(Section::figures).map(image).collect()
+    }
+
+    /// The looks of all series, the same in each figure.
+    fn looks(&self) -> Looks {
+        Drawing::looks(self.sections.iter().flat_map(Section::figures).map(Figure::drawing))
     }
 
     /// The page as one HTML document.
@@ -116,7 +124,7 @@ impl Page {
         for line in &self.summary {
             writeln!(page, "<p class=\"summary\">{}</p>", escape(line))?;
         }
-        let anchors = self.anchors();
+        let (anchors, looks) = (self.anchors(), self.looks());
         if self.sections.len() > 1 {
             page.push_str("<nav aria-label=\"Contents\">\n<ol>\n");
             for (section, anchor) in self.sections.iter().zip(&anchors) {
@@ -125,7 +133,7 @@ impl Page {
             page.push_str("</ol>\n</nav>\n");
         }
         for (section, anchor) in self.sections.iter().zip(&anchors) {
-            section.write(page, anchor)?;
+            section.write(page, anchor, &looks)?;
         }
         writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>")
     }
@@ -155,7 +163,7 @@ fn slug(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Figure;
+    use crate::chart::{Axis, BarChart, Bars, LineChart, Series};
 
     #[test]
     fn sections_have_anchors_of_their_own_that_the_contents_name() {
@@ -171,6 +179,25 @@ mod tests {
             assert_eq!(html.matches(&format!("id=\"{anchor}\"")).count(), 1, "{anchor}");
             assert!(html.contains(&format!("<li><a href=\"#{anchor}\">")), "{anchor}");
         }
+    }
+
+    #[test]
+    fn a_name_has_one_colour_in_all_figures_whatever_its_place() {
+        let lines = LineChart::new("a", Axis::new("x", ""), Axis::new("y", ""))
+            .series(Series::line("LowRTT", [(0.0, 1.0)]))
+            .series(Series::line("CWR", [(0.0, 2.0)]));
+        let bars = BarChart::new("b", Axis::new("y", "")).groups(["g"]).bars(Bars::new("CWR", [1.0]));
+        let page = Page::new("t").section(
+            Section::new("s").figure(Figure::new("a", lines, "")).figure(Figure::new("b", bars, "")),
+        );
+        let images = page.images();
+        assert!(
+            images[0].1.contains("<polyline class=\"mc-s-vermilion\"")
+                && images[1].1.contains("class=\"mc-f-vermilion\"")
+        );
+        assert!(!images[1].1.contains("class=\"mc-f-blue\""));
+        let html = page.to_html();
+        assert!(images.iter().all(|(_, svg)| html.contains(svg.trim())));
     }
 
     #[test]

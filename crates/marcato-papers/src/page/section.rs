@@ -4,6 +4,7 @@ use core::fmt::{Result, Write};
 
 use super::Table;
 use crate::Figure;
+use crate::chart::Looks;
 use crate::markup::escape;
 
 /// A part of a [`Page`](super::Page) under a heading of its own. What it holds is shown in the order in which it was added.
@@ -17,7 +18,7 @@ pub struct Section {
 enum Block {
     Text(String),
     Code(String),
-    Figure(Figure),
+    Figure(Box<Figure>),
     Table(Table),
 }
 
@@ -44,7 +45,7 @@ impl Section {
     /// Adds a figure.
     #[must_use]
     pub fn figure(mut self, figure: Figure) -> Self {
-        self.blocks.push(Block::Figure(figure));
+        self.blocks.push(Block::Figure(Box::new(figure)));
         self
     }
 
@@ -63,12 +64,12 @@ impl Section {
     /// The figures in order.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.blocks.iter().filter_map(|block| match block {
-            Block::Figure(figure) => Some(figure),
+            Block::Figure(figure) => Some(&**figure),
             _ => None,
         })
     }
 
-    pub(super) fn write(&self, page: &mut String, anchor: &str) -> Result {
+    pub(super) fn write(&self, page: &mut String, anchor: &str, looks: &Looks) -> Result {
         writeln!(
             page,
             "<section>\n<h2 id=\"{anchor}\">{} <a class=\"here\" href=\"#{anchor}\" aria-label=\"Link to this section\">#</a></h2>",
@@ -86,7 +87,7 @@ impl Section {
                     page,
                     "<figure id=\"{}\">\n<div class=\"scroll\" tabindex=\"0\">\n{}\n</div>\n<figcaption>{}</figcaption>\n</figure>",
                     escape(figure.id()),
-                    figure.svg().trim(),
+                    figure.drawing().draw(looks).trim(),
                     escape(figure.caption())
                 )?,
                 Block::Table(table) => table.write(page)?,

@@ -172,15 +172,15 @@ impl Combination {
         format!("{kind} UDP, buffers of {} packets", self.buffer)
     }
 
-    fn rows(&self, runs: &Runs, claims: bool) -> Vec<Row> {
-        let (suffix, name) = (self.suffix(), self.name());
+    fn rows(&self, runs: &Runs, claims: bool, span: Span) -> Vec<Row> {
+        let (suffix, name, late) = (self.suffix(), self.name(), last(span));
         let mut rows = Vec::new();
         for &(udp, [tcp, plt]) in &self.cells {
             for link in [0, 1] {
                 for (who, protocol, ticket) in [("tcp", "TCP", tcp), ("plt", "PLT", plt)] {
                     let id = format!("plt.fig10.{udp}.link{}.{who}{suffix}", link + 1);
                     let what = format!("link {} used, {protocol}, {udp} Mbit/s of {name}", link + 1);
-                    let last = Row::new(&id, format!("{what}, last 300 s"), Unit::Percent)
+                    let last = Row::new(&id, format!("{what}, {late}"), Unit::Percent)
                         .samples(&runs.each(ticket, |used| used.last[link]));
                     let claimed = claims && who == "plt" && self.kind == Udp::Constant;
                     rows.push(if claimed { last.at_least(100.0 * UTILISATION) } else { last });
@@ -197,7 +197,7 @@ impl Combination {
             );
             if udp == GAIN_AT {
                 for link in [0, 1] {
-                    for (part, words, of) in PARTS {
+                    for (part, words, of) in parts(span) {
                         let gains = gains(runs, [tcp, plt], |used| of(used)[link]);
                         rows.push(
                             Row::new(
@@ -209,7 +209,8 @@ impl Combination {
                                 Unit::Percent,
                             )
                             .paper(GAIN)
-                            .samples(&gains),
+                            .samples(&gains)
+                            .unclaimed_because(WHOSE_GAIN),
                         );
                     }
                 }
@@ -219,18 +220,35 @@ impl Combination {
     }
 }
 
-type Part = (&'static str, &'static str, fn(&Used) -> [f64; 2]);
+/// Why nothing is claimed of what PLT gains.
+const WHOSE_GAIN: &str = "the paper does not say to which link, kind of UDP, buffer and part of the run its gain belongs, so \
+    that all are shown";
 
-const PARTS: [Part; 2] = [("", "last 300 s", |used| used.last), (".all", "whole run", |used| used.all)];
+/// The part of a run that is checked, in words.
+fn last(span: Span) -> String {
+    format!("last {} s", span.length.as_secs_f64())
+}
 
-const TEXT: &str = "Flows 1 to 3 pass the first bottleneck, 4 to 6 the second, 7 to 9 both; they begin 60 s after one \
+type Part = (&'static str, String, fn(&Used) -> [f64; 2]);
+
+fn parts(span: Span) -> [Part; 2] {
+    [("", last(span), |used| used.last), (".all", "whole run".to_owned(), |used| used.all)]
+}
+
+fn text(span: Span, apart: Duration) -> String {
+    let (length, whole, apart) = (span.length.as_secs_f64(), span.whole(), apart.as_secs_f64());
+    let first = 3.0 * apart;
+    format!(
+        "Flows 1 to 3 pass the first bottleneck, 4 to 6 the second, 7 to 9 both; they begin {apart} s after one \
     another. The round trip is 80 ms, and 120 ms through both. UDP passes the second bottleneck at high priority; on-off \
     means a second on and a second off, at the rate named while on. Used is all that the link carried, UDP included, over \
-    what it could have. It is checked over the last 300 s of 1200, for constant UDP, which is what the paper's \
+    what it could have. It is checked over the last {length} s of {whole}, for constant UDP, which is what the paper's \
     text suggests: nine flows over short buffers do not follow a wave of 75 or 100 Mbit/s that turns each second, and what the \
     low layers lose to it costs more repairs (`onoff`; `slow`: each 10 s). Over the whole run the second link cannot be full, as \
-    no flow passes it for its first 180 s: those rows are printed without a claim. So is the paper's gain of 20 % at 50 \
-    Mbit/s, for every combination, since the paper does not say to which of them it belongs.";
+    no flow passes it for its first {first} s: those rows are printed without a claim. So is the paper's gain of 20 % at 50 \
+    Mbit/s, for every combination, since the paper does not say to which of them it belongs."
+    )
+}
 
 /// Fig. 10.
 pub(super) fn bottlenecks(plan: &mut Plan) -> Ask {
@@ -247,7 +265,7 @@ pub(super) fn bottlenecks(plan: &mut Plan) -> Ask {
         (udp, plan.add(Bottlenecks { udp, kind, buffer, plt, apart, span }))
     });
     Box::new(move |runs| {
-        let mut rows: Vec<Row> = combinations.iter().flat_map(|it| it.rows(runs, claims)).collect();
+        let mut rows: Vec<Row> = combinations.iter().flat_map(|it| it.rows(runs, claims, span)).collect();
         for (kind, words) in [(Udp::Constant, "constant"), (Udp::OnOff, "on-off")] {
             let repairs = Row::new(
                 format!("plt.retx_share{}", kind.suffix()),
@@ -264,8 +282,9 @@ pub(super) fn bottlenecks(plan: &mut Plan) -> Ask {
                     Row::new(
                         format!("plt.fig10.{udp}.link{}.plt.slow", link + 1),
                         format!(
-                            "link {} used, PLT, {udp} Mbit/s of UDP for 10 s of 20, small buffers, last 300 s",
-                            link + 1
+                            "link {} used, PLT, {udp} Mbit/s of UDP for 10 s of 20, small buffers, {}",
+                            link + 1,
+                            last(span)
                         ),
                         Unit::Percent,
                     )
@@ -285,10 +304,10 @@ pub(super) fn bottlenecks(plan: &mut Plan) -> Ask {
                 );
             }
         }
-        let text = format!("{TEXT} {}", who_gains(runs, &combinations));
+        let text = format!("{} {}", text(span, apart), who_gains(runs, &combinations, span));
         let mut answer = Answer::new("Fig. 10: two bottlenecks", text, rows);
         for combination in &combinations {
-            answer.section = answer.section.figure(figure(runs, combination));
+            answer.section = answer.section.figure(figure(runs, combination, span));
         }
         answer
     })
@@ -300,12 +319,12 @@ fn gains(runs: &Runs, [tcp, plt]: [Ticket<Bottlenecks>; 2], of: impl Fn(&Used) -
 }
 
 /// Which combination shows the paper's gain best.
-fn who_gains(runs: &Runs, combinations: &[Combination]) -> String {
+fn who_gains(runs: &Runs, combinations: &[Combination], span: Span) -> String {
     let mut shown: Vec<(f64, String)> = Vec::new();
     for it in combinations {
         let Some(&(_, tickets)) = it.cells.iter().find(|cell| cell.0 == GAIN_AT) else { continue };
         for link in [0, 1] {
-            for (_, words, of) in PARTS {
+            for (_, words, of) in parts(span) {
                 let gain = crate::Mean::of(&gains(runs, tickets, |used| of(used)[link])).value;
                 shown.push((gain, format!("link {}, {}, {words}", link + 1, it.name())));
             }
@@ -324,22 +343,27 @@ fn worst_repairs<'a>(runs: &Runs, combinations: impl Iterator<Item = &'a Combina
     each.fold(0.0, f64::max)
 }
 
-fn figure(runs: &Runs, combination: &Combination) -> Figure {
+fn figure(runs: &Runs, combination: &Combination, span: Span) -> Figure {
     let curve = |name: &str, which: usize, link: usize| {
         let point = |&(udp, tickets): &(u64, [Ticket<Bottlenecks>; 2])| {
             (udp as f64, runs.mean(tickets[which], |used| used.last[link]))
         };
-        Series::line(name, combination.cells.iter().map(point).collect::<Vec<_>>()).marks()
+        let interval = |&(_, tickets): &(u64, [Ticket<Bottlenecks>; 2])| {
+            runs.ci95(tickets[which], |used| used.last[link])
+        };
+        Series::line(name, combination.cells.iter().map(point).collect::<Vec<_>>())
+            .intervals(combination.cells.iter().map(interval).collect::<Vec<_>>())
+            .marks()
     };
     let chart = LineChart::new(
         "Use of the bottlenecks",
         Axis::new("UDP", "Mbit/s"),
-        Axis::new("used in the last 300 s", "%").range(40.0, 100.0),
+        Axis::new(format!("used in the {}", last(span)), "%").range(40.0, 100.0),
     )
     .series(curve("PLT, link 1", 1, 0))
     .series(curve("PLT, link 2", 1, 1))
     .series(curve("TCP, link 1", 0, 0))
     .series(curve("TCP, link 2", 0, 1));
     let id = format!("fig10{}", combination.suffix().replace('.', "-"));
-    Figure::new(id, chart.to_svg(), format!("As Fig. 10: {}.", combination.name()))
+    Figure::new(id, chart, format!("As Fig. 10: {}.", combination.name()))
 }

@@ -39,8 +39,11 @@ pub(super) fn controllers(plan: &mut Plan) -> Ask {
         };
         Answer::new(
             "Other controls at the high layer",
-            "A single flow with the small buffer, 240 s after 60 s. The paper asks whether a more aggressive control than \
+            format!(
+                "A single flow with the small buffer, {}. The paper asks whether a more aggressive control than \
              TCP's would be a better choice for the HCM.",
+                span.words()
+            ),
             cells.into_iter().map(row).collect(),
         )
     })

@@ -117,7 +117,7 @@ struct Case {
 }
 
 impl Case {
-    fn rows(&self, runs: &Runs) -> Vec<Row> {
+    fn rows(&self, runs: &Runs, span: Span) -> Vec<Row> {
         let kind = if self.equal { "equal" } else { "unequal" };
         let of = format!("{} flows, {kind} round trips, loss 0.1 %", self.flows);
         let at = format!("plt.fairness.{}.{kind}", self.flows);
@@ -127,7 +127,8 @@ impl Case {
                 Row::new(format!("{at}.{what}.{who}"), format!("{text}, {protocol}, {of}"), unit)
                     .samples(&runs.each(ticket, value))
             };
-            rows.push(row("jain", "Jain's index of goodputs, last 100 s", Unit::Ratio, Shares::jain));
+            let late = format!("Jain's index of goodputs, last {} s", span.length.as_secs_f64());
+            rows.push(row("jain", &late, Unit::Ratio, Shares::jain));
             rows.push(row(
                 "early",
                 "Jain's index when the last flow has just come",
@@ -141,10 +142,16 @@ impl Case {
     }
 }
 
-const TEXT: &str = "Endless flows that begin 10 s after one another, at a loss of 0.1 %, at which all but a few Mbit/s go low; \
-    the small buffer; round trips all 80 ms, or evenly from 40 to 120 ms. Goodputs are compared over windows of 10 s, and \
-    over the last 100 of 300 s. The paper asks the question and does not answer it. The LCM's windows grow and shrink by \
-    factors, and losses that all see alike do not move their ratio.";
+fn text(span: Span, apart: Duration, window: Duration) -> String {
+    let (apart, window) = (apart.as_secs_f64(), window.as_secs_f64());
+    let (length, whole) = (span.length.as_secs_f64(), span.whole());
+    format!(
+        "Endless flows that begin {apart} s after one another, at a loss of 0.1 %, at which all but a few Mbit/s go low; \
+    the small buffer; round trips all 80 ms, or evenly from 40 to 120 ms. Goodputs are compared over windows of {window} s, and \
+    over the last {length} of {whole} s. The paper asks the question and does not answer it. The LCM's windows grow and shrink by \
+    factors, and losses that all see alike do not move their ratio."
+    )
+}
 
 /// Fairness among PLT flows.
 pub(super) fn fairness(plan: &mut Plan) -> Ask {
@@ -162,8 +169,8 @@ pub(super) fn fairness(plan: &mut Plan) -> Ask {
         }
     }
     Box::new(move |runs| {
-        let rows = cases.iter().flat_map(|case| case.rows(runs)).collect();
-        let mut answer = Answer::new("Fairness among PLT flows", TEXT, rows);
+        let rows = cases.iter().flat_map(|case| case.rows(runs, span)).collect();
+        let mut answer = Answer::new("Fairness among PLT flows", text(span, apart, window), rows);
         for equal in [true, false] {
             let kind = if equal { "equal" } else { "unequal" };
             let chart = LineChart::new(
@@ -178,8 +185,11 @@ pub(super) fn fairness(plan: &mut Plan) -> Ask {
             });
             answer.section = answer.section.figure(Figure::new(
                 format!("fairness-{kind}"),
-                chart.to_svg(),
-                "Jain's index of the flows' goodputs in each 10 s, those that have not begun included.",
+                chart,
+                format!(
+                    "Jain's index of the flows' goodputs in each {} s, those that have not begun included.",
+                    window.as_secs_f64()
+                ),
             ));
         }
         answer

@@ -385,18 +385,22 @@ impl Arms {
     }
 }
 
-const TEXT: &str = "16 flows whose low layers are off in one run and on in the other; 24 bystanders of plain TCP, round \
+fn text(seeds: u64) -> String {
+    format!(
+        "16 flows whose low layers are off in one run and on in the other; 24 bystanders of plain TCP, round \
     trips from 60 to 115 ms; short flows of plain TCP, a tenth of the link; the small buffer. Where the bottleneck \
     pre-empts low packets, what it sends of the high class is compared bit by bit, with headers and times. Where it \
     finishes the low packet that it sends, as routers do, high packets are late by up to 32 µs; what that changes is \
-    compared over ten seeds. Random losses are on the access links, which have draws for each flow and class, so that both \
+    compared over {seeds} seeds. Random losses are on the access links, which have draws for each flow and class, so that both \
     runs lose the same high packets and differ by what the bottleneck does alone. Where there are none, the least delay \
     decides who loses at the queue, and two sets of seeds differ as much without any low layer (`worst.chance`): there the \
-    bystander that fares worst is printed without a band.";
+    bystander that fares worst is printed without a band."
+    )
+}
 
 /// Harm.
 pub(super) fn harm(plan: &mut Plan) -> Ask {
-    let claims = plan.scale.claims;
+    let (claims, seeds) = (plan.scale.claims, plan.scale.harm_seeds);
     let scenarios = [Losses::Random, Losses::Congestion].map(|losses| {
         let exact = Arms::plan(plan, losses, Service::PreEmptive, 1, plt());
         (losses, exact, Arms::residual(plan, losses, plt()))
@@ -407,6 +411,6 @@ pub(super) fn harm(plan: &mut Plan) -> Ask {
             rows.extend(residual.rows(runs, "plt.harm", losses.name(), losses.suffix(), claims));
             rows.extend(exact.exact(runs, *losses));
         }
-        Answer::new("Harm to others", TEXT, rows)
+        Answer::new("Harm to others", text(seeds), rows)
     })
 }

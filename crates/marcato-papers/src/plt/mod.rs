@@ -94,3 +94,48 @@ fn config(scale: Scale) -> Config {
         .set("warm_up_s", scale.long.warm_up.as_secs_f64())
         .set("length_s", scale.long.length.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report at this scale, as if its runs had given nothing.
+    fn told(scale: Scale) -> Report {
+        let mut plan = Plan::new(scale);
+        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let runs = plan.nothing();
+        let answers = asked.into_iter().map(|ask| ask(&runs));
+        crate::answer::report(&Plt, config(scale), &RunOptions::default(), answers)
+    }
+
+    #[test]
+    fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
+        for scale in [Scale::FULL, Scale::QUICK] {
+            crate::answer::assert_reasons(&told(scale));
+        }
+    }
+
+    #[test]
+    fn a_report_names_the_times_of_its_own_runs() {
+        let said = |scale: Scale| {
+            let apart = published::APART / scale.apart_divisor;
+            [
+                format!("the last {} of {} s", scale.long.length.as_secs(), scale.long.whole()),
+                format!("A single flow, {}", scale.tendency.words()),
+                format!("{} are measured", scale.short.words()),
+                format!("packets, last {} s", scale.bottlenecks.length.as_secs()),
+                format!("begin {} s after one another. The", apart.as_secs_f64()),
+                format!("over the last {} of {} s", scale.fairness.length.as_secs(), scale.fairness.whole()),
+                format!("compared over {} seeds", scale.harm_seeds),
+            ]
+        };
+        for (scale, other) in [(Scale::FULL, Scale::QUICK), (Scale::QUICK, Scale::FULL)] {
+            let page = told(scale).to_html();
+            let plain = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            for (own, other) in said(scale).iter().zip(said(other)) {
+                assert!(plain.contains(own), "`{own}` is missing");
+                assert!(!plain.contains(&other), "`{other}` is of other runs");
+            }
+        }
+    }
+}

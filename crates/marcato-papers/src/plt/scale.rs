@@ -27,6 +27,11 @@ impl Span {
         self.from() + self.length
     }
 
+    /// How long is measured and after how long, in words.
+    pub(super) fn words(self) -> String {
+        format!("{} s after {} s", self.length.as_secs_f64(), self.warm_up.as_secs_f64())
+    }
+
     /// The whole run, in seconds.
     pub(super) fn whole(self) -> u64 {
         (self.warm_up + self.length).as_secs()

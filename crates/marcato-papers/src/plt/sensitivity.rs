@@ -87,12 +87,15 @@ pub(super) fn sensitivity(plan: &mut Plan) -> Ask {
         };
         Answer::new(
             "Choices on which the paper is silent",
-            "A single flow, 240 s after 60 s, with one choice changed at a time. Who repairs what (`resend`, `relief`) changes \
+            format!(
+                "A single flow, {}, with one choice changed at a time. Who repairs what (`resend`, `relief`) changes \
              how long the stream waits for it, and not how much arrives: both layers always have something to send. `apart`: by \
              the paper, gamma cuts the window at a timeout \"apart from\" the window control of the epochs, and the loss rate is \
              over packets that the receiver had responded to. Elsewhere here the packets of a timeout count as lost: P is then \
              0.5, takes seven epochs to fall below mu, and each of them cuts the window by beta, to 0.52 in all. That is the \
              reading that spares others; the rows show what it costs.",
+                span.words()
+            ),
             cells.into_iter().map(row).collect(),
         )
     })

@@ -256,20 +256,25 @@ impl Case {
     }
 }
 
-const TEXT: &str = "TCP connections that begin as a Poisson process, each new, with sizes by a Pareto distribution that is \
-    cut at 100 000 packets and has a mean of 25; 300 s after 30 s are measured. A flow takes one round trip if its last byte \
+fn text(span: Span) -> String {
+    let (measured, length) = (span.words(), span.length.as_secs_f64());
+    format!(
+        "TCP connections that begin as a Poisson process, each new, with sizes by a Pareto distribution that is \
+    cut at 100 000 packets and has a mean of 25; {measured} are measured. A flow takes one round trip if its last byte \
     has come at most 80 ms after its first was sent: the handshake does not count. The paper names neither the shape, \
     nor the initial window, nor the buffer; 1250 flows per second offer exactly the rate of the link on average, and what \
-    the draws of these 300 s offer is printed. Rows without a suffix are of the reading that we take for the paper's. It cannot \
+    the draws of these {length} s offer is printed. Rows without a suffix are of the reading that we take for the paper's. It cannot \
     give the paper's 90 %, which is why they have no band: at that load flows have to wait for each other, and far fewer than \
     90 % would come within a round trip if each sent everything at once into a queue that loses nothing (`fifo_share`). A run \
     of draws without an upper end offers less than its mean (the longest flow that 37 500 draws of shape 1.2 contain leaves \
     a sixth of the mean out), so that the rows of load 0.8 may be nearer to what the paper ran. `patient`: the LCM does \
-    not give low packets up before a second has passed, where TCP's 200 ms take waiting packets for lost.";
+    not give low packets up before a second has passed, where TCP's 200 ms take waiting packets for lost."
+    )
+}
 
 /// Fig. 9.
 pub(super) fn short_flows(plan: &mut Plan) -> Ask {
-    let claims = plan.scale.claims;
+    let (claims, span) = (plan.scale.claims, plan.scale.short);
     let mut cases = Vec::new();
     for shape in [12, 15] {
         for initial_window in [2, 10] {
@@ -290,7 +295,7 @@ pub(super) fn short_flows(plan: &mut Plan) -> Ask {
     cases.sort_by_key(|case| !case.is_papers());
     Box::new(move |runs| {
         let rows = cases.iter().flat_map(|case| case.rows(runs, claims)).collect();
-        let mut answer = Answer::new("Fig. 9: completion of short flows", TEXT, rows);
+        let mut answer = Answer::new("Fig. 9: completion of short flows", text(span), rows);
         for case in cases.iter().filter(|case| case.is_papers()) {
             answer.section = answer.section.figure(by_size(runs, case)).figure(shares(runs, case));
         }
@@ -323,7 +328,7 @@ fn by_size(runs: &Runs, case: &Case) -> Figure {
     .series(Series::line("TCP", mean(&case.tcp)).marks());
     Figure::new(
         "fig9",
-        chart.to_svg(),
+        chart,
         format!("As Fig. 9: completion of flows in the order of their sizes; {}.", case.name()),
     )
 }
@@ -336,13 +341,13 @@ fn shares(runs: &Runs, case: &Case) -> Figure {
         flows.map(|flow| flow.1.unwrap_or(f64::INFINITY)).collect::<Vec<_>>()
     };
     let chart =
-        LineChart::ccdf("Completion of short flows", Axis::new("completion", "RTT").range(0.0, 12.0), true)
+        LineChart::ccdf("Completion of short flows", Axis::new("completion", "RTT").window(0.0, 12.0), true)
             .down_to(1e-4)
-            .series(Series::ccdf("PLT", rtts(&case.plt)))
+            .series(Series::ccdf("PLT", rtts(&case.plt)).paper([(1.0, 1.0 - ONE_RTT_SHARE)]))
             .series(Series::ccdf("TCP", rtts(&case.tcp)));
     Figure::new(
         "fig9-shares",
-        chart.to_svg(),
+        chart,
         format!("Which share of the flows takes longer than so many round trips; {}.", case.name()),
     )
 }

@@ -156,10 +156,10 @@ fn ask(plan: &mut Plan, buffer: &'static Buffer) -> Ask {
         }
         let mut answer = Answer::new(
             &format!("{}: goodput of a single flow with {}", title(buffer), buffer.name),
-            TEXT,
+            text(span),
             rows,
         );
-        for figure in figures(runs, buffer, &cells) {
+        for figure in figures(runs, buffer, &cells, span) {
             answer.section = answer.section.figure(figure);
         }
         answer
@@ -172,7 +172,14 @@ fn title(buffer: &Buffer) -> String {
     format!("Figs. {}, {high} and {low}", number(buffer.figure))
 }
 
-const TEXT: &str = "Goodput is what arrived of the stream in the last 1000 of 1200 s, each packet once, times 1000 bytes. \
+fn text(span: Span) -> String {
+    let (length, whole) = (span.length.as_secs_f64(), span.whole());
+    format!(
+        "Goodput is what arrived of the stream in the last {length} of {whole} s, each packet once, times 1000 bytes. {TEXT}"
+    )
+}
+
+const TEXT: &str = "\
     The statements checked are the paper's: PLT is near-perfect up to a loss of 0.1 %, TCP fares very poorly at 0.01 %, and \
     with a small buffer and no loss PLT uses what TCP leaves. At a loss above the LCM's target of 0.5 %, what PLT adds \
     collapses, as it must: the last columns show that cliff. (The figure has no place for a loss of 0 on its axis: it is \
@@ -232,10 +239,14 @@ fn used(flow: &Flow) -> f64 {
 /// The left edge of the axis of losses, where there is none.
 const NO_LOSS: f64 = 1e-6;
 
-fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell]) -> Vec<Figure> {
+fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell], span: Span) -> Vec<Figure> {
+    let traces = |title, label, of, value| traces(runs, cells, span, (title, label), of, value);
     let curve = |name: &str, of: fn(&Cell) -> Ticket<Single>| {
         let point = |cell: &Cell| (100.0 * cell.loss.max(NO_LOSS), runs.mean(of(cell), |flow| flow.goodput));
-        Series::line(name, cells.iter().map(point).collect::<Vec<_>>()).marks()
+        let interval = |cell: &Cell| runs.ci95(of(cell), |flow| flow.goodput);
+        Series::line(name, cells.iter().map(point).collect::<Vec<_>>())
+            .intervals(cells.iter().map(interval).collect::<Vec<_>>())
+            .marks()
     };
     let chart = LineChart::new(
         format!("Goodput with {}", buffer.name),
@@ -250,7 +261,7 @@ fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell]) -> Vec<Figure> {
     vec![
         Figure::new(
             buffer.figure,
-            chart.to_svg(),
+            chart,
             format!(
                 "As Fig. {}: goodput by random loss. No loss is drawn at 0.0001 %.",
                 number(buffer.figure)
@@ -258,19 +269,17 @@ fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell]) -> Vec<Figure> {
         ),
         Figure::new(
             high,
-            traces(runs, cells, "Window of the HCM", "window", |cell| cell.plt, |it| it.high),
+            traces("Window of the HCM", "window", |cell| cell.plt, |it| it.high),
             format!("As Fig. {}: the HCM's window over time.", number(high)),
         ),
         Figure::new(
             low,
-            traces(runs, cells, "Window of the LCM", "window", |cell| cell.plt, |it| it.low),
+            traces("Window of the LCM", "window", |cell| cell.plt, |it| it.low),
             format!("As Fig. {}: the LCM's window over time.", number(low)),
         ),
         Figure::new(
             format!("{}-literal", buffer.figure),
             traces(
-                runs,
-                cells,
                 "Literal reading: what the low layer has in flight",
                 "in flight",
                 |cell| cell.literal,
@@ -288,16 +297,16 @@ const DRAWN: [&str; 3] = ["0", "1e-4", "1e-3"];
 fn traces(
     runs: &Runs,
     cells: &[Cell],
-    title: &str,
-    label: &str,
+    span: Span,
+    (title, label): (&str, &str),
     of: fn(&Cell) -> Ticket<Single>,
     value: fn(&Sample) -> f64,
-) -> String {
+) -> LineChart {
     let chart = LineChart::new(title, Axis::new("time", "s"), Axis::new(label, "packets"));
+    let chart = chart.shade(0.0, span.warm_up.as_secs_f64(), "warm-up");
     let drawn = cells.iter().filter(|cell| DRAWN.contains(&cell.id));
-    let chart = drawn.fold(chart, |chart, cell| {
+    drawn.fold(chart, |chart, cell| {
         let trace = runs.first(of(cell)).map_or(&[][..], |flow| &flow.trace);
         chart.series(Series::line(format!("loss {}", cell.id), trace.iter().map(|it| (it.at, value(it)))))
-    });
-    chart.to_svg()
+    })
 }

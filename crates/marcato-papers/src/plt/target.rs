@@ -31,12 +31,15 @@ fn adaptive() -> PltConfig {
 
 const TEXT: &str = "The paper's target is 0.5 %, and what PLT adds collapses where the path itself loses more. Here the target \
     is 0.5 % above what the path is found to lose whatever the window is, up to 5 %: see marcato-sched's lowprio. A \
-    single flow, 240 s after 60 s; then the rows of harm with that target instead of the fixed one.";
+    single flow, ";
+
+/// A figure and its buffer, a loss and how rows call it, and the flows with the fixed target and with one found at run time.
+type Cell = (&'static str, u64, f64, &'static str, [crate::plan::Ticket<Single>; 2]);
 
 /// The target at run time.
 pub(super) fn target(plan: &mut Plan) -> Ask {
     let (span, claims) = (plan.scale.tendency, plan.scale.claims);
-    let mut cells = Vec::new();
+    let mut cells: Vec<Cell> = Vec::new();
     for (figure, buffer) in [("fig3", LARGE_BUFFER), ("fig6", SMALL_BUFFER)] {
         for (loss, id) in LOSSES {
             let mut add = |config| plan.add(Single::paper(loss, buffer, Some(config), span));
@@ -59,24 +62,28 @@ pub(super) fn target(plan: &mut Plan) -> Ask {
             }
         }
         rows.extend(harm.rows(runs, "plt.target.harm", "target at run time", "", claims));
-        let mut answer = Answer::new("A target loss rate found at run time", TEXT, rows);
+        let then = "then the rows of harm with that target instead of the fixed one.";
+        let text = format!("{TEXT}{}; {then}", span.words());
+        let mut answer = Answer::new("A target loss rate found at run time", text, rows);
         for (figure, name) in [("fig3", "large"), ("fig6", "small")] {
             let of = cells.iter().filter(|cell| cell.0 == figure);
-            let curve = |which: usize| {
-                of.clone()
-                    .map(|cell| (100.0 * cell.2, runs.mean(cell.4[which], |flow| flow.goodput)))
-                    .collect::<Vec<_>>()
+            let curve = |name: &str, which: usize| {
+                let point = |cell: &Cell| (100.0 * cell.2, runs.mean(cell.4[which], |flow| flow.goodput));
+                let interval = |cell: &Cell| runs.ci95(cell.4[which], |flow| flow.goodput);
+                Series::line(name, of.clone().map(point).collect::<Vec<_>>())
+                    .intervals(of.clone().map(interval).collect::<Vec<_>>())
+                    .marks()
             };
             let chart = LineChart::new(
                 format!("Goodput with a {name} buffer"),
                 Axis::new("loss", "%").log(),
                 Axis::new("goodput", "Mbit/s").range(0.0, world::link()),
             )
-            .series(Series::line("found at run time", curve(1)).marks())
-            .series(Series::line("0.5 %", curve(0)).marks());
+            .series(curve("found at run time", 1))
+            .series(curve("0.5 %", 0));
             answer.section = answer.section.figure(Figure::new(
                 format!("target-{figure}"),
-                chart.to_svg(),
+                chart,
                 "Goodput by random loss, with the paper's target and with one found at run time.",
             ));
         }

@@ -83,8 +83,7 @@ pub(super) fn codel(plan: &mut Plan) -> Ask {
         .series(Series::step("control law", count(&law, 0.0)).dashed())
         .series(Series::step("measured", count(times, first)));
         let mut answer = Answer::new("CoDel's control law", TEXT, rows);
-        answer.section =
-            answer.section.figure(Figure::new("codel", chart.to_svg(), "8 Mbit/s, 1000-byte packets."));
+        answer.section = answer.section.figure(Figure::new("codel", chart, "8 Mbit/s, 1000-byte packets."));
         answer
     })
 }

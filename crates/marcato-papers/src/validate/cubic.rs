@@ -268,7 +268,7 @@ pub(super) fn cubic(plan: &mut Plan) -> Ask {
         .series(Series::line("measured", seen));
         let mut answer = Answer::new("CUBIC", TEXT, rows);
         answer.section =
-            answer.section.figure(Figure::new("cubic", chart.to_svg(), "100 ms, a link of 1250 packets."));
+            answer.section.figure(Figure::new("cubic", chart, "100 ms, a link of 1250 packets."));
         answer
     })
 }

@@ -163,7 +163,7 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
         .series(Series::line("measured, independent", random).marks());
         let mut answer = Answer::new("The square root law", TEXT, rows);
         answer.section =
-            answer.section.figure(Figure::new("mathis", chart.to_svg(), "Theory dashed, simulation marked."));
+            answer.section.figure(Figure::new("mathis", chart, "Theory dashed, simulation marked."));
         answer
     })
 }

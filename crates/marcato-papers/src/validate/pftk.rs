@@ -149,7 +149,7 @@ pub(super) fn pftk(plan: &mut Plan) -> Ask {
         .series(Series::line("measured, independent", independent).marks());
         let mut answer = Answer::new("Timeouts: Padhye's formula", TEXT, rows);
         answer.section =
-            answer.section.figure(Figure::new("pftk", chart.to_svg(), "Theory dashed, simulation marked."));
+            answer.section.figure(Figure::new("pftk", chart, "Theory dashed, simulation marked."));
         answer
     })
 }

@@ -73,7 +73,7 @@ pub(super) fn poisson(plan: &mut Plan) -> Ask {
         let mut rows = Vec::new();
         let mut chart = LineChart::new(
             "Packets found in M/M/1",
-            Axis::new("packets found on arrival", "").range(0.0, 60.0),
+            Axis::new("packets found on arrival", "").window(0.0, 60.0),
             Axis::new("share", "").log().range(1e-5, 1.0),
         );
         for (rho, name, packets, mm1, md1) in cells {
@@ -107,7 +107,11 @@ pub(super) fn poisson(plan: &mut Plan) -> Ask {
             let law = (0..61).map(|n| (n as f64, geometric(rho, n)));
             let seen = (0..61).map(|n| (n as f64, share(n)));
             chart = chart
-                .series(Series::line(format!("theory, {name} %"), law.filter(|p| p.1 > 1e-5)).dashed())
+                .series(
+                    Series::line(format!("theory, {name} %"), law.filter(|p| p.1 > 1e-5))
+                        .like(format!("measured, {name} %"))
+                        .dashed(),
+                )
                 .series(Series::line(format!("measured, {name} %"), seen.filter(|p| p.1 > 1e-5)));
         }
         let text = "Poisson arrivals at a link of 32 Mbit/s, packets of 4000 bytes, exponentially distributed or all equal: \
@@ -116,7 +120,7 @@ pub(super) fn poisson(plan: &mut Plan) -> Ask {
             nanosecond between two accounts: the queue's, of how many wait for how long, and the receiver's, of how long \
             each packet was under way beyond its own transmission.";
         let mut answer = Answer::new("M/M/1 and M/D/1", text, rows);
-        answer.section = answer.section.figure(Figure::new("mm1", chart.to_svg(), "Theory dashed."));
+        answer.section = answer.section.figure(Figure::new("mm1", chart, "Theory dashed."));
         answer
     })
 }

@@ -67,7 +67,7 @@ pub(super) fn utilisation(plan: &mut Plan) -> Ask {
         let mut answer = Answer::new("Utilisation against buffer", text, rows);
         answer.section = answer.section.figure(Figure::new(
             "utilisation",
-            chart.to_svg(),
+            chart,
             "40 Mbit/s, 80 ms: 400 packets of 1000 bytes.",
         ));
         answer

@@ -1,0 +1,135 @@
+//! How the series of a report look.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Colour;
+
+/// How a series looks: colour, dashes or hatching, and the shape of its marks. Two looks differ in more than colour unless
+/// their colours differ for every eye.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Look {
+    pub(super) colour: Colour,
+    /// 0 for a plain line or area; what the others are, the image decides.
+    pub(super) pattern: u8,
+}
+
+impl Look {
+    /// So many looks there are.
+    pub(super) const COUNT: usize = Colour::ALL.len() * Self::PATTERNS;
+    const PATTERNS: usize = 4;
+
+    /// The look number `index`: all colours plain, then all with the next pattern. They repeat after the last.
+    pub(super) fn of(index: usize) -> Self {
+        let colour = Colour::ALL[index % Colour::ALL.len()];
+        let pattern = (index / Colour::ALL.len()) % Self::PATTERNS;
+        Self { colour, pattern: u8::try_from(pattern).unwrap_or(0) }
+    }
+
+    pub(super) const fn plain(colour: Colour) -> Self {
+        Self { colour, pattern: 0 }
+    }
+
+    /// The shape of the marks: another for each colour, and for each pattern of one colour.
+    pub(super) fn shape(self) -> usize {
+        let colour = Colour::ALL.iter().position(|&colour| colour == self.colour).unwrap_or(0);
+        colour + usize::from(self.pattern)
+    }
+}
+
+/// A series by name, and the colour if one is chosen for it.
+pub(super) type Named<'a> = (&'a str, Option<Colour>);
+
+/// The look of each series of a report, by name: the same name looks the same in all its charts.
+///
+/// Names that meet in a chart never share a look, as long as there are as many looks. Names that never meet may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looks(BTreeMap<String, Look>);
+
+impl Looks {
+    /// Looks for the series of several charts, first come, first served.
+    pub(super) fn assign<'a>(charts: impl IntoIterator<Item = Vec<Named<'a>>>) -> Self {
+        let charts: Vec<Vec<Named<'_>>> = charts.into_iter().collect();
+        let mut looks = BTreeMap::<String, Look>::new();
+        // Where a colour is chosen for a name anywhere, it is the name's everywhere.
+        for &(name, chosen) in charts.iter().flatten() {
+            if let Some(colour) = chosen {
+                looks.entry(name.to_owned()).or_insert(Look::plain(colour));
+            }
+        }
+        for &(name, _) in charts.iter().flatten() {
+            if looks.contains_key(name) {
+                continue;
+            }
+            let with = charts.iter().filter(|chart| chart.iter().any(|(other, _)| *other == name));
+            let met: BTreeSet<Look> = with
+                .flatten()
+                .filter_map(|&(other, chosen)| chosen.map(Look::plain).or_else(|| looks.get(other).copied()))
+                .collect();
+            let free = (0..Look::COUNT).map(Look::of).find(|look| !met.contains(look));
+            looks.insert(name.to_owned(), free.unwrap_or(Look::of(looks.len())));
+        }
+        Self(looks)
+    }
+
+    pub(super) fn of(&self, (name, chosen): Named<'_>) -> Look {
+        let known = self.0.get(name).copied();
+        match chosen {
+            Some(colour) => known.filter(|look| look.colour == colour).unwrap_or(Look::plain(colour)),
+            None => known.unwrap_or(Look::of(0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn auto<'a>(names: &[&'a str]) -> Vec<Named<'a>> {
+        names.iter().map(|&name| (name, None)).collect()
+    }
+
+    #[test]
+    fn there_are_at_least_twelve_looks_and_no_two_share_colour_and_pattern_or_colour_and_mark() {
+        let looks: Vec<Look> = (0..Look::COUNT).map(Look::of).collect();
+        assert!(looks.len() >= 12);
+        assert_eq!(looks.iter().collect::<BTreeSet<_>>().len(), looks.len());
+        let marks: BTreeSet<_> = looks.iter().map(|look| (look.colour, look.shape() % 8)).collect();
+        assert_eq!(marks.len(), looks.len());
+    }
+
+    #[test]
+    fn a_name_keeps_its_look_whatever_its_place() {
+        let looks = Looks::assign([auto(&["LowRTT", "CWR", "CWR-Red"]), auto(&["CWR-Red", "CWR"])]);
+        let of = |name| looks.of((name, None));
+        assert_eq!(of("CWR"), Look::of(1));
+        assert_eq!(of("CWR-Red"), Look::of(2));
+    }
+
+    #[test]
+    fn a_colour_that_is_chosen_once_is_the_names_everywhere_and_nobody_elses_beside_it() {
+        let looks =
+            Looks::assign([vec![("CATS", None), ("other", None)], vec![("CATS", Some(Colour::Blue))]]);
+        assert_eq!(looks.of(("CATS", None)), Look::plain(Colour::Blue));
+        assert_eq!(looks.of(("other", None)), Look::plain(Colour::Vermilion));
+    }
+
+    proptest! {
+        #[test]
+        fn names_that_meet_in_a_chart_never_look_alike(
+            charts in prop::collection::vec(prop::collection::btree_set(0..20_u8, 1..13), 1..12),
+        ) {
+            let names: Vec<String> = (0..20).map(|name| format!("series {name}")).collect();
+            let charts: Vec<Vec<Named<'_>>> = charts
+                .iter()
+                .map(|chart| chart.iter().map(|&name| (names[usize::from(name)].as_str(), None)).collect())
+                .collect();
+            let looks = Looks::assign(charts.clone());
+            for chart in charts {
+                let seen: BTreeSet<Look> = chart.iter().map(|&name| looks.of(name)).collect();
+                prop_assert_eq!(seen.len(), chart.len());
+            }
+        }
+    }
+}
