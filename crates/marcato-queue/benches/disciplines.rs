@@ -11,9 +11,10 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use marcato_queue::{
     Codel, CodelConfig, Crq, CrqConfig, Discipline, DropTail, DropTailConfig, FlowKey, FlowTableConfig,
-    FqCodel, FqCodelConfig, Packet, PushOut, PushOutConfig, Strict, StrictConfig,
+    FqCodel, FqCodelConfig, Packet, Pie, PieConfig, PushOut, PushOutConfig, Red, RedConfig, RedThresholds,
+    StepMark, StepMarkConfig, Strict, StrictConfig,
 };
-use marcato_units::{Bytes, Layer, Rate, Time};
+use marcato_units::{Bytes, Layer, Rate, Seed, Time};
 use marcato_wire::{Ecn, IpPacket, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
 /// As large as what a simulator or an emulator queues: a few numbers and a pointer to the rest.
@@ -91,6 +92,16 @@ fn disciplines(criterion: &mut Criterion) {
     turnover(criterion, "codel behind dyn", boxed, fast);
     let fq_codel = FqCodel::new(FqCodelConfig::default()).expect("the default works");
     turnover(criterion, "fq_codel, each packet another flow", fq_codel, fast);
+    let step_mark = StepMark::new(StepMarkConfig::default()).expect("the default works");
+    turnover(criterion, "step mark", step_mark, fast);
+    // Between the thresholds, where random numbers are drawn.
+    let thresholds = RedThresholds::Packets { min_th: 50, max_th: 5000 };
+    let config = RedConfig { thresholds, ecn: true, ..RedConfig::default() };
+    let red = Red::new(config, Seed::new(1).stream("red")).expect("the thresholds are in order");
+    turnover(criterion, "red marking", red, fast);
+    let config = PieConfig { mark_ecnth: Some(PieConfig::MARK_ECNTH), ..PieConfig::default() };
+    let pie = Pie::new(config, Seed::new(1).stream("pie")).expect("the default works");
+    turnover(criterion, "pie below its reference", pie, fast);
 }
 
 /// A packet of one of many flows, all of which the queue assesses.

@@ -51,7 +51,7 @@ pub struct Counters {
     /// out for others. The rest are the AQM's.
     pub overflowed: Tally,
     /// Marked CE by the AQM instead of dropped, those included that came with the mark. They are also counted as
-    /// dequeued.
+    /// dequeued, once they have left.
     pub marked: Tally,
 }
 

@@ -10,6 +10,9 @@
 //! | [`DropTail`] | first in, first out, with a limit |
 //! | [`Codel`] | drop-tail that also drops or marks when packets keep waiting too long (RFC 8289) |
 //! | [`FqCodel`] | a CoDel for each of many groups of flows, served in turn (RFC 8290) |
+//! | [`StepMark`] | drop-tail that marks above a threshold (DCTCP) |
+//! | [`Red`] | drops or marks at random by the average queue (Floyd and Jacobson 1993) |
+//! | [`Pie`] | drops or marks at random by the queuing latency (RFC 8033) |
 //! | [`Crq`] | flows that answer congestion signals apart from those that do not (CRQ) |
 //! | [`Strict`] | two classes with a queue of their own each, best effort first; the queues may be any disciplines |
 //! | [`PushOut`] | two classes in one buffer; best effort pushes lower effort out when it is full |
@@ -23,7 +26,7 @@
 //! 3. Implement [`Discipline`]. Count what comes into `enqueued` first; then whatever path a packet takes must end
 //!    in `dequeued`, in `dropped`, or in the backlog. A packet dropped on the way in is handed back in the
 //!    [`Verdict`]; one dropped on the way out goes to `on_drop`. Never panic, whatever `now` is.
-//! 4. No floating point; nothing allocated per packet once the buffers have grown; at most O(log n) per packet in
+//! 4. No floating point; whoever needs randomness gets a seeded stream with its configuration; nothing allocated per packet once the buffers have grown; at most O(log n) per packet in
 //!    queue length and flows. A table that flows can grow has a limit and a counter.
 //! 5. Add it to the property tests in `tests/disciplines/properties.rs`, which hold every discipline to conservation,
 //!    order, limits and work conservation over random operations, and to `benches/disciplines.rs`.
@@ -43,11 +46,16 @@ mod counters;
 mod crq;
 mod discipline;
 mod droptail;
+mod fifo;
 mod flow_table;
 mod fq_codel;
 mod limit;
 mod packet;
+mod pie;
+mod ppm;
 mod pushout;
+mod red;
+mod step_mark;
 mod strict;
 pub mod trap;
 
@@ -63,5 +71,9 @@ pub use flow_table::{FlowTableConfig, FlowTableCounters, FlowTableError};
 pub use fq_codel::{FqCodel, FqCodelConfig, FqCodelError};
 pub use limit::{Limit, LimitError};
 pub use packet::{FlowKey, Packet};
+pub use pie::{Pie, PieConfig, PieError};
+pub use ppm::Ppm;
 pub use pushout::{PushOut, PushOutConfig};
+pub use red::{Red, RedConfig, RedError, RedThresholds};
+pub use step_mark::{StepMark, StepMarkConfig, StepMarkError, StepThreshold};
 pub use strict::{Strict, StrictConfig, StrictError};

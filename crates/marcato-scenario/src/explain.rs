@@ -9,7 +9,7 @@ use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
 use crate::link::{Added, Capacity, Direction, Jitter, Link, Loss, Way};
 use crate::path::{Map, Route};
 use crate::quantity::{rate, size, span};
-use crate::queue::{Codel, Limit, Queue, Standard};
+use crate::queue::{Codel, Limit, Queue, Sharing, Standard, Threshold};
 use crate::record::Series;
 use crate::scenario::Scenario;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
@@ -31,6 +31,7 @@ pub fn explain(scenario: &Scenario) -> String {
     events(experiment, &mut out);
     recorded(experiment, &mut out);
     runs(scenario, &mut out);
+    warnings(experiment, &mut out);
     out
 }
 
@@ -117,6 +118,12 @@ fn about_rate(rate: Rate) -> String {
     }
 }
 
+fn warnings(experiment: &Experiment, out: &mut String) {
+    for warning in experiment.warnings() {
+        line!(out, "\nwarning: {warning}");
+    }
+}
+
 fn head(experiment: &Experiment, scenario: &Scenario, out: &mut String) {
     match experiment.about.as_str() {
         "" => line!(out, "{}", experiment.name),
@@ -184,7 +191,28 @@ fn queue(queue: &Queue) -> String {
                 Standard::Codel => "",
                 Standard::DropTail => " beside droptail",
             };
-            format!("crq {} {}{standard}", crq.sharing.name(), self::codel(&crq.codel))
+            let least = match crq.sharing {
+                Sharing::Strict => format!(" but {} %", digits(f64::from(crq.standard_least) / 10.0)),
+                Sharing::Weighted | Sharing::Split => String::new(),
+            };
+            format!("crq {}{least} {}{standard}", crq.sharing.name(), self::codel(&crq.codel))
+        }
+        Queue::StepMark { limit, threshold } => {
+            let threshold = match threshold {
+                Threshold::Waiting(limit) => limit_text(*limit),
+                Threshold::Sojourn(sojourn) => span(*sojourn),
+            };
+            format!("step-mark above {threshold} {}", limit_text(*limit))
+        }
+        Queue::Red(red) => {
+            let (least, most) = (limit_text(red.min_threshold), limit_text(red.max_threshold));
+            let (gentle, ecn) = (if red.gentle { " gentle" } else { "" }, if red.ecn { " ecn" } else { "" });
+            let percent = digits(f64::from(red.max_probability) / 1e4);
+            format!("red{gentle} {least}/{most} {percent} %{ecn} {}", limit_text(red.limit))
+        }
+        Queue::Pie(pie) => {
+            let ecn = if pie.ecn { " ecn" } else { "" };
+            format!("pie {}/{}{ecn} {}", span(pie.target), span(pie.update), limit_text(pie.limit))
         }
         Queue::Strict { high, low, preempt } => {
             let over = if *preempt { "pre-empting" } else { "over" };

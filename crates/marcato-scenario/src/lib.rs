@@ -33,6 +33,7 @@ pub mod tcp;
 mod topology;
 pub mod trace;
 pub mod traffic;
+mod warning;
 mod write;
 
 pub use experiment::Experiment;

@@ -53,6 +53,9 @@ schemas! {
     CODEL = "a codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn"];
     FQ_CODEL = "an fq-codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn", "flows", "quantum"];
     CRQ = "a crq queue": &["kind", "preset", "standard", "sharing", "standard-least", "target", "interval", "limit", "maxpacket", "ecn", "flows"];
+    STEP_MARK = "a step-mark queue": &["kind", "limit", "threshold"];
+    RED = "a red queue": &["kind", "limit", "min-threshold", "max-threshold", "max-probability", "weight", "idle", "gentle", "ecn"];
+    PIE = "a pie queue": &["kind", "limit", "target", "update", "burst", "alpha", "beta", "ecn"];
     STRICT = "a strict queue": &["kind", "high", "low", "preempt"];
     PUSH_OUT = "a push-out queue": &["kind", "limit"];
     LOSS_NONE = "no loss": &["kind"];

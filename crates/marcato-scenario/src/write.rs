@@ -8,7 +8,7 @@ use crate::explain::limit_text;
 use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
 use crate::link::{Added, Capacity, Change, Direction, Jitter, Link, Loss, Way};
 use crate::quantity::{rate, size, span};
-use crate::queue::{Codel, Queue, Sharing, Standard};
+use crate::queue::{Codel, Queue, Sharing, Standard, Threshold};
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
 use crate::read::record::all;
 use crate::tcp::Growth as WindowGrowth;
@@ -163,6 +163,30 @@ fn queue(of: &Queue) -> String {
             }
             self::codel(&crq.codel, &mut pairs).raw("flows", crq.flows)
         }
+        Queue::StepMark { limit, threshold } => {
+            let threshold = match threshold {
+                Threshold::Waiting(limit) => limit_text(*limit),
+                Threshold::Sojourn(sojourn) => span(*sojourn),
+            };
+            pairs.text("limit", limit_text(*limit)).text("threshold", threshold)
+        }
+        Queue::Red(red) => pairs
+            .text("limit", limit_text(red.limit))
+            .text("min-threshold", limit_text(red.min_threshold))
+            .text("max-threshold", limit_text(red.max_threshold))
+            .float("max-probability", f64::from(red.max_probability) / 1e6)
+            .float("weight", f64::from(red.weight) / 1e6)
+            .text("idle", span(red.idle))
+            .raw("gentle", red.gentle)
+            .raw("ecn", red.ecn),
+        Queue::Pie(pie) => pairs
+            .text("limit", limit_text(pie.limit))
+            .text("target", span(pie.target))
+            .text("update", span(pie.update))
+            .text("burst", span(pie.burst))
+            .float("alpha", f64::from(pie.alpha) / 1e3)
+            .float("beta", f64::from(pie.beta) / 1e3)
+            .raw("ecn", pie.ecn),
         Queue::Strict { high, low, preempt } => {
             pairs.raw("high", queue(high)).raw("low", queue(low)).raw("preempt", preempt)
         }

@@ -23,9 +23,24 @@ fn queue() -> impl Strategy<Value = String> {
         r#""crq""#,
         r#"{ kind = "crq", preset = "authors", standard = "droptail", sharing = "split", ecn = true, limit = "2 MB", flows = 100 }"#,
         r#"{ kind = "crq", preset = "paper", sharing = "strict", target = "1 ms" }"#,
+        r#"{ kind = "crq", sharing = "strict", standard-least = 0.125 }"#,
+        r#""step-mark""#,
+        r#"{ kind = "step-mark", threshold = "0.05 ms", limit = "1 MB" }"#,
+        r#"{ kind = "step-mark", threshold = "90 kB" }"#,
+        r#""red""#,
+        r#"{ kind = "red", min-threshold = "30 kB", max-threshold = "90 kB", max-probability = 0.02, weight = 0.001953, gentle = false, ecn = true, idle = "12 us" }"#,
+        r#""pie""#,
+        r#"{ kind = "pie", target = "20 ms", update = "30 ms", burst = "100 ms", alpha = 0.25, beta = 2.5, ecn = true, limit = "4 MB" }"#,
         r#"{ kind = "fq-codel", flows = 3, quantum = "300 B", ecn = false, limit = "4 MB" }"#,
     ]);
-    let inner = one_of(&[r#""codel""#, r#""fq-codel""#, r#"{ kind = "droptail", limit = "9 packets" }"#]);
+    let inner = one_of(&[
+        r#""red""#,
+        r#""pie""#,
+        r#""step-mark""#,
+        r#""codel""#,
+        r#""fq-codel""#,
+        r#"{ kind = "droptail", limit = "9 packets" }"#,
+    ]);
     prop_oneof![
         simple.prop_map(ToOwned::to_owned),
         (inner, one_of(&[r#""droptail""#]), any::<bool>()).prop_map(|(high, low, preempt)| {

@@ -146,8 +146,8 @@ const CASES: &[Case] = &[
     },
     Case {
         what: "a kind of queue that there is not",
-        but: &[("kind = \"codel\"", "kind = \"red\"")],
-        says: &["20:18: `red` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `strict`, `push-out`"],
+        but: &[("kind = \"codel\"", "kind = \"blue\"")],
+        says: &["20:18: `blue` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `step-mark`, `red`, `pie`, `strict`, `push-out`"],
     },
     Case {
         what: "a flow without a kind",
@@ -191,7 +191,7 @@ const CASES: &[Case] = &[
         what: "a crq queue without a rate to split, by a preset and in a class that there are not",
         but: &[("{ kind = \"droptail\", limit = \"100 packets\" }", "{ kind = \"strict\", low = { kind = \"crq\", sharing = \"split\", preset = \"ours\" } }")],
         says: &[
-            "12:34: a class of a strict queue is droptail, codel or fq-codel, not crq",
+            "12:34: a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not crq",
             "12:60: only a link with a `rate` can be split: say \"weighted\" or \"strict\"",
             "12:78: `ours` is not a preset: there are `marcato`, `authors`, `paper`",
         ],
@@ -217,8 +217,33 @@ const CASES: &[Case] = &[
         says: &[
             "20:64: `flows` is 1 to 65536, not 0",
             "20:77: `quantum` is 0: say more",
-            "20:92: a class of a strict queue is droptail, codel or fq-codel, not push-out",
+            "20:92: a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not push-out",
         ],
+    },
+    Case {
+        what: "a least share of a queue that has no priority over others",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"crq\", standard-least = 0.1 }")],
+        says: &["20:42: only `sharing = \"strict\"` has a least share: say that, or leave this out"],
+    },
+    Case {
+        what: "a red queue whose thresholds are of two units",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"red\", max-threshold = \"9 kB\" }")],
+        says: &["20:41: `min-threshold` and `max-threshold` have one unit: say packets or bytes in both"],
+    },
+    Case {
+        what: "a red queue whose thresholds are the wrong way round",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"red\", max-threshold = \"5 packets\", weight = 0 }")],
+        says: &["20:41: `max-threshold` is above `min-threshold`: say at least twice that", "20:63: `weight` is 0.000001 to 1, not 0"],
+    },
+    Case {
+        what: "a pie queue that is late for good",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"pie\", update = \"2 h\" }")],
+        says: &["20:34: `update` is at most 99 s, for example \"15 ms\""],
+    },
+    Case {
+        what: "a step-mark queue whose threshold is its limit",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"step-mark\", limit = \"65 packets\", threshold = \"100 packets\" }")],
+        says: &["20:65: a threshold at or above the `limit` is never exceeded: set it below"],
     },
     Case {
         what: "dctcp without ecn",
@@ -527,8 +552,8 @@ fn a_setting_is_refused_where_it_was_said() {
         ("seed=3", "1:1: seeds and grids are not set like this: say `seeds` in [grid], or --seed"),
         ("duration..x=3", "1:1: `duration..x` is not a key: a part of it is empty"),
         (
-            "link.bottleneck.queue.kind=red",
-            "1:28: `red` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `strict`, `push-out`",
+            "link.bottleneck.queue.kind=blue",
+            "1:28: `blue` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `step-mark`, `red`, `pie`, `strict`, `push-out`",
         ),
         (
             "link.bottleneck.changes.2.at=3 s",

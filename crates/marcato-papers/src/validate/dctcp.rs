@@ -1,12 +1,12 @@
 //! DCTCP's sawtooth.
 
+use marcato_queue::{Limit, StepMark, StepMarkConfig, StepThreshold};
 use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, Network, TcpConfig, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use super::formula::DctcpSawtooth;
-use super::path::{Error, fifo, plain};
+use super::path::{Error, plain};
 use super::plan::{Plan, Values};
-use super::step_mark::StepMark;
 use super::watch::Watched;
 use super::{Answer, Ask};
 use crate::{Row, Unit};
@@ -21,7 +21,8 @@ const PRODUCT: f64 = 1e9 * 1e-3 / 12_000.0;
 fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, Error> {
     let mut net = Network::new(seed);
     let (client, server) = (net.node("client"), net.node("server"));
-    let (queue, seen) = Watched::new(StepMark::new(fifo(10_000)?, THRESHOLD), false);
+    let (limit, threshold) = (Limit::Packets(10_000), StepThreshold::Packets(THRESHOLD));
+    let (queue, seen) = Watched::new(StepMark::new(StepMarkConfig { limit, threshold })?, false);
     let delay = Duration::from_micros(500);
     let there = LinkConfig::new(Rate::from_mbps(1000), delay).queue(queue);
     let (link, _) = net.link(client, server, there, LinkConfig::delay_only(delay));

@@ -22,7 +22,6 @@ mod poisson;
 mod priority;
 mod rtt;
 mod source;
-mod step_mark;
 mod timing;
 mod utilisation;
 mod watch;

@@ -1,6 +1,6 @@
 //! The paths on which theory is tried: as few things beside the one in question as can be.
 
-use marcato_queue::{CodelError, DropTail, DropTailConfig, Limit, LimitError, StrictError};
+use marcato_queue::{CodelError, DropTail, DropTailConfig, Limit, LimitError, StepMarkError, StrictError};
 use marcato_sim::{
     Bulk, DelayedAck, FlowError, FlowId, LinkConfig, LossDetection, Network, Packet, Side, TcpConfig, TcpFlow,
 };
@@ -17,6 +17,8 @@ pub(super) enum Error {
     Codel(#[from] CodelError),
     #[error(transparent)]
     Strict(#[from] StrictError),
+    #[error(transparent)]
+    StepMark(#[from] StepMarkError),
     #[error("there is no {0}")]
     Missing(&'static str),
 }

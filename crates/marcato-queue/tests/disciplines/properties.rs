@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use marcato_queue::{
-    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, Packet, PushOut, PushOutConfig, Strict,
+    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, Packet, Pie, PieConfig, Ppm, PushOut,
+    PushOutConfig, Red, RedConfig, RedThresholds, StepMark, StepMarkConfig, StepThreshold, Strict,
     StrictConfig, Tally, Verdict,
 };
-use marcato_units::{Bytes, Duration, Layer, Time};
+use marcato_units::{Bytes, Duration, Layer, Seed, Time};
 use marcato_wire::Ecn;
 use proptest::prelude::*;
 
@@ -45,6 +46,64 @@ enum Kind {
     Strict(StrictConfig),
     StrictCodel { high: CodelConfig, low: CodelConfig },
     PushOut(PushOutConfig),
+    StepMark(StepMarkConfig),
+    Red(RedConfig),
+    Pie(PieConfig),
+}
+
+fn step_mark() -> impl Strategy<Value = StepMarkConfig> {
+    prop_oneof![
+        (2u64..50, 0u64..50).prop_map(|(limit, threshold)| StepMarkConfig {
+            limit: Limit::Packets(limit),
+            threshold: StepThreshold::Packets(threshold % limit),
+        }),
+        (1514u64..60_000, 0u64..60_000).prop_map(|(limit, threshold)| StepMarkConfig {
+            limit: Limit::Bytes(Bytes::new(limit)),
+            threshold: StepThreshold::Bytes(Bytes::new(threshold % limit)),
+        }),
+        (limit(), 0u64..40).prop_map(|(limit, threshold)| StepMarkConfig {
+            limit,
+            threshold: StepThreshold::Sojourn(Duration::from_millis(threshold)),
+        }),
+    ]
+}
+
+fn red() -> impl Strategy<Value = RedConfig> {
+    let thresholds = (0u64..20, 1u64..20, any::<bool>()).prop_map(|(min_th, more, bytes)| {
+        let max_th = min_th + more;
+        if bytes {
+            RedThresholds::Bytes { min_th: Bytes::new(min_th * 1000), max_th: Bytes::new(max_th * 1000) }
+        } else {
+            RedThresholds::Packets { min_th, max_th }
+        }
+    });
+    (limit(), thresholds, 1u32..=1_000_000, 1u32..=1_000_000, any::<bool>(), any::<bool>()).prop_map(
+        |(limit, thresholds, max_p, w_q, gentle, ecn)| RedConfig {
+            limit,
+            thresholds,
+            max_p: Ppm::new(max_p),
+            w_q: Ppm::new(w_q),
+            gentle,
+            ecn,
+            ..RedConfig::default()
+        },
+    )
+}
+
+fn pie() -> impl Strategy<Value = PieConfig> {
+    let span = |least: u64| (least..40).prop_map(Duration::from_millis);
+    (limit(), span(1), span(1), span(0), 0u32..5000, 0u32..20_000, any::<bool>()).prop_map(
+        |(limit, qdelay_ref, t_update, max_burst, alpha, beta, ecn)| PieConfig {
+            limit,
+            qdelay_ref,
+            t_update,
+            max_burst,
+            alpha,
+            beta,
+            mark_ecnth: ecn.then_some(PieConfig::MARK_ECNTH),
+            ..PieConfig::default()
+        },
+    )
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
@@ -64,6 +123,9 @@ fn kind() -> impl Strategy<Value = Kind> {
         (droptail(), droptail()).prop_map(|(high, low)| Kind::Strict(StrictConfig { high, low })),
         (codel(), codel()).prop_map(|(high, low)| Kind::StrictCodel { high, low }),
         limit().prop_map(|limit| Kind::PushOut(PushOutConfig { limit })),
+        step_mark().prop_map(Kind::StepMark),
+        red().prop_map(Kind::Red),
+        pie().prop_map(Kind::Pie),
     ]
 }
 
@@ -77,12 +139,20 @@ impl Kind {
                 Box::new(Strict::of(Codel::new(high).unwrap(), Codel::new(low).unwrap()))
             }
             Self::PushOut(config) => Box::new(PushOut::new(config).unwrap()),
+            Self::StepMark(config) => Box::new(StepMark::new(config).unwrap()),
+            Self::Red(config) => Box::new(Red::new(config, Seed::new(1).stream("red")).unwrap()),
+            Self::Pie(config) => Box::new(Pie::new(config, Seed::new(1).stream("pie")).unwrap()),
         }
     }
 
     /// Whether high and low packets are served apart.
     fn serves_classes(self) -> bool {
-        !matches!(self, Self::DropTail(_) | Self::Codel(_))
+        matches!(self, Self::Strict(_) | Self::StrictCodel { .. } | Self::PushOut(_))
+    }
+
+    /// Whether packets are refused for which there would be room.
+    fn drops_early(self) -> bool {
+        matches!(self, Self::Red(_) | Self::Pie(_))
     }
 
     /// Whether so much may wait in the high and the low class; where classes are one, all is high.
@@ -99,6 +169,9 @@ impl Kind {
                 within(config.limit, high) && within(below.limit, low)
             }
             Self::PushOut(config) => within(config.limit, high + low),
+            Self::StepMark(config) => within(config.limit, high),
+            Self::Red(config) => within(config.limit, high),
+            Self::Pie(config) => within(config.limit, high),
         }
     }
 }
@@ -198,11 +271,15 @@ proptest! {
             prop_assert_eq!(counters.enqueued, enqueued);
             prop_assert_eq!(counters.dequeued, dequeued);
             prop_assert_eq!(counters.dropped, dropped);
-            prop_assert_eq!(counters.overflowed, overflowed);
+            if kind.drops_early() {
+                prop_assert!(counters.overflowed.packets <= overflowed.packets);
+            } else {
+                prop_assert_eq!(counters.overflowed, overflowed);
+            }
             prop_assert_eq!(enqueued, dequeued + dropped + waits);
             // A packet that came with CE may be counted as marked without looking any different.
             prop_assert!(counters.marked.packets >= marked.packets);
-            prop_assert!(counters.marked.packets <= dequeued.packets);
+            prop_assert!(counters.marked.packets <= dequeued.packets + waits.packets);
         }
     }
 

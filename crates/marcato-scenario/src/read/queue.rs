@@ -6,7 +6,7 @@ use crate::document::{Item, Value};
 use crate::fault::Faults;
 use crate::keys::{Keys, Kind, quantity_of, tagged_of};
 use crate::quantity::{Of, is_of};
-use crate::queue::{Codel, Crq, Limit, Queue, Sharing, Standard};
+use crate::queue::{Codel, Crq, Limit, Pie, Queue, Red, Sharing, Standard, Threshold};
 use crate::schema;
 use crate::traffic::Preset;
 
@@ -23,6 +23,9 @@ enum Name {
     Codel,
     FqCodel,
     Crq,
+    StepMark,
+    Red,
+    Pie,
     Strict,
     PushOut,
 }
@@ -32,6 +35,9 @@ const KINDS: &[Kind<Name>] = &[
     ("codel", Name::Codel, &schema::CODEL),
     ("fq-codel", Name::FqCodel, &schema::FQ_CODEL),
     ("crq", Name::Crq, &schema::CRQ),
+    ("step-mark", Name::StepMark, &schema::STEP_MARK),
+    ("red", Name::Red, &schema::RED),
+    ("pie", Name::Pie, &schema::PIE),
     ("strict", Name::Strict, &schema::STRICT),
     ("push-out", Name::PushOut, &schema::PUSH_OUT),
 ];
@@ -51,6 +57,9 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
             quantum: keys.some_size("quantum").unwrap_or(before.mtu + HEADER),
         },
         Name::Crq => Queue::Crq(crq(&keys, before)),
+        Name::StepMark => step_mark(&keys, before),
+        Name::Red => Queue::Red(red(&keys, before)?),
+        Name::Pie => Queue::Pie(pie(&keys, before)),
         Name::Strict => {
             let of = |key| {
                 let item = keys.item(key)?;
@@ -59,7 +68,7 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
                     faults.add(
                         item.place,
                         format!(
-                            "a class of a strict queue is droptail, codel or fq-codel, not {}",
+                            "a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not {}",
                             queue.kind()
                         ),
                     );
@@ -131,11 +140,99 @@ fn crq(keys: &Keys<'_>, before: Before) -> Crq {
     crq
 }
 
+fn step_mark(keys: &Keys<'_>, before: Before) -> Queue {
+    let limit = limit(keys, before);
+    let sojourn =
+        keys.item("threshold").filter(|item| item.as_str().is_some_and(|text| is_of(text, Of::Span)));
+    let threshold = match sojourn {
+        Some(_) => keys.some_span("threshold").map(Threshold::Sojourn),
+        None => read_amount(keys, "threshold", before, Bytes::ZERO).map(Threshold::Waiting),
+    };
+    // K at 10 Gbit/s in DCTCP's paper, §3.4.
+    let threshold = threshold.unwrap_or(Threshold::Waiting(Limit::Packets(65)));
+    let never = match (threshold, limit) {
+        (Threshold::Waiting(Limit::Packets(threshold)), Limit::Packets(limit)) => threshold >= limit,
+        (Threshold::Waiting(Limit::Bytes(threshold)), Limit::Bytes(limit)) => threshold >= limit,
+        _ => false,
+    };
+    if never {
+        keys.fault("threshold", "a threshold at or above the `limit` is never exceeded: set it below");
+    }
+    Queue::StepMark { limit, threshold }
+}
+
+fn red(keys: &Keys<'_>, before: Before) -> Option<Red> {
+    // What the paper calls a small packet.
+    let small = before.rate.map_or(Duration::from_micros(40), |rate| rate.transmission_time(Bytes::new(500)));
+    let of = |key, packets| read_amount(keys, key, before, Bytes::ZERO).unwrap_or(Limit::Packets(packets));
+    let red = Red {
+        limit: limit(keys, before),
+        min_threshold: of("min-threshold", 5),
+        max_threshold: of("max-threshold", 15),
+        max_probability: millionths(keys, "max-probability").unwrap_or(100_000),
+        weight: millionths(keys, "weight").unwrap_or(2000),
+        idle: keys.some_span("idle").unwrap_or(small.max(Duration::from_nanos(1))),
+        gentle: keys.boolean("gentle").unwrap_or(true),
+        ecn: keys.boolean("ecn").unwrap_or(false),
+    };
+    let (least, most) = match (red.min_threshold, red.max_threshold) {
+        (Limit::Packets(least), Limit::Packets(most)) => (least, most),
+        (Limit::Bytes(least), Limit::Bytes(most)) => (least.get(), most.get()),
+        _ => {
+            keys.fault(
+                "max-threshold",
+                "`min-threshold` and `max-threshold` have one unit: say packets or bytes in both",
+            );
+            return None;
+        }
+    };
+    if least >= most || most > 1 << 40 {
+        keys.fault("max-threshold", "`max-threshold` is above `min-threshold`: say at least twice that");
+        return None;
+    }
+    Some(red)
+}
+
+fn pie(keys: &Keys<'_>, before: Before) -> Pie {
+    const LONGEST: Duration = Duration::from_secs(99);
+    // RFC 8033 §4.
+    let span = |key, usual| {
+        let span = keys.some_span(key).unwrap_or(Duration::from_millis(usual));
+        if span > LONGEST {
+            keys.fault(key, format!("`{key}` is at most 99 s, for example \"{usual} ms\""));
+        }
+        span
+    };
+    Pie {
+        limit: limit(keys, before),
+        target: span("target", 15),
+        update: span("update", 15),
+        burst: span("burst", 150),
+        alpha: thousandths(keys, "alpha", 10.0).map_or(125, u32::from),
+        beta: thousandths(keys, "beta", 10.0).map_or(1250, u32::from),
+        ecn: keys.boolean("ecn").unwrap_or(false),
+    }
+}
+
+/// A probability above 0, in millionths.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "at most a million and not negative"
+)]
+fn millionths(keys: &Keys<'_>, key: &str) -> Option<u32> {
+    keys.number(key, 1e-6..=1.0).map(|part| (part * 1e6).round() as u32)
+}
+
 /// The least share of CRQ's standard queue under strict sharing, in thousandths.
 const STANDARD_LEAST: u16 = 50;
 
-/// A share from 0 to `most`, in thousandths.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 1000 and not negative")]
+/// A number from 0 to `most`, in thousandths.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "at most 10 000 and not negative"
+)]
 fn thousandths(keys: &Keys<'_>, key: &str, most: f64) -> Option<u16> {
     keys.number(key, 0.0..=most).map(|share| (share * 1e3).round() as u16)
 }
@@ -146,7 +243,12 @@ fn limit(keys: &Keys<'_>, before: Before) -> Limit {
 }
 
 fn read_limit(keys: &Keys<'_>, before: Before) -> Option<Limit> {
-    let item = keys.item("limit")?;
+    read_amount(keys, "limit", before, before.mtu)
+}
+
+/// An amount of packets or bytes under `key`, of at least so many bytes.
+fn read_amount(keys: &Keys<'_>, key: &str, before: Before, least: Bytes) -> Option<Limit> {
+    let item = keys.item(key)?;
     let fault = |problem: String| {
         keys.faults.add(item.place, problem);
         None
@@ -155,24 +257,24 @@ fn read_limit(keys: &Keys<'_>, before: Before) -> Option<Limit> {
         Value::String(text) => text,
         Value::Integer(number) => {
             return fault(format!(
-                "`limit` is a number of packets or bytes and needs a unit: say \"{number} packets\", not {number}"
+                "`{key}` is a number of packets or bytes and needs a unit: say \"{number} packets\", not {number}"
             ));
         }
         other => {
             return fault(format!(
-                "`limit` is for example \"100 packets\", \"60 kB\" or \"50 ms\", not {}",
+                "`{key}` is for example \"100 packets\", \"60 kB\" or \"50 ms\", not {}",
                 other.what()
             ));
         }
     };
     if is_of(text, Of::Packets) {
-        return match quantity_of("limit", item, Of::Packets, keys.faults)? {
-            0 => fault("a limit of 0 packets lets nothing in: say at least \"1 packets\"".to_owned()),
+        return match quantity_of(key, item, Of::Packets, keys.faults)? {
+            0 => fault(format!("a {key} of 0 packets lets nothing in: say at least \"1 packets\"")),
             packets => Some(Limit::Packets(packets)),
         };
     }
     let bytes = if is_of(text, Of::Span) {
-        let span = Duration::from_nanos(quantity_of("limit", item, Of::Span, keys.faults)?);
+        let span = Duration::from_nanos(quantity_of(key, item, Of::Span, keys.faults)?);
         match before.rate {
             Some(rate) => rate.bytes_in(span),
             None => {
@@ -182,14 +284,14 @@ fn read_limit(keys: &Keys<'_>, before: Before) -> Option<Limit> {
             }
         }
     } else if is_of(text, Of::Size) {
-        Bytes::new(quantity_of("limit", item, Of::Size, keys.faults)?)
+        Bytes::new(quantity_of(key, item, Of::Size, keys.faults)?)
     } else {
         return fault(format!(
-            "`{text}` is not a limit: say packets (\"100 packets\"), bytes (\"60 kB\"), or for how long the link is busy \
+            "`{text}` is not a {key}: say packets (\"100 packets\"), bytes (\"60 kB\"), or for how long the link is busy \
              (\"50 ms\")"
         ));
     };
-    if bytes < before.mtu {
+    if bytes < least {
         let (bytes, mtu) = (crate::quantity::size(bytes), crate::quantity::size(before.mtu));
         return fault(format!("a limit of {bytes} cannot hold a packet of the link's mtu, {mtu}: raise it"));
     }

@@ -35,7 +35,7 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
     let nodes: Nodes = experiment.nodes.iter().map(|name| (name.clone(), net.node(name))).collect();
     let mut ways = Vec::new();
     for link in &experiment.links {
-        ways.extend(add_link(&mut net, &nodes, link, traces)?);
+        ways.extend(add_link(&mut net, &nodes, link, traces, experiment.seed)?);
     }
     let mut flows: Vec<Tracked> = Vec::new();
     for flow in &experiment.flows {
@@ -79,15 +79,18 @@ fn add_link(
     nodes: &Nodes,
     link: &link::Link,
     traces: &Traces,
+    seed: Seed,
 ) -> Result<[Way; 2], BuildError> {
     let what = format!("link `{}`", link.name);
     let [a, b] = [&link.between[0], &link.between[1]];
     let (a, b) = (node(nodes, &what, a)?, node(nodes, &what, b)?);
-    let observed = |direction: &link::Direction| -> Result<_, BuildError> {
+    let observed = |direction: &link::Direction, way: &str| -> Result<_, BuildError> {
         let config = convert::direction(&link.name, link.mtu, direction, traces)?;
         let occupancy = Rc::default();
         let queue = |queue, place| -> Result<_, BuildError> {
-            let queue = convert::queue(&link.name, &direction.rate, queue)?;
+            let own = ["high", "low"][place];
+            let stream = |class: &str| seed.stream(&format!("queue/{}/{way}/{own}/{class}", link.name));
+            let queue = convert::queue(&link.name, &direction.rate, queue, &stream)?;
             Ok(Box::new(Observed::new(queue, place, &occupancy)))
         };
         let config = match &direction.queue {
@@ -103,8 +106,8 @@ fn add_link(
         };
         Ok((config, occupancy))
     };
-    let (there, there_waits) = observed(&link.there)?;
-    let (back, back_waits) = observed(&link.back)?;
+    let (there, there_waits) = observed(&link.there, "there")?;
+    let (back, back_waits) = observed(&link.back, "back")?;
     let ids = net.link(a, b, there, back);
     let way = |back, id, net: &Network, occupancy| {
         let before = Counted::beginning(net.link_load(id));

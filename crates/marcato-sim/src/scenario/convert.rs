@@ -3,13 +3,14 @@
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, Codel, CodelConfig, Crq, CrqConfig, Discipline, DropTail,
-    DropTailConfig, FlowTableConfig, FqCodel, FqCodelConfig, Limit, PushOut, PushOutConfig, Queues, QuicRule,
-    Sharing, Strict,
+    DropTailConfig, FlowTableConfig, FqCodel, FqCodelConfig, Limit, Pie, PieConfig, Ppm, PushOut,
+    PushOutConfig, Queues, QuicRule, Red, RedConfig, RedThresholds, Sharing, StepMark, StepMarkConfig,
+    StepThreshold, Strict,
 };
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
-use marcato_units::{Bytes, Duration, Rate};
+use marcato_units::{Bytes, Duration, Rate, Stream};
 
 use super::Traces;
 use super::error::BuildError;
@@ -190,11 +191,49 @@ pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result
     Crq::new(config).map_err(|source| BuildError::Crq { link: link.to_owned(), source })
 }
 
-/// The queue of a link of this name and rate.
+/// RED before a link of this name.
+fn red(link: &str, red: &queue::Red, stream: Stream) -> Result<Red<Packet>, BuildError> {
+    let thresholds = match (red.min_threshold, red.max_threshold) {
+        (queue::Limit::Bytes(min_th), queue::Limit::Bytes(max_th)) => RedThresholds::Bytes { min_th, max_th },
+        (queue::Limit::Packets(min_th), queue::Limit::Packets(max_th)) => {
+            RedThresholds::Packets { min_th, max_th }
+        }
+        // They have one unit: a file in which they do not is refused.
+        _ => RedConfig::default().thresholds,
+    };
+    let config = RedConfig {
+        limit: limit(red.limit),
+        thresholds,
+        max_p: Ppm::new(red.max_probability),
+        w_q: Ppm::new(red.weight),
+        s: red.idle,
+        gentle: red.gentle,
+        ecn: red.ecn,
+    };
+    Red::new(config, stream).map_err(|source| BuildError::Red { link: link.to_owned(), source })
+}
+
+/// PIE before a link of this name.
+fn pie(link: &str, pie: &queue::Pie, stream: Stream) -> Result<Pie<Packet>, BuildError> {
+    let config = PieConfig {
+        limit: limit(pie.limit),
+        qdelay_ref: pie.target,
+        t_update: pie.update,
+        max_burst: pie.burst,
+        alpha: pie.alpha,
+        beta: pie.beta,
+        mark_ecnth: pie.ecn.then_some(PieConfig::MARK_ECNTH),
+        ..PieConfig::default()
+    };
+    Pie::new(config, stream).map_err(|source| BuildError::Pie { link: link.to_owned(), source })
+}
+
+/// The queue of a link of this name and rate; `stream` makes the random numbers of the class of this name.
 pub(super) fn queue(
     link: &str,
     rate: &link::Capacity,
     queue: &queue::Queue,
+    stream: &dyn Fn(&str) -> Stream,
 ) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
     let refused = |source| BuildError::Limit { link: link.to_owned(), source };
     Ok(match queue {
@@ -216,8 +255,20 @@ pub(super) fn queue(
             Box::new(FqCodel::new(config).map_err(refused)?)
         }
         queue::Queue::Crq(crq) => Box::new(self::crq(link, rate, crq)?),
+        queue::Queue::StepMark { limit: wait, threshold } => {
+            let threshold = match *threshold {
+                queue::Threshold::Waiting(queue::Limit::Packets(packets)) => StepThreshold::Packets(packets),
+                queue::Threshold::Waiting(queue::Limit::Bytes(bytes)) => StepThreshold::Bytes(bytes),
+                queue::Threshold::Sojourn(sojourn) => StepThreshold::Sojourn(sojourn),
+            };
+            let refused = |source| BuildError::StepMark { link: link.to_owned(), source };
+            Box::new(StepMark::new(StepMarkConfig { limit: limit(*wait), threshold }).map_err(refused)?)
+        }
+        queue::Queue::Red(red) => Box::new(self::red(link, red, stream("high"))?),
+        queue::Queue::Pie(pie) => Box::new(self::pie(link, pie, stream("high"))?),
         queue::Queue::Strict { high, low, .. } => {
-            Box::new(Strict::of(self::queue(link, rate, high)?, self::queue(link, rate, low)?))
+            let high = self::queue(link, rate, high, &|_| stream("high"))?;
+            Box::new(Strict::of(high, self::queue(link, rate, low, &|_| stream("low"))?))
         }
         queue::Queue::PushOut { limit: wait } => {
             Box::new(PushOut::new(PushOutConfig { limit: limit(*wait) }).map_err(refused)?)

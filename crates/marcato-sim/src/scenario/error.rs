@@ -1,6 +1,6 @@
 //! Why a world cannot be built.
 
-use marcato_queue::{CodelError, CrqError, FqCodelError, LimitError};
+use marcato_queue::{CodelError, CrqError, FqCodelError, LimitError, PieError, RedError, StepMarkError};
 use marcato_quic::IdentityError;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::schedule::BudgetError;
@@ -52,6 +52,30 @@ pub enum BuildError {
         link: String,
         /// What is wrong.
         source: FqCodelError,
+    },
+    /// Error returned for a step-marking queue that cannot work.
+    #[error("the queue of link `{link}`: {source}")]
+    StepMark {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        source: StepMarkError,
+    },
+    /// Error returned for a RED queue that cannot work.
+    #[error("the queue of link `{link}`: {source}")]
+    Red {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        source: RedError,
+    },
+    /// Error returned for a PIE queue that cannot work.
+    #[error("the queue of link `{link}`: {source}")]
+    Pie {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        source: PieError,
     },
     /// CRQ cannot be configured so.
     #[error("the queue of link `{link}`: {source}")]

@@ -1,0 +1,70 @@
+//! The buffer of disciplines that decide on a packet when it arrives.
+
+use alloc::collections::VecDeque;
+
+use marcato_units::Time;
+
+use crate::{Backlog, Counters, Packet, Verdict};
+
+/// Packets in order of arrival, each with its time of arrival, and the counters of the queue that they are in.
+#[derive(Clone, Debug)]
+pub(crate) struct Fifo<P> {
+    queue: VecDeque<(Time, P)>,
+    pub(crate) backlog: Backlog,
+    pub(crate) counters: Counters,
+}
+
+impl<P> Default for Fifo<P> {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), backlog: Backlog::default(), counters: Counters::default() }
+    }
+}
+
+impl<P: Packet> Fifo<P> {
+    /// Appends a packet that has been counted as enqueued.
+    pub(crate) fn push(&mut self, now: Time, packet: P) -> Verdict<P> {
+        self.backlog.push(packet.len());
+        self.queue.push_back((now, packet));
+        Verdict::Queued
+    }
+
+    /// Refuses a packet for want of room.
+    pub(crate) fn overflow(&mut self, packet: P) -> Verdict<P> {
+        self.counters.overflow(&packet);
+        Verdict::Dropped(packet)
+    }
+
+    /// Drops an arriving packet as a signal of congestion.
+    pub(crate) fn drop_early(&mut self, packet: P) -> Verdict<P> {
+        self.counters.dropped.count(packet.len());
+        Verdict::Dropped(packet)
+    }
+
+    /// Marks `packet` as a signal of congestion, if it is capable of ECN, and returns whether it is.
+    pub(crate) fn mark(&mut self, packet: &mut P) -> bool {
+        let capable = packet.ecn().is_capable();
+        if capable {
+            packet.mark_ce();
+            self.counters.marked.count(packet.len());
+        }
+        capable
+    }
+
+    /// Removes the head, and says when it came.
+    pub(crate) fn pop(&mut self) -> Option<(Time, P)> {
+        let (since, packet) = self.queue.pop_front()?;
+        self.backlog.pop(packet.len());
+        self.counters.dequeued.count(packet.len());
+        Some((since, packet))
+    }
+
+    /// The time at which the head came.
+    pub(crate) fn head_since(&self) -> Option<Time> {
+        self.queue.front().map(|(since, _)| *since)
+    }
+
+    /// `now` if anything waits.
+    pub(crate) fn next_ready(&self, now: Time) -> Option<Time> {
+        if self.queue.is_empty() { None } else { Some(now) }
+    }
+}

@@ -1,0 +1,94 @@
+//! Warnings: what is possible, and most likely not what was meant.
+
+use crate::experiment::Experiment;
+use crate::link::Capacity;
+use crate::path::{Map, Route};
+
+impl Experiment {
+    /// Warnings about parts that are valid, and most likely not what was meant; each is a sentence with a remedy.
+    pub fn warnings(&self) -> Vec<String> {
+        self.unmarked()
+    }
+
+    /// ECN that no queue ever makes use of.
+    fn unmarked(&self) -> Vec<String> {
+        let map = Map::new(self);
+        let asks = |ends: &crate::flow::TcpEnds| ends.from.ecn && ends.to.ecn;
+        let mut warnings = Vec::new();
+        for flow in self.flows.iter().filter(|flow| flow.kind.tcp().is_some_and(asks)) {
+            let ways = [map.route(&flow.from, &flow.to), map.route(&flow.to, &flow.from)];
+            if ways.iter().any(Option::is_none) || ways.iter().flatten().any(marks) {
+                continue;
+            }
+            warnings.push(format!(
+                "flow `{}` has `ecn = true`, but no queue on its path marks: say `ecn = true` of a codel, fq-codel, crq, red or \
+                 pie queue, or use a step-mark queue",
+                flow.name
+            ));
+        }
+        warnings
+    }
+}
+
+/// Whether a queue in which packets wait marks them.
+fn marks(route: &Route<'_>) -> bool {
+    let of = route.hops.iter().map(|hop| hop.direction());
+    of.into_iter().any(|direction| direction.rate != Capacity::Unlimited && direction.queue.marks())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Scenario;
+
+    fn warnings(queue: &str, ecn: bool) -> Vec<String> {
+        let text = format!(
+            r#"
+            name = "marks"
+            duration = "1 s"
+            nodes = ["a", "b"]
+            [[link]]
+            name = "wire"
+            between = ["a", "b"]
+            rate = "10 Mbit/s"
+            delay = "1 ms"
+            queue = {queue}
+            [[flow]]
+            name = "bulk"
+            kind = "tcp"
+            from = "a"
+            to = "b"
+            tcp = {{ ecn = {ecn} }}
+            "#
+        );
+        Scenario::parse("marks.toml", &text).unwrap().experiment().warnings()
+    }
+
+    #[test]
+    fn ecn_where_nothing_marks_is_warned_of_and_nothing_else_is() {
+        for queue in [
+            r#"{ kind = "codel", ecn = true }"#,
+            r#""fq-codel""#,
+            r#"{ kind = "crq", ecn = true }"#,
+            r#""step-mark""#,
+            r#"{ kind = "red", ecn = true }"#,
+            r#"{ kind = "pie", ecn = true }"#,
+            r#"{ kind = "strict", low = "fq-codel" }"#,
+        ] {
+            assert!(warnings(queue, true).is_empty(), "{queue}");
+        }
+        for queue in [
+            r#""droptail""#,
+            r#""codel""#,
+            r#""crq""#,
+            r#""red""#,
+            r#""pie""#,
+            r#""push-out""#,
+            r#"{ kind = "fq-codel", ecn = false }"#,
+            r#"{ kind = "strict", high = "codel" }"#,
+        ] {
+            assert_eq!(warnings(queue, false), Vec::<String>::new(), "{queue}");
+            let [warning] = &warnings(queue, true)[..] else { panic!("{queue}") };
+            assert!(warning.starts_with("flow `bulk` has `ecn = true`, but no queue on its path marks: "));
+        }
+    }
+}
