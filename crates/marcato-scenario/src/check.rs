@@ -20,8 +20,8 @@ const UDP_HEADERS: Bytes = Bytes::new(28);
 /// The least UDP payload that QUIC may begin with. RFC 9000 §14.1.
 const LEAST_QUIC: Bytes = Bytes::new(1200);
 
-/// Checks what was read against the rest of it; `root` says where each part stands.
-pub(crate) fn check(experiment: &Experiment, root: &Table, faults: &Faults) {
+/// Checks what was read against the rest of it; `root` says where each part stands. Nothing may come at or after `end`.
+pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults: &Faults) {
     if experiment.nodes.len() > MAX_NODES {
         let many = experiment.nodes.len();
         faults.add(
@@ -41,7 +41,7 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, faults: &Faults) {
         return;
     }
     let joined = links(experiment, root, faults);
-    flows(experiment, root, joined, faults);
+    flows(experiment, root, joined, end, faults);
 }
 
 /// Whether every link joins two nodes; if not, that a flow finds no way is not its own fault.
@@ -88,7 +88,7 @@ fn list_places(table: &Table, key: &str) -> [Place; 2] {
     }
 }
 
-fn flows(experiment: &Experiment, root: &Table, joined: bool, faults: &Faults) {
+fn flows(experiment: &Experiment, root: &Table, joined: bool, end: Duration, faults: &Faults) {
     let map = Map::new(experiment);
     let mut instances = HashSet::new();
     let many: u64 = experiment.flows.iter().map(|flow| u64::from(flow.count)).sum();
@@ -111,7 +111,8 @@ fn flows(experiment: &Experiment, root: &Table, joined: bool, faults: &Faults) {
                 faults.add(place, format!("two flows would be called `{twice}`: rename one"));
             }
         }
-        times(flow, table, experiment.duration, faults);
+        times(flow, table, end, faults);
+        process(flow, table, experiment.duration, faults);
         ends(flow, table, joined.then_some(&map), experiment, faults);
     }
 }
@@ -139,7 +140,7 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     let (messages, sources) = match &flow.kind {
         FlowKind::Messages(kind) => (&kind.messages, &kind.sources),
         FlowKind::Quic(kind) => (&kind.messages, &kind.sources),
-        _ => return process(flow, table, duration, faults),
+        _ => return,
     };
     // One is enough to say so; which it is stands in the list.
     if messages.iter().any(|message| after_end(message.after)) && flow.start < end {

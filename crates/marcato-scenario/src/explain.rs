@@ -14,6 +14,13 @@ use crate::record::Series;
 use crate::scenario::Scenario;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
 
+/// Writes a line; writing to a string cannot fail.
+macro_rules! line {
+    ($out:expr, $($arg:tt)*) => {{
+        let _ = writeln!($out, $($arg)*);
+    }};
+}
+
 /// How many nodes, events, series or runs are listed before "and so many more".
 const LISTED: usize = 24;
 
@@ -29,17 +36,14 @@ pub fn explain(scenario: &Scenario) -> String {
     links(experiment, scenario, &mut out);
     flows(experiment, scenario, &mut out);
     events(experiment, &mut out);
+    if !scenario.notes().is_empty() {
+        line!(out, "\nleft out, since the run ends at {}", span(experiment.duration));
+        scenario.notes().iter().for_each(|note| line!(out, "  {note}"));
+    }
     recorded(experiment, &mut out);
     runs(scenario, &mut out);
     warnings(experiment, &mut out);
     out
-}
-
-/// Writes a line; writing to a string cannot fail.
-macro_rules! line {
-    ($out:expr, $($arg:tt)*) => {{
-        let _ = writeln!($out, $($arg)*);
-    }};
 }
 
 /// Rows as columns that are aligned, each line indented.

@@ -9,6 +9,7 @@
 
 mod chance;
 mod check;
+mod cut;
 mod document;
 mod experiment;
 mod explain;

@@ -65,6 +65,8 @@ pub struct Scenario {
     said: Vec<String>,
     grid: Grid,
     experiment: Experiment,
+    /// What of the file comes after the end of `experiment`.
+    notes: Vec<String>,
     /// The mean rates of the traces, where they have been looked at.
     trace_rates: BTreeMap<String, Rate>,
 }
@@ -89,6 +91,8 @@ pub struct Run {
     pub seed: Seed,
     /// What runs.
     pub experiment: Experiment,
+    /// What of the file the run leaves out, because it ends earlier: its duration was set or varied.
+    pub notes: Vec<String>,
 }
 
 /// The runs of a scenario, in order: the first key that is varied changes slowest, the seed fastest.
@@ -120,7 +124,7 @@ fn build<'a>(
     root: &Table,
     sets: impl Iterator<Item = &'a Set> + Clone,
     faults: &Faults,
-) -> (Table, Experiment) {
+) -> (Experiment, Vec<String>) {
     let varied = grid::varied(root);
     let mut root = root.clone();
     varied.iter().for_each(|set| set.note(&mut root));
@@ -133,8 +137,7 @@ fn build<'a>(
     for set in sets {
         set.make(&mut root, When::AfterTopology, faults);
     }
-    let experiment = read::experiment(&root, faults);
-    (root, experiment)
+    read::experiment(&root, faults)
 }
 
 impl Scenario {
@@ -180,7 +183,7 @@ impl Scenario {
             .zip(&overrides.set)
             .filter_map(|(source, set)| setting::read(source, set, &faults))
             .collect();
-        let (_, mut experiment) = build(&root, given.iter(), &faults);
+        let (mut experiment, notes) = build(&root, given.iter(), &faults);
         let grid = grid::read(&root, experiment.seed, &given, overrides.seed, &faults);
         if let Some(seed) = overrides.seed {
             experiment.seed = Seed::new(seed);
@@ -197,6 +200,7 @@ impl Scenario {
             said: overrides.set.clone(),
             grid,
             experiment,
+            notes,
             trace_rates: BTreeMap::new(),
         };
         // Combinations of what is wrong are wrong in the same way.
@@ -252,6 +256,11 @@ impl Scenario {
         &self.experiment
     }
 
+    /// What of the file comes after the end of [`experiment`](Self::experiment), and is left out: its duration was set.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// The mean rate of a trace, if it has been looked at.
     pub(crate) fn trace_rate(&self, path: &str) -> Option<Rate> {
         self.trace_rates.get(path).copied()
@@ -285,12 +294,12 @@ impl Scenario {
         let (combination, seed) = (number / self.grid.seeds.len(), number % self.grid.seeds.len());
         let sets = self.grid.combination(combination);
         // Every combination was checked when the file was read.
-        let (_, mut experiment) = build(&self.root, self.given.iter().chain(&sets), &Faults::default());
+        let (mut experiment, notes) = build(&self.root, self.given.iter().chain(&sets), &Faults::default());
         let seed = Seed::new(self.grid.seeds[seed]);
         experiment.seed = seed;
         let setting = |set: Set| Setting { value: set.item.spoken(), key: set.key.name };
         let settings: Vec<Setting> = sets.into_iter().map(setting).collect();
-        Some(Run { id: self.id(&settings, seed), settings, seed, experiment })
+        Some(Run { id: self.id(&settings, seed), settings, seed, experiment, notes })
     }
 
     /// The command that repeats exactly this run.

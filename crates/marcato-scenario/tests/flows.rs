@@ -266,3 +266,126 @@ fn a_pattern_follows_the_pairs_that_a_grid_varies() {
     let pairs: Vec<usize> = scenario.runs().map(|run| run.experiment.flows[0].pairs().count()).collect();
     assert_eq!(pairs, [1, 4]);
 }
+
+/// A file of ten seconds in which something happens in each.
+const BUSY: &str = r#"name = "busy"
+duration = "10 s"
+nodes = ["a", "b"]
+
+[[link]]
+name = "l"
+between = ["a", "b"]
+rate = "8 Mbit/s"
+delay = "10 ms"
+changes = [{ at = "3 s", rate = "4 Mbit/s" }, { at = "7 s", rate = "2 Mbit/s" }]
+
+[[flow]]
+name = "early"
+kind = "tcp"
+from = "a"
+to = "b"
+stop = "9 s"
+
+[[flow]]
+name = "twins"
+kind = "tcp"
+from = "a"
+to = "b"
+count = 3
+stagger = "3 s"
+
+[[flow]]
+name = "talk"
+kind = "messages"
+from = "a"
+to = "b"
+start = "1 s"
+messages = [{ after = "1 s", size = "1 kB" }, { after = "6 s", size = "1 kB" }]
+sources = [{ period = "1 s", size = "1 kB" }, { first = "5 s", period = "1 s", size = "1 kB" }]
+
+[[flow]]
+name = "late"
+kind = "udp"
+from = "a"
+to = "b"
+rate = "1 Mbit/s"
+start = "8 s"
+
+[record]
+series = ["flow.late.throughput", "flow.twins.cwnd", "link.l.queue"]
+"#;
+
+#[test]
+fn a_run_that_is_set_to_be_shorter_leaves_out_what_comes_after_its_end_and_says_so() {
+    let overrides = Overrides { set: vec!["duration=3 s".to_owned()], seed: None };
+    let scenario =
+        Scenario::parse_with("busy.toml", BUSY, &overrides).unwrap_or_else(|error| panic!("{error}"));
+    let notes = [
+        "2 of 2 changes of link `l`",
+        "2 of 3 flows `twins`",
+        "1 of 2 messages of flow `talk`",
+        "1 of 2 sources of flow `talk`",
+        "the flow `late`, which would start at 8 s",
+    ];
+    assert_eq!(scenario.notes(), notes);
+    assert_eq!(scenario.run(0).unwrap().notes, notes);
+    let explained = explain(&scenario);
+    assert!(
+        explained.contains(&format!("left out, since the run ends at 3 s\n  {}\n", notes.join("\n  "))),
+        "{explained}"
+    );
+    let experiment = scenario.experiment();
+    let names: Vec<&str> = experiment.flows.iter().map(|flow| flow.name.as_str()).collect();
+    // Of the twins the first goes on under its own name.
+    assert_eq!(names, ["early", "twins-1", "talk"]);
+    let series: Vec<String> = experiment.record.series.iter().map(ToString::to_string).collect();
+    assert_eq!(series, ["flow.twins-1.cwnd", "link.l.queue"]);
+    // What is left is a scenario of its own.
+    assert_eq!(read(&experiment.to_toml()).experiment(), experiment);
+    // A run as long as the file's, or longer, leaves out nothing.
+    for duration in ["duration=10 s", "duration=1 h"] {
+        let overrides = Overrides { set: vec![duration.to_owned()], seed: None };
+        let whole = Scenario::parse_with("busy.toml", BUSY, &overrides).unwrap();
+        assert_eq!((whole.notes().len(), whole.experiment().flows.len()), (0, 4));
+    }
+}
+
+#[test]
+fn a_duration_that_is_varied_cuts_each_run_by_itself() {
+    let text = format!("{BUSY}[grid]\nvary = {{ duration = [\"2 s\", \"5 s\", \"10 s\"] }}\n");
+    let scenario = read(&text);
+    let counts: Vec<usize> = scenario.runs().map(|run| run.experiment.flows.len()).collect();
+    let notes: Vec<usize> = scenario.runs().map(|run| run.notes.len()).collect();
+    assert_eq!((counts, notes), (vec![3, 3, 4], vec![5, 5, 0]));
+}
+
+#[test]
+fn a_file_that_is_too_short_for_itself_is_wrong_and_so_is_a_run_with_nothing_in_it() {
+    let short = BUSY.replace("duration = \"10 s\"", "duration = \"5 s\"");
+    assert_eq!(
+        faults(&short),
+        [
+            "10:54: a change at or after the end of the run, 5 s, changes nothing",
+            "25:11: the last of 3 flows would start at 6 s, but the run ends at 5 s: stagger them less",
+            "33:12: a message comes at or after the end of the run, 5 s: send it earlier",
+            "34:11: a source begins at or after the end of the run, 5 s: let it begin earlier",
+            "42:9: the flow starts at or after the end of the run, 5 s: start it earlier"
+        ]
+    );
+    let late =
+        BUSY.replace("stop = \"9 s\"", "start = \"2 s\"").replace("stagger = \"3 s\"", "start = \"2 s\"");
+    assert_eq!(
+        faults_with(&late, &["duration=1 s"]),
+        ["1:10: the run ends at 1 s, before any flow starts: let it run longer"]
+    );
+    let swapped = BUSY.replace(
+        "{ period = \"1 s\", size = \"1 kB\" }, { first = \"5 s\", period = \"1 s\", size = \"1 kB\" }",
+        "{ first = \"5 s\", period = \"1 s\", size = \"1 kB\" }, { period = \"1 s\", size = \"1 kB\" }",
+    );
+    assert_eq!(
+        faults_with(&swapped, &["duration=5 s"]),
+        [
+            "34:11: a source begins only 4 s after the flow, when the run is over, and another stands behind it: put it last"
+        ]
+    );
+}

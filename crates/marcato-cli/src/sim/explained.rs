@@ -28,6 +28,8 @@ struct Explained {
     settings: BTreeMap<String, String>,
     /// The names of its runs, seed by seed.
     runs: Vec<String>,
+    /// What of the file comes after its end, where the duration was set or varied.
+    left_out: Vec<String>,
     /// The experiment, completely said, with its first seed.
     config: Value,
 }
@@ -37,12 +39,13 @@ pub(super) fn to_json(scenario: &Scenario) -> String {
     let mut seeds = Vec::new();
     let mut experiments: Vec<Explained> = Vec::new();
     let mut last = None;
-    for Run { id, settings, seed, experiment } in scenario.runs() {
+    for Run { id, settings, seed, experiment, notes } in scenario.runs() {
         if let Some(explained) = experiments.last_mut().filter(|_| last.as_ref() == Some(&settings)) {
             explained.runs.push(id);
         } else {
             let said = settings.iter().map(|one| (one.key.clone(), one.value.clone())).collect();
-            experiments.push(Explained { settings: said, runs: vec![id], config: config(&experiment) });
+            let config = config(&experiment);
+            experiments.push(Explained { settings: said, runs: vec![id], left_out: notes, config });
             last = Some(settings);
         }
         if experiments.len() == 1 {

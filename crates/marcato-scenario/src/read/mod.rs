@@ -15,6 +15,7 @@ mod traffic;
 use marcato_units::{Duration, Seed};
 
 use crate::check::check;
+use crate::cut::cut;
 use crate::document::{Item, Key, Table, Value};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
@@ -22,8 +23,9 @@ use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
 use crate::schema;
 
-/// Reads an experiment from a document whose topology has been spelt out.
-pub(crate) fn experiment(root: &Table, faults: &Faults) -> Experiment {
+/// Reads an experiment from a document whose topology has been spelt out, and says what of the file comes after the end of a
+/// run whose duration the file alone does not say.
+pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<String>) {
     let keys = Keys::open(root, &schema::ROOT, faults);
     let name = match keys.need("name", "say what it is called, for example name = \"two-flows\"") {
         true => keys.string("name").filter(|name| check_name("scenario", name, keys.place("name"), faults)),
@@ -72,7 +74,10 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> Experiment {
     if root.get("link").is_none() {
         keys.need("link", "say what joins the nodes, for example [[link]]");
     }
-    let links = keys.tables("link", MAX_LINKS).map(|table| link::link(table, duration, faults)).collect();
+    // What a run that is cut short leaves out is no fault of the file.
+    let is_cut = keys.is_chosen("duration");
+    let end = if is_cut { Duration::MAX } else { duration };
+    let links = keys.tables("link", MAX_LINKS).map(|table| link::link(table, end, faults)).collect();
     keys.need("flow", "say what is sent, for example [[flow]]");
     if keys.list("flow", MAX_FLOWS).is_some_and(<[Item]>::is_empty) {
         keys.fault("flow", "there are no flows, and nothing would happen: say what is sent");
@@ -92,8 +97,9 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> Experiment {
     if let Some(table) = keys.table("record") {
         experiment.record = record::record(table, &experiment, faults);
     }
-    check(&experiment, root, faults);
-    experiment
+    check(&experiment, root, end, faults);
+    let notes = if is_cut { cut(&mut experiment, root, faults) } else { Vec::new() };
+    (experiment, notes)
 }
 
 fn about(keys: &Keys<'_>) -> String {

@@ -1,0 +1,118 @@
+//! A run that is cut short: what comes after its end is left out.
+//!
+//! A file in which something comes after its end is wrong. But where `--set` or a grid chooses the duration, the file was
+//! written for another one.
+
+use marcato_units::{Duration, Time};
+
+use crate::document::Table;
+use crate::experiment::Experiment;
+use crate::fault::Faults;
+use crate::flow::{Flow, FlowKind};
+use crate::quantity::span;
+use crate::record::Series;
+
+/// Leaves out of `experiment` what comes at or after its end, and says what that is. `root` says where each part stands.
+pub(crate) fn cut(experiment: &mut Experiment, root: &Table, faults: &Faults) -> Vec<String> {
+    let end = Time::ZERO + experiment.duration;
+    let mut notes = Vec::new();
+    for link in &mut experiment.links {
+        let before = link.changes.len();
+        link.changes.retain(|change| change.at < end);
+        if let many @ 1.. = before - link.changes.len() {
+            notes.push(format!("{many} of {before} changes of link `{}`", link.name));
+        }
+    }
+    let tables: Vec<&Table> = root.tables("flow").collect();
+    let mut place = 0;
+    let mut renamed: Vec<(String, Option<String>)> = Vec::new();
+    experiment.flows.retain_mut(|flow| {
+        let table = tables.get(place).copied();
+        place += 1;
+        if !starts(flow, 0, end) {
+            let start = span(flow.start - Time::ZERO);
+            notes.push(format!("the flow `{}`, which would start at {start}", flow.name));
+            renamed.push((flow.name.clone(), None));
+            return false;
+        }
+        if let Some(name) = fewer(flow, end, &mut notes) {
+            renamed.push((name, Some(flow.name.clone())));
+        }
+        let left = end.since(flow.start + flow.start_jitter);
+        if let Err(problem) = shorten(flow, left, &mut notes)
+            && let Some(table) = table
+        {
+            faults.add(table.place_of("sources"), problem);
+        }
+        true
+    });
+    if experiment.flows.is_empty() && !tables.is_empty() {
+        let duration = span(experiment.duration);
+        faults.add(
+            root.place_of("duration"),
+            format!("the run ends at {duration}, before any flow starts: let it run longer"),
+        );
+    }
+    for (name, now) in renamed {
+        experiment.record.series.retain_mut(|series| match (series, &now) {
+            (Series::Flow { flow, .. }, None) => *flow != name,
+            (Series::Flow { flow, .. }, Some(now)) => {
+                if *flow == name {
+                    flow.clone_from(now);
+                }
+                true
+            }
+            (Series::Link { .. }, _) => true,
+        });
+    }
+    notes
+}
+
+/// Whether the instance with this number starts before the end, however late its jitter lets it.
+fn starts(flow: &Flow, number: u32, end: Time) -> bool {
+    let start = flow.start_of(number);
+    start < end && start + flow.start_jitter <= end
+}
+
+/// Leaves out instances that would begin after the end. The name that the flow had, if it got another: one instance alone
+/// keeps the name that it has among several, as in results of longer runs.
+fn fewer(flow: &mut Flow, end: Time, notes: &mut Vec<String>) -> Option<String> {
+    let count = (0..flow.count).take_while(|&number| starts(flow, number, end)).count();
+    let count = u32::try_from(count).unwrap_or(flow.count);
+    if count == flow.count {
+        return None;
+    }
+    notes.push(format!("{} of {} flows `{}`", flow.count - count, flow.count, flow.name));
+    let first = (count == 1).then(|| flow.instances().swap_remove(0));
+    flow.count = count;
+    flow.also.truncate(count.saturating_sub(1) as usize);
+    first.map(|first| std::mem::replace(&mut flow.name, first))
+}
+
+/// Leaves out messages and sources that come only when the flow is as old as this. Sources are told apart by their places in
+/// the file, so only the last ones can be left out.
+fn shorten(flow: &mut Flow, left: Duration, notes: &mut Vec<String>) -> Result<(), String> {
+    let (messages, sources) = match &mut flow.kind {
+        FlowKind::Messages(kind) => (&mut kind.messages, &mut kind.sources),
+        FlowKind::Quic(kind) => (&mut kind.messages, &mut kind.sources),
+        _ => return Ok(()),
+    };
+    let before = (messages.len(), sources.len());
+    messages.retain(|message| message.after < left);
+    let stay = sources.iter().rposition(|source| source.first < left).map_or(0, |last| last + 1);
+    sources.truncate(stay);
+    for (what, many, of) in
+        [("messages", before.0 - messages.len(), before.0), ("sources", before.1 - stay, before.1)]
+    {
+        if many > 0 {
+            notes.push(format!("{many} of {of} {what} of flow `{}`", flow.name));
+        }
+    }
+    if sources.iter().any(|source| source.first >= left) {
+        let left = span(left);
+        return Err(format!(
+            "a source begins only {left} after the flow, when the run is over, and another stands behind it: put it last"
+        ));
+    }
+    Ok(())
+}
