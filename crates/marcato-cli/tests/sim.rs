@@ -143,7 +143,8 @@ fn the_document_has_the_documented_keys_and_nothing_of_the_machine() {
     let json: Value = serde_json::from_str(&printed).unwrap();
     let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
     let expected = [
-        "commit", "config", "events", "flows", "links", "scenario", "seed", "settings", "version", "warnings",
+        "commit", "config", "events", "flows", "groups", "links", "scenario", "seed", "settings", "version",
+        "warnings",
     ];
     assert_eq!(keys, expected);
     assert_eq!(json["config"]["duration"], "6 s");
@@ -663,4 +664,30 @@ fn quic_gives_the_same_bytes_in_every_file_but_captures() {
         (printed, files(Path::new(&out)))
     });
     assert!(one == two, "a grid of QUIC differs with the number of jobs");
+}
+
+#[test]
+fn what_instances_do_together_is_a_table_and_a_metric_of_grids() {
+    let many = ONE.replace("size = \"200 kB\"", "size = \"200 kB\"\ncount = 3");
+    let (directory, file) = scenario(&many);
+    let out = path(directory.path(), "out");
+    let (status, text, err) = marcato([&file, "--out", &out]);
+    assert_eq!((status, err.as_str()), (Status::Ok, ""));
+    assert!(text.contains("Jain's index"), "{text}");
+    let groups = fs::read_to_string(Path::new(&out).join("groups.csv")).unwrap();
+    let [head, line] = groups.lines().collect::<Vec<_>>()[..] else { panic!("{groups}") };
+    assert!(
+        head.starts_with("group,kind,members,goodput_sum_mbit_per_s,goodput_mean_mbit_per_s,jain_index,")
+    );
+    assert!(line.starts_with("file,tcp,3,"), "{line}");
+    assert!(Path::new(&out).join("groups.parquet").exists());
+    let (_, printed, _) = marcato([&file, "--format", "json"]);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    let index = json["groups"][0]["jain_index"].as_f64().unwrap();
+    assert!((0.33..=1.0).contains(&index), "{index}");
+    let (_directory, file) = scenario(&format!("{many}{GRID}").replace("pcap = [\"bottleneck\"]\n", ""));
+    let (_, printed, _) = marcato([&file, "--format", "json", "--set", "flow.bulk.congestion=cubic"]);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().filter(|row| row["metric"] == "group.file.jain_index").count(), 2);
 }

@@ -1028,3 +1028,36 @@ fn a_series_exists_while_its_flow_does() {
     let rates = outcome.series[1].points.iter().filter_map(|point| point.1);
     assert!((rates.sum::<f64>() * 0.1 / 8.0 - 0.5).abs() < 1e-9, "all 500 kB are in the series");
 }
+
+#[test]
+fn instances_and_connections_of_a_process_are_summed_up() {
+    let process = TcpProcess {
+        tcp: TcpEnds::default(),
+        arrivals: Arrivals::Every(100 * MS),
+        size: Size::Constant(Bytes::kb(20)),
+        most_open: 100,
+    };
+    let mut four = flow("four", ["a", "b"], tcp(Congestion::CUBIC, None));
+    four.count = 4;
+    let alone = flow("alone", ["a", "b"], tcp(Congestion::CUBIC, None));
+    let web = flow("web", ["a", "b"], FlowKind::TcpProcess(process));
+    let bottleneck = link("l", ["a", "b"], way(20, 10 * MS), way(20, 10 * MS));
+    let outcome = run(&experiment(&["a", "b"], vec![bottleneck], vec![four, alone, web]));
+    let [four, web] = &outcome.groups[..] else { panic!("two groups") };
+    let goodputs: Vec<f64> = outcome.flows[..4].iter().map(|flow| flow.goodput).collect();
+    assert_eq!((four.name.as_str(), four.kind, &four.members), ("four", "tcp", &goodputs));
+    assert_eq!(four.goodput, goodputs.iter().sum::<f64>());
+    let squares: f64 = goodputs.iter().map(|goodput| goodput * goodput).sum();
+    assert!((four.jain().unwrap() - four.goodput * four.goodput / (4.0 * squares)).abs() < 1e-12);
+    assert!(four.completions.is_empty());
+    // Of a process each connection that is complete is a member, with 20 kB over its completion time.
+    let transfers = &outcome.flows[5].times[0];
+    assert_eq!((web.name.as_str(), web.members.len()), ("web", transfers.done.len()));
+    let mut expected: Vec<f64> = transfers.done.iter().map(|ms| 20_000.0 * 8e-3 / ms).collect();
+    let mut members = web.members.clone();
+    expected.sort_by(f64::total_cmp);
+    members.sort_by(f64::total_cmp);
+    assert!(members.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-9), "{members:?} {expected:?}");
+    assert_eq!(web.completions.len(), transfers.samples().count());
+    assert_eq!(web.goodput, outcome.flows[5].goodput);
+}

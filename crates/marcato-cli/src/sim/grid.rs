@@ -190,8 +190,8 @@ pub(crate) fn run(
 /// Numbers by their names, in order.
 pub(crate) type Numbers = Vec<(String, f64)>;
 
-/// The numbers of a document, by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`, `link.NAME.METRIC`,
-/// `link.NAME.back.METRIC`.
+/// The numbers of a document, by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`, `group.NAME.METRIC`,
+/// `link.NAME.METRIC`, `link.NAME.back.METRIC`.
 fn metrics(document: &Value) -> Numbers {
     let mut all = Vec::new();
     let list = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -212,6 +212,9 @@ fn metrics(document: &Value) -> Numbers {
                 add(&format!("{stem}.{}", word(&part, name)), &part);
             }
         }
+    }
+    for group in list(document, "groups") {
+        add(&format!("group.{}", word(&group, "group")), &group);
     }
     for link in list(document, "links") {
         let back = if word(&link, "direction") == "back" { ".back" } else { "" };

@@ -118,8 +118,15 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
 fn write(out: &Path, one: &Run, outcome: &Outcome, tables: &Tables, json: &str) -> Result<(), SimError> {
     let file = |name: &str, content: &[u8]| store::write(&out.join(name), content);
     file("result.json", json.as_bytes())?;
-    let Tables { flows, times, lanes, links, series } = tables;
-    let all = [("flows", flows), ("times", times), ("lanes", lanes), ("links", links), ("series", series)];
+    let Tables { flows, times, groups, lanes, links, series } = tables;
+    let all = [
+        ("flows", flows),
+        ("times", times),
+        ("groups", groups),
+        ("lanes", lanes),
+        ("links", links),
+        ("series", series),
+    ];
     for (name, frame) in all {
         // What was not recorded, or has nothing timed in it, has no file.
         if frame.len() > 0 {

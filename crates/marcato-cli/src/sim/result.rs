@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use marcato_papers::{COMMIT, Percentile, Samples, VERSION};
 use marcato_scenario::{Experiment, Run};
-use marcato_sim::scenario::{FlowOutcome, LinkOutcome, Outcome, SeriesOutcome, Times};
+use marcato_sim::scenario::{FlowOutcome, GroupOutcome, LinkOutcome, Outcome, SeriesOutcome, Times};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -18,6 +18,8 @@ pub(crate) struct Tables {
     pub(crate) flows: Frame,
     /// A line for each kind of thing whose completion was timed.
     pub(crate) times: Frame,
+    /// A line for each flow with several instances, and for each process.
+    pub(crate) groups: Frame,
     /// A line for each lane of QUIC.
     pub(crate) lanes: Frame,
     /// A line for each direction of a link.
@@ -87,6 +89,19 @@ fn times(flows: &[FlowOutcome]) -> Frame {
     completion(frame, &samples)
 }
 
+fn groups(groups: &[GroupOutcome]) -> Frame {
+    let completions: Vec<Samples> =
+        groups.iter().map(|group| group.completions.iter().copied().collect()).collect();
+    let frame = Frame::new()
+        .text("group", groups.iter().map(|group| group.name.as_str()))
+        .text("kind", groups.iter().map(|group| group.kind))
+        .count("members", groups.iter().map(|group| group.members.len() as u64))
+        .number("goodput_sum_mbit_per_s", groups.iter().map(|group| group.goodput))
+        .number("goodput_mean_mbit_per_s", groups.iter().map(GroupOutcome::mean))
+        .number("jain_index", groups.iter().map(GroupOutcome::jain));
+    completion(frame, &completions)
+}
+
 fn lanes(flows: &[FlowOutcome]) -> Frame {
     let all: Vec<_> =
         flows.iter().flat_map(|flow| flow.lanes.iter().map(|lane| (flow.name.as_str(), lane))).collect();
@@ -137,6 +152,7 @@ impl Tables {
         Self {
             flows: flows(&outcome.flows),
             times: times(&outcome.flows),
+            groups: groups(&outcome.groups),
             lanes: lanes(&outcome.flows),
             links: links(&outcome.links),
             series: series(&outcome.series),
@@ -164,6 +180,7 @@ struct Document<'a> {
     warnings: Vec<String>,
     events: u64,
     flows: Vec<FlowRow<'a>>,
+    groups: Vec<Row<'a>>,
     links: Vec<Row<'a>>,
 }
 
@@ -203,6 +220,7 @@ pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
         warnings: outcome.warnings.iter().map(ToString::to_string).collect(),
         events: outcome.events,
         flows: flows.collect(),
+        groups: tables.groups.rows().collect(),
         links: tables.links.rows().collect(),
     };
     // Strings, finite numbers and maps with string keys: serialising them cannot fail.

@@ -91,6 +91,38 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
         }
         let _ = writeln!(text, "{table}");
     }
+    if !outcome.groups.is_empty() {
+        let header = [
+            "flows together",
+            "kind",
+            "members",
+            "sum Mbit/s",
+            "mean Mbit/s",
+            "Jain's index",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+        ];
+        let mut table = Table::new(header).words(2);
+        for group in &outcome.groups {
+            let samples: marcato_papers::Samples = group.completions.iter().copied().collect();
+            let of = |percentile: Option<Percentile>| {
+                number(percentile.and_then(|percentile| samples.percentile(percentile)))
+            };
+            table.row([
+                group.name.clone(),
+                group.kind.to_owned(),
+                group.members.len().to_string(),
+                number(group.goodput),
+                number(group.mean()),
+                number(group.jain()),
+                of(Some(Percentile::P50)),
+                of(Percentile::from_thousandths(950)),
+                of(Some(Percentile::P99)),
+            ]);
+        }
+        let _ = writeln!(text, "{table}");
+    }
     let header = ["link", "way", "Mbit/s", "used %", "queue kB", "most kB", "drops", "marks", "lost"];
     let mut table = Table::new(header).words(2);
     for link in &outcome.links {
@@ -120,6 +152,8 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
 fn is_shown(metric: &str) -> bool {
     let ends = [
         "goodput_mbit_per_s",
+        "goodput_sum_mbit_per_s",
+        "jain_index",
         "delay_mean_ms",
         "rtt_mean_ms",
         "completion_p50_ms",

@@ -340,6 +340,23 @@ impl Tracked {
         }
     }
 
+    pub(super) const fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Whether its connections come and go.
+    pub(super) const fn is_process(&self) -> bool {
+        matches!(self.what, What::Process(_))
+    }
+
+    /// The goodput of each connection of a process that began at or after `from` and is complete, in Mbit/s; `None` of all
+    /// other flows.
+    pub(super) fn connections(&self, net: &Network, from: Time) -> Option<Vec<f64>> {
+        let What::Process(process) = self.what else { return None };
+        let complete = net.flow_records(process).iter().filter(|flow| flow.start() >= from);
+        Some(complete.filter_map(|flow| mbps(flow.received(), flow.completion()?)).collect())
+    }
+
     /// The end that sends what is measured: of questions and answers, who answers.
     const fn sender(&self) -> Side {
         match self.what {

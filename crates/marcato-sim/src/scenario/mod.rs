@@ -63,6 +63,7 @@ mod build;
 mod convert;
 mod error;
 mod flows;
+mod group;
 mod messenger;
 mod occupancy;
 mod outcome;
@@ -75,6 +76,7 @@ use std::collections::BTreeMap;
 
 pub use build::build;
 pub use error::BuildError;
+pub use group::GroupOutcome;
 pub use outcome::{
     Alone, Completion, FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times,
     Waiting,

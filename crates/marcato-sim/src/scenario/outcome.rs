@@ -6,6 +6,7 @@ use marcato_scenario::record::Series;
 use marcato_scenario::traffic::Message;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
+use super::group::GroupOutcome;
 use super::warning::Warning;
 
 /// What became of a world: from the end of the warm-up to the end of the run, unless it is said otherwise.
@@ -17,6 +18,8 @@ pub struct Outcome {
     pub span: Duration,
     /// The flows, each instance on its own, in the experiment's order.
     pub flows: Vec<FlowOutcome>,
+    /// What flows with several instances and processes did together, in the experiment's order.
+    pub groups: Vec<GroupOutcome>,
     /// The links, first there and then back, in the experiment's order.
     pub links: Vec<LinkOutcome>,
     /// What was recorded, over the whole run, in the experiment's order.

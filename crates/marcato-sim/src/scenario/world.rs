@@ -7,8 +7,9 @@ use marcato_queue::{Class, Crq};
 use marcato_units::{Bytes, Duration, Time};
 
 use super::flows::{Tracked, mbps};
+use super::group::GroupOutcome;
 use super::occupancy::{Observed, Occupancy, utilisation};
-use super::outcome::{Completion, LinkOutcome, Outcome};
+use super::outcome::{Completion, FlowOutcome, LinkOutcome, Outcome};
 use super::sampler::Sampler;
 use super::warning::Warning;
 use crate::{FlowId, LinkCounters, LinkId, Load, Network, Packet, Standstill, Tap};
@@ -198,15 +199,17 @@ impl World {
         self.drain(watcher);
         // Earlier than the warm-up's end if the run was stopped.
         let begin = begin.min(self.net.now());
+        let flows: Vec<FlowOutcome> = self
+            .flows
+            .iter()
+            .map(|flow| flow.outcome(&self.net, begin, &mut |one| watcher.completed(one)))
+            .collect();
         Ok(Outcome {
             warnings: self.warnings(),
             events: self.net.events(),
             span: end.since(begin),
-            flows: self
-                .flows
-                .iter()
-                .map(|flow| flow.outcome(&self.net, begin, &mut |one| watcher.completed(one)))
-                .collect(),
+            groups: groups(&self.flows, &flows, &self.net, begin),
+            flows,
             links: self.ways.iter().map(|way| way.outcome(&self.net, begin)).collect(),
             series: self.sampler.finish(),
         })
@@ -240,4 +243,33 @@ impl World {
             }
         }
     }
+}
+
+/// What the instances of each flow that has several, and the connections of each process, did together.
+fn groups(tracked: &[Tracked], flows: &[FlowOutcome], net: &Network, from: Time) -> Vec<GroupOutcome> {
+    let mut groups: Vec<GroupOutcome> = Vec::new();
+    for all in tracked.chunk_by(|a, b| a.flow == b.flow) {
+        let Some((one, rest)) = all.split_first() else { continue };
+        if rest.is_empty() && !one.is_process() {
+            continue;
+        }
+        let outcomes = tracked.iter().zip(flows).filter(|(flow, _)| flow.flow == one.flow);
+        let mut group = GroupOutcome {
+            name: one.flow.clone(),
+            kind: one.kind(),
+            goodput: 0.0,
+            members: Vec::new(),
+            completions: Vec::new(),
+        };
+        for (flow, outcome) in outcomes {
+            group.goodput += outcome.goodput;
+            group.completions.extend(outcome.completions());
+            match flow.connections(net, from) {
+                Some(goodputs) => group.members.extend(goodputs),
+                None => group.members.push(outcome.goodput),
+            }
+        }
+        groups.push(group);
+    }
+    groups
 }
