@@ -143,8 +143,8 @@ fn the_document_has_the_documented_keys_and_nothing_of_the_machine() {
     let json: Value = serde_json::from_str(&printed).unwrap();
     let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
     let expected = [
-        "commit", "config", "events", "flows", "groups", "links", "scenario", "seed", "settings", "version",
-        "warnings",
+        "commit", "config", "events", "flows", "groups", "left_out", "links", "scenario", "seed", "settings",
+        "version", "warnings",
     ];
     assert_eq!(keys, expected);
     assert_eq!(json["config"]["duration"], "6 s");
@@ -690,4 +690,20 @@ fn what_instances_do_together_is_a_table_and_a_metric_of_grids() {
     let json: Value = serde_json::from_str(&printed).unwrap();
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.iter().filter(|row| row["metric"] == "group.file.jain_index").count(), 2);
+}
+
+#[test]
+fn a_shorter_run_says_what_it_leaves_out() {
+    let (_directory, file) = scenario(ONE);
+    let short = |format: &str| marcato([&file, "--set", "duration=2 s", "--format", format]);
+    let (status, text, err) = short("text");
+    assert_eq!((status, err.as_str()), (Status::Ok, ""));
+    let note = "the flow `file`, which would start at 2 s";
+    assert!(text.contains(&format!("left out, since they come after the end: {note}\n")), "{text}");
+    let json: Value = serde_json::from_str(&short("json").1).unwrap();
+    assert_eq!(json["left_out"], serde_json::json!([note]));
+    assert_eq!(json["flows"].as_array().unwrap().len(), 1);
+    let (_, printed, _) = marcato([&file, "--set", "duration=2 s", "--explain", "--format", "json"]);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(json["experiments"][0]["left_out"], serde_json::json!([note]));
 }

@@ -178,6 +178,8 @@ struct Document<'a> {
     config: Value,
     /// Signs that the run did not do what was meant.
     warnings: Vec<String>,
+    /// What of the file comes after the end of a run that was cut short.
+    left_out: &'a [String],
     events: u64,
     flows: Vec<FlowRow<'a>>,
     groups: Vec<Row<'a>>,
@@ -218,6 +220,7 @@ pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
         settings: run.settings.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect(),
         config: config(&run.experiment),
         warnings: outcome.warnings.iter().map(ToString::to_string).collect(),
+        left_out: &run.notes,
         events: outcome.events,
         flows: flows.collect(),
         groups: tables.groups.rows().collect(),

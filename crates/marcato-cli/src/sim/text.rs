@@ -42,6 +42,9 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
         experiment.duration.as_secs_f64(),
         experiment.warm_up.as_secs_f64()
     );
+    if !run.notes.is_empty() {
+        let _ = writeln!(text, "left out, since they come after the end: {}\n", run.notes.join(", "));
+    }
     let header = [
         "flow", "kind", "Mbit/s", "packets", "lost", "repeated", "timeouts", "RTT ms", "least ms", "delay ms",
     ];
