@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use marcato_lab::{Datagram, LinkConfig, LinkCounters, OpenError, UdpLink};
@@ -15,9 +15,10 @@ use marcato_net::{
 };
 use marcato_papers::cats_page::{GROUPS, NAMES, ORDER};
 use marcato_papers::chart::{Axis, BarChart, Bars, LineChart, Series};
+use marcato_papers::page::{self, Cell, Column, Page};
 use marcato_papers::{
-    Config as Settings, Document, Figure, Percentile, Progress as _, Report, Row, RunOptions, Samples,
-    Section, SeedError, Unit, World, WriteError,
+    AtomicFile, COMMIT, Config as Settings, Document, Figure, Percentile, Progress as _, Row, RunOptions,
+    Samples, SeedError, Unit, VERSION, World,
 };
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_quic::{Identity, IdentityError, Trust};
@@ -29,6 +30,7 @@ use crate::Status;
 use crate::arguments::{Demo, Format, QueueName};
 use crate::output;
 use crate::progress::Bar;
+use crate::table::Table;
 
 /// The link, each way: the bottleneck of CATS §III-A.
 const RATE: Rate = Rate::from_mbps(2);
@@ -73,8 +75,6 @@ pub(crate) enum DemoError {
     Seed(#[from] SeedError),
     #[error("cannot write `{}`: {source}; choose another directory with --out", path.display())]
     Out { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Write(#[from] WriteError),
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
 }
@@ -139,17 +139,31 @@ pub(crate) fn run(asked: &Demo, stdout: &mut dyn Write) -> Result<Status, DemoEr
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(DemoError::Runtime)?;
     let loads = runtime.block_on(all(asked))?;
-    let report = report(asked, &loads)?;
+    let parts = parts(&loads);
+    let options = RunOptions::repeated(asked.seed, asked.loads)?.in_world(World::Lab);
+    let rows = parts.iter().flat_map(|part| part.rows.iter().cloned());
+    let document = Document::new("demo", &options).config(settings(asked)).with_rows(rows);
     if let Some(out) = &asked.out {
-        report.write(out)?;
+        write(out, &page(asked, &loads, &parts, &document), &document)?;
     }
     let printed = match asked.format {
-        Format::Text => report.to_text(),
-        Format::Json => report.document().to_json(),
-        Format::Csv => report.document().to_csv(),
+        Format::Text => text(&parts, &document),
+        Format::Json => document.to_json(),
+        Format::Csv => document.to_csv(),
     };
     output::print(stdout, &printed).map_err(DemoError::Print)?;
-    Ok(if report.document().holds() { Status::Ok } else { Status::Outside })
+    Ok(if document.holds() { Status::Ok } else { Status::Outside })
+}
+
+fn write(out: &Path, page: &Page, document: &Document) -> Result<(), DemoError> {
+    let file = |name: &str, content: &str| {
+        let path = out.join(name);
+        AtomicFile::write(&path, content).map_err(|source| DemoError::Out { path, source })
+    };
+    file("report.html", &page.to_html())?;
+    file("rows.json", &document.to_json())?;
+    file("rows.csv", &document.to_csv())?;
+    page.images().into_iter().try_for_each(|(id, svg)| file(&format!("{id}.svg"), &svg))
 }
 
 /// Every load: for each scheme, in the order of [`Scheme::BOTH`].
@@ -302,8 +316,18 @@ fn means(loads: &[Load], value: impl Fn(&Load) -> f64) -> Vec<f64> {
     loads.iter().map(value).collect()
 }
 
-fn report(asked: &Demo, loads: &[Vec<Load>; 2]) -> Result<Report, DemoError> {
-    let options = RunOptions::repeated(asked.seed, asked.loads)?.in_world(World::Lab);
+/// A part of the results: what is measured in both ways.
+struct Part {
+    title: &'static str,
+    text: String,
+    rows: Vec<Row>,
+}
+
+fn took(loads: &[Load]) -> Samples {
+    loads.iter().flat_map(|load| load.source.iter().map(|(_, took)| *took)).collect()
+}
+
+fn parts(loads: &[Vec<Load>; 2]) -> [Part; 4] {
     let each = || Scheme::BOTH.into_iter().zip(loads);
     let mut page = Vec::new();
     for (scheme, loads) in each() {
@@ -333,9 +357,6 @@ fn report(asked: &Demo, loads: &[Vec<Load>; 2]) -> Result<Report, DemoError> {
         // The page as a whole takes as long; that it does is not claimed of a machine that does other things.
         user.push(if upto == Priority::P4 { row } else { row.at_most(1.0) });
     }
-    let took = |loads: &[Load]| -> Samples {
-        loads.iter().flat_map(|load| load.source.iter().map(|(_, took)| *took)).collect()
-    };
     let mut source = Vec::new();
     for (scheme, loads) in each() {
         let samples = took(loads);
@@ -370,33 +391,138 @@ fn report(asked: &Demo, loads: &[Vec<Load>; 2]) -> Result<Report, DemoError> {
         let longest = count(|link| link.longest_queue.get());
         network.push(row("queue", "bytes in its queue, at most").samples(&longest));
     }
-    let ids = |rows: &[Row]| rows.iter().map(|row| row.id().to_owned()).collect::<Vec<_>>();
-    let sections = [
-        Section::new("The page: when each group was there")
-            .text(
-                "8, 25, 40, 60 and 150 kB, handed over at once and the least urgent first (CATS §III-A). Times are \
-                 from the hand-over to the moment at which the receiving application has all of a group.",
-            )
-            .rows(ids(&page))
-            .figure(completion(loads)),
-        Section::new("What the user waits for").rows(ids(&user)),
-        Section::new("The periodic source: message completion time, one way")
-            .text(format!(
-                "{SIZE} bytes of P0 every {PERIOD:?}, from the page's hand-over to {AFTER:?} after its end. With {DELAY:?} \
-                 of delay none can take less than about 51 ms.",
-            ))
-            .rows(ids(&source))
-            .figure(tail(loads, took))
-            .figure(course(loads)),
-        Section::new("The link").rows(ids(&network)),
-    ];
-    let rows = [page, user, source, network].concat();
-    let document = Document::new("demo", &options).config(settings(asked)).with_rows(rows);
-    let about = "The web page of CATS and a periodic source over real QUIC sockets of this host, through an emulated link \
-                 of 2 Mbit/s and 50 ms each way; first come, first served against Marcato. It ran in real time: \
-                 another run differs by what else the machine does.";
-    let report = Report::new("Marcato: what matters first", about, document);
-    Ok(sections.into_iter().fold(report, Report::section))
+    [
+        Part {
+            title: "The page: when each group was there",
+            text: "8, 25, 40, 60 and 150 kB, handed over at once and the least urgent first (CATS §III-A). Times are from the \
+                   hand-over to the moment at which the receiving application has all of a group."
+                .to_owned(),
+            rows: page,
+        },
+        Part { title: "What the user waits for", text: String::new(), rows: user },
+        Part {
+            title: "The periodic source: message completion time, one way",
+            text: format!(
+                "{SIZE} bytes of P0 every {PERIOD:?}, from the page's hand-over to {AFTER:?} after its end. With {DELAY:?} of \
+                 delay none can take less than about 51 ms.",
+            ),
+            rows: source,
+        },
+        Part { title: "The link", text: String::new(), rows: network },
+    ]
+}
+
+/// A quantity in both ways, and their ratio where it is measured.
+#[derive(Default)]
+struct Compared<'a> {
+    /// Its rows' id without the way.
+    id: String,
+    what: &'a str,
+    unit: Option<Unit>,
+    /// FIFO, Marcato, ratio.
+    rows: [Option<&'a Row>; 3],
+}
+
+const WAYS: [(&str, &str); 3] = [("fifo", "FIFO"), ("marcato", "Marcato"), ("ratio", "Marcato over FIFO")];
+
+/// The rows of a part, side by side.
+fn compared(rows: &[Row]) -> Vec<Compared<'_>> {
+    let mut all: Vec<Compared<'_>> = Vec::new();
+    for row in rows {
+        let parts: Vec<&str> = row.id().split('.').collect();
+        let Some(way) = WAYS.iter().position(|(id, _)| parts.contains(id)) else { continue };
+        let id = parts.into_iter().filter(|part| *part != WAYS[way].0).collect::<Vec<_>>().join(".");
+        let place = all.iter().position(|one| one.id == id).unwrap_or_else(|| {
+            all.push(Compared { id, ..Compared::default() });
+            all.len() - 1
+        });
+        if WAYS[way].0 != "ratio" {
+            all[place].what = row.what().strip_suffix(&format!(", {}", WAYS[way].1)).unwrap_or(row.what());
+            all[place].unit = Some(row.unit());
+        }
+        all[place].rows[way] = Some(row);
+    }
+    all
+}
+
+/// The verdict, in a sentence.
+fn verdict(document: &Document) -> &'static str {
+    if document.holds() {
+        "What matters came earlier by Marcato."
+    } else {
+        "What matters did not come earlier by Marcato: is this machine busy?"
+    }
+}
+
+fn text(parts: &[Part], document: &Document) -> String {
+    let mut text = String::new();
+    for part in parts {
+        let compared = compared(&part.rows);
+        let has_ratio = compared.iter().any(|one| one.rows[2].is_some());
+        let ways = &WAYS[..if has_ratio { 3 } else { 2 }];
+        let mut table =
+            Table::new(["what", "unit"].into_iter().chain(ways.iter().map(|(_, name)| *name))).words(2);
+        for one in &compared {
+            let cells = ways.iter().zip(one.rows).map(|(_, row)| match row {
+                Some(row) => match (row.measured_value(), row.ci95()) {
+                    (Some(value), Some(ci95)) => format!("{} ± {}", number(value), number(ci95)),
+                    (Some(value), None) => number(value),
+                    (None, _) => "-".to_owned(),
+                },
+                None => String::new(),
+            });
+            let unit = one.unit.map(|unit| unit.to_string()).unwrap_or_default();
+            table.row([one.what.to_owned(), unit].into_iter().chain(cells));
+        }
+        text += &format!("{}\n{table}\n", part.title);
+    }
+    text + verdict(document) + "\n"
+}
+
+/// As many digits as a measurement in real time has.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if value.abs() < 10.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.1}")
+    }
+}
+
+fn page(asked: &Demo, loads: &[Vec<Load>; 2], parts: &[Part], document: &Document) -> Page {
+    let about = "The web page of CATS and a periodic source over real QUIC sockets of this host, through an emulated link of \
+                 2 Mbit/s and 50 ms each way; first come, first served against Marcato. It ran in real time: another run \
+                 differs by what else the machine does.";
+    let page = Page::new("Marcato: what matters first")
+        .about(about)
+        .provenance(format!(
+            "{} loads each way, seed {}, Marcato {VERSION} ({COMMIT})",
+            asked.loads, asked.seed
+        ))
+        .summary(verdict(document));
+    let charts = [completion(loads), tail(loads), course(loads)];
+    let page = page.section(charts.into_iter().fold(page::Section::new("Charts"), page::Section::figure));
+    let page = parts.iter().fold(page, |page, part| {
+        let compared = compared(&part.rows);
+        let has_ratio = compared.iter().any(|one| one.rows[2].is_some());
+        let ways = &WAYS[..if has_ratio { 3 } else { 2 }];
+        let columns = [Column::text("what"), Column::text("unit")];
+        let columns = columns.into_iter().chain(ways.iter().map(|(_, name)| Column::number(*name)));
+        let rows = compared.iter().map(|one| {
+            let unit = one.unit.map(|unit| unit.to_string()).unwrap_or_default();
+            let cells = ways.iter().zip(one.rows).map(|(_, row)| match row {
+                Some(row) => Cell::interval(row.measured_value(), row.ci95()),
+                None => Cell::text(""),
+            });
+            [Cell::text(one.what), Cell::text(unit)].into_iter().chain(cells).collect::<Vec<_>>()
+        });
+        let table = page::Table::new(part.title).columns(columns).rows(rows);
+        page.section(page::Section::new(part.title).text(&part.text).table(table))
+    });
+    let said =
+        document.settings().iter().map(|(key, value)| format!("{key} = {value}\n")).collect::<String>();
+    page.section(page::Section::new("Configuration").code(said))
 }
 
 fn settings(asked: &Demo) -> Settings {
@@ -436,7 +562,7 @@ fn completion(loads: &[Vec<Load>; 2]) -> Figure {
     )
 }
 
-fn tail(loads: &[Vec<Load>; 2], took: impl Fn(&[Load]) -> Samples) -> Figure {
+fn tail(loads: &[Vec<Load>; 2]) -> Figure {
     let few = loads.iter().map(|loads| took(loads).len()).max().unwrap_or(0).max(10);
     let axis = Axis::new("message completion time, one way", "ms");
     let chart =

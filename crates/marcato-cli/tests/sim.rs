@@ -185,7 +185,7 @@ fn a_grid_gives_the_same_bytes_on_any_number_of_threads_and_after_an_interrupt()
     assert_eq!(found.keys().filter(|name| name.starts_with("runs/")).count(), 8);
     // As an interrupt leaves it: some runs missing, one cut short, and no means yet.
     let runs: Vec<PathBuf> = found.keys().filter(|name| name.starts_with("runs")).cloned().collect();
-    for name in ["grid.csv", "grid.json", "grid.parquet", "runs.csv", "runs.parquet"] {
+    for name in ["grid.csv", "grid.json", "grid.parquet", "runs.csv", "runs.parquet", "report.html"] {
         fs::remove_file(Path::new(&cut).join(name)).unwrap();
     }
     fs::remove_file(Path::new(&cut).join(&runs[1])).unwrap();
@@ -584,7 +584,7 @@ fn warnings_are_in_the_table_the_document_and_the_report() {
         serde_json::from_slice(&fs::read(directory.path().join("out/result.json")).unwrap()).unwrap();
     assert_eq!(json["warnings"][0], warning);
     let report = fs::read_to_string(directory.path().join("out/report.html")).unwrap();
-    assert!(report.contains("Warnings") && report.contains("nothing of the flow"), "{report}");
+    assert!(report.contains("class=\"banner\"") && report.contains("nothing of the flow"), "{report}");
     let (_, printed, _) = marcato([&file, "--format", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["warnings"], serde_json::json!([]));
 }
@@ -706,4 +706,85 @@ fn a_shorter_run_says_what_it_leaves_out() {
     let (_, printed, _) = marcato([&file, "--set", "duration=2 s", "--explain", "--format", "json"]);
     let json: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(json["experiments"][0]["left_out"], serde_json::json!([note]));
+}
+
+/// The text of every cell of the table under a caption, row by row, the head first.
+fn cells(html: &str, caption: &str) -> Vec<Vec<String>> {
+    let caption = format!(">{caption}</caption>");
+    let table =
+        html.split_once(&caption).unwrap_or_else(|| panic!("{caption}")).1.split_once("</table>").unwrap().0;
+    let text = |cell: &str| {
+        let mut parts = cell.split('>').skip(1).map(|part| part.split('<').next().unwrap());
+        parts.by_ref().collect::<Vec<_>>().join("")
+    };
+    let row = |row: &str| row.replace("<th", "<td").split("<td").skip(1).map(text).collect();
+    table.split("<tr>").skip(1).map(row).collect()
+}
+
+#[test]
+fn the_report_of_a_run_shows_charts_first_and_then_tables_flow_by_flow_and_the_scenario() {
+    let (directory, file) = scenario(ONE);
+    let out = path(directory.path(), "out");
+    assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
+    let html = fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
+    let titles: Vec<&str> =
+        html.split("<h2 id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(titles, ["charts", "flows", "completion-times", "links", "scenario"]);
+    // Nothing of a paper's form.
+    for word in ["paper", "band", "unclaimed", "Rows:"] {
+        assert!(!html.split("<script>").next().unwrap().contains(word), "{word}");
+    }
+    let flows = cells(&html, "Flows, after the warm-up");
+    assert_eq!(flows.len(), 3);
+    assert_eq!(flows[0][..4], ["flow", "kind", "start s", "finished s"]);
+    let column = flows[0].iter().position(|name| name == "goodput Mbit/s").unwrap();
+    let csv = table(&fs::read(Path::new(&out).join("flows.csv")).unwrap());
+    for (row, flow) in flows[1..].iter().zip(&csv) {
+        assert_eq!((&row[0], row.len()), (&flow["flow"], flows[0].len()));
+        let exact: f64 = flow["goodput_mbit_per_s"].parse().unwrap();
+        assert!((row[column].parse::<f64>().unwrap() / exact - 1.0).abs() < 1e-3, "{row:?}");
+    }
+    // The scenario is on the page as a file that runs.
+    let said = html.split("<pre>").nth(1).unwrap().split("</pre>").next().unwrap().replace("&quot;", "\"");
+    let (_other, again) = scenario(&said);
+    let [first, second] = [&file, &again].map(|file| marcato([file, "--format", "csv"]).1);
+    assert_eq!(first, second);
+}
+
+#[test]
+fn a_grid_writes_a_report_with_a_chart_by_each_key_and_intervals() {
+    let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "");
+    let (directory, file) = scenario(&text.replace("6 s", "3 s"));
+    let out = path(directory.path(), "out");
+    assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
+    let found = files(Path::new(&out));
+    let html = String::from_utf8(found[Path::new("report.html")].clone()).unwrap();
+    for key in ["flow.bulk.congestion", "link.bottleneck.delay"] {
+        assert!(html.contains(&format!(">By {key} ")), "{key}");
+    }
+    for name in
+        ["by-1-goodput-mbit-per-s-1.svg", "by-2-utilisation-percent-1.svg", "by-2-completion-p50-ms-1.svg"]
+    {
+        assert!(found.contains_key(Path::new(name)), "{name} of {:?}", found.keys());
+    }
+    let goodput = String::from_utf8(found[Path::new("by-1-goodput-mbit-per-s-1.svg")].clone()).unwrap();
+    // Two flows and two delays for each of two congestion controls.
+    assert_eq!(goodput.matches("</rect>").count(), 8);
+    assert!(goodput.contains("bulk, delay 10 ms") && goodput.contains("file, delay 20 ms"));
+    let flows = cells(&html, "Flows: means over seeds");
+    assert_eq!(flows[0][..4], ["flow.bulk.congestion", "link.bottleneck.delay", "of", "goodput Mbit/s"]);
+    assert_eq!(flows.len(), 9);
+    assert_eq!(flows[8][..3], ["cubic", "20 ms", "file"]);
+    assert!(flows[8][3].contains(" ± "), "{:?}", flows[8]);
+    let (_, printed, _) = marcato([&file, "--format", "json"]);
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    let is_it = |row: &&Value| {
+        row["metric"] == "flow.file.goodput_mbit_per_s"
+            && row["flow.bulk.congestion"] == "cubic"
+            && row["link.bottleneck.delay"] == "20 ms"
+    };
+    let mean = json["rows"].as_array().unwrap().iter().find(is_it).unwrap()["mean"].as_f64().unwrap();
+    let shown: f64 = flows[8][3].split(' ').next().unwrap().parse().unwrap();
+    assert!((shown / mean - 1.0).abs() < 1e-3);
+    assert!(html.contains("--set flow.bulk.congestion=cubic"));
 }

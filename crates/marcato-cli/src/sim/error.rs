@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use marcato_papers::{SeedError, WriteError};
 use marcato_scenario::ScenarioError;
 use marcato_sim::Standstill;
 use marcato_sim::scenario::BuildError;
@@ -49,10 +48,6 @@ pub(crate) enum SimError {
     ResumeWhat,
     #[error("this scenario is one run: there is nothing to resume")]
     ResumeOne,
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    #[error(transparent)]
-    Seed(#[from] SeedError),
     #[error("parquet: {0}")]
     Parquet(#[from] ParquetError),
     #[error("cannot write `{}`: {source}", path.display())]

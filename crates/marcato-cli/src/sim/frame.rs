@@ -31,6 +31,15 @@ impl Cells {
         }
     }
 
+    /// Whether anything stands in it.
+    pub(crate) fn has_any(&self) -> bool {
+        match self {
+            Self::Text(cells) => cells.iter().any(|cell| !cell.is_empty()),
+            Self::Count(cells) => cells.iter().any(Option::is_some),
+            Self::Number(cells) => cells.iter().any(Option::is_some),
+        }
+    }
+
     /// A cell as CSV has it: empty if there is nothing.
     fn text(&self, row: usize) -> String {
         match self {

@@ -11,7 +11,9 @@ mod parquet;
 mod report;
 mod result;
 mod runs;
+mod sheet;
 mod store;
+mod summary;
 mod text;
 
 use std::collections::BTreeSet;
@@ -134,9 +136,9 @@ fn write(out: &Path, one: &Run, outcome: &Outcome, tables: &Tables, json: &str) 
             file(&format!("{name}.parquet"), &parquet::of(frame)?)?;
         }
     }
-    let report = report::of(one, outcome, tables)?;
-    file("report.html", report.to_html().as_bytes())?;
-    report.figures().try_for_each(|figure| file(&format!("{}.svg", figure.id()), figure.svg().as_bytes()))
+    let page = report::of(one, outcome, tables);
+    file("report.html", page.to_html().as_bytes())?;
+    page.images().into_iter().try_for_each(|(id, svg)| file(&format!("{id}.svg"), svg.as_bytes()))
 }
 
 /// Runs every combination with every seed; what is to be printed.
@@ -160,6 +162,11 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, Si
         let runs = runs::frame(&done);
         store.file("runs.csv", runs.to_csv().as_bytes())?;
         store.file("runs.parquet", &parquet::of(&runs)?)?;
+        let page = summary::of(scenario, &points);
+        store.file("report.html", page.to_html().as_bytes())?;
+        page.images()
+            .into_iter()
+            .try_for_each(|(id, svg)| store.file(&format!("{id}.svg"), svg.as_bytes()))?;
     }
     Ok(match asked.format {
         Format::Text => text::of_grid(&scenario.experiment().name, &points),

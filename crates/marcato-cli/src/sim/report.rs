@@ -1,105 +1,65 @@
 //! The page about one run.
 
-use marcato_papers::{Config, Document, Report, Row, RunOptions, Section, SeedError, Unit};
+use marcato_papers::page::{Page, Section};
+use marcato_papers::{COMMIT, VERSION};
 use marcato_scenario::Run;
-use marcato_sim::scenario::{FlowOutcome, LinkOutcome, Outcome};
-use serde_json::Value;
+use marcato_sim::scenario::Outcome;
 
-use super::result::{config, direction};
-use super::{chart, frame};
+use super::result::Tables;
+use super::{chart, sheet};
 
-/// A column of the tables that a reader wants first, what it is called, its unit, and by what it is divided.
-type Shown = (&'static str, &'static str, Unit);
-
-const FLOW: [Shown; 10] = [
-    ("goodput_mbit_per_s", "goodput", Unit::MbitPerS),
-    ("completion_p50_ms", "completion, median", Unit::Ms),
-    ("completion_p95_ms", "completion, 95th percentile", Unit::Ms),
-    ("completion_p99_ms", "completion, 99th percentile", Unit::Ms),
-    ("rtt_mean_ms", "round-trip time, mean", Unit::Ms),
-    ("delay_mean_ms", "one-way delay, mean", Unit::Ms),
-    ("lost_packets", "packets dropped or lost", Unit::Count),
-    ("retransmissions", "retransmissions", Unit::Count),
-    ("low_received_bytes", "bytes that came by the low layer", Unit::Count),
-    ("low_repairs", "segments of the high layer that repeat what the low one lost", Unit::Count),
-];
-
-const LINK: [Shown; 7] = [
-    ("throughput_mbit_per_s", "throughput", Unit::MbitPerS),
-    ("utilisation_percent", "utilisation", Unit::Percent),
-    ("queue_mean_packets", "packets waiting, mean", Unit::Count),
-    ("queue_max_packets", "packets waiting, most", Unit::Count),
-    ("dropped_packets", "packets dropped", Unit::Count),
-    ("lost_packets", "packets lost on the wire", Unit::Count),
-    ("responsive_percent", "came of flows that answer congestion signals", Unit::Percent),
-];
-
-/// The rows of a line of a table: those of its columns that are shown and have a number.
-fn rows(stem: &str, name: &str, shown: &[Shown], line: frame::Row<'_>) -> Vec<Row> {
-    let cells = serde_json::to_value(line).unwrap_or_default();
-    let number = |column: &str| cells.get(column).and_then(Value::as_f64);
-    shown
-        .iter()
-        .filter_map(|&(column, what, unit)| {
-            let row = Row::new(format!("{stem}.{column}"), format!("{name}: {what}"), unit);
-            number(column).map(|value| row.measured(value))
-        })
-        .collect()
+/// The version and commit, as pages have them.
+pub(super) fn program() -> String {
+    format!("Marcato {VERSION} ({COMMIT})")
 }
 
-fn flow_rows(flows: &[FlowOutcome], table: &frame::Frame) -> Vec<Row> {
-    let of = |(flow, line): (&FlowOutcome, _)| rows(&format!("flow.{}", flow.name), &flow.name, &FLOW, line);
-    flows.iter().zip(table.rows()).flat_map(of).collect()
-}
-
-fn link_rows(links: &[LinkOutcome], table: &frame::Frame) -> Vec<Row> {
-    let of = |(link, line): (&LinkOutcome, _)| {
-        let back = if link.back { ".back" } else { "" };
-        let name = format!("{}, {}", link.name, direction(link.back));
-        rows(&format!("link.{}{back}", link.name), &name, &LINK, line)
+/// What an experiment is about, and how long it takes.
+pub(super) fn about(experiment: &marcato_scenario::Experiment) -> String {
+    let mut about = experiment.about.clone();
+    if !about.is_empty() && !about.ends_with(['.', '!', '?']) {
+        about.push('.');
+    }
+    let seconds = experiment.duration.as_secs_f64();
+    let measured = match experiment.warm_up.is_zero() {
+        true => "all of it measured".to_owned(),
+        false => format!("measured from {} s on", experiment.warm_up.as_secs_f64()),
     };
-    links.iter().zip(table.rows()).flat_map(of).collect()
+    format!("{about} {seconds} s in virtual time, {measured}.").trim_start().to_owned()
 }
 
-/// The report of one run: its figures, what a reader wants first of its numbers, and what was run.
-///
-/// # Errors
-/// None: one seed is as good as another.
-pub(crate) fn of(run: &Run, outcome: &Outcome, tables: &super::result::Tables) -> Result<Report, SeedError> {
+/// The report of one run: figures, tables, and what was run.
+pub(super) fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
     let experiment = &run.experiment;
-    let flows = flow_rows(&outcome.flows, &tables.flows);
-    let links = link_rows(&outcome.links, &tables.links);
-    let ids = |rows: &[Row]| rows.iter().map(|row| row.id().to_owned()).collect::<Vec<_>>();
-    let mut flow_section = Section::new("Flows").rows(ids(&flows));
-    if let Some(figure) = chart::completions(&outcome.flows) {
-        flow_section = flow_section.figure(figure);
+    let page = Page::new(&experiment.name).about(about(experiment)).provenance(format!(
+        "seed {}, {}",
+        run.seed.get(),
+        program()
+    ));
+    let page = outcome.warnings.iter().fold(page, |page, warning| page.banner(warning.to_string()));
+    let mut charts = Section::new("Charts");
+    if outcome.series.is_empty() {
+        charts = charts
+            .text("No series were recorded: name some under `series` in [record] to see them over time.");
     }
-    let link_section = Section::new("Links").rows(ids(&links));
-    let over_time = chart::series(outcome).into_iter().fold(Section::new("Over time"), Section::figure);
-    let settings = match config(experiment) {
-        Value::Object(all) => {
-            all.into_iter().fold(Config::new(), |config, (key, value)| config.set(key, value))
-        }
-        text => Config::new().set("scenario", text),
-    };
-    let document = Document::new("sim", &RunOptions::repeated(run.seed.get(), 1)?)
-        .config(settings)
-        .with_rows(flows)
-        .with_rows(links);
-    let about = format!(
-        "{} {} s in virtual time, of which the first {} s are not measured.",
-        if experiment.about.is_empty() { "A scenario:" } else { &experiment.about },
-        experiment.duration.as_secs_f64(),
-        experiment.warm_up.as_secs_f64()
-    );
-    let mut report = Report::new(&experiment.name, about, document);
-    if !outcome.warnings.is_empty() {
-        let warnings: Vec<String> = outcome.warnings.iter().map(ToString::to_string).collect();
-        report = report.section(Section::new("Warnings").text(warnings.join("\n\n")));
-    }
-    report = report.section(flow_section).section(link_section);
-    if !outcome.series.is_empty() {
-        report = report.section(over_time);
-    }
-    Ok(report)
+    let figures = chart::series(outcome).into_iter().chain(chart::completions(&outcome.flows));
+    let charts = figures.fold(charts, Section::figure);
+    let Tables { flows, times, lanes, links, .. } = tables;
+    let all = [
+        ("Flows", "Flows, after the warm-up", flows),
+        ("Completion times", "Completion times of each kind of thing", times),
+        ("Lanes", "Lanes of QUIC flows, over the whole run", lanes),
+        ("Links", "Each direction of each link, after the warm-up", links),
+    ];
+    let page = all
+        .into_iter()
+        .filter(|(_, _, frame)| frame.len() > 0)
+        .fold(page.section(charts), |page, (title, caption, frame)| {
+            page.section(Section::new(title).table(sheet::table(caption, frame)))
+        });
+    let scenario = Section::new("Scenario")
+        .text(
+            "Everything that ran, defaults included. It is a scenario file: saved as one, it runs the same.",
+        )
+        .code(experiment.to_toml());
+    page.section(scenario)
 }
