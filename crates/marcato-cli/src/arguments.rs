@@ -102,7 +102,7 @@ pub(crate) struct Demo {
     pub(crate) queue: QueueName,
 
     /// What the link loses, of what leaves: a probability
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = loss)]
     pub(crate) loss: f64,
 
     /// What losses and the source's phase are drawn from
@@ -141,7 +141,7 @@ pub(crate) enum PerfRole {
     Server(PerfServer),
     /// Sends, and prints what became of it
     ///
-    /// The exit status is 0 when there is a result, and 2 when there is none.
+    /// The exit status is 0 when the run is complete, and 2 when it was cut short or there is no result.
     Client(Box<PerfClient>),
 }
 
@@ -246,26 +246,31 @@ pub(crate) struct PerfClient {
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = quantity::span)]
     pub(crate) connect_timeout: Duration,
 
+    /// End the run, incomplete, if the server says nothing for so long
+    ///
+    /// The server reports ten times a second. What was measured is printed and marked incomplete.
+    #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = perf::idle_timeout)]
+    pub(crate) idle_timeout: Duration,
+
     /// How to print the result on standard output
-    #[arg(long, value_enum, default_value_t = PerfFormat::Text)]
-    pub(crate) format: PerfFormat,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 
     /// Draw the distributions of the completion times into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Write result.json, result.txt and mct.svg into this directory
+    /// Write result.json, result.csv, result.txt and mct.svg into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
 
-/// How a measurement is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PerfFormat {
-    /// Aligned tables
-    Text,
-    /// One JSON document
-    Json,
+/// Reads a probability of loss. At 1 nothing would ever arrive.
+fn loss(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(loss) if (0.0..1.0).contains(&loss) => Ok(loss),
+        _ => Err("give a probability from 0 to below 1, for example 0.02 for 2 %".to_owned()),
+    }
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -346,7 +351,7 @@ pub(crate) enum Format {
     Text,
     /// One JSON document
     Json,
-    /// One line per row
+    /// One line per row, flow or source
     Csv,
 }
 

@@ -54,7 +54,9 @@ fn the_page_and_the_source_arrive_in_both_ways_and_no_earlier_than_the_link_allo
 fn a_bad_environment_is_status_2_with_a_clear_message_and_takes_no_time() {
     for (arguments, said) in [
         (&["--out", "/proc/none"][..], "cannot write `/proc/none`"),
-        (&["--loss", "2"], "give one from 0 to 1"),
+        (&["--loss", "2"], "'--loss <P>': give a probability from 0 to below 1, for example 0.02 for 2 %"),
+        (&["--loss", "nan"], "give a probability from 0 to below 1"),
+        (&["--loss", "1"], "give a probability from 0 to below 1"),
         (&["--loads", "0"], "1..=100"),
         (&["--queue", "best"], "droptail, codel"),
     ] {
@@ -62,5 +64,6 @@ fn a_bad_environment_is_status_2_with_a_clear_message_and_takes_no_time() {
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{err}");
         assert!(output.stdout.is_empty() && err.contains(said), "{arguments:?}: {err}");
+        assert!(!err.contains("loopback") && !err.contains("firewall"), "{err}");
     }
 }

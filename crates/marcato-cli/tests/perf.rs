@@ -1,8 +1,11 @@
 //! `marcato perf`: real runs over loopback, and what goes wrong. What takes how long is not asked: machines are busy.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
 
 use serde_json::Value;
 
@@ -212,6 +215,7 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
     let server = Server::start(&["--listen", "127.0.0.1:0"]);
     let addr = server.addrs[0].as_str();
     let zeros = "0".repeat(64);
+    let mismatch = format!("presented the certificate {}, but {zeros} was expected", server.fingerprint);
     // A port at which nobody listens, as likely as can be.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (arguments, said) in [
@@ -227,8 +231,10 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
         (&["client", addr, "--engine", "tcp", "--path-scheduler", "cwr"], "--engine quic"),
         (&["client", addr, "--stream-scheduler", "rr", "--path-scheduler", "cwr"], "lowrtt or rr"),
         (&["client", addr, "--fingerprint", "beef"], "64 hexadecimal digits"),
-        (&["client", addr, "--fingerprint", &zeros], "the server prints it"),
-        (&["client", addr, "--engine", "tcp", "--fingerprint", &zeros], "--ca FILE"),
+        (&["client", addr, "--fingerprint", &zeros], &mismatch),
+        (&["client", addr, "--engine", "tcp", "--fingerprint", &zeros], &mismatch),
+        (&["client", addr], "name the server's certificate with --fingerprint"),
+        (&["client", addr, "--idle-timeout", "100ms"], "500ms to 60s"),
         (&["client", addr, "--ca", "/nowhere/ca.pem"], "/nowhere/ca.pem"),
         (&["client", "no-such-host.invalid"], "has no address"),
         (&["client", "127.0.0.1:x"], "no port"),
@@ -238,7 +244,11 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
             "is `marcato perf server` running",
         ),
         (&["client", addr, "--fingerprint", &server.fingerprint, "--out", "/proc/out"], "/proc/out"),
+        (&["client", "http://127.0.0.1:4433"], "write 127.0.0.1:4433"),
         (&["server", "--listen", addr], "--listen"),
+        (&["server", "--listen", "4433"], "0.0.0.0:4433"),
+        (&["server", "--listen", ":4478"], "0.0.0.0:4478"),
+        (&["server", "--listen", "127.0.0.1:0@127.0.0.1"], "takes no @127.0.0.1"),
         (&["server", "--max-clients", "0"], "1 to 4096"),
         (&["server", "--cert", "/nowhere/a.pem", "--key", "/nowhere/b.pem"], "/nowhere/a.pem"),
         (&["server", "--cert", "a.pem"], "--key"),
@@ -275,5 +285,125 @@ fn what_is_measured_over_a_link_is_what_the_link_allows() {
         assert!(mct["p50"].as_f64().unwrap() >= 21.6, "{stream}: {mct}");
         assert!(run["lanes"][0]["srtt_ms"].as_f64().unwrap() >= 40.0, "{stream}: {run}");
         assert!(link.forward().delivered > 100);
+    }
+}
+
+/// Bytes of a client by which its messages are certainly under way: a handshake and ten questions for the time are short.
+const UNDER_WAY: usize = 100_000;
+
+/// Passes a connection on to a server, and returns once the client has sent [`UNDER_WAY`]. Passing on continues in threads.
+fn relay_tcp(listener: &TcpListener, server: &str) {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut server = TcpStream::connect(server).unwrap();
+    let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+    let (mut passed, mut buffer) = (0, vec![0; 65_536]);
+    while passed < UNDER_WAY {
+        let len = client.read(&mut buffer).unwrap();
+        assert!(len > 0, "the client has ended");
+        server.write_all(&buffer[..len]).unwrap();
+        passed += len;
+    }
+    thread::spawn(move || std::io::copy(&mut client, &mut server));
+}
+
+/// The same with datagrams.
+fn relay_udp(front: UdpSocket, server: &str) {
+    let behind = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+    behind.connect(server).unwrap();
+    let (front, mut buffer) = (Arc::new(front), vec![0; 65_536]);
+    let mut answered = false;
+    let mut passed = 0;
+    let mut forward = {
+        let (front, behind) = (Arc::clone(&front), Arc::clone(&behind));
+        move || {
+            let (len, client) = front.recv_from(&mut buffer).unwrap();
+            // A server that is gone refuses it.
+            let _ = behind.send(&buffer[..len]);
+            (len, client)
+        }
+    };
+    while passed < UNDER_WAY {
+        let (len, client) = forward();
+        passed += len;
+        if !std::mem::replace(&mut answered, true) {
+            let (front, behind) = (Arc::clone(&front), Arc::clone(&behind));
+            thread::spawn(move || {
+                let mut buffer = vec![0; 65_536];
+                while let Ok(len) = behind.recv(&mut buffer) {
+                    let _ = front.send_to(&buffer[..len], client);
+                }
+            });
+        }
+    }
+    thread::spawn(move || {
+        loop {
+            forward();
+        }
+    });
+}
+
+/// What a client prints whose run is `cut` while its messages are under way.
+fn cut_short(engine: &str, format: &str, cut: impl FnOnce(&mut Server, &Child)) -> (String, String) {
+    let mut server = Server::start(&["--listen", "127.0.0.1:0", "--engine", engine]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // A client that has ended without a word fails the test instead of hanging it.
+    front.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let addr = if engine == "tcp" { listener.local_addr() } else { front.local_addr() };
+    let client = Command::new(env!("CARGO_BIN_EXE_marcato"))
+        .args(["perf", "client", &addr.unwrap().to_string(), "--fingerprint", &server.fingerprint])
+        .args(["--engine", engine, "--format", format, "--source", "10ms:2kB:p0"])
+        .args(["--duration", "10m", "--idle-timeout", "2s"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    match engine {
+        "tcp" => relay_tcp(&listener, &server.addrs[0]),
+        _ => relay_udp(front, &server.addrs[0]),
+    }
+    cut(&mut server, &client);
+    let output = client.wait_with_output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    (out, err)
+}
+
+fn kill(server: &mut Server, _: &Child) {
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+}
+
+fn interrupt(_: &mut Server, client: &Child) {
+    let sent = Command::new("kill").args(["-INT", &client.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn a_run_whose_server_is_killed_prints_what_it_measured_and_fails() {
+    for (engine, said) in [("quic", "nothing was heard from"), ("tcp", "the connection")] {
+        let (out, err) = cut_short(engine, "json", kill);
+        let run: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(run["complete"], false, "{out}");
+        let because = run["incomplete_because"].as_str().unwrap();
+        assert!(because.contains(said) && err.contains(because), "{because}: {err}");
+        let source = &run["sources"][0];
+        assert!(source["sent"].as_u64().unwrap() > 10 && run["lanes"][0]["packets"].is_u64(), "{out}");
+        assert!(source["mct_ms"]["max"].is_f64() || source["arrived"] == 0, "{out}");
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_prints_what_it_measured_and_fails() {
+    for (engine, format, marked) in [("quic", "text", "INCOMPLETE: interrupted."), ("tcp", "csv", ",false\n")]
+    {
+        let (out, err) = cut_short(engine, format, interrupt);
+        assert!(out.contains(marked) && out.contains("10ms:2kB:p0"), "{out}");
+        assert!(err.contains("the run is incomplete: interrupted"), "{err}");
     }
 }

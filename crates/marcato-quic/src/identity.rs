@@ -9,9 +9,7 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
-};
+use rustls::{ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, ServerConfig, SignatureScheme};
 
 /// Why an identity, or a trust in one, is none.
 #[derive(Debug, thiserror::Error)]
@@ -187,6 +185,14 @@ impl Trust {
     }
 }
 
+/// The peer has another certificate than the one that is pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer presented the certificate {presented}, but {expected} was expected")]
+struct Mismatch {
+    expected: Fingerprint,
+    presented: Fingerprint,
+}
+
 /// Believes whoever shows the certificate of this fingerprint, and has its key.
 #[derive(Debug)]
 struct Pinned {
@@ -206,7 +212,8 @@ impl ServerCertVerifier for Pinned {
         if Fingerprint::of(end_entity) == self.fingerprint {
             Ok(ServerCertVerified::assertion())
         } else {
-            Err(CertificateError::UnknownIssuer.into())
+            let mismatch = Mismatch { expected: self.fingerprint, presented: Fingerprint::of(end_entity) };
+            Err(rustls::Error::Other(OtherError(Arc::new(mismatch))))
         }
     }
 

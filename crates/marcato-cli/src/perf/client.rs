@@ -27,9 +27,9 @@ use super::plan::{EngineName, LaneSpec, PathName, Plan, PlanError, StreamName};
 use super::protocol::{Hello, Refusal, Reply, Report, Request, SourceKind, Total};
 use super::quantity::{shown_size, shown_span};
 use super::send::{Periodic, Releases, Sending, Span, lock};
-use super::{NAME, PerfError};
+use super::{NAME, PerfError, SILENCE};
 use crate::Status;
-use crate::arguments::{PerfClient, PerfFormat};
+use crate::arguments::{Format, PerfClient};
 use crate::output;
 
 /// The server has answered by then, or is no perf server.
@@ -56,11 +56,12 @@ pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, 
     // Before anything is printed: a directory that cannot be written is an error, not an afterthought.
     outcome.write(asked.out.as_deref(), asked.svg.as_deref())?;
     let printed = match asked.format {
-        PerfFormat::Text => outcome.to_text(),
-        PerfFormat::Json => outcome.to_json(),
+        Format::Text => outcome.to_text(),
+        Format::Json => outcome.to_json(),
+        Format::Csv => outcome.to_csv(),
     };
     output::print(stdout, &printed).map_err(PerfError::Print)?;
-    Ok(Status::Ok)
+    outcome.cut.map_or(Ok(Status::Ok), |reason| Err(PerfError::Incomplete(reason)))
 }
 
 /// What was asked, with what was left open.
@@ -267,11 +268,11 @@ async fn measure(asked: &PerfClient, plan: &Plan) -> Result<Outcome, PerfError> 
         let first = remote.lanes.first().map_or(0, |lane| lane.remote.port());
         return Err(PerfError::NoLowLane { server, port: first.saturating_add(1) });
     }
-    let outcome = load(&connection, plan, &heard).await;
-    if timeout(FAREWELL, connection.close()).await.is_err() {
+    let (outcome, is_alive) = load(&connection, plan, &heard, &server, asked.idle_timeout).await?;
+    if !is_alive || timeout(FAREWELL, connection.close()).await.is_err() {
         connection.abort();
     }
-    outcome
+    Ok(outcome)
 }
 
 /// Further lanes come up after the first.
@@ -283,8 +284,24 @@ async fn wait_for_lanes(connection: &Connection, lanes: usize) {
     }
 }
 
-/// Sends all that is planned, and waits for it to arrive.
-async fn load(connection: &Connection, plan: &Plan, heard: &Mutex<Heard>) -> Result<Outcome, PerfError> {
+/// Resolves when the user asks to end the run (Ctrl-C).
+async fn interrupted() -> PerfError {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => PerfError::Interrupted,
+        // Without a handler the system ends the process by itself.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Sends all that is planned, and waits for it to arrive. If the run is cut short, the outcome holds what had been measured
+/// by then, and the reason. The flag is whether the connection is still of use.
+async fn load(
+    connection: &Connection,
+    plan: &Plan,
+    heard: &Mutex<Heard>,
+    server: &str,
+    idle: Duration,
+) -> Result<(Outcome, bool), PerfError> {
     let releases: Releases = Arc::new(Mutex::new(vec![Vec::new(); plan.sources.len()]));
     let mut stream = Seed::new(plan.seed).stream("perf/filling");
     let filling: Vec<u8> = (0..FILLING / 8).flat_map(|_| stream.next_u64().to_be_bytes()).collect();
@@ -340,36 +357,54 @@ async fn load(connection: &Connection, plan: &Plan, heard: &Mutex<Heard>) -> Res
     }
     drop(sending);
     let finished = Notify::new();
-    let listen = listen(connection, heard, counted, &releases, &finished);
+    let mut watched = Vec::new();
+    let listening = listen(connection, heard, counted, &releases, &finished, server, idle);
+    tokio::pin!(listening);
     let work = async {
-        let lanes = watch(connection, plan, span, heard, &mut tasks).await?;
-        drain(connection, heard, &releases, &mut tasks, &finished).await?;
-        Ok::<_, PerfError>(lanes)
+        watch(connection, plan, span, heard, &mut tasks, &mut watched).await?;
+        drain(heard, &releases, &mut tasks, &finished).await?;
+        finish(connection, heard, &finished, server, LINGER).await
     };
-    let lanes = tokio::select! {
-        lanes = work => lanes?,
-        // Whoever listens ends only with the connection.
-        error = listen => return Err(error),
+    let cut = tokio::select! {
+        done = work => done.err(),
+        // It ends only when nothing more will be heard.
+        error = &mut listening => Some(error),
+        error = interrupted() => Some(error),
     };
-    Ok(outcome(plan, &lock(heard), &lock(&releases), counted, lanes))
+    tasks.shutdown().await;
+    let is_alive = matches!(cut, None | Some(PerfError::Interrupted | PerfError::Unconfirmed { .. }));
+    if let Some(PerfError::Interrupted) = cut {
+        // What has arrived since the last report is worth a moment. It is incomplete with these last words or without.
+        tokio::select! {
+            _ = finish(connection, heard, &finished, server, FAREWELL) => {}
+            _ = listening => {}
+        }
+    }
+    let lanes = watched.into_iter().filter_map(Watched::outcome).collect();
+    let cut = cut.map(|error| error.to_string());
+    Ok((outcome(plan, &lock(heard), &lock(&releases), counted, lanes, cut), is_alive))
 }
 
 fn ns(span: Duration) -> i128 {
     i128::try_from(span.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// Takes what the server says, until the connection ends.
+/// Takes what the server says, until the connection ends or the server has said nothing for `idle`: it reports ten times
+/// a second.
 async fn listen(
     connection: &Connection,
     heard: &Mutex<Heard>,
     counted: Counted,
     releases: &Releases,
     finished: &Notify,
+    server: &str,
+    idle: Duration,
 ) -> PerfError {
     loop {
-        let reply = match hear(connection).await {
-            Ok(reply) => reply,
-            Err(error) => return error,
+        let reply = match timeout(idle, hear(connection)).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(error)) => return error,
+            Err(_) => return PerfError::Quiet { server: server.to_owned(), idle: shown_span(idle) },
         };
         let now = clock::now();
         let mut heard = lock(heard);
@@ -400,19 +435,20 @@ struct Watched {
     most_unsent: u64,
 }
 
-/// Looks at the lanes, shows how it goes, and asks for the time, until the end.
+/// Looks at the lanes, shows how it goes, and asks for the time, until the end. What was seen of the lanes stands in
+/// `watched` however this ends.
 async fn watch(
     connection: &Connection,
     plan: &Plan,
     span: Span,
     heard: &Mutex<Heard>,
     tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
-) -> Result<Vec<LaneOutcome>, PerfError> {
+    watched: &mut Vec<Watched>,
+) -> Result<(), PerfError> {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
         bar.set_style(style);
     }
-    let mut watched: Vec<Watched> = Vec::new();
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut pinged = span.begin;
@@ -457,8 +493,7 @@ async fn watch(
         ));
         bar.tick();
     }
-    bar.finish_and_clear();
-    Ok(watched.into_iter().filter_map(Watched::outcome).collect())
+    Ok(())
 }
 
 fn joined(
@@ -470,9 +505,8 @@ fn joined(
     }
 }
 
-/// Waits for what is under way, as long as that may take, and says farewell.
+/// Waits for what is under way, as long as that may take.
 async fn drain(
-    connection: &Connection,
     heard: &Mutex<Heard>,
     releases: &Releases,
     tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
@@ -496,6 +530,17 @@ async fn drain(
         result?;
     }
     tasks.shutdown().await;
+    Ok(())
+}
+
+/// Says that nothing more comes, and waits for the server's last report.
+async fn finish(
+    connection: &Connection,
+    heard: &Mutex<Heard>,
+    reported: &Notify,
+    server: &str,
+    patience: Duration,
+) -> Result<(), PerfError> {
     say(connection, &Request::Finish).await?;
     let last = async {
         loop {
@@ -506,9 +551,7 @@ async fn drain(
             news.await;
         }
     };
-    // Without its last words we still have all that it said before.
-    let _ = timeout(FAREWELL, last).await;
-    Ok(())
+    timeout(patience, last).await.map_err(|_| PerfError::Unconfirmed { server: server.to_owned() })
 }
 
 impl Watched {
@@ -551,17 +594,22 @@ fn outcome(
     releases: &[Vec<u64>],
     counted: Counted,
     lanes: Vec<LaneOutcome>,
+    cut: Option<String>,
 ) -> Outcome {
     let offset = &heard.offset;
     let sources = plan.sources.iter().zip(releases).zip(&heard.arrived).map(|((spec, released), arrived)| {
+        let count = |(_, released): &(usize, &u64)| i128::from(**released) >= counted.from;
         let took = |(sequence, released): (usize, &u64)| {
-            let counts = i128::from(*released) >= counted.from;
             let arrived = arrived.get(sequence).copied().flatten();
-            let took =
-                arrived.map_or(f64::INFINITY, |at| (offset.ours(at) - i128::from(*released)) as f64 / 1e6);
-            counts.then_some(took)
+            match arrived {
+                Some(at) => Some((offset.ours(at) - i128::from(*released)) as f64 / 1e6),
+                // Of a run that was cut short, nobody knows whether it would still have come.
+                None => cut.is_none().then_some(f64::INFINITY),
+            }
         };
-        SourceOutcome { spec: *spec, mct_ms: released.iter().enumerate().filter_map(took).collect() }
+        let sent = released.iter().enumerate().filter(count).count();
+        let mct_ms = released.iter().enumerate().filter(count).filter_map(took).collect();
+        SourceOutcome { spec: *spec, sent, mct_ms }
     });
     let (seconds, bytes) = match (&heard.first, &heard.last) {
         (Some((from, before)), Some((to, after))) => {
@@ -589,12 +637,23 @@ fn outcome(
             error_ms: offset.error_ns() as f64 / 1e6,
             exchanges: offset.exchanges(),
         },
+        cut,
     }
 }
 
 /// Reads a fingerprint from the command line.
 pub(crate) fn fingerprint(text: &str) -> Result<Fingerprint, String> {
     text.parse().map_err(|error: marcato_quic::FingerprintError| error.to_string())
+}
+
+/// Reads how long a server may say nothing. It reports every 100 ms, and both ends close a silent connection after
+/// [`SILENCE`].
+pub(crate) fn idle_timeout(text: &str) -> Result<Duration, String> {
+    let idle = super::quantity::span(text)?;
+    if idle < Duration::from_millis(500) || idle > SILENCE {
+        return Err(format!("an idle timeout is 500ms to {}, not {text}", shown_span(SILENCE)));
+    }
+    Ok(idle)
 }
 
 /// A backlog has room for a message.

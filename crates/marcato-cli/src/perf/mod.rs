@@ -12,6 +12,7 @@ mod server;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use marcato_net::{Closed, ConnectError, ListenError, ReserveError, SendError};
 use marcato_papers::WriteError;
@@ -19,8 +20,12 @@ use marcato_quic::IdentityError;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
-pub(crate) use client::{backlog, fingerprint, run as client};
+pub(crate) use client::{backlog, fingerprint, idle_timeout, run as client};
 pub(crate) use server::run as server;
+
+/// The longest silence that either end tolerates: a server reports ten times a second, and a client asks for the time even
+/// if its sources are slow. The engines wait as long, so that the application notices first and says what happened.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
 /// For whom the certificate is that a server makes for itself.
 const NAME: &str = "marcato-perf";
@@ -59,6 +64,17 @@ pub(crate) enum PerfError {
     Silent { server: String },
     #[error("the connection ended before the run did: {0}")]
     Lost(#[from] Closed),
+    #[error(
+        "nothing was heard from {server} for {idle}: is it still running, and does the network still reach it? \
+         --idle-timeout sets how long to wait"
+    )]
+    Quiet { server: String, idle: String },
+    #[error("{server} did not confirm that it has received everything")]
+    Unconfirmed { server: String },
+    #[error("interrupted")]
+    Interrupted,
+    #[error("the run is incomplete: {0}")]
+    Incomplete(String),
     #[error("cannot send: {0}")]
     Send(#[from] SendError),
     #[error("no room can be kept for the sources: {0}")]
@@ -73,10 +89,15 @@ pub(crate) enum PerfError {
     Print(io::Error),
 }
 
+/// Part of what a client says that was shown another certificate than the one it pins.
+const MISMATCH: &str = "was expected";
+
 /// What to do about a connection that does not come about.
 fn mend(error: &ConnectError) -> &'static str {
     let text = error.to_string();
-    if text.contains("certificate") {
+    if text.contains(MISMATCH) {
+        "; compare with what the server printed: without --cert it makes a new certificate each time it starts"
+    } else if text.contains("certificate") {
         "; name the server's certificate with --fingerprint (the server prints it) or --ca FILE"
     } else if matches!(error, ConnectError::Config(_) | ConnectError::Bind { .. }) {
         ""

@@ -51,7 +51,10 @@ impl Clock {
 #[derive(Clone, Debug)]
 pub(crate) struct SourceOutcome {
     pub(crate) spec: SourceSpec,
-    /// How long each took that counts; infinite if it did not arrive.
+    /// Messages released after the warm-up.
+    pub(crate) sent: usize,
+    /// Completion times of these messages in ms: infinite if a message did not arrive, missing if the run was cut short
+    /// before it could.
     pub(crate) mct_ms: Samples,
 }
 
@@ -87,6 +90,8 @@ pub(crate) struct Outcome {
     pub(crate) by_priority: [Bytes; Priority::COUNT],
     pub(crate) lanes: Vec<LaneOutcome>,
     pub(crate) clock: Clock,
+    /// Why the run ended before its time, if it did.
+    pub(crate) cut: Option<String>,
 }
 
 /// The percentiles that are told, and what they are called.
@@ -98,8 +103,8 @@ const PERCENTILES: [(&str, Percentile); 4] = [
 ];
 
 impl SourceOutcome {
-    fn missing(&self) -> usize {
-        self.mct_ms.sorted().iter().filter(|took| took.is_infinite()).count()
+    fn arrived(&self) -> usize {
+        self.mct_ms.sorted().iter().filter(|took| took.is_finite()).count()
     }
 
     fn json(&self) -> Value {
@@ -118,8 +123,8 @@ impl SourceOutcome {
             "priority": self.spec.priority.to_string(),
             "period_ms": self.spec.period.as_secs_f64() * 1e3,
             "size_bytes": self.spec.size.get(),
-            "sent": self.mct_ms.len(),
-            "arrived": self.mct_ms.len() - self.missing(),
+            "sent": self.sent,
+            "arrived": self.arrived(),
             "mct_ms": percentiles,
             "ccdf": ccdf,
         })
@@ -190,6 +195,8 @@ impl Outcome {
             "perf": FORMAT,
             "version": VERSION,
             "commit": COMMIT,
+            "complete": self.cut.is_none(),
+            "incomplete_because": self.cut,
             "seed": seed,
             "config": {
                 "engine": engine.to_string(),
@@ -240,6 +247,12 @@ impl Outcome {
             shown_span(plan.warm_up),
             shown_size(plan.backlog)
         );
+        if let Some(reason) = &self.cut {
+            let _ = writeln!(
+                text,
+                "\nINCOMPLETE: {reason}.\nPercentiles are of the messages that had arrived by then."
+            );
+        }
         let _ = writeln!(text, "\nMessages, in ms. {MCT};\n{}", self.clock.words());
         let mut table = Table::new(["source", "sent", "arrived", "p50", "p99", "p99.9", "max"]).words(1);
         for source in &self.sources {
@@ -248,11 +261,8 @@ impl Outcome {
                 Some(_) => "never".to_owned(),
                 None => "–".to_owned(),
             };
-            let mut row = vec![
-                source.spec.to_string(),
-                source.mct_ms.len().to_string(),
-                (source.mct_ms.len() - source.missing()).to_string(),
-            ];
+            let mut row =
+                vec![source.spec.to_string(), source.sent.to_string(), source.arrived().to_string()];
             row.extend(PERCENTILES.map(|(_, percentile)| took(percentile)));
             table.row(row);
         }
@@ -284,6 +294,25 @@ impl Outcome {
         }
         text += &table.to_string();
         text
+    }
+
+    /// A line for each source; `complete` is the same in all of them.
+    pub(crate) fn to_csv(&self) -> String {
+        let mut csv = String::from("source,priority,period_ms,size_bytes,sent,arrived");
+        PERCENTILES.iter().for_each(|(name, _)| csv += &format!(",{name}_ms"));
+        csv += ",complete\n";
+        for source in &self.sources {
+            let SourceSpec { period, size, priority } = source.spec;
+            let (period, size) = (period.as_secs_f64() * 1e3, size.get());
+            csv +=
+                &format!("{},{priority},{period},{size},{},{}", source.spec, source.sent, source.arrived());
+            for (_, percentile) in PERCENTILES {
+                let took = source.mct_ms.percentile(percentile).filter(|took| took.is_finite());
+                csv += &took.map_or_else(|| ",".to_owned(), |took| format!(",{took}"));
+            }
+            csv += if self.cut.is_none() { ",true\n" } else { ",false\n" };
+        }
+        csv
     }
 
     /// The tails: which share of the messages took longer than so many ms.
@@ -319,13 +348,15 @@ impl Outcome {
         self.sources.iter().fold(chart, |chart, source| chart.series(series(source))).to_svg()
     }
 
-    /// Writes what was asked for: `result.json`, `result.txt` and `mct.svg` into a directory, the picture into a file.
+    /// Writes what was asked for: `result.json`, `result.csv`, `result.txt` and `mct.svg` into a directory, the picture into
+    /// a file.
     pub(crate) fn write(&self, out: Option<&Path>, svg: Option<&Path>) -> Result<(), PerfError> {
         let file = |path: &Path, text: &str| {
             AtomicFile::write(path, text).map_err(|source| PerfError::File { path: path.to_owned(), source })
         };
         if let Some(out) = out {
             file(&out.join("result.json"), &self.to_json())?;
+            file(&out.join("result.csv"), &self.to_csv())?;
             file(&out.join("result.txt"), &self.to_text())?;
             file(&out.join("mct.svg"), &self.to_svg())?;
         }
@@ -368,7 +399,8 @@ mod tests {
             backlog: Bytes::kb(1000),
             seed: 7,
         };
-        let sources = vec![SourceOutcome { spec: plan.sources[0], mct_ms: mct_ms.into_iter().collect() }];
+        let mct_ms: Samples = mct_ms.into_iter().collect();
+        let sources = vec![SourceOutcome { spec: plan.sources[0], sent: mct_ms.len(), mct_ms }];
         let kb = |kb| Bytes::kb(kb);
         let by_priority = [kb(250), kb(0), kb(0), kb(0), kb(750)];
         let lane = LaneOutcome {
@@ -383,7 +415,28 @@ mod tests {
             lost: 5,
         };
         let clock = Clock { shared: false, offset_ms: 12.0, error_ms: 0.25, exchanges: 20 };
-        Outcome { plan, sources, seconds: 8.0, by_priority, lanes: vec![lane], clock }
+        Outcome { plan, sources, seconds: 8.0, by_priority, lanes: vec![lane], clock, cut: None }
+    }
+
+    #[test]
+    fn a_run_that_was_cut_short_is_marked_in_every_format() {
+        let mut cut = outcome([1.0, 3.0]);
+        cut.sources[0].sent = 5;
+        assert!(!cut.to_text().contains("INCOMPLETE") && cut.to_csv().ends_with(",true\n"));
+        cut.cut = Some("interrupted".to_owned());
+        let json: Value = serde_json::from_str(&cut.to_json()).unwrap();
+        assert_eq!((&json["complete"], &json["incomplete_because"]), (&false.into(), &"interrupted".into()));
+        let source = &json["sources"][0];
+        assert_eq!((&source["sent"], &source["arrived"]), (&5.into(), &2.into()));
+        // Nobody knows whether the other three would still have come.
+        assert_eq!(source["mct_ms"]["max"], 3.0);
+        let text = cut.to_text();
+        assert!(text.contains("INCOMPLETE: interrupted.") && !text.contains("never"), "{text}");
+        assert_eq!(
+            cut.to_csv(),
+            "source,priority,period_ms,size_bytes,sent,arrived,p50_ms,p99_ms,p99_9_ms,max_ms,complete\n\
+             100ms:10kB:p0,P0,100,10000,5,2,1,3,3,3,false\n"
+        );
     }
 
     #[test]
@@ -391,6 +444,7 @@ mod tests {
         let json: Value = serde_json::from_str(&outcome([1.0, 3.0, 2.0, f64::INFINITY]).to_json()).unwrap();
         let source = &json["sources"][0];
         assert_eq!((&source["sent"], &source["arrived"]), (&4.into(), &3.into()));
+        assert_eq!((&json["complete"], &json["incomplete_because"]), (&true.into(), &Value::Null));
         assert_eq!((&source["mct_ms"]["p50"], &source["mct_ms"]["max"]), (&2.0.into(), &Value::Null));
         assert_eq!(source["ccdf"], json!([[1.0, 0.75], [2.0, 0.5], [3.0, 0.25]]));
         assert_eq!(json["throughput"]["mbit_per_s"], 1.0);

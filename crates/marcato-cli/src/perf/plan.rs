@@ -13,6 +13,7 @@ use marcato_sched::conductor;
 use marcato_sched::schedule::CwrConfig;
 use marcato_units::{Bytes, Priority};
 
+use super::SILENCE;
 use super::protocol::{MAX_DATA_HEADER, MAX_SOURCES};
 use super::quantity::{priority, shown_size, shown_span, size, span};
 
@@ -186,16 +187,35 @@ impl FromStr for LaneSpec {
                 (remote, Some(address.map_err(wrong)?))
             }
         };
-        if remote.is_empty() {
-            return Err("write HOST, HOST:PORT or HOST:PORT@LOCAL".into());
-        }
-        Ok(Self { remote: remote.to_owned(), local })
+        let lane = Self { remote: remote.to_owned(), local };
+        lane.host_port()?;
+        Ok(lane)
     }
 }
 
 impl LaneSpec {
     /// The host and the port.
     pub(crate) fn host_port(&self) -> Result<(String, u16), String> {
+        let remote = self.remote.as_str();
+        if remote.is_empty() {
+            return Err("write HOST, HOST:PORT or HOST:PORT@LOCAL".into());
+        }
+        if let Some((scheme, rest)) = remote.split_once("://") {
+            let host = rest.split('/').next().filter(|host| !host.is_empty()).unwrap_or("HOST");
+            return Err(format!("leave out `{scheme}://`: write {host}, or HOST:PORT"));
+        }
+        if remote.contains('/') {
+            return Err(format!("`{remote}` is no host: write HOST or HOST:PORT, without a path"));
+        }
+        // The resolver would take a bare number for an IPv4 address.
+        let bare = remote.strip_prefix(':').unwrap_or(remote);
+        if bare.bytes().all(|byte| byte.is_ascii_digit()) {
+            let port = if bare.is_empty() { "4433" } else { bare };
+            return Err(format!(
+                "`{remote}` is a port without a host: write HOST:{port}; for all addresses of a server, 0.0.0.0:{port} or \
+                 [::]:{port}"
+            ));
+        }
         if let Ok(addr) = self.remote.parse::<SocketAddr>() {
             return Ok((addr.ip().to_string(), addr.port()));
         }
@@ -244,6 +264,8 @@ pub(crate) enum PlanError {
     LayeredOverTcp,
     #[error("kernel TCP has one lane: leave --lane out, or use --engine quic")]
     LanesOverTcp,
+    #[error("--listen takes no @{local}: give the address to listen at alone")]
+    LocalListen { local: IpAddr },
     #[error(
         "--stream-scheduler rr cuts messages into packets, for which no room can be kept: use it with \
          --path-scheduler lowrtt or rr"
@@ -310,6 +332,8 @@ impl Plan {
         config.quic.session = SessionConfig { path_scheduler, ..config.quic.session };
         config.quic.handshake_timeout = connect_timeout;
         config.tcp.handshake_timeout = connect_timeout;
+        config.quic.session.idle_timeout = SILENCE;
+        config.tcp.idle_timeout = SILENCE;
         config
     }
 }
@@ -362,7 +386,23 @@ mod tests {
         let local = "10.0.0.2".parse().ok();
         assert_eq!(lane("192.0.2.1:4434@10.0.0.2"), (("192.0.2.1".into(), 4434), local));
         assert!("192.0.2.1@wifi".parse::<LaneSpec>().is_err() && "".parse::<LaneSpec>().is_err());
-        assert!("a:b".parse::<LaneSpec>().unwrap().host_port().is_err());
+        assert!("a:b".parse::<LaneSpec>().is_err());
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_refused_with_the_remedy() {
+        for (text, remedy) in [
+            ("4433", "0.0.0.0:4433"),
+            (":4478", "[::]:4478"),
+            (":", "write HOST:4433"),
+            ("http://192.0.2.1:4433/perf", "write 192.0.2.1:4433"),
+            ("quic://", "write HOST, or HOST:PORT"),
+            ("example.org/perf", "without a path"),
+            ("example.org:99999", "give 1 to 65535"),
+        ] {
+            let error = text.parse::<LaneSpec>().unwrap_err();
+            assert!(error.contains(remedy), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -72,6 +72,19 @@ pub(crate) struct Whole {
     len: Bytes,
 }
 
+/// Background messages that may still wait before the connection. Dropped, it takes them back, so that a run that is
+/// interrupted closes its connection as quickly as one that ends.
+struct Waiting(VecDeque<MessageHandle>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        for handle in &self.0 {
+            // A message that has left cannot be taken back.
+            let _ = handle.cancel();
+        }
+    }
+}
+
 /// A source and how its messages are offered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Periodic {
@@ -148,25 +161,21 @@ impl Sending {
     ) -> Result<(), SendError> {
         // No more than these can wait.
         let most = usize::try_from(backlog.get() / spec.size.get()).unwrap_or(usize::MAX) + 2;
-        let mut handles: VecDeque<MessageHandle> = VecDeque::new();
+        let mut waiting = Waiting(VecDeque::new());
         let mut sequence = 0;
         let end = sleep_until(self.span.end);
         tokio::pin!(end);
         loop {
             let message = Message::new(self.whole(index, sequence, spec.size)).with_priority(level);
             tokio::select! {
-                sent = self.connection.send(message) => handles.push_back(sent?),
+                sent = self.connection.send(message) => waiting.0.push_back(sent?),
                 () = &mut end => break,
             }
             sequence += 1;
-            if handles.len() > most {
-                handles.pop_front();
+            if waiting.0.len() > most {
+                waiting.0.pop_front();
             }
             tokio::task::consume_budget().await;
-        }
-        for handle in handles {
-            // What has left is on its way.
-            let _ = handle.cancel();
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::plan::{EngineName, PlanError};
 use super::protocol::{
     Arrival, Hello, MAX_ARRIVALS, Piece, Refusal, Reply, Report, Request, SourceKind, Total,
 };
-use super::{PerfError, clock};
+use super::{PerfError, SILENCE, clock};
 use crate::Status;
 use crate::arguments::PerfServer;
 use crate::output;
@@ -28,8 +28,6 @@ use crate::output;
 const REPORTS: Duration = Duration::from_millis(100);
 /// A client that has connected says what it wants within this time, and one that is done closes within it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that says nothing for so long is gone. Its sources may be slower: it asks for the time in between.
-const SILENCE: Duration = Duration::from_secs(60);
 /// Messages of which only a part has come; one more ends the run.
 const MOST_OPEN: usize = 4096;
 
@@ -64,6 +62,9 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
     if asked.layered && asked.engine == Some(EngineName::Tcp) {
         return Err(PlanError::LayeredOverTcp.into());
     }
+    if let Some(local) = asked.listen.iter().find_map(|lane| lane.local) {
+        return Err(PlanError::LocalListen { local }.into());
+    }
     // Both engines share a port: what the system chooses for the first, the second gets too.
     let mut at = super::resolve_all(&asked.listen).await?;
     let mut low_at = Vec::new();
@@ -73,6 +74,8 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
         // Reports are all that leaves here.
         config.limits = Limits { queued: Bytes::new(1 << 20), ..config.limits };
         // Those who are too many are told so, and not left to wait.
+        config.quic.session.idle_timeout = SILENCE;
+        config.tcp.idle_timeout = SILENCE;
         config.quic.max_connections = asked.max_clients.saturating_mul(2).saturating_add(16);
         let local: Vec<LocalAddress> = at.iter().map(|addr| (*addr).into()).collect();
         let endpoint = Endpoint::listen(&config, &local, &security).await?;
