@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use marcato_units::Seed;
 use thiserror::Error;
 
 use crate::{Report, Shelf, World};
@@ -55,12 +56,13 @@ impl RunOptions {
     ///
     /// # Errors
     ///
-    /// When `repeat` is 0 or more than [`MOST_RUNS`](Self::MOST_RUNS), or the seeds would pass the largest number.
+    /// When `repeat` is 0 or more than [`MOST_RUNS`](Self::MOST_RUNS), or a seed would be above [`Seed::MOST`].
     pub fn repeated(seed: u64, repeat: u32) -> Result<Self, SeedError> {
         if repeat == 0 || repeat > Self::MOST_RUNS {
             return Err(SeedError::Repeat { repeat });
         }
-        let last = seed.checked_add(u64::from(repeat) - 1).ok_or(SeedError::Overflow { seed, repeat })?;
+        let last = seed.checked_add(u64::from(repeat) - 1).filter(|last| *last <= Seed::MOST);
+        let last = last.ok_or(SeedError::Overflow { seed, repeat })?;
         Ok(Self { seeds: (seed..=last).collect(), ..Self::default() })
     }
 
@@ -106,8 +108,8 @@ pub enum SeedError {
         /// The number asked for.
         repeat: u32,
     },
-    /// There are not so many numbers from the seed on.
-    #[error("cannot run seed {seed} and the {repeat} - 1 after it: choose a smaller seed")]
+    /// There are not so many seeds from this one on.
+    #[error("a seed is 0 to {}: from {seed} on there are not {repeat}, choose a smaller seed", Seed::MOST)]
     Overflow {
         /// The first seed.
         seed: u64,
@@ -186,13 +188,16 @@ mod tests {
     #[test]
     fn repeated_runs_take_the_seeds_that_follow() {
         assert_eq!(RunOptions::repeated(7, 3).unwrap().seeds(), [7, 8, 9]);
-        assert_eq!(RunOptions::repeated(u64::MAX, 1).unwrap().seeds(), [u64::MAX]);
+        assert_eq!(RunOptions::repeated(Seed::MOST, 1).unwrap().seeds(), [Seed::MOST]);
+        assert_eq!(RunOptions::repeated(Seed::MOST - 1, 2).unwrap().seeds(), [Seed::MOST - 1, Seed::MOST]);
     }
 
     #[test]
     fn no_run_and_too_many_are_refused() {
         assert_eq!(RunOptions::repeated(1, 0), Err(SeedError::Repeat { repeat: 0 }));
         assert_eq!(RunOptions::repeated(1, 1001), Err(SeedError::Repeat { repeat: 1001 }));
-        assert!(matches!(RunOptions::repeated(u64::MAX, 2), Err(SeedError::Overflow { .. })));
+        for (seed, repeat) in [(Seed::MOST, 2), (Seed::MOST + 1, 1), (u64::MAX, 2)] {
+            assert_eq!(RunOptions::repeated(seed, repeat), Err(SeedError::Overflow { seed, repeat }));
+        }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults
     }
     // Where there are no nodes that is what is wrong, not that each name leads nowhere.
     if experiment.nodes.is_empty() {
-        return;
+        faults.forget_nodes();
     }
     let joined = links(experiment, root, faults);
     flows(experiment, root, joined, end, faults);
@@ -46,7 +46,7 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults
 
 /// Whether every link joins two nodes; if not, that a flow finds no way is not its own fault.
 fn links(experiment: &Experiment, root: &Table, faults: &Faults) -> bool {
-    let mut joined = root.get("link").is_some();
+    let mut joined = root.get("link").is_some() && faults.has_names("node") && faults.has_names("link");
     let nodes = || experiment.nodes.iter().map(String::as_str);
     let mut names = HashSet::new();
     let mut pairs: HashMap<[&str; 2], &str> = HashMap::new();
@@ -97,16 +97,16 @@ fn flows(experiment: &Experiment, root: &Table, joined: bool, end: Duration, fau
             root.place_of("flow"),
             format!("there are {many} flows, but at most {MAX_FLOWS} are possible"),
         );
-        return;
     }
+    let few = many <= MAX_FLOWS as u64;
     let mut names = HashSet::new();
     for (flow, table) in experiment.flows.iter().zip(root.tables("flow")) {
         if !flow.name.is_empty() {
             let place = table.place_of("name");
             if !names.insert(flow.name.clone()) {
                 faults.add(place, format!("there are two flows `{}`: rename one", flow.name));
-            } else if let Some(twice) =
-                flow.instances().into_iter().find(|name| !instances.insert(name.clone()))
+            } else if few
+                && let Some(twice) = flow.instances().into_iter().find(|name| !instances.insert(name.clone()))
             {
                 faults.add(place, format!("two flows would be called `{twice}`: rename one"));
             }

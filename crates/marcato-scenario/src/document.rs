@@ -33,6 +33,8 @@ pub(crate) enum Value {
     String(Rc<str>),
     Integer(i64),
     Float(f64),
+    /// A number, as it is written, that neither of these can hold.
+    Huge(Rc<str>),
     Boolean(bool),
     /// A date, of which a scenario has no use.
     Date,
@@ -45,7 +47,7 @@ impl Value {
     pub(crate) const fn what(&self) -> &'static str {
         match self {
             Self::String(_) => "a string",
-            Self::Integer(_) | Self::Float(_) => "a number",
+            Self::Integer(_) | Self::Float(_) | Self::Huge(_) => "a number",
             Self::Boolean(_) => "true or false",
             Self::Date => "a date",
             Self::Array(_) => "a list",
@@ -85,7 +87,8 @@ impl Item {
         match &self.value {
             Value::String(text) => text.to_string(),
             Value::Integer(number) => number.to_string(),
-            Value::Float(number) => format!("{number:?}"),
+            Value::Float(number) => float(*number),
+            Value::Huge(number) => number.to_string(),
             Value::Boolean(flag) => flag.to_string(),
             Value::Date => "?".to_owned(),
             Value::Array(items) => {
@@ -108,6 +111,11 @@ impl Item {
             _ => self.spoken(),
         }
     }
+}
+
+/// A number as TOML has it.
+pub(crate) fn float(number: f64) -> String {
+    if number.is_nan() { "nan".to_owned() } else { format!("{number:?}") }
 }
 
 /// A key, bare if it may be.
@@ -213,27 +221,39 @@ impl Table {
     }
 }
 
-/// Reads the text of source `source`. What of it is no TOML is a fault; the rest is there all the same.
-pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> Table {
+/// Reads the text of source `source`. What of it is no TOML is a fault; the rest is there all the same. The flag is whether
+/// the rest is worth reading: of a text that breaks TOML's grammar it may be anything.
+pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> (Table, bool) {
     let (root, errors) = DeTable::parse_recoverable(text);
+    let mut readable = true;
     for error in &errors {
         let span = error.span().unwrap_or(0..0);
-        faults.add(Place::new(source, span), format!("this is not TOML: {}", error.message().trim()));
+        let message = error.message().trim();
+        let is_twice = message == "duplicate key";
+        readable &= is_twice;
+        let problem = match text.get(span.clone()).filter(|_| is_twice) {
+            Some(name @ ("link" | "flow")) => {
+                format!("there are several tables `{name}`: write [[{name}]] above each, in double brackets")
+            }
+            Some(name) => format!("`{name}` is there twice: leave one out"),
+            None => format!("this is not TOML: {message}"),
+        };
+        faults.add(Place::new(source, span), problem);
     }
     let span = root.span();
-    let reader = Converter { source, faults };
+    let reader = Converter { source };
     let mut table = reader.table(span, root.get_ref());
     table.place = Place { source, start: 0, end: 0 };
-    table
+    (table, readable)
 }
 
 /// Reads the value of a setting given as `KEY=VALUE`, whose value begins at `at`: as TOML if it is any, else as a string.
-pub(crate) fn parse_value(source: usize, at: usize, text: &str, faults: &Faults) -> Item {
+pub(crate) fn parse_value(source: usize, at: usize, text: &str) -> Item {
     let place = Place { source, start: at, end: at + text.len() };
     match DeValue::parse(text) {
         // A date is rather a string that looks like one.
         Ok(value) if !value.get_ref().is_datetime() => {
-            let mut item = Converter { source, faults }.item(&value);
+            let mut item = Converter { source }.item(&value);
             shift(&mut item, at);
             item
         }
@@ -261,12 +281,11 @@ fn shift(item: &mut Item, by: usize) {
     }
 }
 
-struct Converter<'a> {
+struct Converter {
     source: usize,
-    faults: &'a Faults,
 }
 
-impl Converter<'_> {
+impl Converter {
     fn table(&self, span: Range<usize>, table: &DeTable<'_>) -> Table {
         let mut entries: Vec<(Key, Item)> = table
             .iter()
@@ -286,12 +305,13 @@ impl Converter<'_> {
             DeValue::String(text) => Value::String(text.as_ref().into()),
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => Value::Integer(number),
-                Err(_) => {
-                    self.faults.add(place, format!("`{number}` is more than can be counted"));
-                    Value::Integer(1)
-                }
+                Err(_) => Value::Huge(number.to_string().into()),
             },
-            DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Float(number) => match number.as_str().parse::<f64>() {
+                Ok(value) if value.is_finite() || number.as_str().contains("inf") => Value::Float(value),
+                Ok(value) if value.is_nan() => Value::Float(value),
+                _ => Value::Huge(number.as_str().into()),
+            },
             DeValue::Boolean(flag) => Value::Boolean(*flag),
             DeValue::Datetime(_) => Value::Date,
             DeValue::Array(items) => Value::Array(items.iter().map(|item| self.item(item)).collect()),

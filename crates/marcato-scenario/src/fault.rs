@@ -31,7 +31,7 @@ pub struct ScenarioError {
 /// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What errors call the file, or the option that it was said with.
+    /// What errors call the file, or the option and its key: `--set link.bottleneck.rate`.
     pub file: String,
     /// The line, counted from 1; 0 if the file could not even be read.
     pub line: usize,
@@ -58,10 +58,57 @@ impl ScenarioError {
         Self { faults: vec![fault], more: 0 }
     }
 
+    /// The error that a file is no text.
+    pub(crate) fn no_text(name: &str, wrong: &NoText) -> Self {
+        let NoText { line, column, text, .. } = wrong;
+        let fault = Fault {
+            file: name.to_owned(),
+            line: *line,
+            column: *column,
+            problem: format!("{wrong}: save it as UTF-8, or give the path of a scenario"),
+            text: text.clone(),
+            width: 1,
+        };
+        Self { faults: vec![fault], more: 0 }
+    }
+
     /// What is wrong, in the order of the text; at least one.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
+}
+
+/// Where bytes stop being text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is not text, for the byte 0x{byte:02x} is not UTF-8 here")]
+pub(crate) struct NoText {
+    /// Counted from 1.
+    pub(crate) line: usize,
+    /// Counted in characters from 1.
+    pub(crate) column: usize,
+    /// The byte that is none of UTF-8.
+    byte: u8,
+    /// The line, with replacements for what cannot be shown.
+    text: String,
+}
+
+/// Reads bytes as text.
+pub(crate) fn text(bytes: Vec<u8>) -> Result<String, NoText> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let bytes = error.as_bytes();
+        let before = String::from_utf8_lossy(&bytes[..at]);
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        // Binary data may have no further line.
+        let line = bytes[start..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        NoText {
+            line: before.matches('\n').count() + 1,
+            column,
+            byte: bytes[at],
+            text: String::from_utf8_lossy(&line[..line.len().min(4096)]).into_owned(),
+        }
+    })
 }
 
 impl fmt::Display for ScenarioError {
@@ -82,7 +129,12 @@ impl fmt::Display for Fault {
         if self.line == 0 {
             return writeln!(f, "{}: {}", self.file, self.problem);
         }
-        writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)?;
+        // An option is named by its key; it has one line, which follows.
+        if self.file.starts_with("--") {
+            writeln!(f, "{}: {}", self.file, self.problem)?;
+        } else {
+            writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)?;
+        }
         // Of a long line, what surrounds the place.
         let from = if self.column > SHOWN { self.column - SHOWN / 2 } else { 0 };
         let clean = |c: char| if c.is_control() { ' ' } else { c };
@@ -104,6 +156,8 @@ pub(crate) struct Faults {
     found: RefCell<Vec<(Place, String)>>,
     /// How many were not kept.
     more: Cell<usize>,
+    /// Whether it is unknown which nodes there are, and which links.
+    nameless: Cell<[bool; 2]>,
 }
 
 impl Faults {
@@ -120,13 +174,40 @@ impl Faults {
         }
     }
 
+    /// Notes that something that makes nodes and links could not be read: that a name is none of theirs is no fault then.
+    pub(crate) fn forget_names(&self) {
+        self.nameless.set([true; 2]);
+    }
+
+    /// Notes that it is unknown which nodes there are.
+    pub(crate) fn forget_nodes(&self) {
+        let [_, links] = self.nameless.get();
+        self.nameless.set([true, links]);
+    }
+
+    /// Whether all names of this are known: of a node, a link or anything else.
+    pub(crate) fn has_names(&self, what: &str) -> bool {
+        let [nodes, links] = self.nameless.get();
+        !(nodes && what == "node" || links && what == "link")
+    }
+
+    /// Adds to each fault what `note` says of it.
+    pub(crate) fn annotate(&self, note: impl Fn(Place, &str) -> Option<String>) {
+        for (place, problem) in self.found.borrow_mut().iter_mut() {
+            if let Some(note) = note(*place, problem) {
+                *problem += &note;
+            }
+        }
+    }
+
+    /// What has been found so far.
+    pub(crate) fn so_far(&self) -> Vec<(Place, String)> {
+        self.found.borrow().clone()
+    }
+
     /// Whether no more are kept, and it is not worth while to say them well.
     pub(crate) fn is_full(&self) -> bool {
         self.found.borrow().len() >= KEPT
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.found.borrow().is_empty()
     }
 
     /// All of them, each as it is and with `note` behind it.

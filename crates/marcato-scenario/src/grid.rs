@@ -4,7 +4,7 @@ use marcato_units::Seed;
 
 use crate::document::{Item, Key, Table, Value};
 use crate::fault::Faults;
-use crate::keys::{Keys, integer_of};
+use crate::keys::{Keys, integer_of, no_table};
 use crate::limit::{MAX_LIST, MAX_RUNS};
 use crate::schema;
 use crate::setting::Set;
@@ -29,6 +29,17 @@ impl Grid {
     /// How many combinations of settings there are, seeds aside.
     pub(crate) fn combinations(&self) -> usize {
         self.axes.iter().fold(1, |product, axis| product.saturating_mul(axis.values.len()))
+    }
+
+    /// The settings to be looked at: every combination, or, if these would be more than `most`, each value on its own.
+    pub(crate) fn samples(&self, most: usize) -> Box<dyn Iterator<Item = Vec<Set>> + '_> {
+        if self.combinations() <= most {
+            return Box::new((0..self.combinations()).map(|number| self.combination(number)));
+        }
+        let each = self.axes.iter().flat_map(|axis| {
+            axis.values.iter().map(|value| vec![Set { key: axis.key.clone(), item: value.clone() }])
+        });
+        Box::new(each.take(most))
     }
 
     /// The settings of the combination with this number.
@@ -69,7 +80,7 @@ pub(crate) fn read(
     let table = match root.get("grid") {
         Some(Item { value: Value::Table(table), .. }) => table,
         Some(other) => {
-            faults.add(other.place, format!("`grid` is a table, not {}", other.value.what()));
+            faults.add(other.place, no_table("grid", other));
             &nothing
         }
         None => &nothing,
@@ -106,7 +117,6 @@ pub(crate) fn read(
             "this grid has {runs} runs, but at most {MAX_RUNS} are possible: vary less, or use fewer seeds"
         );
         faults.add(table.place, problem);
-        return Grid { axes: Vec::new(), seeds: vec![seed.get()] };
     }
     grid
 }
@@ -143,6 +153,8 @@ fn collect(vary: &Table, before: &str, axes: &mut Vec<Axis>, faults: &Faults) {
                     item.place,
                     format!("`{name}` is varied over a list of values, not over {what}: put it into [ ]"),
                 );
+                // Whether there is such a key, and whether that is a value of it, is looked at all the same.
+                axes.push(Axis { key: Key::new(name, key.place), values: vec![item.clone()] });
             }
         }
     }
@@ -156,7 +168,7 @@ fn seeds(keys: &Keys<'_>, seed: Seed) -> Vec<u64> {
             let items = keys.list("seeds", MAX_RUNS).unwrap_or_default();
             let mut seeds: Vec<u64> = Vec::new();
             for item in items {
-                let Some(seed) = integer_of("seeds", item, 0..=i64::MAX.unsigned_abs(), keys.faults) else {
+                let Some(seed) = integer_of("seeds", item, 0..=Seed::MOST, keys.faults) else {
                     continue;
                 };
                 if seeds.contains(&seed) {
@@ -172,14 +184,17 @@ fn seeds(keys: &Keys<'_>, seed: Seed) -> Vec<u64> {
         }
         Some(_) => {
             let many = keys.integer("seeds", 1..=MAX_RUNS as u64).unwrap_or(1);
-            if first.checked_add(many).is_none_or(|last| last > i64::MAX.unsigned_abs()) {
-                keys.fault(
-                    "seeds",
-                    "the seeds, counted from `seed`, are more than can be counted: say a lower `seed`",
-                );
-                return vec![first];
+            match first.checked_add(many - 1).filter(|last| *last <= Seed::MOST) {
+                Some(last) => (first..=last).collect(),
+                None => {
+                    let (most, problem) = (Seed::MOST, "say a lower `seed`");
+                    keys.fault(
+                        "seeds",
+                        format!("a seed is 0 to {most}: from {first} on there are not {many}, {problem}"),
+                    );
+                    vec![first]
+                }
             }
-            (first..first + many).collect()
         }
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate};
 
-use crate::document::{Item, Origin, Place, Table, Value};
+use crate::document::{Item, Origin, Place, Table, Value, float, quote};
 use crate::fault::Faults;
 use crate::nearest::{hint, nearest};
 use crate::quantity::{self, Of};
@@ -55,6 +55,11 @@ impl<'a> Keys<'a> {
             };
             faults.add(key.place, problem);
         }
+        Self { table, schema, faults }
+    }
+
+    /// Opens a table of which some keys may belong to another schema.
+    pub(crate) fn trusting(table: &'a Table, schema: &'static Schema, faults: &'a Faults) -> Self {
         Self { table, schema, faults }
     }
 
@@ -142,8 +147,14 @@ impl<'a> Keys<'a> {
 
     pub(crate) fn number(&self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
         let item = self.item(key)?;
+        let (least, most) = (range.start(), range.end());
+        let within = if *most >= 1e12 { format!("at least {least}") } else { format!("{least} to {most}") };
         let number = match &item.value {
             Value::Float(number) => *number,
+            Value::Huge(number) => {
+                self.fault(key, format!("`{key}` is {within}, not {number}"));
+                return None;
+            }
             Value::Integer(number) => *number as f64,
             Value::String(text) if text.trim_end_matches([' ', '%']).parse::<f64>().is_ok() => {
                 let bare = text.trim_end_matches([' ', '%']);
@@ -164,8 +175,7 @@ impl<'a> Keys<'a> {
         if range.contains(&number) {
             return Some(number);
         }
-        let (least, most) = (range.start(), range.end());
-        let within = if *most >= 1e12 { format!("at least {least}") } else { format!("{least} to {most}") };
+        let number = if number.is_nan() { "nan".to_owned() } else { number.to_string() };
         self.fault(key, format!("`{key}` is {within}, not {number}"));
         None
     }
@@ -274,7 +284,15 @@ impl<'a> Keys<'a> {
     /// The tables of a list; what else is in it is a fault.
     pub(crate) fn tables(&self, key: &'a str, most: usize) -> impl Iterator<Item = &'a Table> + use<'a> {
         let faults = self.faults;
-        self.list(key, most).unwrap_or_default().iter().filter_map(move |item| {
+        let items = match self.item(key) {
+            Some(item @ Item { value: Value::Table(_), .. }) => {
+                faults
+                    .add(item.place, format!("`{key}` is a list of tables, not one alone: put it into [ ]"));
+                std::slice::from_ref(item)
+            }
+            _ => self.list(key, most).unwrap_or_default(),
+        };
+        items.iter().filter_map(move |item| {
             let table = item.as_table();
             if table.is_none() {
                 faults.add(item.place, format!("`{key}` is a list of tables, not of {}", item.value.what()));
@@ -305,7 +323,7 @@ impl<'a> Keys<'a> {
         let item = self.item(key)?;
         let table = item.as_table();
         if table.is_none() {
-            self.wrong_type(key, item, "a table");
+            self.faults.add(item.place, no_table(key, item));
         }
         table
     }
@@ -333,6 +351,50 @@ impl Tagged<'_> {
     }
 }
 
+/// What to say of something that should be a table.
+pub(crate) fn no_table(key: &str, item: &Item) -> String {
+    let mend = match &item.value {
+        Value::Array(items) if items.iter().any(|item| item.as_table().is_some()) => {
+            format!(": write [{key}], in single brackets, and only once")
+        }
+        _ => String::new(),
+    };
+    format!("`{key}` is a table, not {}{mend}", item.value.what())
+}
+
+/// What one may have meant by a number where a kind belongs.
+fn instead(key: &str, value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) if text.starts_with(|c: char| c.is_ascii_digit()) => text.trim(),
+        Value::Integer(_) | Value::Float(_) | Value::Huge(_) => "",
+        _ => return None,
+    };
+    let quantity = |of: &[Of], usual: &str| {
+        let is_one = of.iter().any(|&of| quantity::read(text, of).is_ok());
+        if is_one { quote(text) } else { quote(usual) }
+    };
+    match key {
+        "loss" => {
+            let number = match value {
+                Value::Integer(number) => Some(*number as f64),
+                Value::Float(number) => Some(*number),
+                _ => {
+                    let percent = text.strip_suffix('%').and_then(|text| text.trim().parse::<f64>().ok());
+                    percent.map(|percent| percent / 100.0).or_else(|| text.parse().ok())
+                }
+            };
+            let lost = number.filter(|lost| (0.0..=1.0).contains(lost)).unwrap_or(0.01);
+            Some(format!("say {{ kind = \"random\", probability = {lost} }}"))
+        }
+        "queue" => {
+            let limit = quantity(&[Of::Packets, Of::Size, Of::Span], "100 packets");
+            Some(format!("say {{ kind = \"droptail\", limit = {limit} }}"))
+        }
+        "jitter" => Some(format!("say {{ kind = \"uniform\", most = {} }}", quantity(&[Of::Span], "5 ms"))),
+        _ => None,
+    }
+}
+
 fn unknown_word<T>(key: &str, text: &str, words: &[Word<T>]) -> String {
     format!(
         "`{text}` is not a {}: {}",
@@ -350,6 +412,14 @@ pub(crate) fn tagged_of<'a, T: Copy>(
 ) -> Option<(T, Tagged<'a>)> {
     let names: Vec<&str> = kinds.iter().map(|(name, ..)| *name).collect();
     let of = key.replace('-', " ");
+    if let Some(mend) = instead(key, &item.value) {
+        let what = match &item.value {
+            Value::String(text) => quote(text),
+            other => other.what().to_owned(),
+        };
+        faults.add(item.place, format!("`{key}` is a kind or a table with a `kind`, not {what}: {mend}"));
+        return None;
+    }
     let (name, place) = match &item.value {
         Value::String(name) => (Rc::clone(name), item.place),
         Value::Table(table) => match table.get("kind") {
@@ -370,9 +440,18 @@ pub(crate) fn tagged_of<'a, T: Copy>(
             return None;
         }
     };
-    let Some(&(_, value, schema)) = kinds.iter().find(|(one, ..)| **one == *name) else {
+    let known = kinds.iter().find(|(one, ..)| **one == *name);
+    if known.is_none() {
         faults.add(place, format!("`{name}` is not a kind of {of}: {}", hint(&name, names.iter().copied())));
-        return None;
+    }
+    // What was mistyped is read as what was meant, so that all else that is wrong with it is said, too.
+    let meant = || nearest(&name, names.iter().copied());
+    let &(_, value, schema) = match known {
+        Some(known) => known,
+        None => {
+            let meant = meant()?;
+            kinds.iter().find(|(one, ..)| *one == meant)?
+        }
     };
     let table = match &item.value {
         Value::Table(table) => {
@@ -414,7 +493,13 @@ pub(crate) fn integer_of(key: &str, item: &Item, range: RangeInclusive<u64>, fau
             None
         }
         Value::Float(number) => {
-            faults.add(item.place, format!("`{key}` is a whole number, not {number}"));
+            faults.add(item.place, format!("`{key}` is a whole number, not {}", float(*number)));
+            None
+        }
+        Value::Huge(number) => {
+            let within =
+                if most == u64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
+            faults.add(item.place, format!("`{key}` is {within}, not {number}"));
             None
         }
         other => {
@@ -430,6 +515,12 @@ pub(crate) fn quantity_of(key: &str, item: &Item, of: Of, faults: &Faults) -> Op
             Ok(value) => return Some(value),
             Err(wrong) => faults.add(item.place, wrong),
         },
+        Value::Huge(number) => faults.add(item.place, format!("`{number}` is more than can be counted")),
+        Value::Float(number) if !number.is_finite() => {
+            let (what, number) = (of.what(), float(*number));
+            let problem = format!("`{key}` is {what}, for example \"{}\", not {number}", example(key, of));
+            faults.add(item.place, problem);
+        }
         Value::Integer(_) | Value::Float(_) => {
             let number = item.spoken();
             let unit = usual_unit(key, of);
@@ -492,7 +583,7 @@ pub(crate) fn check_known<'n>(
 ) -> bool {
     let known = among.clone().into_iter().any(|one| one == name);
     // What could not be read was told already, and has no name.
-    if !known && !name.is_empty() {
+    if !known && !name.is_empty() && faults.has_names(what) {
         if faults.is_full() {
             faults.add(place, String::new());
             return false;

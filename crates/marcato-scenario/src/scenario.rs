@@ -8,9 +8,10 @@ use marcato_units::{Rate, Seed};
 
 use crate::document::{self, Item, Place, Table, Value};
 use crate::experiment::Experiment;
-use crate::fault::{Faults, ScenarioError, Sources};
+use crate::fault::{self, Faults, ScenarioError, Sources};
 use crate::grid::{self, Grid};
-use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_TRACE};
+use crate::keys::no_table;
+use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_RUNS, MAX_TRACE};
 use crate::setting::{self, Set, When};
 use crate::trace::{Trace, TraceError};
 use crate::{read, topology};
@@ -155,23 +156,28 @@ impl Scenario {
     /// # Errors
     /// Everything that is wrong with it or with the settings, each with its place.
     pub fn parse_with(name: &str, text: &str, overrides: &Overrides) -> Result<Self, ScenarioError> {
-        Self::read(name, text, overrides).map(|(scenario, _)| scenario)
+        let (scenario, sources, faults) = Self::read(name, text, overrides)?;
+        faults.into_error(&sources).map(|()| scenario)
     }
 
-    fn read(name: &str, text: &str, overrides: &Overrides) -> Result<(Self, Sources), ScenarioError> {
+    fn read(name: &str, text: &str, overrides: &Overrides) -> Result<(Self, Sources, Faults), ScenarioError> {
         if text.len() > MAX_FILE {
             let problem = format!("the file has {} bytes, but at most {MAX_FILE} are possible", text.len());
             return Err(ScenarioError::unreadable(name, &problem));
         }
-        let mut sources = Sources(vec![(name.to_owned(), text.to_owned())]);
+        let shown = if name == STDIN { "<stdin>" } else { name };
+        let mut sources = Sources(vec![(shown.to_owned(), text.to_owned())]);
         let faults = Faults::default();
-        let root = document::parse(0, text, &faults);
-        // A file that is no TOML would only be misunderstood.
-        faults.into_error(&sources)?;
-
-        let faults = Faults::default();
+        let (mut root, readable) = document::parse(0, text, &faults);
+        if !readable {
+            // A file that is no TOML would only be misunderstood.
+            faults.into_error(&sources)?;
+            return Err(ScenarioError::unreadable(shown, "this is not TOML"));
+        }
+        list_tables(&mut root, &faults);
         for (index, set) in overrides.set.iter().enumerate() {
-            sources.0.push(("--set".to_owned(), set.clone()));
+            let key = set.split('=').next().unwrap_or_default().trim();
+            sources.0.push((format!("--set {}", shorten(key)), set.clone()));
             if set.len() > MAX_FILE {
                 faults.add(
                     Place { source: index + 1, start: 0, end: 0 },
@@ -183,13 +189,19 @@ impl Scenario {
             .zip(&overrides.set)
             .filter_map(|(source, set)| setting::read(source, set, &faults))
             .collect();
+        if let Some(seed) = overrides.seed.filter(|seed| *seed > Seed::MOST) {
+            sources.0.push(("--seed".to_owned(), seed.to_string()));
+            let place = Place { source: sources.0.len() - 1, start: 0, end: seed.to_string().len() };
+            faults.add(place, format!("a seed is 0 to {}, not {seed}", Seed::MOST));
+        }
         let (mut experiment, notes) = build(&root, given.iter(), &faults);
+        note_settings(&root, &given, &overrides.set, &faults);
         let grid = grid::read(&root, experiment.seed, &given, overrides.seed, &faults);
         if let Some(seed) = overrides.seed {
             experiment.seed = Seed::new(seed);
         }
-        let too_much = too_much(&grid, &experiment, text);
-        if too_much {
+        let most = most_combinations(&experiment, text);
+        if grid.combinations() > most {
             let problem = "so many combinations of so large a file take too long to check: split the grid into several files";
             faults.add(root.place_of("grid"), problem.to_owned());
         }
@@ -203,12 +215,10 @@ impl Scenario {
             notes,
             trace_rates: BTreeMap::new(),
         };
-        // Combinations of what is wrong are wrong in the same way.
-        if faults.is_empty() && !scenario.grid.axes.is_empty() {
-            scenario.check_combinations(&faults);
+        if !scenario.grid.axes.is_empty() {
+            scenario.check_combinations(&faults, most);
         }
-        faults.into_error(&sources)?;
-        Ok((scenario, sources))
+        Ok((scenario, sources, faults))
     }
 
     /// Reads a scenario from a file, and looks at the traces that it names.
@@ -217,10 +227,27 @@ impl Scenario {
     /// As [`parse_with`](Self::parse_with); or if the file or a trace cannot be read.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Self, ScenarioError> {
         let name = path.display().to_string();
-        let text =
-            read_bounded(path, MAX_FILE).map_err(|problem| ScenarioError::unreadable(&name, &problem))?;
-        let (mut scenario, sources) = Self::read(&name, &text, overrides)?;
-        let faults = Faults::default();
+        let unreadable = |problem: String| ScenarioError::unreadable(&name, &problem);
+        let file =
+            std::fs::File::open(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+        let bytes = read_bounded(file, MAX_FILE).map_err(unreadable)?;
+        Self::load_bytes(&name, bytes, overrides)
+    }
+
+    /// Reads a scenario from `input`, for example the standard input, and looks at the traces that it names: relative to the
+    /// working directory. Its [`file`](Self::file) is `-`.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_from(input: impl std::io::Read, overrides: &Overrides) -> Result<Self, ScenarioError> {
+        let unreadable = |problem: String| ScenarioError::unreadable("<stdin>", &problem);
+        Self::load_bytes(STDIN, read_bounded(input, MAX_FILE).map_err(unreadable)?, overrides)
+    }
+
+    fn load_bytes(name: &str, bytes: Vec<u8>, overrides: &Overrides) -> Result<Self, ScenarioError> {
+        let shown = if name == STDIN { "<stdin>" } else { name };
+        let text = fault::text(bytes).map_err(|wrong| ScenarioError::no_text(shown, &wrong))?;
+        let (mut scenario, sources, faults) = Self::read(name, &text, overrides)?;
         let mut named = Vec::new();
         find_traces(&scenario.root, false, &mut named);
         for set in &scenario.given {
@@ -229,7 +256,13 @@ impl Scenario {
         let named: Vec<(String, Place)> =
             named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
         for (trace, place) in named {
-            let rate = read_bounded(&scenario.dir().join(&trace), MAX_TRACE)
+            let rate = std::fs::File::open(scenario.dir().join(&trace))
+                .map_err(|error| format!("cannot be read: {error}"))
+                .and_then(|file| read_bounded(file, MAX_TRACE))
+                .and_then(|bytes| {
+                    fault::text(bytes)
+                        .map_err(|wrong| format!("line {}, column {}: {wrong}", wrong.line, wrong.column))
+                })
                 .and_then(|text| text.parse().map_err(|error: TraceError| error.to_string()))
                 .map(|trace: Trace| trace.mean_rate());
             match rate {
@@ -241,7 +274,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What errors call the file.
+    /// The path of the file; `-` if it was read from elsewhere.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -340,18 +373,23 @@ impl Scenario {
         format!("{short}-{:08x},seed={}", hash(&all.join("\n")), seed.get())
     }
 
-    /// Reads each combination, and tells what is wrong with it: each thing once, of the first in which it is.
-    fn check_combinations(&self, faults: &Faults) {
-        let mut told = HashSet::new();
+    /// Reads each combination, and tells what is wrong with it: each thing once, of the first in which it is. Of more than
+    /// `most` or [`MAX_RUNS`] combinations, it reads each value on its own.
+    fn check_combinations(&self, faults: &Faults, most: usize) {
+        let most = most.min(MAX_RUNS);
+        let is_each = self.grid.combinations() <= most;
+        let mut told: HashSet<(Place, String)> = faults.so_far().into_iter().collect();
+        // What is wrong in the file itself is wrong in every combination.
+        let wrong: HashSet<Place> = told.iter().map(|(place, _)| *place).collect();
+        let before = told.len();
         let mut ids: HashMap<String, usize> = HashMap::new();
-        for number in 0..self.grid.combinations() {
-            let sets = self.grid.combination(number);
+        for (number, sets) in self.grid.samples(most).enumerate() {
             let found = Faults::default();
             build(&self.root, self.given.iter().chain(&sets), &found);
             let setting = |set: &Set| Setting { value: set.item.spoken(), key: set.key.name.clone() };
             let settings: Vec<Setting> = sets.iter().map(setting).collect();
             let id = self.id(&settings, Seed::new(0));
-            if let Some(other) = ids.insert(id.clone(), number) {
+            if let Some(other) = ids.insert(id.clone(), number).filter(|_| is_each) {
                 let place = sets.first().map_or(Place::START, |set| set.key.place);
                 found.add(
                     place,
@@ -362,41 +400,90 @@ impl Scenario {
                 settings.iter().map(|one| format!("{} = {}", one.key, one.value)).collect();
             let note = format!(" (in the runs with {})", with.join(", "));
             for ((place, problem), (_, noted)) in found.noted(&note) {
-                if told.insert((place, problem.clone())) {
-                    // What stands in the grid speaks for itself.
-                    let in_grid = sets.iter().any(|set| place == set.item.place || place == set.key.place);
+                // What stands in the grid speaks for itself.
+                let in_grid = sets.iter().any(|set| place == set.item.place || place == set.key.place);
+                if (in_grid || !wrong.contains(&place)) && told.insert((place, problem.clone())) {
                     faults.add(place, if in_grid { problem } else { noted });
                 }
             }
-            if told.len() > MAX_FAULTS {
+            if told.len() - before > MAX_FAULTS {
                 return;
             }
         }
     }
 }
 
-/// Reads a file of at most `most` bytes.
-fn read_bounded(path: &Path, most: usize) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(most as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() > most {
+/// The name of a scenario that comes from the standard input.
+const STDIN: &str = "-";
+
+/// Reads at most `most` bytes.
+fn read_bounded(input: impl std::io::Read, most: usize) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = input.take(most as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() > most {
         return Err(format!("it is longer than {most} bytes, the most that is possible"));
     }
-    Ok(text)
+    Ok(bytes)
+}
+
+/// Makes lists of what was written as one table, and one table of what was written as a list, with a fault: so all else that
+/// is wrong with it is found.
+fn list_tables(root: &mut Table, faults: &Faults) {
+    for name in ["topology", "record", "grid"] {
+        let Some(item) = root.get_mut(name) else { continue };
+        let Value::Array(items) = &item.value else { continue };
+        let Some(first) = items.iter().find(|item| item.as_table().is_some()).cloned() else { continue };
+        faults.add(item.place, no_table(name, item));
+        *item = first;
+    }
+    for name in ["link", "flow"] {
+        let Some(item) = root.get_mut(name).filter(|item| item.as_table().is_some()) else { continue };
+        faults.add(
+            item.place,
+            format!("`{name}` is a list of tables: write [[{name}]] above each, in double brackets"),
+        );
+        let alone = item.clone();
+        item.value = Value::Array(vec![alone]);
+    }
+}
+
+/// Says of each fault that the file does not have by itself which settings it comes with.
+fn note_settings(root: &Table, given: &[Set], said: &[String], faults: &Faults) {
+    if given.is_empty() || faults.so_far().iter().all(|(place, _)| place.source != 0) {
+        return;
+    }
+    let alone = Faults::default();
+    build(root, std::iter::empty(), &alone);
+    let alone: HashSet<(Place, String)> = alone.so_far().into_iter().collect();
+    let said: Vec<String> = said.iter().map(|set| format!("--set {}", shorten(set))).collect();
+    let note = format!(" (with {})", said.join(" "));
+    faults.annotate(|place, problem| {
+        let is_own = place.source != 0 || alone.contains(&(place, problem.to_owned()));
+        (!is_own).then(|| note.clone())
+    });
+}
+
+/// A text of at most as many characters as an error shows of a setting.
+fn shorten(text: &str) -> String {
+    const MOST: usize = 80;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    text.chars().take(MOST).chain(['…']).collect()
 }
 
 /// The longest name of a run that is not cut.
 const LONGEST_ID: usize = 120;
 
-/// Whether checking every combination would take minutes: by how often the file is read, and how far routes are sought.
-fn too_much(grid: &Grid, experiment: &Experiment, text: &str) -> bool {
+/// How many combinations can be checked before that takes minutes: by how often the file is read, and how far routes are
+/// sought.
+fn most_combinations(experiment: &Experiment, text: &str) -> usize {
     const MOST: usize = 200_000_000;
     let size = experiment.nodes.len() + experiment.links.len();
     let routes: usize = experiment.flows.iter().map(|flow| 1 + flow.also.len()).sum();
     let once = text.len() / 4 + size * (1 + routes);
-    grid.combinations().saturating_mul(once) > MOST
+    MOST / once.max(1)
 }
 
 fn is_trace(key: &str) -> bool {

@@ -60,6 +60,7 @@ impl Set {
                         second(what)
                     )),
                     (Ok(table), rest, _) => self.put(table, rest, faults),
+                    (Err(_), ..) if !faults.has_names(what) => {}
                     (Err(names), ..) => fault(format!(
                         "there is no {what} `{name}`: {}",
                         hint(name, names.iter().map(String::as_str))
@@ -189,7 +190,7 @@ pub(crate) fn read(source: usize, text: &str, faults: &Faults) -> Option<Set> {
     };
     let at = key.len() + 1;
     let blanks = value.len() - value.trim_start().len();
-    let item = crate::document::parse_value(source, at + blanks, value.trim(), faults);
+    let item = crate::document::parse_value(source, at + blanks, value.trim());
     let place = Place { source, start: 0, end: key.len() };
     Some(Set { key: Key::new(key.trim(), place), item })
 }

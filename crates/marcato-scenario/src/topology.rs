@@ -3,7 +3,7 @@
 
 use crate::document::{Item, Key, Place, Table, Value};
 use crate::fault::Faults;
-use crate::keys::{Keys, Kind, tagged_of};
+use crate::keys::{Keys, Kind, no_table, tagged_of};
 use crate::schema;
 
 #[derive(Clone, Copy)]
@@ -29,10 +29,12 @@ const MOST: u64 = 256;
 pub(crate) fn spell_out(root: &mut Table, faults: &Faults) {
     let Some(item) = root.get("topology").cloned() else { return };
     if !matches!(item.value, Value::Table(_)) {
-        faults.add(item.place, format!("`topology` is a table, not {}", item.value.what()));
-        return;
+        faults.add(item.place, no_table("topology", &item));
+        return faults.forget_names();
     }
-    let Some((name, tagged)) = tagged_of("topology", &item, KINDS, faults) else { return };
+    let Some((name, tagged)) = tagged_of("topology", &item, KINDS, faults) else {
+        return faults.forget_names();
+    };
     let keys = tagged.keys();
     let mut made = Made { nodes: Vec::new(), links: Vec::new(), place: item.place, keys };
     match name {
@@ -87,6 +89,15 @@ impl Made<'_> {
         self.links.push(Item { value: Value::Table(table), place });
     }
 
+    /// How many there are of something; `usual` if nothing is said. If it cannot be read, some names are unknown.
+    fn many(&self, key: &'static str, most: u64, usual: u64) -> u64 {
+        let read = self.keys.integer(key, 1..=most);
+        if read.is_none() && self.keys.item(key).is_some() {
+            self.keys.faults.forget_names();
+        }
+        read.unwrap_or(usual)
+    }
+
     /// The settings of the topology's own links.
     fn wire(&self) -> Vec<(Key, Item)> {
         schema::WIRE.iter().filter_map(|key| self.setting(key, key)).collect()
@@ -107,7 +118,7 @@ impl Made<'_> {
 }
 
 fn dumbbell(made: &mut Made<'_>) {
-    let pairs = made.keys.integer("pairs", 1..=MOST).unwrap_or(1);
+    let pairs = made.many("pairs", MOST, 1);
     made.keys.need("rate", "say how fast its bottleneck is, for example rate = \"10 Mbit/s\"");
     for n in 1..=pairs {
         made.node(&format!("client-{n}"));
@@ -125,7 +136,7 @@ fn dumbbell(made: &mut Made<'_>) {
 }
 
 fn parking_lot(made: &mut Made<'_>) {
-    let hops = made.keys.integer("hops", 1..=MOST / 2).unwrap_or(2);
+    let hops = made.many("hops", MOST / 2, 2);
     made.keys.need("rate", "say how fast each hop is, for example rate = \"10 Mbit/s\"");
     made.node("client");
     for n in 0..=hops {
@@ -154,11 +165,11 @@ fn multipath(made: &mut Made<'_>) {
         "paths",
         "say how many, for example paths = 2; or what each is like: paths = [{ rate = \"10 Mbit/s\" }]",
     ) {
-        return;
+        return made.keys.faults.forget_names();
     }
     let paths: Vec<Option<Table>> = match made.keys.item("paths").map(|item| &item.value) {
         Some(Value::Array(_)) => made.keys.tables("paths", 16).map(|table| Some(table.clone())).collect(),
-        _ => vec![None; made.keys.small("paths", 1..=16).map_or(0, |paths| paths as usize)],
+        _ => (0..made.many("paths", 16, 1)).map(|_| None).collect(),
     };
     for n in 1..=paths.len() {
         made.node(&format!("client-{n}"));

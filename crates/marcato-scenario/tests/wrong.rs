@@ -478,12 +478,116 @@ const CASES: &[Case] = &[
     Case {
         what: "a key said twice",
         but: &[("seed = 1", "seed = 1\nseed = 2")],
-        says: &["5:1: this is not TOML: duplicate key"],
+        says: &["5:1: `seed` is there twice: leave one out"],
     },
     Case {
         what: "a seed below zero",
         but: &[("seed = 1", "seed = -1")],
         says: &["4:8: `seed` is 0 to 9223372036854775807, not -1"],
+    },
+    Case {
+        what: "a seed that no file can have",
+        but: &[("seed = 1", "seed = 99999999999999999999")],
+        says: &["4:8: `seed` is 0 to 9223372036854775807, not 99999999999999999999"],
+    },
+    Case {
+        what: "more seeds than there are",
+        but: &[("seed = 1", "seed = 9223372036854775806")],
+        says: &["47:9: a seed is 0 to 9223372036854775807: from 9223372036854775806 on there are not 3, say a lower `seed`"],
+    },
+    Case {
+        what: "a probability that is no number",
+        but: &[("probability = 0.01", "probability = nan")],
+        says: &["11:41: `probability` is 0 to 1, not nan"],
+    },
+    Case {
+        what: "a probability beyond all numbers",
+        but: &[("probability = 0.01", "probability = 1e400")],
+        says: &["11:41: `probability` is 0 to 1, not 1e400"],
+    },
+    Case {
+        what: "a span that is no number",
+        but: &[("delay = \"20 ms\"", "delay = nan")],
+        says: &["18:9: `delay` is a span of time, for example \"10 ms\", not nan"],
+    },
+    Case {
+        what: "a span that is no number in quotes",
+        but: &[("delay = \"20 ms\"", "delay = \"nan ms\"")],
+        says: &["18:9: `nan ms` is not a span of time: say a number and a unit, for example \"20 ms\""],
+    },
+    Case {
+        what: "a rate beyond all numbers",
+        but: &[("rate = \"10 Mbit/s\"", "rate = 1e400")],
+        says: &["17:8: `1e400` is more than can be counted"],
+    },
+    Case {
+        what: "a count beyond all numbers",
+        but: &[("count = 2", "count = 1e400")],
+        says: &["28:9: `count` is 1 to 10000, not 1e400"],
+    },
+    Case {
+        what: "a loss that is a number",
+        but: &[("loss = { kind = \"random\", probability = 0.01 }", "loss = 0.02")],
+        says: &["11:8: `loss` is a kind or a table with a `kind`, not a number: say { kind = \"random\", probability = 0.02 }"],
+    },
+    Case {
+        what: "a loss that is a share",
+        but: &[("loss = { kind = \"random\", probability = 0.01 }", "loss = \"3 %\"")],
+        says: &["11:8: `loss` is a kind or a table with a `kind`, not \"3 %\": say { kind = \"random\", probability = 0.03 }"],
+    },
+    Case {
+        what: "a queue that is a limit",
+        but: &[("queue = { kind = \"droptail\", limit = \"100 packets\" }", "queue = \"60 kB\"")],
+        says: &["12:9: `queue` is a kind or a table with a `kind`, not \"60 kB\": say { kind = \"droptail\", limit = \"60 kB\" }"],
+    },
+    Case {
+        what: "a jitter that is a number",
+        but: &[("delay = \"20 ms\"", "jitter = 3")],
+        says: &["18:10: `jitter` is a kind or a table with a `kind`, not a number: say { kind = \"uniform\", most = \"5 ms\" }"],
+    },
+    Case {
+        what: "a list of tables where a table belongs",
+        but: &[("[record]", "[[record]]")],
+        says: &["42:1: `record` is a table, not a list: write [record], in single brackets, and only once"],
+    },
+    Case {
+        what: "one table where a list belongs",
+        but: &[("changes = [{ at = \"10 s\", rate = \"2 Mbit/s\" }]", "changes = { rate = \"2 Mbit/s\" }")],
+        says: &["21:11: `changes` is a list of tables, not one alone: put it into [ ]", "21:11: a change of a link needs `at`: say when, for example at = \"10 s\""],
+    },
+    Case {
+        what: "what is mistyped, and what is wrong in it",
+        but: &[("kind = \"codel\", target = \"5 ms\", ecn = true", "kind = \"coddel\", target = 5, enc = true")],
+        says: &["20:18: `coddel` is not a kind of queue: did you mean `codel`?", "20:37: `target` is a span of time and needs a unit: say \"5 ms\", not 5", "20:40: `enc` is not a key of a codel queue: did you mean `ecn`?"],
+    },
+    Case {
+        what: "a flow of a kind that there is not, and what is wrong in it",
+        but: &[("kind = \"udp\"", "kind = \"sctp\""), ("start = \"1 s\"", "start = 40"), ("layer = \"low\"", "layer = \"lower\"")],
+        says: &["35:8: `sctp` is not a kind of flow: there are `tcp`, `udp`, `tcp-process`, `request-response`, `messages`, `quic`", "39:9: `start` is a span of time and needs a unit: say \"40 s\", not 40", "40:9: `lower` is not a layer: there are `high`, `low`"],
+    },
+    Case {
+        what: "faults in the file, in what is varied and in how often it is recorded",
+        but: &[
+            ("delay = \"20 ms\"", "delay = 20"),
+            ("series = [", "every = \"1 ns\"\nseries = ["),
+            ("[\"5 Mbit/s\", \"10 Mbit/s\"]", "[5, \"10 Mbps\"], \"flow.bulk.count\" = [0, 2], \"link.acess.delay\" = [\"1 ms\"]"),
+        ],
+        says: &[
+            "18:9: `delay` is a span of time and needs a unit: say \"20 ms\", not 20",
+            "43:9: this makes 90000000000 samples, but at most 10000000 are possible: sample less often",
+            "49:36: `rate` is a rate and needs a unit: say \"5 Mbit/s\", not 5",
+            "49:39: `10 Mbps` is not a rate: did you mean \"10 Mbit/s\"?",
+            "49:72: `count` is 1 to 10000, not 0",
+            "49:79: there is no link `acess`: did you mean `access`?",
+        ],
+    },
+    Case {
+        what: "too many runs, and values that are wrong",
+        but: &[("seeds = 3", "seeds = 9000"), ("[\"5 Mbit/s\", \"10 Mbit/s\"]", "[\"5 Mbit/s\", 10]")],
+        says: &[
+            "46:1: this grid has 18000 runs, but at most 10000 are possible: vary less, or use fewer seeds",
+            "48:48: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10",
+        ],
     },
     Case {
         what: "several faults at once",
@@ -566,7 +670,12 @@ fn a_setting_is_refused_where_it_was_said() {
     }
     let overrides = Overrides { set: vec!["link.bottleneck.rate=5".to_owned()], seed: None };
     let error = Scenario::parse_with("right.toml", RIGHT, &overrides).unwrap_err();
-    assert!(error.to_string().starts_with("--set:1:22: "), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "--set link.bottleneck.rate: `rate` is a rate and needs a unit: say \"5 Mbit/s\", not 5\n   \
+           1 | link.bottleneck.rate=5\n     \
+             |                      ^\n"
+    );
 }
 
 #[test]
@@ -641,4 +750,221 @@ fn a_trace_that_is_not_there_is_missed() {
     );
     let error = Scenario::load(&directory.join("nowhere.toml"), &Overrides::default()).unwrap_err();
     assert_eq!(error.faults()[0].line, 0);
+}
+
+#[test]
+fn tables_in_single_brackets_are_read_all_the_same() {
+    let one = r#"
+name = "one"
+duration = "10 s"
+nodes = ["client", "server"]
+
+[link]
+between = ["client", "server"]
+rate = 10
+
+[flow]
+name = "bulk"
+kind = "tcp"
+from = "client"
+to = "serve"
+"#;
+    assert_eq!(
+        faults(one, &Overrides::default()),
+        [
+            "6:1: `link` is a list of tables: write [[link]] above each, in double brackets",
+            "8:8: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10",
+            "10:1: `flow` is a list of tables: write [[flow]] above each, in double brackets",
+            "14:6: there is no node `serve`: did you mean `server`?",
+        ]
+    );
+    let two = format!("{one}\n[flow]\nname = \"other\"\n");
+    let said = faults(&two, &Overrides::default()).join("\n");
+    assert!(said.contains("there are several tables `flow`: write [[flow]] above each"), "{said}");
+    assert!(said.contains("8:8: `rate` is a rate and needs a unit"), "{said}");
+}
+
+#[test]
+fn what_names_mean_is_not_judged_where_a_topology_is_wrong() {
+    let text = r#"
+name = "wrong"
+duration = "10 s"
+topology = { kind = "dumbel", rate = "10 Mbit/s", pairs = "2" }
+
+[[flow]]
+name = "bulk"
+kind = "tcp"
+from = "client-2"
+to = "server-2"
+start = "20 s"
+"#;
+    let set = vec!["link.bottleneck.delay=5".to_owned()];
+    assert_eq!(
+        faults(text, &Overrides { set, seed: None }),
+        [
+            "4:21: `dumbel` is not a kind of topology: did you mean `dumbbell`?",
+            "4:59: `pairs` is a whole number: say 2, without quotes",
+            "11:9: the flow starts at or after the end of the run, 10 s: start it earlier",
+            "1:23: `delay` is a span of time and needs a unit: say \"5 ms\", not 5",
+        ]
+    );
+}
+
+#[test]
+fn a_fault_that_a_setting_brings_names_the_setting() {
+    let set = |set: &str| faults(RIGHT, &Overrides { set: vec![set.to_owned()], seed: None });
+    assert_eq!(
+        set("duration=5 s"),
+        [
+            "3:11: the warm-up ends no earlier than the run, and nothing would be measured: shorten it (with --set \
+             duration=5 s)",
+            "21:19: a change at or after the end of the run, 5 s, changes nothing (with --set duration=5 s)",
+        ]
+    );
+    // What is wrong in any case is not the setting's fault.
+    let wrong = RIGHT.replace("layer = \"low\"", "layer = \"lower\"");
+    let overrides = Overrides { set: vec!["record.every=1 s".to_owned()], seed: None };
+    assert_eq!(faults(&wrong, &overrides), ["40:9: `lower` is not a layer: there are `high`, `low`"]);
+}
+
+#[test]
+fn a_seed_from_elsewhere_has_the_same_bound() {
+    let most = marcato_units::Seed::MOST;
+    let with = |seed| faults(RIGHT, &Overrides { set: Vec::new(), seed: Some(seed) });
+    assert_eq!(with(most), [""; 0]);
+    let says = format!("1:1: a seed is 0 to {most}, not {}", most + 1);
+    assert_eq!(with(most + 1), [says]);
+    // The last seeds that there are can be used.
+    let text = RIGHT.replace("seed = 1", &format!("seed = {}", most - 2));
+    assert_eq!(Scenario::parse("last.toml", &text).unwrap().runs().last().unwrap().seed.get(), most);
+}
+
+/// What cannot be judged while something else is wrong: of the cases whose names have the first in them, what of other cases'
+/// problems has the second in it.
+const HIDDEN: &[(&str, &str)] = &[
+    // What comes after the end of the run.
+    ("a span without a unit", "the run"),
+    ("no duration", "the run"),
+    ("a span without a unit", "samples"),
+    ("no duration", "samples"),
+    // Who is joined with whom.
+    ("a string where a list belongs", "node"),
+    ("no nodes", "node"),
+    ("a link", "no links lead"),
+    ("a node that there is not", "no links lead"),
+    ("two links between", "no links lead"),
+    // Which packets a path lets through follows from links, routes and options together.
+    ("", "packet of this flow"),
+    ("", "take no time"),
+    // How many flows there are of one name, and how many series.
+    ("a count", "two flows would be called"),
+    ("a count", "samples"),
+    ("a count", "might start at or after the end"),
+    ("two flows of one name", "samples"),
+    ("a series", "samples"),
+    ("a list of tables", "samples"),
+    // What only some kinds have.
+    ("a flow without a kind", ""),
+    ("a flow of a kind that there is not", ""),
+    ("a kind of queue that there is not", "`ecn`"),
+    ("a key of another kind of queue", "`ecn`"),
+    ("a congestion control that there is not", "dctcp"),
+    // Names that change what other messages list.
+    ("two links of one name", "link"),
+    ("two links between", "`access`"),
+    ("a capture", "there is no link `access`"),
+    ("several faults at once", "there is no link `access`"),
+    // What of a grid depends on its keys, and the number of its runs on its values and seeds.
+    ("a grid", "there is no link"),
+    ("a grid", "`rat` is not a key"),
+    ("a grid", "say which setting"),
+    ("a grid", "is a rate and needs a unit"),
+    ("a grid", "10 Mbps"),
+    ("a grid", "varied over a list"),
+    ("a grid", "this grid has"),
+    ("more seeds", "this grid has"),
+    ("faults in the file", "this grid has"),
+    ("seeds", "a seed is"),
+    ("too many runs", "a seed is"),
+    ("several faults at once", "a seed is"),
+];
+
+#[test]
+fn two_things_that_are_wrong_are_both_told() {
+    let faults_of = |text: &str| -> Vec<String> {
+        let place_and_problem = |fault: String| fault.splitn(3, ':').nth(2).map(ToOwned::to_owned);
+        faults(text, &Overrides::default()).into_iter().filter_map(place_and_problem).collect()
+    };
+    let apply = |text: &str, case: &Case| {
+        case.but.iter().try_fold(text.to_owned(), |text, (from, to)| {
+            (text.matches(from).count() == 1).then(|| text.replace(from, to))
+        })
+    };
+    let hidden = |by: &Case, problem: &str| {
+        HIDDEN.iter().any(|(what, part)| by.what.contains(what) && problem.contains(part))
+    };
+    let (mut pairs, mut missing) = (0, Vec::new());
+    // A text that is no TOML is not read any further.
+    let cases: Vec<&Case> = CASES.iter().filter(|case| case.what != "what is not toml").collect();
+    for (index, one) in cases.iter().enumerate() {
+        for other in &cases[index + 1..] {
+            // Both have to change the text independently.
+            let Some(both) = apply(RIGHT, one).and_then(|text| apply(&text, other)) else { continue };
+            if apply(RIGHT, other).and_then(|text| apply(&text, one)).as_ref() != Some(&both) {
+                continue;
+            }
+            pairs += 1;
+            let said = faults_of(&both);
+            for (case, beside) in [(one, other), (other, one)] {
+                for problem in faults_of(&apply(RIGHT, case).unwrap()) {
+                    let told = said.contains(&problem) || hidden(beside, &problem);
+                    if !told {
+                        missing.push(format!("{} | {}: {problem}", case.what, beside.what));
+                    }
+                }
+            }
+        }
+    }
+    assert!(pairs > 3000, "{pairs}");
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
+fn what_is_no_text_is_refused_where_it_stops_being_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("binary.toml");
+    let said = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let error = Scenario::load(&file, &Overrides::default()).unwrap_err();
+        let said =
+            |fault: &marcato_scenario::Fault| format!("{}:{}: {}", fault.line, fault.column, fault.problem);
+        error.faults().iter().map(said).collect::<Vec<_>>().join("\n")
+    };
+    let remedy = "is not UTF-8 here: save it as UTF-8, or give the path of a scenario";
+    assert_eq!(said(b"name = \"\xe4\"\n"), format!("1:9: this is not text, for the byte 0xe4 {remedy}"));
+    let latin = "name = \"ä\"\n# ä\u{f6}".as_bytes();
+    assert_eq!(
+        said(&[latin, b"\xf6\n\x00"].concat()),
+        format!("2:5: this is not text, for the byte 0xf6 {remedy}")
+    );
+    // UTF-16, and what is no text at all.
+    assert_eq!(said(b"\xff\xfen\x00"), format!("1:1: this is not text, for the byte 0xff {remedy}"));
+    assert_eq!(said(b"\x7fELF\x02\x80"), format!("1:6: this is not text, for the byte 0x80 {remedy}"));
+    // Of a trace, too.
+    std::fs::write(directory.path().join("lte.trace"), b"1\n2\xff\n").unwrap();
+    let text = RIGHT.replace("rate = \"10 Mbit/s\"\n", "trace = \"lte.trace\"\n");
+    let said = said(text.as_bytes());
+    assert!(said.contains(
+        "the trace `lte.trace`: line 2, column 2: this is not text, for the byte 0xff is not UTF-8 here"
+    ));
+}
+
+#[test]
+fn a_scenario_from_the_standard_input_is_named_so() {
+    let scenario = Scenario::load_from(RIGHT.as_bytes(), &Overrides::default()).unwrap();
+    let run = scenario.run(0).unwrap();
+    assert_eq!(scenario.file(), "-");
+    assert_eq!(scenario.one_line(&run), "marcato sim - --set link.bottleneck.rate=\"5 Mbit/s\" --seed 1");
+    let error = Scenario::load_from(&b"name = 3"[..], &Overrides::default()).unwrap_err();
+    assert!(error.to_string().starts_with("<stdin>:1:8: `name` is a string"), "{error}");
 }

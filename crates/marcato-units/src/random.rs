@@ -20,6 +20,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Seed(u64);
 
 impl Seed {
+    /// The largest seed that files and command lines can have: the largest integer of TOML.
+    pub const MOST: u64 = i64::MAX.unsigned_abs();
+
     /// The seed `value`.
     pub const fn new(value: u64) -> Self {
         Self(value)

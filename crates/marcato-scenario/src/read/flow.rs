@@ -1,6 +1,6 @@
 //! Flows.
 
-use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_units::{Bytes, Duration, Rate, Time};
 
 use super::messages::{CHUNK, messaging};
 use super::tcp::ends;
@@ -42,9 +42,7 @@ pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     let item =
         crate::document::Item { value: crate::document::Value::Table(table.clone()), place: table.place };
     let Some((kind, tagged)) = tagged_of("flow", &item, KINDS, faults) else {
-        // Names that others refer to are known all the same.
-        let name = table.get("name").and_then(|name| name.as_str()).unwrap_or_default();
-        return nothing(name);
+        return nothing(table, nodes, faults);
     };
     let keys = tagged.keys();
     let name = if keys.need("name", "say what it is called, for example name = \"bulk\"") {
@@ -157,6 +155,9 @@ fn ends_named(keys: &Keys<'_>, key: &str, nodes: &[String]) -> Option<Vec<String
     };
     let found: Vec<String> = nodes.iter().filter(fits).cloned().collect();
     if found.is_empty() {
+        if !keys.faults.has_names("node") {
+            return None;
+        }
         let advice = hint(name, nodes.iter().map(String::as_str));
         keys.fault(key, format!("no node is called `{name}`: {advice}"));
         return None;
@@ -164,20 +165,29 @@ fn ends_named(keys: &Keys<'_>, key: &str, nodes: &[String]) -> Option<Vec<String
     Some(found)
 }
 
-/// What stands for a flow of which not even the kind is known.
-fn nothing(name: &str) -> Flow {
-    let tcp = TcpFlow { tcp: TcpEnds::default(), size: None, priority: Default::default(), on_off: None };
+/// What stands for a flow of which not even the kind is known: what all kinds have is read.
+fn nothing(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
+    let mut ends = TcpEnds::default();
+    // Of such packets none is too large for a link.
+    (ends.from.mss, ends.to.mss) = (1, 1);
+    let tcp = TcpFlow { tcp: ends, size: None, priority: Default::default(), on_off: None };
+    // Which other keys it has depends on its kind.
+    let keys = Keys::trusting(table, &schema::TCP_FLOW, faults);
+    let name = keys.string("name").filter(|name| check_name("flow", name, keys.place("name"), faults));
+    let most = u32::try_from(MAX_FLOWS).unwrap_or(u32::MAX);
+    let count = keys.small("count", 1..=most).unwrap_or(1);
+    let [from, to] = pairs(&keys, nodes, count).into_iter().next().unwrap_or_default();
     Flow {
-        name: name.to_owned(),
-        from: String::new(),
-        to: String::new(),
+        name: name.unwrap_or_default().to_owned(),
+        from,
+        to,
         also: Vec::new(),
-        count: 1,
-        stagger: Default::default(),
-        start: Time::ZERO,
-        start_jitter: Duration::ZERO,
-        stop: None,
-        layer: Layer::High,
+        count,
+        stagger: keys.span("stagger").unwrap_or_default(),
+        start: Time::ZERO + keys.span("start").unwrap_or_default(),
+        start_jitter: keys.span("start-jitter").unwrap_or_default(),
+        stop: keys.span("stop").map(|stop| Time::ZERO + stop),
+        layer: keys.layer("layer").unwrap_or_default(),
         kind: FlowKind::Tcp(tcp),
     }
 }

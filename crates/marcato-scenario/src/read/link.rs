@@ -65,7 +65,7 @@ fn direction(keys: &Keys<'_>, mtu: Bytes) -> Direction {
     let rate = match (keys.item("rate"), keys.item("trace")) {
         (Some(_), Some(_)) => {
             keys.fault("trace", "a link has a `rate` or a `trace`: leave one of them out");
-            MEANT
+            keys.some_rate("rate").map_or(MEANT, Capacity::Rate)
         }
         (Some(_), None) => keys.some_rate("rate").map_or(MEANT, Capacity::Rate),
         (None, Some(_)) => {
@@ -170,13 +170,15 @@ fn gilbert_elliott(keys: &Keys<'_>) -> Option<GilbertElliott> {
     }
     keys.need("p", "say how likely a packet is the first of a burst, for example p = 0.001");
     keys.need("r", "say how likely a packet is the first after a burst, for example r = 0.2");
-    let (p, r) = (keys.probability("p")?, keys.probability("r")?);
+    let (p, r) = (keys.probability("p"), keys.probability("r"));
+    let loss_good = keys.probability("loss-good").unwrap_or(0.0);
+    let loss_bad = keys.probability("loss-bad").unwrap_or(1.0);
+    let (p, r) = (p?, r?);
     if p + r == 0.0 {
         keys.fault("p", "with `p` and `r` of 0 the state never changes: say `none` or `random`");
         return None;
     }
-    let loss_good = keys.probability("loss-good").unwrap_or(0.0);
-    Some(GilbertElliott { p, r, loss_good, loss_bad: keys.probability("loss-bad").unwrap_or(1.0) })
+    Some(GilbertElliott { p, r, loss_good, loss_bad })
 }
 
 #[derive(Clone, Copy)]
@@ -198,6 +200,7 @@ fn jitter(keys: &Keys<'_>) -> Option<Jitter> {
     let (name, tagged) = keys.tagged("jitter", JITTERS)?;
     let keys = tagged.keys();
     let advice = "say how much is added to the delay on average, for example mean = \"2 ms\"";
+    let reorder = !matches!(name, JitterName::None) && keys.boolean("reorder").unwrap_or(false);
     let added = match name {
         JitterName::None => return None,
         JitterName::Uniform => {
@@ -220,7 +223,7 @@ fn jitter(keys: &Keys<'_>) -> Option<Jitter> {
             Added::Exponential { mean: keys.some_span("mean")? }
         }
     };
-    Some(Jitter { added, reorder: keys.boolean("reorder").unwrap_or(false) })
+    Some(Jitter { added, reorder })
 }
 
 fn change(table: &Table, duration: Duration, of: [&Direction; 2], faults: &Faults) -> Option<Change> {

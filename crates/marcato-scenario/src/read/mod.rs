@@ -61,10 +61,12 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
         keys.fault("nodes", "there are no nodes: say what they are called");
     }
     let mut nodes: Vec<String> = Vec::new();
+    if keys.list("nodes", MAX_NODES).is_none() && root.get("topology").is_none() {
+        faults.forget_nodes();
+    }
     for (node, place) in keys.strings("nodes", MAX_NODES) {
-        if !check_name("node", node, place, faults) {
-            continue;
-        }
+        // Whoever refers to a node by a name that it cannot have is not wrong, too.
+        check_name("node", node, place, faults);
         if nodes.iter().any(|other| other == node) {
             faults.add(place, format!("there are two nodes `{node}`: rename one"));
         } else {
@@ -88,7 +90,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
         about: about(&keys),
         duration,
         warm_up,
-        seed: Seed::new(keys.integer("seed", 0..=i64::MAX.unsigned_abs()).unwrap_or(1)),
+        seed: Seed::new(keys.integer("seed", 0..=Seed::MOST).unwrap_or(1)),
         nodes,
         links,
         flows,
