@@ -7,7 +7,7 @@ OUT ?= out
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo papers papers-cats test test-long bench lint doc picture clean prepare
+.PHONY: help demo papers papers-cats test test-long bench lint doc man picture clean prepare
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -15,15 +15,11 @@ help: ## List the targets
 # Status 1 is a value outside its band: there is a report all the same.
 demo: prepare ## Load a web page over real QUIC through an emulated link: FIFO against Marcato (under a minute)
 	$(CARGO) build --release --locked -p marcato-cli
-	@status=0; ./target/release/marcato demo --out $(OUT)/demo || status=$$?; \
-	if [ $$status -le 1 ]; then printf '\nThe report: %s\n' "$(OUT)/demo/report.html"; fi; \
-	exit $$status
+	@./target/release/marcato demo --out $(OUT)/demo
 
 papers-cats: prepare ## Run the CATS experiments in virtual time and write their report
 	$(CARGO) build --release --locked -p marcato-cli
-	@status=0; ./target/release/marcato papers cats --out $(OUT)/cats || status=$$?; \
-	if [ $$status -le 1 ]; then printf '\nThe report: %s\n' "$(OUT)/cats/report.html"; fi; \
-	exit $$status
+	@./target/release/marcato papers cats --out $(OUT)/cats
 
 papers: prepare ## Run every experiment in full, with five seeds (a few hours)
 	$(CARGO) build --release --locked -p marcato-cli
@@ -44,6 +40,9 @@ lint: prepare ## Check formatting and lints
 
 doc: prepare ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+man: prepare ## Write the manual pages of the command into target/man
+	$(CARGO) run --release --locked -p marcato-cli --example man -- target/man
 
 picture: papers demo ## Draw the README's pictures anew, from a real run
 	cp $(OUT)/cats/completion.svg docs/cats.svg

@@ -1,20 +1,35 @@
 //! What the command can be asked.
 
 use std::ffi::OsString;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
-use marcato_papers::{Registry, RunOptions, World};
+use clap_complete::Shell;
+use marcato_papers::{COMMIT, Registry, RunOptions, VERSION, World};
 use marcato_quic::Fingerprint;
-use marcato_units::Bytes;
+use marcato_units::{Bytes, Seed};
 
 use crate::perf::plan::{BulkSpec, EngineName, LaneSpec, PathName, SourceSpec, StreamName};
 use crate::perf::{self, quantity};
 
+/// The version and the commit that it was built from.
+static PROGRAM: LazyLock<String> = LazyLock::new(|| format!("{VERSION} ({COMMIT})"));
+
 /// Marcato delivers what matters first.
 #[derive(Debug, Parser)]
-#[command(name = "marcato", version)]
+#[command(
+    name = "marcato",
+    version = PROGRAM.as_str(),
+    after_help = "Examples:
+  marcato sim examples/codel-cubic.toml --out out/codel
+  marcato papers cats --out out/cats
+  marcato demo --out out/demo
+
+`marcato COMMAND --help` has examples of each command."
+)]
 struct Marcato {
     #[command(subcommand)]
     command: Command,
@@ -27,6 +42,10 @@ pub(crate) enum Command {
     ///
     /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when the experiments
     /// could not be run.
+    #[command(after_help = "Examples:
+  marcato papers cats --out out/cats
+  marcato papers cwr --repeat 5 --jobs 4 --out out/cwr
+  marcato papers all --quick --format csv > rows.csv")]
     Papers(Papers),
 
     /// Runs the simulator where theory says what must come out, and compares
@@ -34,6 +53,10 @@ pub(crate) enum Command {
     /// Formulas of TCP's rate, CUBIC, BBR, DCTCP, CoDel, waiting queues, priority, and times that are exact: each row is a
     /// theory's value, the simulator's, and the band that the theory's own limits allow. The exit status is 0 when every
     /// row lies in its band, 1 when one lies outside, and 2 when nothing could be run.
+    #[command(after_help = "Examples:
+  marcato validate
+  marcato validate --quick --jobs 2
+  marcato validate --repeat 5 --out out/validate")]
     Validate(Validate),
 
     /// Loads a web page over real QUIC through an emulated link, first come first served and by Marcato
@@ -41,23 +64,51 @@ pub(crate) enum Command {
     /// The page is that of the CATS paper, beside a source of small critical messages; the link is emulated between UDP
     /// sockets of this host and needs no privileges. The exit status is 0 when what matters came earlier by Marcato, 1
     /// when it did not, and 2 when nothing could be run.
+    #[command(after_help = "Examples:
+  marcato demo --out out/demo
+  marcato demo --loads 10 --queue droptail --loss 0.02")]
     Demo(Demo),
 
     /// Measures how long prioritised messages take between two hosts, and what else fits beside them
     ///
     /// Start a server on one host and clients on others: `marcato perf server`, then `marcato perf client HOST`.
+    #[command(after_help = "Examples:
+  marcato perf server
+  marcato perf client server.example --ca ca.pem --duration 30s")]
     Perf(Perf),
 
     /// Runs a scenario in virtual time, or every combination of its grid with every seed
     ///
     /// The exit status is 0 when everything ran, and 2 when something could not be run.
+    #[command(after_help = "Examples:
+  marcato sim examples/codel-cubic.toml --explain
+  marcato sim examples/codel-cubic.toml --set topology.queue=codel --seed 1 --out out/codel
+  marcato sim examples/reno-loss.toml --jobs 2 --format csv > means.csv
+  cat examples/cats.toml | marcato sim -")]
     Sim(Sim),
+
+    /// Prints a script that completes command lines in a shell
+    ///
+    /// The shell has to load it, for example from one of the files below.
+    #[command(after_help = "Examples:
+  marcato completions bash > ~/.local/share/bash-completion/completions/marcato
+  marcato completions zsh > ~/.zfunc/_marcato
+  marcato completions fish > ~/.config/fish/completions/marcato.fish")]
+    Completions(Completions),
+}
+
+/// What `marcato completions` is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
 }
 
 /// What `marcato sim` is asked.
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
-    /// The scenario
+    /// The scenario; `-` reads it from standard input, and traces are then relative to the working directory
     pub(crate) file: PathBuf,
 
     /// Say what would run, and run nothing
@@ -65,7 +116,7 @@ pub(crate) struct Sim {
     pub(crate) explain: bool,
 
     /// Run with this seed only [default: what the file says]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
 
     /// Set a key of the file otherwise, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
@@ -106,7 +157,7 @@ pub(crate) struct Demo {
     pub(crate) loss: f64,
 
     /// What losses and the source's phase are drawn from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
     /// Write report.html, rows.json, rows.csv and the figures into this directory
@@ -138,10 +189,19 @@ pub(crate) struct Perf {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PerfRole {
     /// Takes what clients send, until it is ended
+    #[command(after_help = "Examples:
+  marcato perf server
+  marcato perf server --listen 0.0.0.0:4433 --cert chain.pem --key key.pem
+  marcato perf server --engine quic --layered --once")]
     Server(PerfServer),
     /// Sends, and prints what became of it
     ///
-    /// The exit status is 0 when the run is complete, and 2 when it was cut short or there is no result.
+    /// The exit status is 0 when the run is complete, 130 after an interrupt, and 2 when it was cut short otherwise or there
+    /// is no result.
+    #[command(after_help = "Examples:
+  marcato perf client server.example --ca ca.pem
+  marcato perf client 192.0.2.1 --ca ca.pem --engine tcp --source 20ms:10kB --bulk p4 --duration 5s --warm-up 1s
+  marcato perf client 192.0.2.1 --lane 198.51.100.1 --path-scheduler cwr-red --out out/perf")]
     Client(Box<PerfClient>),
 }
 
@@ -227,7 +287,7 @@ pub(crate) struct PerfClient {
     pub(crate) backlog: Bytes,
 
     /// What the sources' phases are drawn from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
     /// Believe the certificate of this fingerprint (SHA-256), which the server prints
@@ -273,6 +333,18 @@ fn loss(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Reads a seed.
+fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse().ok().filter(|seed| *seed <= Seed::MOST);
+    seed.ok_or_else(|| format!("a seed is 0 to {}", Seed::MOST))
+}
+
+/// Reads how many runs are made at once.
+fn jobs(text: &str) -> Result<NonZeroU16, String> {
+    let jobs = text.parse().ok().filter(|jobs: &NonZeroU16| jobs.get() <= 4096);
+    jobs.ok_or_else(|| "give 1 to 4096".to_owned())
+}
+
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=4096) => Ok(number),
@@ -295,7 +367,7 @@ pub(crate) struct Papers {
     pub(crate) quick: bool,
 
     /// The seed of the first run
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
     /// Run with so many seeds, and give means with 95 % confidence intervals
@@ -304,6 +376,12 @@ pub(crate) struct Papers {
         value_parser = value_parser!(u32).range(1..=i64::from(RunOptions::MOST_RUNS))
     )]
     pub(crate) repeat: u32,
+
+    /// Run so many at once [default: as many as there are cores]
+    ///
+    /// It changes no result. Short experiments run one after the other all the same.
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    pub(crate) jobs: Option<NonZeroU16>,
 
     /// Write report.html, rows.json, rows.csv and the figures into this directory
     ///
@@ -325,7 +403,7 @@ pub(crate) struct Validate {
     pub(crate) quick: bool,
 
     /// The seed of the first run
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
     /// Run what is random with so many seeds, and give means with 95 % confidence intervals
@@ -334,6 +412,10 @@ pub(crate) struct Validate {
         value_parser = value_parser!(u32).range(1..=i64::from(RunOptions::MOST_RUNS))
     )]
     pub(crate) repeat: u32,
+
+    /// Run so many at once [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    pub(crate) jobs: Option<NonZeroU16>,
 
     /// Write report.html, rows.json, rows.csv and the figures into this directory
     #[arg(long, value_name = "DIR")]
@@ -373,11 +455,8 @@ impl From<WorldName> for World {
     }
 }
 
-/// Reads the command line. Which papers there are is the registry's to say.
-pub(crate) fn parse<I>(registry: &Registry, arguments: I) -> Result<Command, clap::Error>
-where
-    I: IntoIterator<Item = OsString>,
-{
+/// The command line. Which papers there are is the registry's to say.
+pub(crate) fn command(registry: &Registry) -> clap::Command {
     // Listed in the help, but judged by the registry, whose refusal says more than clap's would.
     let mut listed: Vec<String> =
         registry.iter().map(|one| format!("\n{:<6}{}", one.name(), one.about())).collect();
@@ -387,8 +466,15 @@ where
         listed.push(format!("\n{:<6}Every one of them, in order", Registry::ALL));
         format!("The paper:{}", listed.concat())
     };
-    let command = Marcato::command()
-        .mut_subcommand("papers", |papers| papers.mut_arg("paper", |argument| argument.help(about)));
-    let matches = command.try_get_matches_from(arguments)?;
+    Marcato::command()
+        .mut_subcommand("papers", |papers| papers.mut_arg("paper", |argument| argument.help(about)))
+}
+
+/// Reads the command line.
+pub(crate) fn parse<I>(registry: &Registry, arguments: I) -> Result<Command, clap::Error>
+where
+    I: IntoIterator<Item = OsString>,
+{
+    let matches = command(registry).try_get_matches_from(arguments)?;
     Ok(Marcato::from_arg_matches(&matches)?.command)
 }

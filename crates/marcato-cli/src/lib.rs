@@ -17,6 +17,7 @@ mod validate;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use marcato_papers::Registry;
@@ -58,6 +59,7 @@ where
         Ok(command) => command,
         Err(error) => return said(&error, stdout, stderr),
     };
+    let written = reports(registry, &command);
     let result = match command {
         arguments::Command::Papers(asked) => {
             papers::run(registry, &asked, stdout).map_err(|error| error.to_string())
@@ -79,14 +81,65 @@ where
                 arguments::PerfRole::Server(asked) => perf::server(&asked, stdout),
                 arguments::PerfRole::Client(asked) => perf::client(&asked, stdout),
             };
-            done.map_err(|error| error.to_string())
+            match done {
+                Err(error @ perf::PerfError::Interrupted) => {
+                    // As above.
+                    let _ = writeln!(stderr, "the run is incomplete: {error}");
+                    Ok(Status::Interrupted)
+                }
+                done => done.map_err(|error| error.to_string()),
+            }
+        }
+        arguments::Command::Completions(asked) => {
+            let mut script = Vec::new();
+            clap_complete::generate(asked.shell, &mut arguments::command(registry), "marcato", &mut script);
+            let printed = output::forgive_broken_pipe(stdout.write_all(&script));
+            printed.map(|()| Status::Ok).map_err(|error| format!("cannot write to standard output: {error}"))
         }
     };
-    result.unwrap_or_else(|error| {
-        // Nobody is left to tell if that fails.
-        let _ = writeln!(stderr, "error: {error}");
-        Status::Error
-    })
+    match result {
+        Ok(status @ (Status::Ok | Status::Outside)) => {
+            for path in written.iter().filter(|path| path.exists()) {
+                // As below.
+                let _ = writeln!(stderr, "report: {}", path.display());
+            }
+            status
+        }
+        Ok(status) => status,
+        Err(error) => {
+            // Nobody is left to tell if that fails.
+            let _ = writeln!(stderr, "error: {error}");
+            Status::Error
+        }
+    }
+}
+
+/// The reports that a command may write. Only a reader of text is told of them: a program that reads JSON or CSV knows.
+fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
+    use arguments::{Command, Format, PerfRole};
+    let (out, format, name) = match command {
+        Command::Papers(asked) => (&asked.out, asked.format, "report.html"),
+        Command::Validate(asked) => (&asked.out, asked.format, "report.html"),
+        Command::Demo(asked) => (&asked.out, asked.format, "report.html"),
+        Command::Sim(asked) if !asked.explain => (&asked.out, asked.format, "report.html"),
+        Command::Perf(asked) => match &asked.role {
+            PerfRole::Client(asked) => (&asked.out, asked.format, "result.txt"),
+            PerfRole::Server(_) => return Vec::new(),
+        },
+        Command::Sim(_) | Command::Completions(_) => return Vec::new(),
+    };
+    let (Some(out), Format::Text) = (out, format) else { return Vec::new() };
+    match command {
+        Command::Papers(asked) if asked.paper == Registry::ALL => {
+            registry.iter().map(|one| out.join(one.name()).join(name)).collect()
+        }
+        _ => vec![out.join(name)],
+    }
+}
+
+/// The command line as clap has it, for manual pages and for tests of what documents say of it.
+pub fn command(registry: &Registry) -> clap::Command {
+    arguments::command(registry)
 }
 
 /// Prints what clap has to say: help and version are answers, everything else is an error.

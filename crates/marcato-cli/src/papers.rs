@@ -42,8 +42,10 @@ pub(crate) fn run(
     stdout: &mut dyn Write,
 ) -> Result<Status, PapersError> {
     let chosen = registry.select(&asked.paper)?;
-    let options =
-        RunOptions::repeated(asked.seed, asked.repeat)?.in_world(asked.world.into()).shortened(asked.quick);
+    let options = RunOptions::repeated(asked.seed, asked.repeat)?
+        .in_world(asked.world.into())
+        .shortened(asked.quick)
+        .at_once(asked.jobs);
     let options = match &asked.out {
         Some(out) => options.kept_on(Shelf::new(out.join("runs"), program())),
         None => options,

@@ -17,7 +17,7 @@ pub(crate) fn run(
     asked: &Validate,
     stdout: &mut dyn Write,
 ) -> Result<Status, PapersError> {
-    let options = RunOptions::repeated(asked.seed, asked.repeat)?.shortened(asked.quick);
+    let options = RunOptions::repeated(asked.seed, asked.repeat)?.shortened(asked.quick).at_once(asked.jobs);
     let report = {
         let say = || "no report was written; the same command begins anew".to_owned();
         let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;

@@ -118,6 +118,21 @@ fn the_files_hold_the_same_rows_as_standard_output() {
 }
 
 #[test]
+fn a_reader_of_text_is_told_where_the_report_is() {
+    let registry = Registry::new(vec![Box::new(Demo("cats")), Box::new(Demo("other"))]);
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().display().to_string();
+    let (_, _, err) = marcato(&registry, &format!("papers cats --jobs 3 --out {out}"));
+    assert_eq!(err, format!("report: {out}/report.html\n"));
+    let (_, _, err) = marcato(&registry, &format!("papers all --out {out}"));
+    assert_eq!(err, format!("report: {out}/cats/report.html\nreport: {out}/other/report.html\n"));
+    let (_, _, err) = marcato(&registry, &format!("papers cats --format csv --out {out}"));
+    assert_eq!(err, "");
+    let (_, _, err) = marcato(&registry, &format!("papers cats --out {out} --seed 13"));
+    assert_eq!(err, "error: cats could not be run: 13 is unlucky\n");
+}
+
+#[test]
 fn what_is_not_built_is_refused_with_status_2_and_what_is_built_is_named() {
     for (line, said) in [
         ("papers plt", "planned but not built yet; choose from: cats, all"),
@@ -144,7 +159,9 @@ fn a_wrong_command_line_is_status_2_and_says_why() {
         ("papers cats --world moon", "virtual, lab"),
         ("papers cats --seed minus", "minus"),
         ("papers cats --repeat 0", "1..=1000"),
-        ("papers cats --repeat 2 --seed 18446744073709551615", "choose a smaller seed"),
+        ("papers cats --seed 9223372036854775808", "a seed is 0 to 9223372036854775807"),
+        ("papers cats --repeat 2 --seed 9223372036854775807", "choose a smaller seed"),
+        ("papers cats --jobs 0", "give 1 to 4096"),
     ] {
         let (status, out, err) = marcato(&one(), line);
         assert_eq!((status, out.as_str()), (Status::Error, ""), "{line}");

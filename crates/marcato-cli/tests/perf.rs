@@ -347,7 +347,12 @@ fn relay_udp(front: UdpSocket, server: &str) {
 }
 
 /// What a client prints whose run is `cut` while its messages are under way.
-fn cut_short(engine: &str, format: &str, cut: impl FnOnce(&mut Server, &Child)) -> (String, String) {
+fn cut_short(
+    engine: &str,
+    format: &str,
+    status: i32,
+    cut: impl FnOnce(&mut Server, &Child),
+) -> (String, String) {
     let mut server = Server::start(&["--listen", "127.0.0.1:0", "--engine", engine]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let front = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -370,7 +375,7 @@ fn cut_short(engine: &str, format: &str, cut: impl FnOnce(&mut Server, &Child)) 
     cut(&mut server, &client);
     let output = client.wait_with_output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert_eq!(output.status.code(), Some(status), "{err}");
     (out, err)
 }
 
@@ -387,7 +392,7 @@ fn interrupt(_: &mut Server, client: &Child) {
 #[test]
 fn a_run_whose_server_is_killed_prints_what_it_measured_and_fails() {
     for (engine, said) in [("quic", "nothing was heard from"), ("tcp", "the connection")] {
-        let (out, err) = cut_short(engine, "json", kill);
+        let (out, err) = cut_short(engine, "json", 2, kill);
         let run: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(run["complete"], false, "{out}");
         let because = run["incomplete_because"].as_str().unwrap();
@@ -402,7 +407,7 @@ fn a_run_whose_server_is_killed_prints_what_it_measured_and_fails() {
 fn a_run_that_is_interrupted_prints_what_it_measured_and_fails() {
     for (engine, format, marked) in [("quic", "text", "INCOMPLETE: interrupted."), ("tcp", "csv", ",false\n")]
     {
-        let (out, err) = cut_short(engine, format, interrupt);
+        let (out, err) = cut_short(engine, format, 130, interrupt);
         assert!(out.contains(marked) && out.contains("10ms:2kB:p0"), "{out}");
         assert!(err.contains("the run is incomplete: interrupted"), "{err}");
     }

@@ -21,7 +21,9 @@ fn a_wrong_command_line_is_status_2_and_says_why() {
         ("validate --world lab", "--world"),
         ("validate --format yaml", "text, json, csv"),
         ("validate --repeat 0", "1..=1000"),
-        ("validate --repeat 2 --seed 18446744073709551615", "choose a smaller seed"),
+        ("validate --repeat 2 --seed 9223372036854775807", "choose a smaller seed"),
+        ("validate --seed 9223372036854775808", "a seed is 0 to 9223372036854775807"),
+        ("validate --jobs 5000", "give 1 to 4096"),
     ] {
         let (status, out, err) = marcato(line);
         assert_eq!((status, out.as_str()), (Status::Error, ""), "{line}");

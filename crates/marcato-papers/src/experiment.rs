@@ -1,11 +1,12 @@
 //! What an experiment is.
 
 use std::error::Error;
+use std::num::NonZeroU16;
 
 use marcato_units::Seed;
 use thiserror::Error;
 
-use crate::{Report, Shelf, World};
+use crate::{Report, Shelf, World, pool};
 
 /// One paper's experiments: everything that `marcato papers NAME` runs.
 pub trait Experiment: Send + Sync {
@@ -39,12 +40,14 @@ pub struct RunOptions {
     pub world: World,
     /// Where runs that are done are kept.
     shelf: Option<Shelf>,
+    /// How many runs are made at once; `None` for as many as there are cores.
+    jobs: Option<NonZeroU16>,
 }
 
 impl Default for RunOptions {
     /// One full run in virtual time with seed 1.
     fn default() -> Self {
-        Self { quick: false, seeds: vec![1], world: World::Virtual, shelf: None }
+        Self { quick: false, seeds: vec![1], world: World::Virtual, shelf: None, jobs: None }
     }
 }
 
@@ -86,6 +89,19 @@ impl RunOptions {
     pub fn kept_on(mut self, shelf: Shelf) -> Self {
         self.shelf = Some(shelf);
         self
+    }
+
+    /// The same options, with so many runs made at once; `None` for as many as there are cores. It changes no result. Not
+    /// every experiment makes several at once.
+    #[must_use]
+    pub fn at_once(mut self, jobs: Option<NonZeroU16>) -> Self {
+        self.jobs = jobs;
+        self
+    }
+
+    /// How many runs are made at once.
+    pub(crate) fn jobs(&self) -> usize {
+        self.jobs.map_or_else(pool::cores, |jobs| usize::from(jobs.get()))
     }
 
     /// Where runs that are done are kept, if they are.
@@ -190,6 +206,13 @@ mod tests {
         assert_eq!(RunOptions::repeated(7, 3).unwrap().seeds(), [7, 8, 9]);
         assert_eq!(RunOptions::repeated(Seed::MOST, 1).unwrap().seeds(), [Seed::MOST]);
         assert_eq!(RunOptions::repeated(Seed::MOST - 1, 2).unwrap().seeds(), [Seed::MOST - 1, Seed::MOST]);
+    }
+
+    #[test]
+    fn as_many_runs_are_made_at_once_as_was_asked_for() {
+        let options = RunOptions::default();
+        assert_eq!(options.clone().at_once(None).jobs(), pool::cores());
+        assert_eq!(options.at_once(NonZeroU16::new(3)).jobs(), 3);
     }
 
     #[test]

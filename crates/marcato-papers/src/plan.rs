@@ -135,7 +135,7 @@ impl<Scale> Plan<Scale> {
         options: &RunOptions,
         progress: &mut dyn Progress,
     ) -> Result<Runs, PlanError> {
-        self.run_on(pool::cores(), title, options, progress)
+        self.run_on(options.jobs(), title, options, progress)
     }
 
     pub(crate) fn run_on(

@@ -52,7 +52,7 @@ const FILLING: usize = 1 << 16;
 pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     let plan = plan(asked)?;
     super::outcome::prepare(asked.out.as_deref(), asked.svg.as_deref())?;
-    let outcome = super::runtime()?.block_on(measure(asked, &plan))?;
+    let (outcome, end) = super::runtime()?.block_on(measure(asked, &plan))?;
     // Before anything is printed: a directory that cannot be written is an error, not an afterthought.
     outcome.write(asked.out.as_deref(), asked.svg.as_deref())?;
     let printed = match asked.format {
@@ -61,7 +61,11 @@ pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, 
         Format::Csv => outcome.to_csv(),
     };
     output::print(stdout, &printed).map_err(PerfError::Print)?;
-    outcome.cut.map_or(Ok(Status::Ok), |reason| Err(PerfError::Incomplete(reason)))
+    match (end, outcome.cut) {
+        (End::Interrupted, _) => Err(PerfError::Interrupted),
+        (_, Some(reason)) => Err(PerfError::Incomplete(reason)),
+        (_, None) => Ok(Status::Ok),
+    }
 }
 
 /// What was asked, with what was left open.
@@ -239,7 +243,7 @@ async fn compare_clocks(connection: &Connection, heard: &Mutex<Heard>) -> Result
     Ok(())
 }
 
-async fn measure(asked: &PerfClient, plan: &Plan) -> Result<Outcome, PerfError> {
+async fn measure(asked: &PerfClient, plan: &Plan) -> Result<(Outcome, End), PerfError> {
     let remote = remote(asked).await?;
     let server = asked.addr.remote.clone();
     let config = plan.config(asked.connect_timeout);
@@ -268,11 +272,11 @@ async fn measure(asked: &PerfClient, plan: &Plan) -> Result<Outcome, PerfError> 
         let first = remote.lanes.first().map_or(0, |lane| lane.remote.port());
         return Err(PerfError::NoLowLane { server, port: first.saturating_add(1) });
     }
-    let (outcome, is_alive) = load(&connection, plan, &heard, &server, asked.idle_timeout).await?;
-    if !is_alive || timeout(FAREWELL, connection.close()).await.is_err() {
+    let (outcome, end) = load(&connection, plan, &heard, &server, asked.idle_timeout).await?;
+    if end == End::Lost || timeout(FAREWELL, connection.close()).await.is_err() {
         connection.abort();
     }
-    Ok(outcome)
+    Ok((outcome, end))
 }
 
 /// Further lanes come up after the first.
@@ -293,15 +297,26 @@ async fn interrupted() -> PerfError {
     }
 }
 
+/// How sending ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// When it was planned to.
+    Planned,
+    /// When the user asked for it; the connection is still of use.
+    Interrupted,
+    /// When nothing more was heard of the server.
+    Lost,
+}
+
 /// Sends all that is planned, and waits for it to arrive. If the run is cut short, the outcome holds what had been measured
-/// by then, and the reason. The flag is whether the connection is still of use.
+/// by then, and the reason.
 async fn load(
     connection: &Connection,
     plan: &Plan,
     heard: &Mutex<Heard>,
     server: &str,
     idle: Duration,
-) -> Result<(Outcome, bool), PerfError> {
+) -> Result<(Outcome, End), PerfError> {
     let releases: Releases = Arc::new(Mutex::new(vec![Vec::new(); plan.sources.len()]));
     let mut stream = Seed::new(plan.seed).stream("perf/filling");
     let filling: Vec<u8> = (0..FILLING / 8).flat_map(|_| stream.next_u64().to_be_bytes()).collect();
@@ -372,8 +387,12 @@ async fn load(
         error = interrupted() => Some(error),
     };
     tasks.shutdown().await;
-    let is_alive = matches!(cut, None | Some(PerfError::Interrupted | PerfError::Unconfirmed { .. }));
-    if let Some(PerfError::Interrupted) = cut {
+    let end = match cut {
+        None | Some(PerfError::Unconfirmed { .. }) => End::Planned,
+        Some(PerfError::Interrupted) => End::Interrupted,
+        Some(_) => End::Lost,
+    };
+    if end == End::Interrupted {
         // What has arrived since the last report is worth a moment. It is incomplete with these last words or without.
         tokio::select! {
             _ = finish(connection, heard, &finished, server, FAREWELL) => {}
@@ -382,7 +401,7 @@ async fn load(
     }
     let lanes = watched.into_iter().filter_map(Watched::outcome).collect();
     let cut = cut.map(|error| error.to_string());
-    Ok((outcome(plan, &lock(heard), &lock(&releases), counted, lanes, cut), is_alive))
+    Ok((outcome(plan, &lock(heard), &lock(&releases), counted, lanes, cut), end))
 }
 
 fn ns(span: Duration) -> i128 {

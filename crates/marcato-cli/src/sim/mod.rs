@@ -39,7 +39,10 @@ use crate::progress::Bar;
 
 pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimError> {
     let overrides = Overrides { set: asked.set.clone(), seed: asked.seed };
-    let scenario = Scenario::load(&asked.file, &overrides)?;
+    let scenario = match asked.file.as_os_str() == "-" {
+        true => Scenario::load_from(std::io::stdin().lock(), &overrides)?,
+        false => Scenario::load(&asked.file, &overrides)?,
+    };
     if asked.explain {
         let explained = match asked.format {
             Format::Text => explain(&scenario),

@@ -79,7 +79,7 @@ impl Experiment for Cwr {
 fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
     let mut plan = Plan::new(scale);
     let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-    let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("cwr", error))?;
+    let runs = plan.run(options, progress).map_err(|error| RunError::failed("cwr", error))?;
     let answers = asked.into_iter().map(|ask| ask(&runs));
     Ok(crate::answer::report(&Cwr, config(scale), options, answers))
 }

@@ -3,7 +3,7 @@
 use marcato_units::Duration;
 
 use super::setup::{Error, Outcome, Setup, Span, run};
-use crate::{Percentile, Progress, Samples, pool};
+use crate::{Percentile, Progress, RunOptions, Samples, pool};
 
 /// How long runs are.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +78,8 @@ impl Plan {
     }
 
     /// Runs everything with each of `seeds`. The outcome does not depend on how many cores there are.
-    pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
-        self.run_on(pool::cores(), seeds, progress)
+    pub(super) fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Runs, Error> {
+        self.run_on(options.jobs(), options.seeds(), progress)
     }
 
     fn run_on(&self, cores: usize, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {

@@ -77,7 +77,7 @@ fn report(
 ) -> Result<Report, RunError> {
     let mut plan = Plan::new(options.quick);
     let asked: Vec<Ask> = questions.iter().map(|question| question(&mut plan)).collect();
-    let runs = plan.run(options.seeds(), progress).map_err(|error| RunError::failed("validate", error))?;
+    let runs = plan.run(options, progress).map_err(|error| RunError::failed("validate", error))?;
     Ok(told(asked, &runs, options))
 }
 

@@ -3,7 +3,7 @@
 use marcato_units::Seed;
 
 use super::path::Error;
-use crate::{Mean, Progress, pool};
+use crate::{Mean, Progress, RunOptions, pool};
 
 /// What a run hands back, in an order that its question knows.
 pub(super) type Values = Vec<f64>;
@@ -68,8 +68,8 @@ impl Plan {
     }
 
     /// Runs everything. The outcome does not depend on how many cores there are.
-    pub(super) fn run(&self, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
-        self.run_on(pool::cores(), seeds, progress)
+    pub(super) fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Runs, Error> {
+        self.run_on(options.jobs(), options.seeds(), progress)
     }
 
     fn run_on(&self, cores: usize, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {

@@ -1,0 +1,193 @@
+//! What documents, help and manual pages say of the command line, held against the command line itself.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Command};
+
+/// The whole command line; what clap makes by itself is in it.
+fn marcato() -> Command {
+    let mut command = marcato_cli::command(&marcato_papers::registry());
+    command.build();
+    command
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
+}
+
+/// The commands without further ones, by what one types: `marcato perf server`.
+fn leaves(command: &Command, before: &str, found: &mut BTreeMap<String, Command>) {
+    let name = format!("{before}{}", command.get_name());
+    if visible(command).next().is_none() {
+        found.insert(name, command.clone());
+        return;
+    }
+    visible(command).for_each(|one| leaves(one, &format!("{name} "), found));
+}
+
+fn all() -> BTreeMap<String, Command> {
+    let mut found = BTreeMap::new();
+    leaves(&marcato(), "", &mut found);
+    found
+}
+
+fn options(command: &Command) -> BTreeMap<String, Arg> {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    shown
+        .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.clone())))
+        .filter(|(name, _)| name != "help" && name != "version")
+        .collect()
+}
+
+/// The options that a text names, each with what follows it.
+fn named(text: &str) -> BTreeMap<String, String> {
+    let words: Vec<&str> = text.split([' ', '[', ']', '…']).filter(|word| !word.is_empty()).collect();
+    let mut named = BTreeMap::new();
+    for (index, word) in words.iter().enumerate() {
+        if let Some(name) = word.strip_prefix("--").filter(|name| !name.is_empty()) {
+            let value = words.get(index + 1).filter(|value| !value.starts_with('-'));
+            named.insert(name.to_owned(), value.map_or(String::new(), |value| (*value).to_owned()));
+        }
+    }
+    named
+}
+
+/// The README and every document beside it, by name.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let files = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
+    let files = files.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]);
+    files.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The lines of a document that are a command, those that go on in the next line joined.
+fn lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        let bare = line.trim_start().trim_start_matches("$ ").trim_start_matches("./target/release/");
+        if bare.starts_with("marcato ") {
+            lines.push(bare.to_owned());
+            goes_on = true;
+        } else if goes_on && line.starts_with("    ") {
+            if let Some(last) = lines.last_mut() {
+                *last = format!("{last} {bare}");
+            }
+        } else {
+            goes_on = false;
+        }
+    }
+    lines
+}
+
+/// The command that a line calls, and the rest of the line.
+fn called<'a>(commands: &'a BTreeMap<String, Command>, line: &str) -> Option<(&'a str, &'a Command, String)> {
+    let of = |name: &&String| line == **name || line.starts_with(&format!("{name} "));
+    let name = commands.keys().find(of)?;
+    let rest = line[name.len()..].split(" #").next().unwrap_or_default().to_owned();
+    Some((name, &commands[name], rest))
+}
+
+#[test]
+fn every_synopsis_has_every_option_and_no_other() {
+    let commands = all();
+    let mut in_readme = BTreeSet::new();
+    for (path, text) in documents() {
+        for line in lines(&text).into_iter().filter(|line| line.contains("[--") || line.contains('<')) {
+            let (name, command, rest) = called(&commands, &line).unwrap_or_else(|| panic!("{line}"));
+            let (said, there) = (named(&rest), options(command));
+            let said_names: Vec<&String> = said.keys().collect();
+            assert_eq!(said_names, there.keys().collect::<Vec<_>>(), "{}: {name}", path.display());
+            for (option, value) in said.iter().filter(|(_, value)| value.contains('|')) {
+                let possible = there[option].get_possible_values();
+                let possible: Vec<&str> =
+                    possible.iter().map(clap::builder::PossibleValue::get_name).collect();
+                assert_eq!(value.split('|').collect::<Vec<_>>(), possible, "{name} --{option}");
+            }
+            if path.ends_with("README.md") {
+                in_readme.insert(name.to_owned());
+            }
+        }
+    }
+    assert_eq!(in_readme, commands.into_keys().collect());
+}
+
+#[test]
+fn every_option_that_a_document_names_exists() {
+    let commands = all();
+    let everywhere: BTreeSet<String> =
+        commands.values().flat_map(|command| options(command).into_keys()).collect();
+    let always = ["help", "version"];
+    // Of cargo and of criterion.
+    let others = ["save-baseline", "baseline"];
+    let mut checked = 0;
+    for (path, text) in documents() {
+        // Code in running text is between backticks; every second part is.
+        let prose: String = text.split("```").step_by(2).collect();
+        let words = |span: &str| span.split_whitespace().collect::<Vec<_>>().join(" ");
+        let spans: Vec<String> = prose.split('`').skip(1).step_by(2).map(words).collect();
+        for line in lines(&text).into_iter().chain(spans) {
+            let known: BTreeSet<String> = match called(&commands, &line) {
+                Some((_, command, _)) => options(command).into_keys().collect(),
+                None if line.starts_with("--") || line.starts_with("marcato ") => everywhere.clone(),
+                None => continue,
+            };
+            for option in named(&line).into_keys() {
+                let fits =
+                    known.contains(&option) || always.contains(&&*option) || others.contains(&&*option);
+                assert!(fits, "{}: {line}: there is no --{option}", path.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 80, "{checked}");
+}
+
+#[test]
+fn every_command_has_examples_that_it_accepts() {
+    let registry = marcato_papers::registry();
+    let mut open = vec![marcato()];
+    while let Some(command) = open.pop() {
+        open.extend(visible(&command).cloned());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples: Vec<String> = lines(&help.replace("cat examples/cats.toml | ", ""));
+        assert!(examples.len() >= 2 && help.starts_with("Examples:\n"), "{}: {help}", command.get_name());
+        for example in examples {
+            let line = example.split(" > ").next().unwrap();
+            let parsed = marcato_cli::command(&registry).try_get_matches_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    clap_mangen::generate_to(marcato_cli::command(&marcato_papers::registry()), directory.path()).unwrap();
+    for (name, command) in all() {
+        let page = directory.path().join(format!("{}.1", name.replace(' ', "-")));
+        let text = std::fs::read_to_string(page).unwrap().replace("\\-", "-");
+        for option in options(&command).into_keys() {
+            assert!(text.contains(&format!("--{option}")), "{name} --{option}");
+        }
+        assert!(text.contains("Examples:"), "{name}");
+    }
+}
+
+#[test]
+fn every_shell_is_told_of_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (mut out, mut err) = (vec![], vec![]);
+        let line = ["marcato", "completions", shell].map(Into::into);
+        let status = marcato_cli::run(&marcato_papers::registry(), line, &mut out, &mut err);
+        assert_eq!((status, err.is_empty()), (marcato_cli::Status::Ok, true));
+        let script = String::from_utf8(out).unwrap();
+        for command in visible(&marcato()) {
+            assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
+        }
+        assert!(script.contains("idle-timeout"), "{shell}");
+    }
+}
