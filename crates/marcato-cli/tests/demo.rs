@@ -43,7 +43,7 @@ fn the_page_and_the_source_arrive_in_both_ways_and_no_earlier_than_the_link_allo
     }
     let html = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(html.matches("<svg").count() == 3 && !html.contains("src="), "it needs nothing from outside");
-    for word in ["paper", ">band", "unclaimed"] {
+    for word in [" paper", ">paper", ">band", "unclaimed"] {
         assert!(!html.split("<script>").next().unwrap().contains(word), "a demo reproduces no paper: {word}");
     }
     assert!(html.contains(">FIFO</th>") && html.contains(">Marcato over FIFO</th>"));
