@@ -251,6 +251,19 @@ fn holds(queue: &Queue, rate: Rate, mtu: Bytes, framing: Bytes) -> String {
     queue.limits().iter().map(time).collect::<Vec<_>>().join(" + ")
 }
 
+fn loss(loss: &Loss) -> String {
+    match loss {
+        Loss::None => "loses nothing".to_owned(),
+        Loss::Random { probability } => format!("loses {} %", digits(probability * 100.0)),
+        Loss::Every { packets } => format!("loses 1 in {packets}"),
+        Loss::Script { packets } => format!("loses {} by script", packets.len()),
+        Loss::GilbertElliott(chain) => {
+            let mean = digits(chain.mean_loss() * 100.0);
+            format!("loses {mean} % in bursts of {}", digits(1.0 / chain.r))
+        }
+    }
+}
+
 fn wire(of: &Direction) -> String {
     let mut parts = Vec::new();
     if !of.framing.is_zero() {
@@ -259,15 +272,8 @@ fn wire(of: &Direction) -> String {
     if of.bleach_ecn {
         parts.push("bleaches ecn".to_owned());
     }
-    match &of.loss {
-        Loss::None => {}
-        Loss::Random { probability } => parts.push(format!("loses {} %", digits(probability * 100.0))),
-        Loss::Every { packets } => parts.push(format!("loses 1 in {packets}")),
-        Loss::Script { packets } => parts.push(format!("loses {} by script", packets.len())),
-        Loss::GilbertElliott(chain) => {
-            let mean = digits(chain.mean_loss() * 100.0);
-            parts.push(format!("loses {mean} % in bursts of {}", digits(1.0 / chain.r)));
-        }
+    if of.loss != Loss::None {
+        parts.push(loss(&of.loss));
     }
     if let Some(Jitter { added, reorder }) = of.jitter {
         let added = match added {
@@ -463,7 +469,10 @@ fn events(experiment: &Experiment, out: &mut String) {
             let becomes =
                 change.rate.map(|to| if to == Rate::ZERO { "stands still".to_owned() } else { rate(to) });
             let up = change.up.map(|up| if up { "comes up" } else { "goes down" }.to_owned());
-            let what: Vec<String> = becomes.into_iter().chain(up).collect();
+            let delay = change.delay.map(|delay| format!("delay {}", span(delay)));
+            let lost = change.loss.as_ref().map(loss);
+            let queue = change.queue.as_ref().map(|to| format!("queue {}", queue(to)));
+            let what: Vec<String> = [becomes, up, delay, lost, queue].into_iter().flatten().collect();
             events.push((change.at, format!("link {}{way}: {}", link.name, what.join(", "))));
         }
     }

@@ -133,7 +133,7 @@ pub enum Added {
 }
 
 /// What changes on a link at an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// When.
     pub at: Time,
@@ -143,6 +143,21 @@ pub struct Change {
     pub rate: Option<Rate>,
     /// Whether the link is up from then on, if that changes. While it is down it loses everything.
     pub up: Option<bool>,
+    /// The propagation delay of packets that begin to leave from then on, if it changes. Packets under way keep theirs.
+    pub delay: Option<Duration>,
+    /// Whether packets with a shorter delay may overtake those under way.
+    pub reorder: bool,
+    /// What the wire loses from then on, if that changes.
+    pub loss: Option<Loss>,
+    /// The queue from then on, if it changes. Waiting packets move over.
+    pub queue: Option<Queue>,
+}
+
+impl Change {
+    /// A change at this instant that changes nothing yet. A shorter delay lets packets overtake others.
+    pub const fn new(at: Time, way: Way) -> Self {
+        Self { at, way, rate: None, up: None, delay: None, reorder: true, loss: None, queue: None }
+    }
 }
 
 /// In which direction of a link.

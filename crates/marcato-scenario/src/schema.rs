@@ -48,7 +48,7 @@ schemas! {
     ASYMMETRIC = "an asymmetric topology": &["kind", "up-rate", "up-queue", "core-delay"], &["rate", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "changes"];
     LINK = "a link": &["name", "between"], WIRE;
     BACK = "the way back of a link": DIRECTION;
-    CHANGE = "a change of a link": &["at", "way", "rate", "up"];
+    CHANGE = "a change of a link": &["at", "way", "rate", "up", "delay", "reorder", "loss", "queue"];
     DROPTAIL = "a droptail queue": &["kind", "limit"];
     CODEL = "a codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn"];
     FQ_CODEL = "an fq-codel queue": &["kind", "target", "interval", "limit", "maxpacket", "ecn", "flows", "quantum"];

@@ -250,6 +250,15 @@ fn change(of: &Change) -> String {
     if let Some(up) = of.up {
         pairs.raw("up", up);
     }
+    if let Some(delay) = of.delay {
+        pairs.text("delay", span(delay)).raw("reorder", of.reorder);
+    }
+    if let Some(to) = &of.loss {
+        pairs.raw("loss", loss(to));
+    }
+    if let Some(to) = &of.queue {
+        pairs.raw("queue", queue(to));
+    }
     pairs.inline()
 }
 

@@ -124,6 +124,19 @@ fn a_limit_in_time_is_what_the_link_carries_in_it() {
 }
 
 #[test]
+fn a_limit_in_time_that_comes_later_is_of_the_rate_that_holds_by_then() {
+    let scenario = simple(
+        "rate = \"8 Mbit/s\"\nchanges = [{ at = \"3 s\", queue = { kind = \"droptail\", limit = \"50 ms\" } }, { at = \"1 s\", \
+         queue = { kind = \"droptail\", limit = \"50 ms\" } }, { at = \"2 s\", rate = \"16 Mbit/s\" }]",
+        "kind = \"tcp\"",
+    );
+    let tail = |kb| Some(Queue::DropTail { limit: Limit::Bytes(Bytes::kb(kb)) });
+    let queues: Vec<_> =
+        scenario.experiment().links[0].changes.iter().map(|change| change.queue.clone()).collect();
+    assert_eq!(queues, [tail(50), None, tail(100)]);
+}
+
+#[test]
 fn the_mean_of_bursty_loss_is_what_was_asked_for() {
     let scenario = simple("loss = { kind = \"gilbert-elliott\", mean = 0.02, burst = 4 }", "kind = \"tcp\"");
     let Loss::GilbertElliott(chain) = &scenario.experiment().links[0].there.loss else { panic!("a chain") };

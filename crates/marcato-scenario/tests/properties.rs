@@ -82,13 +82,21 @@ fn link() -> impl Strategy<Value = String> {
         Just(String::new()),
         Just("back = { rate = \"1 Mbit/s\", loss = \"none\" }\n".to_owned())
     ];
-    (rate, 0u64..1_000_000_000, queue(), loss(), jitter(), back, any::<bool>()).prop_filter_map(
+    let change = (queue(), loss(), 0u64..1_000_000_000, any::<bool>());
+    (rate, 0u64..1_000_000_000, queue(), loss(), jitter(), back, any::<bool>(), change).prop_filter_map(
         "a limit in time may be less than a packet",
-        |(rate, delay, queue, loss, jitter, back, changes)| {
+        |(rate, delay, queue, loss, jitter, back, changes, later)| {
             let mut text = format!("rate = \"{rate}\"\ndelay = \"{delay} ns\"\nqueue = {queue}\nloss = {loss}\n");
             let _ = writeln!(text, "jitter = {jitter}\n{back}framing = \"18 B\"\nbleach-ecn = {changes}");
             if changes {
-                text += "changes = [{ at = \"2 s\", up = false }, { at = \"1 s\", way = \"back\", rate = \"0 bit/s\" }]\n";
+                let (later, loss, delay, reorder) = later;
+                let _ = write!(text, "changes = [{{ at = \"2 s\", up = false }}, {{ at = \"1 s\", way = \"back\", rate = \"0 bit/s\" }}");
+                let _ = write!(text, ", {{ at = \"3 s\", way = \"there\", delay = \"{delay} ns\", reorder = {reorder}, loss = {loss} }}");
+                // A link that pre-empts does so always.
+                if later.contains("preempt = true") == queue.contains("preempt = true") {
+                    let _ = write!(text, ", {{ at = \"3 s\", way = \"there\", queue = {later} }}");
+                }
+                text += "]\n";
             }
             Some(text)
         },

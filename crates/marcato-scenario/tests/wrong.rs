@@ -388,7 +388,32 @@ const CASES: &[Case] = &[
     Case {
         what: "a change of nothing",
         but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\"")],
-        says: &["21:12: this change changes nothing: say a `rate`, or up = false"],
+        says: &["21:12: this change changes nothing: say a `rate`, a `delay`, a `loss`, a `queue`, or up = false"],
+    },
+    Case {
+        what: "a change of the order alone",
+        but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", up = true, reorder = false")],
+        says: &["21:48: `reorder` is about packets with a shorter `delay`: say one, or leave it out"],
+    },
+    Case {
+        what: "a change to a loss that is wrong",
+        but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", loss = { kind = \"random\", probability = 2 }")],
+        says: &["21:67: `probability` is 0 to 1, not 2"],
+    },
+    Case {
+        what: "a change to a queue that is wrong",
+        but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", queue = { kind = \"droptail\", limit = 50 }")],
+        says: &["21:64: `limit` is a number of packets or bytes and needs a unit: say \"50 packets\", not 50"],
+    },
+    Case {
+        what: "a change to a queue that pre-empts",
+        but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", queue = { kind = \"strict\", preempt = true }")],
+        says: &["21:35: a link pre-empts from the beginning or never: give its `queue` and this one the same `preempt`"],
+    },
+    Case {
+        what: "a change to a limit in time that differs by direction",
+        but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", queue = { kind = \"droptail\", limit = \"20 ms\" }"), ("rate = \"10 Mbit/s\"", "rate = \"10 Mbit/s\"\nback = { rate = \"5 Mbit/s\" }")],
+        says: &["22:35: this limit in time is not the same in both directions, whose rates differ: say a change for each `way`"],
     },
     Case {
         what: "a flow that starts after the end",

@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Up { link: u32, up: bool },
     /// The link changes its rate.
     Rate { link: u32, rate: Rate },
+    /// The link changes otherwise: the number of the change.
+    Change { link: u32, change: u32 },
     /// The next flow of a process begins.
     Spawn { process: u32 },
     /// The flow begins; or, for UDP, its next packet leaves.

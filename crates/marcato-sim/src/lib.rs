@@ -19,6 +19,7 @@
 mod address;
 mod agenda;
 mod app;
+mod change;
 mod datagram;
 mod distribution;
 mod event;
@@ -52,6 +53,7 @@ pub use app::{
     App, Arrival, Bulk, Collector, Conducted, Exchange, Fifo, FlowStreams, Mirror, OnOff, Planned,
     RequestResponse, Requester, Responder, Sink, Socket, Tag, Writers,
 };
+pub use change::LinkChange;
 pub use datagram::DatagramFlow;
 pub use distribution::{Distribution, DistributionError, Quantity};
 pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
+use marcato_units::Time;
+
 use crate::agenda::Moment;
 use crate::packet::Packet;
 
@@ -56,6 +58,25 @@ impl Line {
         }
     }
 
+    /// When the last packet arrives, where they arrive in order; `None` if there is none.
+    pub(crate) fn last_in_order(&self) -> Option<Time> {
+        match self {
+            Self::InOrder(line) => line.back().map(|(moment, _)| moment.at),
+            Self::Reordered(_) => None,
+        }
+    }
+
+    /// Lets packets overtake one another from now on.
+    pub(crate) fn allow_reordering(&mut self) {
+        if let Self::InOrder(line) = self {
+            // Only the first of them stands in the agenda.
+            let under_way = line.drain(..).enumerate();
+            let heap =
+                under_way.map(|(place, (moment, packet))| UnderWay { moment, entered: place == 0, packet });
+            *self = Self::Reordered(heap.collect());
+        }
+    }
+
     /// Puts a packet on the line. Returns its moment if that has to be entered in the agenda.
     pub(crate) fn push(&mut self, moment: Moment, packet: Packet) -> Option<Moment> {
         match self {
@@ -101,7 +122,7 @@ mod tests {
     use super::*;
     use crate::agenda::Agenda;
     use crate::packet::{Body, FlowId, Side};
-    use marcato_units::{Layer, Time};
+    use marcato_units::Layer;
     use marcato_wire::Ecn;
     use proptest::prelude::*;
 

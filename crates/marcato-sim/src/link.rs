@@ -2,11 +2,12 @@
 
 use std::any::Any;
 
-use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict};
+use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict, Tally};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
 use crate::agenda::Agenda;
+use crate::change::LinkChange;
 use crate::event::Event;
 use crate::jitter::Jitter;
 use crate::load::{self, Course, Load};
@@ -187,6 +188,8 @@ pub(crate) struct Link {
     bleaches: bool,
     up: bool,
     pub(crate) queue: Box<dyn LinkQueue>,
+    /// What queues did that others have replaced. Packets that moved over count in their last queue.
+    replaced: Counters,
     /// When the packet on the transmitter is out; with a trace, the opportunity after it if that is known.
     free_at: Time,
     /// Where there is a rate: the latest packet on the transmitter, by its length there and when it began.
@@ -230,6 +233,7 @@ impl Link {
             bleaches: config.bleaches,
             up: true,
             queue,
+            replaced: Counters::default(),
             free_at: Time::ZERO,
             latest: (Bytes::ZERO, Time::ZERO),
             course: Course::new(config.rate),
@@ -267,6 +271,62 @@ impl Link {
         self.up = up;
     }
 
+    /// Makes another change.
+    pub(crate) fn change(
+        &mut self,
+        now: Time,
+        change: LinkChange,
+        agenda: &mut Agenda<Event>,
+        tallies: &mut FlowTallies,
+    ) {
+        match change {
+            LinkChange::Delay { delay, reorder } => {
+                if delay < self.delay {
+                    self.wire.shorten(reorder);
+                    if let Some(low) = &mut self.low {
+                        low.wire.shorten(reorder);
+                    }
+                }
+                self.delay = delay;
+            }
+            LinkChange::Loss(loss) => {
+                if let Some(low) = &mut self.low {
+                    low.wire.set_loss(loss.clone());
+                }
+                self.wire.set_loss(loss);
+            }
+            LinkChange::Queue { queue, low } => {
+                self.change_queue(now, queue, low, tallies);
+                if self.free_at <= now && (self.wake_at.is_none() || self.held) {
+                    self.transmit(now, agenda, tallies);
+                }
+                self.serve_low(now, agenda, tallies);
+            }
+        }
+    }
+
+    fn change_queue(
+        &mut self,
+        now: Time,
+        queue: Box<dyn LinkQueue>,
+        low: Option<Box<dyn Discipline<Packet>>>,
+        tallies: &mut FlowTallies,
+    ) {
+        let queue: Box<dyn LinkQueue> = match (low, &mut self.low) {
+            (Some(low), Some(preempted)) => {
+                let mut old = std::mem::replace(&mut preempted.queue, low);
+                let new = &mut preempted.queue;
+                self.replaced = self.replaced + move_over(now, &mut old, new, &mut self.counters, tallies);
+                queue
+            }
+            (Some(low), None) => Box::new(Strict::of(queue, low)),
+            (None, _) => queue,
+        };
+        let mut old = std::mem::replace(&mut self.queue, queue);
+        self.replaced =
+            self.replaced + move_over(now, &mut old, &mut self.queue, &mut self.counters, tallies);
+    }
+
     /// How fast packets leave now; `None` is at once.
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
@@ -302,7 +362,7 @@ impl Link {
 
     /// What the queues have done, and what waits in them.
     pub(crate) fn queue_counters(&self) -> (Counters, Backlog) {
-        let (counters, backlog) = (*self.queue.counters(), self.queue.backlog());
+        let (counters, backlog) = (self.replaced + *self.queue.counters(), self.queue.backlog());
         match &self.low {
             None => (counters, backlog),
             Some(low) => (counters + *low.queue.counters(), backlog + low.queue.backlog()),
@@ -509,4 +569,38 @@ fn enqueue(
         tallies.dropped(packet);
     }
     dropped
+}
+
+/// Moves what waits in `old` to `new`. Returns what `old` has done, without the packets that moved: they count in `new`.
+fn move_over<Q: Discipline<Packet> + ?Sized>(
+    now: Time,
+    old: &mut Q,
+    new: &mut Q,
+    counters: &mut LinkCounters,
+    tallies: &mut FlowTallies,
+) -> Counters {
+    let mut moved = Tally::default();
+    let mut at = now;
+    while !old.backlog().is_empty() {
+        let packet = old.dequeue_with(at, &mut |packet| {
+            counters.dropped += 1;
+            tallies.dropped(packet);
+        });
+        if let Some(packet) = packet {
+            moved.packets += 1;
+            moved.bytes += packet.len();
+            counters.dropped += enqueue(new, now, packet, tallies);
+        } else if let Some(ready) = old.next_ready(at).filter(|&ready| ready > at) {
+            // A queue that holds packets back, such as one half of a link that is split, gives them up here.
+            at = ready;
+        } else {
+            break;
+        }
+    }
+    let mut done = *old.counters();
+    for tally in [&mut done.enqueued, &mut done.dequeued] {
+        tally.packets -= moved.packets;
+        tally.bytes -= moved.bytes;
+    }
+    done
 }

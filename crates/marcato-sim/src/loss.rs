@@ -20,6 +20,14 @@ pub enum Loss {
     Script(Vec<u64>),
 }
 
+/// Whether the first packet sees a bad state.
+fn starts_bad(loss: &Loss, stream: &mut Stream) -> bool {
+    match loss {
+        Loss::GilbertElliott(wire) => wire.begin(stream),
+        Loss::None | Loss::Random(_) | Loss::Every(_) | Loss::Script(_) => false,
+    }
+}
+
 /// A [`Loss`] under way.
 pub(crate) struct LossProcess {
     loss: Loss,
@@ -32,11 +40,14 @@ pub(crate) struct LossProcess {
 
 impl LossProcess {
     pub(crate) fn new(loss: Loss, mut stream: Stream) -> Self {
-        let bad = match &loss {
-            Loss::GilbertElliott(wire) => wire.begin(&mut stream),
-            Loss::None | Loss::Random(_) | Loss::Every(_) | Loss::Script(_) => false,
-        };
+        let bad = starts_bad(&loss, &mut stream);
         Self { loss, stream, seen: 0, next: 0, bad }
+    }
+
+    /// Begins anew with another model, on the same stream.
+    pub(crate) fn change(&mut self, loss: Loss) {
+        self.bad = starts_bad(&loss, &mut self.stream);
+        (self.loss, self.seen, self.next) = (loss, 0, 0);
     }
 
     /// Whether the next packet is lost.

@@ -9,6 +9,7 @@ use marcato_units::{Bytes, Rate, Seed, Time};
 use crate::address::AddressBook;
 use crate::agenda::Agenda;
 use crate::app::{App, FlowStreams, Socket};
+use crate::change::LinkChange;
 use crate::event::Event;
 use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters, LinkQueue};
@@ -81,6 +82,8 @@ pub struct Network {
     agenda: Agenda<Event>,
     topology: Topology,
     links: Vec<Link>,
+    /// Changes of links to come, by their numbers; `None` once made.
+    changes: Vec<Option<LinkChange>>,
     flows: Vec<Flow>,
     processes: Vec<Process>,
     /// How many links or flows have been given each name.
@@ -103,6 +106,7 @@ impl Network {
             agenda: Agenda::new(),
             topology: Topology::default(),
             links: Vec::new(),
+            changes: Vec::new(),
             flows: Vec::new(),
             processes: Vec::new(),
             named: HashMap::new(),
@@ -144,6 +148,13 @@ impl Network {
     /// packets wait until the rate changes again: an outage.
     pub fn set_rate_at(&mut self, link: LinkId, at: Time, rate: Rate) {
         self.agenda.at(at.max(self.now), Event::Rate { link: link.0, rate });
+    }
+
+    /// Changes the delay, the loss or the queue of a link at `at`.
+    pub fn change_link_at(&mut self, link: LinkId, at: Time, change: LinkChange) {
+        let number = id(self.changes.len());
+        self.changes.push(Some(change));
+        self.agenda.at(at.max(self.now), Event::Change { link: link.0, change: number });
     }
 
     /// Takes a link up or down at `at`. While a link is down, each packet that is offered to it, begins to leave it
@@ -278,6 +289,11 @@ impl Network {
             Event::Up { link, up } => self.links[link as usize].set_up(up),
             Event::Rate { link, rate } => {
                 self.links[link as usize].set_rate(now, rate, &mut self.agenda, &mut self.tallies);
+            }
+            Event::Change { link, change } => {
+                if let Some(change) = self.changes[change as usize].take() {
+                    self.links[link as usize].change(now, change, &mut self.agenda, &mut self.tallies);
+                }
             }
             Event::Spawn { process } => self.spawn_next(now, process),
             Event::Start { flow } => {

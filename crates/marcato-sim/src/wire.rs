@@ -14,6 +14,8 @@ pub(crate) struct Wire {
     loss: LossProcess,
     jitter: Option<Box<JitterProcess>>,
     line: Line,
+    /// No packet arrives earlier: those that were under way when the delay became shorter come first.
+    not_before: Time,
     /// What is entered in the agenda for a packet that arrives.
     arrival: Event,
 }
@@ -26,8 +28,23 @@ impl Wire {
             loss: LossProcess::new(loss, stream("loss")),
             jitter: jitter.map(|jitter| Box::new(JitterProcess::new(jitter, stream("jitter")))),
             line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
+            not_before: Time::ZERO,
             arrival,
         }
+    }
+
+    /// The delay becomes shorter. Packets sent from now on may overtake those under way, or not.
+    pub(crate) fn shorten(&mut self, reorder: bool) {
+        if reorder {
+            self.line.allow_reordering();
+        } else if let Some(last) = self.line.last_in_order() {
+            self.not_before = last;
+        }
+    }
+
+    /// Loses packets by another model from now on.
+    pub(crate) fn set_loss(&mut self, loss: Loss) {
+        self.loss.change(loss);
     }
 
     /// Packets under way.
@@ -52,7 +69,7 @@ impl Wire {
         if self.loss.loses() || !up {
             return Some(packet);
         }
-        let moment = agenda.reserve(arrives_at);
+        let moment = agenda.reserve(arrives_at.max(self.not_before));
         if let Some(moment) = self.line.push(moment, packet) {
             agenda.enter(moment, self.arrival);
         }

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    Bulk, DatagramFlow, FlowId, GilbertElliott, Host, HostContext, Incoming, Jitter, LinkConfig, LinkId,
-    Loss, Network, NodeId, Outgoing, Route, RouteError, RouteId, Side, TcpConfig, TcpFlow, Trace, UdpFlow,
+    Bulk, DatagramFlow, FlowId, GilbertElliott, Host, HostContext, Incoming, Jitter, LinkChange, LinkConfig,
+    LinkId, LinkQueue, Loss, Network, NodeId, Outgoing, Route, RouteError, RouteId, Side, TcpConfig, TcpFlow,
+    Trace, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -315,6 +316,98 @@ fn tcp_comes_through_bursts_and_reordering() {
     assert!(net.is_finished(flow, Side::Client));
 }
 
+/// What arrives of one packet per millisecond over a link of 50 ms, whose delay changes after ten and a half.
+fn delay_changes(to: u64, reorder: bool, jitter: Option<Jitter>) -> Vec<(u64, u32)> {
+    let link = LinkConfig { jitter, ..LinkConfig::delay_only(millis(50)) };
+    let (mut net, flow, there) = over(1, link, steady(60, 100));
+    let change = LinkChange::Delay { delay: millis(to), reorder };
+    net.change_link_at(there, Time::from_micros(10_500), change);
+    net.run_until(ms(1000));
+    got(&net, flow).iter().map(|&(at, number)| (at.as_nanos() / 1_000_000, number)).collect()
+}
+
+#[test]
+fn packets_keep_the_delay_with_which_they_were_sent() {
+    let arrival = |n| (if n <= 10 { 50 } else { 70 } + u64::from(n), n);
+    assert_eq!(delay_changes(70, true, None), (0..60).map(arrival).collect::<Vec<_>>());
+    // With a shorter delay, later packets overtake those under way.
+    let mut expected: Vec<_> = (0..60).map(|n| (if n <= 10 { 50 } else { 20 } + u64::from(n), n)).collect();
+    // Of two that arrive in one instant, that which left first comes first.
+    expected.sort_by_key(|&(at, n)| (at, n));
+    assert_eq!(delay_changes(20, true, None), expected);
+}
+
+#[test]
+fn a_shorter_delay_keeps_the_order_where_it_is_to() {
+    let kept: Vec<_> =
+        (0..60).map(|n| (if n <= 10 { 50 + u64::from(n) } else { (20 + u64::from(n)).max(60) }, n)).collect();
+    assert_eq!(delay_changes(20, false, None), kept);
+    // So does jitter that keeps it, whatever the change says.
+    assert_eq!(delay_changes(20, true, Some(Jitter::uniform(Duration::ZERO))), kept);
+}
+
+#[test]
+fn another_loss_counts_from_its_beginning() {
+    let link = LinkConfig::delay_only(millis(5)).loss(Loss::Every(3));
+    let (mut net, flow, there) = over(1, link, steady(20, 100));
+    net.change_link_at(there, Time::from_micros(7_500), LinkChange::Loss(Loss::Script(vec![0, 2])));
+    net.change_link_at(there, Time::from_micros(14_500), LinkChange::Loss(Loss::None));
+    net.run_until(ms(1000));
+    let arrived: Vec<_> = got(&net, flow).iter().map(|&(_, number)| number).collect();
+    assert_eq!(arrived, (0..20).filter(|n| ![2, 5, 8, 10].contains(n)).collect::<Vec<_>>());
+    assert_eq!(net.link_counters(there).lost, 4);
+}
+
+/// Ten packets at once, of a millisecond each.
+fn ten(link: LinkConfig) -> (Network, FlowId, LinkId) {
+    over(1, link, (0..10).map(|_| (Time::ZERO, 1000)))
+}
+
+#[test]
+fn waiting_packets_move_to_another_queue_in_order_and_those_without_room_are_dropped() {
+    let (mut net, flow, there) = ten(eight());
+    net.change_link_at(
+        there,
+        Time::from_micros(2_500),
+        LinkChange::Queue { queue: queue(4, false), low: None },
+    );
+    net.run_until(Time::from_micros(2_500));
+    let (counters, backlog) = net.queue_counters(there);
+    assert_eq!((counters.enqueued.packets, counters.dequeued.packets, counters.dropped.packets), (10, 3, 3));
+    assert_eq!(backlog.packets, 4);
+    net.run_until(ms(1000));
+    let arrived: Vec<_> = got(&net, flow).iter().map(|&(at, number)| (at, number)).collect();
+    // The one on the transmitter goes on, and the line is busy without a gap.
+    assert_eq!(arrived, (0..7).map(|n| (ms(u64::from(n) + 1), n)).collect::<Vec<_>>());
+    assert_eq!(net.link_counters(there).dropped, 3);
+}
+
+#[test]
+fn a_queue_may_change_in_an_outage() {
+    let (mut net, flow, there) = ten(eight());
+    net.set_rate_at(there, Time::from_micros(1_500), Rate::ZERO);
+    net.change_link_at(there, ms(3), LinkChange::Queue { queue: queue(50, true), low: None });
+    net.set_rate_at(there, ms(20), Rate::from_mbps(8));
+    net.run_until(ms(1000));
+    let arrived: Vec<_> = got(&net, flow).iter().map(|&(at, number)| (at, number)).collect();
+    let expected = (0..10).map(|n| (ms(if n < 2 { u64::from(n) + 1 } else { u64::from(n) + 19 }), n));
+    assert_eq!(arrived, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn both_queues_of_a_link_that_pre_empts_may_change() {
+    let at_once = || vec![(Time::ZERO, 1000); 10];
+    let (mut net, flows, there) = preempting(1, eight(), at_once(), at_once());
+    let low = Box::new(DropTail::new(DropTailConfig { limit: Limit::Packets(2) }).unwrap());
+    let change = LinkChange::Queue { queue: queue(4, false), low: Some(low) };
+    net.change_link_at(there, Time::from_micros(2_500), change);
+    net.run_until(ms(1000));
+    let arrived = flows.map(|flow| net.tally(flow, Side::Client).arrived);
+    // Three of the high ones have left before. A low one may have left the queue and wait half sent.
+    assert_eq!(arrived[0], 7);
+    assert!((2..=3).contains(&arrived[1]), "{arrived:?}");
+}
+
 /// A link of any kind, and what happens to it.
 #[derive(Clone, Debug)]
 struct Spec {
@@ -333,6 +426,9 @@ struct Spec {
 enum Change {
     Rate(u64),
     Up(bool),
+    Delay(u64, bool),
+    Loss(f64),
+    Queue(u64, bool),
 }
 
 impl Spec {
@@ -342,16 +438,31 @@ impl Spec {
         link.trace = self.trace.clone().map(|at| Trace::from_millis(at).unwrap());
         link.jitter = self.jitter.map(|(jitter, reorder)| jitter.reorder(reorder));
         link.mtu = self.mtu.map(Bytes::new);
-        let limit = Limit::Packets(self.buffer);
-        if self.codel {
-            link.queue(Codel::new(CodelConfig { limit, ..CodelConfig::default() }).unwrap())
-        } else {
-            link.queue(DropTail::new(DropTailConfig { limit }).unwrap())
-        }
+        LinkConfig { queue: queue(self.buffer, self.codel), ..link }
     }
 
+    /// Without jitter that keeps the order, a shorter delay lets packets overtake.
     fn reorders(&self) -> bool {
-        self.jitter.is_some_and(|(_, reorder)| reorder)
+        let shortens = |&(_, change): &(u64, Change)| matches!(change, Change::Delay(_, true));
+        self.jitter.map_or_else(|| self.changes.iter().any(shortens), |(_, reorder)| reorder)
+    }
+
+    /// No packet comes sooner.
+    fn least_delay(&self) -> u64 {
+        let changed = self.changes.iter().filter_map(|&(_, change)| match change {
+            Change::Delay(to, _) => Some(to),
+            _ => None,
+        });
+        changed.fold(self.delay, u64::min)
+    }
+}
+
+fn queue(packets: u64, codel: bool) -> Box<dyn LinkQueue> {
+    let limit = Limit::Packets(packets);
+    if codel {
+        Box::new(Codel::new(CodelConfig { limit, ..CodelConfig::default() }).unwrap())
+    } else {
+        Box::new(DropTail::new(DropTailConfig { limit }).unwrap())
     }
 }
 
@@ -392,7 +503,10 @@ prop_compose! {
         mtu in prop::option::of(500u64..2_000), buffer in 1u64..50, codel in any::<bool>(),
         changes in prop::collection::vec((0u64..1_000, prop_oneof![
             Just(Change::Rate(0)), (100u64..50_000).prop_map(Change::Rate), any::<bool>().prop_map(Change::Up),
-        ]), 0..4),
+            (0u64..80, any::<bool>()).prop_map(|(to, reorder)| Change::Delay(to, reorder)),
+            (0.0f64..0.3).prop_map(Change::Loss),
+            (1u64..50, any::<bool>()).prop_map(|(packets, codel)| Change::Queue(packets, codel)),
+        ]), 0..6),
     ) -> Spec {
         Spec { kbps, trace, delay, jitter, loss, mtu, buffer, codel, changes }
     }
@@ -418,6 +532,14 @@ fn world(seed: u64, chain: &[[Spec; 2]], plan: &[(u64, usize)]) -> World {
                 match change {
                     Change::Rate(kbps) => net.set_rate_at(link, ms(at), Rate::from_kbps(kbps)),
                     Change::Up(up) => net.set_link_up_at(link, ms(at), up),
+                    Change::Delay(to, reorder) => {
+                        net.change_link_at(link, ms(at), LinkChange::Delay { delay: millis(to), reorder });
+                    }
+                    Change::Loss(p) => net.change_link_at(link, ms(at), LinkChange::Loss(Loss::Random(p))),
+                    Change::Queue(packets, codel) => {
+                        let change = LinkChange::Queue { queue: queue(packets, codel), low: None };
+                        net.change_link_at(link, ms(at), change);
+                    }
                 }
             }
             // In the end everything moves.
@@ -461,7 +583,7 @@ proptest! {
         net.run_until(Time::from_secs(300));
         for (way, side) in [Side::Client, Side::Server].into_iter().enumerate() {
             let specs = || chain.iter().map(|hop| &hop[way]);
-            let delay: u64 = specs().map(|spec| spec.delay).sum();
+            let delay: u64 = specs().map(Spec::least_delay).sum();
             let receiver: &Numbered = net.host(datagrams, side.peer()).unwrap();
             let mut sent_at = Vec::new();
             let mut at = Time::ZERO;

@@ -15,7 +15,9 @@ use marcato_scenario::traffic::{
     Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
 };
 use marcato_sim::scenario::{BuildError, Outcome, Traces, Warning, Watcher, build};
-use marcato_sim::{LinkConfig, LinkId, Network, Side, TcpConfig, TcpFlow as Transfer, UdpFlow as Packets};
+use marcato_sim::{
+    LinkChange, LinkConfig, LinkId, Network, Side, TcpConfig, TcpFlow as Transfer, UdpFlow as Packets,
+};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
 
@@ -101,9 +103,9 @@ fn mixed() -> Experiment {
     let back = Direction { queue: Queue::DropTail { limit: queue::Limit::Packets(50) }, ..way(10, 15 * MS) };
     let mut bottleneck = link("bottleneck", ["router", "server"], there, back);
     bottleneck.changes = vec![
-        Change { at: Time::from_secs(8), way: Way::There, rate: Some(Rate::from_mbps(4)), up: None },
-        Change { at: Time::from_secs(12), way: Way::Both, rate: None, up: Some(false) },
-        Change { at: Time::from_secs(13), way: Way::Both, rate: None, up: Some(true) },
+        Change { rate: Some(Rate::from_mbps(4)), ..Change::new(Time::from_secs(8), Way::There) },
+        Change { up: Some(false), ..Change::new(Time::from_secs(12), Way::Both) },
+        Change { up: Some(true), ..Change::new(Time::from_secs(13), Way::Both) },
     ];
     let access = link("access", ["client", "router"], way(100, MS), way(100, MS));
     let ends = ["client", "server"];
@@ -182,6 +184,100 @@ fn a_scenario_is_the_same_network_as_one_built_by_hand() {
     }
     let udp = net.udp_stats(udp).unwrap();
     assert!(outcome.flows[2].bytes < udp.bytes && udp.bytes < outcome.flows[2].bytes + Bytes::kb(500));
+}
+
+#[test]
+fn delay_loss_and_queue_change_on_the_way_and_at_the_time_that_are_said() {
+    let jitter = marcato_scenario::link::Jitter {
+        added: marcato_scenario::link::Added::Uniform { least: 2 * MS, most: 3 * MS },
+        reorder: false,
+    };
+    let there = Direction { jitter: Some(jitter), ..way(10, 15 * MS) };
+    let mut bottleneck = link("bottleneck", ["client", "server"], there, way(10, 15 * MS));
+    let at = Time::from_secs;
+    let tail = |packets| Queue::DropTail { limit: queue::Limit::Packets(packets) };
+    bottleneck.changes = vec![
+        Change { queue: Some(tail(10)), ..Change::new(at(3), Way::There) },
+        Change { delay: Some(40 * MS), ..Change::new(at(6), Way::Both) },
+        Change { loss: Some(Loss::Every { packets: 100 }), ..Change::new(at(9), Way::Back) },
+        Change { delay: Some(5 * MS), reorder: false, ..Change::new(at(12), Way::Back) },
+    ];
+    let bulk = flow("bulk", ["client", "server"], tcp(Congestion::CUBIC, None));
+    let outcome = run(&experiment(&["client", "server"], vec![bottleneck], vec![bulk]));
+
+    let mut net = Network::new(Seed::new(7));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let slow = |delay| LinkConfig::new(Rate::from_mbps(10), delay).mtu(Bytes::new(1500));
+    let jittered = slow(17 * MS).jitter(marcato_sim::Jitter::uniform(MS));
+    let (there, back) = net.link(client, server, jittered, slow(15 * MS));
+    let tail = || Box::new(DropTail::new(DropTailConfig { limit: Limit::Packets(10) }).unwrap());
+    net.change_link_at(there, at(3), LinkChange::Queue { queue: tail(), low: None });
+    // What jitter adds to every packet stays.
+    net.change_link_at(there, at(6), LinkChange::Delay { delay: 42 * MS, reorder: true });
+    net.change_link_at(back, at(6), LinkChange::Delay { delay: 40 * MS, reorder: true });
+    net.change_link_at(back, at(9), LinkChange::Loss(marcato_sim::Loss::Every(100)));
+    net.change_link_at(back, at(12), LinkChange::Delay { delay: 5 * MS, reorder: false });
+    let config = TcpConfig { congestion: marcato_sim::Congestion::CUBIC, ..TcpConfig::default() };
+    net.tcp(Transfer::new(client, server, config, marcato_sim::Bulk::endless())).unwrap();
+    net.run_until(at(5));
+    let before = [there, back].map(|link| net.link_counters(link));
+    net.run_until(at(20));
+    assert_eq!(outcome.events, net.events());
+    for ((id, before), seen) in [there, back].into_iter().zip(before).zip(&outcome.links) {
+        let counters = net.link_counters(id);
+        assert_eq!(seen.bytes, counters.delivered_bytes - before.delivered_bytes);
+        assert_eq!(
+            (seen.drops, seen.losses),
+            (counters.dropped - before.dropped, counters.lost - before.lost)
+        );
+    }
+    // After the warm-up nothing waits but what the new queue holds.
+    assert_eq!(outcome.links[0].waiting.most_packets, 10);
+    assert!(outcome.links[0].drops > 0 && outcome.links[1].losses > 10);
+}
+
+#[test]
+fn what_a_queue_marked_and_judged_counts_on_when_it_is_changed() {
+    let codel = queue::Codel {
+        target: MS,
+        interval: 20 * MS,
+        limit: queue::Limit::Packets(1000),
+        maxpacket: Bytes::new(1514),
+        ecn: true,
+    };
+    let crq = queue::Crq {
+        codel,
+        standard: queue::Standard::Codel,
+        preset: Preset::Marcato,
+        sharing: queue::Sharing::Weighted,
+        standard_least: 50,
+        flows: 64,
+    };
+    let mut slow = link(
+        "slow",
+        ["client", "server"],
+        Direction { queue: Queue::Crq(crq), ..way(10, 10 * MS) },
+        way(10, 10 * MS),
+    );
+    let to = |queue, secs| Change { queue: Some(queue), ..Change::new(Time::from_secs(secs), Way::There) };
+    slow.changes = vec![to(Queue::Codel(codel), 10), to(Queue::Crq(crq), 15)];
+    let tcp = Tcp { congestion: Congestion::Reno, ecn: true, ..Tcp::default() };
+    let kind = FlowKind::Tcp(TcpFlow {
+        tcp: TcpEnds { from: tcp.clone(), to: tcp },
+        size: None,
+        priority: Priority::default(),
+        on_off: None,
+    });
+    let mut experiment =
+        experiment(&["client", "server"], vec![slow], vec![flow("bulk", ["client", "server"], kind)]);
+    let marks = Series::Link { link: "slow".into(), back: false, metric: LinkMetric::Marks };
+    experiment.record.series = vec![marks];
+    experiment.record.every = SECOND;
+    let outcome = run(&experiment);
+    let points: Vec<f64> = outcome.series[0].points.iter().map(|point| point.1.unwrap()).collect();
+    assert!(points.is_sorted() && points[9] < points[14] && points[14] < points[19], "{points:?}");
+    let responsive = outcome.links[0].responsive.unwrap();
+    assert!((0.5..=1.0).contains(&responsive), "{responsive}");
 }
 
 #[test]
@@ -914,7 +1010,7 @@ proptest! {
         };
         let mut slow = link("slow", ["a", "b"], there.clone(), there);
         let (at, rate) = (Time::from_millis(change), Some(Rate::from_kbps(rates[1])));
-        slow.changes = vec![Change { at, way: Way::Both, rate, up: None }];
+        slow.changes = vec![Change { rate, ..Change::new(at, Way::Both) }];
         let flows = of.iter().enumerate().map(|(place, &(kind, payload, start, span))| {
             let udp = |arrivals| FlowKind::Udp(UdpFlow {
                 rate: Rate::from_kbps(20 * payload),

@@ -4,7 +4,7 @@ use marcato_units::{Bytes, Duration, Rate, Time};
 
 use super::queue::{Before, queue};
 use super::{link_name, overlay};
-use crate::document::Table;
+use crate::document::{Item, Table};
 use crate::fault::Faults;
 use crate::keys::{Keys, Kind, check_name};
 use crate::limit::MAX_LIST;
@@ -53,11 +53,7 @@ pub(super) fn link(table: &Table, duration: Duration, faults: &Faults) -> Link {
         }
         None => there.clone(),
     };
-    let mut changes: Vec<Change> = keys
-        .tables("changes", MAX_LIST)
-        .filter_map(|table| change(table, duration, [&there, &back], faults))
-        .collect();
-    changes.sort_by_key(|change| change.at);
+    let changes = changes(&keys, duration, mtu, [&there, &back]);
     Link { name: name.unwrap_or_default(), between, mtu, there, back, changes }
 }
 
@@ -77,11 +73,7 @@ fn direction(keys: &Keys<'_>, mtu: Bytes) -> Direction {
         }
         (None, None) => Capacity::Unlimited,
     };
-    let fixed = match rate {
-        Capacity::Rate(rate) => Some(rate),
-        Capacity::Unlimited | Capacity::Trace(_) => None,
-    };
-    let before = Before { rate: fixed, mtu };
+    let before = Before { rate: fixed(&rate), mtu };
     Direction {
         rate,
         delay: keys.span("delay").unwrap_or_default(),
@@ -226,8 +218,81 @@ fn jitter(keys: &Keys<'_>) -> Option<Jitter> {
     Some(Jitter { added, reorder })
 }
 
-fn change(table: &Table, duration: Duration, of: [&Direction; 2], faults: &Faults) -> Option<Change> {
-    let keys = Keys::open(table, &schema::CHANGE, faults);
+/// The changes of a link in order of time.
+fn changes(keys: &Keys<'_>, duration: Duration, mtu: Bytes, of: [&Direction; 2]) -> Vec<Change> {
+    let read = |table| {
+        let keys = Keys::open(table, &schema::CHANGE, keys.faults);
+        Some((change(&keys, duration, of)?, keys))
+    };
+    let mut changes: Vec<(Change, Keys<'_>)> = keys.tables("changes", MAX_LIST).filter_map(read).collect();
+    changes.sort_by_key(|(change, _)| change.at);
+    // Limits in time are of the rate that holds by then.
+    let mut rates = of.map(|direction| fixed(&direction.rate));
+    for (change, keys) in &mut changes {
+        let concerned = concerned(change.way);
+        for (rate, _) in rates.iter_mut().zip(concerned).filter(|(_, concerned)| *concerned) {
+            *rate = change.rate.or(*rate);
+        }
+        if let Some(item) = keys.item("queue") {
+            let before: Vec<Before> = rates
+                .iter()
+                .zip(concerned)
+                .filter(|(_, concerned)| *concerned)
+                .map(|(&rate, _)| Before { rate, mtu })
+                .collect();
+            change.queue = changed_queue(item, &before, keys);
+            let starts = |direction: &Direction| preempts(&direction.queue);
+            let before = of.iter().zip(concerned).filter(|(_, concerned)| *concerned);
+            if let Some(queue) = &change.queue
+                && before.clone().any(|(direction, _)| starts(direction) != preempts(queue))
+            {
+                keys.fault(
+                    "queue",
+                    "a link pre-empts from the beginning or never: give its `queue` and this one the same `preempt`",
+                );
+            }
+        }
+    }
+    changes.into_iter().map(|(change, _)| change).collect()
+}
+
+/// Whether a change concerns the way there, and the way back.
+const fn concerned(way: Way) -> [bool; 2] {
+    match way {
+        Way::Both => [true, true],
+        Way::There => [true, false],
+        Way::Back => [false, true],
+    }
+}
+
+const fn fixed(rate: &Capacity) -> Option<Rate> {
+    match rate {
+        Capacity::Rate(rate) => Some(*rate),
+        Capacity::Unlimited | Capacity::Trace(_) => None,
+    }
+}
+
+const fn preempts(queue: &Queue) -> bool {
+    matches!(queue, Queue::Strict { preempt: true, .. })
+}
+
+/// The queue of a change before each of these transmitters, for all of which it has to be the same.
+fn changed_queue(item: &Item, before: &[Before], keys: &Keys<'_>) -> Option<Queue> {
+    let (first, others) = before.split_first()?;
+    let one = queue(item, *first, keys.faults)?;
+    let differs = |other: &Before| {
+        other.rate != first.rate && queue(item, *other, &Faults::default()).as_ref() != Some(&one)
+    };
+    if others.iter().any(differs) {
+        keys.fault(
+            "queue",
+            "this limit in time is not the same in both directions, whose rates differ: say a change for each `way`",
+        );
+    }
+    Some(one)
+}
+
+fn change(keys: &Keys<'_>, duration: Duration, of: [&Direction; 2]) -> Option<Change> {
     keys.need("at", "say when, for example at = \"10 s\"");
     let at = keys.span("at");
     if at.is_some_and(|at| at >= duration) {
@@ -242,18 +307,20 @@ fn change(table: &Table, duration: Duration, of: [&Direction; 2], faults: &Fault
     let way = keys
         .word("way", &[("both", Way::Both), ("there", Way::There), ("back", Way::Back)])
         .unwrap_or_default();
-    let (rate, up): (Option<Rate>, _) = (keys.rate("rate"), keys.boolean("up"));
-    if keys.item("rate").is_none() && keys.item("up").is_none() {
-        faults.add(keys.here(), "this change changes nothing: say a `rate`, or up = false".to_owned());
+    if ["rate", "up", "delay", "loss", "queue"].iter().all(|key| keys.item(key).is_none()) {
+        let problem =
+            "this change changes nothing: say a `rate`, a `delay`, a `loss`, a `queue`, or up = false";
+        keys.faults.add(keys.here(), problem.to_owned());
     }
-    let [there, back] = of;
-    let changed: &[&Direction] = match way {
-        Way::Both => &[there, back],
-        Way::There => &[there],
-        Way::Back => &[back],
-    };
-    if rate.is_some() && changed.iter().any(|direction| !matches!(direction.rate, Capacity::Rate(_))) {
+    let rate: Option<Rate> = keys.rate("rate");
+    let mut changed = of.iter().zip(concerned(way)).filter(|(_, concerned)| *concerned);
+    if rate.is_some() && changed.any(|(direction, _)| !matches!(direction.rate, Capacity::Rate(_))) {
         keys.fault("rate", "this link has no `rate` that could change: give it one to begin with");
     }
-    Some(Change { at: Time::ZERO + at?, way, rate, up })
+    if keys.item("reorder").is_some() && keys.item("delay").is_none() {
+        keys.fault("reorder", "`reorder` is about packets with a shorter `delay`: say one, or leave it out");
+    }
+    let reorder = keys.boolean("reorder").unwrap_or(true);
+    let (up, delay, loss) = (keys.boolean("up"), keys.span("delay"), loss(keys));
+    Some(Change { rate, up, delay, reorder, loss, ..Change::new(Time::ZERO + at?, way) })
 }

@@ -1,20 +1,23 @@
 //! From an experiment to a world.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use marcato_queue::Discipline;
 use marcato_scenario::Experiment;
-use marcato_scenario::link;
+use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::Queue;
-use marcato_units::{Duration, Seed};
+use marcato_units::{Duration, Seed, Stream};
 
 use super::error::BuildError;
 use super::flows::{Instance, Tracked};
-use super::occupancy::Observed;
+use super::occupancy::{Observed, Occupancy};
 use super::sampler::Sampler;
 use super::world::{Counted, Way, World};
 use super::{Traces, convert};
-use crate::{LinkConfig, LinkId, Network, NodeId};
+use crate::packet::Packet;
+use crate::{LinkChange, LinkConfig, LinkQueue, Network, NodeId};
 
 /// The nodes of a network by their names.
 type Nodes = HashMap<String, NodeId>;
@@ -84,30 +87,21 @@ fn add_link(
     let what = format!("link `{}`", link.name);
     let [a, b] = [&link.between[0], &link.between[1]];
     let (a, b) = (node(nodes, &what, a)?, node(nodes, &what, b)?);
-    let observed = |direction: &link::Direction, way: &str| -> Result<_, BuildError> {
+    let observed = |direction: &link::Direction, is_back| -> Result<_, BuildError> {
         let config = convert::direction(&link.name, link.mtu, direction, traces)?;
         let occupancy = Rc::default();
-        let queue = |queue, place| -> Result<_, BuildError> {
-            let own = ["high", "low"][place];
-            let stream = |class: &str| seed.stream(&format!("queue/{}/{way}/{own}/{class}", link.name));
-            let queue = convert::queue(&link.name, &direction.rate, queue, &stream)?;
-            Ok(Box::new(Observed::new(queue, place, &occupancy)))
-        };
-        let config = match &direction.queue {
-            Queue::Crq(crq) => {
-                // Of its own type, so that it can be asked for its classes.
-                let crq = convert::crq(&link.name, &direction.rate, crq)?;
-                config.queue(Observed::new(crq, 0, &occupancy)).observing()
-            }
-            Queue::Strict { high, low, preempt: true } => {
-                LinkConfig { queue: queue(high, 0)?, low: Some(queue(low, 1)?), ..config }
-            }
-            one => LinkConfig { queue: queue(one, 0)?, ..config },
-        };
+        let queues = queues(&link.name, &direction.rate, &direction.queue, &occupancy, &|of| {
+            seed.stream(&format!("queue/{}/{}/{of}", link.name, direction_name(is_back)))
+        })?;
+        // A queue that judges flows sees what comes back, from the beginning or after a change.
+        let judges = |queue: &Queue| matches!(queue, Queue::Crq(_));
+        let later = link.changes.iter().filter(|change| concerns(change.way, is_back));
+        let observes = judges(&direction.queue) || later.flat_map(|change| &change.queue).any(judges);
+        let config = LinkConfig { queue: queues.0, low: queues.1, observes, ..config };
         Ok((config, occupancy))
     };
-    let (there, there_waits) = observed(&link.there, "there")?;
-    let (back, back_waits) = observed(&link.back, "back")?;
+    let (there, there_waits) = observed(&link.there, false)?;
+    let (back, back_waits) = observed(&link.back, true)?;
     let ids = net.link(a, b, there, back);
     let way = |back, id, net: &Network, occupancy| {
         let before = Counted::beginning(net.link_load(id));
@@ -115,11 +109,46 @@ fn add_link(
     };
     let ways = [way(false, ids.0, net, there_waits), way(true, ids.1, net, back_waits)];
     for change in &link.changes {
-        for way in ways.iter().filter(|way| concerns(change.way, way.back)) {
-            apply(net, way.id, change);
+        for (way, direction) in ways.iter().zip([&link.there, &link.back]) {
+            if concerns(change.way, way.back) {
+                apply(net, link, direction, way, change, seed)?;
+            }
         }
     }
     Ok(ways)
+}
+
+/// A queue of a link, and that of its low class.
+type Queues = (Box<dyn LinkQueue>, Option<Box<dyn Discipline<Packet>>>);
+
+/// The queue of the link of this name, and that of its low class if it pre-empts, both observed. `stream` makes the random
+/// numbers of each.
+fn queues(
+    link: &str,
+    rate: &Capacity,
+    queue: &Queue,
+    occupancy: &Rc<RefCell<Occupancy>>,
+    stream: &dyn Fn(&str) -> Stream,
+) -> Result<Queues, BuildError> {
+    let one = |queue, place| -> Result<_, BuildError> {
+        let own = ["high", "low"][place];
+        let queue = convert::queue(link, rate, queue, &|class| stream(&format!("{own}/{class}")))?;
+        Ok(Box::new(Observed::new(queue, place, occupancy)))
+    };
+    Ok(match queue {
+        Queue::Crq(crq) => {
+            // Of its own type, so that it can be asked for its classes.
+            let crq = convert::crq(link, rate, crq)?;
+            (Box::new(Observed::new(crq, 0, occupancy)), None)
+        }
+        Queue::Strict { high, low, preempt: true } => (one(high, 0)?, Some(one(low, 1)?)),
+        other => (one(other, 0)?, None),
+    })
+}
+
+/// The name of a direction.
+const fn direction_name(back: bool) -> &'static str {
+    if back { "back" } else { "there" }
 }
 
 /// Whether what changes in this way changes the direction there, or back.
@@ -131,11 +160,40 @@ const fn concerns(way: link::Way, back: bool) -> bool {
     }
 }
 
-fn apply(net: &mut Network, id: LinkId, change: &link::Change) {
+/// Has a change of a link made on one of its ways.
+fn apply(
+    net: &mut Network,
+    link: &link::Link,
+    direction: &link::Direction,
+    way: &Way,
+    change: &link::Change,
+    seed: Seed,
+) -> Result<(), BuildError> {
+    let id = way.id;
     if let Some(rate) = change.rate {
         net.set_rate_at(id, change.at, rate);
     }
     if let Some(up) = change.up {
         net.set_link_up_at(id, change.at, up);
     }
+    if let Some(delay) = change.delay {
+        let (delay, reorder) = (convert::delay(direction, delay), change.reorder);
+        net.change_link_at(id, change.at, LinkChange::Delay { delay, reorder });
+    }
+    if let Some(loss) = &change.loss {
+        net.change_link_at(id, change.at, LinkChange::Loss(convert::loss(&link.name, loss)?));
+    }
+    if let Some(queue) = &change.queue {
+        // The rate that holds by then: changes are in order of time.
+        let until = link.changes.iter().take_while(|other| other.at <= change.at);
+        let rates = until.filter(|other| concerns(other.way, way.back)).filter_map(|other| other.rate);
+        let rate = rates.last().map_or_else(|| direction.rate.clone(), Capacity::Rate);
+        let stream = |of: &str| {
+            let (name, at) = (direction_name(way.back), change.at.as_nanos());
+            seed.stream(&format!("queue/{}/{name}/{of}/{at}", link.name))
+        };
+        let (queue, low) = queues(&link.name, &rate, queue, &way.occupancy, &stream)?;
+        net.change_link_at(id, change.at, LinkChange::Queue { queue, low });
+    }
+    Ok(())
 }

@@ -276,7 +276,7 @@ pub(super) fn queue(
     })
 }
 
-fn loss(link: &str, loss: &link::Loss) -> Result<Loss, BuildError> {
+pub(super) fn loss(link: &str, loss: &link::Loss) -> Result<Loss, BuildError> {
     Ok(match loss {
         link::Loss::None => Loss::None,
         link::Loss::Random { probability } => Loss::Random(*probability),
@@ -301,6 +301,11 @@ fn jitter(jitter: &link::Jitter) -> (Jitter, Duration) {
     (added.reorder(jitter.reorder), always)
 }
 
+/// A propagation delay with what the jitter of a direction adds to every packet alike.
+pub(super) fn delay(direction: &link::Direction, delay: Duration) -> Duration {
+    delay.saturating_add(direction.jitter.as_ref().map_or(Duration::ZERO, |spread| jitter(spread).1))
+}
+
 /// One direction of the link of this name.
 pub(super) fn direction(
     link: &str,
@@ -308,7 +313,7 @@ pub(super) fn direction(
     direction: &link::Direction,
     traces: &Traces,
 ) -> Result<LinkConfig, BuildError> {
-    let bare = LinkConfig::delay_only(direction.delay);
+    let bare = LinkConfig::delay_only(delay(direction, direction.delay));
     let config = match &direction.rate {
         link::Capacity::Unlimited => bare,
         link::Capacity::Rate(rate) => LinkConfig { rate: Some(*rate), ..bare },
@@ -324,9 +329,6 @@ pub(super) fn direction(
     let config = config.framing(direction.framing).mtu(mtu).loss(loss(link, &direction.loss)?);
     Ok(match &direction.jitter {
         None => config,
-        Some(spread) => {
-            let (added, always) = jitter(spread);
-            LinkConfig { delay: config.delay + always, ..config }.jitter(added)
-        }
+        Some(spread) => config.jitter(jitter(spread).0),
     })
 }

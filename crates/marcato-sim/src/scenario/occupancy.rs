@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use marcato_queue::{Backlog, Counters, Discipline, Verdict};
-use marcato_units::Time;
+use marcato_queue::{Backlog, Class, Counters, Crq, Discipline, Verdict};
+use marcato_units::{Bytes, Time};
 
 use super::outcome::Waiting;
 use crate::Load;
@@ -23,6 +23,9 @@ pub(super) struct Occupancy {
     packets: u128,
     bytes: u128,
     most: Backlog,
+    /// What came to queues that judge flows since the beginning: that of flows that answer, and all; `None` if nothing
+    /// judges.
+    judged: Option<[Bytes; 2]>,
 }
 
 impl Occupancy {
@@ -44,8 +47,19 @@ impl Occupancy {
 
     /// Forgets what was before `now`.
     pub(super) fn restart(&mut self, now: Time) {
-        *self =
-            Self { from: now, upto: now, now: self.now, most: self.now[0] + self.now[1], ..Self::default() };
+        *self = Self {
+            from: now,
+            upto: now,
+            now: self.now,
+            most: self.now[0] + self.now[1],
+            judged: self.judged,
+            ..Self::default()
+        };
+    }
+
+    /// What came to queues that judge flows since the beginning: that of flows that answer, and all.
+    pub(super) const fn judged(&self) -> Option<[Bytes; 2]> {
+        self.judged
     }
 
     /// What has waited until `now`.
@@ -62,18 +76,38 @@ impl Occupancy {
     }
 }
 
+/// A queue that may judge flows.
+pub(super) trait Judge {
+    /// What came to it since it was made: that of flows that answer, and all.
+    fn judged(&self) -> Option<[Bytes; 2]> {
+        None
+    }
+}
+
+impl Judge for Box<dyn Discipline<Packet>> {}
+
+impl Judge for Crq<Packet> {
+    fn judged(&self) -> Option<[Bytes; 2]> {
+        let responsive = self.class(Class::Responsive);
+        let answered = responsive.map_or(Bytes::ZERO, |class| class.counters.enqueued.bytes);
+        Some([answered, self.counters().enqueued.bytes])
+    }
+}
+
 /// A queue that is looked at.
 pub(super) struct Observed<Q> {
-    pub(super) queue: Q,
+    queue: Q,
+    /// What it had judged when it was last looked at.
+    judged: [Bytes; 2],
     /// Which of the queues of its transmitter it is.
     place: usize,
     occupancy: Rc<RefCell<Occupancy>>,
 }
 
-impl<Q: Discipline<Packet>> Observed<Q> {
+impl<Q: Discipline<Packet> + Judge> Observed<Q> {
     /// One of the two queues that a transmitter may have; what is seen of both goes into `occupancy`.
     pub(super) fn new(queue: Q, place: usize, occupancy: &Rc<RefCell<Occupancy>>) -> Self {
-        Self { queue, place, occupancy: Rc::clone(occupancy) }
+        Self { queue, judged: Default::default(), place, occupancy: Rc::clone(occupancy) }
     }
 
     fn note(&self, now: Time) {
@@ -83,7 +117,7 @@ impl<Q: Discipline<Packet>> Observed<Q> {
     }
 }
 
-impl<Q: Discipline<Packet>> Discipline<Packet> for Observed<Q> {
+impl<Q: Discipline<Packet> + Judge> Discipline<Packet> for Observed<Q> {
     fn enqueue_with(
         &mut self,
         now: Time,
@@ -92,6 +126,14 @@ impl<Q: Discipline<Packet>> Discipline<Packet> for Observed<Q> {
     ) -> Verdict<Packet> {
         let verdict = self.queue.enqueue_with(now, packet, on_drop);
         self.note(now);
+        if let Some(judged) = self.queue.judged() {
+            let mut occupancy = self.occupancy.borrow_mut();
+            let total = occupancy.judged.get_or_insert_default();
+            for (total, (now, before)) in total.iter_mut().zip(judged.into_iter().zip(self.judged)) {
+                *total += now - before;
+            }
+            self.judged = judged;
+        }
         verdict
     }
 

@@ -3,16 +3,15 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use marcato_queue::{Class, Crq};
 use marcato_units::{Bytes, Duration, Time};
 
 use super::flows::{Tracked, mbps};
 use super::group::GroupOutcome;
-use super::occupancy::{Observed, Occupancy, utilisation};
+use super::occupancy::{Occupancy, utilisation};
 use super::outcome::{Completion, FlowOutcome, LinkOutcome, Outcome};
 use super::sampler::Sampler;
 use super::warning::Warning;
-use crate::{FlowId, LinkCounters, LinkId, Load, Network, Packet, Standstill, Tap};
+use crate::{FlowId, LinkCounters, LinkId, Load, Network, Standstill, Tap};
 
 /// How often round-trip times are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -53,10 +52,7 @@ impl Counted {
 impl Way {
     fn counted(&self, net: &Network) -> Counted {
         let queue = net.queue_counters(self.id).0;
-        let judged = net.queue::<Observed<Crq<Packet>>>(self.id).map(|observed| {
-            let responsive = observed.queue.class(Class::Responsive);
-            [responsive.map_or(Bytes::ZERO, |class| class.counters.enqueued.bytes), queue.enqueued.bytes]
-        });
+        let judged = self.occupancy.borrow().judged();
         let (link, load) = (net.link_counters(self.id), net.link_load(self.id));
         Counted { link, load, marks: queue.marked.packets, judged }
     }
