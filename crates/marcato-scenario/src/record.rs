@@ -102,6 +102,8 @@ metrics! {
         Queue = "queue",
         /// Packets that wait.
         QueuePackets = "queue-packets",
+        /// Mean sojourn time in the queue of the packets that left it since the last sample, in ms.
+        QueueDelay = "queue-delay",
         /// IP bytes that came out since the last sample, in Mbit/s.
         Throughput = "throughput",
         /// The share of the link's rate that was used since the last sample.

@@ -448,7 +448,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a series that a link has not",
         but: &[("link.bottleneck.queue", "link.bottleneck.cwnd")],
-        says: &["43:11: `cwnd` is not recorded of a link: there are `queue`, `queue-packets`, `throughput`, `utilisation`, `drops`, `losses`, `marks`"],
+        says: &["43:11: `cwnd` is not recorded of a link: there are `queue`, `queue-packets`, `queue-delay`, `throughput`, `utilisation`, `drops`, `losses`, `marks`"],
     },
     Case {
         what: "a capture of a link that there is not",

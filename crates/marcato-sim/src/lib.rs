@@ -42,6 +42,7 @@ mod ranges;
 mod record;
 mod route;
 pub mod scenario;
+mod sojourn;
 mod tally;
 pub mod tcp;
 mod topology;
@@ -71,6 +72,7 @@ pub use record::{
     DelaySummary, FlowSummary, Histogram, Series, SeriesError, Tap, TapError, TapPoint, TapStats,
 };
 pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteStats};
+pub use sojourn::QueueDelays;
 pub use tally::FlowTally;
 pub use tcp::{
     Congestion, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError, TcpStats,

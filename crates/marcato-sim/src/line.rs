@@ -122,6 +122,7 @@ mod tests {
     use super::*;
     use crate::agenda::Agenda;
     use crate::packet::{Body, FlowId, Side};
+    use crate::sojourn::Stamp;
     use marcato_units::Layer;
     use marcato_wire::Ecn;
     use proptest::prelude::*;
@@ -134,6 +135,7 @@ mod tests {
             hop: 0,
             ecn: Ecn::NotEct,
             layer: Layer::High,
+            stamp: Stamp::default(),
             len: 100,
             sent_at: Time::ZERO,
             body: Body::Udp,

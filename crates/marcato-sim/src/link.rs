@@ -15,6 +15,7 @@ use crate::loss::Loss;
 use crate::packet::Packet;
 use crate::preempted::{High, Preempted, Shared};
 use crate::record::TapPoint;
+use crate::sojourn::Sojourns;
 use crate::tally::FlowTallies;
 use crate::trace::{Opportunities, Trace};
 use crate::wire::Wire;
@@ -207,6 +208,63 @@ pub(crate) struct Link {
     /// The low class, if it is pre-empted.
     low: Option<Box<Preempted>>,
     pub(crate) counters: LinkCounters,
+    /// How long packets wait, if that is noted.
+    pub(crate) sojourns: Option<Box<Sojourns>>,
+}
+
+/// What keeps account of a link's packets.
+pub(crate) struct Account<'a> {
+    pub(crate) counters: &'a mut LinkCounters,
+    pub(crate) tallies: &'a mut FlowTallies,
+    pub(crate) sojourns: &'a mut Option<Box<Sojourns>>,
+}
+
+impl Account<'_> {
+    /// Hands a packet to a queue.
+    #[inline]
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Time,
+        mut packet: Packet,
+        queue: &mut (impl Discipline<Packet> + ?Sized),
+    ) {
+        if let Some(sojourns) = self.sojourns {
+            sojourns.enter(now, &mut packet.stamp);
+        }
+        self.move_to(now, packet, queue);
+    }
+
+    /// Hands a packet that has waited elsewhere to a queue.
+    #[inline]
+    fn move_to(&mut self, now: Time, packet: Packet, queue: &mut (impl Discipline<Packet> + ?Sized)) {
+        if let Some(packet) = queue.enqueue_with(now, packet, &mut |displaced| self.dropped(displaced)).lost()
+        {
+            self.dropped(packet);
+        }
+    }
+
+    /// A queue has dropped a packet.
+    pub(crate) fn dropped(&mut self, mut packet: Packet) {
+        if let Some(sojourns) = self.sojourns {
+            sojourns.forget(&mut packet.stamp);
+        }
+        self.counters.dropped += 1;
+        self.tallies.dropped(packet);
+    }
+
+    /// The next packet that a queue lets out.
+    #[inline]
+    pub(crate) fn dequeue(
+        &mut self,
+        now: Time,
+        queue: &mut (impl Discipline<Packet> + ?Sized),
+    ) -> Option<Packet> {
+        let mut packet = queue.dequeue_with(now, &mut |packet| self.dropped(packet))?;
+        if let Some(sojourns) = self.sojourns {
+            sojourns.leave(now, &mut packet.stamp);
+        }
+        Some(packet)
+    }
 }
 
 impl Link {
@@ -244,6 +302,7 @@ impl Link {
             wire,
             low,
             counters: LinkCounters::default(),
+            sojourns: None,
         }
     }
 
@@ -312,19 +371,18 @@ impl Link {
         low: Option<Box<dyn Discipline<Packet>>>,
         tallies: &mut FlowTallies,
     ) {
+        let mut account = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns };
         let queue: Box<dyn LinkQueue> = match (low, &mut self.low) {
             (Some(low), Some(preempted)) => {
                 let mut old = std::mem::replace(&mut preempted.queue, low);
-                let new = &mut preempted.queue;
-                self.replaced = self.replaced + move_over(now, &mut old, new, &mut self.counters, tallies);
+                self.replaced = self.replaced + move_over(now, &mut old, &mut preempted.queue, &mut account);
                 queue
             }
             (Some(low), None) => Box::new(Strict::of(queue, low)),
             (None, _) => queue,
         };
         let mut old = std::mem::replace(&mut self.queue, queue);
-        self.replaced =
-            self.replaced + move_over(now, &mut old, &mut self.queue, &mut self.counters, tallies);
+        self.replaced = self.replaced + move_over(now, &mut old, &mut self.queue, &mut account);
     }
 
     /// How fast packets leave now; `None` is at once.
@@ -395,16 +453,27 @@ impl Link {
         if let Some(low) = &mut self.low
             && packet.layer == Layer::Low
         {
-            self.counters.dropped += enqueue(&mut *low.queue, now, packet, tallies);
+            Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns }.enqueue(
+                now,
+                packet,
+                &mut low.queue,
+            );
             self.serve_low(now, agenda, tallies);
             return;
         }
         // Before a link that sends at once nothing waits, unless its queue holds it back.
         if self.rate.is_none() && self.opportunities.is_none() && self.queue.pass(now, &packet) {
+            if let Some(sojourns) = &mut self.sojourns {
+                sojourns.pass();
+            }
             self.depart(now, packet, agenda, tallies);
             return;
         }
-        self.counters.dropped += enqueue(&mut *self.queue, now, packet, tallies);
+        Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns }.enqueue(
+            now,
+            packet,
+            &mut self.queue,
+        );
         if self.wake_at.is_some() && !self.held {
             return;
         }
@@ -464,9 +533,9 @@ impl Link {
         } else {
             High::Waits
         };
-        let counters = &mut self.counters;
         let (id, delay, framing, up) = (self.id, self.delay, self.framing, self.up);
-        low.serve(now, high, &mut Shared { id, rate, delay, framing, up, counters }, agenda, tallies);
+        let account = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns };
+        low.serve(now, high, &mut Shared { id, rate, delay, framing, up, account }, agenda);
     }
 
     /// A packet comes out at the far end; `None` if the link is down.
@@ -516,12 +585,8 @@ impl Link {
                     break;
                 }
             }
-            let mut dropped = 0;
-            let packet = self.queue.dequeue_with(now, &mut |packet| {
-                dropped += 1;
-                tallies.dropped(packet);
-            });
-            self.counters.dropped += dropped;
+            let packet = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns }
+                .dequeue(now, &mut self.queue);
             let Some(packet) = packet else { break };
             self.depart(now, packet, agenda, tallies);
         }
@@ -552,44 +617,21 @@ impl Link {
     }
 }
 
-/// Hands `packet` to `queue`, accounts for every packet that this costs, and returns their number.
-fn enqueue(
-    queue: &mut (impl Discipline<Packet> + ?Sized),
-    now: Time,
-    packet: Packet,
-    tallies: &mut FlowTallies,
-) -> u64 {
-    let mut dropped = 0;
-    let verdict = queue.enqueue_with(now, packet, &mut |displaced| {
-        dropped += 1;
-        tallies.dropped(displaced);
-    });
-    if let Some(packet) = verdict.lost() {
-        dropped += 1;
-        tallies.dropped(packet);
-    }
-    dropped
-}
-
 /// Moves what waits in `old` to `new`. Returns what `old` has done, without the packets that moved: they count in `new`.
 fn move_over<Q: Discipline<Packet> + ?Sized>(
     now: Time,
     old: &mut Q,
     new: &mut Q,
-    counters: &mut LinkCounters,
-    tallies: &mut FlowTallies,
+    account: &mut Account<'_>,
 ) -> Counters {
     let mut moved = Tally::default();
     let mut at = now;
     while !old.backlog().is_empty() {
-        let packet = old.dequeue_with(at, &mut |packet| {
-            counters.dropped += 1;
-            tallies.dropped(packet);
-        });
-        if let Some(packet) = packet {
+        // Its sojourn goes on in the new queue.
+        if let Some(packet) = old.dequeue_with(at, &mut |packet| account.dropped(packet)) {
             moved.packets += 1;
             moved.bytes += packet.len();
-            counters.dropped += enqueue(new, now, packet, tallies);
+            account.move_to(now, packet, new);
         } else if let Some(ready) = old.next_ready(at).filter(|&ready| ready > at) {
             // A queue that holds packets back, such as one half of a link that is split, gives them up here.
             at = ready;

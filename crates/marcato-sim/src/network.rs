@@ -18,6 +18,7 @@ use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
 use crate::plt::{LowPacket, PltStats};
 use crate::process::Process;
 use crate::route::Path;
+use crate::sojourn::Stamp;
 use crate::tally::{FlowTallies, FlowTally};
 use crate::tcp::{Connection, Delivered, Segment, TcpStats};
 use crate::topology::{LinkId, NodeId, RouteError, Topology, id};
@@ -376,6 +377,7 @@ impl Network {
                     hop: 0,
                     ecn: Ecn::NotEct,
                     layer: record.paths[0].layer,
+                    stamp: Stamp::default(),
                     len: Udp::len(&udp.config),
                     sent_at: now,
                     body: Body::Udp,
@@ -540,7 +542,9 @@ impl Network {
             } else {
                 break;
             };
-            let packet = Packet { flow, from: side, route: 0, hop: 0, ecn, layer, len, sent_at: now, body };
+            let stamp = Stamp::default();
+            let packet =
+                Packet { flow, from: side, route: 0, hop: 0, ecn, layer, stamp, len, sent_at: now, body };
             self.tallies.sent(&packet);
             self.links[first].send(now, packet, &mut self.agenda, &mut self.tallies);
         }

@@ -6,6 +6,7 @@ use marcato_wire::{Ecn, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transpo
 
 use crate::payload::PayloadId;
 use crate::plt::LowPacket;
+use crate::sojourn::Stamp;
 use crate::tcp::{Flags, Segment};
 
 /// One end of a flow.
@@ -60,6 +61,8 @@ pub struct Packet {
     pub(crate) hop: u8,
     pub(crate) ecn: Ecn,
     pub(crate) layer: Layer,
+    /// Since when it waits in a queue that is watched.
+    pub(crate) stamp: Stamp,
     /// Length of the IP packet.
     pub(crate) len: u32,
     pub(crate) sent_at: Time,

@@ -5,9 +5,8 @@ use marcato_units::{Bytes, Duration, Rate, Time};
 
 use crate::agenda::Agenda;
 use crate::event::Event;
-use crate::link::LinkCounters;
+use crate::link::Account;
 use crate::packet::Packet;
-use crate::tally::FlowTallies;
 use crate::wire::Wire;
 
 /// The packet that is being sent, in one go or in several.
@@ -51,7 +50,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) delay: Duration,
     pub(crate) framing: Bytes,
     pub(crate) up: bool,
-    pub(crate) counters: &'a mut LinkCounters,
+    pub(crate) account: Account<'a>,
 }
 
 impl Preempted {
@@ -97,7 +96,6 @@ impl Preempted {
         high: High,
         shared: &mut Shared<'_>,
         agenda: &mut Agenda<Event>,
-        tallies: &mut FlowTallies,
     ) {
         loop {
             if let Some(sending) = &mut self.sending {
@@ -106,7 +104,7 @@ impl Preempted {
                     sending.since = Some(now);
                 }
                 if sending.left.is_zero() {
-                    self.sent(now, shared, agenda, tallies);
+                    self.sent(now, shared, agenda);
                     continue;
                 }
                 match high {
@@ -116,7 +114,7 @@ impl Preempted {
                         self.wake(done, shared.id, agenda);
                     }
                     High::Sends(until) => {
-                        shared.counters.preempted += u64::from(sending.since.take().is_some());
+                        shared.account.counters.preempted += u64::from(sending.since.take().is_some());
                         self.wake(until, shared.id, agenda);
                     }
                     High::Waits => sending.since = None,
@@ -132,32 +130,20 @@ impl Preempted {
             if high != High::Idle || shared.rate == Rate::ZERO {
                 return;
             }
-            let mut dropped = 0;
-            let packet = self.queue.dequeue_with(now, &mut |packet| {
-                dropped += 1;
-                tallies.dropped(packet);
-            });
-            shared.counters.dropped += dropped;
-            let Some(packet) = packet else { return };
+            let Some(packet) = shared.account.dequeue(now, &mut self.queue) else { return };
             let on_wire = packet.len() + shared.framing;
-            shared.counters.carried_bytes += on_wire;
+            shared.account.counters.carried_bytes += on_wire;
             let left = shared.rate.transmission_time(on_wire);
             self.sending = Some(Sending { packet, whole: left, left, since: Some(now) });
         }
     }
 
     /// The last of a packet is on the line.
-    fn sent(
-        &mut self,
-        now: Time,
-        shared: &mut Shared<'_>,
-        agenda: &mut Agenda<Event>,
-        tallies: &mut FlowTallies,
-    ) {
+    fn sent(&mut self, now: Time, shared: &mut Shared<'_>, agenda: &mut Agenda<Event>) {
         let Some(Sending { packet, .. }) = self.sending.take() else { return };
         if let Some(packet) = self.wire.put(now + shared.delay, shared.up, packet, agenda) {
-            shared.counters.lost += 1;
-            tallies.dropped(packet);
+            shared.account.counters.lost += 1;
+            shared.account.tallies.dropped(packet);
         }
     }
 }

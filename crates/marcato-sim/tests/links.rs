@@ -383,6 +383,56 @@ fn waiting_packets_move_to_another_queue_in_order_and_those_without_room_are_dro
 }
 
 #[test]
+fn packets_wait_until_they_begin_to_leave_whatever_becomes_of_their_queue() {
+    let delays = |change_at: Option<u64>| {
+        let (mut net, _, there) = ten(eight());
+        net.watch_queue(there);
+        if let Some(at) = change_at {
+            net.change_link_at(there, us(at), LinkChange::Queue { queue: queue(100, false), low: None });
+        }
+        net.run_until(ms(1000));
+        let delays = net.queue_delays(there).unwrap();
+        let spans = delays.spans().unwrap();
+        (delays.packets, delays.sum, spans.min(), spans.max())
+    };
+    // Packet n waits n ms for those before it.
+    assert_eq!(delays(None), (10, millis(45), Some(Duration::ZERO), Some(millis(9))));
+    assert_eq!(delays(Some(2_500)), delays(None));
+    // What is dropped has not left, and its place is free again.
+    let (mut net, _, there) = ten(LinkConfig { queue: queue(4, false), ..eight() });
+    net.watch_queue(there);
+    net.run_until(ms(1000));
+    let delays = net.queue_delays(there).unwrap();
+    assert_eq!((delays.packets, delays.sum), (5, millis(1 + 2 + 3 + 4)));
+}
+
+#[test]
+fn both_classes_of_a_link_that_pre_empts_wait() {
+    let (mut net, _, there) = preempting(1, eight(), vec![(us(500), 1000)], vec![(Time::ZERO, 1000); 2]);
+    net.watch_queue(there);
+    net.run_until(ms(1000));
+    let delays = net.queue_delays(there).unwrap();
+    // The first low packet leaves its queue at once and is stopped; the second waits until both others are out.
+    assert_eq!((delays.packets, delays.sum), (3, millis(2)));
+}
+
+#[test]
+fn watching_a_queue_changes_nothing_and_what_passes_at_once_waits_for_nothing() {
+    let run = |watched: bool| {
+        let (mut net, flow, there) = over(1, LinkConfig::delay_only(millis(5)), steady(10, 100));
+        if watched {
+            net.watch_queue(there);
+        }
+        net.run_until(ms(1000));
+        let waited = net.queue_delays(there).map(|delays| (delays.packets, delays.sum));
+        (got(&net, flow).to_vec(), net.events(), waited)
+    };
+    let (unwatched, watched) = (run(false), run(true));
+    assert_eq!((unwatched.0, unwatched.1), (watched.0, watched.1));
+    assert_eq!((unwatched.2, watched.2), (None, Some((10, Duration::ZERO))));
+}
+
+#[test]
 fn a_queue_may_change_in_an_outage() {
     let (mut net, flow, there) = ten(eight());
     net.set_rate_at(there, Time::from_micros(1_500), Rate::ZERO);

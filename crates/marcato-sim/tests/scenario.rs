@@ -316,12 +316,26 @@ fn a_full_buffer_is_seen_as_such() {
         arrivals: PacketArrivals::Constant,
         on_off: None,
     };
-    let outcome =
-        run(&experiment(&["a", "b"], vec![slow], vec![flow("flood", ["a", "b"], FlowKind::Udp(udp))]));
+    let mut experiment =
+        experiment(&["a", "b"], vec![slow], vec![flow("flood", ["a", "b"], FlowKind::Udp(udp))]);
+    let metric = LinkMetric::QueueDelay;
+    experiment.record.series =
+        [false, true].map(|back| Series::Link { link: "slow".into(), back, metric }).to_vec();
+    let outcome = run(&experiment);
     let slow = &outcome.links[0];
     assert_eq!(slow.waiting.most_packets, 40);
     assert!((39.0..=40.0).contains(&slow.waiting.mean_packets), "{:?}", slow.waiting);
     assert!((0.999..=1.001).contains(&slow.utilisation.unwrap()));
+    // 40 packets of 1 ms, and what is left of the one on the wire before.
+    let waited = slow.queue_delay.unwrap();
+    assert!((39 * MS..=40 * MS).contains(&waited.mean), "{waited:?}");
+    assert!(waited.max <= 40 * MS && waited.p50 >= 38 * MS, "{waited:?}");
+    assert_eq!(waited.count, 15_000);
+    // Of the link back, that carried nothing, there is nothing to say.
+    assert_eq!(outcome.links[1].queue_delay, None);
+    let seen: Vec<f64> = outcome.series[0].points.iter().map(|point| point.1.unwrap()).collect();
+    assert!(seen[5..].iter().all(|delay| (39.0..=40.0).contains(delay)), "{seen:?}");
+    assert!(outcome.series[1].points.iter().all(|point| point.1.is_none()));
     // 40 packets of 1 ms and one on the wire before, 10 ms behind: 50 to 51 ms.
     let delay = outcome.flows[0].delay.unwrap();
     assert!((50.0..=51.1).contains(&delay), "{delay}");

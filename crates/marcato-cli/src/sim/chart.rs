@@ -36,6 +36,7 @@ fn kind(series: &Series) -> Kind {
         Series::Link { metric, .. } => match metric {
             LinkMetric::Queue => kind("queue", "queue", "kB", 1e3),
             LinkMetric::QueuePackets => kind("queue-packets", "queue", "packets", 1.0),
+            LinkMetric::QueueDelay => kind("queue-delay", "delay in queues", "ms", 1.0),
             LinkMetric::Throughput => kind("link-throughput", "throughput of links", "Mbit/s", 1.0),
             LinkMetric::Utilisation => kind("utilisation", "utilisation of links", "%", 0.01),
             LinkMetric::Drops => kind("drops", "packets dropped so far", "count", 1.0),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use marcato_papers::{COMMIT, Percentile, Samples, VERSION};
 use marcato_scenario::{Experiment, Run};
+use marcato_sim::DelaySummary;
 use marcato_sim::scenario::{FlowOutcome, GroupOutcome, LinkOutcome, Outcome, SeriesOutcome, Times};
+use marcato_units::Duration;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -120,6 +122,14 @@ pub(crate) const fn direction(back: bool) -> &'static str {
     if back { "back" } else { "there" }
 }
 
+/// A figure of the sojourn times of each queue, in ms.
+fn queue_delay<'a>(
+    links: &'a [LinkOutcome],
+    of: impl Fn(DelaySummary) -> Duration + 'a,
+) -> impl Iterator<Item = Option<f64>> + 'a {
+    links.iter().map(move |link| link.queue_delay.map(|delay| of(delay).as_secs_f64() * 1e3))
+}
+
 fn links(links: &[LinkOutcome]) -> Frame {
     Frame::new()
         .text("link", links.iter().map(|link| link.name.as_str()))
@@ -133,6 +143,11 @@ fn links(links: &[LinkOutcome]) -> Frame {
         .count("queue_max_bytes", links.iter().map(|link| link.waiting.most_bytes.get()))
         .number("queue_mean_packets", links.iter().map(|link| link.waiting.mean_packets))
         .count("queue_max_packets", links.iter().map(|link| link.waiting.most_packets))
+        .number("queue_delay_mean_ms", queue_delay(links, |delay| delay.mean))
+        .number("queue_delay_p50_ms", queue_delay(links, |delay| delay.p50))
+        .number("queue_delay_p95_ms", queue_delay(links, |delay| delay.p95))
+        .number("queue_delay_p99_ms", queue_delay(links, |delay| delay.p99))
+        .number("queue_delay_max_ms", queue_delay(links, |delay| delay.max))
         .count("dropped_packets", links.iter().map(|link| link.drops))
         .count("too_big_packets", links.iter().map(|link| link.too_big))
         .count("marked_packets", links.iter().map(|link| link.marks))

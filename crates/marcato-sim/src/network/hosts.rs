@@ -16,6 +16,7 @@ use crate::packet::{Body, Datagram, FlowId, Packet, Side};
 use crate::route::{
     AddRouteError, MAX_ROUTES, Path, RebindError, Route, RouteEnd, RouteEnds, RouteId, RouteStats,
 };
+use crate::sojourn::Stamp;
 use crate::topology::NodeId;
 
 impl Network {
@@ -229,6 +230,7 @@ impl Network {
                 hop: 0,
                 ecn: outgoing.ecn,
                 layer: path.layer,
+                stamp: Stamp::default(),
                 len,
                 sent_at: now,
                 body: Body::Datagram(Datagram {

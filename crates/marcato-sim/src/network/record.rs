@@ -11,6 +11,7 @@ use crate::flow::{Flow, Kind};
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
 use crate::record::{DelaySummary, FlowSummary, Headers, Tap, TapError, TapStats, Transport, Watch};
 use crate::route::RouteId;
+use crate::sojourn::QueueDelays;
 use crate::topology::LinkId;
 
 impl Network {
@@ -76,6 +77,24 @@ impl Network {
             (!span.is_zero()).then(|| Rate::from_bytes_over(summary.bytes, span))
         });
         summary
+    }
+
+    /// From now on notes how long packets wait in the queue of a link, or in both of one that pre-empts. A few operations
+    /// per packet, and nothing for packets of other links. A link that is watched already goes on as it was.
+    pub fn watch_queue(&mut self, link: LinkId) {
+        self.links[link.0 as usize].sojourns.get_or_insert_default();
+    }
+
+    /// How long packets waited in the queue of a link; `None` unless it is [watched](Self::watch_queue).
+    pub fn queue_delays(&self, link: LinkId) -> Option<&QueueDelays> {
+        self.links[link.0 as usize].sojourns.as_ref().map(|sojourns| &sojourns.left)
+    }
+
+    /// Begins the distribution of a link's queue delays anew, as at the end of a warm-up.
+    pub fn restart_queue_delays(&mut self, link: LinkId) {
+        if let Some(sojourns) = &mut self.links[link.0 as usize].sojourns {
+            sojourns.restart();
+        }
     }
 
     /// The rate of a link at present; `None` if packets leave it at once.

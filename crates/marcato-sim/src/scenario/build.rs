@@ -103,6 +103,8 @@ fn add_link(
     let (there, there_waits) = observed(&link.there, false)?;
     let (back, back_waits) = observed(&link.back, true)?;
     let ids = net.link(a, b, there, back);
+    net.watch_queue(ids.0);
+    net.watch_queue(ids.1);
     let way = |back, id, net: &Network, occupancy| {
         let before = Counted::beginning(net.link_load(id));
         Way { name: link.name.clone(), back, id, occupancy, before }

@@ -8,6 +8,7 @@ use marcato_units::{Bytes, Duration, Priority, Time};
 
 use super::group::GroupOutcome;
 use super::warning::Warning;
+use crate::DelaySummary;
 
 /// What became of a world: from the end of the warm-up to the end of the run, unless it is said otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,6 +297,8 @@ pub struct LinkOutcome {
     pub utilisation: Option<f64>,
     /// What waited.
     pub waiting: Waiting,
+    /// How long the packets waited that left its queue; `None` if none did.
+    pub queue_delay: Option<DelaySummary>,
     /// Packets that its queue dropped.
     pub drops: u64,
     /// Packets larger than its MTU.

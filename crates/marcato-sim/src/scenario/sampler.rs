@@ -9,14 +9,30 @@ use super::flows::{Totals, Tracked, mbps};
 use super::occupancy::utilisation;
 use super::outcome::SeriesOutcome;
 use super::world::Way;
-use crate::{LinkCounters, Load, Network};
+use crate::{LinkCounters, LinkId, Load, Network};
 
 /// Where a series comes from.
 enum Of {
     /// The flow with this place, and what was counted at the sample before.
     Flow(usize, Totals),
     /// The direction of a link with this place, and what was counted at the sample before.
-    Link(usize, LinkCounters, Load),
+    Link(usize, Before),
+}
+
+/// What was counted of a link at the sample before.
+#[derive(Clone, Copy)]
+struct Before {
+    link: LinkCounters,
+    load: Load,
+    /// Packets that had left its queue, and how long they had waited.
+    left: (u64, Duration),
+}
+
+impl Before {
+    fn of(net: &Network, link: LinkId) -> Self {
+        let left = net.queue_delays(link).map(|delays| (delays.packets, delays.sum));
+        Self { link: net.link_counters(link), load: net.link_load(link), left: left.unwrap_or_default() }
+    }
 }
 
 /// What is sampled, and what was.
@@ -48,7 +64,8 @@ impl Sampler {
                 Series::Link { link, back, .. } => {
                     let is_it = |way: &&Way| way.name == *link && way.back == *back;
                     for (place, way) in ways.iter().enumerate().filter(|(_, way)| is_it(way)) {
-                        let of = Of::Link(place, LinkCounters::default(), way.before.load());
+                        let (link, load) = (LinkCounters::default(), way.before.load());
+                        let of = Of::Link(place, Before { link, load, left: (0, Duration::ZERO) });
                         series.push((of, empty(&way.name, asked.to_string())));
                     }
                 }
@@ -78,10 +95,10 @@ impl Sampler {
                     *before = flow.totals(net);
                     value
                 }
-                (Of::Link(place, before, load), Series::Link { metric, .. }) => {
+                (Of::Link(place, before), Series::Link { metric, .. }) => {
                     let way = &ways[*place];
-                    let value = link(net, way, *metric, before, *load, span);
-                    (*before, *load) = (net.link_counters(way.id), net.link_load(way.id));
+                    let value = link(net, way, *metric, before, span);
+                    *before = Before::of(net, way.id);
                     value
                 }
                 (Of::Flow(..), Series::Link { .. }) | (Of::Link(..), Series::Flow { .. }) => None,
@@ -97,21 +114,20 @@ impl Sampler {
     }
 }
 
-fn link(
-    net: &Network,
-    way: &Way,
-    metric: LinkMetric,
-    before: &LinkCounters,
-    load: Load,
-    span: Duration,
-) -> Option<f64> {
-    let counters = net.link_counters(way.id);
+fn link(net: &Network, way: &Way, metric: LinkMetric, before: &Before, span: Duration) -> Option<f64> {
+    let seen = Before::of(net, way.id);
+    let (counters, Before { link: before, load, left: (packets_before, sum_before) }) = (seen.link, *before);
     let (queue, backlog) = net.queue_counters(way.id);
     match metric {
         LinkMetric::Queue => Some(backlog.bytes.get() as f64),
         LinkMetric::QueuePackets => Some(backlog.packets as f64),
+        LinkMetric::QueueDelay => {
+            let (packets, sum) = seen.left;
+            let packets = packets - packets_before;
+            (packets > 0).then(|| (sum - sum_before).as_secs_f64() * 1e3 / packets as f64)
+        }
         LinkMetric::Throughput => mbps(counters.delivered_bytes - before.delivered_bytes, span),
-        LinkMetric::Utilisation => utilisation(load, net.link_load(way.id)),
+        LinkMetric::Utilisation => utilisation(load, seen.load),
         LinkMetric::Drops => Some(counters.dropped as f64),
         LinkMetric::Losses => Some(counters.lost as f64),
         LinkMetric::Marks => Some(queue.marked.packets as f64),

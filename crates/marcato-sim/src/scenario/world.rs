@@ -11,7 +11,7 @@ use super::occupancy::{Occupancy, utilisation};
 use super::outcome::{Completion, FlowOutcome, LinkOutcome, Outcome};
 use super::sampler::Sampler;
 use super::warning::Warning;
-use crate::{FlowId, LinkCounters, LinkId, Load, Network, Standstill, Tap};
+use crate::{DelaySummary, FlowId, LinkCounters, LinkId, Load, Network, QueueDelays, Standstill, Tap};
 
 /// How often round-trip times are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -57,8 +57,9 @@ impl Way {
         Counted { link, load, marks: queue.marked.packets, judged }
     }
 
-    fn begin(&mut self, net: &Network) {
+    fn begin(&mut self, net: &mut Network) {
         self.before = self.counted(net);
+        net.restart_queue_delays(self.id);
         self.occupancy.borrow_mut().restart(net.now());
     }
 
@@ -81,6 +82,7 @@ impl Way {
             throughput: mbps(bytes, now.since(from)).unwrap_or(0.0),
             utilisation: utilisation(load_before, load),
             waiting: self.occupancy.borrow_mut().until(now),
+            queue_delay: net.queue_delays(self.id).and_then(QueueDelays::spans).and_then(DelaySummary::of),
             drops: counters.dropped - before.dropped,
             too_big: counters.too_big - before.too_big,
             marks: marks - marks_before,
@@ -168,7 +170,6 @@ impl World {
                 is_warm = true;
                 let net = &mut self.net;
                 self.flows.iter_mut().for_each(|flow| flow.begin(net));
-                let net = &self.net;
                 self.ways.iter_mut().for_each(|way| way.begin(net));
             }
             if self.net.now() >= end {
