@@ -283,6 +283,9 @@ fn wire(of: &Direction) -> String {
         };
         parts.push(format!("jitter {added}{}", if reorder { " reordering" } else { "" }));
     }
+    if of.duplication > 0.0 {
+        parts.push(format!("duplicates {} %", digits(of.duplication * 100.0)));
+    }
     if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 

@@ -36,6 +36,8 @@ pub struct Direction {
     pub loss: Loss,
     /// By how much the wire's delay varies; `None`: not at all.
     pub jitter: Option<Jitter>,
+    /// Probability that a packet comes out twice, 0 to 1.
+    pub duplication: f64,
     /// Whether the ECN field of each packet that comes is cleared, as some devices do.
     pub bleach_ecn: bool,
 }

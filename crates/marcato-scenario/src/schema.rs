@@ -33,10 +33,23 @@ macro_rules! schemas {
 const FLOW_COMMON: &[&str] =
     &["name", "kind", "from", "to", "count", "stagger", "start", "start-jitter", "stop", "layer"];
 const FLOW_TCP: &[&str] = &["congestion", "tcp", "tcp-to"];
-const DIRECTION: &[&str] = &["rate", "trace", "delay", "framing", "queue", "loss", "jitter", "bleach-ecn"];
+const DIRECTION: &[&str] =
+    &["rate", "trace", "delay", "framing", "queue", "loss", "jitter", "duplication", "bleach-ecn"];
 /// The keys of a link beside its name and ends, which a topology passes on to the links that it is about.
-pub(crate) const WIRE: &[&str] =
-    &["rate", "trace", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "back", "changes"];
+pub(crate) const WIRE: &[&str] = &[
+    "rate",
+    "trace",
+    "delay",
+    "framing",
+    "mtu",
+    "queue",
+    "loss",
+    "jitter",
+    "duplication",
+    "bleach-ecn",
+    "back",
+    "changes",
+];
 const MESSAGING: &[&str] = &["preset", "chunk", "messages", "sources", "bulk"];
 
 schemas! {
@@ -45,7 +58,7 @@ schemas! {
     PARKING_LOT = "a parking lot": &["kind", "hops", "access-rate", "access-delay"], WIRE;
     MULTIPATH = "a multipath topology": &["kind", "paths"], WIRE;
     MULTIPATH_PATH = "a path of a topology": WIRE;
-    ASYMMETRIC = "an asymmetric topology": &["kind", "up-rate", "up-queue", "core-delay"], &["rate", "delay", "framing", "mtu", "queue", "loss", "jitter", "bleach-ecn", "changes"];
+    ASYMMETRIC = "an asymmetric topology": &["kind", "up-rate", "up-queue", "core-delay"], &["rate", "delay", "framing", "mtu", "queue", "loss", "jitter", "duplication", "bleach-ecn", "changes"];
     LINK = "a link": &["name", "between"], WIRE;
     BACK = "the way back of a link": DIRECTION;
     CHANGE = "a change of a link": &["at", "way", "rate", "up", "delay", "reorder", "loss", "queue"];

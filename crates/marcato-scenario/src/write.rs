@@ -137,7 +137,8 @@ fn direction(of: &Direction, pairs: &mut Pairs) {
     }
     pairs.text("delay", span(of.delay)).text("framing", size(of.framing)).raw("queue", queue(&of.queue));
     pairs.raw("loss", loss(&of.loss));
-    pairs.raw("jitter", of.jitter.map_or_else(|| quote("none"), jitter)).raw("bleach-ecn", of.bleach_ecn);
+    pairs.raw("jitter", of.jitter.map_or_else(|| quote("none"), jitter));
+    pairs.float("duplication", of.duplication).raw("bleach-ecn", of.bleach_ecn);
 }
 
 fn queue(of: &Queue) -> String {

@@ -87,7 +87,7 @@ fn link() -> impl Strategy<Value = String> {
         "a limit in time may be less than a packet",
         |(rate, delay, queue, loss, jitter, back, changes, later)| {
             let mut text = format!("rate = \"{rate}\"\ndelay = \"{delay} ns\"\nqueue = {queue}\nloss = {loss}\n");
-            let _ = writeln!(text, "jitter = {jitter}\n{back}framing = \"18 B\"\nbleach-ecn = {changes}");
+            let _ = writeln!(text, "jitter = {jitter}\n{back}framing = \"18 B\"\nbleach-ecn = {changes}\nduplication = {:?}", later.2 as f64 / 1e9);
             if changes {
                 let (later, loss, delay, reorder) = later;
                 let _ = write!(text, "changes = [{{ at = \"2 s\", up = false }}, {{ at = \"1 s\", way = \"back\", rate = \"0 bit/s\" }}");

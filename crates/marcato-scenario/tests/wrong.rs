@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a key that means nothing",
         but: &[("delay = \"20 ms\"", "colour = \"red\"")],
-        says: &["18:1: `colour` is not a key of a link: there are `name`, `between`, `rate`, `trace`, `delay`, `framing`, `mtu`, `queue`, `loss`, `jitter`, `bleach-ecn`, `back`, `changes`"],
+        says: &["18:1: `colour` is not a key of a link: there are `name`, `between`, `rate`, `trace`, `delay`, `framing`, `mtu`, `queue`, `loss`, `jitter`, `duplication`, `bleach-ecn`, `back`, `changes`"],
     },
     Case {
         what: "a key of the whole file below a header",
@@ -389,6 +389,16 @@ const CASES: &[Case] = &[
         what: "a change of nothing",
         but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\"")],
         says: &["21:12: this change changes nothing: say a `rate`, a `delay`, a `loss`, a `queue`, or up = false"],
+    },
+    Case {
+        what: "a duplication in per cent",
+        but: &[("delay = \"20 ms\"", "delay = \"20 ms\"\nduplication = \"3 %\"")],
+        says: &["19:15: `duplication` is a number: say 0.03, without quotes"],
+    },
+    Case {
+        what: "more copies than packets",
+        but: &[("delay = \"20 ms\"", "delay = \"20 ms\"\nduplication = 3")],
+        says: &["19:15: `duplication` is 0 to 1, not 3"],
     },
     Case {
         what: "a change of the order alone",

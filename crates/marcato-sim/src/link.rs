@@ -18,7 +18,7 @@ use crate::record::TapPoint;
 use crate::sojourn::Sojourns;
 use crate::tally::FlowTallies;
 use crate::trace::{Opportunities, Trace};
-use crate::wire::Wire;
+use crate::wire::{Put, Wire};
 
 /// A queue before a transmitter: any discipline for packets of the simulator. After the run get it back by
 /// [`Network::queue`](crate::Network::queue).
@@ -47,6 +47,9 @@ pub struct LinkConfig {
     pub bleaches: bool,
     /// What the wire loses, after the queue let it out.
     pub loss: Loss,
+    /// Probability that a packet that is not lost comes out twice, the copy directly behind its original. Drawn for each
+    /// packet, lost ones included, from a stream of its own: `duplication/<link>`.
+    pub duplication: f64,
     /// The queue before the transmitter. Its limits count IP bytes, without framing.
     pub queue: Box<dyn LinkQueue>,
     /// Whether the queue [observes](Discipline::observe) what comes out of the link back. It stands where that ends.
@@ -78,6 +81,7 @@ impl LinkConfig {
             framing: Bytes::ZERO,
             bleaches: false,
             loss: Loss::None,
+            duplication: 0.0,
             queue: Box::new(DropTail::default()),
             observes: false,
             wakes_late: Duration::ZERO,
@@ -131,6 +135,12 @@ impl LinkConfig {
         Self { loss, ..self }
     }
 
+    /// Duplicates each packet with this probability.
+    #[must_use]
+    pub fn duplication(self, duplication: f64) -> Self {
+        Self { duplication, ..self }
+    }
+
     /// With `framing` bytes added to each packet.
     #[must_use]
     pub fn framing(self, framing: Bytes) -> Self {
@@ -167,11 +177,13 @@ pub struct LinkCounters {
     pub too_big: u64,
     /// Packets that the wire lost, or that met the link while it was down.
     pub lost: u64,
+    /// Copies that the wire made.
+    pub duplicated: u64,
     /// How often a low packet that was being sent stopped for a high one.
     pub preempted: u64,
-    /// Packets that came out at the far end.
+    /// Packets that came out at the far end, copies included.
     pub delivered: u64,
-    /// IP bytes that came out at the far end.
+    /// IP bytes that came out at the far end, likewise.
     pub delivered_bytes: Bytes,
     /// What was put on the wire, framing and later losses included: what occupies the link.
     pub carried_bytes: Bytes,
@@ -274,12 +286,14 @@ impl Link {
             None => (config.queue, None),
             Some(low) if has_gaps => {
                 let (name, arrival) = (format!("{name}/low"), Event::LowArrival { link: id });
-                let wire = Wire::new(config.loss.clone(), config.jitter, &name, seed, arrival);
+                let wire =
+                    Wire::new(config.loss.clone(), config.jitter, config.duplication, &name, seed, arrival);
                 (config.queue, Some(Box::new(Preempted::new(low, wire))))
             }
             Some(low) => (Box::new(Strict::of(config.queue, low)), None),
         };
-        let wire = Wire::new(config.loss, config.jitter, &name, seed, Event::Arrival { link: id });
+        let arrival = Event::Arrival { link: id };
+        let wire = Wire::new(config.loss, config.jitter, config.duplication, &name, seed, arrival);
         Self {
             name,
             id,
@@ -610,9 +624,13 @@ impl Link {
             }
             (None, None) => now,
         };
-        if let Some(packet) = self.wire.put(out_at + self.delay, self.up, packet, agenda) {
-            self.counters.lost += 1;
-            tallies.dropped(packet);
+        match self.wire.put(out_at + self.delay, self.up, packet, agenda, tallies) {
+            Put::Once => {}
+            Put::Twice => self.counters.duplicated += 1,
+            Put::Lost(packet) => {
+                self.counters.lost += 1;
+                tallies.dropped(packet);
+            }
         }
     }
 }

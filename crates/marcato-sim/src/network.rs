@@ -39,7 +39,7 @@ pub enum ConservationError {
     Link {
         /// The link's name.
         link: String,
-        /// Packets handed to it.
+        /// Packets handed to it, and copies that it made.
         offered: u64,
         /// Dropped, too big, lost, delivered, queued and under way.
         accounted: u64,
@@ -47,7 +47,7 @@ pub enum ConservationError {
     /// The flows' outstanding packets are not those in the network.
     #[error("flows have {outstanding} packets outstanding but the network holds {held}")]
     Flows {
-        /// Sent, and neither arrived nor dropped.
+        /// Sent or duplicated, and neither arrived nor dropped.
         outstanding: u64,
         /// Queued or under way.
         held: u64,
@@ -667,14 +667,15 @@ impl Network {
         Ok(links.into_iter().filter_map(|link| self.links[link as usize].mtu).min())
     }
 
-    /// Checks that no packet has gone missing: on each link offered = dropped + too big + lost + delivered + queued +
-    /// under way, over all flows sent = arrived + dropped + in the network, and that each datagram in the network, and
+    /// Checks that no packet has gone missing: on each link offered + duplicated = dropped + too big + lost + delivered +
+    /// queued + under way, over all flows sent + duplicated = arrived + dropped + in the network, and that each datagram in the network, and
     /// nothing else, has its payload kept. Debug builds check it after each run.
     pub fn check_conservation(&self) -> Result<(), ConservationError> {
         let mut held = 0;
         for link in &self.links {
             let inside = link.queue_counters().1.packets + link.under_way();
-            let LinkCounters { offered, dropped, too_big, lost, delivered, .. } = link.counters;
+            let LinkCounters { offered, duplicated, dropped, too_big, lost, delivered, .. } = link.counters;
+            let offered = offered + duplicated;
             let accounted = dropped + too_big + lost + delivered + inside;
             if offered != accounted {
                 return Err(ConservationError::Link { link: link.name.clone(), offered, accounted });

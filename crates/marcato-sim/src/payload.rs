@@ -42,6 +42,12 @@ impl Payloads {
         payload
     }
 
+    /// Keeps another copy of a payload under way.
+    pub(crate) fn copy(&mut self, id: &PayloadId) -> PayloadId {
+        let payload = self.slots[id.0 as usize].clone().unwrap_or_default();
+        self.put(&payload)
+    }
+
     /// A payload under way, to look at.
     pub(crate) fn peek(&self, id: &PayloadId) -> &[u8] {
         self.slots[id.0 as usize].as_deref().unwrap_or_default()

@@ -7,7 +7,7 @@ use crate::agenda::Agenda;
 use crate::event::Event;
 use crate::link::Account;
 use crate::packet::Packet;
-use crate::wire::Wire;
+use crate::wire::{Put, Wire};
 
 /// The packet that is being sent, in one go or in several.
 struct Sending {
@@ -141,9 +141,14 @@ impl Preempted {
     /// The last of a packet is on the line.
     fn sent(&mut self, now: Time, shared: &mut Shared<'_>, agenda: &mut Agenda<Event>) {
         let Some(Sending { packet, .. }) = self.sending.take() else { return };
-        if let Some(packet) = self.wire.put(now + shared.delay, shared.up, packet, agenda) {
-            shared.account.counters.lost += 1;
-            shared.account.tallies.dropped(packet);
+        let due = now + shared.delay;
+        match self.wire.put(due, shared.up, packet, agenda, shared.account.tallies) {
+            Put::Once => {}
+            Put::Twice => shared.account.counters.duplicated += 1,
+            Put::Lost(packet) => {
+                shared.account.counters.lost += 1;
+                shared.account.tallies.dropped(packet);
+            }
         }
     }
 }

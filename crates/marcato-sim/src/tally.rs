@@ -13,7 +13,9 @@ use crate::record::{TapPoint, Taps};
 pub struct FlowTally {
     /// Packets sent.
     pub sent: u64,
-    /// Packets that reached the other end.
+    /// Copies of them that links made.
+    pub duplicated: u64,
+    /// Packets that reached the other end, copies included.
     pub arrived: u64,
     /// Packets that a queue dropped, a wire lost or a link found too big.
     pub dropped: u64,
@@ -21,13 +23,14 @@ pub struct FlowTally {
 
 impl FlowTally {
     fn outstanding(&self) -> u64 {
-        self.sent - self.arrived - self.dropped
+        self.sent + self.duplicated - self.arrived - self.dropped
     }
 }
 
 impl AddAssign for FlowTally {
     fn add_assign(&mut self, other: Self) {
         self.sent += other.sent;
+        self.duplicated += other.duplicated;
         self.arrived += other.arrived;
         self.dropped += other.dropped;
     }
@@ -132,6 +135,16 @@ impl FlowTallies {
         self.release(packet.flow);
     }
 
+    /// A copy of a packet, with a payload of its own.
+    pub(crate) fn copy(&mut self, packet: &Packet) -> Packet {
+        self.of_sender(packet).duplicated += 1;
+        let mut copy = packet.clone();
+        if let Body::Datagram(datagram) = &mut copy.body {
+            datagram.payload = self.payloads.copy(&datagram.payload);
+        }
+        copy
+    }
+
     /// The end of a packet and of its payload.
     pub(crate) fn dropped(&mut self, packet: Packet) {
         self.of_sender(&packet).dropped += 1;
@@ -149,7 +162,7 @@ impl FlowTallies {
         }
     }
 
-    /// Packets that were sent and have neither arrived nor been dropped: they must be in the network.
+    /// Packets and copies that have neither arrived nor been dropped: they must be in the network.
     pub(crate) fn outstanding(&self) -> u64 {
         self.flows.iter().map(Slot::outstanding).sum()
     }

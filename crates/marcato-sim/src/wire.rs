@@ -1,6 +1,6 @@
 //! The wire of a link: what becomes of packets that have left the transmitter.
 
-use marcato_units::{Seed, Time};
+use marcato_units::{Seed, Stream, Time};
 
 use crate::agenda::Agenda;
 use crate::event::Event;
@@ -8,11 +8,30 @@ use crate::jitter::{Jitter, JitterProcess};
 use crate::line::Line;
 use crate::loss::{Loss, LossProcess};
 use crate::packet::Packet;
+use crate::tally::FlowTallies;
+
+/// What happened to a packet that was put on a wire.
+#[must_use = "a lost packet is handed back so that its loss can be accounted for"]
+pub(crate) enum Put {
+    /// It is under way.
+    Once,
+    /// It is under way, and a copy of it.
+    Twice,
+    /// It is lost: here it is.
+    Lost(Packet),
+}
+
+/// Random duplication.
+struct Duplication {
+    probability: f64,
+    stream: Stream,
+}
 
 /// Delays each packet by more or less, loses some, and carries the others to the far end.
 pub(crate) struct Wire {
     loss: LossProcess,
     jitter: Option<Box<JitterProcess>>,
+    duplication: Option<Box<Duplication>>,
     line: Line,
     /// No packet arrives earlier: those that were under way when the delay became shorter come first.
     not_before: Time,
@@ -22,11 +41,20 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Its draws have streams of their own, by `name`.
-    pub(crate) fn new(loss: Loss, jitter: Option<Jitter>, name: &str, seed: Seed, arrival: Event) -> Self {
+    pub(crate) fn new(
+        loss: Loss,
+        jitter: Option<Jitter>,
+        duplication: f64,
+        name: &str,
+        seed: Seed,
+        arrival: Event,
+    ) -> Self {
         let stream = |what: &str| seed.stream(&format!("{what}/{name}"));
         Self {
             loss: LossProcess::new(loss, stream("loss")),
             jitter: jitter.map(|jitter| Box::new(JitterProcess::new(jitter, stream("jitter")))),
+            duplication: (duplication > 0.0)
+                .then(|| Box::new(Duplication { probability: duplication, stream: stream("duplication") })),
             line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
             not_before: Time::ZERO,
             arrival,
@@ -52,28 +80,37 @@ impl Wire {
         self.line.len()
     }
 
-    /// Takes a packet that arrives at `due` if nothing is added to its delay. One that is lost is handed back: all are
-    /// while the link is not `up`.
-    #[must_use = "a lost packet is handed back so that its loss can be accounted for"]
+    /// Takes a packet that arrives at `due` if nothing is added to its delay. While the link is not `up`, all are lost. A
+    /// copy arrives directly behind its original.
     pub(crate) fn put(
         &mut self,
         due: Time,
         up: bool,
         packet: Packet,
         agenda: &mut Agenda<Event>,
-    ) -> Option<Packet> {
+        tallies: &mut FlowTallies,
+    ) -> Put {
         // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
         let arrives_at = self.jitter.as_mut().map_or(due, |jitter| jitter.arrival(due));
+        let twice = self.duplication.as_mut().is_some_and(|it| it.stream.chance(it.probability));
         // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
         // all the same, so that what comes after an outage does not depend on what the wire did in it.
         if self.loss.loses() || !up {
-            return Some(packet);
+            return Put::Lost(packet);
         }
-        let moment = agenda.reserve(arrives_at.max(self.not_before));
+        let arrives_at = arrives_at.max(self.not_before);
+        let copy = twice.then(|| tallies.copy(&packet));
+        self.push(arrives_at, packet, agenda);
+        let Some(copy) = copy else { return Put::Once };
+        self.push(arrives_at, copy, agenda);
+        Put::Twice
+    }
+
+    fn push(&mut self, at: Time, packet: Packet, agenda: &mut Agenda<Event>) {
+        let moment = agenda.reserve(at);
         if let Some(moment) = self.line.push(moment, packet) {
             agenda.enter(moment, self.arrival);
         }
-        None
     }
 
     /// Takes off what arrives now.

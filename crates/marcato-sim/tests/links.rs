@@ -458,6 +458,35 @@ fn both_queues_of_a_link_that_pre_empts_may_change() {
     assert!((2..=3).contains(&arrived[1]), "{arrived:?}");
 }
 
+#[test]
+fn a_copy_comes_out_directly_behind_its_packet_and_has_its_payload() {
+    let link = LinkConfig::new(Rate::from_mbps(8), millis(5)).duplication(1.0).loss(Loss::Every(3));
+    let (mut net, flow, there) = over(1, link, (0..6).map(|n| (ms(2 * n), 1000)));
+    net.run_until(ms(1000));
+    // The third and the sixth are lost, and with them their copies.
+    let expected = [(6, 0), (6, 0), (8, 1), (8, 1), (12, 3), (12, 3), (14, 4), (14, 4)];
+    assert_eq!(got(&net, flow), expected.map(|(at, n)| (ms(at), n)));
+    let counters = net.link_counters(there);
+    assert_eq!((counters.offered, counters.duplicated, counters.lost, counters.delivered), (6, 4, 2, 8));
+    let tally = net.tally(flow, Side::Client);
+    assert_eq!((tally.sent, tally.duplicated, tally.arrived, tally.dropped), (6, 4, 8, 2));
+}
+
+#[test]
+fn copies_are_drawn_apart_from_losses() {
+    let numbers = |loss: Loss| {
+        let link = LinkConfig::delay_only(Duration::ZERO).duplication(0.3).loss(loss);
+        let (mut net, flow, _) = over(5, link, steady(2_000, 100));
+        net.run_until(ms(10_000));
+        got(&net, flow).iter().map(|&(_, number)| number).collect::<Vec<_>>()
+    };
+    let all = numbers(Loss::None);
+    // Of 2000 at 30 %, the standard deviation is 20.5; five of them.
+    assert!((2_498..=2_702).contains(&all.len()), "{}", all.len());
+    let rest: Vec<_> = all.into_iter().filter(|n| (n + 1) % 4 != 0).collect();
+    assert_eq!(numbers(Loss::Every(4)), rest);
+}
+
 /// A link of any kind, and what happens to it.
 #[derive(Clone, Debug)]
 struct Spec {
@@ -466,6 +495,7 @@ struct Spec {
     delay: u64,
     jitter: Option<(Jitter, bool)>,
     loss: Loss,
+    duplication: f64,
     mtu: Option<u64>,
     buffer: u64,
     codel: bool,
@@ -484,6 +514,7 @@ enum Change {
 impl Spec {
     fn config(&self) -> LinkConfig {
         let mut link = LinkConfig::delay_only(millis(self.delay)).loss(self.loss.clone());
+        link.duplication = self.duplication;
         link.rate = self.kbps.map(Rate::from_kbps);
         link.trace = self.trace.clone().map(|at| Trace::from_millis(at).unwrap());
         link.jitter = self.jitter.map(|(jitter, reorder)| jitter.reorder(reorder));
@@ -550,7 +581,7 @@ prop_compose! {
     fn any_spec()(
         kbps in prop::option::of(100u64..50_000), trace in prop::option::of(any_trace()), delay in 0u64..80,
         jitter in prop::option::of((any_jitter(), any::<bool>())), loss in any_loss(),
-        mtu in prop::option::of(500u64..2_000), buffer in 1u64..50, codel in any::<bool>(),
+        duplication in prop_oneof![Just(0.0), 0.0f64..0.3, Just(1.0)], mtu in prop::option::of(500u64..2_000), buffer in 1u64..50, codel in any::<bool>(),
         changes in prop::collection::vec((0u64..1_000, prop_oneof![
             Just(Change::Rate(0)), (100u64..50_000).prop_map(Change::Rate), any::<bool>().prop_map(Change::Up),
             (0u64..80, any::<bool>()).prop_map(|(to, reorder)| Change::Delay(to, reorder)),
@@ -558,7 +589,7 @@ prop_compose! {
             (1u64..50, any::<bool>()).prop_map(|(packets, codel)| Change::Queue(packets, codel)),
         ]), 0..6),
     ) -> Spec {
-        Spec { kbps, trace, delay, jitter, loss, mtu, buffer, codel, changes }
+        Spec { kbps, trace, delay, jitter, loss, duplication, mtu, buffer, codel, changes }
     }
 }
 
@@ -645,11 +676,12 @@ proptest! {
                 prop_assert!(at >= sent_at[number as usize] + millis(delay));
             }
             if specs().all(|spec| !spec.reorders()) {
-                prop_assert!(receiver.got.windows(2).all(|pair| pair[0].1 < pair[1].1));
+                let copies = specs().any(|spec| spec.duplication > 0.0);
+                prop_assert!(receiver.got.windows(2).all(|pair| pair[0].1 < pair[1].1 + u32::from(copies)));
             }
             let tally = net.tally(datagrams, side);
             prop_assert_eq!(tally.sent, plan.len() as u64);
-            prop_assert_eq!(tally.arrived + tally.dropped, tally.sent);
+            prop_assert_eq!(tally.arrived + tally.dropped, tally.sent + tally.duplicated);
             // What is too big for the path is found out by the first link whose MTU it exceeds, if it gets so far.
             let mtu = net.path_mtu(ends[way], ends[1 - way]).unwrap();
             prop_assert_eq!(mtu, specs().filter_map(|spec| spec.mtu).min().map(Bytes::new));
@@ -691,7 +723,7 @@ proptest! {
         };
         let (alone, beside) = (run(Vec::new()), run(times(&low)));
         prop_assert_eq!((alone.0, alone.1), (beside.0, beside.1));
-        prop_assert_eq!(beside.2.arrived + beside.2.dropped, low.len() as u64);
+        prop_assert_eq!(beside.2.arrived + beside.2.dropped, low.len() as u64 + beside.2.duplicated);
     }
 
     /// The same links with the same seed do the same at the same times.

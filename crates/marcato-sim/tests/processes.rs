@@ -76,7 +76,7 @@ fn every_flow_of_a_process_transfers_its_size_and_is_gone() {
     assert!((0..).zip(&numbers).all(|(expected, &number)| expected == number));
     // And once their timers have run out, what they sent is accounted for.
     let sides = [stats.from_clients, stats.from_servers];
-    for (FlowTally { sent, arrived, dropped }, link) in sides.into_iter().zip([world.there, world.back]) {
+    for (FlowTally { sent, arrived, dropped, .. }, link) in sides.into_iter().zip([world.there, world.back]) {
         assert_eq!(sent, arrived + dropped);
         assert_eq!(sent, world.net.link_counters(link).offered);
     }

@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_sim::{
     Arrivals, Bulk, DatagramFlow, Distribution, Family, FlowId, Host, HostContext, Incoming, LinkConfig,
-    LinkId, Loss, Network, NodeId, Outgoing, PriorityOption, Route, RouteId, Series, SeriesError, Side, Tap,
-    TapError, TapPoint, TcpConfig, TcpFlow, UdpFlow,
+    LinkId, Loss, LossDetection, Network, NodeId, Outgoing, PriorityOption, Route, RouteId, Series,
+    SeriesError, Side, Tap, TapError, TapPoint, TcpConfig, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use marcato_wire::{SackBlocks, TcpOption, TcpOptions};
@@ -430,6 +430,50 @@ fn what_a_tap_captures_adds_up_to_the_transfer() {
     // FINs.
     assert!(there.iter().any(|packet| packet.flags() & 1 == 1) && back.iter().any(|p| p.flags() & 1 == 1));
     assert_eq!(world.net.summary(flow, Side::Client).packets.arrived, there.len() as u64);
+}
+
+#[test]
+fn each_copy_of_a_segment_is_answered_by_a_dsack_and_nothing_is_sent_twice() {
+    for loss_detection in [LossDetection::Rack, LossDetection::DupThresh] {
+        let mut net = Network::new(Seed::new(1));
+        let (client, server) = (net.node("client"), net.node("server"));
+        let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20)).duplication(1.0);
+        let (there, back) = net.link(client, server, link(), link());
+        net.tap(there, Tap::default());
+        net.tap(back, Tap::default());
+        let config = TcpConfig { loss_detection, ..TcpConfig::default() };
+        let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::new(Bytes::kb(300)))).unwrap();
+        net.run_until(Time::from_secs(10));
+        assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(300));
+        assert!(net.is_finished(flow, Side::Client));
+        let stats = net.tcp_stats(flow, Side::Client).unwrap();
+        assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
+        let [there, back] = [there, back].map(|link| drain(&mut net, link));
+        let data = |packet: &&Read| packet.len > packet.payload();
+        let mut copies: Vec<[u32; 2]> = there
+            .iter()
+            .filter(data)
+            .map(|it| {
+                // The FIN has a number, too.
+                let len = u32::try_from(it.len - it.payload()).unwrap() + u32::from(it.flags() & 1);
+                [it.seq(), it.seq() + len]
+            })
+            .collect();
+        copies.dedup();
+        // RFC 2883 §4: the first block tells of what has come twice, below the acknowledgement.
+        let mut told: Vec<[u32; 2]> = back
+            .iter()
+            .flat_map(Read::options)
+            .filter_map(|it| {
+                if let TcpOption::Sack(blocks) = it { blocks.as_slice().first().copied() } else { None }
+            })
+            .map(|block| [block.start, block.end])
+            .collect();
+        // Each acknowledgement comes twice itself.
+        told.dedup();
+        assert_eq!(told, copies);
+        assert_eq!(copies.len(), 300_000_usize.div_ceil(1448));
+    }
 }
 
 #[test]

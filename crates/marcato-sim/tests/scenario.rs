@@ -32,6 +32,7 @@ fn way(mbps: u64, delay: Duration) -> Direction {
         queue: Queue::default(),
         loss: Loss::None,
         jitter: None,
+        duplication: 0.0,
         bleach_ecn: false,
     }
 }

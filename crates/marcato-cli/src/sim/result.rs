@@ -152,6 +152,7 @@ fn links(links: &[LinkOutcome]) -> Frame {
         .count("too_big_packets", links.iter().map(|link| link.too_big))
         .count("marked_packets", links.iter().map(|link| link.marks))
         .count("lost_packets", links.iter().map(|link| link.losses))
+        .count("duplicated_packets", links.iter().map(|link| link.duplicates))
         .number("responsive_percent", links.iter().map(|link| link.responsive.map(|share| share * 100.0)))
 }
 

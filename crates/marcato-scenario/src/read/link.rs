@@ -84,6 +84,7 @@ fn direction(keys: &Keys<'_>, mtu: Bytes) -> Direction {
             .unwrap_or_default(),
         loss: loss(keys).unwrap_or_default(),
         jitter: jitter(keys),
+        duplication: keys.probability("duplication").unwrap_or(0.0),
         bleach_ecn: keys.boolean("bleach-ecn").unwrap_or(false),
     }
 }

@@ -325,7 +325,8 @@ pub(super) fn direction(
             bare.trace(trace)
         }
     };
-    let config = LinkConfig { bleaches: direction.bleach_ecn, ..config };
+    let duplication = direction.duplication;
+    let config = LinkConfig { bleaches: direction.bleach_ecn, duplication, ..config };
     let config = config.framing(direction.framing).mtu(mtu).loss(loss(link, &direction.loss)?);
     Ok(match &direction.jitter {
         None => config,

@@ -20,6 +20,7 @@
 //!     queue: Default::default(),
 //!     loss: Loss::None,
 //!     jitter: None,
+//!     duplication: 0.0,
 //!     bleach_ecn: false,
 //! };
 //! let link = Link {

@@ -307,6 +307,8 @@ pub struct LinkOutcome {
     pub marks: u64,
     /// Packets that its wire lost.
     pub losses: u64,
+    /// Copies of packets that its wire made.
+    pub duplicates: u64,
     /// Where the queue judges flows: of what came to it, the share in bytes that came of flows which answer congestion
     /// signals. `None` if nothing came.
     pub responsive: Option<f64>,

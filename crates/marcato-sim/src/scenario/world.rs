@@ -87,6 +87,7 @@ impl Way {
             too_big: counters.too_big - before.too_big,
             marks: marks - marks_before,
             losses: counters.lost - before.lost,
+            duplicates: counters.duplicated - before.duplicated,
             responsive: (all > 0.0).then(|| responsive / all),
         }
     }
