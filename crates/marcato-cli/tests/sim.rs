@@ -142,6 +142,36 @@ fn one_run_gives_the_same_bytes_in_every_file_each_time() {
 }
 
 #[test]
+fn captures_of_all_links_are_one_file_if_that_is_asked_for() {
+    let text = ONE.replace("pcap = [", "pcap-format = \"pcapng\"\nsnaplen = \"whole\"\npcap = [");
+    let (directory, file) = scenario(&text);
+    let out = path(directory.path(), "a");
+    let (status, _, err) = marcato([&file, "--out", &out]);
+    assert_eq!((status, err.as_str()), (Status::Ok, ""));
+    let found = files(Path::new(&out));
+    let captures: Vec<_> = found
+        .keys()
+        .filter(|name| name.to_str().unwrap().contains("pcap") || name.ends_with("quic.keys"))
+        .collect();
+    assert_eq!(captures, [Path::new("capture.pcapng")]);
+    let capture = &found[Path::new("capture.pcapng")];
+    assert_eq!(capture[..4], 0x0a0d_0d0a_u32.to_le_bytes());
+    // 8 Mbit/s for six seconds.
+    assert!(capture.len() > 5_000_000, "{}", capture.len());
+}
+
+#[test]
+fn a_session_that_is_captured_leaves_its_secrets() {
+    let session = "\n[[flow]]\nname = \"session\"\nkind = \"quic\"\nfrom = \"client\"\nto = \"server\"\nbulk = \"p3\"\n\n[record]";
+    let (directory, file) = scenario(&ONE.replace("\n[record]", session));
+    let out = path(directory.path(), "a");
+    let (status, _, err) = marcato([&file, "--out", &out]);
+    assert_eq!((status, err.as_str()), (Status::Ok, ""));
+    let keys = String::from_utf8(files(Path::new(&out))[Path::new("quic.keys")].clone()).unwrap();
+    assert!(keys.lines().any(|line| line.starts_with("SERVER_TRAFFIC_SECRET_0 ")), "{keys}");
+}
+
+#[test]
 fn the_document_has_the_documented_keys_and_nothing_of_the_machine() {
     let (directory, file) = scenario(ONE);
     let (_, printed, _) = marcato([&file, "--format", "json"]);

@@ -11,6 +11,8 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, ServerConfig, SignatureScheme};
 
+use crate::secrets::Secrets;
+
 /// Why an identity, or a trust in one, is none.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
@@ -35,18 +37,19 @@ pub enum IdentityError {
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    secrets: Option<Secrets>,
 }
 
 impl Clone for Identity {
     fn clone(&self) -> Self {
-        Self { chain: self.chain.clone(), key: self.key.clone_key() }
+        Self { chain: self.chain.clone(), key: self.key.clone_key(), secrets: self.secrets.clone() }
     }
 }
 
 impl Identity {
     /// A chain and its key as read from files.
     pub const fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {
-        Self { chain, key }
+        Self { chain, key, secrets: None }
     }
 
     /// A certificate that nobody but its maker vouches for. Its signature is Ed25519, which always has the same length:
@@ -64,7 +67,13 @@ impl Identity {
         let certificate =
             CertificateParams::new([name.to_owned()]).and_then(|params| params.self_signed(&key));
         let chain = vec![certificate.map_err(failed)?.der().clone()];
-        Ok(Self { chain, key: PrivatePkcs8KeyDer::from(key.serialize_der()).into() })
+        Ok(Self { chain, key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(), secrets: None })
+    }
+
+    /// Notes the TLS secrets of each QUIC connection that a server of this identity accepts.
+    #[must_use]
+    pub fn log_secrets(self, secrets: &Secrets) -> Self {
+        Self { secrets: Some(secrets.clone()), ..self }
     }
 
     /// The certificate itself, for a client that is to [trust](Trust::Certificate) it alone.
@@ -89,6 +98,9 @@ impl Identity {
             .with_single_cert(self.chain.clone(), self.key.clone_key())?;
         config.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
         config.max_early_data_size = 0;
+        if let Some(secrets) = &self.secrets {
+            config.key_log = Arc::new(secrets.clone());
+        }
         Ok(Arc::new(QuicServerConfig::try_from(config).map_err(|_| IdentityError::NoInitialSuite)?))
     }
 }

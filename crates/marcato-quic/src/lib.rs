@@ -23,6 +23,7 @@ mod outbox;
 mod pacer;
 mod right_sizing;
 mod scheduler;
+mod secrets;
 mod session;
 mod watch;
 
@@ -41,6 +42,7 @@ pub use long::LongId;
 pub use low::{LowLanes, Retry};
 pub use marcato_sched::conductor::MessageId;
 pub use marcato_wire::MessageNumber;
+pub use secrets::Secrets;
 pub use session::{
     Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
 };

@@ -10,7 +10,7 @@ use crate::link::{Added, Capacity, Direction, Jitter, Link, Loss, Way};
 use crate::path::{Map, Route};
 use crate::quantity::{rate, size, span};
 use crate::queue::{Codel, Limit, Queue, Sharing, Standard, Threshold};
-use crate::record::Series;
+use crate::record::{Pcap, Series};
 use crate::scenario::Scenario;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
 
@@ -502,9 +502,15 @@ fn recorded(experiment: &Experiment, out: &mut String) {
         line!(out, "\nrecorded every {}", span(record.every));
         line!(out, "  {}", list(&series));
     }
-    if !record.pcap.is_empty() {
+    let Pcap { links, snaplen, format } = &record.pcap;
+    if !links.is_empty() {
         line!(out, "\npackets captured on");
-        line!(out, "  {}", list(&record.pcap));
+        line!(out, "  {}", list(links));
+        let unsaid = Pcap::default();
+        if (*snaplen, *format) != (unsaid.snaplen, unsaid.format) {
+            let kept = snaplen.map_or_else(|| "all".to_owned(), |most| format!("up to {}", size(most)));
+            line!(out, "  {kept} of each, as {}", format.name());
+        }
     }
 }
 

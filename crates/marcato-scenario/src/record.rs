@@ -1,6 +1,6 @@
 //! What is written down during a run.
 
-use marcato_units::Duration;
+use marcato_units::{Bytes, Duration};
 
 /// What is written down during a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,14 +9,52 @@ pub struct Record {
     pub every: Duration,
     /// Which series.
     pub series: Vec<Series>,
+    /// What is captured of packets.
+    pub pcap: Pcap,
+}
+
+/// What is captured of packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pcap {
     /// The links whose packets are captured, by name.
-    pub pcap: Vec<String>,
+    pub links: Vec<String>,
+    /// How much of each packet is kept, headers included; `None`: all of it.
+    pub snaplen: Option<Bytes>,
+    /// Into which files.
+    pub format: CaptureFormat,
+}
+
+impl Default for Pcap {
+    /// Nothing; if there were links, 128 bytes of each packet, in a file for each direction.
+    fn default() -> Self {
+        Self { links: Vec::new(), snaplen: Some(Bytes::new(128)), format: CaptureFormat::Pcap }
+    }
+}
+
+/// How captured packets become files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CaptureFormat {
+    /// A pcap file for each direction of each link.
+    #[default]
+    Pcap,
+    /// One pcapng file for all of them, with the secrets that decrypt QUIC.
+    PcapNg,
+}
+
+impl CaptureFormat {
+    /// Its name, as a file has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pcap => "pcap",
+            Self::PcapNg => "pcapng",
+        }
+    }
 }
 
 impl Default for Record {
     /// Nothing; if there were series, every 100 ms.
     fn default() -> Self {
-        Self { every: Duration::from_millis(100), series: Vec::new(), pcap: Vec::new() }
+        Self { every: Duration::from_millis(100), series: Vec::new(), pcap: Pcap::default() }
     }
 }
 

@@ -123,6 +123,6 @@ schemas! {
     BUDGET = "a budget": &["allowance", "share"];
     NEW_RENO = "new-reno": &["kind", "loss-reduction"];
     CONTROLLER_PLAIN = "a controller": &["kind"];
-    RECORD = "a record": &["every", "series", "pcap"];
+    RECORD = "a record": &["every", "series", "pcap", "pcap-format", "snaplen"];
     GRID = "a grid": &["seeds", "vary"];
 }

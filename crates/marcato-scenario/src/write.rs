@@ -11,6 +11,7 @@ use crate::quantity::{rate, size, span};
 use crate::queue::{Codel, Queue, Sharing, Standard, Threshold};
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
 use crate::read::record::all;
+use crate::record::Pcap;
 use crate::tcp::Growth as WindowGrowth;
 use crate::tcp::{Congestion, LossDetection, LowLayer, PriorityOption, Tcp};
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Redundancy, Release, Size, Source};
@@ -105,7 +106,9 @@ impl Experiment {
         } else {
             record.raw("series", array(self.record.series.iter().map(|series| quote(&series.to_string()))));
         }
-        record.raw("pcap", strings(&self.record.pcap));
+        let Pcap { links, snaplen, format } = &self.record.pcap;
+        record.raw("pcap", strings(links)).text("pcap-format", format.name());
+        record.text("snaplen", snaplen.map_or_else(|| "whole".to_owned(), size));
         out + &record.lines()
     }
 }

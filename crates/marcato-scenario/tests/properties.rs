@@ -163,7 +163,7 @@ prop_compose! {
                 let _ = write!(text, "from = \"n0\"\nto = \"n{last}\"\n");
             }
         }
-        text + "[record]\nseries = \"all\"\npcap = [\"l0\"]\n[grid]\nseeds = 2\nvary = { \"link.l0.delay\" = [\"1 ms\", \"2 ms\"] }\n"
+        text + "[record]\nseries = \"all\"\npcap = [\"l0\"]\n" + [r#"snaplen = "whole""#, r#"pcap-format = "pcapng""#, r#"snaplen = "900 B""#][links.len() % 3] + "\n[grid]\nseeds = 2\nvary = { \"link.l0.delay\" = [\"1 ms\", \"2 ms\"] }\n"
     }
 }
 

@@ -401,6 +401,16 @@ const CASES: &[Case] = &[
         says: &["19:15: `duplication` is 0 to 1, not 3"],
     },
     Case {
+        what: "captures of nothing but the beginning of a header",
+        but: &[("pcap = [\"access\"]", "pcap = [\"access\"]\nsnaplen = \"60 B\"")],
+        says: &["45:11: `snaplen` is \"whole\", or 120 B to 65535 B, not 60 B"],
+    },
+    Case {
+        what: "captures in a format that there is not",
+        but: &[("pcap = [\"access\"]", "pcap = [\"access\"]\npcap-format = \"cap\"")],
+        says: &["45:15: `cap` is not a pcap format: did you mean `pcap`?"],
+    },
+    Case {
         what: "a change of the order alone",
         but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", up = true, reorder = false")],
         says: &["21:48: `reorder` is about packets with a shorter `delay`: say one, or leave it out"],

@@ -476,6 +476,84 @@ fn each_copy_of_a_segment_is_answered_by_a_dsack_and_nothing_is_sent_twice() {
     }
 }
 
+/// A packet of a pcapng file, and the interface on which it was seen.
+fn read_together(file: &[u8]) -> (Vec<String>, Vec<(usize, Read)>) {
+    let long = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let short = |at: usize| usize::from(u16::from_le_bytes(file[at..at + 2].try_into().unwrap()));
+    let (mut names, mut packets, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < file.len() {
+        let len = long(at + 4) as usize;
+        assert!(len.is_multiple_of(4) && long(at + len - 4) as usize == len);
+        match long(at) {
+            0x0a0d_0d0a => assert_eq!((at, long(8), short(12), short(14)), (0, 0x1a2b_3c4d, 1, 0)),
+            1 => {
+                assert_eq!(short(at + 8), 101);
+                assert_eq!(short(at + 16), 2, "if_name");
+                let end = at + 20 + short(at + 18);
+                names.push(String::from_utf8(file[at + 20..end].to_vec()).unwrap());
+                let next = end.next_multiple_of(4);
+                assert_eq!((short(next), short(next + 2), file[next + 4]), (9, 1, 9), "nanoseconds");
+            }
+            6 => {
+                let nanos = u64::from(long(at + 12)) << 32 | u64::from(long(at + 16));
+                let bytes = file[at + 28..at + 28 + long(at + 20) as usize].to_vec();
+                let len = long(at + 24) as usize;
+                packets.push((long(at + 8) as usize, Read { at: Time::from_nanos(nanos), len, bytes }));
+            }
+            10 => assert_eq!((long(at + 8), &file[at + 16..at + 21]), (0x544c_534b, &b"LABEL"[..])),
+            other => panic!("block {other}"),
+        }
+        at += len;
+    }
+    (names, packets)
+}
+
+#[test]
+fn taps_together_have_the_packets_that_each_would_have_alone_in_order_of_time() {
+    let run = |together: bool| {
+        let mut world = world(Loss::Every(50));
+        let tap = Tap::default().snaplen(Tap::WHOLE);
+        let links = [(world.there, "l there"), (world.back, "l back")];
+        for (link, name) in links {
+            match together {
+                true => world.net.tap_together(link, name, tap),
+                false => world.net.tap(link, tap),
+            }
+        }
+        bulk(&mut world, TcpConfig::default(), 300);
+        let mut files = [Vec::new(), Vec::new()];
+        // Beyond 2^32 ns, where the upper half of times begins.
+        for ms in (0..10_000).step_by(700) {
+            world.net.run_until(Time::from_millis(ms));
+            if together {
+                files[0].extend(world.net.take_taps(if ms == 1_400 { "LABEL 00 01\n" } else { "" }));
+            } else {
+                for (file, (link, _)) in files.iter_mut().zip(links) {
+                    world.net.drain_tap(link, file).unwrap();
+                }
+            }
+        }
+        if together {
+            assert!(matches!(world.net.drain_tap(world.there, &mut Vec::new()), Err(TapError::Common)));
+        }
+        files
+    };
+    let [together, _] = run(true);
+    let (names, packets) = read_together(&together);
+    assert_eq!(names, ["l there", "l back"]);
+    assert!(packets.is_sorted_by_key(|(_, packet)| packet.at));
+    for (interface, file) in run(false).iter().enumerate() {
+        let alone = read(file);
+        let of_it = packets.iter().filter(|(of, _)| *of == interface).map(|(_, packet)| packet);
+        assert_eq!(alone.len(), of_it.clone().count());
+        for (one, other) in alone.iter().zip(of_it) {
+            assert_eq!((one.at, one.len, &one.bytes), (other.at, other.len, &other.bytes));
+            one.check();
+            assert_eq!(one.len, one.bytes.len());
+        }
+    }
+}
+
 #[test]
 fn a_tap_before_the_queue_sees_what_the_queue_drops() {
     let mut world = world(Loss::None);

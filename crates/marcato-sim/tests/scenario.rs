@@ -9,7 +9,7 @@ use marcato_scenario::flow::{
 use marcato_scenario::link::{Capacity, Change, Direction, Link, Loss, Way};
 use marcato_scenario::queue::{self, Queue};
 use marcato_scenario::quic::{Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
-use marcato_scenario::record::{FlowMetric, LinkMetric, Record, Series};
+use marcato_scenario::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Record, Series};
 use marcato_scenario::tcp::{Congestion, LowLayer, Tcp};
 use marcato_scenario::traffic::{
     Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
@@ -772,15 +772,28 @@ fn connections_that_come_and_go_and_questions_are_timed_each() {
 
 /// Keeps what is captured.
 #[derive(Default)]
-struct Kept(std::collections::BTreeMap<(String, bool), Vec<u8>>, Time);
+struct Kept {
+    files: std::collections::BTreeMap<(String, bool), Vec<u8>>,
+    together: Vec<u8>,
+    secrets: String,
+    at: Time,
+}
 
 impl Watcher for Kept {
     fn time(&mut self, now: Time) {
-        self.1 = now;
+        self.at = now;
     }
 
     fn captured(&mut self, link: &str, back: bool, part: &[u8]) {
-        self.0.entry((link.to_owned(), back)).or_default().extend_from_slice(part);
+        self.files.entry((link.to_owned(), back)).or_default().extend_from_slice(part);
+    }
+
+    fn captured_together(&mut self, part: &[u8]) {
+        self.together.extend_from_slice(part);
+    }
+
+    fn secrets(&mut self, lines: &str) {
+        self.secrets += lines;
     }
 }
 
@@ -788,16 +801,79 @@ impl Watcher for Kept {
 fn what_passes_a_link_is_captured_in_both_directions() {
     let mut experiment = mixed();
     let silent = run(&experiment);
-    experiment.record.pcap = vec!["bottleneck".into()];
+    experiment.record.pcap.links = vec!["bottleneck".into()];
     let mut kept = Kept::default();
     assert_eq!(build(&experiment, &Traces::new()).unwrap().run(&mut kept).unwrap(), silent);
-    assert_eq!((kept.0.len(), kept.1), (2, Time::from_secs(20)));
-    for file in kept.0.values() {
+    assert_eq!((kept.files.len(), kept.at), (2, Time::from_secs(20)));
+    assert!(kept.together.is_empty() && kept.secrets.is_empty());
+    for file in kept.files.values() {
         assert_eq!(file[..4], 0xa1b2_3c4d_u32.to_le_bytes());
         assert!(file.len() > 100_000);
     }
-    experiment.record.pcap = vec!["none".into()];
+    experiment.record.pcap.links = vec!["none".into()];
     assert!(build(&experiment, &Traces::new()).is_err());
+}
+
+/// A session of two seconds over a link that is captured.
+fn captured_session(pcap: Pcap) -> Kept {
+    let paths = vec![Path { from: "client".into(), to: "server".into(), layer: Layer::High }];
+    let session = flow("session", ["client", "server"], FlowKind::Quic(Box::new(session(paths))));
+    let access = link("access", ["client", "router"], way(100, 4 * MS), way(100, 4 * MS));
+    let core = link("core", ["router", "server"], way(10, 13 * MS), way(10, 13 * MS));
+    let mut experiment = experiment(&["client", "router", "server"], vec![access, core], vec![session]);
+    (experiment.duration, experiment.warm_up) = (2 * SECOND, Duration::ZERO);
+    let silent = run(&experiment);
+    experiment.record.pcap = pcap;
+    let mut kept = Kept::default();
+    assert_eq!(build(&experiment, &Traces::new()).unwrap().run(&mut kept).unwrap(), silent);
+    kept
+}
+
+#[test]
+fn the_secrets_of_a_session_come_with_its_capture_and_stand_before_the_packets_that_they_decrypt() {
+    let links = vec!["access".to_owned(), "core".to_owned()];
+    let pcap = Pcap { links, snaplen: None, format: CaptureFormat::PcapNg };
+    let kept = captured_session(pcap.clone());
+    assert!(kept.files.is_empty());
+    // draft-ietf-tls-keylogfile: label, client random, secret.
+    let mut labels = Vec::new();
+    for line in kept.secrets.lines() {
+        let parts: Vec<&str> = line.split(' ').collect();
+        assert!(parts.len() == 3 && parts[1].len() == 64 && parts[2].len() >= 64, "{line}");
+        labels.push(parts[0]);
+    }
+    for secret in [
+        "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "CLIENT_TRAFFIC_SECRET_0",
+        "SERVER_TRAFFIC_SECRET_0",
+    ] {
+        assert_eq!(labels.iter().filter(|label| **label == secret).count(), 1, "{labels:?}");
+    }
+    // In the file: a section, four interfaces, then the client's hello alone before secrets, and all else after them.
+    let long = |at: usize| u32::from_le_bytes(kept.together[at..at + 4].try_into().unwrap());
+    let (mut at, mut kinds) = (0, Vec::new());
+    while at < kept.together.len() {
+        kinds.push(long(at));
+        let len = long(at + 4) as usize;
+        assert_eq!(long(at + len - 4) as usize, len);
+        at += len;
+    }
+    assert_eq!(kinds[..5], [0x0a0d_0d0a, 1, 1, 1, 1]);
+    let secrets = kinds.iter().position(|&kind| kind == 10).unwrap();
+    assert!(kinds[5..secrets].iter().all(|&kind| kind == 6) && secrets <= 8, "{:?}", &kinds[..20]);
+    assert!(kinds[secrets + 1..].iter().all(|&kind| kind == 6) && kinds.len() > 500);
+    // As files of their own there are the same packets.
+    let apart = captured_session(Pcap { format: CaptureFormat::Pcap, ..pcap });
+    assert!(apart.together.is_empty() && !apart.secrets.is_empty());
+    let bytes: usize = apart.files.values().map(|file| file.len() - 24).sum();
+    let packets = kinds.iter().filter(|&&kind| kind == 6).count();
+    // 16 bytes before each packet and there 32 about it, and what fills it up to a multiple of four.
+    let padded = kept.together.len() - 28 - 4 * 20 - 24 * 2;
+    assert!(
+        bytes + 16 * packets <= padded && padded <= bytes + 19 * packets + 4000,
+        "{bytes} {padded} {packets}"
+    );
 }
 
 #[test]
@@ -1050,7 +1126,7 @@ proptest! {
         experiment.duration = 4 * SECOND;
         experiment.warm_up = warm_up * SECOND / 2;
         experiment.record =
-            Record { every: 70 * MS, series: vec![of_link(LinkMetric::Utilisation)], pcap: vec![] };
+            Record { every: 70 * MS, series: vec![of_link(LinkMetric::Utilisation)], pcap: Pcap::default() };
         let outcome = run(&experiment);
         let fastest = *rates.iter().max().unwrap() as f64 * 1e-3;
         for flow in &outcome.flows {
@@ -1122,7 +1198,7 @@ fn a_series_exists_while_its_flow_does() {
             of("file", FlowMetric::Losses),
             of("trickle", FlowMetric::Throughput),
         ],
-        pcap: vec![],
+        pcap: Pcap::default(),
     };
     let outcome = run(&experiment);
     let finished = outcome.flows[0].finished.unwrap();

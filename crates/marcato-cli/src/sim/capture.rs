@@ -53,6 +53,16 @@ impl<'a> Captures<'a> {
         self.completions.map_or(Ok(()), Completions::finish)
     }
 
+    /// Appends to a file; after one error, nothing more.
+    fn append(&mut self, name: &str, part: &[u8]) {
+        let Some(directory) = self.directory else { return };
+        if self.error.is_none()
+            && let Err(error) = self.put(directory, name, part)
+        {
+            self.error = Some(SimError::file(&directory.join(name))(error));
+        }
+    }
+
     fn put(&mut self, directory: &Path, name: &str, part: &[u8]) -> io::Result<()> {
         if !self.files.contains_key(name) {
             self.files.insert(name.to_owned(), AtomicFile::create(&directory.join(name))?);
@@ -71,14 +81,17 @@ impl Watcher for Captures<'_> {
     }
 
     fn captured(&mut self, link: &str, back: bool, part: &[u8]) {
-        let Some(directory) = self.directory else { return };
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
         let name = format!("{}.{}.pcap", link.chars().map(plain).collect::<String>(), direction(back));
-        if self.error.is_none()
-            && let Err(error) = self.put(directory, &name, part)
-        {
-            self.error = Some(SimError::file(&directory.join(name))(error));
-        }
+        self.append(&name, part);
+    }
+
+    fn captured_together(&mut self, part: &[u8]) {
+        self.append("capture.pcapng", part);
+    }
+
+    fn secrets(&mut self, lines: &str) {
+        self.append("quic.keys", lines.as_bytes());
     }
 
     fn completed(&mut self, one: &Completion<'_>) {

@@ -90,7 +90,7 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
     let mut experiment = one.experiment.clone();
     if out.is_none() {
         // Nobody would get it.
-        experiment.record.pcap.clear();
+        experiment.record.pcap.links.clear();
     }
     let world = build(&experiment, traces)?;
     if let Some(out) = out {

@@ -2,14 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::document::{Place, Table};
+use marcato_units::Bytes;
+
+use crate::document::{Item, Place, Table};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind};
 use crate::keys::{Keys, check_known};
 use crate::limit::{MAX_LIST, MAX_SAMPLES};
 use crate::nearest::hint;
-use crate::record::{FlowMetric, LinkMetric, Record, Series};
+use crate::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Record, Series};
 use crate::schema;
 
 pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) -> Record {
@@ -36,16 +38,17 @@ pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) ->
             }
         }
     }
-    let mut pcap: Vec<String> = Vec::new();
+    let mut captured: Vec<String> = Vec::new();
     for (name, place) in keys.strings("pcap", MAX_LIST) {
         if check_known("link", name, place, links().collect::<Vec<_>>(), faults) {
-            if pcap.iter().any(|other| other == name) {
+            if captured.iter().any(|other| other == name) {
                 faults.add(place, format!("`{name}` is captured twice: leave one out"));
             } else {
-                pcap.push(name.to_owned());
+                captured.push(name.to_owned());
             }
         }
     }
+    let pcap = Pcap { links: captured, snaplen: snaplen(&keys), format: format(&keys) };
     let counts: HashMap<&str, u64> =
         experiment.flows.iter().map(|flow| (flow.name.as_str(), u64::from(flow.count))).collect();
     let instances = |series: &Series| match series {
@@ -64,6 +67,29 @@ pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) ->
         );
     }
     Record { every, series, pcap }
+}
+
+/// The least of a packet that is kept: the largest headers of IP and TCP. RFC 791 §3.1, RFC 9293 §3.1.
+const LEAST_SNAPLEN: Bytes = Bytes::new(120);
+/// The longest packet.
+const MOST_SNAPLEN: Bytes = Bytes::new(65_535);
+
+fn snaplen(keys: &Keys<'_>) -> Option<Bytes> {
+    let item = keys.item("snaplen");
+    if item.and_then(Item::as_str) == Some("whole") {
+        return None;
+    }
+    let snaplen = keys.size("snaplen").or(Pcap::default().snaplen)?;
+    if !(LEAST_SNAPLEN..=MOST_SNAPLEN).contains(&snaplen) {
+        let snaplen = crate::quantity::size(snaplen);
+        keys.fault("snaplen", format!("`snaplen` is \"whole\", or 120 B to 65535 B, not {snaplen}"));
+    }
+    Some(snaplen)
+}
+
+fn format(keys: &Keys<'_>) -> CaptureFormat {
+    let formats = [CaptureFormat::Pcap, CaptureFormat::PcapNg].map(|format| (format.name(), format));
+    keys.word("pcap-format", &formats).unwrap_or_default()
 }
 
 /// Whether a flow of this kind has this metric.

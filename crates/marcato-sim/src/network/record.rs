@@ -114,6 +114,21 @@ impl Network {
         self.tallies.taps.get_or_insert_default().add(link.0, tap);
     }
 
+    /// From now on captures what passes a link into one pcapng file for all taps that are set so, as an interface of this
+    /// name. A tap that the link has already is forgotten. [`take_taps`](Self::take_taps) has the file.
+    pub fn tap_together(&mut self, link: LinkId, name: &str, tap: Tap) {
+        self.write_captured();
+        self.tallies.taps.get_or_insert_default().add_common(link.0, name, tap);
+    }
+
+    /// Takes what the taps [set together](Self::tap_together) have captured since the last time, as part of a pcapng file:
+    /// all parts one after the other are the file. Lines of an SSLKEYLOGFILE in `secrets` go into it before the packets, so
+    /// that programs which read it decrypt them.
+    pub fn take_taps(&mut self, secrets: &str) -> Vec<u8> {
+        self.write_captured();
+        self.tallies.taps.as_mut().map_or_else(Vec::new, |taps| taps.take_common(secrets))
+    }
+
     /// Hands what a link's tap has captured since the last time to `out`, as part of a pcap file: all parts one after
     /// the other are the file. Returns how many bytes that were.
     ///

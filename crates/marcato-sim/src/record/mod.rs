@@ -2,6 +2,7 @@
 
 mod headers;
 mod histogram;
+mod pcapng;
 mod series;
 mod summary;
 mod tap;

@@ -5,6 +5,7 @@ use std::io;
 use marcato_units::{Bytes, Time};
 
 use super::Headers;
+use super::pcapng::PcapNg;
 use crate::packet::{Body, Packet};
 use crate::payload::Payloads;
 
@@ -51,7 +52,8 @@ pub enum TapPoint {
 pub struct Tap {
     /// Where it is.
     pub point: TapPoint,
-    /// How much of each packet is kept, headers included. Its true length is told beside.
+    /// How much of each packet is kept, headers included. Its true length is told beside. At most
+    /// [`WHOLE`](Self::WHOLE), beyond which programs refuse to read.
     pub snaplen: u32,
     /// How much may wait to be taken. Packets beyond are missed, and counted.
     pub most_waiting: Bytes,
@@ -65,6 +67,9 @@ impl Default for Tap {
 }
 
 impl Tap {
+    /// A [`snaplen`](Self::snaplen) that keeps every packet whole.
+    pub const WHOLE: u32 = 1 << 18;
+
     /// At this place.
     #[must_use]
     pub fn point(self, point: TapPoint) -> Self {
@@ -90,6 +95,9 @@ pub struct TapStats {
 /// Why a tap's captures cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
+    /// The tap writes into the file that several share.
+    #[error("the link's tap writes into a common file: take that by Network::take_taps")]
+    Common,
     /// The link has no tap.
     #[error("the link has no tap: set one by Network::tap")]
     NoTap,
@@ -102,8 +110,10 @@ pub enum TapError {
 struct Tapped {
     link: u32,
     config: Tap,
-    /// The part of the file that waits to be taken.
-    file: Vec<u8>,
+    /// The part of its own file that waits to be taken; `None` if it writes into the common one.
+    file: Option<Vec<u8>>,
+    /// Its interface in the common file.
+    interface: u32,
     stats: TapStats,
 }
 
@@ -122,6 +132,8 @@ pub(crate) struct Taps {
     taps: Vec<Tapped>,
     captured: Vec<Captured>,
     payload: Vec<u8>,
+    /// The common file of the taps that write into it.
+    common: PcapNg,
 }
 
 /// The header of the file: nanoseconds, version 2.4, no time zone, LINKTYPE_RAW.
@@ -138,7 +150,18 @@ fn file_header(snaplen: u32) -> Vec<u8> {
 
 impl Taps {
     pub(crate) fn add(&mut self, link: u32, config: Tap) {
-        let tap = Tapped { link, config, file: file_header(config.snaplen), stats: TapStats::default() };
+        let file = Some(file_header(config.snaplen));
+        self.put(Tapped { link, config, file, interface: 0, stats: TapStats::default() });
+    }
+
+    /// Adds a tap that writes into the common file, as an interface of this name.
+    pub(crate) fn add_common(&mut self, link: u32, name: &str, config: Tap) {
+        let interface = self.common.interface(name, config.snaplen);
+        self.put(Tapped { link, config, file: None, interface, stats: TapStats::default() });
+    }
+
+    fn put(&mut self, tap: Tapped) {
+        let link = tap.link;
         match self.taps.iter_mut().find(|tap| tap.link == link) {
             Some(before) => *before = tap,
             None => self.taps.push(tap),
@@ -151,10 +174,16 @@ impl Taps {
 
     pub(crate) fn drain(&mut self, link: u32, out: &mut impl io::Write) -> Result<Bytes, TapError> {
         let tap = self.taps.iter_mut().find(|tap| tap.link == link).ok_or(TapError::NoTap)?;
-        out.write_all(&tap.file)?;
-        let written = Bytes::new(tap.file.len() as u64);
-        tap.file.clear();
+        let file = tap.file.as_mut().ok_or(TapError::Common)?;
+        out.write_all(file)?;
+        let written = Bytes::new(file.len() as u64);
+        file.clear();
         Ok(written)
+    }
+
+    /// Takes what waits of the common file, behind these secrets.
+    pub(crate) fn take_common(&mut self, secrets: &str) -> Vec<u8> {
+        self.common.take(secrets)
     }
 
     /// A packet passes a place where one of the taps may be.
@@ -182,7 +211,7 @@ impl Taps {
             let payload = &self.payload[begin..captured.payload_end];
             begin = captured.payload_end;
             if let Some(headers) = headers(&captured.packet) {
-                self.taps[captured.tap].write(captured.at, &headers, payload);
+                self.taps[captured.tap].write(captured.at, &headers, payload, &mut self.common);
             }
         }
         self.captured.clear();
@@ -191,25 +220,36 @@ impl Taps {
 }
 
 impl Tapped {
-    fn write(&mut self, at: Time, headers: &Headers<'_>, payload: &[u8]) {
-        let kept = headers.len.min(self.config.snaplen) as usize;
-        if (self.file.len() + 16 + kept) as u64 > self.config.most_waiting.get() {
+    fn write(&mut self, at: Time, headers: &Headers<'_>, payload: &[u8], common: &mut PcapNg) {
+        let kept = headers.len.min(self.config.snaplen);
+        let waiting = self.file.as_ref().map_or(common.waiting(), Vec::len);
+        if waiting as u64 + u64::from(16 + kept) > self.config.most_waiting.get() {
             self.stats.missed += 1;
             return;
         }
         self.stats.captured += 1;
+        let written = headers.write(payload);
+        let parts = [written.as_slice(), payload];
+        let Some(file) = &mut self.file else {
+            common.packet(self.interface, at, headers.len, kept, parts);
+            return;
+        };
         // The format's seconds are of 32 bits: 136 years of virtual time.
         let seconds = u32::try_from(at.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
         let nanos = u32::try_from(at.as_nanos() % 1_000_000_000).unwrap_or(0);
-        for field in [seconds, nanos, headers.len.min(self.config.snaplen), headers.len] {
-            self.file.extend(field.to_le_bytes());
+        for field in [seconds, nanos, kept, headers.len] {
+            file.extend(field.to_le_bytes());
         }
-        let end = self.file.len() + kept;
-        let written = headers.write(payload);
-        for part in [written.as_slice(), payload] {
-            let room = end - self.file.len();
-            self.file.extend_from_slice(&part[..part.len().min(room)]);
-        }
-        self.file.resize(end, 0);
+        fill(file, kept as usize, parts);
     }
+}
+
+/// Appends `kept` bytes: those of `parts`, and zeros.
+pub(super) fn fill(out: &mut Vec<u8>, kept: usize, parts: [&[u8]; 2]) {
+    let end = out.len() + kept;
+    for part in parts {
+        let room = end - out.len();
+        out.extend_from_slice(&part[..part.len().min(room)]);
+    }
+    out.resize(end, 0);
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use marcato_queue::Discipline;
+use marcato_quic::Secrets;
 use marcato_scenario::Experiment;
 use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::Queue;
@@ -41,6 +42,8 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
         ways.extend(add_link(&mut net, &nodes, link, traces, experiment.seed)?);
     }
     let mut flows: Vec<Tracked> = Vec::new();
+    let secrets = Secrets::default();
+    let captured = (!experiment.record.pcap.links.is_empty()).then_some(&secrets);
     for flow in &experiment.flows {
         for (number, name) in (0..).zip(flow.instances()) {
             let end = |name: &str| node(&nodes, &format!("flow `{}`", flow.name), name);
@@ -52,21 +55,22 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
             let [from, to] = flow.ends_of(number);
             let ends = [end(from)?, end(to)?];
             let start = flow.start_of(number) + later(experiment.seed, &name, flow.start_jitter);
-            let instance = Instance { flow, name, start, ends, said, paths };
+            let instance = Instance { flow, name, start, ends, said, paths, secrets: captured };
             flows.push(instance.add(&mut net, experiment.seed)?);
         }
     }
     let sampler = Sampler::new(experiment, &flows, &ways)?;
     let (warm_up, duration) = (experiment.warm_up, experiment.duration);
     let mut taps = Vec::new();
-    for link in &experiment.record.pcap {
+    for link in &experiment.record.pcap.links {
         let before = taps.len();
         taps.extend(ways.iter().enumerate().filter(|(_, way)| way.name == *link).map(|(place, _)| place));
         if taps.len() == before {
             return Err(BuildError::NothingToRecord(link.clone()));
         }
     }
-    Ok(World { net, warm_up, duration, flows, ways, sampler, taps })
+    let pcap = experiment.record.pcap.clone();
+    Ok(World { net, warm_up, duration, flows, ways, sampler, taps, pcap, secrets })
 }
 
 /// By how much an instance begins later than it would, by a stream of its own name: another's draws do not change it.

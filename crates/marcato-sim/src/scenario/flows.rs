@@ -1,5 +1,6 @@
 //! The flows of a world, and what can be seen of them.
 
+use marcato_quic::Secrets;
 use marcato_scenario::flow::{FlowKind, PacketArrivals};
 use marcato_scenario::quic::{Path, Quic};
 use marcato_scenario::record::FlowMetric;
@@ -202,12 +203,14 @@ pub(super) struct Instance<'a> {
     /// Its paths, of QUIC, and the ends of each.
     pub(super) said: Vec<Path>,
     pub(super) paths: Vec<[NodeId; 2]>,
+    /// Where the secrets of QUIC connections go, if anybody wants them.
+    pub(super) secrets: Option<&'a Secrets>,
 }
 
 impl Instance<'_> {
     /// Adds it to the network.
     pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
-        let Self { flow, name, start, ends: [from, to], said: ways, paths } = self;
+        let Self { flow, name, start, ends: [from, to], said: ways, paths, secrets } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
         let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
         let refused = |source: FlowError| BuildError::Flow { flow: name.clone(), source };
@@ -301,7 +304,7 @@ impl Instance<'_> {
                 let route = |(&[from, to], layer): (&[NodeId; 2], Layer)| Route::new(from, to).layer(layer);
                 let layers = ways.iter().map(|path| path.layer);
                 let routes = paths.iter().zip(layers).map(route).collect();
-                let flow = quic::add(net, &name, said, routes, start, stop)?;
+                let flow = quic::add(net, &name, said, routes, [start, stop], secrets)?;
                 let lanes = ways.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
                 What::Quic { flow, said: said.clone(), lanes }
             }

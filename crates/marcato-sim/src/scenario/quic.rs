@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bytes::Bytes as Payload;
 use marcato_quic::{
-    Batch, Congestion, Event, Growth, Identity, Message, Pacing, PathScheduler, Piece, SessionConfig,
-    StreamUse, Trust,
+    Batch, Congestion, Event, Growth, Identity, Message, Pacing, PathScheduler, Piece, Secrets,
+    SessionConfig, StreamUse, Trust,
 };
 use marcato_scenario::quic as said;
 use marcato_scenario::traffic;
@@ -173,13 +173,17 @@ pub(super) fn add(
     name: &str,
     quic: &said::Quic,
     routes: Vec<Route>,
-    start: Time,
-    stop: Time,
+    [start, stop]: [Time; 2],
+    secrets: Option<&Secrets>,
 ) -> Result<FlowId, BuildError> {
     let flow = || name.to_owned();
     let config = session(quic).map_err(|source| BuildError::Budget { flow: flow(), source })?;
     let begun = |source| BuildError::Identity { flow: flow(), source };
     let identity = Identity::self_signed("server").map_err(begun)?;
+    let identity = match secrets {
+        Some(secrets) => identity.log_secrets(secrets),
+        None => identity,
+    };
     let certificate = identity.certificate().cloned().ok_or_else(|| BuildError::Session {
         flow: flow(),
         problem: "the server has no certificate".to_owned(),

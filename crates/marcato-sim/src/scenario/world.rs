@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use marcato_quic::Secrets;
+use marcato_scenario::record::{CaptureFormat, Pcap};
 use marcato_units::{Bytes, Duration, Time};
 
 use super::flows::{Tracked, mbps};
@@ -103,6 +105,10 @@ pub struct World {
     pub(super) sampler: Sampler,
     /// The places of the directions that are tapped.
     pub(super) taps: Vec<usize>,
+    /// How their packets are kept.
+    pub(super) pcap: Pcap,
+    /// The secrets of QUIC connections, if packets are captured.
+    pub(super) secrets: Secrets,
 }
 
 /// Who follows a run.
@@ -121,6 +127,11 @@ pub trait Watcher {
     fn is_stopped(&self) -> bool {
         false
     }
+
+    /// A part of the common capture of all tapped links: all parts one after the other are a pcapng file.
+    fn captured_together(&mut self, _part: &[u8]) {}
+    /// Secrets of QUIC connections whose packets are captured, as lines of an SSLKEYLOGFILE.
+    fn secrets(&mut self, _lines: &str) {}
 }
 
 /// Follows the time, and lets captures go.
@@ -161,7 +172,16 @@ impl World {
     /// [`Standstill`] if events follow each other without end at one instant: some loop of links takes no time.
     pub fn run(mut self, watcher: &mut dyn Watcher) -> Result<Outcome, Standstill> {
         for &place in &self.taps {
-            self.net.tap(self.ways[place].id, Tap::default());
+            let way = &self.ways[place];
+            let snaplen = self.pcap.snaplen.and_then(|most| u32::try_from(most.get()).ok());
+            let tap = Tap::default().snaplen(snaplen.unwrap_or(Tap::WHOLE));
+            match self.pcap.format {
+                CaptureFormat::Pcap => self.net.tap(way.id, tap),
+                CaptureFormat::PcapNg => {
+                    let name = format!("{} {}", way.name, if way.back { "back" } else { "there" });
+                    self.net.tap_together(way.id, &name, tap);
+                }
+            }
         }
         let (begin, end) = (Time::ZERO + self.warm_up, Time::ZERO + self.duration);
         let mut look = Time::ZERO;
@@ -230,6 +250,18 @@ impl World {
     }
 
     fn drain(&mut self, watcher: &mut dyn Watcher) {
+        // They were made since the last time, as was what they decrypt.
+        let secrets = self.secrets.take();
+        if !secrets.is_empty() {
+            watcher.secrets(&secrets);
+        }
+        if self.pcap.format == CaptureFormat::PcapNg {
+            let part = self.net.take_taps(&secrets);
+            if !part.is_empty() {
+                watcher.captured_together(&part);
+            }
+            return;
+        }
         for &place in &self.taps {
             let way = &self.ways[place];
             let mut part = Vec::new();
