@@ -157,6 +157,18 @@ fn the_far_end_is_set_up_like_the_near_one_but_for_what_is_said() {
 }
 
 #[test]
+fn one_way_delays_are_recorded_of_datagrams_and_of_quic_but_not_of_tcp() {
+    let record = "\n[record]\nseries = \"all\"\n";
+    let delays = |flow: &str| {
+        let scenario = simple("rate = \"8 Mbit/s\"", &format!("{flow}{record}"));
+        scenario.experiment().record.series.iter().filter(|it| it.to_string() == "flow.f.delay").count()
+    };
+    assert_eq!(delays("kind = \"udp\"\nrate = \"1 Mbit/s\""), 1);
+    assert_eq!(delays("kind = \"quic\"\nbulk = \"p3\""), 1);
+    assert_eq!(delays("kind = \"tcp\""), 0);
+}
+
+#[test]
 fn instances_are_numbered_and_staggered() {
     let scenario = simple("", "kind = \"tcp\"\ncount = 3\nstagger = \"2 s\"\nstart = \"1 s\"");
     let flow = &scenario.experiment().flows[0];

@@ -685,6 +685,7 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
     let mut experiment = experiment(&["wifi", "cellular", "server"], links, vec![session]);
     experiment.duration = 10 * SECOND;
     experiment.record.series = vec![Series::Flow { flow: "session".into(), metric: FlowMetric::Cwnd }];
+    experiment.record.series.push(Series::Flow { flow: "session".into(), metric: FlowMetric::Delay });
     let [outcome, again] = [(), ()].map(|()| run(&experiment));
     assert_eq!(outcome, again);
     let session = &outcome.flows[0];
@@ -700,6 +701,9 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
     assert_eq!(session.lanes.len(), 2);
     assert!(session.lanes.iter().all(|lane| lane.bytes > Bytes::kb(1_000)), "{:?}", session.lanes);
     assert!(outcome.series[0].points.last().unwrap().1.unwrap() > 50_000.0);
+    // 25 ms on the way, up to 1.1 of its own, and up to 66 in the queue; after the warm-up always something.
+    let delays: Vec<f64> = outcome.series[1].points.iter().skip(50).map(|point| point.1.unwrap()).collect();
+    assert!(delays.len() == 50 && delays.iter().all(|delay| (25.0..93.0).contains(delay)), "{delays:?}");
 }
 
 #[test]

@@ -98,9 +98,7 @@ fn has(flow: &Flow, metric: FlowMetric) -> bool {
         FlowKind::Udp(_) => matches!(metric, FlowMetric::Throughput | FlowMetric::Losses | FlowMetric::Delay),
         // Of connections that come and go, only what they do together.
         FlowKind::TcpProcess(_) => matches!(metric, FlowMetric::Throughput | FlowMetric::Losses),
-        FlowKind::Quic(_) => {
-            !matches!(metric, FlowMetric::Ssthresh | FlowMetric::Delay | FlowMetric::LowWindow)
-        }
+        FlowKind::Quic(_) => !matches!(metric, FlowMetric::Ssthresh | FlowMetric::LowWindow),
         FlowKind::Tcp(_) | FlowKind::RequestResponse(_) | FlowKind::Messages(_) => {
             metric != FlowMetric::Delay
         }
