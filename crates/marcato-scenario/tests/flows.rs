@@ -139,7 +139,7 @@ fn a_grid_over_kinds_leaves_each_kind_its_keys() {
 
 #[test]
 fn a_grid_sets_what_belongs_together_at_once() {
-    let grid = "\"flow.f\" = [{ feeder = \"fifo\" }, { preset = \"authors\" }, { kind = \"quic\" }]";
+    let grid = "\"flow.f\" = [{ feeder = \"fifo\" }, { feeder = \"conductor\", preset = \"authors\" }, { kind = \"quic\" }]";
     let text = page("messages", grid);
     let scenario = read(&text);
     let kinds: Vec<String> = scenario
@@ -163,7 +163,7 @@ fn a_grid_sets_what_belongs_together_at_once() {
     );
     assert_eq!(faults_with(&text, &["flow.f.start=1 s"]), [""; 0]);
     assert_eq!(
-        faults_with(&text, &["flow.f=3"]),
+        faults_with(&of_flow(&format!("{F}kind = \"tcp\"\n")), &["flow.f=3"]),
         ["1:1: say which setting of flow `f`, for example flow.f.start"]
     );
 }
@@ -385,7 +385,8 @@ fn a_file_that_is_too_short_for_itself_is_wrong_and_so_is_a_run_with_nothing_in_
     assert_eq!(
         faults_with(&swapped, &["duration=5 s"]),
         [
-            "34:11: a source begins only 4 s after the flow, when the run is over, and another stands behind it: put it last"
+            "34:11: a source begins only 4 s after the flow, when the run is over, and another stands behind it: put it last \
+             (with --set duration=5 s)"
         ]
     );
 }
