@@ -97,7 +97,7 @@ pub(crate) enum Command {
     Completions(Completions),
 }
 
-/// What `marcato completions` is asked.
+/// Arguments of `marcato completions`.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell

@@ -30,7 +30,7 @@ impl Interrupt {
         Ok(Self { came, registered: vec![second, first] })
     }
 
-    /// Whether there was one.
+    /// Returns whether an interrupt has come.
     pub(crate) fn came(&self) -> bool {
         self.came.load(Ordering::Relaxed)
     }

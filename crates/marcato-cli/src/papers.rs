@@ -74,7 +74,7 @@ pub(crate) fn run(
     Ok(if document.holds() { Status::Ok } else { Status::Outside })
 }
 
-/// What an interrupt leaves in the directory of runs that are done, and how to go on.
+/// Message after an interrupt: the runs that were kept, and the command that goes on.
 fn what_is_kept(runs: Option<&Path>) -> String {
     let Some(runs) = runs else {
         return "nothing is kept; with --out DIR, long experiments keep the runs that are done".to_owned();

@@ -66,7 +66,7 @@ pub struct Scenario {
     said: Vec<String>,
     grid: Grid,
     experiment: Experiment,
-    /// What of the file comes after the end of `experiment`.
+    /// Notes on events of the file that come after the end of `experiment`.
     notes: Vec<String>,
     /// The mean rates of the traces, where they have been looked at.
     trace_rates: BTreeMap<String, Rate>,

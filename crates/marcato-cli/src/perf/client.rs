@@ -297,7 +297,7 @@ async fn interrupted() -> PerfError {
     }
 }
 
-/// How sending ended.
+/// Reason why sending ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// When it was planned to.

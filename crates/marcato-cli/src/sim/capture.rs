@@ -1,4 +1,4 @@
-//! What is written while a run goes on.
+//! Files that are written while a run goes on.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

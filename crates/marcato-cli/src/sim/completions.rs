@@ -117,7 +117,7 @@ impl<'a> Completions<'a> {
     }
 }
 
-/// What the file system said, where that was it.
+/// Converts to the error of the file system, if that was the cause.
 fn failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -56,7 +56,7 @@ pub(crate) enum SimError {
     Print(io::Error),
 }
 
-/// What there is of a scenario that was not run to its end, and how to go on.
+/// Results kept of a scenario that was interrupted, and the way to go on.
 #[derive(Debug)]
 pub(crate) enum Kept {
     /// Of a single run, nothing.
@@ -75,7 +75,7 @@ pub(crate) enum Kept {
     },
     /// Of a grid, the runs that are done.
     Runs {
-        /// Where they are.
+        /// Directory of the results.
         directory: PathBuf,
         /// Runs that are done.
         done: usize,

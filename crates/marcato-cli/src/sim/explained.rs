@@ -1,4 +1,4 @@
-//! What would run, as JSON.
+//! The explained scenario as JSON.
 
 use std::collections::BTreeMap;
 

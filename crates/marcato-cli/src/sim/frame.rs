@@ -31,7 +31,7 @@ impl Cells {
         }
     }
 
-    /// Whether anything stands in it.
+    /// Returns whether any cell of the column has a value.
     pub(crate) fn has_any(&self) -> bool {
         match self {
             Self::Text(cells) => cells.iter().any(|cell| !cell.is_empty()),
