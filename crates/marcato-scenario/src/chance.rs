@@ -2,7 +2,8 @@
 
 use crate::experiment::Experiment;
 use crate::flow::{Flow, FlowKind, PacketArrivals, TcpEnds};
-use crate::link::{Direction, Loss};
+use crate::link::{Change, Direction, Link, Loss};
+use crate::queue::Queue;
 use crate::tcp::Congestion;
 use crate::traffic::{OnOff, Pause, Release, Size, Source};
 
@@ -12,20 +13,50 @@ impl Experiment {
     /// If not, runs with different seeds give the same numbers, and repeating a run says nothing about uncertainty.
     /// Initial sequence numbers are drawn in any case; they appear in captures only.
     pub fn is_random(&self) -> bool {
-        let links = self.links.iter().flat_map(|link| [&link.there, &link.back]);
-        links.into_iter().any(direction) || self.flows.iter().any(flow)
+        let of_link =
+            |link: &Link| direction(&link.there) || direction(&link.back) || link.changes.iter().any(change);
+        self.links.iter().any(of_link) || self.flows.iter().any(flow)
     }
 }
 
-// The patterns below name every variant on purpose: a new one has to say whether it draws.
+// The patterns below name every field and variant on purpose: a new one has to say whether it draws.
 
 fn direction(direction: &Direction) -> bool {
-    let lost = match &direction.loss {
+    let Direction { rate: _, delay: _, framing: _, queue, loss, jitter, duplication, bleach_ecn: _ } =
+        direction;
+    self::queue(queue) || self::loss(loss) || jitter.is_some() || may_or_may_not(*duplication)
+}
+
+fn change(change: &Change) -> bool {
+    let Change { at: _, way: _, rate: _, up: _, delay: _, reorder: _, loss, queue } = change;
+    loss.as_ref().is_some_and(self::loss) || queue.as_ref().is_some_and(self::queue)
+}
+
+fn loss(loss: &Loss) -> bool {
+    match loss {
         Loss::None | Loss::Every { .. } | Loss::Script { .. } => false,
-        Loss::Random { probability } => *probability > 0.0 && *probability < 1.0,
+        Loss::Random { probability } => may_or_may_not(*probability),
         Loss::GilbertElliott(_) => true,
-    };
-    lost || direction.jitter.is_some()
+    }
+}
+
+/// Whether an event of this probability may happen and may not.
+fn may_or_may_not(probability: f64) -> bool {
+    probability > 0.0 && probability < 1.0
+}
+
+fn queue(queue: &Queue) -> bool {
+    match queue {
+        Queue::DropTail { .. }
+        | Queue::Codel(_)
+        | Queue::FqCodel { .. }
+        | Queue::Crq(_)
+        | Queue::StepMark { .. }
+        | Queue::PushOut { .. } => false,
+        // Both draw which packets they drop or mark.
+        Queue::Red(_) | Queue::Pie(_) => true,
+        Queue::Strict { high, low, preempt: _ } => self::queue(high) || self::queue(low),
+    }
 }
 
 fn flow(flow: &Flow) -> bool {

@@ -1,8 +1,9 @@
 //! Warnings: what is possible, and most likely not what was meant.
 
 use crate::experiment::Experiment;
-use crate::link::Capacity;
+use crate::link::{Capacity, Way};
 use crate::path::{Map, Route};
+use crate::queue::Queue;
 
 impl Experiment {
     /// Warnings about parts that are valid, and most likely not what was meant; each is a sentence with a remedy.
@@ -30,10 +31,14 @@ impl Experiment {
     }
 }
 
-/// Whether a queue in which packets wait marks them.
+/// Whether a queue in which packets wait marks them, from the start or after a change.
 fn marks(route: &Route<'_>) -> bool {
-    let of = route.hops.iter().map(|hop| hop.direction());
-    of.into_iter().any(|direction| direction.rate != Capacity::Unlimited && direction.queue.marks())
+    route.hops.iter().filter(|hop| hop.direction().rate != Capacity::Unlimited).any(|hop| {
+        let taken = if hop.back { Way::Back } else { Way::There };
+        let changes = hop.link.changes.iter().filter(|change| [Way::Both, taken].contains(&change.way));
+        let later = changes.filter_map(|change| change.queue.as_ref());
+        later.chain([&hop.direction().queue]).any(Queue::marks)
+    })
 }
 
 #[cfg(test)]
@@ -90,5 +95,15 @@ mod tests {
             let [warning] = &warnings(queue, true)[..] else { panic!("{queue}") };
             assert!(warning.starts_with("flow `bulk` has `ecn = true`, but no queue on its path marks: "));
         }
+    }
+
+    #[test]
+    fn a_queue_that_begins_to_mark_during_the_run_counts() {
+        let change = |way: &str| {
+            let queue = r#"{ kind = "codel", ecn = true }"#;
+            format!("\"codel\"\nchanges = [{{ at = \"500 ms\", way = \"{way}\", queue = {queue} }}]")
+        };
+        assert!(warnings(&change("there"), true).is_empty());
+        assert!(warnings(&change("both"), true).is_empty());
     }
 }

@@ -1007,6 +1007,14 @@ fn a_run_warns_of_flows_that_deliver_nothing_and_of_packets_that_are_too_big() {
 }
 
 #[test]
+fn a_run_repeats_the_warnings_about_its_scenario() {
+    let link = "rate = \"2 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"codel\"";
+    let experiment = parsed(link, "kind = \"tcp\"\ntcp = { ecn = true }").unwrap();
+    let [ref warning] = experiment.warnings()[..] else { panic!("{:?}", experiment.warnings()) };
+    assert_eq!(run(&experiment).warnings, [Warning::Scenario(warning.clone())]);
+}
+
+#[test]
 fn what_is_not_random_is_the_same_with_any_seed() {
     let link =
         "rate = \"2 Mbit/s\"\ndelay = \"5 ms\"\nqueue = { kind = \"droptail\", limit = \"20 packets\" }\n";
@@ -1030,6 +1038,19 @@ fn what_is_not_random_is_the_same_with_any_seed() {
         (true, "jitter = { kind = \"uniform\", most = \"2 ms\" }", "kind = \"tcp\""),
         (false, "queue = \"fq-codel\"", "kind = \"tcp\"\ncount = 5"),
         (false, "queue = \"crq\"", "kind = \"tcp\"\ncount = 5"),
+        (true, "queue = \"red\"", "kind = \"tcp\"\ncount = 5"),
+        (true, "queue = \"pie\"", "kind = \"tcp\"\ncount = 5"),
+        (true, "queue = { kind = \"strict\", high = \"pie\" }", "kind = \"tcp\"\ncount = 5"),
+        (false, "queue = { kind = \"strict\", high = \"codel\" }", "kind = \"tcp\"\ncount = 5"),
+        (true, "duplication = 0.01", "kind = \"tcp\""),
+        (false, "duplication = 1", "kind = \"tcp\""),
+        (
+            true,
+            "changes = [{ at = \"2 s\", loss = { kind = \"random\", probability = 0.01 } }]",
+            "kind = \"tcp\"",
+        ),
+        (true, "changes = [{ at = \"2 s\", queue = \"pie\" }]", "kind = \"tcp\"\ncount = 5"),
+        (false, "changes = [{ at = \"2 s\", queue = \"codel\", delay = \"9 ms\" }]", "kind = \"tcp\""),
         (false, "", udp),
         (false, "", "kind = \"udp\"\nrate = \"3 Mbit/s\"\narrivals = \"ticks\""),
         (true, "", "kind = \"udp\"\nrate = \"3 Mbit/s\"\narrivals = \"poisson\""),

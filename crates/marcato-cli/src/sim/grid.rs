@@ -26,8 +26,10 @@ use crate::progress::Bar;
 pub(crate) struct Point {
     pub(crate) settings: Vec<Setting>,
     pub(crate) seeds: Vec<u64>,
-    /// In the order of the documents.
+    /// In the order of the documents; without intervals where nothing is random.
     pub(crate) metrics: Vec<(String, Mean)>,
+    /// Whether its runs depend on their seeds.
+    pub(crate) is_random: bool,
     /// The command that repeats it, all seeds of it.
     pub(crate) one_line: String,
 }
@@ -253,6 +255,7 @@ pub(crate) fn points(scenario: &Scenario, done: &[Done]) -> Vec<Point> {
                     settings: run.settings.clone(),
                     seeds: vec![run.seed.get()],
                     metrics: Vec::new(),
+                    is_random: run.experiment.is_random(),
                 };
                 points.push((point, vec![numbers]));
             }
@@ -267,7 +270,9 @@ pub(crate) fn points(scenario: &Scenario, done: &[Done]) -> Vec<Point> {
                     |run: &&Numbers| run.iter().find(|(other, _)| other == name).map(|&(_, value)| value);
                 let values: Vec<f64> =
                     all.iter().filter_map(of).filter(|value: &f64| value.is_finite()).collect();
-                (name.clone(), Mean::of(&values))
+                let mean = Mean::of(&values);
+                // Equal runs say nothing about uncertainty.
+                (name.clone(), Mean { ci95: mean.ci95.filter(|_| point.is_random), ..mean })
             })
             .collect();
     }
@@ -310,6 +315,8 @@ struct Document<'a> {
     version: &'a str,
     commit: &'a str,
     seeds: Vec<u64>,
+    /// Whether any run depends on its seed.
+    random: bool,
     config: Value,
     rows: Vec<Row<'a>>,
 }
@@ -321,9 +328,25 @@ pub(crate) fn to_json(scenario: &Scenario, points: &[Point], frame: &Frame) -> S
         version: VERSION,
         commit: COMMIT,
         seeds: points.first().map(|point| point.seeds.clone()).unwrap_or_default(),
+        random: points.iter().any(|point| point.is_random),
         config: super::result::config(scenario.experiment()),
         rows: frame.rows().collect(),
     };
     // Strings, finite numbers and maps with string keys: serialising them cannot fail.
     serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
+}
+
+/// What is to be said where runs do not depend on their seeds; `None` if all of them do.
+pub(crate) fn unrandom(points: &[Point]) -> Option<String> {
+    match points.iter().filter(|point| !point.is_random).count() {
+        0 => None,
+        all if all == points.len() => Some(
+            "nothing in these runs is random: every seed gives the same numbers, and there are no intervals"
+                .to_owned(),
+        ),
+        some => Some(format!(
+            "nothing is random in {some} of {} combinations: every seed gives the same numbers there, without intervals",
+            points.len()
+        )),
+    }
 }

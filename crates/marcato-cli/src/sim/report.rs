@@ -13,7 +13,7 @@ pub(super) fn program() -> String {
     format!("Marcato {VERSION} ({COMMIT})")
 }
 
-/// What an experiment is about, and how long it takes.
+/// Description of an experiment, with its duration.
 pub(super) fn about(experiment: &marcato_scenario::Experiment) -> String {
     let mut about = experiment.about.clone();
     if !about.is_empty() && !about.ends_with(['.', '!', '?']) {
@@ -36,6 +36,11 @@ pub(super) fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
         program()
     ));
     let page = outcome.warnings.iter().fold(page, |page, warning| page.banner(warning.to_string()));
+    let page = if experiment.is_random() {
+        page
+    } else {
+        page.summary("Nothing in this run is random: every seed gives the same numbers.")
+    };
     let mut charts = Section::new("Charts");
     if outcome.series.is_empty() {
         charts = charts

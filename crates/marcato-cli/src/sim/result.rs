@@ -190,6 +190,8 @@ struct Document<'a> {
     version: &'a str,
     commit: &'a str,
     seed: u64,
+    /// Whether anything measured depends on the seed.
+    random: bool,
     settings: BTreeMap<&'a str, &'a str>,
     config: Value,
     /// Signs that the run did not do what was meant.
@@ -233,6 +235,7 @@ pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
         version: VERSION,
         commit: COMMIT,
         seed: run.seed.get(),
+        random: run.experiment.is_random(),
         settings: run.settings.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect(),
         config: config(&run.experiment),
         warnings: outcome.warnings.iter().map(ToString::to_string).collect(),

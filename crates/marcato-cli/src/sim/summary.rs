@@ -5,7 +5,7 @@ use marcato_papers::page::{Cell, Column, Page, Section, Table};
 use marcato_papers::{Figure, Mean};
 use marcato_scenario::{Scenario, Setting};
 
-use super::grid::Point;
+use super::grid::{Point, unrandom};
 use super::report::{about, program};
 use super::sheet;
 
@@ -162,6 +162,7 @@ fn by_key(points: &[Point], subjects: &[Subject], along: usize) -> Vec<Figure> {
             let Some((chart, lines)) = chart(points, part, metric, along) else { continue };
             let caption = match lines.checked_sub(MOST_LINES) {
                 Some(more @ 1..) => format!("{more} more lines are in the table only."),
+                _ if points.iter().all(|point| !point.is_random) => "The number is the mean.".to_owned(),
                 _ => "Bars are 95 % confidence intervals of the mean over seeds; the number is the mean."
                     .to_owned(),
             };
@@ -225,6 +226,9 @@ pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
         .about(about(experiment))
         .provenance(program())
         .summary(format!("{runs} runs: {} combinations of settings, {seeds} seeds each.", points.len()));
+    if let Some(unrandom) = unrandom(points) {
+        page = page.summary(unrandom);
+    }
     let subjects = subjects(points);
     let keys = points.first().map_or(&[][..], |point| &point.settings);
     for (place, setting) in keys.iter().enumerate().filter(|&(place, _)| distinct(points, place) > 1) {

@@ -34,10 +34,11 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
         text += ": ";
         text += &experiment.about;
     }
+    let seed = if experiment.is_random() { "" } else { " (nothing is random: every seed gives the same)" };
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "\nseed {}, {} s, of which the first {} s are not measured\n",
+        "\nseed {}{seed}, {} s, of which the first {} s are not measured\n",
         run.seed.get(),
         experiment.duration.as_secs_f64(),
         experiment.warm_up.as_secs_f64()
@@ -175,7 +176,12 @@ const ABREAST: usize = 5;
 pub(crate) fn of_grid(name: &str, points: &[Point]) -> String {
     let mut text = String::new();
     let runs: usize = points.iter().map(|point| point.seeds.len()).sum();
-    let _ = writeln!(text, "{name}: {runs} runs, means over seeds ± 95 % confidence intervals");
+    let intervals =
+        if points.iter().any(|point| point.is_random) { " ± 95 % confidence intervals" } else { "" };
+    let _ = writeln!(text, "{name}: {runs} runs, means over seeds{intervals}");
+    if let Some(unrandom) = super::grid::unrandom(points) {
+        let _ = writeln!(text, "{unrandom}");
+    }
     let numbered: Vec<(usize, &Point)> = (1..).zip(points).collect();
     for points in numbered.chunks(ABREAST) {
         text.push('\n');

@@ -70,7 +70,8 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
         }
     }
     let pcap = experiment.record.pcap.clone();
-    Ok(World { net, warm_up, duration, flows, ways, sampler, taps, pcap, secrets })
+    let warnings = experiment.warnings();
+    Ok(World { net, warm_up, duration, flows, ways, sampler, taps, pcap, secrets, warnings })
 }
 
 /// By how much an instance begins later than it would, by a stream of its own name: another's draws do not change it.

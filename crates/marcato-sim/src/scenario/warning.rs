@@ -6,6 +6,9 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
+    /// A valid part of the scenario that is most likely not what was meant: see
+    /// [`Experiment::warnings`](marcato_scenario::Experiment::warnings).
+    Scenario(String),
     /// A flow of which nothing arrived in the whole run.
     NothingDelivered {
         /// The flow; of several instances, this one.
@@ -25,6 +28,7 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Scenario(warning) => f.write_str(warning),
             Self::NothingDelivered { flow } => write!(
                 f,
                 "nothing of the flow `{flow}` arrived: check the mtu, loss, outages and queues on its path, and its start"

@@ -109,6 +109,8 @@ pub struct World {
     pub(super) pcap: Pcap,
     /// The secrets of QUIC connections, if packets are captured.
     pub(super) secrets: Secrets,
+    /// Warnings about the scenario itself.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Who follows a run.
@@ -236,8 +238,9 @@ impl World {
     /// Signs that the run did not do what was meant.
     fn warnings(&self) -> Vec<Warning> {
         let silent = self.flows.iter().filter(|flow| flow.totals(&self.net).bytes.is_zero());
+        let silent = silent.map(|flow| Warning::NothingDelivered { flow: flow.name.clone() });
         let mut warnings: Vec<Warning> =
-            silent.map(|flow| Warning::NothingDelivered { flow: flow.name.clone() }).collect();
+            self.warnings.iter().cloned().map(Warning::Scenario).chain(silent).collect();
         // Who looks for a larger MTU sends packets that are too big on purpose.
         if !self.flows.iter().any(Tracked::discovers_mtu) {
             warnings.extend(self.ways.iter().filter_map(|way| {
