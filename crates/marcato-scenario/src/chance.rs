@@ -1,7 +1,7 @@
 //! Chance: whether a run depends on its seed.
 
 use crate::experiment::Experiment;
-use crate::flow::{Flow, FlowKind, PacketArrivals, TcpEnds};
+use crate::flow::{Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Change, Direction, Link, Loss};
 use crate::queue::Queue;
 use crate::tcp::Congestion;
@@ -71,7 +71,11 @@ fn kind(kind: &FlowKind) -> bool {
                 PacketArrivals::Constant | PacketArrivals::Ticks { .. } => false,
                 PacketArrivals::Poisson => true,
             };
-            arrivals || it.on_off.as_ref().is_some_and(on_off)
+            let sizes = match &it.payload {
+                Payload::Constant(_) | Payload::Listed(Listed { is_random: false, .. }) => false,
+                Payload::Drawn { .. } | Payload::Listed(Listed { is_random: true, .. }) => true,
+            };
+            arrivals || sizes || it.on_off.as_ref().is_some_and(on_off)
         }
         // Its connections begin as a Poisson process.
         FlowKind::TcpProcess(_) => true,

@@ -7,7 +7,7 @@ use marcato_units::{Bytes, Duration, Time};
 use crate::document::{Place, Table};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
-use crate::flow::{Flow, FlowKind};
+use crate::flow::{Flow, FlowKind, Listed, Payload};
 use crate::keys::check_known;
 use crate::limit::{MAX_CONNECTIONS, MAX_FLOWS, MAX_LINKS, MAX_NODES};
 use crate::link::Capacity;
@@ -42,6 +42,17 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults
     }
     let joined = links(experiment, root, faults);
     flows(experiment, root, joined, end, faults);
+}
+
+/// Checks what has become known of the flows since they were read: whether the packets of each fit its way.
+pub(crate) fn check_packets(experiment: &Experiment, root: &Table, faults: &Faults) {
+    let map = Map::new(experiment);
+    for table in root.tables("flow") {
+        let name = table.get("name").and_then(|name| name.as_str());
+        if let Some(flow) = experiment.flows.iter().find(|flow| Some(flow.name.as_str()) == name) {
+            ends(flow, table, Some(&map), experiment, faults);
+        }
+    }
 }
 
 /// Whether every link joins two nodes; if not, that a flow finds no way is not its own fault.
@@ -169,6 +180,9 @@ fn process(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     }
 }
 
+/// Stands for the key of a payload that a file says.
+const FILE: &str = "file";
+
 /// The largest packet that a flow sends.
 struct Largest {
     /// The IP packet's length.
@@ -182,11 +196,7 @@ struct Largest {
 impl Largest {
     fn of(flow: &Flow) -> Self {
         match &flow.kind {
-            FlowKind::Udp(udp) => Self {
-                packet: udp.payload + UDP_HEADERS,
-                made_up: "its payload and 28 B of headers".to_owned(),
-                payload: Some(("payload", udp.payload)),
-            },
+            FlowKind::Udp(udp) => Self::of_udp(&udp.payload),
             FlowKind::Quic(quic) => Self {
                 packet: quic.initial_mtu + UDP_HEADERS,
                 made_up: "`initial-mtu` and 28 B of headers".to_owned(),
@@ -197,6 +207,23 @@ impl Largest {
                 |tcp| Self::of_tcp([&tcp.from, &tcp.to]),
             ),
         }
+    }
+
+    fn of_udp(payload: &Payload) -> Self {
+        let (bytes, what, key) = match payload {
+            Payload::Constant(bytes) => (*bytes, "its payload".to_owned(), "payload"),
+            Payload::Drawn { most, .. } => (*most, "`most-payload`".to_owned(), "most-payload"),
+            Payload::Listed(Listed { list: Some(list), .. }) => {
+                let (line, largest) = list.largest();
+                (largest, format!("line {line} of its file"), FILE)
+            }
+            // Looked at where it is read.
+            Payload::Listed(Listed { list: None, .. }) => {
+                return Self { packet: Bytes::ZERO, made_up: String::new(), payload: None };
+            }
+        };
+        let made_up = format!("{what} and 28 B of headers");
+        Self { packet: bytes + UDP_HEADERS, made_up, payload: Some((key, bytes)) }
     }
 
     fn of_tcp([from, to]: [&Tcp; 2]) -> Self {
@@ -222,7 +249,7 @@ impl Largest {
             let headers = self.packet - payload;
             let most = mtu - headers;
             let least = if key == "initial-mtu" { LEAST_QUIC } else { Bytes::new(1) };
-            (most >= least)
+            (most >= least && key != FILE)
                 .then(|| format!("lower `{key}` to {}, or raise the link's `mtu`", quantity::size(most)))
         });
         fitting.unwrap_or_else(|| format!("raise the link's `mtu` to {}", quantity::size(self.packet)))
@@ -231,7 +258,9 @@ impl Largest {
     /// Where the file says so: beside the flow's other keys, or in its `tcp`.
     fn place(&self, table: &Table) -> Place {
         match self.payload {
-            Some((key @ ("payload" | "initial-mtu"), _)) => table.place_of(key),
+            Some((FILE, _)) => table.place_of("payload"),
+            Some(("most-payload", _)) if table.get("most-payload").is_none() => table.place_of("payload"),
+            Some((key @ ("payload" | "most-payload" | "initial-mtu"), _)) => table.place_of(key),
             Some((key, _)) => match table.get("tcp").and_then(|item| item.as_table()) {
                 Some(tcp) => tcp.place_of(key),
                 None => table.place_of("tcp"),

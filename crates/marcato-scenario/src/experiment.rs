@@ -1,10 +1,13 @@
 //! An experiment: one run, completely said.
 
+use std::collections::BTreeMap;
+
 use marcato_units::{Duration, Seed};
 
-use crate::flow::Flow;
+use crate::flow::{Flow, FlowKind, Payload, UdpFlow};
 use crate::link::Link;
 use crate::record::Record;
+use crate::sizes::SizeList;
 
 /// One run, completely said: what is not in the file has its default, what was shorthand is spelt out, and every name
 /// leads somewhere. Two runs of an equal experiment give equal results.
@@ -44,6 +47,25 @@ impl Experiment {
     /// The flow of this name.
     pub fn flow(&self, name: &str) -> Option<&Flow> {
         self.flows.iter().find(|flow| flow.name == name)
+    }
+
+    /// Hands each flow that takes its sizes from a file what that has.
+    pub(crate) fn take_sizes(&mut self, files: &BTreeMap<String, SizeList>) {
+        for flow in &mut self.flows {
+            if let FlowKind::Udp(UdpFlow { payload: Payload::Listed(listed), .. }) = &mut flow.kind {
+                listed.list = files.get(&listed.file).cloned();
+            }
+        }
+    }
+
+    /// The sizes that flows have from files, with the path of each file, where they have been read.
+    pub fn sizes(&self) -> impl Iterator<Item = (&str, &SizeList)> {
+        self.flows.iter().filter_map(|flow| match &flow.kind {
+            FlowKind::Udp(UdpFlow { payload: Payload::Listed(listed), .. }) => {
+                Some((listed.file.as_str(), listed.list.as_ref()?))
+            }
+            _ => None,
+        })
     }
 
     /// The paths of the traces that its links follow, as the file has them, each once.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 
 use crate::experiment::Experiment;
-use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
+use crate::flow::{Feeder, Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Added, Capacity, Direction, Jitter, Link, Loss, Way};
 use crate::path::{Map, Route};
 use crate::quantity::{rate, size, span};
@@ -352,7 +352,8 @@ fn what(flow: &Flow) -> String {
                 PacketArrivals::Poisson => "poisson".to_owned(),
                 PacketArrivals::Ticks { every } => format!("each {}", span(every)),
             };
-            format!("udp {} {how}, payload {}{}{stop}", rate(udp.rate), size(udp.payload), on_off(udp.on_off))
+            let payload = payload(&udp.payload);
+            format!("udp {} {how}, payload {payload}{}{stop}", rate(udp.rate), on_off(udp.on_off))
         }
         FlowKind::TcpProcess(process) => {
             let gap = process.mean_gap();
@@ -406,6 +407,21 @@ fn ends(ends: &TcpEnds) -> String {
     let ecn = if ends.from.ecn { " with ecn" } else { "" };
     let low = if ends.from.low_layer.is_some() { " over a low layer" } else { "" };
     format!("{name}{ecn}{low}")
+}
+
+fn payload(payload: &Payload) -> String {
+    match payload {
+        Payload::Constant(bytes) => size(*bytes),
+        Payload::Drawn { size: drawn, most } => format!("{}, at most {}", of(drawn), size(*most)),
+        Payload::Listed(Listed { file, is_random, list }) => {
+            let order = if *is_random { "at random" } else { "in turn" };
+            let known = list.as_ref().map_or(String::new(), |list| {
+                let (mean, largest) = (size(list.mean()), size(list.largest().1));
+                format!(" ({}, mean {mean}, at most {largest})", plural(list.len(), "size"))
+            });
+            format!("from {file} {order}{known}")
+        }
+    }
 }
 
 fn of(distribution: &Size) -> String {

@@ -3,6 +3,7 @@
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
 use crate::quic::{Path, Quic};
+use crate::sizes::SizeList;
 use crate::tcp::Tcp;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Preset, Size, Source};
 
@@ -143,11 +144,51 @@ pub struct UdpFlow {
     /// Rate of the IP packets while it sends, on average.
     pub rate: Rate,
     /// Bytes of payload in each packet.
-    pub payload: Bytes,
+    pub payload: Payload,
     /// When they leave.
     pub arrivals: PacketArrivals,
     /// When it sends at all; `None`: always.
     pub on_off: Option<OnOff>,
+}
+
+/// How much each packet of a UDP flow carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Payload {
+    /// Always the same.
+    Constant(Bytes),
+    /// Drawn for each packet on its own, by a random stream of the flow's.
+    Drawn {
+        /// The distribution; of what it gives, at least 1 B.
+        size: Size,
+        /// What would be more is this much.
+        most: Bytes,
+    },
+    /// Those of a file.
+    Listed(Listed),
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self::Constant(bytes)
+    }
+}
+
+/// Sizes from a file.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The path of the file, relative to the scenario's.
+    pub file: String,
+    /// Whether each packet draws a line at random. If not, packets take the lines in order, and after the last the first.
+    pub is_random: bool,
+    /// What the file has; `None` if it has not been read.
+    pub list: Option<SizeList>,
+}
+
+/// What the file has is no part of what is said.
+impl PartialEq for Listed {
+    fn eq(&self, other: &Self) -> bool {
+        self.file == other.file && self.is_random == other.is_random
+    }
 }
 
 /// When the packets of a UDP flow leave.

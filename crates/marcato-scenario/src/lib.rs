@@ -30,6 +30,7 @@ pub mod record;
 mod scenario;
 pub mod schema;
 mod setting;
+pub mod sizes;
 pub mod tcp;
 mod topology;
 pub mod trace;

@@ -13,8 +13,9 @@ use crate::grid::{self, Grid};
 use crate::keys::no_table;
 use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_RUNS, MAX_TRACE};
 use crate::setting::{self, Set, When};
+use crate::sizes::{SizeList, SizeListError};
 use crate::trace::{Trace, TraceError};
-use crate::{read, topology};
+use crate::{check, read, topology};
 
 /// What is said beside the file, on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct Scenario {
     notes: Vec<String>,
     /// The mean rates of the traces, where they have been looked at.
     trace_rates: BTreeMap<String, Rate>,
+    /// What the files of sizes have, where they have been looked at.
+    sizes: BTreeMap<String, SizeList>,
 }
 
 /// A setting that is varied, and what it is in one run.
@@ -214,6 +217,7 @@ impl Scenario {
             experiment,
             notes,
             trace_rates: BTreeMap::new(),
+            sizes: BTreeMap::new(),
         };
         if !scenario.grid.axes.is_empty() {
             scenario.check_combinations(&faults, most);
@@ -249,20 +253,14 @@ impl Scenario {
         let text = fault::text(bytes).map_err(|wrong| ScenarioError::no_text(shown, &wrong))?;
         let (mut scenario, sources, faults) = Self::read(name, &text, overrides)?;
         let mut named = Vec::new();
-        find_traces(&scenario.root, false, &mut named);
+        find_paths(&scenario.root, "trace", false, &mut named);
         for set in &scenario.given {
-            walk(&set.item, is_trace(&set.key.name), &mut named);
+            walk(&set.item, "trace", is_path(&set.key.name, "trace"), &mut named);
         }
         let named: Vec<(String, Place)> =
             named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
         for (trace, place) in named {
-            let rate = std::fs::File::open(scenario.dir().join(&trace))
-                .map_err(|error| format!("cannot be read: {error}"))
-                .and_then(|file| read_bounded(file, MAX_TRACE))
-                .and_then(|bytes| {
-                    fault::text(bytes)
-                        .map_err(|wrong| format!("line {}, column {}: {wrong}", wrong.line, wrong.column))
-                })
+            let rate = read_text(&scenario.dir().join(&trace))
                 .and_then(|text| text.parse().map_err(|error: TraceError| error.to_string()))
                 .map(|trace: Trace| trace.mean_rate());
             match rate {
@@ -270,8 +268,35 @@ impl Scenario {
                 Err(problem) => faults.add(place, format!("the trace `{trace}`: {problem}")),
             }
         }
+        scenario.load_sizes(&faults);
         faults.into_error(&sources)?;
         Ok(scenario)
+    }
+
+    /// Reads the files that UDP flows take their sizes from.
+    fn load_sizes(&mut self, faults: &Faults) {
+        let mut named = Vec::new();
+        find_paths(&self.root, "file", false, &mut named);
+        for set in &self.given {
+            walk(&set.item, "file", is_path(&set.key.name, "file"), &mut named);
+        }
+        let named: Vec<(String, Place)> =
+            named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
+        for (file, place) in named {
+            let list = read_text(&self.dir().join(&file))
+                .and_then(|text| text.parse().map_err(|error: SizeListError| error.to_string()));
+            match list {
+                Ok(list) => drop(self.sizes.insert(file, list)),
+                Err(problem) => faults.add(place, format!("the sizes `{file}`: {problem}")),
+            }
+        }
+        self.experiment.take_sizes(&self.sizes);
+        check::check_packets(&self.experiment, &self.root, faults);
+    }
+
+    /// What the files have that UDP flows take their sizes from, by their paths, where they have been read.
+    pub fn size_lists(&self) -> &BTreeMap<String, SizeList> {
+        &self.sizes
     }
 
     /// The path of the file; `-` if it was read from elsewhere.
@@ -330,6 +355,7 @@ impl Scenario {
         let (mut experiment, notes) = build(&self.root, self.given.iter().chain(&sets), &Faults::default());
         let seed = Seed::new(self.grid.seeds[seed]);
         experiment.seed = seed;
+        experiment.take_sizes(&self.sizes);
         let setting = |set: Set| Setting { value: set.item.spoken(), key: set.key.name };
         let settings: Vec<Setting> = sets.into_iter().map(setting).collect();
         Some(Run { id: self.id(&settings, seed), settings, seed, experiment, notes })
@@ -416,6 +442,13 @@ impl Scenario {
 /// The name of a scenario that comes from the standard input.
 const STDIN: &str = "-";
 
+/// Reads the text of a file that a scenario names.
+fn read_text(path: &Path) -> Result<String, String> {
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    fault::text(read_bounded(file, MAX_TRACE)?)
+        .map_err(|wrong| format!("line {}, column {}: {wrong}", wrong.line, wrong.column))
+}
+
 /// Reads at most `most` bytes.
 fn read_bounded(input: impl std::io::Read, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
@@ -486,22 +519,24 @@ fn most_combinations(experiment: &Experiment, text: &str) -> usize {
     MOST / once.max(1)
 }
 
-fn is_trace(key: &str) -> bool {
-    key == "trace" || key.ends_with(".trace")
+/// Whether this is the key of a path to a trace or to a file of sizes.
+fn is_path(key: &str, what: &str) -> bool {
+    key.strip_suffix(what).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// The strings under every key `trace`, in lists too where grids have them.
-fn find_traces<'a>(table: &'a Table, under: bool, found: &mut Vec<&'a Item>) {
+/// The strings under every key `what`, in lists too where grids have them.
+fn find_paths<'a>(table: &'a Table, what: &str, under: bool, found: &mut Vec<&'a Item>) {
     for (key, item) in &table.entries {
-        walk(item, under && matches!(item.value, Value::Array(_)) || is_trace(&key.name), found);
+        let is_it = under && matches!(item.value, Value::Array(_)) || is_path(&key.name, what);
+        walk(item, what, is_it, found);
     }
 }
 
-fn walk<'a>(item: &'a Item, is_trace: bool, found: &mut Vec<&'a Item>) {
+fn walk<'a>(item: &'a Item, what: &str, is_it: bool, found: &mut Vec<&'a Item>) {
     match &item.value {
-        Value::String(_) if is_trace => found.push(item),
-        Value::Array(items) => items.iter().for_each(|item| walk(item, is_trace, found)),
-        Value::Table(table) => find_traces(table, is_trace, found),
+        Value::String(_) if is_it => found.push(item),
+        Value::Array(items) => items.iter().for_each(|item| walk(item, what, is_it, found)),
+        Value::Table(table) => find_paths(table, what, is_it, found),
         _ => {}
     }
 }

@@ -81,7 +81,7 @@ schemas! {
     JITTER_NORMAL = "normal jitter": &["kind", "mean", "deviation", "reorder"];
     JITTER_EXPONENTIAL = "exponential jitter": &["kind", "mean", "reorder"];
     TCP_FLOW = "a tcp flow": FLOW_COMMON, FLOW_TCP, &["size", "priority", "on", "off"];
-    UDP_FLOW = "a udp flow": FLOW_COMMON, &["rate", "payload", "arrivals", "tick", "on", "off"];
+    UDP_FLOW = "a udp flow": FLOW_COMMON, &["rate", "payload", "most-payload", "arrivals", "tick", "on", "off"];
     TCP_PROCESS = "a tcp-process": FLOW_COMMON, FLOW_TCP, &["size", "arrivals", "load", "most-open"];
     REQUEST_RESPONSE = "a request-response flow": FLOW_COMMON, FLOW_TCP, &["request", "response", "think", "requests"];
     MESSAGES = "a messages flow": FLOW_COMMON, FLOW_TCP, MESSAGING, &["feeder"];
@@ -108,6 +108,7 @@ schemas! {
     SIZE_EXPONENTIAL = "an exponential size": &["kind", "mean"];
     SIZE_PARETO = "a pareto size": &["kind", "shape", "mean", "most"];
     SIZE_LOG_NORMAL = "a log-normal size": &["kind", "mean", "sigma"];
+    SIZES_LISTED = "sizes from a file": &["kind", "file", "order"];
     PAUSE_CONSTANT = "a constant pause": &["kind", "span"];
     PAUSE_EXPONENTIAL = "an exponential pause": &["kind", "mean"];
     MESSAGE = "a message": &["name", "after", "size", "priority", "lifetime"];

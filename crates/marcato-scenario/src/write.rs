@@ -5,7 +5,7 @@ use marcato_units::{Layer, Priority, Time};
 use crate::document::quote;
 use crate::experiment::Experiment;
 use crate::explain::limit_text;
-use crate::flow::{Feeder, Flow, FlowKind, PacketArrivals, TcpEnds};
+use crate::flow::{Feeder, Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Added, Capacity, Change, Direction, Jitter, Link, Loss, Way};
 use crate::quantity::{rate, size, span};
 use crate::queue::{Codel, Queue, Sharing, Standard, Threshold};
@@ -293,7 +293,10 @@ fn flow_pairs(flow: &Flow) -> Pairs {
             on_off(tcp.on_off, &mut pairs);
         }
         FlowKind::Udp(udp) => {
-            pairs.text("rate", rate(udp.rate)).text("payload", size(udp.payload));
+            pairs.text("rate", rate(udp.rate)).raw("payload", payload(&udp.payload));
+            if let Payload::Drawn { most, .. } = udp.payload {
+                pairs.text("most-payload", size(most));
+            }
             match udp.arrivals {
                 PacketArrivals::Constant => pairs.text("arrivals", "constant"),
                 PacketArrivals::Poisson => pairs.text("arrivals", "poisson"),
@@ -344,6 +347,17 @@ fn pause(of: Pause) -> String {
         Pause::Constant(time) => quote(&span(time)),
         Pause::Exponential { mean } => {
             Pairs::new().text("kind", "exponential").text("mean", span(mean)).inline()
+        }
+    }
+}
+
+fn payload(of: &Payload) -> String {
+    match of {
+        Payload::Constant(bytes) => quote(&size(*bytes)),
+        Payload::Drawn { size, .. } => distribution(size),
+        Payload::Listed(Listed { file, is_random, .. }) => {
+            let order = if *is_random { "random" } else { "in-turn" };
+            Pairs::new().text("kind", "file").text("file", file).text("order", order).inline()
         }
     }
 }

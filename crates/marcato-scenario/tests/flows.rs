@@ -1,9 +1,10 @@
 //! What flows say of their messages, their ends and their kinds, and what is said of them when they are wrong.
 
-use marcato_scenario::flow::{Feeder, FlowKind};
+use marcato_scenario::flow::{Feeder, FlowKind, Listed, Payload};
 use marcato_scenario::queue::Queue;
-use marcato_scenario::traffic::{Message, Preset};
+use marcato_scenario::traffic::{Message, Preset, Size};
 use marcato_scenario::{Overrides, Scenario, explain};
+use marcato_units::Bytes;
 
 /// A scenario of one flow, whose keys begin in line 10.
 fn of_flow(flow: &str) -> String {
@@ -389,4 +390,101 @@ fn a_file_that_is_too_short_for_itself_is_wrong_and_so_is_a_run_with_nothing_in_
              (with --set duration=5 s)"
         ]
     );
+}
+
+/// A UDP flow with these keys.
+fn udp(keys: &str) -> String {
+    of_flow(&format!("{F}kind = \"udp\"\nrate = \"1 Mbit/s\"\n{keys}\n"))
+}
+
+#[test]
+fn payloads_are_drawn_up_to_what_fits() {
+    let payload = |keys: &str| {
+        let scenario = read(&udp(keys));
+        let experiment = scenario.experiment();
+        assert_eq!(read(&experiment.to_toml()).experiment(), experiment);
+        match &experiment.flows[0].kind {
+            FlowKind::Udp(udp) => (udp.payload.clone(), explain(&scenario)),
+            kind => panic!("{kind:?}"),
+        }
+    };
+    let mean = Bytes::new(600);
+    assert_eq!(payload("").0, Payload::Constant(Bytes::new(1200)));
+    assert_eq!(payload("payload = { kind = \"constant\", size = \"99 B\" }").0, Bytes::new(99).into());
+    let (drawn, explained) = payload("payload = { kind = \"exponential\", mean = \"600 B\" }");
+    assert_eq!(drawn, Payload::Drawn { size: Size::Exponential { mean }, most: Bytes::new(1472) });
+    assert!(explained.contains("payload 600 B (exponential), at most 1472 B"), "{explained}");
+    let (drawn, _) =
+        payload("payload = { kind = \"log-normal\", mean = \"600 B\", sigma = 1 }\nmost-payload = \"1 kB\"");
+    assert_eq!(drawn, Payload::Drawn { size: Size::LogNormal { mean, sigma: 1.0 }, most: Bytes::kb(1) });
+    let (listed, _) = payload("payload = { kind = \"file\", file = \"x.txt\", order = \"random\" }");
+    assert_eq!(listed, Payload::Listed(Listed { file: "x.txt".into(), is_random: true, list: None }));
+}
+
+#[test]
+fn payloads_that_cannot_be_are_refused() {
+    for (keys, says) in [
+        (
+            "payload = \"1473 B\"",
+            "15:11: the largest packet of this flow has 1501 B (its payload and 28 B of headers), but `a-b` lets 1500 B through: lower `payload` to 1472 B, or raise the link's `mtu`",
+        ),
+        (
+            "payload = { kind = \"exponential\", mean = \"1 kB\" }\nmost-payload = \"2 kB\"",
+            "16:16: the largest packet of this flow has 2028 B (`most-payload` and 28 B of headers), but `a-b` lets 1500 B through: lower `most-payload` to 1472 B, or raise the link's `mtu`",
+        ),
+        (
+            "payload = \"1 kB\"\nmost-payload = \"1 kB\"",
+            "16:16: `most-payload` is of payloads that are drawn: leave it out",
+        ),
+        (
+            "payload = { kind = \"file\" }",
+            "15:11: sizes from a file needs `file`: say which, with a size in bytes in each line, for example file = \"sizes.txt\"",
+        ),
+        (
+            "payload = { kind = \"file\", file = \"\" }",
+            "15:35: `file` is empty: say the path of a file, relative to this one",
+        ),
+        (
+            "payload = { kind = \"file\", file = \"x\", order = \"last\" }",
+            "15:48: `last` is not a order: there are `in-turn`, `random`",
+        ),
+        (
+            "payload = { kind = \"pareto\", mean = \"1 kB\" }",
+            "15:11: a pareto size needs `shape`: say how heavy its tail is, for example shape = 1.2",
+        ),
+    ] {
+        assert_eq!(faults(&udp(keys)), [says], "{keys}");
+    }
+}
+
+#[test]
+fn sizes_come_from_a_file_beside_the_scenario_and_errors_name_its_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.toml");
+    let load = |sizes: Option<&str>| {
+        if let Some(sizes) = sizes {
+            std::fs::write(directory.path().join("sizes.txt"), sizes).unwrap();
+        }
+        std::fs::write(&path, udp("payload = { kind = \"file\", file = \"sizes.txt\" }")).unwrap();
+        Scenario::load(&path, &Overrides::default()).map_err(|error| {
+            format!("{}:{}: {}", error.faults()[0].line, error.faults()[0].column, error.faults()[0].problem)
+        })
+    };
+    assert!(load(None).unwrap_err().starts_with("15:35: the sizes `sizes.txt`: cannot be read: "));
+    assert_eq!(
+        load(Some("40\nforty\n")).unwrap_err(),
+        "15:35: the sizes `sizes.txt`: line 2: \"forty\" is no size in bytes, 1 to 65507"
+    );
+    assert_eq!(
+        load(Some("40\n1472\n1473\n")).unwrap_err(),
+        "15:11: the largest packet of this flow has 1501 B (line 3 of its file and 28 B of headers), but `a-b` lets 1500 B through: \
+         raise the link's `mtu` to 1501 B"
+    );
+    let scenario = load(Some("40\n1472\n")).unwrap();
+    assert!(
+        explain(&scenario).contains("payload from sizes.txt in turn (2 sizes, mean 756 B, at most 1472 B)")
+    );
+    let experiment = scenario.run(0).unwrap().experiment;
+    let sizes: Vec<_> = experiment.sizes().map(|(file, list)| (file, list.as_slice().to_vec())).collect();
+    assert_eq!(sizes, [("sizes.txt", vec![40, 1472])]);
 }

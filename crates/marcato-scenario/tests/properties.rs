@@ -133,6 +133,8 @@ fn flow() -> impl Strategy<Value = String> {
     let other = one_of(&[
         "kind = \"udp\"\nrate = \"123456 bit/s\"\narrivals = \"poisson\"\n",
         "kind = \"udp\"\nrate = \"1 Mbit/s\"\npayload = \"99 B\"\non = \"1 s\"\noff = \"1 s\"\n",
+        "kind = \"udp\"\nrate = \"1 Mbit/s\"\npayload = { kind = \"exponential\", mean = \"99 B\" }\nmost-payload = \"300 B\"\n",
+        "kind = \"udp\"\nrate = \"1 Mbit/s\"\npayload = { kind = \"file\", file = \"x\", order = \"random\" }\n",
         "kind = \"udp\"\nrate = \"9 Mbit/s\"\narrivals = \"ticks\"\ntick = \"2 ms\"\n",
         "kind = \"quic\"\nbulk = [\"p4\", { priority = \"p3\", size = \"20 kB\" }]\nscheduler = \"cwr-red\"\n",
         "kind = \"quic\"\nbulk = \"p2\"\nscheduler = { kind = \"cwr\", preset = \"paper\", learn = true }\ncontroller = \"new-reno\"\n",

@@ -1,5 +1,6 @@
 //! A flow: two ends, and the routes between them.
 
+use marcato_scenario::sizes::SizeList;
 use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
 
 use crate::app::{App, Ledger, Sink, Socket};
@@ -114,6 +115,25 @@ pub enum Arrivals {
     },
 }
 
+/// Payloads of UDP packets that differ.
+#[derive(Clone, Debug)]
+pub enum PacketSizes {
+    /// Drawn for each packet on its own.
+    Drawn {
+        /// The distribution.
+        sizes: Distribution<Bytes>,
+        /// What would be more is this much. Nothing is less than 1 B.
+        most: Bytes,
+    },
+    /// Those of a list.
+    Listed {
+        /// The sizes.
+        list: SizeList,
+        /// Whether each packet draws one of them. If not, packets take them in order, and after the last the first.
+        is_random: bool,
+    },
+}
+
 /// A UDP flow, as it shall be.
 #[derive(Clone, Debug)]
 pub struct UdpFlow {
@@ -129,8 +149,10 @@ pub struct UdpFlow {
     pub rate: Rate,
     /// When they leave.
     pub arrivals: Arrivals,
-    /// Bytes of payload in each packet.
+    /// Bytes of payload in each packet, unless `sizes` says otherwise.
     pub payload: Bytes,
+    /// Sizes of payloads that differ. Behind each packet follows the distance that its own length takes at the rate.
+    pub sizes: Option<PacketSizes>,
     /// The class in which the network serves the flow.
     pub layer: Layer,
 }
@@ -146,6 +168,7 @@ impl UdpFlow {
             rate,
             arrivals: Arrivals::Constant,
             payload,
+            sizes: None,
             layer: Layer::High,
         }
     }
@@ -225,6 +248,10 @@ pub(crate) struct Udp {
     pub(crate) config: UdpFlow,
     gap: Duration,
     stream: Stream,
+    /// What sizes are drawn from.
+    sizes: Stream,
+    /// How many packets have been sent.
+    sent: usize,
     /// When the on span ends; `None` before the first begins.
     on_until: Option<Time>,
     /// Since when ticks are counted, how long after that the last packet was owed, and the last tick: its number, and
@@ -235,12 +262,14 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    pub(crate) fn new(config: UdpFlow, stream: Stream) -> Self {
-        let gap = config.rate.transmission_time(Bytes::from(Self::len(&config)));
+    pub(crate) fn new(config: UdpFlow, stream: Stream, sizes: Stream) -> Self {
+        let gap = config.rate.transmission_time(Bytes::from(Self::len(config.payload)));
         Self {
             config,
             gap,
             stream,
+            sizes,
+            sent: 0,
             on_until: None,
             owed: None,
             tick: (0, Duration::ZERO),
@@ -282,9 +311,28 @@ impl Udp {
         }
     }
 
-    /// Length of each IP packet.
-    pub(crate) fn len(config: &UdpFlow) -> u32 {
-        u32::try_from(config.payload.get()).unwrap_or(u32::MAX).saturating_add(IPV4_HEADER + UDP_HEADER)
+    /// The length of the IP packet that leaves now; the distance behind it is that at which its length makes up the rate.
+    pub(crate) fn next_len(&mut self) -> u32 {
+        let payload = match &self.config.sizes {
+            None => return Self::len(self.config.payload),
+            Some(PacketSizes::Drawn { sizes, most }) => {
+                sizes.draw(&mut self.sizes).min(*most).max(Bytes::new(1))
+            }
+            Some(PacketSizes::Listed { list, is_random: true }) => {
+                let number = self.sizes.below(list.len() as u64);
+                list.get(usize::try_from(number).unwrap_or(0))
+            }
+            Some(PacketSizes::Listed { list, is_random: false }) => list.get(self.sent),
+        };
+        self.sent = self.sent.wrapping_add(1);
+        let len = Self::len(payload);
+        self.gap = self.config.rate.transmission_time(Bytes::from(len));
+        len
+    }
+
+    /// Length of the IP packet with this payload.
+    fn len(payload: Bytes) -> u32 {
+        u32::try_from(payload.get()).unwrap_or(u32::MAX).saturating_add(IPV4_HEADER + UDP_HEADER)
     }
 }
 

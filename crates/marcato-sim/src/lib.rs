@@ -57,7 +57,7 @@ pub use app::{
 pub use change::LinkChange;
 pub use datagram::DatagramFlow;
 pub use distribution::{Distribution, DistributionError, Quantity};
-pub use flow::{Arrivals, FlowError, Reception, TcpFlow, UdpFlow, UdpStats};
+pub use flow::{Arrivals, FlowError, PacketSizes, Reception, TcpFlow, UdpFlow, UdpStats};
 pub use gilbert_elliott::{GilbertElliott, GilbertElliottError};
 pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
 pub use jitter::{Jitter, JitterError};

@@ -11,7 +11,7 @@ use crate::agenda::Agenda;
 use crate::app::{App, FlowStreams, Socket};
 use crate::change::LinkChange;
 use crate::event::Event;
-use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
+use crate::flow::{End, Flow, FlowError, Kind, PacketSizes, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters, LinkQueue};
 use crate::load::Load;
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
@@ -182,16 +182,21 @@ impl Network {
 
     /// Adds a UDP flow.
     pub fn udp(&mut self, flow: UdpFlow) -> Result<FlowId, FlowError> {
-        let payload = flow.payload.get();
+        let payload = match &flow.sizes {
+            Some(PacketSizes::Drawn { most, .. }) => most.get(),
+            // A list has no others.
+            Some(PacketSizes::Listed { .. }) => 1,
+            None => flow.payload.get(),
+        };
         if flow.rate == Rate::ZERO || payload == 0 || payload > 65_507 {
             return Err(FlowError::EmptyUdp);
         }
         let links = [self.topology.route(flow.from, flow.to)?, Vec::new()];
         let (layer, start, nodes) = (flow.layer, flow.start, [flow.from, flow.to]);
         let name = self.name("flow/", flow.from, flow.to);
-        let stream = self.seed.stream(&format!("{name}/arrivals"));
+        let [stream, sizes] = ["arrivals", "sizes"].map(|of| self.seed.stream(&format!("{name}/{of}")));
         Ok(self.add_flow(
-            Kind::Udp(Box::new(Udp::new(flow, stream))),
+            Kind::Udp(Box::new(Udp::new(flow, stream, sizes))),
             vec![Path { layer, links }],
             nodes,
             start,
@@ -378,7 +383,7 @@ impl Network {
                     ecn: Ecn::NotEct,
                     layer: record.paths[0].layer,
                     stamp: Stamp::default(),
-                    len: Udp::len(&udp.config),
+                    len: udp.next_len(),
                     sent_at: now,
                     body: Body::Udp,
                 };

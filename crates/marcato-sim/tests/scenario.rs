@@ -4,12 +4,14 @@
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_scenario::Experiment;
 use marcato_scenario::flow::{
-    Feeder, Flow, FlowKind, Messages, PacketArrivals, RequestResponse, TcpEnds, TcpFlow, TcpProcess, UdpFlow,
+    Feeder, Flow, FlowKind, Listed, Messages, PacketArrivals, Payload, RequestResponse, TcpEnds, TcpFlow,
+    TcpProcess, UdpFlow,
 };
 use marcato_scenario::link::{Capacity, Change, Direction, Link, Loss, Way};
 use marcato_scenario::queue::{self, Queue};
 use marcato_scenario::quic::{Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
 use marcato_scenario::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Record, Series};
+use marcato_scenario::sizes::SizeList;
 use marcato_scenario::tcp::{Congestion, LowLayer, Tcp};
 use marcato_scenario::traffic::{
     Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
@@ -115,7 +117,7 @@ fn mixed() -> Experiment {
     twins.stagger = SECOND;
     let packets = UdpFlow {
         rate: Rate::from_mbps(1),
-        payload: Bytes::new(972),
+        payload: Bytes::new(972).into(),
         arrivals: PacketArrivals::Poisson,
         on_off: None,
     };
@@ -313,7 +315,7 @@ fn a_full_buffer_is_seen_as_such() {
     let slow = link("slow", ["a", "b"], there, way(10, 10 * MS));
     let udp = UdpFlow {
         rate: Rate::from_mbps(20),
-        payload: Bytes::new(1222),
+        payload: Bytes::new(1222).into(),
         arrivals: PacketArrivals::Constant,
         on_off: None,
     };
@@ -350,7 +352,7 @@ fn a_high_flow_is_the_same_with_a_low_one_where_that_is_pre_empted() {
         let queue = Queue::Strict { high: bounded(20), low: bounded(20), preempt };
         let there = Direction { queue, ..way(10, Duration::from_millis(10)) };
         let link = link("bottleneck", ["client", "server"], there, way(10, Duration::from_millis(10)));
-        let (rate, payload) = (Rate::from_mbps(6), Bytes::new(500));
+        let (rate, payload) = (Rate::from_mbps(6), Bytes::new(500).into());
         let packets =
             FlowKind::Udp(UdpFlow { rate, payload, arrivals: PacketArrivals::Poisson, on_off: None });
         let high = flow("high", ["client", "server"], packets);
@@ -428,7 +430,7 @@ fn fq_codel_keeps_a_trickle_from_waiting_behind_bulk_data() {
     let delay = |queue: Queue| {
         let there = Direction { queue, ..way(10, Duration::from_millis(10)) };
         let link = link("bottleneck", ["client", "server"], there, way(10, Duration::from_millis(10)));
-        let (rate, payload) = (Rate::from_bps(80_000), Bytes::new(172));
+        let (rate, payload) = (Rate::from_bps(80_000), Bytes::new(172).into());
         let trickle =
             FlowKind::Udp(UdpFlow { rate, payload, arrivals: PacketArrivals::Poisson, on_off: None });
         let flows = vec![
@@ -464,7 +466,7 @@ fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
     let beside_a_flood = |queue: Queue| {
         let there = Direction { queue, ..way(20, Duration::from_millis(10)) };
         let link = link("bottleneck", ["client", "server"], there, way(100, Duration::from_millis(10)));
-        let (rate, payload) = (Rate::from_mbps(18), Bytes::new(1200));
+        let (rate, payload) = (Rate::from_mbps(18), Bytes::new(1200).into());
         let flood =
             FlowKind::Udp(UdpFlow { rate, payload, arrivals: PacketArrivals::Constant, on_off: None });
         let flood = Flow { start: Time::from_secs(3), ..flow("flood", ["client", "server"], flood) };
@@ -990,7 +992,7 @@ fn the_largest_segment_that_is_let_through_arrives_and_a_larger_one_is_refused()
 fn a_run_warns_of_flows_that_deliver_nothing_and_of_packets_that_are_too_big() {
     let udp = |payload| UdpFlow {
         rate: Rate::from_mbps(1),
-        payload: Bytes::new(payload),
+        payload: Bytes::new(payload).into(),
         arrivals: PacketArrivals::Constant,
         on_off: None,
     };
@@ -1054,6 +1056,11 @@ fn what_is_not_random_is_the_same_with_any_seed() {
         (false, "", udp),
         (false, "", "kind = \"udp\"\nrate = \"3 Mbit/s\"\narrivals = \"ticks\""),
         (true, "", "kind = \"udp\"\nrate = \"3 Mbit/s\"\narrivals = \"poisson\""),
+        (
+            true,
+            "",
+            "kind = \"udp\"\nrate = \"3 Mbit/s\"\npayload = { kind = \"exponential\", mean = \"500 B\" }",
+        ),
         (true, "", "kind = \"tcp-process\"\narrivals = \"5 /s\"\nsize = \"20 kB\""),
         (false, "", "kind = \"request-response\"\nresponse = \"20 kB\""),
         (true, "", "kind = \"request-response\"\nresponse = { kind = \"exponential\", mean = \"20 kB\" }"),
@@ -1131,7 +1138,7 @@ proptest! {
         let flows = of.iter().enumerate().map(|(place, &(kind, payload, start, span))| {
             let udp = |arrivals| FlowKind::Udp(UdpFlow {
                 rate: Rate::from_kbps(20 * payload),
-                payload: Bytes::new(payload),
+                payload: Bytes::new(payload).into(),
                 arrivals,
                 on_off: None,
             });
@@ -1207,7 +1214,7 @@ fn a_series_exists_while_its_flow_does() {
         ["a", "b"],
         FlowKind::Udp(UdpFlow {
             rate: Rate::from_mbps(1),
-            payload: Bytes::new(1000),
+            payload: Bytes::new(1000).into(),
             arrivals: PacketArrivals::Constant,
             on_off: None,
         }),
@@ -1273,4 +1280,68 @@ fn instances_and_connections_of_a_process_are_summed_up() {
     assert!(members.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-9), "{members:?} {expected:?}");
     assert_eq!(web.completions.len(), transfers.samples().count());
     assert_eq!(web.goodput, outcome.flows[5].goodput);
+}
+
+/// What arrives in 15 s of a UDP flow of 1 Mbit/s with these payloads, and a quiet flow beside it.
+fn udp_beside(payload: Payload) -> Outcome {
+    let of = |payload, arrivals| UdpFlow { rate: Rate::from_mbps(1), payload, arrivals, on_off: None };
+    let sizes = flow("sizes", ["a", "b"], FlowKind::Udp(of(payload, PacketArrivals::Constant)));
+    let poisson =
+        flow("poisson", ["a", "b"], FlowKind::Udp(of(Bytes::new(500).into(), PacketArrivals::Poisson)));
+    let quick = link("l", ["a", "b"], way(100, MS), way(100, MS));
+    run(&experiment(&["a", "b"], vec![quick], vec![sizes, poisson]))
+}
+
+#[test]
+fn payloads_of_a_file_come_in_turn_or_at_random_and_make_up_the_rate() {
+    let list: SizeList = "72\n972\n1472\n".parse().unwrap();
+    let listed = |is_random| {
+        udp_beside(Payload::Listed(Listed { file: "x".into(), is_random, list: Some(list.clone()) }))
+    };
+    let [in_turn, at_random] = [listed(false), listed(true)];
+    // 1 Mbit/s of IP for 15 s are 1.875 MB: 72, 972 and 1472 B and 28 B for each take 2600 B a turn.
+    let flow = &in_turn.flows[0];
+    assert!(flow.sent.abs_diff(3 * 1_875_000 / 2600) <= 3, "{}", flow.sent);
+    assert!(
+        (flow.bytes.get() as f64 / (1_875_000.0 * 2516.0 / 2600.0) - 1.0).abs() < 0.002,
+        "{}",
+        flow.bytes
+    );
+    // At random it is so on average: 2163 packets whose sizes vary by 0.68 of their mean.
+    let other = &at_random.flows[0];
+    assert!((other.bytes.get() as f64 / flow.bytes.get() as f64 - 1.0).abs() < 0.01, "{}", other.bytes);
+    assert!(other.sent != flow.sent && other.sent.abs_diff(flow.sent) < 200, "{}", other.sent);
+    // Sizes have a random stream of their own.
+    assert_eq!(in_turn.flows[1].sent, at_random.flows[1].sent);
+    assert_eq!(at_random, listed(true));
+}
+
+#[test]
+fn payloads_that_are_drawn_have_their_mean_and_are_cut_where_it_is_said() {
+    let drawn = |most| {
+        let size = Size::Exponential { mean: Bytes::new(300) };
+        udp_beside(Payload::Drawn { size, most: Bytes::new(most) }).flows[0].clone()
+    };
+    // Of an exponential size capped at m, the mean is 300 x (1 - exp(-m / 300)): 297.8 at 1472, and 85.0 at 100.
+    for (most, mean) in [(1472, 297.8), (100, 85.0)] {
+        let flow = drawn(most);
+        let payload = flow.bytes.get() as f64 / flow.sent as f64;
+        assert!((payload / mean - 1.0).abs() < 0.04, "{most}: {payload}");
+        // The packets make up the rate all the same.
+        let ip = flow.bytes.get() + 28 * flow.sent;
+        assert!((ip as f64 / 1_875_000.0 - 1.0).abs() < 0.01, "{ip}");
+    }
+}
+
+#[test]
+fn sizes_that_were_not_read_are_missed() {
+    let payload = Payload::Listed(Listed { file: "x.txt".into(), is_random: false, list: None });
+    let udp = UdpFlow { rate: Rate::from_mbps(1), payload, arrivals: PacketArrivals::Constant, on_off: None };
+    let link = link("l", ["a", "b"], way(100, MS), way(100, MS));
+    let experiment = experiment(&["a", "b"], vec![link], vec![flow("f", ["a", "b"], FlowKind::Udp(udp))]);
+    let Err(error) = build(&experiment, &Traces::new()) else { panic!("not read") };
+    assert_eq!(
+        error.to_string(),
+        "the flow `f` takes its sizes from `x.txt`, which was not read: load the scenario from its file"
+    );
 }

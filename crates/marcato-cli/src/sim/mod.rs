@@ -182,8 +182,14 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, Si
 fn manifest(scenario: &Scenario, traces: &Traces) -> Manifest {
     let runs: Vec<[String; 2]> = scenario.runs().map(|run| [run.id, run.experiment.to_toml()]).collect();
     let said: Vec<String> = traces.values().map(|trace| format!("{:?}", trace.millis())).collect();
+    let listed: Vec<String> =
+        scenario.size_lists().iter().map(|(file, list)| format!("{file}: {:?}", list.as_slice())).collect();
     let names = traces.keys().map(String::as_str);
     Manifest::of(
-        runs.iter().flatten().map(String::as_str).chain(names).chain(said.iter().map(String::as_str)),
+        runs.iter()
+            .flatten()
+            .map(String::as_str)
+            .chain(names)
+            .chain(said.iter().chain(&listed).map(String::as_str)),
     )
 }

@@ -4,16 +4,18 @@ use marcato_units::{Bytes, Duration, Rate, Time};
 
 use super::messages::{CHUNK, messaging};
 use super::tcp::ends;
-use super::traffic::{frequency, on_off, pause, size};
+use super::traffic::{UdpSizes, frequency, on_off, pause, size, udp_sizes};
 use crate::document::{Table, Value};
 use crate::fault::Faults;
 use crate::flow::{
-    Feeder, Flow, FlowKind, Messages, PacketArrivals, RequestResponse, TcpEnds, TcpFlow, TcpProcess, UdpFlow,
+    Feeder, Flow, FlowKind, Listed, Messages, PacketArrivals, Payload, RequestResponse, TcpEnds, TcpFlow,
+    TcpProcess, UdpFlow,
 };
 use crate::keys::{Keys, Kind, check_name, tagged_of};
 use crate::limit::{MAX_FLOWS, MAX_NODES};
 use crate::nearest::hint;
 use crate::schema;
+use crate::sizes::SizeList;
 use crate::traffic::{Arrivals, Pause, Preset, Size};
 
 #[derive(Clone, Copy)]
@@ -36,7 +38,9 @@ const KINDS: &[Kind<Name>] = &[
 ];
 
 /// The largest payload of a UDP packet over IPv4. RFC 768, RFC 791.
-const MOST_PAYLOAD: Bytes = Bytes::new(65_507);
+const MOST_PAYLOAD: Bytes = Bytes::new(SizeList::LARGEST as u64);
+/// What payloads that are drawn are at most, unless it is said otherwise: with 28 B of headers they fill Ethernet's 1500 B.
+const USUAL_MOST: Bytes = Bytes::new(1472);
 
 pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     let item =
@@ -194,10 +198,7 @@ fn nothing(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
 
 fn udp(keys: &Keys<'_>) -> FlowKind {
     keys.need("rate", "say how fast it sends, for example rate = \"1 Mbit/s\"");
-    let payload = keys.some_size("payload").unwrap_or(Bytes::new(1200));
-    if payload > MOST_PAYLOAD {
-        keys.fault("payload", "a udp packet carries at most 65507 B: say less");
-    }
+    let payload = payload(keys).unwrap_or(Payload::Constant(Bytes::new(1200)));
     let tick = keys.some_span("tick").unwrap_or(Duration::from_millis(1));
     let arrivals = [
         ("constant", PacketArrivals::Constant),
@@ -221,6 +222,34 @@ fn udp(keys: &Keys<'_>) -> FlowKind {
         arrivals,
         on_off,
     })
+}
+
+/// What the packets of a UDP flow carry.
+fn payload(keys: &Keys<'_>) -> Option<Payload> {
+    let most = keys.some_size("most-payload");
+    let (key, said) = match udp_sizes(keys, "payload")? {
+        UdpSizes::Drawn(Size::Constant(bytes)) => ("payload", Payload::Constant(bytes)),
+        UdpSizes::Drawn(size) => {
+            let most = most.unwrap_or(USUAL_MOST);
+            let key = if keys.item("most-payload").is_some() { "most-payload" } else { "payload" };
+            (key, Payload::Drawn { size, most })
+        }
+        UdpSizes::Listed { file, is_random } => {
+            ("payload", Payload::Listed(Listed { file, is_random, list: None }))
+        }
+    };
+    if !matches!(said, Payload::Drawn { .. }) && keys.item("most-payload").is_some() {
+        keys.fault("most-payload", "`most-payload` is of payloads that are drawn: leave it out");
+    }
+    let most = match said {
+        Payload::Constant(bytes) => bytes,
+        Payload::Drawn { most, .. } => most,
+        Payload::Listed(_) => Bytes::ZERO,
+    };
+    if most > MOST_PAYLOAD {
+        keys.fault(key, "a udp packet carries at most 65507 B: say less");
+    }
+    Some(said)
 }
 
 fn process(keys: &Keys<'_>) -> FlowKind {

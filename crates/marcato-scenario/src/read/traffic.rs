@@ -30,7 +30,44 @@ pub(super) fn size(keys: &Keys<'_>, key: &str) -> Option<Size> {
         return keys.some_size(key).map(Size::Constant);
     }
     let (name, tagged) = keys.tagged(key, SIZES)?;
+    drawn(name, tagged.keys())
+}
+
+/// Sizes of UDP packets.
+pub(super) enum UdpSizes {
+    Drawn(Size),
+    Listed { file: String, is_random: bool },
+}
+
+const UDP_SIZES: &[Kind<Option<SizeName>>] = &[
+    ("constant", Some(SizeName::Constant), &schema::SIZE_CONSTANT),
+    ("exponential", Some(SizeName::Exponential), &schema::SIZE_EXPONENTIAL),
+    ("pareto", Some(SizeName::Pareto), &schema::SIZE_PARETO),
+    ("log-normal", Some(SizeName::LogNormal), &schema::SIZE_LOG_NORMAL),
+    ("file", None, &schema::SIZES_LISTED),
+];
+
+/// A size, a distribution of sizes, or a file with sizes.
+pub(super) fn udp_sizes(keys: &Keys<'_>, key: &str) -> Option<UdpSizes> {
+    let item = keys.item(key)?;
+    if !matches!(item.value, Value::Table(_)) {
+        return keys.some_size(key).map(Size::Constant).map(UdpSizes::Drawn);
+    }
+    let (name, tagged) = keys.tagged(key, UDP_SIZES)?;
     let keys = tagged.keys();
+    if let Some(name) = name {
+        return drawn(name, keys).map(UdpSizes::Drawn);
+    }
+    keys.need("file", "say which, with a size in bytes in each line, for example file = \"sizes.txt\"");
+    let file = keys.string("file")?;
+    if file.is_empty() {
+        keys.fault("file", "`file` is empty: say the path of a file, relative to this one");
+    }
+    let is_random = keys.word("order", &[("in-turn", false), ("random", true)]).unwrap_or(false);
+    Some(UdpSizes::Listed { file: file.to_owned(), is_random })
+}
+
+fn drawn(name: SizeName, keys: Keys<'_>) -> Option<Size> {
     if !matches!(name, SizeName::Constant) {
         keys.need("mean", "say how long on average, for example mean = \"100 kB\"");
     }

@@ -117,6 +117,16 @@ pub enum BuildError {
         /// What is wrong.
         source: DistributionError,
     },
+    /// A flow takes its sizes from a file that was not read.
+    #[error(
+        "the flow `{flow}` takes its sizes from `{file}`, which was not read: load the scenario from its file"
+    )]
+    NoSizes {
+        /// The flow.
+        flow: String,
+        /// The file's path.
+        file: String,
+    },
     /// Packets that are on and off would leave at random or by a clock.
     #[error(
         "the flow `{0}` is on and off, but its packets do not leave at equal distances: say arrivals = \"constant\""

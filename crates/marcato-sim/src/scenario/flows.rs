@@ -1,7 +1,7 @@
 //! The flows of a world, and what can be seen of them.
 
 use marcato_quic::Secrets;
-use marcato_scenario::flow::{FlowKind, PacketArrivals};
+use marcato_scenario::flow::{FlowKind, Listed, PacketArrivals, Payload};
 use marcato_scenario::quic::{Path, Quic};
 use marcato_scenario::record::FlowMetric;
 use marcato_scenario::traffic::{Arrivals, OnOff};
@@ -14,7 +14,7 @@ use super::quic::Look;
 use super::{convert, quic};
 use crate::{
     App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, Network, NodeId,
-    ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
+    PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
 };
 
 /// On and off spans under way.
@@ -285,12 +285,26 @@ impl Instance<'_> {
                         off: convert::pause(off).map_err(distributed)?,
                     },
                 };
+                let (payload, sizes) = match &udp.payload {
+                    Payload::Constant(bytes) => (*bytes, None),
+                    Payload::Drawn { size, most } => {
+                        let sizes = convert::size(size).map_err(distributed)?;
+                        (*most, Some(PacketSizes::Drawn { sizes, most: *most }))
+                    }
+                    Payload::Listed(Listed { file, is_random, list }) => {
+                        let list = list
+                            .clone()
+                            .ok_or_else(|| BuildError::NoSizes { flow: name.clone(), file: file.clone() })?;
+                        (list.largest().1, Some(PacketSizes::Listed { list, is_random: *is_random }))
+                    }
+                };
                 let flow = UdpFlow {
                     start,
                     stop,
                     arrivals,
+                    sizes,
                     layer: flow.layer,
-                    ..UdpFlow::new(from, to, udp.rate, udp.payload)
+                    ..UdpFlow::new(from, to, udp.rate, payload)
                 };
                 What::Udp(net.udp(flow).map_err(refused)?)
             }
