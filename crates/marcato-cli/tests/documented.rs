@@ -1,4 +1,4 @@
-//! What documents, help and manual pages say of the command line, held against the command line itself.
+//! Tests that hold the documents, help and manual pages against the command line itself.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::{BTreeMap, BTreeSet};

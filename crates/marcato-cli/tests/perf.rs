@@ -310,7 +310,7 @@ fn relay_tcp(listener: &TcpListener, server: &str) {
     thread::spawn(move || std::io::copy(&mut client, &mut server));
 }
 
-/// The same with datagrams.
+/// Forwards datagrams in the same way.
 fn relay_udp(front: UdpSocket, server: &str) {
     let behind = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
     behind.connect(server).unwrap();
@@ -346,7 +346,7 @@ fn relay_udp(front: UdpSocket, server: &str) {
     });
 }
 
-/// What a client prints whose run is `cut` while its messages are under way.
+/// Output of a client whose run is `cut` while its messages are under way.
 fn cut_short(
     engine: &str,
     format: &str,

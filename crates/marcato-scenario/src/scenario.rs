@@ -314,7 +314,7 @@ impl Scenario {
         &self.experiment
     }
 
-    /// What of the file comes after the end of [`experiment`](Self::experiment), and is left out: its duration was set.
+    /// Notes on events left out because they come after the end of [`experiment`](Self::experiment), whose duration was set.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -28,7 +28,7 @@ struct Explained {
     settings: BTreeMap<String, String>,
     /// The names of its runs, seed by seed.
     runs: Vec<String>,
-    /// What of the file comes after its end, where the duration was set or varied.
+    /// Notes on events after its end, where the duration was set or varied.
     left_out: Vec<String>,
     /// The experiment, completely said, with its first seed.
     config: Value,

@@ -28,7 +28,7 @@ pub(crate) struct Point {
     pub(crate) seeds: Vec<u64>,
     /// In the order of the documents; without intervals where nothing is random.
     pub(crate) metrics: Vec<(String, Mean)>,
-    /// Whether its runs depend on their seeds.
+    /// True if its runs depend on their seeds.
     pub(crate) is_random: bool,
     /// The command that repeats it, all seeds of it.
     pub(crate) one_line: String,
@@ -315,7 +315,7 @@ struct Document<'a> {
     version: &'a str,
     commit: &'a str,
     seeds: Vec<u64>,
-    /// Whether any run depends on its seed.
+    /// True if any run depends on its seed.
     random: bool,
     config: Value,
     rows: Vec<Row<'a>>,
@@ -336,7 +336,7 @@ pub(crate) fn to_json(scenario: &Scenario, points: &[Point], frame: &Frame) -> S
     serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
 }
 
-/// What is to be said where runs do not depend on their seeds; `None` if all of them do.
+/// Notice that runs do not depend on their seeds; `None` if all of them do.
 pub(crate) fn unrandom(points: &[Point]) -> Option<String> {
     match points.iter().filter(|point| !point.is_random).count() {
         0 => None,

@@ -190,13 +190,13 @@ struct Document<'a> {
     version: &'a str,
     commit: &'a str,
     seed: u64,
-    /// Whether anything measured depends on the seed.
+    /// True if anything measured depends on the seed.
     random: bool,
     settings: BTreeMap<&'a str, &'a str>,
     config: Value,
     /// Signs that the run did not do what was meant.
     warnings: Vec<String>,
-    /// What of the file comes after the end of a run that was cut short.
+    /// Notes on events after the end of a run whose duration was set or varied.
     left_out: &'a [String],
     events: u64,
     flows: Vec<FlowRow<'a>>,

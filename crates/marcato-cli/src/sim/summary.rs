@@ -43,10 +43,10 @@ const DRAWN: [&str; 8] = [
 /// More lines than this are not told apart in one chart.
 const MOST_LINES: usize = 12;
 
-/// What a metric is of: a flow, or a direction of a link.
+/// Subject of a metric: a flow, or a direction of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
-    /// What its metrics begin with.
+    /// Prefix of its metrics.
     stem: String,
     name: String,
     metrics: &'static [&'static str],
@@ -173,7 +173,7 @@ fn by_key(points: &[Point], subjects: &[Subject], along: usize) -> Vec<Figure> {
     figures
 }
 
-/// How many values of a key there are.
+/// Number of values of a key.
 fn distinct(points: &[Point], place: usize) -> usize {
     let mut values: Vec<&str> =
         points.iter().filter_map(|point| Some(point.settings.get(place)?.value.as_str())).collect();
