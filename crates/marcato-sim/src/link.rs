@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict, Tally};
+use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict, Tally, Verdict};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
@@ -18,7 +18,7 @@ use crate::record::TapPoint;
 use crate::sojourn::Sojourns;
 use crate::tally::FlowTallies;
 use crate::trace::{Opportunities, Trace};
-use crate::wire::{Put, Wire};
+use crate::wire::Wire;
 
 /// A queue before a transmitter: any discipline for packets of the simulator. After the run get it back by
 /// [`Network::queue`](crate::Network::queue).
@@ -249,13 +249,14 @@ impl Account<'_> {
     /// Hands a packet that has waited elsewhere to a queue.
     #[inline]
     fn move_to(&mut self, now: Time, packet: Packet, queue: &mut (impl Discipline<Packet> + ?Sized)) {
-        if let Some(packet) = queue.enqueue_with(now, packet, &mut |displaced| self.dropped(displaced)).lost()
-        {
-            self.dropped(packet);
+        match queue.enqueue_with(now, packet, &mut |displaced| self.dropped(displaced)) {
+            Verdict::Queued => {}
+            Verdict::Dropped(packet) => self.dropped(packet),
         }
     }
 
     /// A queue has dropped a packet.
+    #[cold]
     pub(crate) fn dropped(&mut self, mut packet: Packet) {
         if let Some(sojourns) = self.sojourns {
             sojourns.forget(&mut packet.stamp);
@@ -264,18 +265,11 @@ impl Account<'_> {
         self.tallies.dropped(packet);
     }
 
-    /// The next packet that a queue lets out.
-    #[inline]
-    pub(crate) fn dequeue(
-        &mut self,
-        now: Time,
-        queue: &mut (impl Discipline<Packet> + ?Sized),
-    ) -> Option<Packet> {
-        let mut packet = queue.dequeue_with(now, &mut |packet| self.dropped(packet))?;
-        if let Some(sojourns) = self.sojourns {
-            sojourns.leave(now, &mut packet.stamp);
-        }
-        Some(packet)
+    /// A wire has lost a packet.
+    #[cold]
+    pub(crate) fn lost(&mut self, packet: Packet) {
+        self.counters.lost += 1;
+        self.tallies.dropped(packet);
     }
 }
 
@@ -345,6 +339,7 @@ impl Link {
     }
 
     /// Makes another change.
+    #[cold]
     pub(crate) fn change(
         &mut self,
         now: Time,
@@ -599,9 +594,10 @@ impl Link {
                     break;
                 }
             }
-            let packet = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns }
-                .dequeue(now, &mut self.queue);
-            let Some(packet) = packet else { break };
+            let mut account = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns };
+            let Some(packet) = self.queue.dequeue_with(now, &mut |packet| account.dropped(packet)) else {
+                break;
+            };
             self.depart(now, packet, agenda, tallies);
         }
         self.wake(now, agenda);
@@ -609,7 +605,17 @@ impl Link {
     }
 
     /// A packet leaves the queue for the wire.
-    fn depart(&mut self, now: Time, packet: Packet, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
+    #[inline]
+    fn depart(
+        &mut self,
+        now: Time,
+        mut packet: Packet,
+        agenda: &mut Agenda<Event>,
+        tallies: &mut FlowTallies,
+    ) {
+        if let Some(sojourns) = &mut self.sojourns {
+            sojourns.leave(now, &mut packet.stamp);
+        }
         let on_wire = packet.len() + self.framing;
         self.counters.carried_bytes += on_wire;
         let out_at = match (&mut self.opportunities, self.rate) {
@@ -624,14 +630,8 @@ impl Link {
             }
             (None, None) => now,
         };
-        match self.wire.put(out_at + self.delay, self.up, packet, agenda, tallies) {
-            Put::Once => {}
-            Put::Twice => self.counters.duplicated += 1,
-            Put::Lost(packet) => {
-                self.counters.lost += 1;
-                tallies.dropped(packet);
-            }
-        }
+        let mut account = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns };
+        self.wire.put(out_at + self.delay, self.up, packet, agenda, &mut account);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::agenda::Agenda;
 use crate::event::Event;
 use crate::link::Account;
 use crate::packet::Packet;
-use crate::wire::{Put, Wire};
+use crate::wire::Wire;
 
 /// The packet that is being sent, in one go or in several.
 struct Sending {
@@ -130,7 +130,11 @@ impl Preempted {
             if high != High::Idle || shared.rate == Rate::ZERO {
                 return;
             }
-            let Some(packet) = shared.account.dequeue(now, &mut self.queue) else { return };
+            let dequeued = self.queue.dequeue_with(now, &mut |packet| shared.account.dropped(packet));
+            let Some(mut packet) = dequeued else { return };
+            if let Some(sojourns) = shared.account.sojourns {
+                sojourns.leave(now, &mut packet.stamp);
+            }
             let on_wire = packet.len() + shared.framing;
             shared.account.counters.carried_bytes += on_wire;
             let left = shared.rate.transmission_time(on_wire);
@@ -142,13 +146,6 @@ impl Preempted {
     fn sent(&mut self, now: Time, shared: &mut Shared<'_>, agenda: &mut Agenda<Event>) {
         let Some(Sending { packet, .. }) = self.sending.take() else { return };
         let due = now + shared.delay;
-        match self.wire.put(due, shared.up, packet, agenda, shared.account.tallies) {
-            Put::Once => {}
-            Put::Twice => shared.account.counters.duplicated += 1,
-            Put::Lost(packet) => {
-                shared.account.counters.lost += 1;
-                shared.account.tallies.dropped(packet);
-            }
-        }
+        self.wire.put(due, shared.up, packet, agenda, &mut shared.account);
     }
 }

@@ -6,20 +6,9 @@ use crate::agenda::Agenda;
 use crate::event::Event;
 use crate::jitter::{Jitter, JitterProcess};
 use crate::line::Line;
+use crate::link::Account;
 use crate::loss::{Loss, LossProcess};
 use crate::packet::Packet;
-use crate::tally::FlowTallies;
-
-/// What happened to a packet that was put on a wire.
-#[must_use = "a lost packet is handed back so that its loss can be accounted for"]
-pub(crate) enum Put {
-    /// It is under way.
-    Once,
-    /// It is under way, and a copy of it.
-    Twice,
-    /// It is lost: here it is.
-    Lost(Packet),
-}
 
 /// Random duplication.
 struct Duplication {
@@ -82,30 +71,47 @@ impl Wire {
 
     /// Takes a packet that arrives at `due` if nothing is added to its delay. While the link is not `up`, all are lost. A
     /// copy arrives directly behind its original.
+    #[inline]
     pub(crate) fn put(
         &mut self,
         due: Time,
         up: bool,
         packet: Packet,
         agenda: &mut Agenda<Event>,
-        tallies: &mut FlowTallies,
-    ) -> Put {
+        account: &mut Account<'_>,
+    ) {
         // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
         let arrives_at = self.jitter.as_mut().map_or(due, |jitter| jitter.arrival(due));
         let twice = self.duplication.as_mut().is_some_and(|it| it.stream.chance(it.probability));
         // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
         // all the same, so that what comes after an outage does not depend on what the wire did in it.
         if self.loss.loses() || !up {
-            return Put::Lost(packet);
+            account.lost(packet);
+            return;
         }
         let arrives_at = arrives_at.max(self.not_before);
-        let copy = twice.then(|| tallies.copy(&packet));
-        self.push(arrives_at, packet, agenda);
-        let Some(copy) = copy else { return Put::Once };
-        self.push(arrives_at, copy, agenda);
-        Put::Twice
+        if twice {
+            self.push_twice(arrives_at, packet, agenda, account);
+        } else {
+            self.push(arrives_at, packet, agenda);
+        }
     }
 
+    #[cold]
+    fn push_twice(
+        &mut self,
+        at: Time,
+        packet: Packet,
+        agenda: &mut Agenda<Event>,
+        account: &mut Account<'_>,
+    ) {
+        account.counters.duplicated += 1;
+        let copy = account.tallies.copy(&packet);
+        self.push(at, packet, agenda);
+        self.push(at, copy, agenda);
+    }
+
+    #[inline]
     fn push(&mut self, at: Time, packet: Packet, agenda: &mut Agenda<Event>) {
         let moment = agenda.reserve(at);
         if let Some(moment) = self.line.push(moment, packet) {

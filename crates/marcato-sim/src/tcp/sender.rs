@@ -362,6 +362,8 @@ impl Sender {
             && info.window == self.peer_window_before
             && !self.board.is_empty();
         self.peer_window_before = info.window;
+        // A duplicate says that something has left the network, not what: the first packet behind the hole is taken for it.
+        let guess = if duplicate { self.board.next_unknown() } else { None };
         let (mut delivered, mut first_sent, mut last_sent) = (0u64, None::<Time>, None::<Time>);
         let (rate, rack, min_rtt) = (&mut self.rate, &mut self.rack, self.min_rtt);
         if let Some(rack) = rack {
@@ -383,15 +385,11 @@ impl Sender {
             self.una = info.ack;
             self.board.ack(info.ack, |sent| note(sent, info.timestamp_rtt));
         }
-        for &(start, end) in info.sack {
+        for &(start, end) in info.sack.iter().chain(&guess) {
             if start >= self.una && end <= self.nxt && start < end {
                 // RFC 7323 §4.3 echoes what arrived in order: of what is SACKed it says nothing.
                 self.board.sack(start, end, |sent| note(sent, None));
             }
-        }
-        if duplicate && let Some((start, end)) = self.board.next_unknown() {
-            // Something has left the network. What is not known; that it is the first behind the hole is as good as any.
-            self.board.sack(start, end, |sent| note(sent, None));
         }
         let newly_acked = self.una - prior_una;
         if !self.sack && newly_acked > 0 {
@@ -471,6 +469,7 @@ impl Sender {
 
     /// Without SACK the window has moved on. What is behind its new edge is lost where recovery has not ended (RFC 6582 §3.2,
     /// step 3: a partial acknowledgement); otherwise nothing is known of what is out.
+    #[cold]
     fn on_progress_without_sack(&mut self) {
         match self.recovery {
             Recovery::Fast { point, echo: false, .. } if self.una < point => self.board.lose_first(),
