@@ -527,6 +527,52 @@ mod tests {
         assert_eq!(Frame::decode(&long), Ok(Decoded::Frame { frame, len: MAX_FRAME_HEADER }));
     }
 
+    /// By the tables of docs/wire.md: the shortest frame that can go on so.
+    #[test]
+    fn what_is_missing_is_counted_up_to_the_shortest_frame() {
+        let incomplete: [(&[u8], usize); 13] = [
+            (&[], 2),
+            (&[DONE], 2),
+            (&[RESET], 3),
+            (&[RESET, 7], 3),
+            (&[MESSAGE], 6),
+            (&[MESSAGE, 7], 6),
+            (&[MESSAGE, 7, 0], 6),
+            (&[MESSAGE, 7, 0, 0], 6),
+            (&[MESSAGE, 7, 0, 0, 0], 6),
+            (&[MESSAGE, 7, 0, COPIES], 8),
+            (&[MESSAGE, 7, 0, COPIES, 0], 8),
+            (&[MESSAGE, 7, 0, COPIES, 0, 2, 0], 8),
+            (&[MESSAGE, 0xc0], 13),
+        ];
+        for (bytes, needed) in incomplete {
+            assert_eq!(Frame::decode(bytes), Ok(Decoded::Incomplete { needed }), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_may_end_with_the_last_byte_that_can_be_counted() {
+        let offset = Bytes::new(VarInt::MAX.get() - HELLO.len.get());
+        let frame = Frame::Message(MessageFrame { offset, ..HELLO });
+        let bytes = written(frame);
+        assert_eq!(Frame::decode(&bytes), Ok(Decoded::Frame { frame, len: bytes.len() }));
+    }
+
+    #[test]
+    fn error_codes_are_those_of_the_wire_description() {
+        let description = include_str!("../../../docs/wire.md");
+        let codes = [
+            ("NO_ERROR", ErrorCode::NoError),
+            ("SETTLED", ErrorCode::Settled),
+            ("ABANDONED", ErrorCode::Abandoned),
+            ("PROTOCOL_VIOLATION", ErrorCode::ProtocolViolation),
+            ("LIMIT_EXCEEDED", ErrorCode::LimitExceeded),
+        ];
+        for (name, code) in codes {
+            assert!(description.contains(&format!("| {} | {name} |", code.get())), "{name}");
+        }
+    }
+
     #[test]
     fn what_no_frame_can_be_is_refused_by_place_and_remedy() {
         let refused: [(&[u8], &str); 9] = [
