@@ -367,12 +367,15 @@ mod tests {
         bytes
     }
 
+    const SOURCE: [u8; 16] = [0xfd, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    const DESTINATION: [u8; 16] = [0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
     /// An IPv6 packet with DSCP LE and CE.
     fn ipv6(next: u8, after: &[u8]) -> Vec<u8> {
         let len = u16::try_from(after.len()).unwrap().to_be_bytes();
         let mut bytes = std::vec![0x60, 0x70, 0, 0, len[0], len[1], next, 64];
-        bytes.extend([0xfd; 16]);
-        bytes.extend([0xfe; 16]);
+        bytes.extend(SOURCE);
+        bytes.extend(DESTINATION);
         bytes.extend(after);
         bytes
     }
@@ -402,6 +405,39 @@ mod tests {
         assert_eq!((segment.seq, segment.ack, segment.payload), (7, 9, 100));
         assert_eq!(segment.flags, TcpFlags::ACK);
         assert_eq!(segment.timestamps, Some(TcpTimestamps { value: 5, echo: 6 }));
+    }
+
+    #[test]
+    fn a_udp_datagram_is_read_whole() {
+        let payload = [0xc3, 0, 0, 0, 1, 8];
+        let packet = IpPacket::parse(&ipv4(17, &[], 0, &udp(&payload))).unwrap();
+        assert_eq!(packet.len, Bytes::new(34));
+        assert_eq!(packet.flow.source, IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(packet.flow.destination, IpAddr::from([198, 51, 100, 7]));
+        assert_eq!((packet.flow.protocol, ports(&packet)), (17, (443, 50_000)));
+        let quic = QuicHeader::parse(&payload);
+        assert!(quic.is_some());
+        assert_eq!(packet.transport, Transport::Udp { payload: 6, quic });
+    }
+
+    #[test]
+    fn a_udp_header_alone_is_a_datagram_and_a_byte_less_is_none() {
+        let alone = udp(&[]);
+        let packet = IpPacket::parse(&ipv4(17, &[], 0, &alone)).unwrap();
+        assert_eq!(packet.transport, Transport::Udp { payload: 0, quic: None });
+        let packet = IpPacket::parse(&ipv4(17, &[], 0, &alone[..7])).unwrap();
+        assert_eq!((ports(&packet), packet.transport), ((0, 0), Transport::Opaque));
+    }
+
+    #[test]
+    fn an_ipv6_header_is_read_whole() {
+        let mut bytes = ipv6(17, &udp(&[]));
+        // DSCP EF (46) and ECT(1).
+        (bytes[0], bytes[1]) = (0x6b, 0x90);
+        let packet = IpPacket::parse(&bytes).unwrap();
+        assert_eq!((packet.dscp, packet.ecn), (46, Ecn::Ect1));
+        assert_eq!(packet.flow.source, IpAddr::from(SOURCE));
+        assert_eq!(packet.flow.destination, IpAddr::from(DESTINATION));
     }
 
     /// Defect 11 of the prototype: it took byte 23 of any frame for an IPv4 protocol.
@@ -590,6 +626,11 @@ mod tests {
         let packet = IpPacket::parse(&alone).unwrap();
         assert_eq!((packet.len, packet.flow.protocol), (Bytes::new(48), 59));
         let mut short = alone;
+        short[5] -= 1;
+        assert_eq!(IpPacket::parse(&short), Err(PacketError::Length { header: "IPv6", len: 47 }));
+        // The header of a fragment, likewise.
+        let mut short = ipv6(44, &[17, 0, 0, 1, 0, 0, 0, 9]);
+        assert!(IpPacket::parse(&short).is_ok());
         short[5] -= 1;
         assert_eq!(IpPacket::parse(&short), Err(PacketError::Length { header: "IPv6", len: 47 }));
     }

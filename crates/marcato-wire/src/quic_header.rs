@@ -163,5 +163,8 @@ mod tests {
             assert_eq!(QuicVersion::from_number(version.number()), Some(version));
         }
         assert_eq!(QuicVersion::from_number(0), None, "version negotiation is no version");
+        let known =
+            |number| QuicHeader::Long { version: number, kind: Some(QuicLongType::Initial) }.known_version();
+        assert_eq!([1, 0x6b33_43cf, 2].map(known), [Some(QuicVersion::V1), Some(QuicVersion::V2), None]);
     }
 }
