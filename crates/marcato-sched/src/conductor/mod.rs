@@ -868,6 +868,26 @@ mod tests {
     }
 
     #[test]
+    fn the_threshold_is_p4_until_levels_are_discarded_and_again_when_they_are_accepted() {
+        let mut conductor = conductor();
+        assert_eq!(conductor.threshold(), Priority::P4);
+        for threshold in [Priority::P1, Priority::P4] {
+            conductor.discard_less_urgent_than(threshold);
+            assert_eq!(conductor.threshold(), threshold);
+        }
+    }
+
+    #[test]
+    fn a_message_of_another_conductor_is_not_found() {
+        let mut other = conductor();
+        let ids = [(); 2].map(|()| other.offer(NOW, message(700, Priority::P0)).unwrap());
+        let mut conductor = conductor();
+        conductor.offer(NOW, message(700, Priority::P0)).unwrap();
+        // It has one place, and the other's second message is in a second one.
+        assert!(conductor.cancel(ids[1]).is_err());
+    }
+
+    #[test]
     fn a_level_that_the_engine_cannot_take_is_passed_over_and_owes_nothing_for_it() {
         let mut conductor = conductor();
         let urgent = conductor.offer(NOW, message(700, Priority::P0)).unwrap();

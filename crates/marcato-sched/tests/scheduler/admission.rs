@@ -6,8 +6,7 @@ use marcato_sched::conductor::{
 use marcato_units::{Bytes, Duration, Priority, Time};
 use proptest::prelude::*;
 
-mod common;
-use common::{CHUNK, level};
+use crate::common::{CHUNK, level};
 
 const START: Time = Time::ZERO;
 
@@ -241,7 +240,7 @@ fn run<S: Store>(
 }
 
 proptest! {
-    #![proptest_config(common::cases())]
+    #![proptest_config(crate::common::cases())]
 
     #[test]
     fn no_offer_is_refused_because_of_less_urgent_messages_that_may_be_dropped(

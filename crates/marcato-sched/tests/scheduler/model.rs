@@ -10,8 +10,7 @@ use marcato_sched::conductor::{
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use proptest::prelude::*;
 
-mod common;
-use common::{CHUNK, rules};
+use crate::common::{CHUNK, rules};
 
 #[derive(Clone, Debug)]
 struct Waiting {
@@ -314,7 +313,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let level = || common::level();
+    let level = || crate::common::level();
     let lifetime =
         prop_oneof![3 => Just(None), 2 => (0u64..40).prop_map(|ms| Some(Duration::from_millis(ms)))];
     let message =
@@ -529,7 +528,7 @@ fn run<S: Store>(config: Config, store: S, bounds: (usize, usize), ops: &[Op]) -
 }
 
 proptest! {
-    #![proptest_config(common::cases())]
+    #![proptest_config(crate::common::cases())]
 
     #[test]
     fn the_conductor_does_what_the_slow_model_does(rules in rules(), ops in prop::collection::vec(op(), 1..300)) {

@@ -6,8 +6,7 @@ use marcato_sched::conductor::{Conductor, Config, Debt, Grant, Message, MessageI
 use marcato_units::{Bytes, Priority, Seed, Time};
 use proptest::prelude::*;
 
-mod common;
-use common::{CHUNK, level, rules};
+use crate::common::{CHUNK, level, rules};
 
 const NOW: Time = Time::ZERO;
 
@@ -57,7 +56,7 @@ fn standing(conductor: &Conductor) -> [(bool, bool); 5] {
 }
 
 proptest! {
-    #![proptest_config(common::cases())]
+    #![proptest_config(crate::common::cases())]
 
     #[test]
     fn bytes_leave_in_order_within_a_message_and_messages_within_a_level(rules in rules(), ops in ops()) {

@@ -1,5 +1,4 @@
 //! Random valid rules of debt.
-#![allow(dead_code, reason = "not every test uses all of it")]
 
 use marcato_sched::conductor::{Debt, Multiplier, Redistribution, Watermarks};
 use marcato_units::{Bytes, Priority};

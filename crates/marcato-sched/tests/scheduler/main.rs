@@ -1,0 +1,10 @@
+//! The Conductor, lanes and the low layer as their users see them, in virtual time.
+
+mod admission;
+mod common;
+mod invariants;
+mod lanes;
+mod lowprio;
+mod model;
+mod scenarios;
+mod wire_order;
