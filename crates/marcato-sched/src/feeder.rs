@@ -124,7 +124,7 @@ impl Feeder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conductor::{Config, Fixed, Message};
+    use crate::conductor::{Config, Event, Fixed, Message};
     use marcato_units::Priority;
 
     const NOW: Time = Time::ZERO;
@@ -184,6 +184,35 @@ mod tests {
         assert_eq!(fed.len, Bytes::new(500));
         assert_eq!(conductor.queued().bytes, Bytes::new(99_500));
         assert_eq!(conductor.grant(NOW, Bytes::kb(1)).unwrap().offset, Bytes::new(500));
+    }
+
+    #[test]
+    fn of_a_message_taken_in_part_the_end_has_not_been_fed() {
+        let mut conductor = conductor();
+        conductor.offer(NOW, Message::new(Bytes::kb(1), Priority::P0)).unwrap();
+        let mut pipe = Pipe { room: Bytes::kb(1), unsent: Bytes::ZERO };
+        let feeder = Feeder::lean(Bytes::kb(1));
+        let Run::Fed(first) = feeder.run_once(NOW, &mut conductor, &mut pipe) else { panic!("half fits") };
+        assert_eq!((first.offset, first.len, first.fin), (Bytes::ZERO, Bytes::new(500), false));
+        pipe = Pipe { room: Bytes::kb(1), unsent: Bytes::ZERO };
+        let Run::Fed(second) = feeder.run_once(NOW, &mut conductor, &mut pipe) else {
+            panic!("the rest fits")
+        };
+        assert_eq!((second.offset, second.len, second.fin), (Bytes::new(500), Bytes::new(500), true));
+    }
+
+    #[test]
+    fn nothing_is_granted_while_the_engine_has_no_room() {
+        let mut full = Pipe { room: Bytes::ZERO, unsent: Bytes::ZERO };
+        for feeder in [Feeder::lean(Bytes::kb(1)), Feeder::greedy(Bytes::kb(1))] {
+            let mut granted = 0;
+            let mut conductor = conductor().observed_by(|event| {
+                granted += u32::from(matches!(event, Event::Granted(_)));
+            });
+            assert_eq!(feeder.run_once(NOW, &mut conductor, &mut full), Run::Full);
+            drop(conductor);
+            assert_eq!(granted, 0);
+        }
     }
 
     #[test]

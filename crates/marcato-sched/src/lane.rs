@@ -204,6 +204,10 @@ mod tests {
         assert!(!set.contains(lane(0)) && set.contains(lane(15)));
         assert_eq!(set.and(LaneSet::one(lane(7))), LaneSet::one(lane(7)));
         assert_eq!(set.without(LaneSet::one(lane(7))), LaneSet::one(lane(15)));
+        assert_eq!(
+            set.or([3, 15].map(lane).into_iter().collect()).iter().collect::<Vec<_>>(),
+            [3, 7, 15].map(lane)
+        );
         assert_eq!(LaneSet::EMPTY.first(), None);
     }
 

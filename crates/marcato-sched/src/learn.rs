@@ -304,6 +304,21 @@ mod tests {
     }
 
     #[test]
+    fn a_period_is_rounded_to_the_nearest_nanosecond() {
+        let sample = |number, at| Sample { number, at: Time::from_nanos(at), len: Bytes::ZERO };
+        // Slopes of 1.4, 1.7 and 1.6.
+        for (last, period) in [([0, 1, 3, 4], 1), ([0, 1, 3, 5], 2), ([0, 2, 3, 5], 2)] {
+            let samples: std::vec::Vec<_> = (0..).zip(last).map(|(number, at)| sample(number, at)).collect();
+            assert_eq!(Fit::through(&samples).map(|fit| fit.period()), Some(period), "{last:?}");
+        }
+    }
+
+    #[test]
+    fn messages_at_one_instant_are_no_source() {
+        assert!(learn(core::iter::repeat_n(Time::from_millis(5), 40)).is_none());
+    }
+
+    #[test]
     fn random_arrivals_are_not_taken_for_periodic() {
         let mut taken = 0;
         for seed in 0..1000 {
