@@ -314,6 +314,51 @@ mod tests {
     }
 
     #[test]
+    fn eight_missing_messages_are_counted_and_nine_are_a_silence() {
+        let period = Duration::from_millis(100);
+        for (missing, next) in [(0, 22), (8, 30), (9, 30)] {
+            let then = core::iter::once(21 + missing);
+            let source = learn((1..=20).chain(then).map(|k| Time::ZERO + period * k)).unwrap();
+            assert_eq!(source.next_release, Time::ZERO + period * next, "{missing} missing");
+        }
+    }
+
+    #[test]
+    fn two_additional_messages_are_borne_and_the_third_begins_anew() {
+        let period = Duration::from_millis(100);
+        let grid = (1..=20).map(|k| Time::ZERO + period * k);
+        let additional = |count| (1..=count).map(|k| Time::from_millis(2000 + k));
+        assert!(learn(grid.clone().chain(additional(2))).is_some());
+        assert!(learn(grid.clone().chain(additional(3))).is_none());
+        // Each message in its place is forgiven the additional ones before it.
+        let again = additional(2).chain([Time::from_millis(2100)]).chain([Time::from_millis(2101)]);
+        assert!(learn(grid.chain(again)).is_some());
+    }
+
+    #[test]
+    fn the_jitter_of_a_source_stays_below_half_its_period() {
+        let late = |k| if k == 5 { 60 } else { 0 };
+        let source = learn((1..=32).map(|k| Time::from_millis(100 * k + late(k)))).unwrap();
+        assert!(off(&source, 100_000_000) < 10_000);
+        assert_eq!(source.jitter, source.period / 2 - Duration::from_nanos(1));
+    }
+
+    #[test]
+    fn a_source_that_is_to_be_forgotten_is_and_no_other() {
+        let mut learner = Learner::new();
+        let both = |learner: &mut Learner, k: u64| {
+            [1, 2].map(|key| {
+                learner.observe(SourceKey(key), Time::from_millis(100 * k), Bytes::kb(1)).is_some()
+            })
+        };
+        for k in 1..=20 {
+            both(&mut learner, k);
+        }
+        learner.forget(SourceKey(1));
+        assert_eq!(both(&mut learner, 21), [false, true]);
+    }
+
+    #[test]
     fn messages_at_one_instant_are_no_source() {
         assert!(learn(core::iter::repeat_n(Time::from_millis(5), 40)).is_none());
     }
@@ -380,6 +425,7 @@ mod tests {
             }
         }
         let now = Time::from_secs(2);
+        assert_eq!(learner.forgotten(), 0);
         learner.observe(SourceKey(99), now, Bytes::kb(1));
         assert_eq!(learner.forgotten(), 1);
         assert!(learner.observe(SourceKey(1), now, Bytes::kb(1)).is_some());

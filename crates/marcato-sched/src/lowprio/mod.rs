@@ -675,6 +675,65 @@ mod tests {
         assert_eq!(lcm.next_epoch(), Some(Time::from_millis(50)), "never shorter than 10 ms");
     }
 
+    /// The last value that is taken and the first that is not.
+    #[test]
+    fn bounds_of_configurations_are_where_their_messages_say() {
+        let paper = LcmConfig::paper();
+        let above_one = Fraction::per_mille(1001);
+        let adaptive = |change: fn(Adaptive) -> Adaptive| LcmConfig {
+            target: Target::Adaptive(change(Adaptive::new())),
+            ..paper
+        };
+        let windows = |initial, least, most| LcmConfig {
+            initial_window: Bytes::new(initial),
+            least_window: Bytes::new(least),
+            max_window: Bytes::new(most),
+            ..paper
+        };
+        let pairs = [
+            (LcmConfig { alpha: Fraction::ONE, ..paper }, LcmConfig { alpha: above_one, ..paper }),
+            (LcmConfig { weight: Fraction::ONE, ..paper }, LcmConfig { weight: above_one, ..paper }),
+            (
+                LcmConfig { beta: Fraction::per_mille(999), ..paper },
+                LcmConfig { beta: Fraction::ONE, ..paper },
+            ),
+            (adaptive(|rule| rule), adaptive(|rule| Adaptive { mu: Fraction::ZERO, ..rule })),
+            (
+                adaptive(|rule| Adaptive { limit: rule.mu, ..rule }),
+                adaptive(|rule| Adaptive { limit: Fraction::per_mille(4), ..rule }),
+            ),
+            (
+                adaptive(|rule| Adaptive { limit: Fraction::per_mille(999), ..rule }),
+                adaptive(|rule| Adaptive { limit: Fraction::ONE, ..rule }),
+            ),
+            (
+                adaptive(|rule| Adaptive { enough: 1, ..rule }),
+                adaptive(|rule| Adaptive { enough: 0, ..rule }),
+            ),
+            (windows(1000, 0, 1000), windows(1000, 0, 999)),
+            (windows(5000, 0, 5000), windows(5001, 0, 5000)),
+            (windows(1000, 5000, 5000), windows(1000, 5001, 5000)),
+            (windows(1000, 0, 1 << 48), windows(1000, 0, (1 << 48) + 1)),
+        ];
+        for (taken, refused) in pairs {
+            assert!(Lcm::new(taken).is_ok(), "{taken:?}");
+            assert!(Lcm::new(refused).is_err(), "{refused:?}");
+        }
+        // No window below a packet, even where nothing else is wrong.
+        assert_eq!(
+            Lcm::new(windows(999, 0, 5000)).err(),
+            Some(LcmConfigError::InitialWindow { initial: Bytes::new(999), packet: Bytes::kb(1) })
+        );
+    }
+
+    #[test]
+    fn the_preset_for_unknown_paths_is_as_documented() {
+        let preset = LcmConfig::marcato();
+        assert_eq!((preset.target, preset.epoch), (Target::Adaptive(Adaptive::new()), Epoch::RoundTrip));
+        assert_eq!((preset.packet, preset.least_window), (Bytes::new(1200), Bytes::new(1200)));
+        assert_eq!((preset.initial_window, preset.max_window), (Bytes::new(120_000), Bytes::new(1 << 40)));
+    }
+
     #[test]
     fn contradictory_configurations_are_refused() {
         let paper = LcmConfig::paper();
