@@ -675,6 +675,61 @@ mod tests {
         assert_eq!(lcm.next_epoch(), Some(Time::from_millis(50)), "never shorter than 10 ms");
     }
 
+    #[test]
+    fn an_epoch_is_reported_once_and_everything_sent_is_counted() {
+        let mut lcm = lcm(100);
+        let before = lcm.window();
+        lcm.on_sent(Time::ZERO, PACKET * 3, PACKET * 3);
+        lcm.on_sent(Time::ZERO, PACKET, PACKET * 4);
+        lcm.on_acked(Time::from_millis(1), PACKET * 3);
+        lcm.on_lost(Time::from_millis(1), PACKET);
+        assert_eq!(lcm.take_report(), None);
+        lcm.on_epoch(epoch(1));
+        let report = lcm.take_report().unwrap();
+        assert_eq!((report.at, report.acked, report.lost), (epoch(1), PACKET * 3, PACKET));
+        assert_eq!((report.p, report.limited), (Fraction::per_mille(250), false));
+        assert_eq!(report.window, Fraction::per_mille(950).of(before));
+        assert_eq!(lcm.take_report(), None);
+        assert_eq!(lcm.counters().sent, PACKET * 4);
+    }
+
+    #[test]
+    fn an_engine_that_says_that_the_window_limited_it_makes_it_grow() {
+        for limited in [false, true] {
+            let mut lcm = lcm(100);
+            // Little is in flight, so that nothing else tells.
+            lcm.on_sent(Time::ZERO, PACKET, PACKET);
+            if limited {
+                lcm.on_limited(Time::ZERO);
+            }
+            lcm.on_acked(Time::from_millis(1), PACKET * 10);
+            lcm.on_epoch(epoch(1));
+            assert_eq!(lcm.window(), PACKET * if limited { 101 } else { 100 });
+            assert_eq!(lcm.counters().increases, u64::from(limited));
+        }
+    }
+
+    #[test]
+    fn an_epoch_at_the_largest_window_is_no_increase() {
+        let config = LcmConfig { initial_window: PACKET * 10, max_window: PACKET * 10, ..LcmConfig::paper() };
+        let mut lcm = Lcm::new(config).unwrap();
+        lcm.on_sent(Time::ZERO, PACKET * 10, PACKET * 10);
+        lcm.on_acked(Time::from_millis(1), PACKET * 10);
+        lcm.on_epoch(epoch(1));
+        assert_eq!((lcm.window(), lcm.counters().increases), (PACKET * 10, 0));
+    }
+
+    #[test]
+    fn timeouts_count_what_they_take_for_lost() {
+        for timeout_loss in [TimeoutLoss::Counted, TimeoutLoss::Apart] {
+            let mut lcm = Lcm::new(LcmConfig { timeout_loss, ..LcmConfig::paper() }).unwrap();
+            for k in 1..=2 {
+                lcm.on_timeout(Time::from_millis(k), PACKET * 5);
+                assert_eq!((lcm.counters().lost, lcm.counters().timeouts), (PACKET * 5 * k, k));
+            }
+        }
+    }
+
     /// The last value that is taken and the first that is not.
     #[test]
     fn bounds_of_configurations_are_where_their_messages_say() {
