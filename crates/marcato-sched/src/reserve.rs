@@ -733,6 +733,88 @@ mod tests {
         assert_eq!(reserve.counters().dropped, 1);
     }
 
+    #[test]
+    fn a_source_announced_anew_keeps_nothing_of_the_old_announcement() {
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(200, 10, 300)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(280), &lanes), (10, 0));
+        reserve.declare(KEY, every(100, 5, 1000)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(285), &lanes), (0, 0));
+        assert_eq!(reserve.source(KEY), Some(every(100, 5, 1000)));
+        // After it has been silent it is expected again.
+        reserve.advance(ms(5000), &lanes, all(&lanes));
+        assert_eq!(reserved(&mut reserve, ms(5050), &lanes), (0, 0));
+        reserve.declare(KEY, every(100, 5, 5100)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(5060), &lanes), (5, 0));
+    }
+
+    #[test]
+    fn what_was_learned_anew_keeps_its_room_at_its_new_time() {
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.learn(KEY, every(200, 10, 300)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(280), &lanes), (10, 0));
+        reserve.learn(KEY, every(210, 10, 310)).unwrap();
+        assert_eq!(reserve.source(KEY), Some(every(210, 10, 310)));
+        assert_eq!(reserved(&mut reserve, ms(281), &lanes), (10, 0));
+        assert_eq!(reserve.counters().held, 1);
+        // An eighth of the period after the new time.
+        assert_eq!(reserve.lapses(), Some(Time::from_micros(336_250)));
+    }
+
+    #[test]
+    fn a_declared_source_is_not_unlearned_and_a_learned_one_is_not_declared() {
+        let (learned, declared, unknown) = (SourceKey(1), SourceKey(2), SourceKey(3));
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.learn(learned, every(200, 10, 300)).unwrap();
+        reserve.declare(declared, every(200, 10, 300)).unwrap();
+        assert_eq!([learned, declared, unknown].map(|key| reserve.is_declared(key)), [false, true, false]);
+        assert_eq!([unknown, declared, learned].map(|key| reserve.unlearn(key)), [false, false, true]);
+        assert!(reserve.source(learned).is_none() && reserve.source(declared).is_some());
+    }
+
+    #[test]
+    fn releases_that_nobody_asked_about_are_missed_one_by_one() {
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(100, 10, 1000)).unwrap();
+        reserve.advance(ms(1150), &lanes, all(&lanes));
+        assert_eq!((reserve.counters().missed, reserve.source(KEY).unwrap().next_release), (2, ms(1200)));
+    }
+
+    #[test]
+    fn a_message_that_comes_after_its_release_has_lapsed_has_no_room() {
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(100, 10, 1000)).unwrap();
+        assert_eq!(reserved(&mut reserve, ms(990), &lanes), (10, 0));
+        reserve.released(ms(1150), KEY, 1, Bytes::kb(10));
+        assert_eq!((reserve.held_for(1).0, reserve.counters().missed), (LaneSet::EMPTY, 2));
+    }
+
+    #[test]
+    fn a_source_that_was_silent_is_expected_a_period_after_it_is_back() {
+        let lanes = [lane(0, 50)];
+        let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
+        reserve.declare(KEY, every(100, 10, 1000)).unwrap();
+        reserve.advance(ms(5000), &lanes, all(&lanes));
+        reserve.released(ms(5030), KEY, 1, Bytes::kb(10));
+        assert_eq!(reserve.source(KEY).unwrap().next_release, ms(5130));
+    }
+
+    #[test]
+    fn without_a_lane_nothing_is_held() {
+        for placement in [Placement::Fastest, Placement::EveryLane] {
+            let lanes = [lane(0, 50)];
+            let mut reserve = Reserve::new(placement, Framing::NONE);
+            reserve.declare(KEY, every(200, 10, 300)).unwrap();
+            reserve.advance(ms(200), &lanes, all(&lanes));
+            reserve.advance(ms(300), &lanes, LaneSet::EMPTY);
+            assert_eq!(reserve.counters().held, 0, "{placement:?}");
+        }
+    }
+
     /// CWR §III-D1: what a loss dropped stays dropped until the next message, although another source has the holds
     /// looked at again.
     #[test]
