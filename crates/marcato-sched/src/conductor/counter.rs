@@ -129,3 +129,48 @@ impl Counters {
         total
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_the_sum_of_all_levels() {
+        let mut counters = Counters::NONE;
+        for (n, level) in (1..).zip(&mut counters.levels) {
+            let mut kinds =
+                (0..).map(|kind: u64| Tally { messages: n + kind, bytes: Bytes::new(n * 10 + kind) });
+            let mut next = || kinds.next().unwrap();
+            *level = LevelCounters {
+                offered: next(),
+                refused: next(),
+                granted: next(),
+                queued: next(),
+                discarded: next(),
+                expired: next(),
+                shed: next(),
+                evicted: next(),
+                cancelled: next(),
+                moved_in: next(),
+                moved_out: next(),
+            };
+        }
+        let total = counters.total();
+        let kinds = [
+            total.offered,
+            total.refused,
+            total.granted,
+            total.queued,
+            total.discarded,
+            total.expired,
+            total.shed,
+            total.evicted,
+            total.cancelled,
+            total.moved_in,
+            total.moved_out,
+        ];
+        for (kind, tally) in (0..).zip(kinds) {
+            assert_eq!(tally, Tally { messages: 15 + 5 * kind, bytes: Bytes::new(150 + 5 * kind) });
+        }
+    }
+}

@@ -203,3 +203,43 @@ pub(crate) fn beside(
         choice => choice,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(srtts: [u64; 3]) -> [LaneView; 3] {
+        let mut id = 0;
+        srtts.map(|srtt| {
+            id += 1;
+            LaneView::new(LaneId::new(id).unwrap(), Bytes::kb(10), Duration::from_millis(srtt))
+        })
+    }
+
+    #[test]
+    fn of_equally_fast_lanes_the_first_is_taken() {
+        let lanes = lanes([20, 10, 10]);
+        let fastest = |among| fastest(&lanes, among, Bytes::kb(1), |_| Bytes::ZERO);
+        assert_eq!(fastest(LaneSet::ALL), Some(lanes[1].id));
+        assert_eq!(fastest(LaneSet::ALL.without(LaneSet::one(lanes[1].id))), Some(lanes[2].id));
+    }
+
+    #[test]
+    fn urgent_data_takes_low_lanes_only_where_there_is_no_high_one() {
+        let mut lanes = lanes([10, 20, 30]);
+        lanes[0].layer = Layer::Low;
+        lanes[1].layer = Layer::Low;
+        let set = |taken: &[usize]| taken.iter().map(|&at| lanes[at].id).collect::<LaneSet>();
+        assert_eq!(quick(&lanes, set(&[0, 1, 2])), set(&[2]));
+        assert_eq!(quick(&lanes, set(&[0, 1])), set(&[0, 1]));
+    }
+
+    #[test]
+    fn a_scheduler_that_holds_nothing_back_closes_no_window_and_never_wakes() {
+        let lanes = lanes([10, 20, 30]);
+        for scheduler in [&LowRtt::new() as &dyn LaneScheduler, &RoundRobin::new()] {
+            assert_eq!(scheduler.wakeup(), None);
+            assert_eq!(scheduler.reserved(Time::ZERO, &lanes[0]), Bytes::ZERO);
+        }
+    }
+}
