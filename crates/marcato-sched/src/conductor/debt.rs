@@ -377,6 +377,36 @@ mod tests {
         }
     }
 
+    /// The expected bounds come from another program, written from the documentation of the two functions.
+    #[test]
+    fn bounds_on_waiting_are_those_of_their_formulas() {
+        let bounds =
+            |debt: Debt| Priority::ALL.map(|level| debt.wait_bound_in_debt(level, CHUNK).map(Bytes::get));
+        assert_eq!(bounds(Debt::authors()), [1_355_000, 936_000, 683_500, 620_500, 233_500].map(Some));
+        assert_eq!(bounds(Debt::paper()), [455_000, 833_500, 1_353_750, 1_945_000, 2_335_000].map(Some));
+        let with_last = |multiplier| {
+            let mut debt = Debt::authors();
+            debt.multipliers[4] = Multiplier(multiplier);
+            bounds(debt)
+        };
+        assert_eq!(with_last(1000), [811_000, 647_000, 545_750, 560_500, 233_500].map(Some));
+        assert_eq!(with_last(999), [None, None, None, None, Some(233_500)]);
+        // Here a debt is halved to the low watermark itself, at which a level is in debt.
+        let equal = Debt {
+            watermarks: [Some(Watermarks { high: Bytes::kb(4), low: Bytes::new(2500) }); LEVELS],
+            multipliers: [Multiplier(1000); LEVELS],
+            ..Debt::paper()
+        };
+        assert_eq!(bounds(equal), [225_000, 230_000, 240_000, 260_000, 300_000].map(Some));
+    }
+
+    #[test]
+    fn the_largest_multiplier_is_valid() {
+        let mut debt = Debt::authors();
+        debt.multipliers[2] = Multiplier::MAX;
+        assert_eq!(debt.validate(CHUNK), Ok(()));
+    }
+
     #[test]
     fn every_dead_configuration_is_refused_by_name() {
         let change = |change: &dyn Fn(&mut Debt)| {
