@@ -117,3 +117,118 @@ impl Drain {
         self.usual = self.usual + up / parts - down / parts;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marcato_units::Duration;
+
+    const BACKLOG: Bytes = Bytes::kb(1000);
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn look(drain: &mut Drain, millis: u64) -> bool {
+        drain.look(ms(millis), BACKLOG, &Shedding::default())
+    }
+
+    /// After 8 s with 100 kB/s, which are known from then on.
+    fn steady() -> Drain {
+        let mut drain = Drain::NEW;
+        look(&mut drain, 0);
+        for second in 1..=8 {
+            drain.granted(Bytes::kb(100));
+            assert!(!look(&mut drain, second * 1000));
+        }
+        drain
+    }
+
+    #[test]
+    fn a_quarter_of_the_usual_rate_is_congestion_after_three_seconds() {
+        let mut drain = steady();
+        let congested = [9, 10, 11, 12].map(|second| {
+            drain.granted(Bytes::kb(25));
+            look(&mut drain, second * 1000)
+        });
+        assert_eq!(congested, [false, false, true, true]);
+        let mut drain = steady();
+        let congested = [9, 10, 11, 12].map(|second| {
+            drain.granted(Bytes::new(25_001));
+            look(&mut drain, second * 1000)
+        });
+        assert_eq!(congested, [false; 4]);
+    }
+
+    #[test]
+    fn what_the_engine_did_not_take_has_not_left() {
+        let mut drain = steady();
+        let congested = [9, 10, 11].map(|second| {
+            drain.granted(Bytes::kb(100));
+            drain.returned(Bytes::kb(80));
+            look(&mut drain, second * 1000)
+        });
+        assert_eq!(congested, [false, false, true]);
+    }
+
+    #[test]
+    fn silence_counts_for_less_than_four_spans() {
+        assert!(look(&mut steady(), 12_999));
+        assert!(!look(&mut steady(), 13_000));
+    }
+
+    #[test]
+    fn after_a_silence_the_usual_rate_is_still_known() {
+        let mut drain = steady();
+        assert!(!look(&mut drain, 20_000));
+        let congested = [21, 22, 23].map(|second| {
+            drain.granted(Bytes::kb(25));
+            look(&mut drain, second * 1000)
+        });
+        assert_eq!(congested, [false, false, true]);
+    }
+
+    #[test]
+    fn a_backlog_that_drains_within_two_seconds_is_no_congestion() {
+        for (backlog, expected) in [(50_000, false), (50_001, true)] {
+            let mut drain = steady();
+            let congested = [9, 10, 11].map(|second| {
+                drain.granted(Bytes::kb(25));
+                drain.look(ms(second * 1000), Bytes::new(backlog), &Shedding::default())
+            });
+            assert_eq!(congested[2], expected);
+        }
+    }
+
+    #[test]
+    fn after_a_minute_the_low_rate_is_the_usual_one() {
+        let mut drain = steady();
+        let congested: std::vec::Vec<_> = (9..=90)
+            .map(|second| {
+                drain.granted(Bytes::kb(25));
+                look(&mut drain, second * 1000)
+            })
+            .collect();
+        // From 11 s to 67 s, and not when the rate has been low for a minute.
+        let seconds = congested.iter().filter(|congested| **congested).count();
+        assert_eq!((seconds, congested[2], congested[58], congested[59]), (57, true, true, false));
+    }
+
+    #[test]
+    fn the_usual_rate_is_the_mean_at_first_and_then_moves_by_a_thirty_second_part() {
+        let mut drain = Drain::NEW;
+        look(&mut drain, 0);
+        for second in 1..=40 {
+            drain.granted(Bytes::kb(if second % 2 == 0 { 200 } else { 100 }));
+            look(&mut drain, second * 1000);
+            if second == 8 {
+                assert_eq!(drain.usual.get() / 1000, 150);
+            }
+        }
+        let before = drain.usual;
+        drain.granted(Bytes::kb(500));
+        look(&mut drain, 41_000);
+        assert_eq!(drain.usual - before, (Bytes::kb(500) - before) / 32);
+        assert_eq!(Shedding::SPAN, Duration::from_secs(1));
+    }
+}

@@ -878,6 +878,19 @@ mod tests {
     }
 
     #[test]
+    fn removals_are_remembered_until_they_are_taken() {
+        let mut conductor = conductor().observed_by(Removals::default());
+        let id = conductor.offer(NOW, message(700, Priority::P3)).unwrap();
+        let other = conductor.offer(NOW, message(700, Priority::P4)).unwrap();
+        assert_ne!(id.get(), other.get());
+        conductor.cancel(id).unwrap();
+        conductor.discard_less_urgent_than(Priority::P3);
+        let removed: Vec<_> = conductor.observer_mut().take().collect();
+        assert_eq!(removed, [(id, Removal::Cancelled), (other, Removal::Discarded)]);
+        assert_eq!(conductor.observer_mut().take().count(), 0);
+    }
+
+    #[test]
     fn a_message_of_another_conductor_is_not_found() {
         let mut other = conductor();
         let ids = [(); 2].map(|()| other.offer(NOW, message(700, Priority::P0)).unwrap());

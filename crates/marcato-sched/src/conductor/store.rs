@@ -213,3 +213,18 @@ mod slab {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots for as many messages as may wait, and a spare one.
+    #[test]
+    fn stores_grow_to_their_limits_and_no_further() {
+        fn grown(store: &mut impl Store) -> (usize, u32) {
+            ((0..100).take_while(|_| store.grow()).count(), store.slots())
+        }
+        assert_eq!(grown(&mut Fixed::<4>::new()), (5, 5));
+        assert_eq!(grown(&mut Slab::new(4)), (5, 5));
+    }
+}

@@ -90,6 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn thousandths_and_millionths_are_rounded_to_the_nearest() {
+        assert_eq!(Fraction::ppm(250_000), Fraction::per_mille(250));
+        assert_eq!(Fraction::ppm(1_000_000), Fraction::ONE);
+        // 2^32 / 10^6 = 4294.967 and 2^32 / 10^3 = 4294967.296.
+        assert_eq!((Fraction::ppm(1).0, Fraction::per_mille(1).0), (4295, 4_294_967));
+        assert!((Fraction::per_mille(250).as_f64() - 0.25).abs() < f64::EPSILON);
+    }
+
+    #[test]
     fn a_mean_lies_between_and_can_arrive() {
         let (half, none) = (Fraction::per_mille(500), Fraction::ZERO);
         assert_eq!(half.moved_to(none, Fraction::ONE), none);
