@@ -169,6 +169,33 @@ mod tests {
     }
 
     #[test]
+    fn loss_that_grows_with_the_window_is_not_the_path_s_own() {
+        let mut aim = Aim::new(Target::Adaptive(Adaptive::new()), PACKET * 100);
+        for _ in 0..2000 {
+            // Eight of a hundred are lost at a window of 100, one at 50.
+            aim.on_epoch(PACKET * 50, PACKET * 92, PACKET * 8, PACKET);
+            aim.on_epoch(PACKET * 100, Bytes::new(49_500), Bytes::new(500), PACKET);
+        }
+        assert_eq!(aim.base(), Fraction::ZERO);
+    }
+
+    /// Twice 48 losses would have shown in 2400 packets, were four of a hundred still lost.
+    #[test]
+    fn what_is_held_to_be_the_path_s_own_is_given_up_when_it_does_not_show() {
+        let mut aim = Aim::new(Target::Adaptive(Adaptive::new()), PACKET * 100);
+        while aim.base() == Fraction::ZERO {
+            aim.on_epoch(PACKET * 50, PACKET * 96, PACKET * 4, PACKET);
+            aim.on_epoch(PACKET * 100, PACKET * 48, PACKET * 2, PACKET);
+        }
+        let own = aim.base();
+        for epoch in 1..=24 {
+            assert_eq!(aim.base(), own, "before epoch {epoch}");
+            aim.on_epoch(PACKET * 100, PACKET * 100, Bytes::ZERO, PACKET);
+        }
+        assert_eq!(aim.base(), Fraction::ZERO);
+    }
+
+    #[test]
     fn epochs_that_lose_a_fifth_are_those_of_a_starved_layer_and_teach_nothing() {
         assert_eq!(own_loss([100, 50], 20), Fraction::ZERO);
         assert!(own_loss([100, 50], 18) > Fraction::ZERO);
