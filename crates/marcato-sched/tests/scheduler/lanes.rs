@@ -365,6 +365,142 @@ fn on_equal_round_trips_both_lanes_give_room_in_turn() {
 }
 
 #[test]
+fn the_preset_leaves_half_of_a_window_learns_and_has_a_budget() {
+    let preset = CwrConfig::marcato();
+    assert_eq!((preset.threshold, preset.background_share, preset.learn), (Priority::P0, 500, true));
+    assert_eq!(preset.budget, Budget::default());
+    assert_ne!(preset.budget, Budget::UNLIMITED);
+}
+
+#[test]
+fn a_source_is_withdrawn_once() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+    assert!(scheduler.withdraw(SourceKey(1)));
+    assert!(!scheduler.withdraw(SourceKey(1)));
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 40)]);
+    assert_eq!((world.saturate(), world.background), (Wait::NoRoom, PACKET * 4));
+    assert!(!CwrRed::new(paper()).unwrap().withdraw(SourceKey(1)));
+}
+
+/// The first packet of a message of `len`, which is to go on `redundancy` lanes.
+fn fresh(message: u64, priority: Priority, len: Bytes, redundancy: Redundancy) -> Fresh {
+    Fresh { redundancy, ..Fresh::new(message, priority, len) }
+}
+
+#[test]
+fn a_message_that_another_of_its_level_has_replaced_does_not_take_its_plan() {
+    let mut world =
+        World::new(Cwr::new(paper()).unwrap(), vec![lane(0, PACKET * 3, 20), lane(1, PACKET * 9, 50)]);
+    let first = fresh(1, Priority::P0, PACKET * 3, Redundancy::Once);
+    assert_eq!(world.send(Purpose::New(first), PACKET), Choice::One(id(0)));
+    // It fits lane 1 alone.
+    let second = fresh(2, Priority::P0, PACKET * 4, Redundancy::Once);
+    assert_eq!(world.send(Purpose::New(second), PACKET), Choice::One(id(1)));
+    assert_eq!(world.send(Purpose::New(first.after(PACKET)), PACKET), Choice::One(id(0)));
+}
+
+#[test]
+fn the_end_of_a_message_leaves_the_plans_of_other_levels_alone() {
+    let config = CwrConfig { threshold: Priority::P1, ..paper() };
+    let mut world =
+        World::new(Cwr::new(config).unwrap(), vec![lane(0, PACKET * 2, 20), lane(1, PACKET * 9, 50)]);
+    let first = fresh(1, Priority::P0, PACKET * 3, Redundancy::Once);
+    assert_eq!(world.send(Purpose::New(first), PACKET), Choice::One(id(1)));
+    let second = fresh(2, Priority::P1, PACKET, Redundancy::Once);
+    assert_eq!(world.send(Purpose::New(second), PACKET), Choice::One(id(0)));
+    world.scheduler.message_complete(world.now, 2);
+    // Lane 0 has room for a packet, but the message was to go whole.
+    assert_eq!(world.send(Purpose::New(first.after(PACKET)), PACKET), Choice::One(id(1)));
+}
+
+#[test]
+fn a_message_that_is_cancelled_gives_its_room_back() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 40)]);
+    assert_eq!(world.saturate(), Wait::Reserved);
+    let (source, redundancy) = (Some(SourceKey(1)), Redundancy::Once);
+    let offer = Offer { message: 1, source, priority: Priority::P0, len: PACKET * 3, redundancy };
+    world.pass_to(ms(30));
+    world.scheduler.message_offered(world.now, &offer);
+    assert_eq!(world.scheduler.reserve().reserved(id(0)), PACKET * 3);
+    world.scheduler.message_complete(world.now, 1);
+    assert_eq!(world.scheduler.reserve().reserved(id(0)), Bytes::ZERO);
+}
+
+#[test]
+fn a_lane_that_is_full_gets_no_copy_of_the_rest() {
+    let mut world =
+        World::new(CwrRed::new(paper()).unwrap(), vec![lane(0, PACKET * 4, 20), lane(1, PACKET * 4, 50)]);
+    let both: LaneSet = [id(0), id(1)].into_iter().collect();
+    let message = fresh(1, Priority::P0, PACKET * 3, Redundancy::EveryLane);
+    assert_eq!(world.send(Purpose::New(message), PACKET), Choice::Each(both));
+    world.lanes[1].cwnd = PACKET;
+    assert_eq!(world.send(Purpose::New(message.after(PACKET)), PACKET), Choice::One(id(0)));
+}
+
+#[test]
+fn copies_end_with_their_budget_in_the_middle_of_a_message() {
+    let config = CwrConfig { budget: Budget::new(PACKET * 3, 0).unwrap(), ..paper() };
+    let mut world =
+        World::new(CwrRed::new(config).unwrap(), vec![lane(0, PACKET * 9, 20), lane(1, PACKET * 9, 50)]);
+    let both: LaneSet = [id(0), id(1)].into_iter().collect();
+    let message = fresh(1, Priority::P0, PACKET * 3, Redundancy::EveryLane);
+    assert_eq!(world.send(Purpose::New(message), PACKET), Choice::Each(both));
+    // A copy of something else uses the rest up, and is the last there is.
+    let copy = Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(0)) };
+    assert_eq!(world.send(copy, PACKET), Choice::One(id(1)));
+    assert_eq!(world.send(copy, PACKET), Choice::One(id(1)));
+    assert_eq!(world.scheduler.copies(), PACKET * 3);
+    assert_eq!(world.send(copy, PACKET), Choice::Wait(Wait::Budget));
+    assert_eq!(world.send(Purpose::New(message.after(PACKET)), PACKET), Choice::One(id(0)));
+}
+
+#[test]
+fn a_message_larger_than_announced_takes_its_own_room_as_well() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 2, ms(10))).unwrap();
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 20), lane(1, PACKET * 9, 50)]);
+    assert_eq!((world.saturate(), world.background), (Wait::Reserved, PACKET * 11));
+    world.pass_to(ms(60));
+    world.scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 2, ms(70))).unwrap();
+    let probe = Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX));
+    world.scheduler.choose(world.now, &world.lanes, probe, PACKET);
+    world.pass_to(ms(70));
+    assert_eq!(world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once).0, [Choice::One(id(0)); 3]);
+}
+
+#[test]
+fn a_message_leaves_its_own_room_for_a_lane_that_has_become_faster() {
+    let mut scheduler = Cwr::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(10))).unwrap();
+    scheduler.choose(
+        Time::ZERO,
+        &[lane(0, PACKET * 4, 20), lane(1, PACKET * 4, 40)],
+        Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX)),
+        PACKET,
+    );
+    assert_eq!(scheduler.reserve().reserved(id(0)), PACKET * 3);
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 60), lane(1, PACKET * 4, 40)]);
+    world.pass_to(ms(10));
+    assert_eq!(world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once).0, [Choice::One(id(1)); 3]);
+}
+
+#[test]
+fn what_holds_no_packet_is_not_unused_capacity() {
+    let mut scheduler = CwrRed::new(paper()).unwrap();
+    scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(40))).unwrap();
+    let narrow = LaneView { in_flight: PACKET * 2, ..lane(1, Bytes::new(2500), 40) };
+    let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 40), narrow]);
+    assert_eq!(world.saturate(), Wait::Reserved);
+    world.pass_to(ms(10));
+    world.saturate();
+    // Three packets' room for 10 ms, and nothing for half a packet's on the other lane.
+    assert_eq!(world.scheduler.unused().byte_nanos, 3_000 * 10_000_000);
+}
+
+#[test]
 fn unused_capacity_is_counted() {
     let mut scheduler = Cwr::new(paper()).unwrap();
     scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(40))).unwrap();
