@@ -429,6 +429,109 @@ fn a_message_that_is_cancelled_gives_its_room_back() {
     assert_eq!(world.scheduler.reserve().reserved(id(0)), Bytes::ZERO);
 }
 
+/// Keeps what it is told and answers in a way of its own.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl LaneScheduler for Told {
+    fn choose(&mut self, _: Time, lanes: &[LaneView], _: Purpose, _: Bytes) -> Choice {
+        Choice::One(lanes[0].id)
+    }
+
+    fn sent(&mut self, _: Time, lane: &LaneView, _: Purpose, len: Bytes) {
+        self.0.push(format!("sent {len} on {:?}", lane.id));
+    }
+
+    fn acked(&mut self, _: Time, lane: LaneId, len: Bytes) {
+        self.0.push(format!("acked {len} on {lane:?}"));
+    }
+
+    fn lost(&mut self, _: Time, lane: LaneId) {
+        self.0.push(format!("lost on {lane:?}"));
+    }
+
+    fn owes(&mut self, waiting: Bytes) {
+        self.0.push(format!("owes {waiting}"));
+    }
+
+    fn message_offered(&mut self, _: Time, offer: &Offer) {
+        self.0.push(format!("offered {}", offer.message));
+    }
+
+    fn message_complete(&mut self, _: Time, message: u64) {
+        self.0.push(format!("complete {message}"));
+    }
+
+    fn reserved(&self, _: Time, _: &LaneView) -> Bytes {
+        Bytes::new(42)
+    }
+
+    fn wakeup(&self) -> Option<Time> {
+        Some(ms(42))
+    }
+}
+
+/// Tells a scheduler one thing after the other.
+fn tell(scheduler: &mut impl LaneScheduler) {
+    let lane = lane(0, PACKET * 4, 40);
+    let (source, redundancy) = (Some(SourceKey(1)), Redundancy::Once);
+    let offer = Offer { message: 7, source, priority: Priority::P0, len: PACKET, redundancy };
+    scheduler.message_offered(ms(1), &offer);
+    scheduler.sent(ms(2), &lane, Purpose::New(Fresh::new(7, Priority::P0, PACKET)), PACKET);
+    scheduler.message_complete(ms(3), 7);
+    scheduler.owes(PACKET * 2);
+    scheduler.acked(ms(4), lane.id, PACKET);
+    scheduler.lost(ms(5), lane.id);
+}
+
+#[test]
+fn a_layered_scheduler_passes_on_whatever_it_is_told_and_asked() {
+    let mut base = Told::default();
+    tell(&mut base);
+    assert_eq!(base.0.len(), 6);
+    let mut layered = Layered::new(Told::default(), LayeredConfig::paper());
+    tell(&mut layered);
+    assert_eq!(layered.base().0, base.0);
+    let high = lane(0, PACKET * 4, 40);
+    let low = LaneView { layer: Layer::Low, ..high };
+    assert_eq!((layered.wakeup(), layered.reserved(ms(6), &high)), (Some(ms(42)), Bytes::new(42)));
+    assert_eq!(layered.reserved(ms(6), &low), Bytes::ZERO);
+    assert_eq!(layered.choose(ms(6), &[high], copy_of(0), PACKET), Choice::One(id(0)));
+}
+
+/// A copy of what a lane carries.
+fn copy_of(on: u8) -> Purpose {
+    Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(on)) }
+}
+
+#[test]
+fn a_redundant_reservation_is_held_lost_given_back_and_withdrawn_like_any_other() {
+    let lanes = [lane(0, PACKET * 4, 40), lane(1, PACKET * 4, 40)];
+    let background = Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX));
+    let open = || {
+        let mut scheduler = CwrRed::new(paper()).unwrap();
+        scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
+        scheduler.choose(Time::ZERO, &lanes, background, PACKET);
+        scheduler
+    };
+    let held = |scheduler: &CwrRed| [0, 1].map(|at| scheduler.reserved(ms(1), &lanes[at]).get() / 1000);
+    let mut scheduler = open();
+    assert_eq!(held(&scheduler), [3, 3]);
+    // An eighth of the period after the release.
+    assert_eq!(scheduler.wakeup(), Some(ms(155)));
+    scheduler.lost(ms(2), lanes[1].id);
+    assert_eq!(held(&scheduler), [3, 0]);
+    assert!(scheduler.withdraw(SourceKey(1)));
+    assert_eq!((held(&scheduler), scheduler.wakeup()), ([0, 0], None));
+    let mut scheduler = open();
+    let (source, redundancy) = (Some(SourceKey(1)), Redundancy::EveryLane);
+    let offer = Offer { message: 1, source, priority: Priority::P0, len: PACKET * 3, redundancy };
+    scheduler.message_offered(ms(30), &offer);
+    assert_eq!(held(&scheduler), [3, 3]);
+    scheduler.message_complete(ms(30), 1);
+    assert_eq!(held(&scheduler), [0, 0]);
+}
+
 #[test]
 fn a_lane_that_is_full_gets_no_copy_of_the_rest() {
     let mut world =
