@@ -185,6 +185,22 @@ mod tests {
     }
 
     #[test]
+    fn only_urgent_data_beyond_a_window_is_owed_for() {
+        let mut scheduler = Selective::new(Priority::P0);
+        let urgent = Purpose::New(Fresh::new(1, Priority::P0, PACKET));
+        let background = Purpose::New(Fresh::new(2, Priority::P1, PACKET));
+        let start = Time::from_millis(100);
+        scheduler.sent(start, &lane(0, 10), background, PACKET);
+        scheduler.sent(start, &lane(0, 9), urgent, PACKET);
+        assert_eq!(scheduler.exceeded(), Bytes::ZERO);
+        // Nor has an interval begun: the first does with what goes beyond.
+        scheduler.sent(start + RTT / 2, &lane(0, 10), urgent, PACKET);
+        assert_eq!(scheduler.reserved(start + RTT, &lane(0, 10)), Bytes::ZERO);
+        assert_eq!(scheduler.reserved(start + RTT * 3 / 2, &lane(0, 10)), PACKET);
+        assert_eq!(scheduler.choose(start, &[lane(0, 10)], urgent, PACKET), Choice::One(lane(0, 10).id));
+    }
+
+    #[test]
     fn other_data_respects_the_window() {
         let mut scheduler = Selective::new(Priority::P0);
         let background = Purpose::New(Fresh::new(2, Priority::P1, PACKET));
