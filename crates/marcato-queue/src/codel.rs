@@ -331,7 +331,40 @@ impl<P: Packet> Discipline<P> for Codel<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FlowKey;
+    use marcato_units::Layer;
+    use marcato_wire::Ecn;
     use proptest::prelude::*;
+
+    struct Full;
+
+    impl Packet for Full {
+        fn len(&self) -> Bytes {
+            Bytes::new(1514)
+        }
+        fn flow(&self) -> FlowKey {
+            FlowKey::new(0)
+        }
+        fn ecn(&self) -> Ecn {
+            Ecn::NotEct
+        }
+        fn mark_ce(&mut self) {}
+        fn layer(&self) -> Layer {
+            Layer::High
+        }
+    }
+
+    /// RFC 8289 §5.5: `now - drop_next < 16 * interval`.
+    #[test]
+    fn a_dropping_state_is_remembered_for_less_than_sixteen_intervals() {
+        let ended = Time::from_secs(7);
+        for (nanos, count) in [(1_599_999_999, 32), (1_600_000_000, 1)] {
+            let mut codel = Codel::<Full>::new(CodelConfig::default()).unwrap();
+            (codel.count, codel.lastcount, codel.drop_next) = (40, 8, ended);
+            codel.start_dropping(after(ended, nanos));
+            assert_eq!((codel.count, codel.lastcount), (count, count));
+        }
+    }
 
     proptest! {
         #[test]

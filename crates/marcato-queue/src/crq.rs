@@ -928,3 +928,28 @@ impl<P: Packet> Discipline<P> for Crq<P> {
         &self.counters
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_follows_what_arrives_and_halves_in_each_span_of_silence() {
+        let mut rate = FillRate {
+            span: 100_000_000,
+            least: 100,
+            most: 5000,
+            since: Time::ZERO,
+            arrived: 0,
+            smoothed: 0,
+        };
+        let mut arrive = |millis, len| rate.arrive(Time::from_millis(millis), Bytes::new(len));
+        assert_eq!([arrive(0, 8000), arrive(99, 8000)], [100, 100]);
+        // Half of what the first span brought, and no more than the most.
+        assert_eq!(arrive(100, 1000), 5000);
+        assert_eq!(arrive(200, 0), 4500);
+        // Four spans: half of the way to the nothing of the last one, and three more halves.
+        assert_eq!(arrive(600, 0), 4500 / 16);
+        assert_eq!(arrive(60_000, 0), 100);
+    }
+}

@@ -252,6 +252,16 @@ mod tests {
         FlowTable::new(FlowTableConfig { flows, ..FlowTableConfig::default() }).unwrap()
     }
 
+    /// The first numbers of the splitmix64 generator with seed 0, as published with it.
+    #[test]
+    fn keys_are_mixed_as_splitmix64_does() {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let numbers = [STEP, STEP.wrapping_mul(2), STEP.wrapping_mul(3)];
+        let expected = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
+        assert_eq!(numbers.map(|number| mix(FlowKey::new(number), 0)), expected);
+        assert_eq!(numbers.map(|number| mix(FlowKey::new(number ^ 5), 5)), expected);
+    }
+
     #[test]
     fn a_scan_of_ports_takes_nothing_from_flows_that_send() {
         let mut table = table(1024);
