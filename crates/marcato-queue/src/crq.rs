@@ -932,6 +932,61 @@ impl<P: Packet> Discipline<P> for Crq<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Judgement::{Responsive, Unclassified, Unresponsive};
+    use marcato_wire::QuicLongType;
+
+    #[test]
+    fn the_queue_of_a_flow_follows_from_what_it_answers_and_what_is_asked() {
+        let responsive = CrqConfig::new(Rate::from_mbps(1), Duration::from_millis(20), true).standard;
+        let two = |admission| Queues::Two { responsive, admission };
+        let three = Queues::Three { loss: responsive, ecn: responsive };
+        let verdicts = [
+            [Responsive, Responsive],
+            [Responsive, Unresponsive],
+            [Unclassified, Responsive],
+            [Unresponsive, Unclassified],
+        ];
+        let (yes, no) = (Class::Responsive, Class::Standard);
+        for (queues, expected) in [
+            (two(Admission::Loss), [yes, yes, no, no]),
+            (two(Admission::Ecn), [yes, no, yes, no]),
+            (two(Admission::Any), [yes, yes, yes, no]),
+            (three, [Class::EcnResponsive, yes, Class::EcnResponsive, no]),
+        ] {
+            assert_eq!(verdicts.map(|verdicts| choose(queues, verdicts)), expected, "{queues:?}");
+        }
+    }
+
+    #[test]
+    fn a_udp_flow_is_quic_by_its_rule() {
+        let datagram = |header| Transport::Udp { payload: 1200, quic: Some(header) };
+        let kind = Some(QuicLongType::Initial);
+        let hello = datagram(QuicHeader::Long { version: 1, kind });
+        let unknown = datagram(QuicHeader::Long { version: 0xff00_001d, kind: None });
+        let short = |fixed| datagram(QuicHeader::Short { fixed, spin: false });
+        // Which rules take a flow for QUIC that sent this, and whose peer has greeted or not.
+        let taken = |sent: &[Transport], greeted: bool| {
+            [QuicRule::FirstBit, QuicRule::Version, QuicRule::Handshake].map(|rule| {
+                let mut flow = Flow { greeted: [false, greeted], ..Flow::default() };
+                for transport in sent {
+                    flow.recognise(rule, transport);
+                }
+                flow.trap.is_some_and(|trap| trap.kind() == TrapKind::Spin)
+            })
+        };
+        assert_eq!(taken(&[short(true)], true), [true, false, false]);
+        assert_eq!(taken(&[short(false)], true), [false, false, false]);
+        assert_eq!(taken(&[hello], true), [false, false, false]);
+        assert_eq!(taken(&[unknown, short(true)], true), [true, false, false]);
+        assert_eq!(taken(&[hello, short(true)], true), [true, true, true]);
+        assert_eq!(taken(&[hello, short(true)], false), [true, true, false]);
+        // What follows a greeting does not undo it.
+        assert_eq!(taken(&[hello, unknown, short(false)], true), [false, true, true]);
+        assert_eq!(
+            taken(&[Transport::Udp { payload: 1200, quic: None }, Transport::Opaque], true),
+            [false; 3]
+        );
+    }
 
     #[test]
     fn a_buffer_follows_what_arrives_and_halves_in_each_span_of_silence() {

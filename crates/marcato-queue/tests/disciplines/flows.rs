@@ -319,6 +319,55 @@ fn in_fq_codel_a_sparse_flow_goes_before_the_others_and_the_fattest_pays_when_th
     assert_eq!(next(&mut queue), 3);
 }
 
+/// RFC 8290 §4.1: from the head, be it of the queue of the packet that comes.
+#[test]
+fn a_flow_that_is_alone_in_fq_codel_loses_its_oldest_packets() {
+    let codel = CodelConfig { limit: Limit::Packets(3), ..CodelConfig::default() };
+    let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
+    let mut displaced = Vec::new();
+    for id in 0..5 {
+        let verdict = queue.enqueue_with(Time::ZERO, plain(id, 0, 1500), &mut |lost| displaced.push(lost.id));
+        assert_eq!(verdict, Verdict::Queued);
+    }
+    assert_eq!(displaced, [0, 1]);
+    // After its first turn it is old, and others are new: all of them hold packets.
+    queue.dequeue(Time::ZERO).unwrap();
+    queue.dequeue(Time::ZERO).unwrap();
+    queue.enqueue(Time::ZERO, plain(5, 1, 1500)).lost();
+    assert_eq!(queue.active(), 2);
+}
+
+#[test]
+fn fq_codel_counts_what_it_marks() {
+    let mut queue = FqCodel::new(FqCodelConfig::default()).unwrap();
+    let (mut id, mut marked) = (0, 0);
+    for millisecond in 0..2000 {
+        let now = Time::from_millis(millisecond);
+        // Twice as much comes as goes.
+        for _ in 0..2 {
+            queue.enqueue(now, Sent { ecn: Ecn::Ect0, ..plain(id, id % 3, 1500) }).lost();
+            id += 1;
+        }
+        marked += u64::from(queue.dequeue(now).unwrap().ecn == Ecn::Ce);
+    }
+    assert!(marked > 20 && marked < 1000, "{marked}");
+    assert_eq!(queue.counters().marked.packets, marked);
+}
+
+/// A thousand flows in 1024 queues: 1024 (1 - 1/e^(1000/1024)) = 638 have one or more, if each may be in any.
+#[test]
+fn fq_codel_scatters_flows_whatever_their_keys_have_in_common() {
+    for perturbation in [0, 1, u64::MAX] {
+        for shift in [0, 1, 32] {
+            let mut queue = FqCodel::new(FqCodelConfig { perturbation, ..FqCodelConfig::default() }).unwrap();
+            for flow in 0..1000 {
+                queue.enqueue(Time::ZERO, plain(flow, flow << shift, 100)).lost();
+            }
+            assert!((580..=740).contains(&queue.active()), "{} at {perturbation} << {shift}", queue.active());
+        }
+    }
+}
+
 /// RFC 8290 §4.2: a new queue that has become empty goes to the end of the old ones, or else a flow that sends as soon as its
 /// queue is empty would always be new.
 #[test]
