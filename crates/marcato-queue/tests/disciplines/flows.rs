@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use marcato_queue::trap::{Floor, TrapConfig};
+use marcato_queue::trap::{Floor, TrapConfig, TrapKind};
 use marcato_queue::{
     Admission, Aqm, Backlog, Buffer, ClassConfig, CodelConfig, Crq, CrqConfig, Discipline, FlowKey,
     FlowTableConfig, FqCodel, FqCodelConfig, FqCodelError, Limit, Packet, Queues, QuicRule, Sharing, Tally,
     Verdict,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
-use marcato_wire::{Ecn, QuicHeader, TcpFlags, TcpSegment, Transport};
+use marcato_wire::{Ecn, QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -352,6 +352,89 @@ fn fq_codel_counts_what_it_marks() {
     }
     assert!(marked > 20 && marked < 1000, "{marked}");
     assert_eq!(queue.counters().marked.packets, marked);
+}
+
+fn judged(trap: TrapConfig) -> Crq<Sent> {
+    let config = CrqConfig::new(Rate::from_mbps(10), Duration::from_millis(20), true);
+    Crq::new(CrqConfig { trap, ..config }).unwrap()
+}
+
+fn segment(flags: TcpFlags) -> Transport {
+    Transport::Tcp(TcpSegment { seq: 1, ack: 1, flags, payload: 0, timestamps: None })
+}
+
+fn datagram(header: QuicHeader) -> Transport {
+    Transport::Udp { payload: 1200, quic: Some(header) }
+}
+
+const HELLO: QuicHeader = QuicHeader::Long { version: 1, kind: Some(QuicLongType::Initial) };
+const DRAFT: QuicHeader = QuicHeader::Long { version: 0xff00_001d, kind: None };
+const SHORT: QuicHeader = QuicHeader::Short { fixed: true, spin: false };
+
+#[test]
+fn crq_enters_a_flow_when_the_other_host_opens_it_and_for_nothing_else() {
+    let mut queue = judged(TrapConfig::marcato());
+    let seen = [
+        (segment(TcpFlags::SYN), true),
+        (segment(TcpFlags::SYN.with(TcpFlags::ACK)), false),
+        (segment(TcpFlags::ACK), false),
+        (datagram(HELLO), true),
+        (datagram(DRAFT), false),
+        (datagram(SHORT), false),
+        (Transport::Udp { payload: 100, quic: None }, false),
+        (Transport::Opaque, false),
+    ];
+    for (flow, (transport, known)) in (1..).zip(seen) {
+        queue.observe(Time::ZERO, &Sent { transport, ..plain(0, flow, 100) });
+        let kind = queue.flow(FlowKey::new(flow)).map(|report| report.kind);
+        let tcp = matches!(transport, Transport::Tcp(_)).then_some(TrapKind::Tcp);
+        assert_eq!(kind, known.then_some(tcp), "{transport:?}");
+    }
+}
+
+#[test]
+fn crq_takes_a_flow_for_quic_that_both_hosts_have_greeted() {
+    let kind = |observed: &[QuicHeader]| {
+        let mut queue = judged(TrapConfig::marcato());
+        for &header in observed {
+            queue.observe(Time::ZERO, &Sent { transport: datagram(header), ..plain(0, 1, 1200) });
+        }
+        for (id, header) in (0..).zip([HELLO, SHORT]) {
+            queue.enqueue(Time::ZERO, Sent { transport: datagram(header), ..plain(id, 1, 1200) }).lost();
+        }
+        queue.flow(FlowKey::new(1)).unwrap().kind
+    };
+    assert_eq!(kind(&[]), None);
+    assert_eq!(kind(&[HELLO]), Some(TrapKind::Spin));
+    assert_eq!(kind(&[HELLO, DRAFT, SHORT]), Some(TrapKind::Spin));
+    assert_eq!(kind(&[DRAFT, SHORT]), None);
+}
+
+#[test]
+fn what_the_other_host_sends_makes_no_tcp_of_a_flow_that_was_seen() {
+    let mut queue = judged(TrapConfig::marcato());
+    let transport = Transport::Udp { payload: 1200, quic: None };
+    queue.enqueue(Time::ZERO, Sent { transport, ..plain(0, 1, 1200) }).lost();
+    queue.observe(Time::ZERO, &Sent { transport: segment(TcpFlags::ACK), ..plain(0, 1, 40) });
+    assert_eq!(queue.flow(FlowKey::new(1)).unwrap().kind, None);
+}
+
+/// CRQ's prototype counts the marks of other routers as its own.
+#[test]
+fn crq_counts_drops_and_marks_of_each_flow() {
+    for (trap, marks) in [(TrapConfig::marcato(), 0), (TrapConfig::authors(), 2)] {
+        let mut queue = judged(trap);
+        let of = |id, flow| Sent { transport: segment(TcpFlags::ACK), ..plain(id, flow, 1200) };
+        for id in 0..2 {
+            queue.enqueue(Time::ZERO, Sent { ecn: Ecn::Ce, ..of(id, 1) }).lost();
+            queue.dequeue(Time::ZERO).unwrap();
+        }
+        assert_eq!(queue.flow(FlowKey::new(1)).unwrap().marked, marks);
+        // A BDP of 10 Mbit/s and 20 ms, shared by two queues, holds ten of these packets.
+        let refused = (0..13).filter(|&id| queue.enqueue(Time::ZERO, of(id, 2)).lost().is_some());
+        assert_eq!(refused.count(), 3);
+        assert_eq!(queue.flow(FlowKey::new(2)).unwrap().dropped, 3);
+    }
 }
 
 /// A thousand flows in 1024 queues: 1024 (1 - 1/e^(1000/1024)) = 638 have one or more, if each may be in any.
