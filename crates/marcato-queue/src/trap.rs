@@ -442,6 +442,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn scores_are_thousandths_of_all_cycles_or_of_those_with_a_verdict() {
+        let scores = Scores { cycles: 400, responsive: [100, 0], unresponsive: [25, 0] };
+        assert_eq!([Signal::Loss, Signal::Ecn].map(|signal| scores.raw(signal)), [Some(250), Some(0)]);
+        assert_eq!([Signal::Loss, Signal::Ecn].map(|signal| scores.assessed(signal)), [Some(800), None]);
+        assert_eq!(Scores::default().raw(Signal::Loss), None);
+    }
+
+    #[test]
     fn a_flow_takes_at_most_256_bytes() {
         assert!(size_of::<Trap>() <= 256, "{} bytes", size_of::<Trap>());
     }
