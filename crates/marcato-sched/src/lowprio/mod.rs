@@ -710,6 +710,19 @@ mod tests {
     }
 
     #[test]
+    fn probes_are_counted_and_there_is_one_in_each_epoch() {
+        let mut lcm = lcm(1);
+        lcm.on_timeout(Time::ZERO, PACKET);
+        assert!(lcm.window() < PACKET);
+        for n in 1..=3 {
+            assert_eq!(lcm.room(PACKET), PACKET);
+            lcm.on_sent(epoch(n - 1), PACKET, PACKET);
+            assert_eq!((lcm.room(Bytes::ZERO), lcm.counters().probes), (Bytes::ZERO, n));
+            lcm.on_epoch(epoch(n));
+        }
+    }
+
+    #[test]
     fn an_epoch_at_the_largest_window_is_no_increase() {
         let config = LcmConfig { initial_window: PACKET * 10, max_window: PACKET * 10, ..LcmConfig::paper() };
         let mut lcm = Lcm::new(config).unwrap();
