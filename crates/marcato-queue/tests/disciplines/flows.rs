@@ -322,18 +322,19 @@ fn in_fq_codel_a_sparse_flow_goes_before_the_others_and_the_fattest_pays_when_th
 /// RFC 8290 §4.1: from the head, be it of the queue of the packet that comes.
 #[test]
 fn a_flow_that_is_alone_in_fq_codel_loses_its_oldest_packets() {
-    let codel = CodelConfig { limit: Limit::Packets(3), ..CodelConfig::default() };
+    let codel = CodelConfig { limit: Limit::Packets(4), ..CodelConfig::default() };
     let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
     let mut displaced = Vec::new();
-    for id in 0..5 {
+    for id in 0..6 {
         let verdict = queue.enqueue_with(Time::ZERO, plain(id, 0, 1500), &mut |lost| displaced.push(lost.id));
         assert_eq!(verdict, Verdict::Queued);
     }
     assert_eq!(displaced, [0, 1]);
     // After its first turn it is old, and others are new: all of them hold packets.
-    queue.dequeue(Time::ZERO).unwrap();
-    queue.dequeue(Time::ZERO).unwrap();
-    queue.enqueue(Time::ZERO, plain(5, 1, 1500)).lost();
+    for _ in 0..3 {
+        queue.dequeue(Time::ZERO).unwrap();
+    }
+    queue.enqueue(Time::ZERO, plain(6, 1, 1500)).lost();
     assert_eq!(queue.active(), 2);
 }
 

@@ -380,6 +380,7 @@ fn a_source_is_withdrawn_once() {
     assert!(!scheduler.withdraw(SourceKey(1)));
     let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 40)]);
     assert_eq!((world.saturate(), world.background), (Wait::NoRoom, PACKET * 4));
+    assert_eq!(world.scheduler.first(), PACKET * 4);
     assert!(!CwrRed::new(paper()).unwrap().withdraw(SourceKey(1)));
 }
 
