@@ -87,7 +87,7 @@ impl<S: LaneScheduler> World<S> {
     /// Sends as much background data as goes; why it stopped.
     fn saturate(&mut self) -> Wait {
         loop {
-            match self.send(Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX)), PACKET) {
+            match self.send(background(), PACKET) {
                 Choice::Wait(why) => return why,
                 _ => self.background += PACKET,
             }
@@ -118,6 +118,21 @@ impl<S: LaneScheduler> World<S> {
         self.scheduler.message_complete(self.now, message);
         (choices, Bytes::ZERO)
     }
+}
+
+/// A packet of background data, of which there is no end.
+fn background() -> Purpose {
+    Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX))
+}
+
+/// The first packet of a message of `len`.
+fn fresh(message: u64, priority: Priority, len: Bytes, redundancy: Redundancy) -> Fresh {
+    Fresh { redundancy, ..Fresh::new(message, priority, len) }
+}
+
+/// A copy of what a lane carries.
+fn copy_of(on: u8) -> Purpose {
+    Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(on)) }
 }
 
 fn paper() -> CwrConfig {
@@ -250,8 +265,7 @@ fn what_was_not_sent_twice_at_first_is_not_later() {
     let (choices, left) = world.release(None, PACKET * 12, Redundancy::EveryLane);
     assert_eq!((choices.len(), left), (8, PACKET * 4));
     world.pass_to(ms(100));
-    let rest = Fresh { redundancy: Redundancy::EveryLane, ..Fresh::new(1, Priority::P0, PACKET * 12) }
-        .after(PACKET * 8);
+    let rest = fresh(1, Priority::P0, PACKET * 12, Redundancy::EveryLane).after(PACKET * 8);
     assert_eq!(world.send(Purpose::New(rest), PACKET), Choice::One(id(0)));
 }
 
@@ -384,11 +398,6 @@ fn a_source_is_withdrawn_once() {
     assert!(!CwrRed::new(paper()).unwrap().withdraw(SourceKey(1)));
 }
 
-/// The first packet of a message of `len`, which is to go on `redundancy` lanes.
-fn fresh(message: u64, priority: Priority, len: Bytes, redundancy: Redundancy) -> Fresh {
-    Fresh { redundancy, ..Fresh::new(message, priority, len) }
-}
-
 #[test]
 fn a_message_that_another_of_its_level_has_replaced_does_not_take_its_plan() {
     let mut world =
@@ -500,19 +509,13 @@ fn a_layered_scheduler_passes_on_whatever_it_is_told_and_asked() {
     assert_eq!(layered.choose(ms(6), &[high], copy_of(0), PACKET), Choice::One(id(0)));
 }
 
-/// A copy of what a lane carries.
-fn copy_of(on: u8) -> Purpose {
-    Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(on)) }
-}
-
 #[test]
 fn a_redundant_reservation_is_held_lost_given_back_and_withdrawn_like_any_other() {
     let lanes = [lane(0, PACKET * 4, 40), lane(1, PACKET * 4, 40)];
-    let background = Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX));
     let open = || {
         let mut scheduler = CwrRed::new(paper()).unwrap();
         scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
-        scheduler.choose(Time::ZERO, &lanes, background, PACKET);
+        scheduler.choose(Time::ZERO, &lanes, background(), PACKET);
         scheduler
     };
     let held = |scheduler: &CwrRed| [0, 1].map(|at| scheduler.reserved(ms(1), &lanes[at]).get() / 1000);
@@ -553,7 +556,7 @@ fn copies_end_with_their_budget_in_the_middle_of_a_message() {
     let message = fresh(1, Priority::P0, PACKET * 3, Redundancy::EveryLane);
     assert_eq!(world.send(Purpose::New(message), PACKET), Choice::Each(both));
     // A copy of something else uses the rest up, and is the last there is.
-    let copy = Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(0)) };
+    let copy = copy_of(0);
     assert_eq!(world.send(copy, PACKET), Choice::One(id(1)));
     assert_eq!(world.send(copy, PACKET), Choice::One(id(1)));
     assert_eq!(world.scheduler.copies(), PACKET * 3);
@@ -569,8 +572,7 @@ fn a_message_larger_than_announced_takes_its_own_room_as_well() {
     assert_eq!((world.saturate(), world.background), (Wait::Reserved, PACKET * 11));
     world.pass_to(ms(60));
     world.scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 2, ms(70))).unwrap();
-    let probe = Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX));
-    world.scheduler.choose(world.now, &world.lanes, probe, PACKET);
+    world.scheduler.choose(world.now, &world.lanes, background(), PACKET);
     world.pass_to(ms(70));
     assert_eq!(world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once).0, [Choice::One(id(0)); 3]);
 }
@@ -579,12 +581,7 @@ fn a_message_larger_than_announced_takes_its_own_room_as_well() {
 fn a_message_leaves_its_own_room_for_a_lane_that_has_become_faster() {
     let mut scheduler = Cwr::new(paper()).unwrap();
     scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(10))).unwrap();
-    scheduler.choose(
-        Time::ZERO,
-        &[lane(0, PACKET * 4, 20), lane(1, PACKET * 4, 40)],
-        Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX)),
-        PACKET,
-    );
+    scheduler.choose(Time::ZERO, &[lane(0, PACKET * 4, 20), lane(1, PACKET * 4, 40)], background(), PACKET);
     assert_eq!(scheduler.reserve().reserved(id(0)), PACKET * 3);
     let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 60), lane(1, PACKET * 4, 40)]);
     world.pass_to(ms(10));
@@ -843,7 +840,7 @@ proptest! {
             now += Duration::from_millis(pause);
             world.pass_to(now);
             if copy {
-                let purpose = Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(0)) };
+                let purpose = copy_of(0);
                 let choice = world.send(purpose, PACKET);
                 if !choice.lanes().is_empty() {
                     // This world took it for a first copy.
