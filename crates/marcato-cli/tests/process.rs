@@ -69,7 +69,7 @@ size = "20 kB"
 vary = { "flow.bulk.congestion" = ["reno", "cubic"] }
 "#;
 
-/// What `marcato sim -` makes of a text, called in this directory.
+/// Result of `marcato sim -` on a text, called in this directory.
 fn piped(directory: &Path, arguments: &[&str], text: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
         .args(["sim", "-"])

@@ -89,7 +89,7 @@ fn scenario(text: &str) -> (tempfile::TempDir, String) {
     (directory, file)
 }
 
-/// What standard error has at the end, when text is printed and a report was written.
+/// Last line on standard error where text is printed and a report was written.
 fn named(out: &str) -> String {
     format!("report: {out}/report.html\n")
 }

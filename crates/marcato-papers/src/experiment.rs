@@ -40,7 +40,7 @@ pub struct RunOptions {
     pub world: World,
     /// Where runs that are done are kept.
     shelf: Option<Shelf>,
-    /// How many runs are made at once; `None` for as many as there are cores.
+    /// Number of parallel runs; `None` for one per core.
     jobs: Option<NonZeroU16>,
 }
 
@@ -99,7 +99,7 @@ impl RunOptions {
         self
     }
 
-    /// How many runs are made at once.
+    /// Number of parallel runs.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.map_or_else(pool::cores, |jobs| usize::from(jobs.get()))
     }

@@ -41,7 +41,7 @@ impl Axis {
         Self { cut: true, ..self.range(lo, hi) }
     }
 
-    /// The same axis with a range instead of a window.
+    /// Shows a range instead of a window.
     pub(super) fn uncut(self) -> Self {
         Self { cut: false, ..self }
     }

@@ -1,4 +1,4 @@
-//! What a figure shows.
+//! Content of a figure.
 
 use super::look::{Looks, Named};
 use super::{BarChart, HeatMap, IntervalChart, LineChart};

@@ -43,7 +43,7 @@ impl Frame {
         42.0 + if legend.is_empty() { 0.0 } else { 20.0 * rows(legend) + 6.0 }
     }
 
-    /// Whether a place is inside, the edges included.
+    /// Returns true if a place is inside, the edges included.
     pub(super) fn holds(&self, (x, y): (f64, f64)) -> bool {
         let slack = 1e-6;
         (self.left - slack..=self.right + slack).contains(&x)

@@ -307,7 +307,7 @@ impl LineChart {
         shown.max_by(f64::total_cmp).filter(|&most| most > hi)
     }
 
-    /// What the legend says of a series: its name, and how far it goes where it leaves the frame.
+    /// Legend of a series: its name, and how far it goes where it leaves the frame.
     fn entry(&self, one: &Series) -> String {
         let far = self.beyond(one).into_iter().map(|(_, (_, y))| y).chain(self.longest(one));
         let far: Vec<String> = far.map(printed).collect();

@@ -1,10 +1,10 @@
-//! How the series of a report look.
+//! Looks of the series of a report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Colour;
 
-/// How a series looks: colour, dashes or hatching, and the shape of its marks. Two looks differ in more than colour unless
+/// Look of a series: colour, dashes or hatching, and the shape of its marks. Two looks differ in more than colour unless
 /// their colours differ for every eye.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Look {
@@ -14,7 +14,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// So many looks there are.
+    /// Number of looks.
     pub(super) const COUNT: usize = Colour::ALL.len() * Self::PATTERNS;
     const PATTERNS: usize = 4;
 

@@ -326,7 +326,7 @@ impl Svg {
     }
 }
 
-/// How a line is dashed: as asked, else by its look.
+/// Dashes of a line: as asked, else by its look.
 fn dash(look: Look, dashed: bool) -> &'static str {
     match look.pattern {
         _ if dashed => r#" stroke-dasharray="6 4""#,

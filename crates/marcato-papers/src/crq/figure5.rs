@@ -192,7 +192,7 @@ pub(super) fn presets(plan: &mut Plan) -> Ask {
 const PRESETS_TEXT: &str = "The same runs, but for single flows of QUIC, by the rules as the paper prints them and by \
     Marcato's, of the first seed only. The paper's figure was made by the authors' rules, so nothing is claimed here.";
 
-/// What is transferred and when UDP begins.
+/// Transfer of a run, and the time at which UDP begins.
 fn text(scale: Scale) -> String {
     let [first, second] = RTTS.map(|rtt| scale.udp_from(rtt).as_secs_f64());
     let from = if first == second { format!("{first} s") } else { format!("{first} or {second} s") };
