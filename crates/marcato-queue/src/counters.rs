@@ -110,3 +110,18 @@ impl Add for Backlog {
         Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_added_in_place_holds_both() {
+        let one = Tally { packets: 1, bytes: Bytes::new(100) };
+        let two = Tally { packets: 2, bytes: Bytes::new(3000) };
+        let mut sum = one;
+        sum += two;
+        assert_eq!(sum, Tally { packets: 3, bytes: Bytes::new(3100) });
+        assert_eq!(sum, one + two);
+    }
+}

@@ -480,6 +480,16 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_more_than_a_quarter_longer_counts_by_half() {
+        for (sample, expected) in [(124, 106), (125, 106), (126, 113)] {
+            let mut length = Length::new();
+            length.take(100);
+            length.take(sample);
+            assert_eq!(length.0, expected, "{sample}");
+        }
+    }
+
+    #[test]
     fn numbers_are_compared_modulo_2_32() {
         assert!(at_or_after(5, 5) && !after(5, 5));
         assert!(after(0, u32::MAX) && !at_or_after(u32::MAX, 0));

@@ -325,6 +325,111 @@ fn a_connection_that_takes_over_the_ports_of_another_has_cycles_of_its_own() {
     }
 }
 
+/// The longest round trip that a trap waits for: 2^23 ticks of 1024 ns.
+const LONGEST_LOOP: Duration = Duration::from_nanos(1 << 33);
+
+/// A TCP flow between hosts of which the other one takes 10 ms to answer and this one 30 ms, without timestamps.
+/// Both send 1000 bytes per millisecond from these numbers on; `open` sends their SYNs first.
+fn lopsided(trap: &mut Trap, config: &TrapConfig, start: Time, open: bool, numbers: [u32; 2]) {
+    let [near, far] = numbers;
+    if open {
+        let syn = |seq| TcpSegment { flags: TcpFlags::SYN.with(TcpFlags::ACK), ..segment(seq, 0, 0) };
+        trap.forward(config, start, &Transport::Tcp(syn(near.wrapping_sub(1))));
+        trap.backward(config, start, &Transport::Tcp(syn(far.wrapping_sub(1))));
+    }
+    for at in 0..400u32 {
+        let now = start + Duration::from_millis(u64::from(at));
+        if let Some(heard) = at.checked_sub(10) {
+            let answer = segment(far + heard * 1000, near + heard * 1000 + 1000, 1000);
+            trap.backward(config, now, &Transport::Tcp(answer));
+        }
+        let ack = at.checked_sub(39).map_or(far.wrapping_sub(1), |heard| far + heard * 1000);
+        trap.forward(config, now, &Transport::Tcp(segment(near + at * 1000, ack, 1000)));
+    }
+}
+
+#[test]
+fn without_timestamps_the_round_trip_is_both_halves() {
+    let config = TrapConfig::marcato();
+    let mut trap = Trap::new(TrapKind::Tcp);
+    lopsided(&mut trap, &config, Time::ZERO, false, [0, 0]);
+    let error = trap.loop_length().abs_diff(Duration::from_millis(40));
+    assert!(error <= Duration::from_millis(2), "{:?}", trap.loop_length());
+}
+
+#[test]
+fn numbers_of_a_new_connection_replace_those_of_the_old_both_ways() {
+    let config = TrapConfig::marcato();
+    let mut trap = Trap::new(TrapKind::Tcp);
+    // The old connection: one segment each way from high numbers, which this host never acknowledges.
+    trap.forward(&config, Time::ZERO, &Transport::Tcp(segment(2_000_000_000, 7, 1000)));
+    trap.backward(&config, Time::ZERO, &Transport::Tcp(segment(2_000_000_000, 7, 0)));
+    lopsided(&mut trap, &config, Time::from_millis(1), true, [1, 1]);
+    let error = trap.loop_length().abs_diff(Duration::from_millis(40));
+    assert!(error <= Duration::from_millis(2), "{:?}", trap.loop_length());
+}
+
+#[test]
+fn a_pure_acknowledgement_opens_no_cycle() {
+    for config in [TrapConfig::paper(), TrapConfig::marcato()] {
+        let mut trap = Trap::new(TrapKind::Tcp);
+        // The data before it took another way, so its number is new here.
+        trap.forward(&config, Time::ZERO, &Transport::Tcp(segment(1000, 7, 0)));
+        trap.backward(&config, Time::from_millis(10), &Transport::Tcp(segment(7, 1000, 0)));
+        let ended = trap.forward(&config, Time::from_millis(20), &Transport::Tcp(segment(1000, 7, 0)));
+        assert_eq!((ended, trap.loop_length()), (None, Duration::ZERO), "{config:?}");
+    }
+}
+
+#[test]
+fn segments_without_the_ack_flag_acknowledge_nothing() {
+    for config in PRESETS {
+        let mut trap = Trap::new(TrapKind::Tcp);
+        let silent = TcpFlags::from_bits(0);
+        for at in 0..50u32 {
+            let now = Time::from_millis(u64::from(at));
+            trap.forward(&config, now, &Transport::Tcp(segment(at * 1000, 7, 1000)));
+            let answer = TcpSegment { flags: silent, ..segment(7, at * 1000 + 1000, 0) };
+            trap.backward(&config, now, &Transport::Tcp(answer));
+        }
+        // The authors' program takes the first segment's end for acknowledged.
+        let ended = trap.scores().cycles;
+        assert!(ended <= u32::from(config.cycles == Cycles::Half), "{ended} cycles, {config:?}");
+        assert_eq!(trap.loop_length(), Duration::ZERO);
+    }
+}
+
+#[test]
+fn an_answer_later_than_the_longest_round_trip_is_not_waited_for() {
+    let config = TrapConfig::marcato();
+    let tick = Duration::from_nanos(1024);
+    for timestamps in [false, true] {
+        let length = |pause: Duration| {
+            let mut trap = Trap::new(TrapKind::Tcp);
+            let send = |trap: &mut Trap, now: Time, seq: u32, value: u32, echo: u32| {
+                let timestamps = timestamps.then_some(TcpTimestamps { value, echo });
+                trap.forward(
+                    &config,
+                    now,
+                    &Transport::Tcp(TcpSegment { timestamps, ..segment(seq, 7, 1000) }),
+                );
+            };
+            // The first segment is lost; the second, after a pause, is acknowledged within 20 ms.
+            let again = Time::ZERO + pause;
+            send(&mut trap, Time::ZERO, 0, 1, 0);
+            send(&mut trap, again, 1000, 2, 0);
+            let stamps = timestamps.then_some(TcpTimestamps { value: 9, echo: 2 });
+            let answer = TcpSegment { timestamps: stamps, ..segment(7, 2000, 0) };
+            trap.backward(&config, again + Duration::from_millis(10), &Transport::Tcp(answer));
+            send(&mut trap, again + Duration::from_millis(20), 2000, 3, 9);
+            trap.loop_length()
+        };
+        assert_eq!(length(LONGEST_LOOP), LONGEST_LOOP, "timestamps {timestamps}");
+        let error = length(LONGEST_LOOP + tick).abs_diff(Duration::from_millis(20));
+        assert!(error <= tick * 2, "{:?}, timestamps {timestamps}", length(LONGEST_LOOP + tick));
+    }
+}
+
 /// Defect 7: the first drop of a flow that was not known yet was not counted.
 #[test]
 fn the_loss_of_a_flows_first_packet_counts() {
