@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
-use marcato_papers::{COMMIT, Registry, RunOptions, VERSION, World};
+use marcato_papers::{Registry, RunOptions};
 use marcato_quic::Fingerprint;
+use marcato_report::{COMMIT, VERSION, World};
 use marcato_units::{Bytes, Seed};
 
 use crate::perf::plan::{BulkSpec, EngineName, LaneSpec, PathName, SourceSpec, StreamName};

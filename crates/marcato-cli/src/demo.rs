@@ -14,14 +14,14 @@ use marcato_net::{
     Message, Remote, SendError, ServerSecurity,
 };
 use marcato_papers::cats_page::{GROUPS, NAMES, ORDER};
-use marcato_papers::chart::{Axis, BarChart, Bars, LineChart, Series};
-use marcato_papers::page::{self, Cell, Column, Page};
-use marcato_papers::{
-    AtomicFile, COMMIT, Config as Settings, Document, Figure, Percentile, Progress as _, Row, RunOptions,
-    Samples, SeedError, Unit, VERSION, World,
-};
+use marcato_papers::{Progress as _, RunOptions, SeedError};
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_quic::{Identity, IdentityError, Trust};
+use marcato_report::chart::{Axis, BarChart, Bars, LineChart, Series};
+use marcato_report::page::{self, Cell, Column, Page};
+use marcato_report::{
+    AtomicFile, COMMIT, Config as Settings, Document, Figure, Percentile, Row, Samples, Unit, VERSION, World,
+};
 use marcato_units::{Bytes, Priority, Rate, Seed};
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until, timeout};

@@ -4,10 +4,8 @@ use std::fs::DirEntry;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use marcato_papers::{
-    AtomicFile, COMMIT, Document, Experiment, Registry, Report, RunError, RunOptions, SeedError, SelectError,
-    Shelf, VERSION, WriteError,
-};
+use marcato_papers::{Experiment, Registry, RunError, RunOptions, SeedError, SelectError, Shelf};
+use marcato_report::{AtomicFile, COMMIT, Document, Report, VERSION, WriteError};
 use ring::digest::{SHA256, digest};
 use thiserror::Error;
 

@@ -6,9 +6,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 
 use marcato_cli::{Status, run};
-use marcato_papers::{
-    Document, Experiment, Progress, Registry, Report, Row, RunError, RunOptions, Section, Unit, over_seeds,
-};
+use marcato_papers::{Experiment, Progress, Registry, RunError, RunOptions, over_seeds};
+use marcato_report::{Document, Report, Row, Section, Unit};
 
 /// Reports its seed, and claims that it is at most 10.
 struct Demo(&'static str);

@@ -13,7 +13,7 @@ fn marcato(arguments: &[&str]) -> Output {
 fn the_version_goes_to_standard_output() {
     let output = marcato(&["--version"]);
     assert_eq!(output.status.code(), Some(0));
-    let (version, commit) = (env!("CARGO_PKG_VERSION"), marcato_papers::COMMIT);
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), marcato_report::COMMIT);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("marcato {version} ({commit})\n"));
     assert!(output.stderr.is_empty());
 }

@@ -1,6 +1,8 @@
 //! What one question of an experiment gives, and the report that all of them make.
 
-use crate::{Config, Document, Experiment, Report, Row, RunOptions, Section, Unit};
+use marcato_report::{Config, Document, Report, Row, Section, Unit};
+
+use crate::{Experiment, RunOptions};
 
 /// What one question gives: its rows, and what is said and drawn about them.
 pub(crate) struct Answer {

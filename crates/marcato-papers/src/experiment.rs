@@ -3,10 +3,11 @@
 use std::error::Error;
 use std::num::NonZeroU16;
 
+use marcato_report::{Provenance, Report, World};
 use marcato_units::Seed;
 use thiserror::Error;
 
-use crate::{Report, Shelf, World, pool};
+use crate::{Shelf, pool};
 
 /// One paper's experiments: everything that `marcato papers NAME` runs.
 pub trait Experiment: Send + Sync {
@@ -112,6 +113,12 @@ impl RunOptions {
     /// The seeds, one run for each; at least one.
     pub fn seeds(&self) -> &[u64] {
         &self.seeds
+    }
+}
+
+impl From<&RunOptions> for Provenance {
+    fn from(options: &RunOptions) -> Self {
+        Self { world: options.world, seeds: options.seeds.clone(), quick: options.quick }
     }
 }
 

@@ -203,12 +203,12 @@ impl Runs {
 
     /// The mean of a value over the seeds.
     pub(crate) fn mean<S: Setup>(&self, ticket: Ticket<S>, value: impl FnMut(&S::Outcome) -> f64) -> f64 {
-        crate::Mean::of(&self.each(ticket, value)).value
+        marcato_report::Mean::of(&self.each(ticket, value)).value
     }
 
     /// Half the width of the 95 % confidence interval of that mean; not a number with a single seed.
     pub(crate) fn ci95<S: Setup>(&self, ticket: Ticket<S>, value: impl FnMut(&S::Outcome) -> f64) -> f64 {
-        crate::Mean::of(&self.each(ticket, value)).ci95.unwrap_or(f64::NAN)
+        marcato_report::Mean::of(&self.each(ticket, value)).ci95.unwrap_or(f64::NAN)
     }
 
     /// The outcome of the first seed, which figures show.

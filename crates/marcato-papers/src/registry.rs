@@ -1,8 +1,9 @@
 //! Which experiments there are.
 
+use marcato_report::Report;
 use thiserror::Error;
 
-use crate::{Experiment, Progress, Report, RunError, RunOptions};
+use crate::{Experiment, Progress, RunError, RunOptions};
 
 /// The papers that Marcato sets out to reproduce, in the order in which they are listed.
 const PLANNED: [&str; 4] = ["cats", "plt", "cwr", "crq"];
@@ -126,7 +127,8 @@ pub enum SelectError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Document, Row, Silent, Unit, World};
+    use crate::Silent;
+    use marcato_report::{Document, Row, Unit, World};
 
     struct Demo(&'static str, usize);
 

@@ -1,6 +1,8 @@
 //! The same run over several seeds.
 
-use crate::{Progress, Row, RunError, RunOptions};
+use marcato_report::Row;
+
+use crate::{Progress, RunError, RunOptions};
 
 /// Runs `run` once per seed and gives each row's mean, with its 95 % confidence interval and `n`.
 ///
@@ -59,7 +61,8 @@ fn same_rows(seed: u64, first: &[Row], rows: &[Row]) -> Result<(), RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Silent, Unit};
+    use crate::Silent;
+    use marcato_report::Unit;
 
     fn options(repeat: u32) -> RunOptions {
         RunOptions::repeated(10, repeat).unwrap()

@@ -2,7 +2,8 @@
 
 mod documented;
 
-use marcato_papers::{Registry, Report, RunOptions, Silent, registry};
+use marcato_papers::{Registry, RunOptions, Silent, registry};
+use marcato_report::Report;
 
 fn run(seed: u64) -> Report {
     run_with(&RunOptions::repeated(seed, 1).expect("one seed"))

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use marcato_net::{Closed, ConnectError, ListenError, ReserveError, SendError};
-use marcato_papers::WriteError;
 use marcato_quic::IdentityError;
+use marcato_report::WriteError;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 

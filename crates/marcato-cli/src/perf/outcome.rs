@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use marcato_papers::chart::{Axis, LineChart, Series};
-use marcato_papers::{AtomicFile, COMMIT, Percentile, Samples, VERSION};
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{AtomicFile, COMMIT, Percentile, Samples, VERSION};
 use marcato_units::{Bytes, Layer, Priority};
 use serde_json::{Value, json};
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use marcato_papers::{AtomicFile, Progress};
+use marcato_papers::Progress;
+use marcato_report::AtomicFile;
 use marcato_sim::scenario::{Completion, Watcher};
 use marcato_units::Time;
 

@@ -1,7 +1,7 @@
 //! Figures of what was recorded and of completion times.
 
-use marcato_papers::Figure;
-use marcato_papers::chart::{Axis, LineChart, Series as Line};
+use marcato_report::Figure;
+use marcato_report::chart::{Axis, LineChart, Series as Line};
 use marcato_scenario::record::{FlowMetric, LinkMetric, Series};
 use marcato_sim::scenario::{FlowOutcome, Outcome, SeriesOutcome};
 

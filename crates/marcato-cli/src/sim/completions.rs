@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use marcato_papers::AtomicFile;
+use marcato_report::AtomicFile;
 use marcato_sim::scenario::Completion;
 use parquet::errors::ParquetError;
 

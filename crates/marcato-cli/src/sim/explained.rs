@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use marcato_papers::{COMMIT, VERSION};
+use marcato_report::{COMMIT, VERSION};
 use marcato_scenario::{Run, Scenario};
 use serde::Serialize;
 use serde_json::Value;

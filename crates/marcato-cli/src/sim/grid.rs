@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use marcato_papers::{COMMIT, Mean, Progress as _, VERSION};
+use marcato_papers::Progress as _;
+use marcato_report::{COMMIT, Mean, VERSION};
 use marcato_scenario::record::Record;
 use marcato_scenario::{Experiment, Run, Scenario, Setting};
 use marcato_sim::scenario::{Traces, Watcher, build};

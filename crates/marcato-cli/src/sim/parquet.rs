@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use marcato_papers::VERSION;
+use marcato_report::VERSION;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;

@@ -1,7 +1,7 @@
 //! The page about one run.
 
-use marcato_papers::page::{Page, Section};
-use marcato_papers::{COMMIT, VERSION};
+use marcato_report::page::{Page, Section};
+use marcato_report::{COMMIT, VERSION};
 use marcato_scenario::Run;
 use marcato_sim::scenario::Outcome;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use marcato_papers::{COMMIT, Percentile, Samples, VERSION};
+use marcato_report::{COMMIT, Percentile, Samples, VERSION};
 use marcato_scenario::{Experiment, Run};
 use marcato_sim::DelaySummary;
 use marcato_sim::scenario::{FlowOutcome, GroupOutcome, LinkOutcome, Outcome, SeriesOutcome, Times};

@@ -1,6 +1,6 @@
 //! Frames as tables of a page.
 
-use marcato_papers::page::{Cell, Column, Table};
+use marcato_report::page::{Cell, Column, Table};
 
 use super::frame::{Cells, Frame};
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn columns_without_values_are_left_out() {
-        use marcato_papers::page::{Page, Section};
+        use marcato_report::page::{Page, Section};
         let frame = Frame::new()
             .text("flow", ["<a>"])
             .number::<Option<f64>>("rtt_mean_ms", [None])

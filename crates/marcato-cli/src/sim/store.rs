@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use marcato_papers::{AtomicFile, COMMIT, VERSION};
+use marcato_report::{AtomicFile, COMMIT, VERSION};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 

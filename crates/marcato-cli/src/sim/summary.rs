@@ -1,8 +1,8 @@
 //! The page about a grid.
 
-use marcato_papers::chart::{Axis, Interval, IntervalChart};
-use marcato_papers::page::{Cell, Column, Page, Section, Table};
-use marcato_papers::{Figure, Mean};
+use marcato_report::chart::{Axis, Interval, IntervalChart};
+use marcato_report::page::{Cell, Column, Page, Section, Table};
+use marcato_report::{Figure, Mean};
 use marcato_scenario::{Scenario, Setting};
 
 use super::grid::{Point, unrandom};

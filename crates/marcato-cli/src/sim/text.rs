@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use marcato_papers::{Mean, Percentile};
+use marcato_report::{Mean, Percentile};
 use marcato_scenario::Run;
 use marcato_sim::scenario::{Outcome, Times};
 
@@ -22,7 +22,7 @@ fn number(value: impl Into<Option<f64>>) -> String {
 }
 
 fn percentile(times: &Times, percentile: Option<Percentile>) -> String {
-    let samples: marcato_papers::Samples = times.samples().collect();
+    let samples: marcato_report::Samples = times.samples().collect();
     number(percentile.and_then(|percentile| samples.percentile(percentile)))
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
         ];
         let mut table = Table::new(header).words(2);
         for group in &outcome.groups {
-            let samples: marcato_papers::Samples = group.completions.iter().copied().collect();
+            let samples: marcato_report::Samples = group.completions.iter().copied().collect();
             let of = |percentile: Option<Percentile>| {
                 number(percentile.and_then(|percentile| samples.percentile(percentile)))
             };

@@ -1,13 +1,13 @@
 //! The Conductor by itself: how long the least urgent level waits.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::conductor::Message;
 use marcato_sched::{Conductor, Config, Debt};
 use marcato_units::{Bytes, Priority, Seed, Stream, Time};
 
 use super::Answer;
 use super::path::Error;
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 const CHUNK: Bytes = Bytes::kb(1);
 /// Long enough for any level never to run dry, short enough for all five to wait at once.

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use marcato_report::{Percentile, Samples};
 use marcato_sim::Planned;
 use marcato_units::{Duration, Priority};
 
 use super::path::{Error, Transfer};
-use crate::{Percentile, Samples};
 
 /// From the offer of each message to its last byte at the receiver, in ms, sorted. What did not arrive took for
 /// ever.

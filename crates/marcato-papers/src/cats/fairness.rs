@@ -1,14 +1,14 @@
 //! A parking lot: whether the Conductor changes what its connection takes from others. CATS §IV leaves it open.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
+use marcato_report::chart::{Axis, BarChart, Bars};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::{Config, Debt};
 use marcato_sim::{App, Bulk, Congestion, LinkConfig, Network, Planned, Side, Sink, TcpConfig, TcpFlow};
 use marcato_units::{Bytes, Duration, Layer, Priority, Seed, Time};
 
 use super::Answer;
 use super::path::{Error, Feeding, Path};
-use crate::chart::{Axis, BarChart, Bars};
-use crate::{Figure, Row, Unit};
 
 const HOPS: usize = 3;
 const WARM: Time = Time::from_secs(30);

@@ -1,5 +1,7 @@
 //! Keystrokes beside a file: SSH and SFTP over one connection. CATS §IV names the case.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Percentile, Row, Unit};
 use marcato_sched::{Config, Debt};
 use marcato_sim::{App, Planned};
 use marcato_units::{Bytes, Duration, Priority, Time};
@@ -8,8 +10,6 @@ use super::Answer;
 use super::delays::Delays;
 use super::path::{Error, Feeding, Path, Scheme, Transfer};
 use super::watched::Watched;
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Percentile, Row, Unit};
 
 const END: Duration = Duration::from_secs(20);
 /// The handshake and BBR's start-up are over.

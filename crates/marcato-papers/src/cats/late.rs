@@ -1,13 +1,13 @@
 //! What the authors' experiment cannot show: urgent data that comes late.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::Debt;
 use marcato_sim::Planned;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
 use super::path::{Error, Feeding, Path, Scheme};
 use super::{Answer, page};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// The urgent group comes at these times after `connect`.
 const STEP: Duration = Duration::from_millis(50);

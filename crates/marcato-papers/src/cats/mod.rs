@@ -20,7 +20,9 @@ mod today;
 mod video;
 mod watched;
 
-use crate::{Config, Document, Experiment, Progress, Report, Row, RunError, RunOptions, Section, over_seeds};
+use marcato_report::{Config, Document, Report, Row, Section};
+
+use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
 
 /// The experiments of the CATS paper.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,12 +1,12 @@
 //! The paper's own advice: a small placeholder image at high priority. CATS §III-C.
 
+use marcato_report::chart::{Axis, BarChart, Bars};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::Planned;
 use marcato_units::{Bytes, Priority, Time};
 
 use super::path::{Error, Path, Scheme};
 use super::{Answer, page};
-use crate::chart::{Axis, BarChart, Bars};
-use crate::{Figure, Row, Unit};
 
 const PLACEHOLDER: Bytes = Bytes::kb(2);
 /// A browser that paints 60 times a second shows what arrives within one frame at once.

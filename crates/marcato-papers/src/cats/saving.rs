@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Percentile, Row, Unit};
 use marcato_sched::conductor::{ShedPolicy, Shedding};
 use marcato_sched::{Conductor, Config, Debt};
 use marcato_sim::{Planned, Side};
@@ -11,8 +13,6 @@ use super::delays::Delays;
 use super::path::{Error, Feeding, Path, Transfer};
 use super::watched::Watched;
 use super::{Answer, page};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Percentile, Row, Unit};
 
 /// The page for a user who wants to save data.
 pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, Error> {

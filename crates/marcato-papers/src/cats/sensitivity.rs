@@ -1,5 +1,7 @@
 //! How much the choice of H, L and M matters.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::Debt;
 use marcato_sched::conductor::{Multiplier, Watermarks};
 use marcato_units::{Bytes, Priority};
@@ -7,8 +9,6 @@ use marcato_units::{Bytes, Priority};
 use super::Answer;
 use super::load::Load;
 use super::path::{Error, Feeding, Path, Scheme};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// Factors by which each parameter is changed, in percent.
 const FACTORS: [u64; 5] = [25, 50, 100, 200, 400];

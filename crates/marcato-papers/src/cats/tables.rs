@@ -1,5 +1,7 @@
 //! Tables I and II, Figs. 2 and 3, and the variants beside them.
 
+use marcato_report::chart::{Axis, BarChart, Bars, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::Debt;
 use marcato_sim::{Congestion, PriorityOption};
 use marcato_units::Priority;
@@ -8,8 +10,6 @@ use super::load::{Load, physical_limit};
 use super::path::{Error, Feeding, Path, Scheme};
 use super::published::{FIRST_BYTE, PAGE_LOAD, TABLE1_CATS, TABLE1_FIFO, TABLE2};
 use super::{Answer, page};
-use crate::chart::{Axis, BarChart, Bars, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// Table I, the oracle of the first byte, Figs. 2 and 3.
 pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, Error> {

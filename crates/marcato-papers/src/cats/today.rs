@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use marcato_report::chart::{Axis, BarChart, Bars};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::Debt;
 use marcato_sim::{App, Collector, Side, Socket, Tag, TcpFlow};
 use marcato_units::{Bytes, Layer, Priority, Time};
@@ -12,8 +14,6 @@ use marcato_units::{Bytes, Layer, Priority, Time};
 use super::load::Load;
 use super::path::{Error, Feeding, Path, Scheme};
 use super::{Answer, page};
-use crate::chart::{Axis, BarChart, Bars};
-use crate::{Figure, Row, Unit};
 
 /// Connections that browsers open to a host under HTTP/1.1.
 const CONNECTIONS: usize = 6;

@@ -1,14 +1,14 @@
 //! Video segments with priorities over cellular and satellite paths. CATS §IV names the case.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::Debt;
 use marcato_sim::{Loss, Planned};
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
 use super::Answer;
 use super::path::{Error, Feeding, Path, Scheme, Transfer};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 const SEGMENT: Duration = Duration::from_secs(2);
 const SEGMENTS: u32 = 30;
@@ -176,7 +176,7 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, Error> {
         trace,
         "The rate that the cellular link draws from the first seed.",
     ));
-    answer.section = figures.into_iter().fold(answer.section, crate::Section::figure);
+    answer.section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
     Ok(answer)
 }
 

@@ -1,6 +1,7 @@
 //! Senders that answer nothing, and want to be taken for such as do.
 
 use marcato_queue::trap::Signal;
+use marcato_report::{Row, Unit};
 use marcato_units::{Duration, Rate};
 
 use super::figure4::{Queue, percent};
@@ -11,7 +12,6 @@ use super::setup::{Bottleneck, Setup, Transferred, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
-use crate::{Row, Unit};
 
 /// What the published attack on the spin bit does: long cycles, then some that look as if the window had shrunk.
 const GAME: Spin = Spin::Flips([1000, 1000, 6, 6]);

@@ -3,15 +3,15 @@
 use marcato_queue::{
     Aqm, Buffer, ClassConfig, CodelConfig, CrqConfig, FlowTableConfig, FqCodelConfig, Limit, QuicRule,
 };
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration, Rate};
 
 use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Guest, MTU, Outcome, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
-use crate::chart::{Axis, LineChart, Series};
 use crate::plan::Runs;
-use crate::{Figure, Percentile, Row, Samples, Unit};
 
 /// An access link.
 const LINK: Rate = Rate::from_mbps(20);

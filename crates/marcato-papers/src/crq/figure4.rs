@@ -2,6 +2,8 @@
 
 use marcato_queue::ClassConfig;
 use marcato_queue::trap::{Scores, Signal};
+use marcato_report::chart::HeatMap;
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::Congestion;
 use marcato_units::{Duration, Rate};
 
@@ -12,9 +14,7 @@ use super::setup::{Bottleneck, Outcome, Responder, Setup};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::answer::verdict;
-use crate::chart::HeatMap;
 use crate::plan::Runs;
-use crate::{Figure, Row, Unit};
 
 /// A queue that signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ fn said(runs: &Runs, cells: &[Cell], claims: bool) -> Vec<Row> {
     let mean = |queue: Queue, rtt: Duration, stack: Stack| {
         let cell = cells.iter().find(|&&(q, r, s, _)| (q, r, s) == (queue, rtt, stack));
         cell.map_or(f64::NAN, |&(queue, _, _, ticket)| {
-            crate::Mean::of(&raw(runs, ticket, queue, Preset::Authors)).value
+            marcato_report::Mean::of(&raw(runs, ticket, queue, Preset::Authors)).value
         })
     };
     let both = |control: Control| [Stack::OneWay(control), Stack::BothWays(control)];
@@ -237,7 +237,7 @@ fn picture(runs: &Runs, cells: &[Cell], preset: Preset) -> Figure {
         let values = columns.iter().map(|&(queue, rtt)| {
             let cell = cells.iter().find(|&&(q, r, s, _)| (q, r, s) == (queue, rtt, stack));
             cell.map_or(f64::NAN, |&(queue, _, _, ticket)| {
-                crate::Mean::of(&raw(runs, ticket, queue, preset)).value
+                marcato_report::Mean::of(&raw(runs, ticket, queue, preset)).value
             })
         });
         map.row(stack.name(), values)

@@ -1,6 +1,8 @@
 //! Fig. 5: what CRQ does to flow completion times beside unresponsive traffic.
 
 use marcato_queue::trap::Signal;
+use marcato_report::chart::HeatMap;
+use marcato_report::{Figure, Mean, Row, Section, Unit};
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Control, EACH, FIGURE_5, FIGURE_5_MULTI, FLOWS, Pair, RTTS, SINGLE, SMALL, Stack};
@@ -10,9 +12,7 @@ use super::setup::{FRAMING, Setup, Transferred};
 use super::testbed::{Testbed, WIRE};
 use super::watched::Preset;
 use super::{Answer, Ask};
-use crate::chart::HeatMap;
 use crate::plan::Runs;
-use crate::{Figure, Mean, Row, Section, Unit};
 
 /// A cell of Fig. 5 in one column.
 #[derive(Clone, Copy)]

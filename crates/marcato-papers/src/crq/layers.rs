@@ -2,6 +2,7 @@
 
 use marcato_queue::trap::Signal;
 use marcato_queue::{Aqm, Buffer, Class, ClassConfig, CrqConfig, FlowTableConfig, QuicRule};
+use marcato_report::{Row, Unit};
 use marcato_sim::Congestion;
 use marcato_units::{Bytes, Duration, Rate};
 
@@ -10,7 +11,6 @@ use super::setup::{Bottleneck, Outcome, Responder, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
-use crate::{Row, Unit};
 
 const LINK: Rate = Rate::from_mbps(100);
 const RTT: Duration = Duration::from_millis(80);

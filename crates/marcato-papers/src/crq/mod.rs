@@ -21,10 +21,12 @@ mod testbed;
 mod turncoat;
 mod watched;
 
+use marcato_report::{Config, Report};
+
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
 use crate::plan::Runs;
-use crate::{Config, Experiment, Progress, Report, RunError, RunOptions};
+use crate::{Experiment, Progress, RunError, RunOptions};
 
 /// The experiments of the CRQ paper.
 #[derive(Clone, Copy, Debug, Default)]
@@ -163,13 +165,13 @@ mod tests {
     fn every_question_is_answered_at_a_small_scale_and_every_row_is_documented() {
         let report = report(Scale::TINY, &RunOptions::default(), &mut Silent).unwrap();
         crate::validate::documented::check(&report);
-        let names: Vec<&str> = report.figures().map(crate::Figure::id).collect();
+        let names: Vec<&str> = report.figures().map(marcato_report::Figure::id).collect();
         assert!(names.contains(&"fig5-artefacts") && names.contains(&"fig4-marcato"), "{names:?}");
         // So little is transferred here that nothing is claimed of it.
         assert_eq!(report.document().count().ok + report.document().count().outside, 0);
         let value = |id: &str| {
             let row = report.document().rows().iter().find(|row| row.id() == id);
-            row.and_then(crate::Row::measured_value).unwrap_or(f64::NAN)
+            row.and_then(marcato_report::Row::measured_value).unwrap_or(f64::NAN)
         };
         // Nobody gave up, and UDP has no cycles.
         assert_eq!(value("crq.fig5.given-up"), 0.0);

@@ -4,6 +4,7 @@ use marcato_queue::trap::Signal;
 use marcato_queue::{
     Admission, Aqm, Buffer, Class, ClassConfig, CrqConfig, FlowTableConfig, Queues, QuicRule,
 };
+use marcato_report::{Row, Unit};
 use marcato_sim::Congestion;
 use marcato_units::{Bytes, Duration, Rate};
 
@@ -14,7 +15,6 @@ use super::setup::{Bleached, Bottleneck, Outcome, Responder, Setup, Unresponsive
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
-use crate::{Row, Unit};
 
 /// Near the sender, as in the testbed, and near the receiver, where the paper would have it (§V): the part of the round trip
 /// between box and receiver, in percent.

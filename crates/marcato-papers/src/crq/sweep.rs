@@ -2,6 +2,7 @@
 
 use marcato_queue::trap::{Evidence, Response};
 use marcato_queue::{Admission, Buffer, ClassConfig, CrqConfig, Queues, Sharing};
+use marcato_report::{Row, Unit};
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Control, Pair, RTTS, SINGLE, Stack};
@@ -10,7 +11,6 @@ use super::scene::{self, Column, RULES};
 use super::setup::{Bottleneck, Setup};
 use super::{Answer, Ask};
 use crate::plan::Runs;
-use crate::{Row, Unit};
 
 /// What is transferred, over what the paper does.
 const PART: u64 = 4;

@@ -3,6 +3,7 @@
 use marcato_queue::{
     Admission, Aqm, Buffer, Class, ClassConfig, CrqConfig, FlowTableConfig, Queues, QuicRule,
 };
+use marcato_report::{Row, Unit};
 use marcato_units::{Bytes, Duration, Rate, Time};
 
 use super::scale::{Plan, Ticket};
@@ -10,7 +11,6 @@ use super::setup::{Bottleneck, Guest, Outcome, Setup};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
-use crate::{Row, Unit};
 
 const LINK: Rate = Rate::from_mbps(20);
 const RTT: Duration = Duration::from_millis(20);

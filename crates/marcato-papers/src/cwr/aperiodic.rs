@@ -1,6 +1,8 @@
 //! Sources that do not keep their times, and whether anybody is told of them.
 
 use marcato_quic::PathScheduler;
+use marcato_report::Unit;
+use marcato_report::chart::Axis;
 use marcato_sched::schedule::CwrConfig;
 use marcato_sim::quic::Release;
 use marcato_units::Duration;
@@ -10,8 +12,6 @@ use super::published::{Periodic, SAME_RTT, Scheduler};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::Outcome;
 use super::{Answer, Ask, source_name};
-use crate::Unit;
-use crate::chart::Axis;
 
 const SOURCE: Periodic = every(100, 10);
 
@@ -72,7 +72,7 @@ pub(super) fn aperiodic(plan: &mut Plan) -> Ask {
             figures.push(ccdf(runs, &format!("aperiodic-{release}"), &title, axis, series));
         }
         let answer = Answer::new("Beyond: sources that do not keep their times", TEXT, all);
-        let section = figures.into_iter().fold(answer.section, crate::Section::figure);
+        let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }

@@ -1,12 +1,12 @@
 //! What the questions beyond the paper have in common.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Periodic, SAME_RTT, Scheduler};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::{Outcome, Setup, Span};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Percentile, Row, Samples, Unit};
 
 /// Most seeds of a run: what is asked here are tendencies.
 const SEEDS: usize = 2;

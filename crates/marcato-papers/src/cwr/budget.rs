@@ -1,6 +1,8 @@
 //! What copies bring and what they cost, with and without a budget.
 
 use marcato_quic::PathScheduler;
+use marcato_report::Unit;
+use marcato_report::chart::Axis;
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::schedule::{Budget, CwrConfig};
 
@@ -9,9 +11,7 @@ use super::published::{Periodic, Scheduler};
 use super::runs::{Plan, Runs};
 use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, source_name};
-use crate::Unit;
 use crate::answer::verdict;
-use crate::chart::Axis;
 
 const SOURCE: Periodic = every(100, 10);
 
@@ -92,7 +92,7 @@ pub(super) fn budget(plan: &mut Plan) -> Ask {
             figures.push(ccdf(runs, &id, &title, axis, names.into_iter().zip(tickets)));
         }
         let answer = Answer::new("Beyond: a budget for copies", TEXT, all);
-        let section = figures.into_iter().fold(answer.section, crate::Section::figure);
+        let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }

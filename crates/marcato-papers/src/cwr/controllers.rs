@@ -1,6 +1,8 @@
 //! Other congestion controllers than the paper's.
 
 use marcato_quic::{Congestion, Pacing};
+use marcato_report::Unit;
+use marcato_report::chart::Axis;
 use marcato_units::Duration;
 
 use super::beyond::{GOODPUT, GROWTH, LOST, Metric, P50, P99, P999, ccdf, every, lanes, rows, setup, span};
@@ -8,8 +10,6 @@ use super::published::{Periodic, Scheduler};
 use super::runs::{Plan, Runs};
 use super::setup::Setup;
 use super::{Answer, Ask, id, source_name};
-use crate::Unit;
-use crate::chart::Axis;
 
 const SOURCE: Periodic = every(100, 25);
 
@@ -58,7 +58,7 @@ pub(super) fn controllers(plan: &mut Plan) -> Ask {
             figures.push(ccdf(runs, &format!("controllers-{name}"), &title, axis, series));
         }
         let answer = Answer::new("Beyond: other congestion controllers", TEXT, all);
-        let section = figures.into_iter().fold(answer.section, crate::Section::figure);
+        let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }

@@ -1,6 +1,8 @@
 //! Whether the growth that a reservation costs can be won back.
 
 use marcato_quic::Growth;
+use marcato_report::chart::{Axis, BarChart, Bars, Colour};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::reserve::Framing;
 use marcato_units::Bytes;
 
@@ -10,8 +12,6 @@ use super::predict::{self, CHECKED_ON};
 use super::published::{LOSS, PACKET, Periodic, SAME_RTT, Scheduler};
 use super::runs::{Plan, Runs, Ticket};
 use super::{Answer, Ask, id, source_id, source_name};
-use crate::chart::{Axis, BarChart, Bars, Colour};
-use crate::{Figure, Row, Unit};
 
 const SOURCES: [Periodic; 2] = [every(50, 50), every(100, 25)];
 const RESERVING: [Scheduler; 2] = [Scheduler::Cwr, Scheduler::CwrRed];

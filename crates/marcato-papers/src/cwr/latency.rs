@@ -1,5 +1,7 @@
 //! Fig. 4, left: completion times of one source's messages.
 
+use marcato_report::chart::{Axis, Colour, LineChart, Series};
+use marcato_report::{Figure, Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration, Rate};
 
 use super::predict::CHECKED_ON;
@@ -8,8 +10,6 @@ use super::runs::{Plan, Runs, Ticket};
 use super::table::{Column, columns};
 use super::{Answer, Ask, id, source_id, source_name};
 use crate::answer::verdict;
-use crate::chart::{Axis, Colour, LineChart, Series};
-use crate::{Figure, Percentile, Row, Samples, Unit};
 
 /// The percentiles printed, as row ids have them.
 pub(super) const PERCENTILES: [(&str, &str, Percentile); 3] = [

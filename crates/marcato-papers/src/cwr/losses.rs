@@ -1,5 +1,6 @@
 //! What the paths lost, and what losing acknowledgements, too, would change.
 
+use marcato_report::{Row, Unit};
 use marcato_units::{Bytes, Duration};
 
 use super::latency::PERCENTILES;
@@ -8,7 +9,6 @@ use super::runs::{Plan, Runs, Ticket};
 use super::setup::Setup;
 use super::table::columns;
 use super::{Answer, Ask, id, source_name};
-use crate::{Row, Unit};
 
 /// What losing acknowledgements, too, would change; and what the paths did lose.
 pub(super) fn losses(plan: &mut Plan) -> Ask {

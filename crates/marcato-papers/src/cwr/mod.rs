@@ -27,10 +27,12 @@ mod table;
 mod throughput;
 mod watch;
 
+use marcato_report::{Config, Report};
+
 use self::published::{Periodic, Scheduler};
 use self::runs::{Plan, Runs, Scale};
 use crate::answer::Answer;
-use crate::{Config, Experiment, Progress, Report, RunError, RunOptions};
+use crate::{Experiment, Progress, RunError, RunOptions};
 
 /// The experiments of the CWR paper.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,7 @@
 //! Figs. 5 and 6: three sources together, on paths of equal and of different round-trip times.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Percentile, Row, Unit};
 use marcato_units::Duration;
 
 use super::latency::{PERCENTILES, colour, red_helps};
@@ -8,8 +10,6 @@ use super::runs::{Plan, Runs, Ticket};
 use super::setup::Setup;
 use super::{Answer, Ask, id, source_name};
 use crate::answer::verdict;
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Percentile, Row, Unit};
 
 /// The pairs of round-trip times.
 const RTTS: [[Duration; 2]; 3] = [SAME_RTT, DIFFERENT_RTTS[0], DIFFERENT_RTTS[1]];
@@ -73,7 +73,7 @@ pub(super) fn multiple(plan: &mut Plan) -> Ask {
             }
         }
         let answer = Answer::new("Figs. 5 and 6: three sources", TEXT, rows);
-        let section = figures.into_iter().fold(answer.section, crate::Section::figure);
+        let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }

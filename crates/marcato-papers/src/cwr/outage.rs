@@ -1,5 +1,7 @@
 //! A path that dies in the middle of a run, and comes back.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_units::{Duration, Time};
 
 use super::beyond::{every, setup, span};
@@ -7,8 +9,6 @@ use super::published::{Periodic, SAME_RTT, Scheduler};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::{Outcome, Released, Setup};
 use super::{Answer, Ask, id, source_name};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 const SOURCE: Periodic = every(100, 10);
 

@@ -1,12 +1,12 @@
 //! How late a message is of which a packet was lost.
 
+use marcato_report::{Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Periodic, REPAIRED_RTTS, SAME_RTT, Scheduler};
 use super::runs::{Plan, Runs};
 use super::setup::Setup;
 use super::{Answer, Ask};
-use crate::{Percentile, Row, Samples, Unit};
 
 /// How soon after its release a message is complete of which a packet was lost.
 pub(super) fn recovery(plan: &mut Plan) -> Ask {

@@ -1,12 +1,12 @@
 //! A new stream for each message, or the same streams again.
 
 use marcato_quic::StreamUse;
+use marcato_report::Unit;
 
 use super::beyond::{GOODPUT, Metric, OVERHEAD, P50, P99, P999, every, ratio, read, rows, setup};
 use super::published::{Periodic, Scheduler};
 use super::runs::{Plan, Runs};
 use super::{Answer, Ask, source_id, source_name};
-use crate::Unit;
 
 /// The period longer and shorter than a round trip.
 const SOURCES: [Periodic; 2] = [every(100, 10), every(20, 10)];

@@ -1,9 +1,10 @@
 //! The runs that all questions together need, each made once, on all cores.
 
+use marcato_report::{Percentile, Samples};
 use marcato_units::Duration;
 
 use super::setup::{Error, Outcome, Setup, Span, run};
-use crate::{Percentile, Progress, RunOptions, Samples, pool};
+use crate::{Progress, RunOptions, pool};
 
 /// How long runs are.
 #[derive(Clone, Copy, Debug)]
@@ -127,12 +128,12 @@ impl Runs {
 
     /// The mean of a value over the seeds.
     pub(super) fn mean(&self, ticket: Ticket, value: impl FnMut(&Outcome) -> f64) -> f64 {
-        crate::Mean::of(&self.each(ticket, value)).value
+        marcato_report::Mean::of(&self.each(ticket, value)).value
     }
 
     /// Half the width of the 95 % confidence interval of that mean; not a number with a single seed.
     pub(super) fn ci95(&self, ticket: Ticket, value: impl FnMut(&Outcome) -> f64) -> f64 {
-        crate::Mean::of(&self.each(ticket, value)).ci95.unwrap_or(f64::NAN)
+        marcato_report::Mean::of(&self.each(ticket, value)).ci95.unwrap_or(f64::NAN)
     }
 
     /// The completion times of a source's messages with all seeds, in ms.

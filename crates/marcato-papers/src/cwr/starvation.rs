@@ -1,6 +1,8 @@
 //! Whether the least urgent level starves beside more urgent data than the lanes can carry.
 
 use marcato_quic::PathScheduler;
+use marcato_report::chart::{Axis, BarChart, Bars};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::Debt;
 use marcato_sched::conductor::Config;
 use marcato_sim::quic::Background;
@@ -11,8 +13,6 @@ use super::published::{Periodic, Scheduler};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, source_name};
-use crate::chart::{Axis, BarChart, Bars};
-use crate::{Figure, Row, Unit};
 
 /// More than the windows carry, 40 Mbit/s for 33; and a quarter of what they carry.
 const LOADS: [(Periodic, &str, &str); 2] =
@@ -111,7 +111,7 @@ fn picture(runs: &Runs, load: &str, how: &str, tickets: [Ticket; 3]) -> Figure {
     let chart = BarChart::new(format!("Goodput of each level, {how}"), Axis::new("goodput", "Mbit/s"))
         .groups(Priority::ALL.map(|level| format!("P{}", level.index())));
     let chart = DEBTS.into_iter().zip(tickets).fold(chart, |chart, ((_, _, order), ticket)| {
-        let each = Priority::ALL.map(|level| crate::Mean::of(&rate(runs, ticket, level)));
+        let each = Priority::ALL.map(|level| marcato_report::Mean::of(&rate(runs, ticket, level)));
         let intervals = each.map(|mean| mean.ci95.unwrap_or(f64::NAN));
         chart.bars(Bars::new(order, each.map(|mean| mean.value)).intervals(intervals))
     });

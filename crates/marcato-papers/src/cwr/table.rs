@@ -1,13 +1,14 @@
 //! Table I: how fast the windows grow beside a reservation.
 
+use marcato_report::chart::{Axis, BarChart, Bars, Colour};
+use marcato_report::{Figure, Row, Unit};
+
 use super::predict::{self, CHECKED_ON, Prediction, Reduction};
 use super::published::{Growth, PACKET, SAME_RTT, Scheduler, TABLE_1};
 use super::runs::{Plan, Runs, Ticket};
 use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::{TOO_SHORT, verdict};
-use crate::chart::{Axis, BarChart, Bars, Colour};
-use crate::{Figure, Row, Unit};
 
 /// How far from the paper's values those of Table I may lie.
 const BAND_PERCENT: f64 = 15.0;
@@ -166,7 +167,7 @@ fn mean_window(runs: &Runs, column: &Column) -> Row {
     let under_low_rtt = column.cells.iter().filter(|(cell, _)| cell.scheduler == Scheduler::LowRtt);
     let ratios: Vec<f64> = under_low_rtt.map(|&(_, ticket)| ratio(ticket)).collect();
     let what = format!("mean window under LowRTT over the one predicted, {}", column.name());
-    Row::new(id, what, Unit::Ratio).measured(crate::Mean::of(&ratios).value)
+    Row::new(id, what, Unit::Ratio).measured(marcato_report::Mean::of(&ratios).value)
 }
 
 /// The cells of one scheduler, each as the paper prints it, as predicted and as measured.

@@ -1,5 +1,8 @@
 //! Fig. 4, right: what the whole transmission carried, and how much of it was urgent.
 
+use marcato_report::chart::{Axis, BarChart, Bars};
+use marcato_report::{Figure, Row, Unit};
+
 use super::latency::colour;
 use super::published::Scheduler;
 use super::runs::{Plan, Runs, Ticket};
@@ -7,8 +10,6 @@ use super::setup::Outcome;
 use super::table::{Column, columns};
 use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::verdict;
-use crate::chart::{Axis, BarChart, Bars};
-use crate::{Figure, Row, Unit};
 
 /// Fig. 4, right.
 pub(super) fn throughput(plan: &mut Plan) -> Ask {

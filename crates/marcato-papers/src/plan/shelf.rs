@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use marcato_report::AtomicFile;
 use serde::{Deserialize, Serialize};
-
-use crate::AtomicFile;
 
 /// A directory of outcomes, each a file of its own. A file is there as a whole or not at all.
 ///

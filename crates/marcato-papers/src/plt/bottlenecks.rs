@@ -1,5 +1,7 @@
 //! Fig. 10: nine flows over two bottlenecks, the second of which also carries UDP.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{
     Arrivals, Bulk, Congestion, Distribution, LinkConfig, Network, PltConfig, Side, TcpFlow, UdpFlow,
 };
@@ -14,9 +16,7 @@ use super::published::{
 use super::scale::{Plan, Span};
 use super::world::{self, Error, bottleneck, plt};
 use crate::answer::Answer;
-use crate::chart::{Axis, LineChart, Series};
 use crate::plan::{Runs, Setup, Ticket};
-use crate::{Figure, Row, Unit};
 
 /// What the UDP on the second bottleneck does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,7 +325,7 @@ fn who_gains(runs: &Runs, combinations: &[Combination], span: Span) -> String {
         let Some(&(_, tickets)) = it.cells.iter().find(|cell| cell.0 == GAIN_AT) else { continue };
         for link in [0, 1] {
             for (_, words, of) in parts(span) {
-                let gain = crate::Mean::of(&gains(runs, tickets, |used| of(used)[link])).value;
+                let gain = marcato_report::Mean::of(&gains(runs, tickets, |used| of(used)[link])).value;
                 shown.push((gain, format!("link {}, {}, {words}", link + 1, it.name())));
             }
         }

@@ -1,5 +1,6 @@
 //! Other controls than Reno in the HCM (PLT §5).
 
+use marcato_report::{Row, Unit};
 use marcato_sim::Congestion;
 
 use super::Ask;
@@ -9,7 +10,6 @@ use super::single::Single;
 use super::world::plt;
 use crate::answer::Answer;
 use crate::plan::Ticket;
-use crate::{Row, Unit};
 
 const LOSSES: [(f64, &str); 4] = [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];
 

@@ -1,5 +1,7 @@
 //! Whether PLT flows are fair to each other when losses make their low layers dominate (PLT §5).
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{Bulk, Congestion, LinkConfig, Network, PltConfig, TcpFlow};
 use marcato_units::{Duration, Seed, Time};
 use serde::{Deserialize, Serialize};
@@ -9,9 +11,7 @@ use super::published::{RTT, SMALL_BUFFER};
 use super::scale::{Plan, Span};
 use super::world::{self, Error, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
-use crate::chart::{Axis, LineChart, Series};
 use crate::plan::{Runs, Setup, Ticket};
-use crate::{Figure, Row, Unit};
 
 /// The loss at which TCP alone would carry 4 Mbit/s: nearly everything goes low.
 const LOSS: f64 = 1e-3;

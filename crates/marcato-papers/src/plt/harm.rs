@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 
+use marcato_report::{Row, Unit};
 use marcato_sim::{
     Bulk, Congestion, Distribution, FlowArrivals, FlowId, FlowProcess, LinkConfig, LinkId, Network, NodeId,
     PltConfig, Side, Tap, TcpFlow,
@@ -16,7 +17,6 @@ use super::scale::{Plan, Span};
 use super::world::{self, Error, PAYLOAD, goodput, plt, queue, random, received, strict};
 use crate::answer::Answer;
 use crate::plan::{Runs, Setup, Ticket};
-use crate::{Row, Unit};
 
 /// Flows whose low layers are switched off and on.
 const LAYERED: usize = 16;

@@ -1,5 +1,6 @@
 //! How the initial window of the LCM disturbs PLT flows that are there already (PLT §5).
 
+use marcato_report::{Row, Unit};
 use marcato_sched::LcmConfig;
 use marcato_sim::{
     Bulk, Congestion, Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, PltConfig, TcpFlow,
@@ -14,7 +15,6 @@ use super::third::ThreeClasses;
 use super::world::{self, Error, PAYLOAD, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
 use crate::plan::Setup;
-use crate::{Row, Unit};
 
 /// Two PLT flows that fill the link by their low layers, and newcomers.
 #[derive(Clone, Debug)]

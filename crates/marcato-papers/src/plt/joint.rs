@@ -1,6 +1,7 @@
 //! PLT under CATS: the page of CATS Table I over two layers. No paper has this.
 
 use marcato_queue::{DropTailConfig, Strict, StrictConfig};
+use marcato_report::{Row, Unit};
 use marcato_sched::{Conductor, Config, Debt, Feeder, LcmConfig};
 use marcato_sim::{
     Collector, Conducted, Congestion, DelayedAck, LinkConfig, Network, Planned, PltConfig, PriorityOption,
@@ -15,7 +16,6 @@ use super::world::{Error, random};
 use crate::answer::Answer;
 use crate::cats::page;
 use crate::plan::{Runs, Setup, Ticket};
-use crate::{Row, Unit};
 
 /// What the path allows: the first byte and then P0 and P1, or everything, at the bottleneck's rate; from `connect`.
 const FCP_LIMIT: f64 = 322.0;

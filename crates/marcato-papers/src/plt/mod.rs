@@ -19,10 +19,12 @@ mod target;
 mod third;
 mod world;
 
+use marcato_report::{Config, Report};
+
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
 use crate::plan::Runs;
-use crate::{Config, Experiment, Progress, Report, RunError, RunOptions};
+use crate::{Experiment, Progress, RunError, RunOptions};
 
 /// The experiments of the PLT paper.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,6 @@
 //! What the paper's silent choices change.
 
+use marcato_report::{Row, Unit};
 use marcato_sched::LcmConfig;
 use marcato_sched::lowprio::{Epoch, Fraction, Growth, TimeoutLoss};
 use marcato_sim::PltConfig;
@@ -12,7 +13,6 @@ use super::single::Single;
 use super::world::plt;
 use crate::answer::Answer;
 use crate::plan::Ticket;
-use crate::{Row, Unit};
 
 /// The losses at which each choice is tried: none, one far below the target, and the target.
 const LOSSES: [(f64, &str); 3] = [(0.0, "0"), (1e-3, "1e-3"), (5e-3, "5e-3")];

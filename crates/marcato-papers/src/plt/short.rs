@@ -1,5 +1,7 @@
 //! Fig. 9: how long short flows take.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{
     Congestion, Distribution, FlowArrivals, FlowProcess, FlowRecord, LinkConfig, Network, PltConfig,
     TcpConfig,
@@ -14,9 +16,7 @@ use super::published::{
 use super::scale::{Plan, Span};
 use super::world::{self, Error, PAYLOAD, bottleneck, plt};
 use crate::answer::Answer;
-use crate::chart::{Axis, LineChart, Series};
 use crate::plan::{Runs, Setup, Ticket};
-use crate::{Figure, Row, Unit};
 
 /// Packets of the longest flow.
 const LONGEST: u64 = 100_000;

@@ -1,5 +1,7 @@
 //! Figs. 3 to 8: a single flow without end over one bottleneck that loses packets at random.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{Bulk, Congestion, LinkConfig, Network, PltConfig, Side, TcpFlow};
 use marcato_units::{Duration, Seed, Time};
 use serde::{Deserialize, Serialize};
@@ -12,9 +14,7 @@ use super::published::{
 use super::scale::{Plan, Span};
 use super::world::{self, Error, PAYLOAD, bottleneck, goodput, literal, plt, received};
 use crate::answer::Answer;
-use crate::chart::{Axis, LineChart, Series};
 use crate::plan::{Runs, Setup, Ticket};
-use crate::{Figure, Row, Unit};
 
 /// A single flow.
 #[derive(Clone, Debug)]

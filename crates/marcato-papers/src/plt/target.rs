@@ -1,5 +1,7 @@
 //! The target loss rate, found at run time (PLT §5: "Can the target loss-rate parameter be dynamically tuned?").
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sched::LcmConfig;
 use marcato_sched::lowprio::{Adaptive, Target};
 use marcato_sim::PltConfig;
@@ -11,8 +13,6 @@ use super::scale::Plan;
 use super::single::Single;
 use super::world::{self, plt};
 use crate::answer::Answer;
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// Losses on both sides of the fixed target.
 const LOSSES: [(f64, &str); 7] = [

@@ -1,13 +1,13 @@
 //! BBR version 1: the gains, the cycle and the probes of the round trip that its pace and window show.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
+use marcato_report::{Row, Samples, Unit};
 use marcato_sim::{Congestion, LinkConfig, Side, TcpConfig, TcpStats};
 use marcato_units::{Bytes, Rate, Seed, Time};
 
 use super::path::{Error, OneFlow, seconds};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
-use crate::{Row, Samples, Unit};
 
 /// With its 52 bytes of headers a segment makes a packet of 1500 bytes.
 const MSS: f64 = 1448.0;
@@ -99,8 +99,8 @@ fn steady(seed: Seed, until: u64) -> Result<Values, Error> {
         cruise / MARGIN,
         cycle,
         cruising * 100.0,
-        crate::Mean::of(&gaps).value,
-        crate::Mean::of(&lasted).value,
+        marcato_report::Mean::of(&gaps).value,
+        marcato_report::Mean::of(&lasted).value,
         window,
         mean,
         flights().fold(0.0, most),

@@ -1,6 +1,8 @@
 //! CoDel's control law, under a load that answers to nothing.
 
 use marcato_queue::{Codel, CodelConfig, Limit};
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{LinkConfig, Network, UdpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -8,8 +10,6 @@ use super::path::Error;
 use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask, formula};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// A packet of 1000 bytes at 8 Mbit/s, in ms.
 const PACKET: f64 = 1.0;

@@ -1,5 +1,7 @@
 //! CUBIC: its mean window by its response function, Reno's where that is larger, and K.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{Bulk, Congestion, Cubic, LinkConfig, Loss, Network, Side, TcpConfig, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -9,8 +11,6 @@ use super::formula::{
 use super::path::{Error, MSS, OneFlow, fifo, plain, seconds, whole, wide};
 use super::plan::{Plan, Ticket, Values};
 use super::{Answer, Ask};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 const RTT: f64 = 0.1;
 /// As good as no limit: what leaves together arrives together.

@@ -1,6 +1,7 @@
 //! DCTCP's sawtooth.
 
 use marcato_queue::{Limit, StepMark, StepMarkConfig, StepThreshold};
+use marcato_report::{Row, Unit};
 use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, Network, TcpConfig, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -9,7 +10,6 @@ use super::path::{Error, plain};
 use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask};
-use crate::{Row, Unit};
 
 /// K, in packets.
 const THRESHOLD: u64 = 40;

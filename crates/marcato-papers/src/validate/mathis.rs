@@ -1,5 +1,7 @@
 //! The square root law: Reno's rate where losses are regular, and where they are independent.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Mean, Row, Unit};
 use marcato_sim::{DelayedAck, Loss, TcpConfig};
 use marcato_units::{Seed, Time};
 
@@ -8,8 +10,6 @@ use super::formula::{OTT, mathis_constant, mathis_window};
 use super::path::{Error, MSS, ONE_WAY, OneFlow, RTT, mbps, plain, seconds, whole, wide};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Mean, Row, Unit};
 
 const PROBABILITIES: [(f64, &str); 3] = [(1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];
 

@@ -26,9 +26,11 @@ mod timing;
 mod utilisation;
 mod watch;
 
+use marcato_report::{Config, Document, Report};
+
 use self::plan::{Plan, Runs};
 use crate::answer::Answer;
-use crate::{Config, Document, Experiment, Progress, Report, RunError, RunOptions};
+use crate::{Experiment, Progress, RunError, RunOptions};
 
 /// The simulator against theory. It is no paper's, and so none of [`registry`](crate::registry)'s.
 #[derive(Clone, Copy, Debug, Default)]

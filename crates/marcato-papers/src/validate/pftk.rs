@@ -1,6 +1,8 @@
 //! Padhye's formula: Reno's rate where timeouts count.
 
 use marcato_queue::{Backlog, Counters, Discipline, Verdict};
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{Loss, Packet, Side, TcpConfig};
 use marcato_units::{Duration, Seed, Stream, Time};
 
@@ -8,8 +10,6 @@ use super::formula::{mathis_window, pftk_approximate, pftk_full};
 use super::path::{Error, MSS, ONE_WAY, OneFlow, RTT, fifo, mbps, seconds, textbook, whole, wide};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// The first timeout.
 const T0: Duration = Duration::from_millis(400);

@@ -1,9 +1,10 @@
 //! The runs that all questions together need, spread over all cores.
 
+use marcato_report::Mean;
 use marcato_units::Seed;
 
 use super::path::Error;
-use crate::{Mean, Progress, RunOptions, pool};
+use crate::{Progress, RunOptions, pool};
 
 /// What a run hands back, in an order that its question knows.
 pub(super) type Values = Vec<f64>;

@@ -1,5 +1,7 @@
 //! Queues of which everything is known: M/M/1 and M/D/1.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{DatagramFlow, LinkConfig, Network, Route, Side};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -9,8 +11,6 @@ use super::plan::{Plan, Values};
 use super::source::{Sizes, Source, Taker};
 use super::watch::Watched;
 use super::{Answer, Ask};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// 4000 bytes at 32 Mbit/s take a millisecond.
 const MEAN: u64 = 4000;

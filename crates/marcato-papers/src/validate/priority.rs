@@ -1,6 +1,7 @@
 //! What strict priority promises: the high class does not know that there is a low one.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit, Strict};
+use marcato_report::{Row, Unit};
 use marcato_sim::{DatagramFlow, LinkConfig, Loss, Network, Packet, Route, Side, UdpFlow};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
@@ -9,7 +10,6 @@ use super::plan::{Plan, Values};
 use super::source::{Sizes, Source, Taker};
 use super::watch::Watched;
 use super::{Answer, Ask};
-use crate::{Row, Unit};
 
 const RATE: u64 = 8;
 

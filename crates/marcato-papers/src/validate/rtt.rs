@@ -1,5 +1,6 @@
 //! What two flows get of one another's link, by their round trips.
 
+use marcato_report::{Row, Unit};
 use marcato_sim::{
     Arrivals, Bulk, Congestion, FlowId, LinkConfig, Loss, Network, Side, TcpConfig, TcpFlow, UdpFlow,
 };
@@ -9,7 +10,6 @@ use super::formula::{jain, mathis_window};
 use super::path::{Error, fifo, plain, seconds, whole, wide};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask, cubic};
-use crate::{Row, Unit};
 
 /// Bytes that each of two Reno flows gets between two times; each has an access link of its own, and all share one.
 fn two(

@@ -1,5 +1,6 @@
 //! What can be said to the nanosecond: handshakes, slow start, delayed acknowledgements, back-off.
 
+use marcato_report::{Row, Unit};
 use marcato_sim::{
     App, Bulk, DelayedAck, FlowId, LinkConfig, Loss, Network, Side, Socket, Tag, TcpConfig, TcpFlow,
 };
@@ -9,7 +10,6 @@ use super::path::{Error, MSS, ONE_WAY, OneFlow, fifo, plain, textbook};
 use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask};
-use crate::{Row, Unit};
 
 const RATE: Rate = Rate::from_mbps(100);
 /// A segment's packet, a bare acknowledgement, and a SYN with three options: MSS, window scale, SACK permitted.

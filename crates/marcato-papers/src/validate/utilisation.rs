@@ -1,13 +1,13 @@
 //! How busy one Reno flow keeps a link, by its buffer.
 
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Row, Unit};
 use marcato_sim::LinkConfig;
 use marcato_units::{Duration, Rate, Seed, Time};
 
 use super::path::{Error, MSS, ONE_WAY, OneFlow, fifo, plain, whole};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask, formula};
-use crate::chart::{Axis, LineChart, Series};
-use crate::{Figure, Row, Unit};
 
 /// 40 Mbit/s over 80 ms, in packets of 1000 bytes.
 const PRODUCT: f64 = 400.0;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use marcato_papers::Report;
+use marcato_report::Report;
 
 /// `a.{b,c}.p{0..2}` is a.b.p0, a.b.p1, and so on.
 fn expand(pattern: &str) -> Vec<String> {

@@ -167,7 +167,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{COMMIT, Document, RunOptions, Section, Unit, VERSION};
+    use crate::{COMMIT, Document, Provenance, Section, Unit, VERSION};
 
     #[test]
     fn numbers_are_short_and_readable() {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_report_is_printed_as_aligned_tables_and_a_closing_count() {
         let row = |id: &str, what: &str| Row::new(id, what, Unit::Ms);
-        let document = Document::new("cats", &RunOptions::default())
+        let document = Document::new("cats", Provenance::of_seeds([1]))
             .row(row("cats.a", "P0 complete").paper(130.0).measured(130.5).within_percent(1.0))
             .row(row("cats.b", "P1").paper(282.0).measured(1293.0).within_percent(1.0))
             .row(row("cats.c", "left\nover").measured(2.0));

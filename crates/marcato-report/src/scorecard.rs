@@ -152,14 +152,14 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RunOptions, Unit};
+    use crate::{Provenance, Unit};
 
     fn row(id: &str, paper: f64, measured: f64) -> Row {
         Row::new(id, "what", Unit::Ms).paper(paper).measured(measured)
     }
 
     fn document() -> Document {
-        Document::new("x", &RunOptions::default())
+        Document::new("x", Provenance::of_seeds([1]))
             .row(row("x.gain", 10.0, 30.0).unclaimed_because("the testbed is unknown"))
             .row(row("x.fig10.a", 100.0, 80.0).unclaimed_because("too short"))
             .row(row("x.fig9.a", 100.0, 84.0).within_percent(20.0))
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(names, ["Table I", "Table II", "Fig. 9", "Fig. 10", "text: gain"]);
         let ids: Vec<&str> = card.groups[0].rows.iter().map(|row| row.id()).collect();
         assert_eq!(ids, ["x.table1.a", "x.table1@rtt.b"]);
-        assert!(Scorecard::of(&Document::new("y", &RunOptions::default())).is_none());
+        assert!(Scorecard::of(&Document::new("y", Provenance::of_seeds([1]))).is_none());
     }
 
     #[test]

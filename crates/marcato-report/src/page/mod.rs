@@ -22,7 +22,7 @@ const SCRIPT: &str = include_str!("sort.js");
 /// An HTML page with a title, a list of contents and sections.
 ///
 /// ```
-/// use marcato_papers::page::{Cell, Column, Page, Section, Table};
+/// use marcato_report::page::{Cell, Column, Page, Section, Table};
 /// let flows = Table::new("Flows")
 ///     .column(Column::text("flow"))
 ///     .column(Column::number("goodput").unit("Mbit/s"))

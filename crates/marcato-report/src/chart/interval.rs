@@ -12,7 +12,7 @@ use super::{Axis, Colour};
 /// [`overlaid`](Self::overlaid).
 ///
 /// ```
-/// use marcato_papers::chart::{Axis, Interval, IntervalChart};
+/// use marcato_report::chart::{Axis, Interval, IntervalChart};
 /// let svg = IntervalChart::new("Page load", Axis::new("time", "ms"))
 ///     .interval(Interval::new("P0", "baseline", 1293.0, 1327.0))
 ///     .interval(Interval::new("P0", "CATS", 0.0, 130.0).label("130"))

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The settings of a run by name, in the order in which they were first set.
 ///
 /// ```
-/// use marcato_papers::Config;
+/// use marcato_report::Config;
 /// let config = Config::new().set("bottleneck_mbit_per_s", 2).set("mss_bytes", 1000).set("cc", "bbr1");
 /// let json = serde_json::to_string(&config)?;
 /// assert_eq!(json, r#"{"bottleneck_mbit_per_s":2,"mss_bytes":1000,"cc":"bbr1"}"#);

@@ -13,7 +13,7 @@ const TAIL: usize = 100;
 /// Several series over one horizontal axis.
 ///
 /// ```
-/// use marcato_papers::chart::{Axis, LineChart, Series};
+/// use marcato_report::chart::{Axis, LineChart, Series};
 /// let svg = LineChart::new("Window", Axis::new("time", "s"), Axis::new("window", "kB"))
 ///     .series(Series::line("Reno", [(0.0, 10.0), (1.0, 20.0)]))
 ///     .series(Series::step("limit", [(0.0, 30.0), (1.0, 30.0)]).dashed())
@@ -135,7 +135,7 @@ impl LineChart {
     /// step, to a share of 0, falls to the lower edge. Where there is room, each line has its name beside it.
     ///
     /// ```
-    /// use marcato_papers::chart::{Axis, LineChart, Series};
+    /// use marcato_report::chart::{Axis, LineChart, Series};
     /// let svg = LineChart::ccdf("Messages", Axis::new("completion", "ms"), true)
     ///     .down_to(1e-4)
     ///     .series(Series::ccdf("LowRTT", [25.0, 31.0, 48.0]))

@@ -16,7 +16,7 @@ use tempfile::{Builder, NamedTempFile};
 /// use std::io::Write;
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("rows.csv");
-/// let mut file = marcato_papers::AtomicFile::create(&path)?;
+/// let mut file = marcato_report::AtomicFile::create(&path)?;
 /// file.write_all(b"id,measured\n")?;
 /// assert!(!path.exists());
 /// file.commit()?;

@@ -6,7 +6,7 @@
 /// which is inverted by bisection; above 1000 the expansion 26.7.5 is exact to more digits than anybody prints.
 ///
 /// ```
-/// let t = marcato_papers::student_t(4).unwrap();
+/// let t = marcato_report::student_t(4).unwrap();
 /// assert!((t - 2.776).abs() < 0.001);
 /// ```
 pub fn student_t(freedom: u32) -> Option<f64> {
@@ -111,7 +111,7 @@ impl Percentile {
 /// Samples that are not a number are left out.
 ///
 /// ```
-/// use marcato_papers::{Percentile, Samples};
+/// use marcato_report::{Percentile, Samples};
 /// let delays = Samples::new([3.0, 1.0, f64::INFINITY, 2.0]);
 /// assert_eq!(delays.percentile(Percentile::P50), Some(2.0));
 /// assert_eq!(delays.percentile(Percentile::P99), Some(f64::INFINITY));

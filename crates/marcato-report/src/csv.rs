@@ -48,10 +48,10 @@ fn number(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{COMMIT, Config, Row, RunOptions, Unit, VERSION};
+    use crate::{COMMIT, Config, Provenance, Row, Unit, VERSION};
 
     fn document() -> Document {
-        Document::new("cats", &RunOptions::repeated(1, 2).unwrap())
+        Document::new("cats", Provenance::of_seeds([1, 2]))
             .config(Config::new().set("cc", "bbr1").set("mss_bytes", 1000))
             .row(Row::new("cats.a", "P0, \"critical\"\nHTML", Unit::Ms).paper(130.0).samples(&[1.0, 2.0]))
             .row(Row::new("cats.b", "plain", Unit::Percent).measured(f64::NAN).at_least(1.5))

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{COMMIT, Config, Row, RunOptions, VERSION, World, csv};
+use crate::{COMMIT, Config, Provenance, Row, VERSION, World, csv};
 
 /// The rows of a run, and everything that is needed to run it again.
 ///
@@ -38,15 +38,16 @@ impl core::fmt::Display for Count {
 }
 
 impl Document {
-    /// The document of `paper`, run with `options` by this version of Marcato; no rows yet.
-    pub fn new(paper: impl Into<String>, options: &RunOptions) -> Self {
+    /// The document of `paper`, run by this version of Marcato; no rows yet.
+    pub fn new(paper: impl Into<String>, provenance: impl Into<Provenance>) -> Self {
+        let Provenance { world, seeds, quick } = provenance.into();
         Self {
             paper: paper.into(),
-            world: options.world,
+            world,
             version: VERSION.to_owned(),
             commit: COMMIT.to_owned(),
-            seeds: options.seeds().to_vec(),
-            quick: options.quick,
+            seeds,
+            quick,
             config: Config::new(),
             rows: vec![],
         }
@@ -74,15 +75,15 @@ impl Document {
     }
 
     /// One document of several: `paper` is the whole's name, each part's configuration is kept under the part's
-    /// name. The parts are of one run, with the same options.
-    pub fn join(paper: impl Into<String>, options: &RunOptions, parts: &[&Self]) -> Self {
+    /// name. All parts have this provenance.
+    pub fn join(paper: impl Into<String>, provenance: impl Into<Provenance>, parts: &[&Self]) -> Self {
         let config = parts.iter().fold(Config::new(), |whole, part| {
             let settings: serde_json::Map<_, _> =
                 part.config.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect();
             whole.set(part.paper.as_str(), settings)
         });
         let rows = parts.iter().flat_map(|part| part.rows.iter().cloned());
-        Self::new(paper, options).config(config).with_rows(rows)
+        Self::new(paper, provenance).config(config).with_rows(rows)
     }
 
     /// The paper's short name.
@@ -177,7 +178,7 @@ mod tests {
     }
 
     fn document() -> Document {
-        Document::new("cats", &RunOptions::repeated(3, 2).unwrap())
+        Document::new("cats", Provenance::of_seeds([3, 4]))
             .config(Config::new().set("rtt_ms", 120).set("cc", "bbr1"))
             .row(row("cats.a").paper(130.0).samples(&[130.0, 131.0]).within_percent(1.0))
             .row(row("cats.b").measured(0.25).at_most(0.125))
@@ -255,9 +256,10 @@ mod tests {
 
     #[test]
     fn a_joined_document_keeps_every_row_and_configuration() {
-        let options = RunOptions::repeated(3, 2).unwrap();
-        let other = Document::new("plt", &options).config(Config::new().set("bdp", 2500)).row(row("plt.a"));
-        let whole = Document::join("all", &options, &[&document(), &other]);
+        let provenance = Provenance::of_seeds([3, 4]);
+        let other =
+            Document::new("plt", provenance.clone()).config(Config::new().set("bdp", 2500)).row(row("plt.a"));
+        let whole = Document::join("all", provenance, &[&document(), &other]);
         assert_eq!(whole.paper(), "all");
         assert_eq!(
             whole.rows().iter().map(Row::id).collect::<Vec<_>>(),

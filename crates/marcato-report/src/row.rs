@@ -222,8 +222,9 @@ impl Row {
         }
     }
 
-    /// The row of several runs from one row of each. Everything but the measured value is the first one's.
-    pub(crate) fn mean_of(rows: &[&Self]) -> Option<Self> {
+    /// Mean of one row over several runs, with its interval and `n`; `None` without runs.
+    /// Id, texts, published value and band are the first run's.
+    pub fn mean_of(rows: &[&Self]) -> Option<Self> {
         let first = *rows.first()?;
         let samples: Vec<f64> = rows.iter().filter_map(|row| row.measured).collect();
         let mut mean = first.clone().samples(&samples);

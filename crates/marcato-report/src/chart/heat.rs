@@ -8,7 +8,7 @@ use crate::text;
 /// A table of values, each in a cell that is the more coloured the further it is from nought: blue above, vermilion below.
 ///
 /// ```
-/// use marcato_papers::chart::HeatMap;
+/// use marcato_report::chart::HeatMap;
 /// let svg = HeatMap::new("FCT score", -1.0, 1.0)
 ///     .columns([("drop-tail", "5 ms"), ("drop-tail", "100 ms")])
 ///     .row("TCP CUBIC", [0.7, -0.53])

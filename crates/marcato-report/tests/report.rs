@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use marcato_papers::chart::{Axis, BarChart, Bars, LineChart, Series};
-use marcato_papers::{Config, Document, Figure, Report, Row, RunOptions, Section, Unit, WriteError};
+use marcato_report::chart::{Axis, BarChart, Bars, LineChart, Series};
+use marcato_report::{Config, Document, Figure, Provenance, Report, Row, Section, Unit, WriteError};
 
 fn report() -> Report {
-    let options = RunOptions::repeated(1, 2).unwrap();
+    let provenance = Provenance::of_seeds([1, 2]);
     let row = |id: &str| Row::new(id, "P0 <complete> & \"done\"", Unit::Ms);
-    let document = Document::new("demo", &options)
+    let document = Document::new("demo", provenance)
         .config(Config::new().set("bottleneck", "2 Mbit/s <one way>").set("rtt_ms", 120))
         .row(row("demo.a").paper(130.0).samples(&[130.0, 130.5]).within_percent(1.0))
         .row(row("demo.b").paper(282.0).measured(1293.0).within_percent(1.0))
@@ -117,7 +117,7 @@ fn an_inconsistent_report_is_refused_before_anything_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
     let figure = |id: &str| Section::new("s").figure(Figure::new(id, "<svg/>", ""));
-    let twice = Document::new("demo", &RunOptions::default())
+    let twice = Document::new("demo", Provenance::of_seeds([1]))
         .row(Row::new("demo.a", "", Unit::Ms))
         .row(Row::new("demo.a", "", Unit::Ms));
     assert!(matches!(

@@ -10,7 +10,7 @@ use crate::text;
 /// Groups of bars that stand side by side, each with its value above it.
 ///
 /// ```
-/// use marcato_papers::chart::{Axis, BarChart, Bars, Colour};
+/// use marcato_report::chart::{Axis, BarChart, Bars, Colour};
 /// let svg = BarChart::new("Completion times", Axis::new("completion", "ms"))
 ///     .groups(["P0", "P1"])
 ///     .bars(Bars::new("CATS", [130.5, 282.0]).paper([130.0, 282.0]).colour(Colour::Blue))
