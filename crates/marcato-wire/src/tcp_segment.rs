@@ -151,6 +151,22 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_of_the_numbers_counts() {
+        let mut bytes = header(5, 0x10, &[]);
+        bytes[4..12].copy_from_slice(&[0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0]);
+        let segment = TcpSegment::parse(&bytes, 20).unwrap();
+        assert_eq!((segment.seq, segment.ack), (0x1234_5678, 0x9abc_def0));
+    }
+
+    #[test]
+    fn flags_are_united_and_keep_their_bits() {
+        let both = TcpFlags::SYN.with(TcpFlags::ACK);
+        assert_eq!(both.to_bits(), 0x12);
+        assert_eq!(both.with(TcpFlags::SYN), both, "a flag that is set stays set");
+        assert_eq!(TcpFlags::from_bits(0x12), both);
+    }
+
+    #[test]
     fn a_header_that_does_not_fit_is_none() {
         assert_eq!(TcpSegment::parse(&header(4, 0x10, &[]), 20), None, "shorter than a header can be");
         assert_eq!(TcpSegment::parse(&header(6, 0x10, &[]), 24), None, "longer than the bytes");

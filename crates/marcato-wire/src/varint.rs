@@ -93,6 +93,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn a_u32_keeps_its_value() {
+        assert_eq!(VarInt::from(u32::MAX).get(), u64::from(u32::MAX));
+    }
+
+    #[test]
     fn the_examples_of_rfc_9000_appendix_a_1_are_read_and_written() {
         let examples: [(&[u8], u64); 4] = [
             (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c], 151_288_809_941_952_652),
