@@ -196,11 +196,9 @@ impl<P: Packet> Red<P> {
         }
     }
 
-    /// p_b, the probability that follows from the average; 0 up to `min_th`, [`ONE`] where every packet is dropped. §4.
+    /// p_b, the probability that follows from an average of at least `min_th`; [`ONE`] where every packet is dropped. §4.
     fn p_b(&self) -> u64 {
-        if self.avg < self.min_th {
-            0
-        } else if self.avg < self.max_th {
+        if self.avg < self.max_th {
             ratio(self.max_p, self.avg - self.min_th, self.max_th - self.min_th)
         } else if self.gentle && self.avg < 2 * self.max_th {
             self.max_p + ratio(ONE - self.max_p, self.avg - self.max_th, self.max_th)

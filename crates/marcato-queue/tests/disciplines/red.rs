@@ -100,7 +100,17 @@ proptest! {
             queue.dequeue(Time::ZERO);
         }
         let waits = waits as f64;
-        let expected = waits - (waits - expected) * (1.0 - w).powi(n);
+        let mut expected = waits - (waits - expected) * (1.0 - w).powi(n);
+        prop_assert!((queue.average() as f64 - expected).abs() < 1.1, "{} instead of {expected}", queue.average());
+        // It falls to a shorter queue in the same way as it rose.
+        while queue.backlog().packets > 2 {
+            queue.dequeue(Time::ZERO);
+        }
+        for _ in 0..n {
+            queue.enqueue(Time::ZERO, Probe::new(0)).lost();
+            queue.dequeue(Time::ZERO);
+            expected += w * (2.0 - expected);
+        }
         prop_assert!((queue.average() as f64 - expected).abs() < 1.1, "{} instead of {expected}", queue.average());
         while queue.dequeue(Time::ZERO).is_some() {}
         let s = config.s.as_nanos() as u64;
