@@ -64,6 +64,32 @@ fn between_the_thresholds_gaps_are_uniform_with_the_probability_that_the_average
 }
 
 #[test]
+fn packets_at_min_th_count_towards_the_next_signal() {
+    for seed in 0..200 {
+        let mut queue: Red<Probe> = Red::new(at_once(), Seed::new(seed).stream("red")).unwrap();
+        let send = |queue: &mut Red<Probe>| {
+            queue.enqueue(Time::ZERO, Probe::new(0).with_ecn(Ecn::Ect0)).lost();
+            queue.counters().marked.packets > 0
+        };
+        // Six wait, of which the last arrival found five: the average is min_th, and p_b is 0.
+        while queue.backlog().packets < 6 {
+            assert!(!send(&mut queue));
+        }
+        for _ in 0..50 {
+            queue.dequeue(Time::ZERO);
+            assert!(!send(&mut queue));
+        }
+        // p_b is now 0.01, so a signal comes within 100 packets of the first that counted.
+        let gap = (1..).find(|_| {
+            let signalled = send(&mut queue);
+            queue.dequeue(Time::ZERO);
+            signalled
+        });
+        assert!(gap.unwrap() <= 51, "{gap:?} packets with seed {seed}");
+    }
+}
+
+#[test]
 fn below_min_th_nothing_is_signalled_and_a_burst_is_not_the_average() {
     let mut queue = filled(at_once(), 4);
     for _ in 0..100_000 {
