@@ -16,6 +16,7 @@ mod answer;
 mod cats;
 pub mod crq;
 pub mod cwr;
+mod error;
 mod experiment;
 mod plan;
 mod plt;

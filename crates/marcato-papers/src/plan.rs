@@ -6,42 +6,51 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use thiserror::Error;
-
 pub use self::shelf::Shelf;
+use crate::error::SimulationError;
 use crate::{Progress, RunOptions, pool};
 
-/// Something that can be run with a seed, and shows all it is by [`Debug`](fmt::Debug): what looks the same is run once.
+/// A run, but for its seed. Its [`Debug`](fmt::Debug) text identifies it: equal texts are run once.
 pub(crate) trait Setup: fmt::Debug + Send + Sync + 'static {
-    /// What comes of it.
-    type Outcome: Serialize + DeserializeOwned + Send + 'static;
-    /// Why nothing does.
-    type Error: std::error::Error + Send + Sync + 'static;
+    /// Result of a run.
+    type Outcome: Send + 'static;
 
-    /// About how much work it is, in the steps that the plan's progress counts.
+    /// Approximate work of a run, in the steps that the plan's progress counts.
     fn cost(&self) -> u64;
 
-    /// With how many seeds it is run at most.
+    /// Largest number of seeds that it is run with.
     fn seeds(&self) -> usize {
         usize::MAX
     }
 
     /// Runs it.
-    fn run(&self, seed: u64) -> Result<Self::Outcome, Self::Error>;
+    fn run(&self, seed: u64) -> Result<Self::Outcome, SimulationError>;
+
+    /// The outcome as text for a [`Shelf`]; `None` if it cannot be kept.
+    fn write(_outcome: &Self::Outcome) -> Option<String> {
+        None
+    }
+
+    /// The outcome that [`write`](Self::write) wrote; `None` if the text is damaged.
+    fn read(_kept: &str) -> Option<Self::Outcome> {
+        None
+    }
 }
 
-/// Why the runs of a plan could not be made.
-#[derive(Debug, Error)]
-pub(crate) enum PlanError {
-    /// One of them failed.
-    #[error(transparent)]
-    Run(Box<dyn std::error::Error + Send + Sync>),
-    /// One of them came to nothing.
-    #[error("a run has no outcome: this is a defect of the experiment")]
-    Missing,
+/// [`Setup::write`] and [`Setup::read`] as JSON.
+macro_rules! kept_as_json {
+    () => {
+        fn write(outcome: &Self::Outcome) -> Option<String> {
+            // Infinite values have no JSON: such a run is made again.
+            serde_json::to_string(outcome).ok()
+        }
+
+        fn read(kept: &str) -> Option<Self::Outcome> {
+            serde_json::from_str(kept).ok()
+        }
+    };
 }
+pub(crate) use kept_as_json;
 
 type Outcome = Box<dyn Any + Send>;
 
@@ -49,9 +58,9 @@ type Outcome = Box<dyn Any + Send>;
 trait Erased: Send + Sync {
     fn cost(&self) -> u64;
     fn seeds(&self) -> usize;
-    /// Runs it, and tells what there is to keep.
-    fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), PlanError>;
-    /// What was kept, if it is whole.
+    /// Runs it, and returns the outcome and, if asked for, its text.
+    fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), SimulationError>;
+    /// Reads an outcome from its text.
     fn read(&self, kept: &str) -> Option<Outcome>;
 }
 
@@ -64,16 +73,14 @@ impl<S: Setup> Erased for S {
         Setup::seeds(self)
     }
 
-    fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), PlanError> {
-        let outcome = Setup::run(self, seed).map_err(|error| PlanError::Run(Box::new(error)))?;
-        // What cannot be written down, such as an infinite value, is run again another time.
-        let kept = if keep { serde_json::to_string(&outcome).ok() } else { None };
+    fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), SimulationError> {
+        let outcome = Setup::run(self, seed)?;
+        let kept = if keep { S::write(&outcome) } else { None };
         Ok((Box::new(outcome), kept))
     }
 
     fn read(&self, kept: &str) -> Option<Outcome> {
-        let outcome: S::Outcome = serde_json::from_str(kept).ok()?;
-        Some(Box::new(outcome))
+        Some(Box::new(S::read(kept)?))
     }
 }
 
@@ -134,7 +141,7 @@ impl<Scale> Plan<Scale> {
         title: &str,
         options: &RunOptions,
         progress: &mut dyn Progress,
-    ) -> Result<Runs, PlanError> {
+    ) -> Result<Runs, SimulationError> {
         self.run_on(options.jobs(), title, options, progress)
     }
 
@@ -144,7 +151,7 @@ impl<Scale> Plan<Scale> {
         title: &str,
         options: &RunOptions,
         progress: &mut dyn Progress,
-    ) -> Result<Runs, PlanError> {
+    ) -> Result<Runs, SimulationError> {
         let (seeds, shelf) = (options.seeds(), options.shelf());
         let cost = |at: usize| self.setups[at].1.cost();
         let key = |at: usize, seed: usize| format!("{} with seed {}", self.setups[at].0, seeds[seed]);
@@ -175,7 +182,7 @@ impl<Scale> Plan<Scale> {
             progress.advance(cost(at));
         })?;
         let whole = done.into_iter().map(|seeds| seeds.into_iter().collect::<Option<_>>());
-        Ok(Runs { outcomes: whole.collect::<Option<_>>().ok_or(PlanError::Missing)? })
+        Ok(Runs { outcomes: whole.collect::<Option<_>>().ok_or(SimulationError::Missing("outcome"))? })
     }
 }
 
@@ -222,24 +229,25 @@ mod tests {
     use super::*;
     use crate::Silent;
 
-    #[derive(Debug, Error)]
-    #[error("no summand")]
-    struct NoSummand;
-
     #[derive(Debug)]
     struct Sum(u64);
 
     impl Setup for Sum {
         type Outcome = f64;
-        type Error = NoSummand;
 
         fn cost(&self) -> u64 {
             1
         }
 
-        fn run(&self, seed: u64) -> Result<f64, NoSummand> {
-            if self.0 == 0 { Err(NoSummand) } else { Ok(self.0 as f64 / 3.0 + seed as f64) }
+        fn run(&self, seed: u64) -> Result<f64, SimulationError> {
+            if self.0 == 0 {
+                Err(SimulationError::Missing("summand"))
+            } else {
+                Ok(self.0 as f64 / 3.0 + seed as f64)
+            }
         }
+
+        kept_as_json!();
     }
 
     /// Counts the runs that were not kept.

@@ -7,7 +7,7 @@ use marcato_sched::{Conductor, Config, Debt};
 use marcato_units::{Bytes, Priority, Seed, Stream, Time};
 
 use super::Answer;
-use super::path::Error;
+use crate::error::SimulationError;
 
 const CHUNK: Bytes = Bytes::kb(1);
 /// Long enough for any level never to run dry, short enough for all five to wait at once.
@@ -28,7 +28,7 @@ impl Service {
         debt: Debt,
         total: Bytes,
         mut opposed: impl FnMut() -> [bool; Priority::COUNT],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SimulationError> {
         let mut conductor = Conductor::new(Config { chunk: CHUNK, ..Config::with_debt(debt) })?;
         let now = Time::ZERO;
         let (mut got, mut since) = ([Bytes::ZERO; Priority::COUNT], Bytes::ZERO);
@@ -59,12 +59,12 @@ impl Service {
     }
 
     /// All other levels always have something to send.
-    fn saturated(debt: Debt) -> Result<Self, Error> {
+    fn saturated(debt: Debt) -> Result<Self, SimulationError> {
         Self::run(debt, Bytes::kb(3_000), || [true; Priority::COUNT])
     }
 
     /// Each other level comes and goes by itself.
-    fn on_and_off(debt: Debt, seed: u64) -> Result<Self, Error> {
+    fn on_and_off(debt: Debt, seed: u64) -> Result<Self, SimulationError> {
         let mut stream: Stream = Seed::new(seed).stream("cats/starvation");
         let mut on = [true; Priority::COUNT];
         Self::run(debt, Bytes::kb(30_000), move || {
@@ -82,7 +82,7 @@ fn kb(bytes: Bytes) -> f64 {
 }
 
 /// How many bytes of others pass while P4 waits.
-pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     for (name, debt, bound) in [
         ("authors", Debt::authors(), Debt::authors().wait_bound(Priority::P4, CHUNK)),

@@ -6,7 +6,8 @@ use marcato_report::{Percentile, Samples};
 use marcato_sim::Planned;
 use marcato_units::{Duration, Priority};
 
-use super::path::{Error, Transfer};
+use super::path::Transfer;
+use crate::error::SimulationError;
 
 /// From the offer of each message to its last byte at the receiver, in ms, sorted. What did not arrive took for
 /// ever.
@@ -19,7 +20,7 @@ impl Delays {
         transfer: &Transfer,
         priority: Priority,
         during: Range<Duration>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SimulationError> {
         let wanted =
             |planned: &Planned| planned.message.priority == priority && during.contains(&planned.after);
         let places = transfer.plan().iter().enumerate().filter(|(_, planned)| wanted(planned));

@@ -8,7 +8,8 @@ use marcato_sim::{App, Bulk, Congestion, LinkConfig, Network, Planned, Side, Sin
 use marcato_units::{Bytes, Duration, Layer, Priority, Seed, Time};
 
 use super::Answer;
-use super::path::{Error, Feeding, Path};
+use super::path::{Feeding, Path};
+use crate::error::SimulationError;
 
 const HOPS: usize = 3;
 const WARM: Time = Time::from_secs(30);
@@ -44,7 +45,7 @@ impl Goodput {
         all().sum::<f64>().powi(2) / ((HOPS + 1) as f64 * all().map(|x| x * x).sum::<f64>())
     }
 
-    fn run(sender: Sender, congestion: Congestion, until: Time, seed: u64) -> Result<Self, Error> {
+    fn run(sender: Sender, congestion: Congestion, until: Time, seed: u64) -> Result<Self, SimulationError> {
         let path = Path::authors().with_tcp(|tcp| {
             tcp.congestion = congestion;
             // No window is limited by a buffer.
@@ -57,7 +58,7 @@ impl Goodput {
             let link = || {
                 let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(50) })?;
                 let link = LinkConfig::new(path.bottleneck, Duration::from_millis(15));
-                Ok::<_, Error>(link.framing(path.framing).queue(queue))
+                Ok::<_, SimulationError>(link.framing(path.framing).queue(queue))
             };
             net.link(pair[0], pair[1], link()?, link()?);
         }
@@ -116,7 +117,7 @@ impl Goodput {
 }
 
 /// Goodputs on the parking lot where the long flow is plain, lean and greedy.
-pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, Error> {
+pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, SimulationError> {
     let until = Time::from_secs(if quick { 60 } else { 120 });
     let mut rows = Vec::new();
     let mut bars = SENDERS.map(|_| Vec::new());

@@ -8,8 +8,9 @@ use marcato_units::{Bytes, Duration, Priority, Time};
 
 use super::Answer;
 use super::delays::Delays;
-use super::path::{Error, Feeding, Path, Scheme, Transfer};
+use super::path::{Feeding, Path, Scheme, Transfer};
 use super::watched::Watched;
+use crate::error::SimulationError;
 
 const END: Duration = Duration::from_secs(20);
 /// The handshake and BBR's start-up are over.
@@ -39,7 +40,7 @@ const SCHEMES: [Named; 5] = [
 
 /// Sends the plan and observes the Conductor, if there is one. Returns the bytes of the file that arrived by
 /// [`WARM`] and by the end besides.
-fn run(scheme: Scheme, begin: Duration, seed: u64) -> Result<(Transfer, [Bytes; 2]), Error> {
+fn run(scheme: Scheme, begin: Duration, seed: u64) -> Result<(Transfer, [Bytes; 2]), SimulationError> {
     let path = Path::authors();
     let (plan, file) = plan(begin);
     let app: Box<dyn App> = match scheme {
@@ -60,7 +61,7 @@ fn run(scheme: Scheme, begin: Duration, seed: u64) -> Result<(Transfer, [Bytes; 
 }
 
 /// Delay of keystrokes and goodput of the file, scheme by scheme.
-pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     let mut ccdf = LineChart::ccdf("Delay of keystrokes beside a file", Axis::new("delay", "ms").log(), true);
     let mut debts = LineChart::new(

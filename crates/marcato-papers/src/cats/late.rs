@@ -6,8 +6,9 @@ use marcato_sched::Debt;
 use marcato_sim::Planned;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
-use super::path::{Error, Feeding, Path, Scheme};
+use super::path::{Feeding, Path, Scheme};
 use super::{Answer, page};
+use crate::error::SimulationError;
 
 /// The urgent group comes at these times after `connect`.
 const STEP: Duration = Duration::from_millis(50);
@@ -15,7 +16,7 @@ const STEPS: u32 = 20;
 
 /// P0 is offered every 50 ms from 0 to 1 s, each time in a run of its own, while the rest of the page is under way:
 /// the lean feeder against the authors' greedy one.
-pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let schemes = [
         ("lean", Scheme::Conductor(Debt::authors(), Feeding::Lean)),
@@ -78,7 +79,7 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, Error> {
 }
 
 /// From offer to completion of a P0 group that comes `after` the rest of the page, in ms.
-fn delay(path: &Path, scheme: Scheme, after: Duration, seed: u64) -> Result<f64, Error> {
+fn delay(path: &Path, scheme: Scheme, after: Duration, seed: u64) -> Result<f64, SimulationError> {
     let mut plan: Vec<Planned> = page::plan();
     let last = plan.len() - 1;
     let len: Bytes = page::GROUPS[Priority::P0.index()];

@@ -3,7 +3,8 @@
 use marcato_units::{Bytes, Priority, Rate, Time};
 
 use super::page;
-use super::path::{Error, Path, Scheme, Transfer};
+use super::path::{Path, Scheme, Transfer};
+use crate::error::SimulationError;
 
 /// How a page was loaded. Times are in ms since the first data byte arrived, as the authors measure them.
 #[derive(Clone, Debug)]
@@ -20,13 +21,13 @@ pub(super) struct Load {
 
 impl Load {
     /// Loads the page by `scheme`.
-    pub(super) fn run(path: &Path, scheme: Scheme, seed: u64) -> Result<Self, Error> {
+    pub(super) fn run(path: &Path, scheme: Scheme, seed: u64) -> Result<Self, SimulationError> {
         let transfer = path.send(scheme, &page::plan(), Time::from_secs(30), seed)?;
         Self::of(&transfer)
     }
 
     /// The load that `transfer`, of a plan in the page's order, was.
-    pub(super) fn of(transfer: &Transfer) -> Result<Self, Error> {
+    pub(super) fn of(transfer: &Transfer) -> Result<Self, SimulationError> {
         let first_byte = transfer.first_byte()?;
         let mut done = [0.0; Priority::COUNT];
         for (place, priority) in page::ORDER.into_iter().enumerate() {

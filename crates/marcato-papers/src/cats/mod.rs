@@ -22,6 +22,7 @@ mod watched;
 
 use marcato_report::{Config, Document, Report, Row, Section};
 
+use crate::error::SimulationError;
 use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
 
 /// The experiments of the CATS paper.
@@ -42,7 +43,7 @@ impl Answer {
     }
 }
 
-type Question = fn(u64, bool) -> Result<Answer, path::Error>;
+type Question = fn(u64, bool) -> Result<Answer, SimulationError>;
 
 /// The questions, in the order of the report.
 const QUESTIONS: &[(&str, Question)] = &[

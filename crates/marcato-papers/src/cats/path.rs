@@ -1,10 +1,11 @@
 //! The path of CATS §III-A, as the authors ran it, and the schemes that share it.
 
-use marcato_queue::{DropTail, LimitError};
+use crate::error::SimulationError;
+use marcato_queue::DropTail;
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
-    App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowError, FlowId, LinkConfig, LinkId, Loss,
-    Network, NodeId, Packet, Planned, PriorityOption, Side, Tag, TcpConfig, TcpFlow, Writers,
+    App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowId, LinkConfig, LinkId, Loss, Network,
+    NodeId, Packet, Planned, PriorityOption, Side, Tag, TcpConfig, TcpFlow, Writers,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -106,7 +107,7 @@ impl Path {
     }
 
     /// An application that sends `plan` by `scheme`.
-    pub(super) fn app(&self, scheme: Scheme, plan: Vec<Planned>) -> Result<Box<dyn App>, Error> {
+    pub(super) fn app(&self, scheme: Scheme, plan: Vec<Planned>) -> Result<Box<dyn App>, SimulationError> {
         Ok(match scheme {
             Scheme::Fifo => Box::new(Fifo::new(plan)),
             Scheme::Writers(writer) => Box::new(Writers::new(plan, writer)),
@@ -123,7 +124,7 @@ impl Path {
         config: Config,
         feeding: Feeding,
         plan: Vec<Planned>,
-    ) -> Result<Conducted, Error> {
+    ) -> Result<Conducted, SimulationError> {
         Ok(self.conducting(Conductor::new(config)?, feeding, plan))
     }
 
@@ -143,7 +144,7 @@ impl Path {
         plan: &[Planned],
         until: Time,
         seed: u64,
-    ) -> Result<Transfer, Error> {
+    ) -> Result<Transfer, SimulationError> {
         let app = self.app(scheme, plan.to_vec())?;
         let mut transfer = self.open(scheme.feeding(), app, plan, seed)?;
         transfer.net.run_until(until);
@@ -157,7 +158,7 @@ impl Path {
         app: Box<dyn App>,
         plan: &[Planned],
         seed: u64,
-    ) -> Result<Transfer, Error> {
+    ) -> Result<Transfer, SimulationError> {
         let Dumbbell { mut net, sender, receiver, bottleneck } = self.build(seed);
         let flow = net.tcp(TcpFlow {
             client: sender,
@@ -221,21 +222,6 @@ impl Scheme {
     }
 }
 
-/// Why an experiment of this paper cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error(transparent)]
-    Flow(#[from] FlowError),
-    #[error(transparent)]
-    Debt(#[from] marcato_sched::conductor::DebtError),
-    #[error(transparent)]
-    Offer(#[from] marcato_sched::conductor::OfferError),
-    #[error(transparent)]
-    Queue(#[from] LimitError),
-    #[error("{0} did not arrive within the time of the run: run it for longer")]
-    Incomplete(String),
-}
-
 /// A plan that was sent over a path.
 pub(super) struct Transfer {
     pub(super) net: Network,
@@ -246,8 +232,10 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// The receiving application.
-    pub(super) fn collector(&self) -> Result<&Collector, Error> {
-        self.net.app(self.flow, Side::Server).ok_or_else(|| Error::Incomplete("the receiver".into()))
+    pub(super) fn collector(&self) -> Result<&Collector, SimulationError> {
+        self.net
+            .app(self.flow, Side::Server)
+            .ok_or_else(|| SimulationError::Incomplete("the receiver".into()))
     }
 
     /// What was to be sent.
@@ -256,37 +244,37 @@ impl Transfer {
     }
 
     /// The sending application, if it is an `A`.
-    pub(super) fn sender<A: App>(&self) -> Result<&A, Error> {
-        self.net.app(self.flow, Side::Client).ok_or_else(|| Error::Incomplete("the sender".into()))
+    pub(super) fn sender<A: App>(&self) -> Result<&A, SimulationError> {
+        self.net.app(self.flow, Side::Client).ok_or_else(|| SimulationError::Incomplete("the sender".into()))
     }
 
     /// How much of message `place` has arrived.
-    pub(super) fn arrived(&self, place: usize) -> Result<Bytes, Error> {
+    pub(super) fn arrived(&self, place: usize) -> Result<Bytes, SimulationError> {
         Ok(self.collector()?.arrival(Tag(place as u64)).map_or(Bytes::ZERO, |arrival| arrival.bytes))
     }
 
     /// From the offer of message `place` to its last byte at the receiver, in ms; infinite if it has not arrived.
-    pub(super) fn delay(&self, place: usize) -> Result<f64, Error> {
+    pub(super) fn delay(&self, place: usize) -> Result<f64, SimulationError> {
         let Planned { after, message } = self.plan[place];
         let at = self.collector()?.complete(Tag(place as u64), message.len);
         Ok(at.map_or(f64::INFINITY, |at| at.as_millis_f64() - after.as_secs_f64() * 1e3))
     }
 
     /// When the first data byte arrived, in ms since `connect`.
-    pub(super) fn first_byte(&self) -> Result<f64, Error> {
+    pub(super) fn first_byte(&self) -> Result<f64, SimulationError> {
         let first = self.net.reception(self.flow, Side::Server).first_at;
-        first.map(Time::as_millis_f64).ok_or_else(|| Error::Incomplete("the first byte".into()))
+        first.map(Time::as_millis_f64).ok_or_else(|| SimulationError::Incomplete("the first byte".into()))
     }
 
     /// When message `place` of the plan was complete, in ms since `connect`.
-    pub(super) fn complete(&self, place: usize) -> Result<f64, Error> {
+    pub(super) fn complete(&self, place: usize) -> Result<f64, SimulationError> {
         let len = self.plan[place].message.len;
         let at = self.collector()?.complete(Tag(place as u64), len);
-        at.map(Time::as_millis_f64).ok_or_else(|| Error::Incomplete(format!("message {place}")))
+        at.map(Time::as_millis_f64).ok_or_else(|| SimulationError::Incomplete(format!("message {place}")))
     }
 
     /// Every delivery: ms since the first byte, place in the plan, bytes.
-    pub(super) fn deliveries(&self) -> Result<Vec<(f64, usize, Bytes)>, Error> {
+    pub(super) fn deliveries(&self) -> Result<Vec<(f64, usize, Bytes)>, SimulationError> {
         let origin = self.first_byte()?;
         let place = |tag: Tag| usize::try_from(tag.0).unwrap_or(usize::MAX);
         let log = self.collector()?.log();

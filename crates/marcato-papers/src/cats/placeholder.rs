@@ -5,8 +5,9 @@ use marcato_report::{Figure, Row, Unit};
 use marcato_sim::Planned;
 use marcato_units::{Bytes, Priority, Time};
 
-use super::path::{Error, Path, Scheme};
+use super::path::{Path, Scheme};
 use super::{Answer, page};
+use crate::error::SimulationError;
 
 const PLACEHOLDER: Bytes = Bytes::kb(2);
 /// A browser that paints 60 times a second shows what arrives within one frame at once.
@@ -19,7 +20,7 @@ struct Painted {
 }
 
 impl Painted {
-    fn run(scheme: Scheme, with_placeholder: bool, seed: u64) -> Result<Self, Error> {
+    fn run(scheme: Scheme, with_placeholder: bool, seed: u64) -> Result<Self, SimulationError> {
         let mut plan = page::plan();
         let after_css = 1 + page::ORDER.iter().position(|&p| p == Priority::P1).unwrap_or(0);
         if with_placeholder {
@@ -54,7 +55,7 @@ impl Painted {
 }
 
 /// Whether a placeholder repairs the estimated layout shift, and what it costs.
-pub(super) fn placeholder(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn placeholder(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     let mut chart = BarChart::new("From layout to image", Axis::new("P1 complete to image", "ms"))
         .groups(["without placeholder", "with placeholder"]);

@@ -10,12 +10,13 @@ use marcato_sim::{Planned, Side};
 use marcato_units::{Bytes, Duration, Priority, Rate, Time};
 
 use super::delays::Delays;
-use super::path::{Error, Feeding, Path, Transfer};
+use super::path::{Feeding, Path, Transfer};
 use super::watched::Watched;
 use super::{Answer, page};
+use crate::error::SimulationError;
 
 /// The page for a user who wants to save data.
-pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let config = Config { chunk: path.chunk(), ..Config::with_debt(Debt::authors()) };
     let load = |threshold: Priority| {
@@ -24,7 +25,7 @@ pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, Error> {
         let app = path.conducting(conductor, Feeding::Greedy, page::plan());
         let mut transfer = path.open(Feeding::Greedy, Box::new(app), &page::plan(), seed)?;
         transfer.net.run_until(Time::from_secs(30));
-        Ok::<_, Error>(transfer)
+        Ok::<_, SimulationError>(transfer)
     };
     let (without, with) = (load(Priority::P4)?, load(Priority::P2)?);
 
@@ -83,7 +84,7 @@ fn mixture() -> Vec<Planned> {
 }
 
 /// Sends `plan` over the authors' path, whose bottleneck falls to 200 kbit/s for 20 s.
-fn congested(shedding: Option<Shedding>, plan: &[Planned], seed: u64) -> Result<Transfer, Error> {
+fn congested(shedding: Option<Shedding>, plan: &[Planned], seed: u64) -> Result<Transfer, SimulationError> {
     let path = Path::authors();
     let config = Config { chunk: path.chunk(), shedding, ..Config::with_debt(Debt::marcato()) };
     let app = Watched::new(path.conducted(config, Feeding::Lean, plan.to_vec())?);
@@ -106,7 +107,7 @@ const AT_HALF: Shedding = Shedding {
 };
 
 /// Shedding under severe, persistent congestion.
-pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let plan = mixture();
     let (off, on) = (congested(None, &plan, seed)?, congested(Some(AT_HALF), &plan, seed)?);
     let mut rows = Vec::new();
@@ -162,7 +163,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, Error> {
         let points = (0..plan.len())
             .filter(|&place| plan[place].message.priority == Priority::P4)
             .map(|place| Ok((plan[place].after.as_secs_f64(), transfer.delay(place)?)))
-            .collect::<Result<Vec<_>, Error>>()?;
+            .collect::<Result<Vec<_>, SimulationError>>()?;
         chart = chart.series(Series::line(name, points).marks());
     }
     let mut answer = Answer::new(
@@ -194,7 +195,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, Error> {
 const LIFETIME: Duration = Duration::from_millis(200);
 
 /// Lifetimes on the same path.
-pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     let mut chart = LineChart::ccdf("Age of positions at delivery", Axis::new("age", "ms").log(), true);
     for (id, name, lifetime) in
@@ -263,7 +264,7 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, Error> {
 }
 
 /// The longest time between the offer of a position and the grant of its first byte.
-fn latest_begin(transfer: &Transfer) -> Result<Option<Duration>, Error> {
+fn latest_begin(transfer: &Transfer) -> Result<Option<Duration>, SimulationError> {
     let waits = Watched::waits(transfer)?;
     let positions = |place: usize| transfer.plan()[place].message.priority == Priority::P1;
     Ok(waits.into_iter().filter(|&(place, _)| positions(place)).map(|(_, wait)| wait).max())

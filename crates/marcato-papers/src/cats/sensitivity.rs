@@ -8,7 +8,8 @@ use marcato_units::{Bytes, Priority};
 
 use super::Answer;
 use super::load::Load;
-use super::path::{Error, Feeding, Path, Scheme};
+use super::path::{Feeding, Path, Scheme};
+use crate::error::SimulationError;
 
 /// Factors by which each parameter is changed, in percent.
 const FACTORS: [u64; 5] = [25, 50, 100, 200, 400];
@@ -49,7 +50,7 @@ impl Parameter {
 }
 
 /// The page under scaled parameters of debt.
-pub(super) fn sensitivity(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn sensitivity(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let mut rows = Vec::new();
     let mut chart = LineChart::new(

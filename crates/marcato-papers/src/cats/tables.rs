@@ -7,12 +7,13 @@ use marcato_sim::{Congestion, PriorityOption};
 use marcato_units::Priority;
 
 use super::load::{Load, physical_limit};
-use super::path::{Error, Feeding, Path, Scheme};
+use super::path::{Feeding, Path, Scheme};
 use super::published::{FIRST_BYTE, PAGE_LOAD, TABLE1_CATS, TABLE1_FIFO, TABLE2};
 use super::{Answer, page};
+use crate::error::SimulationError;
 
 /// Table I, the oracle of the first byte, Figs. 2 and 3.
-pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let fifo = Load::run(&path, Scheme::Fifo, seed)?;
     let strict = Load::run(&path, Scheme::strict(), seed)?;
@@ -131,7 +132,7 @@ fn arrivals(load: &Load) -> LineChart {
 }
 
 /// Table II, and the distance from the physical limit.
-pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let fifo = Load::run(&path, Scheme::Fifo, seed)?;
     let cats = Load::run(&path, Scheme::cats(), seed)?;
@@ -192,7 +193,7 @@ pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, Error> {
 }
 
 /// The page under other paths and stacks.
-pub(super) fn variants(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn variants(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let authors = Path::authors;
     let variants = [
         ("rtt50", "base round trip of 50 ms, as the text has it", authors().text_rtt()),

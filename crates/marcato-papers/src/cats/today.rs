@@ -12,8 +12,9 @@ use marcato_sim::{App, Collector, Side, Socket, Tag, TcpFlow};
 use marcato_units::{Bytes, Layer, Priority, Time};
 
 use super::load::Load;
-use super::path::{Error, Feeding, Path, Scheme};
+use super::path::{Feeding, Path, Scheme};
 use super::{Answer, page};
+use crate::error::SimulationError;
 
 /// Connections that browsers open to a host under HTTP/1.1.
 const CONNECTIONS: usize = 6;
@@ -35,7 +36,7 @@ impl From<Load> for Outcome {
 }
 
 /// All schemes side by side.
-pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let outcomes: Vec<(&str, &str, Outcome)> = vec![
         ("fifo", "FIFO", Load::run(&path, Scheme::Fifo, seed)?.into()),
@@ -127,7 +128,7 @@ impl App for OneAtATime {
     }
 }
 
-fn http1(path: &Path, seed: u64) -> Result<Outcome, Error> {
+fn http1(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
     let mut resources = VecDeque::new();
     for priority in page::ORDER {
         let mut left = page::GROUPS[priority.index()];
@@ -183,7 +184,7 @@ impl App for RoundRobin {
     }
 }
 
-fn http2(path: &Path, seed: u64) -> Result<Outcome, Error> {
+fn http2(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
     let streams = page::ORDER.into_iter().map(|p| (p, page::GROUPS[p.index()])).collect();
     let app = RoundRobin { streams, frame: FRAME };
     let mut dumbbell = path.build(seed);
@@ -203,8 +204,8 @@ fn http2(path: &Path, seed: u64) -> Result<Outcome, Error> {
 }
 
 /// The outcome of deliveries in order of time, labelled by group.
-fn outcome(arrivals: &[(Time, Tag, Bytes)]) -> Result<Outcome, Error> {
-    let origin = arrivals.first().ok_or_else(|| Error::Incomplete("the page".into()))?.0;
+fn outcome(arrivals: &[(Time, Tag, Bytes)]) -> Result<Outcome, SimulationError> {
+    let origin = arrivals.first().ok_or_else(|| SimulationError::Incomplete("the page".into()))?.0;
     let mut left = page::GROUPS;
     let mut done = [0.0; Priority::COUNT];
     let (mut last_p4, mut longest_wait_p4) = (0.0, 0.0);
@@ -220,7 +221,7 @@ fn outcome(arrivals: &[(Time, Tag, Bytes)]) -> Result<Outcome, Error> {
         }
     }
     match left.iter().position(|rest| !rest.is_zero()) {
-        Some(group) => Err(Error::Incomplete(page::NAMES[group].into())),
+        Some(group) => Err(SimulationError::Incomplete(page::NAMES[group].into())),
         None => Ok(Outcome { done, longest_wait_p4 }),
     }
 }

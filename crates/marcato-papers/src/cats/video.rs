@@ -8,7 +8,8 @@ use marcato_sim::{Loss, Planned};
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
 use super::Answer;
-use super::path::{Error, Feeding, Path, Scheme, Transfer};
+use super::path::{Feeding, Path, Scheme, Transfer};
+use crate::error::SimulationError;
 
 const SEGMENT: Duration = Duration::from_secs(2);
 const SEGMENTS: u32 = 30;
@@ -38,7 +39,7 @@ struct Viewing {
 }
 
 impl Viewing {
-    fn of(transfer: &Transfer) -> Result<Self, Error> {
+    fn of(transfer: &Transfer) -> Result<Self, SimulationError> {
         let budget = (SEGMENT + START_UP).as_secs_f64() * 1e3;
         let (mut base, mut enhanced) = (Vec::new(), 0);
         for place in 1..transfer.plan().len() {
@@ -66,7 +67,7 @@ fn cellular_rates(seed: u64) -> Vec<(Time, Rate)> {
 }
 
 /// 40 ms one way.
-fn cellular() -> Result<Path, Error> {
+fn cellular() -> Result<Path, SimulationError> {
     Ok(Path {
         bottleneck: Rate::from_mbps(4),
         delay: Duration::from_millis(30),
@@ -88,7 +89,7 @@ fn satellite() -> Path {
 }
 
 /// Base layers, enhancements and stalls on both paths.
-pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, Error> {
+pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let rates = cellular_rates(seed);
     let mut rows = Vec::new();
     let mut figures = Vec::new();

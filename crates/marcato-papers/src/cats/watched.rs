@@ -3,7 +3,8 @@
 use marcato_sim::{App, Conducted, Socket};
 use marcato_units::{Bytes, Duration, Priority, Time};
 
-use super::path::{Error, Transfer};
+use super::path::Transfer;
+use crate::error::SimulationError;
 
 /// The Conductor of a [`Conducted`] after something happened.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ impl Watched {
 
     /// For each message that has begun to arrive: its place in the plan, and how long it waited from its offer to
     /// the grant of its first byte.
-    pub(super) fn waits(transfer: &Transfer) -> Result<Vec<(usize, Duration)>, Error> {
+    pub(super) fn waits(transfer: &Transfer) -> Result<Vec<(usize, Duration)>, SimulationError> {
         // The stream keeps the order of the grants, so the n-th message to appear in it is the n-th to be begun.
         let mut seen = vec![false; transfer.plan().len()];
         let mut order = Vec::new();

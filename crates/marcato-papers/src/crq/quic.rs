@@ -14,7 +14,7 @@ use marcato_sim::{DatagramFlow, LinkConfig, Network, NodeId, Packet, Route, Side
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
 use super::published::Control;
-use super::setup::Error;
+use crate::error::SimulationError;
 
 /// UDP payload of a full packet: what an Ethernet frame holds beside IPv4 and UDP, less what picoquic leaves. The paper does
 /// not say.
@@ -101,9 +101,10 @@ pub(super) fn transfer(
     window: Bytes,
     [client, server]: [NodeId; 2],
     seeds: EndSeeds,
-) -> Result<DatagramFlow, Error> {
+) -> Result<DatagramFlow, SimulationError> {
     let identity = Identity::self_signed("server")?;
-    let trust = Trust::Certificate(identity.certificate().ok_or(Error::Missing("certificate"))?.clone());
+    let trust =
+        Trust::Certificate(identity.certificate().ok_or(SimulationError::Missing("certificate"))?.clone());
     // The engine's instants begin somewhere; nothing depends on where.
     let epoch = Instant::now();
     let role = QuicRole::Client { trust, name: "server".to_owned() };
@@ -121,7 +122,7 @@ pub(super) fn transfer(
 /// RFC 9000 §17.4 has ends leave the bit alone in one connection of sixteen; the engine's do in one of eight, each by a
 /// draw of its own, and then flip it at random. Passed over is also who clears the fixed bit of its first packets (RFC 9287),
 /// for then a queue does not know it for QUIC.
-pub(super) fn spinning(seed: u64, flow: usize) -> Result<(EndSeeds, u64), Error> {
+pub(super) fn spinning(seed: u64, flow: usize) -> Result<(EndSeeds, u64), SimulationError> {
     for skipped in 0..64 {
         let mut stream = Seed::new(seed).stream(&format!("crq/quic/{flow}/{skipped}"));
         let seeds = [Seed::new(stream.next_u64()), Seed::new(stream.next_u64())];
@@ -129,11 +130,11 @@ pub(super) fn spinning(seed: u64, flow: usize) -> Result<(EndSeeds, u64), Error>
             return Ok((seeds, skipped));
         }
     }
-    Err(Error::Missing("connection that spins"))
+    Err(SimulationError::Missing("connection that spins"))
 }
 
 /// Whether a short transfer shows loops to a trap that believes no noise.
-fn spins(seeds: EndSeeds) -> Result<bool, Error> {
+fn spins(seeds: EndSeeds) -> Result<bool, SimulationError> {
     let mut net = Network::new(Seed::new(0));
     let [client, server] = ["client", "server"].map(|name| net.node(name));
     let (rate, delay) = (Rate::from_mbps(100), Duration::from_millis(5));
@@ -153,7 +154,7 @@ fn spins(seeds: EndSeeds) -> Result<bool, Error> {
         seeds,
     )?)?;
     net.run_until(Time::from_millis(200));
-    let queue: &Crq<Packet> = net.queue(down).ok_or(Error::Missing("queue"))?;
+    let queue: &Crq<Packet> = net.queue(down).ok_or(SimulationError::Missing("queue"))?;
     // What is random may hold for some packets by chance, but not for a round trip.
     Ok(queue.flow(flow.key(Side::Server)).is_some_and(|flow| flow.loop_length > 2 * delay * 9 / 10))
 }

@@ -5,16 +5,14 @@
 
 use marcato_queue::trap::{Scores, Signal};
 use marcato_queue::{
-    Aqm, Buffer, Class, ClassConfig, Codel, CodelConfig, CodelError, Crq, CrqConfig, CrqError, Discipline,
-    DropTail, DropTailConfig, FlowKey, FqCodel, FqCodelConfig, FqCodelError, Limit, LimitError,
-    Packet as Queueable,
+    Aqm, Buffer, Class, ClassConfig, Codel, CodelConfig, Crq, CrqConfig, Discipline, DropTail,
+    DropTailConfig, FlowKey, FqCodel, FqCodelConfig, Limit, LimitError, Packet as Queueable,
 };
-use marcato_quic::IdentityError;
 use marcato_sched::LcmConfig;
 use marcato_sim::quic::QuicHost;
 use marcato_sim::{
-    Arrivals, Bulk, Congestion, DatagramFlow, FlowError, FlowId, LinkConfig, LinkId, LinkQueue, Mirror,
-    Network, NodeId, Packet, PltConfig, Route, RouteId, Side, Sink, TcpConfig, TcpFlow, UdpFlow,
+    Arrivals, Bulk, Congestion, DatagramFlow, FlowId, LinkConfig, LinkId, LinkQueue, Mirror, Network, NodeId,
+    Packet, PltConfig, Route, RouteId, Side, Sink, TcpConfig, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -26,6 +24,8 @@ use super::published::{Control, Stack};
 use super::quic::{self, Receiver};
 use super::testbed::{IPERF3_TICK, TIMER_SLACK, Testbed, WIRE};
 use super::watched::{Preset, Watched};
+use crate::error::SimulationError;
+use crate::plan::kept_as_json;
 
 /// What Ethernet adds to an IP packet where the shaper of the testbed counts it: its header.
 pub(super) const FRAMING: Bytes = Bytes::new(14);
@@ -194,7 +194,8 @@ impl Setup {
 
 impl crate::plan::Setup for Setup {
     type Outcome = Outcome;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         self.work()
@@ -204,7 +205,7 @@ impl crate::plan::Setup for Setup {
         self.seeds
     }
 
-    fn run(&self, seed: u64) -> Result<Outcome, Error> {
+    fn run(&self, seed: u64) -> Result<Outcome, SimulationError> {
         run(self, seed)
     }
 }
@@ -376,37 +377,11 @@ fn class_of(number: u8) -> Class {
     Class::ALL.into_iter().find(|&class| number_of(class) == number).unwrap_or(Class::Standard)
 }
 
-/// Why a run came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// The network refused.
-    #[error(transparent)]
-    Flow(#[from] FlowError),
-    /// A queue refused its limit.
-    #[error(transparent)]
-    Queue(#[from] LimitError),
-    /// CoDel refused its configuration.
-    #[error(transparent)]
-    Codel(#[from] CodelError),
-    /// FQ-CoDel did.
-    #[error(transparent)]
-    FqCodel(#[from] FqCodelError),
-    /// CRQ did.
-    #[error(transparent)]
-    Crq(#[from] CrqError),
-    /// There is nobody to talk to.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// Something is not what was put there.
-    #[error("the {0} is missing")]
-    Missing(&'static str),
-    /// An end could not begin.
-    #[error("an end could not begin: {0}")]
-    Begin(String),
-}
-
 /// One queue.
-fn queue<P: Queueable + 'static>(class: ClassConfig, rate: Rate) -> Result<Box<dyn Discipline<P>>, Error> {
+fn queue<P: Queueable + 'static>(
+    class: ClassConfig,
+    rate: Rate,
+) -> Result<Box<dyn Discipline<P>>, SimulationError> {
     let limit = match class.buffer {
         Buffer::Packets(packets) => Limit::Packets(packets),
         Buffer::Bytes(bytes) | Buffer::FillRate { most: bytes, .. } => Limit::Bytes(bytes),
@@ -445,7 +420,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(setup: &Setup, seed: u64) -> Result<Self, Error> {
+    fn new(setup: &Setup, seed: u64) -> Result<Self, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let [client, router] = ["client", "router"].map(|name| net.node(name));
         let servers = ["server/1", "server/2"].map(|name| net.node(name));
@@ -556,7 +531,7 @@ impl Stage {
         place: usize,
         Transfer { by, bytes, .. }: Transfer,
         [client, server]: [NodeId; 2],
-    ) -> Result<(), Error> {
+    ) -> Result<(), SimulationError> {
         let congestion = |control| match control {
             Control::Cubic => Congestion::CUBIC,
             Control::Bbr => Congestion::Bbr,
@@ -570,7 +545,7 @@ impl Stage {
         };
         let mut plt = None;
         let (congestion, both) = match by {
-            Responder::Drawn => return Err(Error::Missing("stack")),
+            Responder::Drawn => return Err(SimulationError::Missing("stack")),
             Responder::Stack(Stack::Quic(control)) => {
                 let (seeds, skipped) = quic::spinning(seed, place)?;
                 self.skipped += skipped;
@@ -603,7 +578,7 @@ impl Stage {
         testbed: bool,
         flood: Unresponsive,
         [client, server]: [NodeId; 2],
-    ) -> Result<(), Error> {
+    ) -> Result<(), SimulationError> {
         let start = Time::ZERO + flood.from;
         let flow = match flood.spin {
             None => {
@@ -628,19 +603,22 @@ impl Stage {
     }
 
     /// The receiving end of a transfer by QUIC.
-    fn receiver(&self, flow: FlowId) -> Result<&Receiver, Error> {
+    fn receiver(&self, flow: FlowId) -> Result<&Receiver, SimulationError> {
         for side in [Side::Client, Side::Server] {
-            let host: &QuicHost = self.net.host(flow, side).ok_or(Error::Missing("host"))?;
+            let host: &QuicHost = self.net.host(flow, side).ok_or(SimulationError::Missing("host"))?;
             if let Some(error) = host.error() {
-                return Err(Error::Begin(error.to_owned()));
+                return Err(SimulationError::Begin(error.to_owned()));
             }
         }
-        let host: &QuicHost = self.net.host(flow, Side::Client).ok_or(Error::Missing("host"))?;
-        host.app().ok_or(Error::Missing("receiver"))
+        let host: &QuicHost = self.net.host(flow, Side::Client).ok_or(SimulationError::Missing("host"))?;
+        host.app().ok_or(SimulationError::Missing("receiver"))
     }
 
     /// When a transfer began, how much of it has come, and when the last of that did.
-    fn progress(&self, (flow, quic): (FlowId, bool)) -> Result<(Option<Time>, Bytes, Option<Time>), Error> {
+    fn progress(
+        &self,
+        (flow, quic): (FlowId, bool),
+    ) -> Result<(Option<Time>, Bytes, Option<Time>), SimulationError> {
         if quic {
             let receiver = self.receiver(flow)?;
             return Ok((receiver.connected_at, receiver.bytes, receiver.last_at));
@@ -662,12 +640,12 @@ impl Stage {
 /// # Errors
 ///
 /// If it is impossible.
-fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
+fn run(setup: &Setup, seed: u64) -> Result<Outcome, SimulationError> {
     let step = Duration::from_millis(if setup.guest.is_some() { 10 } else { 50 });
     let mut stage = Stage::new(setup, seed)?;
     let end = Time::ZERO + setup.at_most;
     let mut classes: Vec<(Time, Class)> = Vec::new();
-    let is_done = |stage: &Stage| -> Result<bool, Error> {
+    let is_done = |stage: &Stage| -> Result<bool, SimulationError> {
         for (&flow, transfer) in stage.transfers.iter().zip(&setup.transfers) {
             if stage.progress(flow)?.1 < transfer.bytes {
                 return Ok(false);

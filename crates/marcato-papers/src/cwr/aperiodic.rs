@@ -9,9 +9,10 @@ use marcato_units::Duration;
 
 use super::beyond::{BACKGROUND, Metric, P50, P99, P999, ccdf, every, rows, setup};
 use super::published::{Periodic, SAME_RTT, Scheduler};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::Outcome;
 use super::{Answer, Ask, source_name};
+use crate::plan::Runs;
 
 const SOURCE: Periodic = every(100, 10);
 

@@ -4,9 +4,11 @@ use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration};
 
+use super::mct;
 use super::published::{Periodic, SAME_RTT, Scheduler};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Setup, Span};
+use crate::plan::Runs;
 
 /// Most seeds of a run: what is asked here are tendencies.
 const SEEDS: usize = 2;
@@ -91,7 +93,7 @@ pub(super) fn ccdf<'a>(
 ) -> Figure {
     let chart = LineChart::ccdf(title, axis, true).down_to(1e-3);
     let chart = series.into_iter().fold(chart, |chart, (name, ticket)| {
-        chart.series(Series::ccdf(name, runs.mcts(ticket, 0).sorted().iter().copied()))
+        chart.series(Series::ccdf(name, mct::samples(runs, ticket, 0).sorted().iter().copied()))
     });
     Figure::new(id, chart, format!("Shares of the messages that took longer; {title}."))
 }

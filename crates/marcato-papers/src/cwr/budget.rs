@@ -8,10 +8,11 @@ use marcato_sched::schedule::{Budget, CwrConfig};
 
 use super::beyond::{GOODPUT, Metric, OVERHEAD, P50, P99, P999, ccdf, every, ratio, rows, setup};
 use super::published::{Periodic, Scheduler};
-use super::runs::{Plan, Runs};
+use super::scale::Plan;
 use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, source_name};
 use crate::answer::verdict;
+use crate::plan::Runs;
 
 const SOURCE: Periodic = every(100, 10);
 
@@ -80,7 +81,7 @@ pub(super) fn budget(plan: &mut Plan) -> Ask {
                 let of = format!("{}, {percent} of packets lost, {what}", source_name(SOURCE));
                 all.extend(rows(runs, ticket, &at, &of, &METRICS));
                 if let Copies::Budget = copies {
-                    let held = runs.of(ticket).iter().all(within_budget);
+                    let held = runs.of(ticket).into_iter().all(within_budget);
                     let what = format!("copies keep within 100 kB and a tenth of what is sent first, {of}");
                     all.push(verdict(format!("{at}.held"), what, held, true));
                 }

@@ -7,9 +7,10 @@ use marcato_units::Duration;
 
 use super::beyond::{GOODPUT, GROWTH, LOST, Metric, P50, P99, P999, ccdf, every, lanes, rows, setup, span};
 use super::published::{Periodic, Scheduler};
-use super::runs::{Plan, Runs};
+use super::scale::Plan;
 use super::setup::Setup;
 use super::{Answer, Ask, id, source_name};
+use crate::plan::Runs;
 
 const SOURCE: Periodic = every(100, 25);
 

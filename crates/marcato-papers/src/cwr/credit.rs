@@ -10,8 +10,9 @@ use super::beyond::{GOODPUT, GROWTH, LOST, Metric, P50, P999, every, rows, setup
 use super::latency::colour;
 use super::predict::{self, CHECKED_ON};
 use super::published::{LOSS, PACKET, Periodic, SAME_RTT, Scheduler};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::{Answer, Ask, id, source_id, source_name};
+use crate::plan::Runs;
 
 const SOURCES: [Periodic; 2] = [every(50, 50), every(100, 25)];
 const RESERVING: [Scheduler; 2] = [Scheduler::Cwr, Scheduler::CwrRed];

@@ -1,7 +1,8 @@
 //! What was settled before anything was run.
 
-use super::runs::{Plan, Runs};
+use super::scale::Plan;
 use super::{Answer, Ask};
+use crate::plan::Runs;
 
 /// The settings that the paper leaves open, and what became of them here.
 pub(super) fn declared(_: &mut Plan) -> Ask {

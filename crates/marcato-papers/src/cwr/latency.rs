@@ -4,12 +4,14 @@ use marcato_report::chart::{Axis, Colour, LineChart, Series};
 use marcato_report::{Figure, Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration, Rate};
 
+use super::mct;
 use super::predict::CHECKED_ON;
 use super::published::{Growth, RATE, SAME_RTT, Scheduler};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::table::{Column, columns};
 use super::{Answer, Ask, id, source_id, source_name};
 use crate::answer::verdict;
+use crate::plan::Runs;
 
 /// The percentiles printed, as row ids have them.
 pub(super) const PERCENTILES: [(&str, &str, Percentile); 3] = [
@@ -58,7 +60,7 @@ pub(super) fn latency(plan: &mut Plan) -> Ask {
         let [checked, _] = &columns;
         for cells in checked.sources() {
             let [_, (cwr, once), (_, twice)] = *cells else { continue };
-            let [once, twice] = [once, twice].map(|ticket| runs.mcts(ticket, 0));
+            let [once, twice] = [once, twice].map(|ticket| mct::samples(runs, ticket, 0));
             let at = format!("cwr.mct.{}.red_helps", source_id(cwr.source));
             rows.push(red_helps(at, &source_name(cwr.source), &once, &twice, claims));
         }
@@ -88,7 +90,7 @@ fn completions(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> Ve
             ),
             Unit::Ms,
         )
-        .samples(&runs.percentiles(ticket, 0, percentile));
+        .samples(&mct::percentiles(runs, ticket, 0, percentile));
         // A window that is halved need not have room for 50 kB.
         let fits = column.reduction == CHECKED_ON || source.size < Bytes::kb(50);
         if name == "p50" && scheduler != Scheduler::LowRtt && fits {
@@ -113,7 +115,7 @@ fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Figure {
     let chart = LineChart::ccdf(source_name(source), Axis::new("completion", "ms").window(20.0, 200.0), true)
         .down_to(1e-4);
     let chart = cells.iter().fold(chart, |chart, &(cell, ticket)| {
-        let samples = runs.mcts(ticket, 0);
+        let samples = mct::samples(runs, ticket, 0);
         let series = Series::ccdf(cell.scheduler.name(), samples.sorted().iter().copied());
         chart.series(series.colour(colour(cell.scheduler)))
     });

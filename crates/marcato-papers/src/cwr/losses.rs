@@ -4,11 +4,13 @@ use marcato_report::{Row, Unit};
 use marcato_units::{Bytes, Duration};
 
 use super::latency::PERCENTILES;
+use super::mct;
 use super::published::{LOSS, Periodic, SAME_RTT, Scheduler};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::Setup;
 use super::table::columns;
 use super::{Answer, Ask, id, source_name};
+use crate::plan::Runs;
 
 /// What losing acknowledgements, too, would change; and what the paths did lose.
 pub(super) fn losses(plan: &mut Plan) -> Ask {
@@ -21,7 +23,7 @@ pub(super) fn losses(plan: &mut Plan) -> Ask {
     });
     Box::new(move |runs: &Runs| {
         let [checked, _] = &columns;
-        let lanes = |ticket: Ticket| runs.of(ticket).iter().flat_map(|outcome| &outcome.lanes);
+        let lanes = |ticket: Ticket| runs.of(ticket).into_iter().flat_map(|outcome| &outcome.lanes);
         let all = || checked.cells.iter().flat_map(|&(_, ticket)| lanes(ticket));
         let [packets, lost, dropped] = [
             all().map(|lane| lane.stats.packets).sum::<u64>(),
@@ -58,7 +60,7 @@ pub(super) fn losses(plan: &mut Plan) -> Ask {
             for (name, what, percentile) in PERCENTILES {
                 let what = format!("completion of messages, {what}, {of}");
                 let row = Row::new(format!("{at}.{name}"), what, Unit::Ms);
-                rows.push(row.samples(&runs.percentiles(ticket, 0, percentile)));
+                rows.push(row.samples(&mct::percentiles(runs, ticket, 0, percentile)));
             }
         }
         Answer::new("Losses", LOSSES_TEXT, rows)

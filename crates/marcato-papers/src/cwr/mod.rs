@@ -14,13 +14,14 @@ mod declared;
 mod growth;
 mod latency;
 mod losses;
+mod mct;
 mod multiple;
 mod outage;
 pub mod predict;
 pub mod published;
 mod recovery;
 mod reuse;
-mod runs;
+mod scale;
 mod setup;
 mod starvation;
 mod table;
@@ -30,8 +31,9 @@ mod watch;
 use marcato_report::{Config, Report};
 
 use self::published::{Periodic, Scheduler};
-use self::runs::{Plan, Runs, Scale};
+use self::scale::{Plan, Scale};
 use crate::answer::Answer;
+use crate::plan::Runs;
 use crate::{Experiment, Progress, RunError, RunOptions};
 
 /// The experiments of the CWR paper.
@@ -81,7 +83,9 @@ impl Experiment for Cwr {
 fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
     let mut plan = Plan::new(scale);
     let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-    let runs = plan.run(options, progress).map_err(|error| RunError::failed("cwr", error))?;
+    let runs = plan
+        .run("CWR, simulated seconds", options, progress)
+        .map_err(|error| RunError::failed("cwr", error))?;
     let answers = asked.into_iter().map(|ask| ask(&runs));
     Ok(crate::answer::report(&Cwr, config(scale), options, answers))
 }

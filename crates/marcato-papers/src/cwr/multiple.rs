@@ -5,11 +5,13 @@ use marcato_report::{Figure, Percentile, Row, Unit};
 use marcato_units::Duration;
 
 use super::latency::{PERCENTILES, colour, red_helps};
+use super::mct;
 use super::published::{DIFFERENT_RTTS, SAME_RTT, Scheduler, TABLE_2};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::Setup;
 use super::{Answer, Ask, id, source_name};
 use crate::answer::verdict;
+use crate::plan::Runs;
 
 /// The pairs of round-trip times.
 const RTTS: [[Duration; 2]; 3] = [SAME_RTT, DIFFERENT_RTTS[0], DIFFERENT_RTTS[1]];
@@ -54,11 +56,11 @@ pub(super) fn multiple(plan: &mut Plan) -> Ask {
                         let what = format!("completion of messages, {what}, {of}, {scheduler}");
                         rows.push(
                             Row::new(id, what, Unit::Ms)
-                                .samples(&runs.percentiles(ticket, index, percentile)),
+                                .samples(&mct::percentiles(runs, ticket, index, percentile)),
                         );
                     }
                 }
-                let [_, once, twice] = schedulers.map(|(_, ticket)| runs.mcts(ticket, index));
+                let [_, once, twice] = schedulers.map(|(_, ticket)| mct::samples(runs, ticket, index));
                 if rtts == SAME_RTT {
                     rows.push(red_helps(format!("{at}.red_helps"), &of, &once, &twice, claims));
                 } else if rtts == DIFFERENT_RTTS[1] {
@@ -92,7 +94,7 @@ fn ccdf(runs: &Runs, schedulers: &[(Scheduler, Ticket)], index: usize, rtts: [Du
     let title = format!("S{}, {}", index + 1, rtts_name(rtts));
     let chart = LineChart::ccdf(&title, Axis::new("completion", "ms").window(0.0, 250.0), true).down_to(1e-4);
     let chart = schedulers.iter().fold(chart, |chart, &(scheduler, ticket)| {
-        let samples = runs.mcts(ticket, index);
+        let samples = mct::samples(runs, ticket, index);
         chart.series(
             Series::ccdf(scheduler.name(), samples.sorted().iter().copied()).colour(colour(scheduler)),
         )
@@ -148,7 +150,7 @@ pub(super) fn srtt(plan: &mut Plan) -> Ask {
                             );
                             rows.push(
                                 Row::new(at, what, Unit::Ms)
-                                    .samples(&runs.percentiles(ticket, index, percentile)),
+                                    .samples(&mct::percentiles(runs, ticket, index, percentile)),
                             );
                         }
                     }

@@ -6,9 +6,10 @@ use marcato_units::{Duration, Time};
 
 use super::beyond::{every, setup, span};
 use super::published::{Periodic, SAME_RTT, Scheduler};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Released, Setup};
 use super::{Answer, Ask, id, source_name};
+use crate::plan::Runs;
 
 const SOURCE: Periodic = every(100, 10);
 

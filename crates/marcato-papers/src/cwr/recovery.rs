@@ -4,9 +4,10 @@ use marcato_report::{Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Periodic, REPAIRED_RTTS, SAME_RTT, Scheduler};
-use super::runs::{Plan, Runs};
+use super::scale::Plan;
 use super::setup::Setup;
 use super::{Answer, Ask};
+use crate::plan::Runs;
 
 /// How soon after its release a message is complete of which a packet was lost.
 pub(super) fn recovery(plan: &mut Plan) -> Ask {
@@ -22,7 +23,7 @@ pub(super) fn recovery(plan: &mut Plan) -> Ask {
             ("packets", "three later packets acknowledged", packets, 1.5, None),
             ("time", "9/8 of a round trip alone", time, REPAIRED_RTTS, Some(REPAIRED_RTTS)),
         ] {
-            let messages = runs.of(ticket).iter().flat_map(|outcome| outcome.sources.iter().flatten());
+            let messages = runs.of(ticket).into_iter().flat_map(|outcome| outcome.sources.iter().flatten());
             let repaired: Samples =
                 messages.filter(|it| it.was_repaired(SAME_RTT[0])).map(|it| it.mct / rtt).collect();
             let of = |thousandths| {

@@ -5,8 +5,9 @@ use marcato_report::Unit;
 
 use super::beyond::{GOODPUT, Metric, OVERHEAD, P50, P99, P999, every, ratio, read, rows, setup};
 use super::published::{Periodic, Scheduler};
-use super::runs::{Plan, Runs};
+use super::scale::Plan;
 use super::{Answer, Ask, source_id, source_name};
+use crate::plan::Runs;
 
 /// The period longer and shorter than a round trip.
 const SOURCES: [Periodic; 2] = [every(100, 10), every(20, 10)];

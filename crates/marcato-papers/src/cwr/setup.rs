@@ -6,10 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use marcato_queue::{DropTail, DropTailConfig, Limit, LimitError};
+use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_quic::{
-    Batch, Congestion, Event, Growth, Identity, IdentityError, LaneRequest, LaneState, LaneStats, Pacing,
-    PathScheduler, Piece, SessionConfig, SessionStats, SocketId, StreamUse, Trust,
+    Batch, Congestion, Event, Growth, Identity, LaneRequest, LaneState, LaneStats, Pacing, PathScheduler,
+    Piece, SessionConfig, SessionStats, SocketId, StreamUse, Trust,
 };
 use marcato_sched::conductor::{Config, Debt, Redundancy};
 use marcato_sched::schedule::{CwrConfig, Unused};
@@ -17,8 +17,7 @@ use marcato_sim::quic::{
     Background, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Traffic,
 };
 use marcato_sim::{
-    DatagramFlow, FlowError, FlowId, HostContext, LinkConfig, LinkId, Loss, Network, Packet, Route, RouteId,
-    Side,
+    DatagramFlow, FlowId, HostContext, LinkConfig, LinkId, Loss, Network, Packet, Route, RouteId, Side,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -26,6 +25,7 @@ use super::growth::Windows;
 use super::predict::{CHECKED_ON, Reduction};
 use super::published::{self, LOSS, PACKET, RATE, Scheduler};
 use super::watch::{Longest, Watch};
+use crate::error::SimulationError;
 
 /// A path between the two ends.
 #[derive(Clone, Debug)]
@@ -216,6 +216,23 @@ pub(super) struct LaneOutcome {
     pub(super) dropped: u64,
 }
 
+impl crate::plan::Setup for Setup {
+    type Outcome = Outcome;
+
+    /// In simulated seconds.
+    fn cost(&self) -> u64 {
+        self.duration().as_secs()
+    }
+
+    fn seeds(&self) -> usize {
+        self.seeds
+    }
+
+    fn run(&self, seed: u64) -> Result<Outcome, SimulationError> {
+        run(self, seed)
+    }
+}
+
 /// What became of a run. All but what says otherwise counts from the end of the warm-up to the end of the span.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
@@ -260,26 +277,6 @@ impl Outcome {
     pub(super) fn goodput(&self) -> f64 {
         self.rate(self.bytes.into_iter().sum())
     }
-}
-
-/// Why a run came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// The network refused.
-    #[error(transparent)]
-    Flow(#[from] FlowError),
-    /// A queue refused its limit.
-    #[error(transparent)]
-    Queue(#[from] LimitError),
-    /// There is nobody to talk to.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// An end of the session is not what was put there, or has no session.
-    #[error("the {0} is missing")]
-    Missing(&'static str),
-    /// An end could not begin.
-    #[error("an end could not begin: {0}")]
-    Begin(String),
 }
 
 /// The sending application: [`Traffic`], and what can be seen of the lanes.
@@ -445,16 +442,16 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(setup: &Setup, seed: u64) -> Result<Self, Error> {
+    fn new(setup: &Setup, seed: u64) -> Result<Self, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let server = net.node("server");
-        let queue = |path: &Path| -> Result<DropTail<Packet>, Error> {
+        let queue = |path: &Path| -> Result<DropTail<Packet>, SimulationError> {
             Ok(DropTail::new(DropTailConfig { limit: Limit::Packets(path.queue) })?)
         };
         let (mut down, mut ups, mut routes) = (Vec::new(), Vec::new(), Vec::new());
         for (index, path) in setup.paths.iter().enumerate() {
             let client = net.node(&format!("client/{index}"));
-            let way = |loss: f64| -> Result<LinkConfig, Error> {
+            let way = |loss: f64| -> Result<LinkConfig, SimulationError> {
                 let link = LinkConfig::new(path.rate, path.rtt / 2).queue(queue(path)?);
                 Ok(if loss > 0.0 { link.loss(Loss::Random(loss)) } else { link })
             };
@@ -472,7 +469,9 @@ impl Stage {
             routes.push(Route::new(client, server));
         }
         let identity = Identity::self_signed("server")?;
-        let trust = Trust::Certificate(identity.certificate().ok_or(Error::Missing("certificate"))?.clone());
+        let trust = Trust::Certificate(
+            identity.certificate().ok_or(SimulationError::Missing("certificate"))?.clone(),
+        );
         let traffic = Traffic::new(setup.sources.clone()).until(setup.span.end());
         let traffic =
             setup.background.iter().fold(traffic, |traffic, &background| traffic.background(background));
@@ -502,19 +501,19 @@ impl Stage {
         Ok(Self { net, flow, down, up: ups })
     }
 
-    fn end(&self, side: Side) -> Result<&QuicHost, Error> {
-        let host: &QuicHost = self.net.host(self.flow, side).ok_or(Error::Missing("host"))?;
+    fn end(&self, side: Side) -> Result<&QuicHost, SimulationError> {
+        let host: &QuicHost = self.net.host(self.flow, side).ok_or(SimulationError::Missing("host"))?;
         match host.error() {
-            Some(error) => Err(Error::Begin(error.to_owned())),
+            Some(error) => Err(SimulationError::Begin(error.to_owned())),
             None => Ok(host),
         }
     }
 
-    fn receiver(&self) -> Result<&Receiver, Error> {
-        self.end(Side::Client)?.app().ok_or(Error::Missing("receiver"))
+    fn receiver(&self) -> Result<&Receiver, SimulationError> {
+        self.end(Side::Client)?.app().ok_or(SimulationError::Missing("receiver"))
     }
 
-    fn snapshot(&self) -> Result<Snapshot, Error> {
+    fn snapshot(&self) -> Result<Snapshot, SimulationError> {
         let (Some(receiving), Some(sending)) =
             (self.end(Side::Client)?.session(), self.end(Side::Server)?.session())
         else {
@@ -582,7 +581,7 @@ fn again(collector: &MessageCollector) -> u64 {
 /// # Errors
 ///
 /// If it is impossible.
-pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
+pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, SimulationError> {
     let mut stage = Stage::new(setup, seed)?;
     let (begin, end) = (setup.span.begin(), setup.span.end());
     stage.net.run_until(begin);
@@ -592,8 +591,8 @@ pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, Error> {
     stage.net.run_until(end + DRAIN);
 
     let sending = stage.end(Side::Server)?;
-    let sender: &Sender = sending.app().ok_or(Error::Missing("sender"))?;
-    let session = sending.session().ok_or(Error::Missing("session"))?;
+    let sender: &Sender = sending.app().ok_or(SimulationError::Missing("sender"))?;
+    let session = sending.session().ok_or(SimulationError::Missing("session"))?;
     let collector = &stage.receiver()?.collector;
 
     let lane = |index: usize| {

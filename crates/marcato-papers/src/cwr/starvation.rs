@@ -10,9 +10,10 @@ use marcato_units::{Bytes, Duration, Priority};
 
 use super::beyond::{P50, P99, every, rows, setup, span};
 use super::published::{Periodic, Scheduler};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, source_name};
+use crate::plan::Runs;
 
 /// More than the windows carry, 40 Mbit/s for 33; and a quarter of what they carry.
 const LOADS: [(Periodic, &str, &str); 2] =

@@ -5,10 +5,11 @@ use marcato_report::{Figure, Row, Unit};
 
 use super::predict::{self, CHECKED_ON, Prediction, Reduction};
 use super::published::{Growth, PACKET, SAME_RTT, Scheduler, TABLE_1};
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::{TOO_SHORT, verdict};
+use crate::plan::Runs;
 
 /// How far from the paper's values those of Table I may lie.
 const BAND_PERCENT: f64 = 15.0;

@@ -5,11 +5,12 @@ use marcato_report::{Figure, Row, Unit};
 
 use super::latency::colour;
 use super::published::Scheduler;
-use super::runs::{Plan, Runs, Ticket};
+use super::scale::{Plan, Ticket};
 use super::setup::Outcome;
 use super::table::{Column, columns};
 use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::verdict;
+use crate::plan::Runs;
 
 /// Fig. 4, right.
 pub(super) fn throughput(plan: &mut Plan) -> Ask {

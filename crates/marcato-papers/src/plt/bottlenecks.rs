@@ -14,9 +14,10 @@ use super::published::{
     UDP_RATES, UTILISATION,
 };
 use super::scale::{Plan, Span};
-use super::world::{self, Error, bottleneck, plt};
+use super::world::{self, bottleneck, plt};
 use crate::answer::Answer;
-use crate::plan::{Runs, Setup, Ticket};
+use crate::error::SimulationError;
+use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
 /// What the UDP on the second bottleneck does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +82,14 @@ struct Used {
 
 impl Setup for Bottlenecks {
     type Outcome = Used;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         self.span.whole() * 2
     }
 
-    fn run(&self, seed: u64) -> Result<Used, Error> {
+    fn run(&self, seed: u64) -> Result<Used, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let [left, middle, right] = ["left", "middle", "right"].map(|name| net.node(name));
         // A round trip of 80 ms over one bottleneck and of 120 ms over both: 40 ms by each, and 40 ms to and from them. What

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::Ask;
 use super::published::{RTT, SMALL_BUFFER};
 use super::scale::{Plan, Span};
-use super::world::{self, Error, bottleneck, goodput, plt, received};
+use super::world::{self, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
-use crate::plan::{Runs, Setup, Ticket};
+use crate::error::SimulationError;
+use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
 /// The loss at which TCP alone would carry 4 Mbit/s: nearly everything goes low.
 const LOSS: f64 = 1e-3;
@@ -47,13 +48,14 @@ fn jain(values: &[f64]) -> f64 {
 
 impl Setup for Several {
     type Outcome = Shares;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         if self.plt.is_none() { self.span.whole() / 4 } else { self.span.whole() }
     }
 
-    fn run(&self, seed: u64) -> Result<Shares, Error> {
+    fn run(&self, seed: u64) -> Result<Shares, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let (left, right) = (net.node("left"), net.node("right"));
         let delay = RTT / 8;
@@ -84,7 +86,7 @@ impl Setup for Several {
             }
             then = now;
         }
-        let begun = begun.ok_or(Error::Missing("measured span"))?;
+        let begun = begun.ok_or(SimulationError::Missing("measured span"))?;
         shares.last = since(&then, &begun, self.span.length);
         Ok(shares)
     }

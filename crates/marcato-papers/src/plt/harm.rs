@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::Ask;
 use super::published::{RATE, SMALL_BUFFER};
 use super::scale::{Plan, Span};
-use super::world::{self, Error, PAYLOAD, goodput, plt, queue, random, received, strict};
+use super::world::{self, PAYLOAD, goodput, plt, queue, random, received, strict};
 use crate::answer::Answer;
-use crate::plan::{Runs, Setup, Ticket};
+use crate::error::SimulationError;
+use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
 /// Flows whose low layers are switched off and on.
 const LAYERED: usize = 16;
@@ -124,7 +125,7 @@ struct World {
 }
 
 impl Harm {
-    fn build(&self, seed: u64) -> Result<World, Error> {
+    fn build(&self, seed: u64) -> Result<World, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let (left, right) = (net.node("left"), net.node("right"));
         let delay = Duration::from_millis(20);
@@ -134,7 +135,7 @@ impl Harm {
             Service::PreEmptive => there.queue(queue(SMALL_BUFFER)?).preempt(queue(SMALL_BUFFER)?),
         };
         let (bottleneck, _) = net.link(left, right, there, LinkConfig::delay_only(delay));
-        let source = |net: &mut Network, name: &str, index: u32| -> Result<NodeId, Error> {
+        let source = |net: &mut Network, name: &str, index: u32| -> Result<NodeId, SimulationError> {
             // Round trips of 60, 61.4, 62.8 ... ms, so that no two flows keep step.
             let delay = Duration::from_micros(10_000 + 700 * u64::from(index));
             let node = net.node(name);
@@ -168,13 +169,14 @@ impl Harm {
 
 impl Setup for Harm {
     type Outcome = Seen;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         self.span.whole()
     }
 
-    fn run(&self, seed: u64) -> Result<Seen, Error> {
+    fn run(&self, seed: u64) -> Result<Seen, SimulationError> {
         let World { mut net, bottleneck, layered, bystanders, web } =
             self.build(seed.wrapping_mul(1000).wrapping_add(self.part))?;
         let mut high = Digest { hash: 0xcbf2_9ce4_8422_2325, ..Digest::default() };
@@ -206,7 +208,7 @@ impl Setup for Harm {
                 before = Some((each(&net), sent(&net), low(&net)));
             }
         }
-        let (bytes, segments, low_before) = before.ok_or(Error::Missing("measured span"))?;
+        let (bytes, segments, low_before) = before.ok_or(SimulationError::Missing("measured span"))?;
         let after = each(&net);
         let (hcm, low) = (sent(&net) - segments, low(&net) - low_before);
         // The same flows of both arms: those that have begun by the last ten seconds.

@@ -12,9 +12,11 @@ use super::Ask;
 use super::published::{FLOW_PACKETS, PACKET, RTT, SMALL_BUFFER};
 use super::scale::{Plan, Span};
 use super::third::ThreeClasses;
-use super::world::{self, Error, PAYLOAD, bottleneck, goodput, plt, received};
+use super::world::{self, PAYLOAD, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
+use crate::error::SimulationError;
 use crate::plan::Setup;
+use crate::plan::kept_as_json;
 
 /// Two PLT flows that fill the link by their low layers, and newcomers.
 #[derive(Clone, Debug)]
@@ -37,13 +39,14 @@ struct Met {
 
 impl Setup for Newcomers {
     type Outcome = Met;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         self.span.whole()
     }
 
-    fn run(&self, seed: u64) -> Result<Met, Error> {
+    fn run(&self, seed: u64) -> Result<Met, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let [left, right, web] = ["left", "right", "web"].map(|name| net.node(name));
         let delay = RTT / 4;

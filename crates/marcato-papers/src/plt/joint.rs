@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Ask;
 use super::scale::Plan;
-use super::world::{Error, random};
+use super::world::random;
 use crate::answer::Answer;
 use crate::cats::page;
-use crate::plan::{Runs, Setup, Ticket};
+use crate::error::SimulationError;
+use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
 /// What the path allows: the first byte and then P0 and P1, or everything, at the bottleneck's rate; from `connect`.
 const FCP_LIMIT: f64 = 322.0;
@@ -88,13 +89,14 @@ impl Page {
 
 impl Setup for Page {
     type Outcome = Load;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         1
     }
 
-    fn run(&self, seed: u64) -> Result<Load, Error> {
+    fn run(&self, seed: u64) -> Result<Load, SimulationError> {
         let mut net = Network::new(Seed::new(seed.wrapping_mul(1000).wrapping_add(self.part)));
         let [sender, left, right, receiver] =
             ["sender", "left", "right", "receiver"].map(|name| net.node(name));
@@ -102,7 +104,7 @@ impl Setup for Page {
             let class = DropTailConfig::default();
             let link = LinkConfig::new(Rate::from_mbps(rate), Duration::from_millis(delay));
             let queue = Strict::new(StrictConfig { high: class, low: class })?;
-            Ok::<_, Error>(link.framing(Bytes::new(2)).queue(queue).loss(random(loss)))
+            Ok::<_, SimulationError>(link.framing(Bytes::new(2)).queue(queue).loss(random(loss)))
         };
         net.link(sender, left, link(10, 5, 0.0)?, link(10, 5, 0.0)?);
         net.link(left, right, link(2, 50, self.loss)?, link(2, 50, 0.0)?);
@@ -124,7 +126,8 @@ impl Setup for Page {
             layer: Layer::High,
         })?;
         net.run_until(Time::from_secs(60));
-        let collector: &Collector = net.app(flow, Side::Server).ok_or(Error::Missing("receiver"))?;
+        let collector: &Collector =
+            net.app(flow, Side::Server).ok_or(SimulationError::Missing("receiver"))?;
         let mut load = Load::default();
         for (place, priority) in (0u64..).zip(page::ORDER) {
             let at = collector.complete(Tag(place), page::GROUPS[priority.index()]);

@@ -14,9 +14,10 @@ use super::published::{
     FLOW_PACKETS, FLOWS_PER_SECOND, LARGE_BUFFER, ONE_RTT_SHARE, PACKET, RATE, RTT, SMALL_BUFFER,
 };
 use super::scale::{Plan, Span};
-use super::world::{self, Error, PAYLOAD, bottleneck, plt};
+use super::world::{self, PAYLOAD, bottleneck, plt};
 use crate::answer::Answer;
-use crate::plan::{Runs, Setup, Ticket};
+use crate::error::SimulationError;
+use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
 /// Packets of the longest flow.
 const LONGEST: u64 = 100_000;
@@ -62,14 +63,15 @@ const REST: Duration = Duration::from_secs(10);
 
 impl Setup for Short {
     type Outcome = Flows;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         // Connections cost more than packets.
         self.span.whole() * u64::from(self.load) / 10 * 2
     }
 
-    fn run(&self, seed: u64) -> Result<Flows, Error> {
+    fn run(&self, seed: u64) -> Result<Flows, SimulationError> {
         let seed = self.draw.map_or(seed, |draw| seed.wrapping_mul(1000).wrapping_add(draw));
         let mut net = Network::new(Seed::new(seed));
         let (client, server) = (net.node("client"), net.node("server"));

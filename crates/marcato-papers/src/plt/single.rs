@@ -12,9 +12,10 @@ use super::published::{
     SMALL_BUFFER_PLT, SMALL_BUFFER_RENO, VERY_POOR, VERY_POOR_AT,
 };
 use super::scale::{Plan, Span};
-use super::world::{self, Error, PAYLOAD, bottleneck, goodput, literal, plt, received};
+use super::world::{self, PAYLOAD, bottleneck, goodput, literal, plt, received};
 use crate::answer::Answer;
-use crate::plan::{Runs, Setup, Ticket};
+use crate::error::SimulationError;
+use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
 /// A single flow.
 #[derive(Clone, Debug)]
@@ -62,14 +63,15 @@ impl Single {
 
 impl Setup for Single {
     type Outcome = Flow;
-    type Error = Error;
+
+    kept_as_json!();
 
     fn cost(&self) -> u64 {
         // TCP at a loss carries next to nothing.
         if self.plt.is_none() && self.loss > 0.0 { 1 + self.span.whole() / 10 } else { self.span.whole() }
     }
 
-    fn run(&self, seed: u64) -> Result<Flow, Error> {
+    fn run(&self, seed: u64) -> Result<Flow, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let (client, server) = (net.node("client"), net.node("server"));
         let there = bottleneck(RTT / 2, self.buffer, self.loss)?;
@@ -84,7 +86,7 @@ impl Setup for Single {
             at += Duration::from_secs(1);
             net.run_until(at);
             let (now, low) = (received(&net, flow), sender(&net));
-            let high = net.tcp_stats(flow, Side::Client).ok_or(Error::Missing("window"))?;
+            let high = net.tcp_stats(flow, Side::Client).ok_or(SimulationError::Missing("window"))?;
             let packets = |bytes: u64| bytes as f64 / f64::from(PACKET);
             let segments = |bytes: u64| bytes as f64 / f64::from(PAYLOAD);
             trace.push(Sample {
@@ -100,7 +102,7 @@ impl Setup for Single {
                 begun.get_or_insert((now, low));
             }
         }
-        let (before, low) = begun.ok_or(Error::Missing("measured span"))?;
+        let (before, low) = begun.ok_or(SimulationError::Missing("measured span"))?;
         let end = sender(&net);
         let link = RATE.bytes_in(self.span.length).get() as f64;
         Ok(Flow {

@@ -3,8 +3,8 @@
 use marcato_queue::{DropTail, DropTailConfig, Limit, LimitError, Strict, StrictConfig, StrictError};
 use marcato_sched::LcmConfig;
 use marcato_sim::{
-    Congestion, DelayedAck, DistributionError, FlowError, FlowId, LinkConfig, Loss, LossDetection, Network,
-    Packet, PltConfig, Side, SpawnError, TapError, TcpConfig,
+    Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, Packet, PltConfig, Side,
+    TcpConfig,
 };
 use marcato_units::{Bytes, Duration};
 
@@ -16,29 +16,6 @@ pub(super) const PAYLOAD: u32 = PACKET - 40;
 /// The initial window of the HCM, in packets. The paper does not give it; RFC 3390 allowed two such packets, ns-2 has one
 /// or two. Long flows do not depend on it.
 pub(super) const INITIAL_WINDOW: u32 = 2;
-
-/// Why an experiment of this paper cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error(transparent)]
-    Flow(#[from] FlowError),
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    #[error(transparent)]
-    Strict(#[from] StrictError),
-    #[error(transparent)]
-    Queue(#[from] LimitError),
-    #[error(transparent)]
-    Sizes(#[from] DistributionError),
-    #[error(transparent)]
-    Tap(#[from] TapError),
-    #[error(transparent)]
-    Offer(#[from] marcato_sched::conductor::OfferError),
-    #[error(transparent)]
-    Debt(#[from] marcato_sched::conductor::DebtError),
-    #[error("a run has no {0}: this is a defect of the experiment")]
-    Missing(&'static str),
-}
 
 /// TCP as in §4.1, with or without a low layer: packets of 1000 bytes, each acknowledged, losses by duplicate
 /// acknowledgements (with SACK), a receiver window of 3·BW·RTT.

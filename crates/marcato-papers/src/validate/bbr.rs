@@ -5,9 +5,10 @@ use marcato_report::{Row, Samples, Unit};
 use marcato_sim::{Congestion, LinkConfig, Side, TcpConfig, TcpStats};
 use marcato_units::{Bytes, Rate, Seed, Time};
 
-use super::path::{Error, OneFlow, seconds};
+use super::path::{OneFlow, seconds};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 /// With its 52 bytes of headers a segment makes a packet of 1500 bytes.
 const MSS: f64 = 1448.0;
@@ -20,7 +21,7 @@ const HIGH_GAIN: f64 = 739.0 / 256.0;
 const DRAIN_GAIN: f64 = 88.0 / 256.0;
 const MARGIN: f64 = 0.99;
 
-fn flow(mbps: u64, rtt: f64, buffer: Bytes, seed: Seed) -> Result<OneFlow, Error> {
+fn flow(mbps: u64, rtt: f64, buffer: Bytes, seed: Seed) -> Result<OneFlow, SimulationError> {
     let link = || LinkConfig::new(Rate::from_mbps(mbps), seconds(rtt / 2.0));
     let queue = DropTail::new(DropTailConfig { limit: Limit::Bytes(buffer) })?;
     let config = TcpConfig {
@@ -32,8 +33,8 @@ fn flow(mbps: u64, rtt: f64, buffer: Bytes, seed: Seed) -> Result<OneFlow, Error
     OneFlow::new(seed, link().queue(queue), link(), config)
 }
 
-fn stats(one: &OneFlow) -> Result<TcpStats, Error> {
-    one.net.tcp_stats(one.flow, Side::Client).ok_or(Error::Missing("TCP flow"))
+fn stats(one: &OneFlow) -> Result<TcpStats, SimulationError> {
+    one.net.tcp_stats(one.flow, Side::Client).ok_or(SimulationError::Missing("TCP flow"))
 }
 
 fn pace(stats: &TcpStats) -> f64 {
@@ -41,7 +42,7 @@ fn pace(stats: &TcpStats) -> f64 {
 }
 
 /// By which factor the pace grows per round trip, from the third to the eighth, where the path is far wider.
-fn startup(seed: Seed) -> Result<Values, Error> {
+fn startup(seed: Seed) -> Result<Values, SimulationError> {
     let rtt = 0.1;
     let mut one = flow(10_000, rtt, Bytes::new(1 << 28), seed)?;
     let mut at = |rounds: f64| {
@@ -54,7 +55,7 @@ fn startup(seed: Seed) -> Result<Values, Error> {
 }
 
 /// What `ROWS` lists, in its order.
-fn steady(seed: Seed, until: u64) -> Result<Values, Error> {
+fn steady(seed: Seed, until: u64) -> Result<Values, SimulationError> {
     let mut one = flow(MBPS, RTT, Bytes::kb(400), seed)?;
     let mut samples = Vec::new();
     for ms in 0..until {

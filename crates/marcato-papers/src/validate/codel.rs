@@ -6,16 +6,16 @@ use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{LinkConfig, Network, UdpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
-use super::path::Error;
 use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask, formula};
+use crate::error::SimulationError;
 
 /// A packet of 1000 bytes at 8 Mbit/s, in ms.
 const PACKET: f64 = 1.0;
 
 /// When CoDel dropped, in ms, where twice as much arrives as leaves.
-fn drops(seconds: u64) -> Result<Values, Error> {
+fn drops(seconds: u64) -> Result<Values, SimulationError> {
     let mut net = Network::new(Seed::new(1));
     let (from, to) = (net.node("from"), net.node("to"));
     let codel = Codel::new(CodelConfig { limit: Limit::Packets(1_000_000), ..CodelConfig::default() })?;

@@ -8,9 +8,10 @@ use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use super::formula::{
     cubic_k, cubic_or_reno_window, cubic_w_max, cubic_window, mathis_window, slow_start_transfer,
 };
-use super::path::{Error, MSS, OneFlow, fifo, plain, seconds, whole, wide};
+use super::path::{MSS, OneFlow, fifo, plain, seconds, whole, wide};
 use super::plan::{Plan, Ticket, Values};
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 const RTT: f64 = 0.1;
 /// As good as no limit: what leaves together arrives together.
@@ -27,7 +28,7 @@ fn flow(
     [every, more]: [u64; 2],
     fast_convergence: bool,
     rate: Rate,
-) -> Result<OneFlow, Error> {
+) -> Result<OneFlow, SimulationError> {
     let half = u32::try_from(whole(w_max / 2.0)).unwrap_or(u32::MAX).max(2);
     // Before the data go a SYN and an acknowledgement.
     let first = u64::from(half) + 1;
@@ -43,7 +44,12 @@ fn flow(
 }
 
 /// Mean window in packets over so many stages.
-pub(super) fn window(rtt: f64, p: f64, stages: u64, fast_convergence: bool) -> Result<Values, Error> {
+pub(super) fn window(
+    rtt: f64,
+    p: f64,
+    stages: u64,
+    fast_convergence: bool,
+) -> Result<Values, SimulationError> {
     let w_max = cubic_w_max(rtt, p).max(mathis_window(p) / 0.85);
     let settle = 3;
     let mut one = flow(rtt, w_max, [whole(1.0 / p), stages + settle + 2], fast_convergence, WIDE)?;
@@ -55,12 +61,12 @@ pub(super) fn window(rtt: f64, p: f64, stages: u64, fast_convergence: bool) -> R
 }
 
 /// K in seconds and W_max in packets, as the window shows them; then the window every 100 ms, from the first loss on.
-fn trace(rate: Rate) -> Result<Values, Error> {
+fn trace(rate: Rate) -> Result<Values, SimulationError> {
     let mut one = flow(RTT, 1000.0, [1, 0], false, rate)?;
     let cwnd = |one: &OneFlow| {
-        let stats = one.net.tcp_stats(one.flow, Side::Client).ok_or(Error::Missing("TCP flow"))?;
+        let stats = one.net.tcp_stats(one.flow, Side::Client).ok_or(SimulationError::Missing("TCP flow"))?;
         let packets = |bytes: marcato_units::Bytes| bytes.get() as f64 / f64::from(MSS);
-        Ok::<_, Error>((packets(stats.cwnd), packets(stats.ssthresh), stats.reductions))
+        Ok::<_, SimulationError>((packets(stats.cwnd), packets(stats.ssthresh), stats.reductions))
     };
     let mut samples = Vec::new();
     for ms in 0..16_000u64 {
@@ -93,7 +99,7 @@ fn trace(rate: Rate) -> Result<Values, Error> {
 const TRANSFER: Bytes = Bytes::new(200_000_000);
 
 /// Milliseconds until so much has arrived over 1 Gbit/s, 100 ms and a buffer of 8000 packets, as a Linux host sends it.
-fn start(hystart: bool, pacing: bool) -> Result<Values, Error> {
+fn start(hystart: bool, pacing: bool) -> Result<Values, SimulationError> {
     let config = TcpConfig {
         congestion: Congestion::Cubic(Cubic { hystart, ..Cubic::default() }),
         pacing,
@@ -103,13 +109,18 @@ fn start(hystart: bool, pacing: bool) -> Result<Values, Error> {
     };
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
-    let link =
-        || Ok::<_, Error>(LinkConfig::new(Rate::from_mbps(1000), seconds(RTT / 2.0)).queue(fifo(8000)?));
+    let link = || {
+        Ok::<_, SimulationError>(
+            LinkConfig::new(Rate::from_mbps(1000), seconds(RTT / 2.0)).queue(fifo(8000)?),
+        )
+    };
     net.link(client, server, link()?, link()?);
     let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::new(TRANSFER)))?;
     net.run_until(Time::from_secs(60));
-    let finished =
-        net.reception(flow, Side::Server).finished_at.ok_or(Error::Missing("end of the transfer"))?;
+    let finished = net
+        .reception(flow, Side::Server)
+        .finished_at
+        .ok_or(SimulationError::Missing("end of the transfer"))?;
     Ok(vec![finished.as_secs_f64() * 1e3])
 }
 

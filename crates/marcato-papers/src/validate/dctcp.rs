@@ -6,10 +6,11 @@ use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, Network, TcpConfig, 
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use super::formula::DctcpSawtooth;
-use super::path::{Error, plain};
+use super::path::plain;
 use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 /// K, in packets.
 const THRESHOLD: u64 = 40;
@@ -18,7 +19,7 @@ const PRODUCT: f64 = 1e9 * 1e-3 / 12_000.0;
 
 /// The longest and the shortest queue in packets, the one being sent included; the share that is marked; and the share
 /// of the link in use.
-fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, Error> {
+fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, SimulationError> {
     let mut net = Network::new(seed);
     let (client, server) = (net.node("client"), net.node("server"));
     let (limit, threshold) = (Limit::Packets(10_000), StepThreshold::Packets(THRESHOLD));

@@ -7,9 +7,10 @@ use marcato_units::{Seed, Time};
 
 use super::aimd::Aimd;
 use super::formula::{OTT, mathis_constant, mathis_window};
-use super::path::{Error, MSS, ONE_WAY, OneFlow, RTT, mbps, plain, seconds, whole, wide};
+use super::path::{MSS, ONE_WAY, OneFlow, RTT, mbps, plain, seconds, whole, wide};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 const PROBABILITIES: [(f64, &str); 3] = [(1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];
 
@@ -19,7 +20,7 @@ fn rate(window: f64) -> f64 {
 }
 
 /// Goodput in Mbit/s over about so many losses, after twenty in which slow start's end is forgotten.
-fn reno(p: f64, loss: Loss, losses: f64, config: TcpConfig, seed: Seed) -> Result<Values, Error> {
+fn reno(p: f64, loss: Loss, losses: f64, config: TcpConfig, seed: Seed) -> Result<Values, SimulationError> {
     let cycle = RTT / (p * mathis_window(p));
     let mut one = OneFlow::new(seed, wide(ONE_WAY)?.loss(loss), wide(ONE_WAY)?, config)?;
     let warm = Time::ZERO + seconds(20.0 * cycle);

@@ -1,27 +1,11 @@
 //! The paths on which theory is tried: as few things beside the one in question as can be.
 
-use marcato_queue::{CodelError, DropTail, DropTailConfig, Limit, LimitError, StepMarkError, StrictError};
+use crate::error::SimulationError;
+use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    Bulk, DelayedAck, FlowError, FlowId, LinkConfig, LossDetection, Network, Packet, Side, TcpConfig, TcpFlow,
+    Bulk, DelayedAck, FlowId, LinkConfig, LossDetection, Network, Packet, Side, TcpConfig, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
-
-/// Why a run could not be made.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error(transparent)]
-    Flow(#[from] FlowError),
-    #[error(transparent)]
-    Queue(#[from] LimitError),
-    #[error(transparent)]
-    Codel(#[from] CodelError),
-    #[error(transparent)]
-    Strict(#[from] StrictError),
-    #[error(transparent)]
-    StepMark(#[from] StepMarkError),
-    #[error("there is no {0}")]
-    Missing(&'static str),
-}
 
 /// With its 40 bytes of headers a segment makes a packet of 1000 bytes.
 pub(super) const MSS: u32 = 960;
@@ -48,12 +32,12 @@ pub(super) fn textbook() -> TcpConfig {
 }
 
 /// First in, first out, with room for `packets`.
-pub(super) fn fifo(packets: u64) -> Result<DropTail<Packet>, Error> {
+pub(super) fn fifo(packets: u64) -> Result<DropTail<Packet>, SimulationError> {
     Ok(DropTail::new(DropTailConfig { limit: Limit::Packets(packets) })?)
 }
 
 /// A link on which nothing waits long, nor is dropped: 10 Gbit/s.
-pub(super) fn wide(delay: Duration) -> Result<LinkConfig, Error> {
+pub(super) fn wide(delay: Duration) -> Result<LinkConfig, SimulationError> {
     Ok(LinkConfig::new(Rate::from_mbps(10_000), delay).queue(fifo(1_000_000)?))
 }
 
@@ -69,7 +53,7 @@ impl OneFlow {
         there: LinkConfig,
         back: LinkConfig,
         config: TcpConfig,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SimulationError> {
         let mut net = Network::new(seed);
         let (client, server) = (net.node("client"), net.node("server"));
         net.link(client, server, there, back);
@@ -88,7 +72,12 @@ impl OneFlow {
 
     /// Payload per second over whole cycles: from the first reduction of the window after `from` to the one `cycles`
     /// later. A reduction is seen to within `step`.
-    pub(super) fn over_reductions(&mut self, from: Time, cycles: u64, step: Duration) -> Result<f64, Error> {
+    pub(super) fn over_reductions(
+        &mut self,
+        from: Time,
+        cycles: u64,
+        step: Duration,
+    ) -> Result<f64, SimulationError> {
         self.net.run_until(from);
         let begin = self.after_reductions(1, step)?;
         let end = self.after_reductions(cycles, step)?;
@@ -96,16 +85,18 @@ impl OneFlow {
     }
 
     /// Runs until so many more reductions have been seen; when that was, and how many bytes have arrived.
-    fn after_reductions(&mut self, more: u64, step: Duration) -> Result<(Time, u64), Error> {
+    fn after_reductions(&mut self, more: u64, step: Duration) -> Result<(Time, u64), SimulationError> {
         let reductions = |net: &Network, flow| {
-            net.tcp_stats(flow, Side::Client).map(|stats| stats.reductions).ok_or(Error::Missing("TCP flow"))
+            net.tcp_stats(flow, Side::Client)
+                .map(|stats| stats.reductions)
+                .ok_or(SimulationError::Missing("TCP flow"))
         };
         let until = reductions(&self.net, self.flow)? + more;
         let latest = self.net.now() + PATIENCE;
         while reductions(&self.net, self.flow)? < until {
             let now = self.net.now();
             if now > latest {
-                return Err(Error::Missing("reduction of the window within a simulated day"));
+                return Err(SimulationError::Missing("reduction of the window within a simulated day"));
             }
             self.net.run_until(now + step);
         }

@@ -7,9 +7,10 @@ use marcato_sim::{Loss, Packet, Side, TcpConfig};
 use marcato_units::{Duration, Seed, Stream, Time};
 
 use super::formula::{mathis_window, pftk_approximate, pftk_full};
-use super::path::{Error, MSS, ONE_WAY, OneFlow, RTT, fifo, mbps, seconds, textbook, whole, wide};
+use super::path::{MSS, ONE_WAY, OneFlow, RTT, fifo, mbps, seconds, textbook, whole, wide};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 /// The first timeout.
 const T0: Duration = Duration::from_millis(400);
@@ -57,7 +58,7 @@ impl<D: Discipline<Packet>> Discipline<Packet> for RoundLoss<D> {
 }
 
 /// Mbit/s of payload sent, which is what the formula counts, and timeouts per loss indication.
-fn run(p: f64, rounds: bool, losses: f64, seed: Seed) -> Result<Values, Error> {
+fn run(p: f64, rounds: bool, losses: f64, seed: Seed) -> Result<Values, SimulationError> {
     let mut there = wide(ONE_WAY)?;
     if rounds {
         let stream = seed.stream("validate/pftk");
@@ -76,7 +77,8 @@ fn run(p: f64, rounds: bool, losses: f64, seed: Seed) -> Result<Values, Error> {
     let mut one = OneFlow::new(seed, there, wide(ONE_WAY)?, config)?;
     let cycle = RTT / (p * pftk_full(p, 1.0, T0.as_secs_f64() / RTT));
     let (warm, span) = (Time::ZERO + seconds(20.0 * cycle), seconds(losses * cycle));
-    let stats = |one: &OneFlow| one.net.tcp_stats(one.flow, Side::Client).ok_or(Error::Missing("TCP flow"));
+    let stats =
+        |one: &OneFlow| one.net.tcp_stats(one.flow, Side::Client).ok_or(SimulationError::Missing("TCP flow"));
     one.net.run_until(warm);
     let before = stats(&one)?;
     one.net.run_until(warm + span);

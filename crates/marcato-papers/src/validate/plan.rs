@@ -1,108 +1,129 @@
-//! The runs that all questions together need, spread over all cores.
+//! Runs of closures, which return their values in an order that their question knows.
+
+use std::fmt;
 
 use marcato_report::Mean;
 use marcato_units::Seed;
 
-use super::path::Error;
-use crate::{Progress, RunOptions, pool};
+use crate::error::SimulationError;
+use crate::plan::Setup;
+use crate::{Progress, RunOptions, plan};
 
-/// What a run hands back, in an order that its question knows.
+/// Values of a run, in an order that its question knows.
 pub(super) type Values = Vec<f64>;
 
-type Work = Box<dyn Fn(Seed) -> Result<Values, Error> + Send + Sync>;
+type Work = Box<dyn Fn(Seed) -> Result<Values, SimulationError> + Send + Sync>;
 
-struct Job {
+/// A closure to run. Closures cannot be compared, so each has a number of its own.
+pub(super) struct Job {
+    number: usize,
     work: Work,
-    /// Roughly how many packets it simulates, in thousands: the dearest begin first.
+    /// Thousands of packets, roughly.
     cost: u64,
-    /// Whether chance has no part in it, so that one run says all.
+    /// `true` if nothing in it is random, so that one seed suffices.
     once: bool,
 }
 
-/// A run that has been asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket(usize);
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Job").field(&self.number).finish()
+    }
+}
 
-/// What is to be run.
+impl Setup for Job {
+    type Outcome = Values;
+
+    fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    fn seeds(&self) -> usize {
+        if self.once { 1 } else { usize::MAX }
+    }
+
+    fn run(&self, seed: u64) -> Result<Values, SimulationError> {
+        (self.work)(Seed::new(seed))
+    }
+}
+
+/// A run that a question has asked for.
+pub(super) type Ticket = plan::Ticket<Job>;
+
+/// Runs that all questions together need.
 pub(super) struct Plan {
+    plan: plan::Plan<()>,
     quick: bool,
-    jobs: Vec<Job>,
+    jobs: usize,
 }
 
 impl Plan {
     pub(super) const fn new(quick: bool) -> Self {
-        Self { quick, jobs: Vec::new() }
+        Self { plan: plan::Plan::new(()), quick, jobs: 0 }
     }
 
-    /// The one in a full run, the other in a quick one.
+    /// `full` in a full run, `quick` in a quick one.
     pub(super) fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// Asks for a run in which nothing is random.
+    /// Asks for a run in which nothing is random, of `cost` thousand packets.
     pub(super) fn once(
         &mut self,
         cost: u64,
-        work: impl Fn() -> Result<Values, Error> + Send + Sync + 'static,
+        work: impl Fn() -> Result<Values, SimulationError> + Send + Sync + 'static,
     ) -> Ticket {
-        self.add(Job { work: Box::new(move |_| work()), cost, once: true })
+        self.add(cost, true, Box::new(move |_| work()))
     }
 
-    /// Asks for a run with each seed.
+    /// Asks for a run with each seed, of `cost` thousand packets.
     pub(super) fn each(
         &mut self,
         cost: u64,
-        work: impl Fn(Seed) -> Result<Values, Error> + Send + Sync + 'static,
+        work: impl Fn(Seed) -> Result<Values, SimulationError> + Send + Sync + 'static,
     ) -> Ticket {
-        self.add(Job { work: Box::new(work), cost, once: false })
+        self.add(cost, false, Box::new(work))
     }
 
-    fn add(&mut self, job: Job) -> Ticket {
-        self.jobs.push(job);
-        Ticket(self.jobs.len() - 1)
+    fn add(&mut self, cost: u64, once: bool, work: Work) -> Ticket {
+        self.jobs += 1;
+        self.plan.add(Job { number: self.jobs, work, cost, once })
     }
 
-    /// As if every run had given nothing: shows which rows there would be.
+    /// Outcomes of runs that returned no value: shows which rows there would be.
     #[cfg(test)]
     pub(super) fn nothing(&self) -> Runs {
-        Runs { values: vec![Vec::new(); self.jobs.len()] }
+        Runs { runs: self.plan.nothing() }
     }
 
-    /// Runs everything. The outcome does not depend on how many cores there are.
-    pub(super) fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Runs, Error> {
-        self.run_on(options.jobs(), options.seeds(), progress)
+    /// Runs everything.
+    pub(super) fn run(
+        &self,
+        options: &RunOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Runs, SimulationError> {
+        self.run_on(options.jobs(), options, progress)
     }
 
-    fn run_on(&self, cores: usize, seeds: &[u64], progress: &mut dyn Progress) -> Result<Runs, Error> {
-        let of = |job: &Job| if job.once { &seeds[..seeds.len().min(1)] } else { seeds };
-        let mut todo: Vec<(usize, usize, u64)> = Vec::new();
-        for (at, job) in self.jobs.iter().enumerate() {
-            todo.extend(of(job).iter().enumerate().map(|(place, &seed)| (at, place, seed)));
-        }
-        todo.sort_by_key(|&(at, ..)| std::cmp::Reverse(self.jobs[at].cost));
-        progress.begin("runs", Some(todo.len() as u64));
-        let mut done: Vec<Vec<Option<Values>>> =
-            self.jobs.iter().map(|job| vec![None; of(job).len()]).collect();
-        let run = |&(at, _, seed): &(usize, usize, u64)| (self.jobs[at].work)(Seed::new(seed));
-        pool::spread(cores, &todo, run, |&(at, place, _), values| {
-            done[at][place] = Some(values);
-            progress.advance(1);
-        })?;
-        let whole = done.into_iter().map(|seeds| seeds.into_iter().collect::<Option<_>>());
-        Ok(Runs { values: whole.collect::<Option<_>>().ok_or(Error::Missing("outcome of a run"))? })
+    fn run_on(
+        &self,
+        cores: usize,
+        options: &RunOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Runs, SimulationError> {
+        let runs = self.plan.run_on(cores, "validation, thousands of packets", options, progress)?;
+        Ok(Runs { runs })
     }
 }
 
-/// What came of a [`Plan`].
-#[derive(Debug, PartialEq)]
+/// Outcomes of a [`Plan`].
 pub(super) struct Runs {
-    values: Vec<Vec<Values>>,
+    runs: plan::Runs,
 }
 
 impl Runs {
     /// The value at a place, of each seed.
     pub(super) fn each(&self, ticket: Ticket, place: usize) -> Values {
-        self.values[ticket.0].iter().map(|run| run.get(place).copied().unwrap_or(f64::NAN)).collect()
+        self.runs.each(ticket, |run| run.get(place).copied().unwrap_or(f64::NAN))
     }
 
     /// Its mean over the seeds.
@@ -112,7 +133,7 @@ impl Runs {
 
     /// All values with the first seed.
     pub(super) fn first(&self, ticket: Ticket) -> &[f64] {
-        self.values[ticket.0].first().map_or(&[], Vec::as_slice)
+        self.runs.first(ticket).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -123,11 +144,14 @@ mod tests {
 
     #[test]
     fn the_outcomes_do_not_depend_on_the_number_of_cores() {
+        let options = RunOptions::repeated(4, 2).unwrap();
         let mut plan = Plan::new(true);
         let ticket = plan.each(1, |seed| Ok(vec![seed.get() as f64]));
         let constant = plan.once(5, || Ok(vec![7.0, 8.0]));
-        let [one, three] = [1, 3].map(|cores| plan.run_on(cores, &[4, 5], &mut Silent).unwrap());
-        assert_eq!(one, three);
+        let [one, three] = [1, 3].map(|cores| plan.run_on(cores, &options, &mut Silent).unwrap());
+        for ticket in [ticket, constant] {
+            assert_eq!(one.runs.of(ticket), three.runs.of(ticket));
+        }
         assert_eq!((one.each(ticket, 0), one.mean(ticket, 0)), (vec![4.0, 5.0], 4.5));
         assert_eq!((one.first(constant), one.each(constant, 1)), (&[7.0, 8.0][..], vec![8.0]));
     }
@@ -135,7 +159,7 @@ mod tests {
     #[test]
     fn a_run_that_is_impossible_stops_all() {
         let mut plan = Plan::new(true);
-        plan.once(1, || Err(Error::Missing("patience")));
-        assert!(plan.run_on(2, &[1], &mut Silent).is_err());
+        plan.once(1, || Err(SimulationError::Missing("patience")));
+        assert!(plan.run_on(2, &RunOptions::default(), &mut Silent).is_err());
     }
 }

@@ -6,11 +6,12 @@ use marcato_sim::{DatagramFlow, LinkConfig, Network, Route, Side};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use super::formula::{md1_wait, mm1_wait, mm1_wait_error};
-use super::path::{Error, fifo, seconds};
+use super::path::{fifo, seconds};
 use super::plan::{Plan, Values};
 use super::source::{Sizes, Source, Taker};
 use super::watch::Watched;
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 /// 4000 bytes at 32 Mbit/s take a millisecond.
 const MEAN: u64 = 4000;
@@ -19,7 +20,7 @@ const LEVELS: usize = 400;
 
 /// The mean wait in ms; by how many packet-nanoseconds the queue's own account differs from the receiver's; packets;
 /// then the shares of packets that found 0, 1, 2 … before them.
-fn run(sizes: Sizes, rho: f64, packets: f64, seed: Seed) -> Result<Values, Error> {
+fn run(sizes: Sizes, rho: f64, packets: f64, seed: Seed) -> Result<Values, SimulationError> {
     let mut net = Network::new(seed);
     let (from, to) = (net.node("from"), net.node("to"));
     let rate = Rate::from_mbps(32);
@@ -36,7 +37,7 @@ fn run(sizes: Sizes, rho: f64, packets: f64, seed: Seed) -> Result<Values, Error
         net.run_until(net.now() + Duration::from_secs(1));
     }
     net.run_until(net.now() + Duration::from_secs(1));
-    let taken = &net.host::<Taker>(flow, Side::Server).ok_or(Error::Missing("receiver"))?.0;
+    let taken = &net.host::<Taker>(flow, Side::Server).ok_or(SimulationError::Missing("receiver"))?.0;
     let mut waited = 0u128;
     let mut found = vec![0u64; LEVELS];
     let mut gone = 0;

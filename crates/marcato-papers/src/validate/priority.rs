@@ -5,11 +5,11 @@ use marcato_report::{Row, Unit};
 use marcato_sim::{DatagramFlow, LinkConfig, Loss, Network, Packet, Route, Side, UdpFlow};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
-use super::path::Error;
 use super::plan::{Plan, Values};
 use super::source::{Sizes, Source, Taker};
 use super::watch::Watched;
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 const RATE: u64 = 8;
 
@@ -31,11 +31,13 @@ struct High {
 }
 
 /// The high packets, with low packets of `low` bytes without end beside them, and the share of the link that was used.
-fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(High, f64), Error> {
+fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(High, f64), SimulationError> {
     let mut net = Network::new(seed);
     let (from, to) = (net.node("from"), net.node("to"));
     let class = |packets| {
-        Ok::<DropTail<Packet>, Error>(DropTail::new(DropTailConfig { limit: Limit::Packets(packets) })?)
+        Ok::<DropTail<Packet>, SimulationError>(DropTail::new(DropTailConfig {
+            limit: Limit::Packets(packets),
+        })?)
     };
     let link = || LinkConfig::new(Rate::from_mbps(RATE), Duration::from_millis(5));
     let (there, seen) = match service {
@@ -68,13 +70,13 @@ fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(H
 }
 
 /// When each high packet began to leave, and how long it was, with low packets of `low` bytes without end beside it.
-fn departures(seed: Seed, low: Option<u64>, until: Time) -> Result<Vec<(Time, u64)>, Error> {
+fn departures(seed: Seed, low: Option<u64>, until: Time) -> Result<Vec<(Time, u64)>, SimulationError> {
     Ok(run(seed, Service::Finishes, low, until)?.0.left)
 }
 
 /// Where a link pre-empts: high packets that left, that were dropped and that the wire lost; whether the low class changed
 /// anything of them; the share of the link that was used, in %.
-fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, Error> {
+fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationError> {
     let ((alone, _), (beside, used)) =
         (run(seed, Service::PreEmpts, None, until)?, run(seed, Service::PreEmpts, Some(low), until)?);
     let (left, dropped) = (alone.left.len() as f64, alone.dropped.len() as f64);
@@ -84,7 +86,7 @@ fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, Error> {
 
 /// Packets; whether both are the same packets in the same order; the greatest delay by the low class in ms, and the
 /// least, and the mean.
-fn compare(seed: Seed, low: u64, until: Time) -> Result<Values, Error> {
+fn compare(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationError> {
     let (alone, beside) = (departures(seed, None, until)?, departures(seed, Some(low), until)?);
     let sizes = |packets: &[(Time, u64)]| packets.iter().map(|packet| packet.1).collect::<Vec<_>>();
     let same = sizes(&alone) == sizes(&beside);

@@ -7,9 +7,10 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use super::formula::{jain, mathis_window};
-use super::path::{Error, fifo, plain, seconds, whole, wide};
+use super::path::{fifo, plain, seconds, whole, wide};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask, cubic};
+use crate::error::SimulationError;
 
 /// Bytes that each of two Reno flows gets between two times; each has an access link of its own, and all share one.
 fn two(
@@ -19,7 +20,7 @@ fn two(
     background: Option<Rate>,
     seed: Seed,
     times: [Time; 2],
-) -> Result<[f64; 2], Error> {
+) -> Result<[f64; 2], SimulationError> {
     let mut net = Network::new(seed);
     let (router, server) = (net.node("router"), net.node("server"));
     net.link(router, server, shared, wide(Duration::ZERO)?);
@@ -55,7 +56,7 @@ fn droptail(
     congestion: Congestion,
     until: u64,
     seed: Seed,
-) -> Result<[f64; 2], Error> {
+) -> Result<[f64; 2], SimulationError> {
     let shared = LinkConfig::new(Rate::from_mbps(20), Duration::ZERO).queue(fifo(buffer)?);
     let times = [Time::from_secs(50), Time::from_secs(50 + until)];
     two(shared, round_trips, congestion, Some(Rate::from_kbps(200)), seed, times)
@@ -94,7 +95,9 @@ pub(super) fn rtt(plan: &mut Plan) -> Ask {
     });
     let stages = plan.pick(20, 4);
     let cubic = [0.1, 0.2, 0.4].map(|rtt| {
-        plan.once(stages * 100, move || -> Result<Values, Error> { cubic::window(rtt, 1e-5, stages, false) })
+        plan.once(stages * 100, move || -> Result<Values, SimulationError> {
+            cubic::window(rtt, 1e-5, stages, false)
+        })
     });
     Box::new(move |runs| {
         let mut rows = Vec::new();

@@ -6,10 +6,11 @@ use marcato_sim::{
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
-use super::path::{Error, MSS, ONE_WAY, OneFlow, fifo, plain, textbook};
+use super::path::{MSS, ONE_WAY, OneFlow, fifo, plain, textbook};
 use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask};
+use crate::error::SimulationError;
 
 const RATE: Rate = Rate::from_mbps(100);
 /// A segment's packet, a bare acknowledgement, and a SYN with three options: MSS, window scale, SACK permitted.
@@ -39,20 +40,20 @@ fn slow_start(n: u32) -> Duration {
     start + tx(DATA) * left + ONE_WAY
 }
 
-fn transfer(client: impl App, config: TcpConfig) -> Result<(Network, FlowId), Error> {
+fn transfer(client: impl App, config: TcpConfig) -> Result<(Network, FlowId), SimulationError> {
     let mut net = Network::new(Seed::new(1));
     let (from, to) = (net.node("client"), net.node("server"));
-    let link = || Ok::<_, Error>(LinkConfig::new(RATE, ONE_WAY).queue(fifo(100_000)?));
+    let link = || Ok::<_, SimulationError>(LinkConfig::new(RATE, ONE_WAY).queue(fifo(100_000)?));
     net.link(from, to, link()?, link()?);
     let flow = net.tcp(TcpFlow::new(from, to, config, client))?;
     net.run_until(Time::from_secs(10));
     Ok((net, flow))
 }
 
-fn last_arrival(segments: u32) -> Result<Values, Error> {
+fn last_arrival(segments: u32) -> Result<Values, SimulationError> {
     let app = Bulk::new(Bytes::from(segments * MSS));
     let (net, flow) = transfer(app, plain())?;
-    let last = net.reception(flow, Side::Server).last_at.ok_or(Error::Missing("segment"))?;
+    let last = net.reception(flow, Side::Server).last_at.ok_or(SimulationError::Missing("segment"))?;
     Ok(vec![last.as_millis_f64()])
 }
 
@@ -72,16 +73,16 @@ impl App for Noting {
     }
 }
 
-fn acknowledged(segments: u32) -> Result<Values, Error> {
+fn acknowledged(segments: u32) -> Result<Values, SimulationError> {
     let total = Bytes::from(segments * MSS);
     let app = Noting { left: total, total, acked_at: None };
     let (net, flow) = transfer(app, TcpConfig { delayed_ack: DelayedAck::default(), ..plain() })?;
-    let app = net.app::<Noting>(flow, Side::Client).ok_or(Error::Missing("application"))?;
-    Ok(vec![app.acked_at.ok_or(Error::Missing("acknowledgement"))?.as_millis_f64()])
+    let app = net.app::<Noting>(flow, Side::Client).ok_or(SimulationError::Missing("application"))?;
+    Ok(vec![app.acked_at.ok_or(SimulationError::Missing("acknowledgement"))?.as_millis_f64()])
 }
 
 /// The gaps between what arrives at a wire that loses all from packet `from` on, in ms.
-fn retries(from: u64, until: u64) -> Result<Values, Error> {
+fn retries(from: u64, until: u64) -> Result<Values, SimulationError> {
     let (queue, seen) = Watched::new(fifo(10)?, true);
     let delay = Duration::from_millis(50);
     let there = LinkConfig::delay_only(delay).queue(queue).loss(Loss::Script((from..from + 100).collect()));

@@ -5,15 +5,16 @@ use marcato_report::{Figure, Row, Unit};
 use marcato_sim::LinkConfig;
 use marcato_units::{Duration, Rate, Seed, Time};
 
-use super::path::{Error, MSS, ONE_WAY, OneFlow, fifo, plain, whole};
+use super::path::{MSS, ONE_WAY, OneFlow, fifo, plain, whole};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask, formula};
+use crate::error::SimulationError;
 
 /// 40 Mbit/s over 80 ms, in packets of 1000 bytes.
 const PRODUCT: f64 = 400.0;
 
 /// Share of the link in use over whole cycles, in %.
-fn busy(buffer: u64, cycles: u64) -> Result<Values, Error> {
+fn busy(buffer: u64, cycles: u64) -> Result<Values, SimulationError> {
     let there = LinkConfig::new(Rate::from_mbps(40), ONE_WAY).queue(fifo(buffer)?);
     let mut one = OneFlow::new(Seed::new(1), there, LinkConfig::delay_only(ONE_WAY), plain())?;
     let goodput = one.over_reductions(Time::from_secs(60), cycles, Duration::from_millis(10))?;

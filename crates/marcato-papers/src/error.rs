@@ -1,0 +1,47 @@
+//! Errors of simulated runs, which all experiments share.
+
+use marcato_queue::{CodelError, CrqError, FqCodelError, LimitError, StepMarkError, StrictError};
+use marcato_quic::IdentityError;
+use marcato_sched::conductor::{DebtError, OfferError};
+use marcato_sim::{DistributionError, FlowError, SpawnError, TapError};
+use thiserror::Error;
+
+/// A simulated run that could not be set up, or did not end as its experiment needs.
+#[derive(Debug, Error)]
+pub(crate) enum SimulationError {
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    #[error(transparent)]
+    Sizes(#[from] DistributionError),
+    #[error(transparent)]
+    Tap(#[from] TapError),
+    #[error(transparent)]
+    Queue(#[from] LimitError),
+    #[error(transparent)]
+    Codel(#[from] CodelError),
+    #[error(transparent)]
+    FqCodel(#[from] FqCodelError),
+    #[error(transparent)]
+    Crq(#[from] CrqError),
+    #[error(transparent)]
+    Strict(#[from] StrictError),
+    #[error(transparent)]
+    StepMark(#[from] StepMarkError),
+    #[error(transparent)]
+    Debt(#[from] DebtError),
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// A host, session, sample or outcome that the run should have.
+    #[error("a run has no {0}: this is a defect of the experiment")]
+    Missing(&'static str),
+    /// A host that could not open its session.
+    #[error("an end could not begin: {0}")]
+    Begin(String),
+    /// A transfer that was still in progress when the run ended.
+    #[error("{0} did not arrive within the time of the run: run it for longer")]
+    Incomplete(String),
+}
