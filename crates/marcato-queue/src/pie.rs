@@ -196,7 +196,10 @@ impl<P: Packet> Pie<P> {
         let p = p * i128::from(ONE) / 1_000_000_000_000;
         let below = |millionths: i64| self.drop_prob < ONE / 1_000_000 * millionths;
         let scale = SCALES.iter().find(|(millionths, _)| below(*millionths)).map_or(0, |(_, scale)| *scale);
-        let mut p = i64::try_from(p / (1 << scale)).unwrap_or(if p < 0 { -ONE } else { ONE });
+        // A step beyond one changes no more than one does.
+        let one = i128::from(ONE);
+        #[allow(clippy::cast_possible_truncation, reason = "it is at most one")]
+        let mut p = (p / (1 << scale)).clamp(-one, one) as i64;
         if !below(100_000) {
             // §5.5: by no more than 2 % at once.
             p = p.min(ONE / 50);

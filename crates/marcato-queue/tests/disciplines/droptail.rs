@@ -46,3 +46,15 @@ fn a_limit_that_lets_nothing_in_is_an_error() {
     assert_eq!(made(bytes(0)), Err(LimitError::NoBytes));
     assert_eq!(made(bytes(1)), Ok(()));
 }
+
+#[test]
+fn a_packet_passes_an_empty_queue_alone() {
+    let mut queue = droptail(bytes(1500));
+    assert!(queue.pass(Time::ZERO, &Probe::new(0).with_len(1500)));
+    assert!(!queue.pass(Time::ZERO, &Probe::new(1).with_len(1501)), "longer than the queue");
+    let tally = Tally { packets: 1, bytes: Bytes::new(1500) };
+    assert_eq!((queue.counters().enqueued, queue.counters().dequeued), (tally, tally));
+    assert_eq!(queue.enqueue(Time::ZERO, Probe::new(2).with_len(100)), Verdict::Queued);
+    assert!(!queue.pass(Time::ZERO, &Probe::new(3).with_len(100)), "it would overtake");
+    assert_eq!(queue.counters().dequeued, tally);
+}

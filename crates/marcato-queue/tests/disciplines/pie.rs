@@ -1,5 +1,7 @@
 //! PIE, held against the equations of RFC 8033.
 
+use std::collections::VecDeque;
+
 use marcato_queue::{Discipline, Limit, LimitError, Pie, PieConfig, PieError, Ppm, Verdict};
 use marcato_units::{Bytes, Duration, Seed, Time};
 use marcato_wire::Ecn;
@@ -204,6 +206,105 @@ fn packets_are_marked_below_a_tenth_and_dropped_above() {
         lost
     });
     assert!(lost.count() > 0);
+}
+
+/// A queue that packets enter every millisecond and leave after a chosen latency.
+struct Steady {
+    queue: Pie<Probe>,
+    now: Time,
+    /// Arrivals of the packets that wait.
+    came: VecDeque<Time>,
+}
+
+impl Steady {
+    fn new(config: PieConfig) -> Self {
+        Self { queue: pie(config), now: Time::from_secs(1), came: VecDeque::new() }
+    }
+
+    /// Enqueues a packet every millisecond. Each leaves after `latency`, a multiple of 0.5 ms, or not at all. Returns the
+    /// time of the first drop in milliseconds from the begin.
+    fn run(&mut self, milliseconds: u64, latency: Option<Duration>) -> Option<u64> {
+        let mut first = None;
+        for half in 0..2 * milliseconds {
+            if half % 2 == 0 {
+                match self.queue.enqueue(self.now, Probe::new(half)) {
+                    Verdict::Queued => self.came.push_back(self.now),
+                    Verdict::Dropped(_) => _ = first.get_or_insert(half / 2),
+                }
+            }
+            let due = |since: &Time| latency.is_some_and(|latency| *since + latency <= self.now);
+            while self.came.front().is_some_and(due) {
+                self.came.pop_front();
+                self.queue.dequeue(self.now);
+            }
+            self.now += Duration::from_micros(500);
+        }
+        first
+    }
+}
+
+#[test]
+fn a_burst_is_allowed_again_after_a_latency_below_half_the_reference() {
+    // Steep enough for drops within a few steps once the allowance is spent. §4.4.
+    let steep = PieConfig { alpha: 10_000, beta: 100_000, ..roomy() };
+    for (latency, allowed) in [(5_500, true), (7_500, false), (10_500, false)] {
+        let mut steady = Steady::new(steep);
+        assert_eq!(steady.run(1000, Some(Duration::from_micros(latency))), None);
+        assert_eq!(steady.queue.drop_prob(), Ppm::default());
+        let first = steady.run(400, None).expect("a link that has stopped ends in drops");
+        // Ten steps of the allowance, of which the first may come at once.
+        assert_eq!(first >= 135, allowed, "after {first} ms at a latency of {latency} us");
+    }
+}
+
+#[test]
+fn short_latencies_protect_from_drops_below_a_probability_of_a_fifth() {
+    // §4.1: no drops while qdelay_old is below half of QDELAY_REF and drop_prob below 0.2.
+    let flat = PieConfig { alpha: 1000, beta: 0, ..roomy() };
+    for (target, latency, protected) in
+        [(150_000, 5_500, true), (150_000, 7_500, false), (150_000, 10_500, false), (500_000, 5_500, false)]
+    {
+        let mut steady = Steady::new(flat);
+        while steady.queue.drop_prob() < Ppm::new(target) {
+            steady.run(15, None);
+        }
+        steady.run(30, Some(Duration::from_micros(latency)));
+        let probability = steady.queue.drop_prob().get();
+        assert!(probability.abs_diff(target) < 40_000, "{probability}");
+        // At one instant, so that no step comes between, and with room above two packets.
+        let now = steady.now;
+        for id in 0..10 {
+            steady.queue.enqueue(now, Probe::new(id)).lost();
+        }
+        let before = steady.queue.counters().dropped.packets;
+        for id in 0..1000 {
+            if steady.queue.enqueue(now, Probe::new(id)) == Verdict::Queued {
+                steady.queue.dequeue(now);
+            }
+        }
+        let dropped = steady.queue.counters().dropped.packets - before;
+        assert_eq!(dropped == 0, protected, "{dropped} dropped at {target} and {latency} us");
+    }
+}
+
+#[test]
+fn at_the_marking_threshold_itself_packets_are_dropped() {
+    // §5.1 marks below the threshold. One is a probability that the controller reaches exactly.
+    let config = PieConfig { alpha: 1000, mark_ecnth: Some(Ppm::ONE), ..roomy() };
+    let mut queue = pie(config);
+    let (mut now, mut id) = (Time::from_secs(1), 0);
+    while queue.drop_prob() < Ppm::ONE {
+        queue.enqueue(now, Probe::new(id).with_ecn(Ecn::Ect0)).lost();
+        (now, id) = (now + Duration::from_millis(1), id + 1);
+    }
+    let before = *queue.counters();
+    assert!(before.marked.packets > 0);
+    for id in 0..100 {
+        queue.enqueue(now, Probe::new(id).with_ecn(Ecn::Ect0)).lost();
+    }
+    let after = *queue.counters();
+    assert_eq!(after.marked, before.marked);
+    assert!(after.dropped.packets > before.dropped.packets);
 }
 
 #[test]

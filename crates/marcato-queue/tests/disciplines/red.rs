@@ -64,6 +64,15 @@ fn between_the_thresholds_gaps_are_uniform_with_the_probability_that_the_average
 }
 
 #[test]
+fn the_second_packet_of_a_burst_finds_the_first() {
+    let mut queue = red(at_once());
+    for found in 0..4 {
+        queue.enqueue(Time::ZERO, Probe::new(0)).lost();
+        assert_eq!(queue.average(), found);
+    }
+}
+
+#[test]
 fn packets_at_min_th_count_towards_the_next_signal() {
     for seed in 0..200 {
         let mut queue: Red<Probe> = Red::new(at_once(), Seed::new(seed).stream("red")).unwrap();
