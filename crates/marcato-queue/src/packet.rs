@@ -59,3 +59,14 @@ pub trait Packet {
         Transport::Opaque
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_names_the_flow_of_that_number() {
+        assert_eq!(FlowKey::from(7), FlowKey::new(7));
+        assert_ne!(FlowKey::from(7), FlowKey::from(8));
+    }
+}

@@ -1,8 +1,8 @@
 //! Strict priority, with a buffer per class and with one that both share.
 
 use marcato_queue::{
-    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, LimitError, PushOut, PushOutConfig,
-    Strict, StrictConfig, StrictError, Verdict,
+    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Limit, LimitError, PushOut,
+    PushOutConfig, Strict, StrictConfig, StrictError, Verdict,
 };
 use marcato_units::{Bytes, Duration, Time};
 
@@ -167,4 +167,54 @@ fn with_a_limit_in_bytes_a_high_packet_pushes_out_as_many_low_ones_as_it_needs_a
     assert_eq!((verdict, displaced.len()), (Verdict::Dropped(refused), 15));
     let low: Vec<u64> = (1..=15).collect();
     assert_eq!(drain(&mut queue, Time::ZERO), [vec![0, 31], low].concat());
+}
+
+/// A queue that keeps the packets that it observes, and never has any of its own.
+#[derive(Default)]
+struct Listener {
+    heard: Vec<u64>,
+    counters: Counters,
+}
+
+impl Discipline<Probe> for Listener {
+    fn enqueue_with(&mut self, _: Time, packet: Probe, _: &mut dyn FnMut(Probe)) -> Verdict<Probe> {
+        Verdict::Dropped(packet)
+    }
+
+    fn observe(&mut self, _: Time, packet: &Probe) {
+        self.heard.push(packet.id);
+    }
+
+    fn dequeue_with(&mut self, _: Time, _: &mut dyn FnMut(Probe)) -> Option<Probe> {
+        None
+    }
+
+    fn next_ready(&self, _: Time) -> Option<Time> {
+        None
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog::default()
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+#[test]
+fn both_classes_observe_the_packets_of_the_other_way() {
+    let mut queue = Box::new(Strict::of(Listener::default(), Listener::default()));
+    // By name, so that the box itself is asked.
+    <Box<_> as Discipline<Probe>>::observe(&mut queue, Time::ZERO, &Probe::new(7));
+    <Box<_> as Discipline<Probe>>::observe(&mut queue, Time::ZERO, &Probe::low(8));
+    assert_eq!((&queue.high().heard, &queue.low().heard), (&vec![7, 8], &vec![7, 8]));
+}
+
+#[test]
+fn a_boxed_queue_lets_packets_pass_as_its_content_does() {
+    let class = DropTailConfig { limit: Limit::Packets(1) };
+    let mut queue: Box<DropTail<Probe>> = Box::new(DropTail::new(class).unwrap());
+    assert!(<Box<_> as Discipline<Probe>>::pass(&mut queue, Time::ZERO, &Probe::new(0)));
+    assert_eq!(queue.counters().dequeued.packets, 1);
 }
