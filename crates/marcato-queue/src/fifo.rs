@@ -1,4 +1,4 @@
-//! The buffer of disciplines that decide on a packet when it arrives.
+//! Buffer of the disciplines that decide on a packet when it arrives.
 
 use alloc::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use marcato_units::Time;
 
 use crate::{Backlog, Counters, Packet, Verdict};
 
-/// Packets in order of arrival, each with its time of arrival, and the counters of the queue that they are in.
+/// Packets in order of arrival, each with its time of arrival, and the counters of the queue that holds them.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo<P> {
     queue: VecDeque<(Time, P)>,
@@ -28,7 +28,7 @@ impl<P: Packet> Fifo<P> {
         Verdict::Queued
     }
 
-    /// Refuses a packet for want of room.
+    /// Refuses a packet because the queue is full.
     pub(crate) fn overflow(&mut self, packet: P) -> Verdict<P> {
         self.counters.overflow(&packet);
         Verdict::Dropped(packet)
@@ -50,7 +50,7 @@ impl<P: Packet> Fifo<P> {
         capable
     }
 
-    /// Removes the head, and says when it came.
+    /// Removes the head, and returns it with its time of arrival.
     pub(crate) fn pop(&mut self) -> Option<(Time, P)> {
         let (since, packet) = self.queue.pop_front()?;
         self.backlog.pop(packet.len());
@@ -58,13 +58,26 @@ impl<P: Packet> Fifo<P> {
         Some((since, packet))
     }
 
-    /// The time at which the head came.
+    /// Time of arrival of the head.
     pub(crate) fn head_since(&self) -> Option<Time> {
         self.queue.front().map(|(since, _)| *since)
     }
-
-    /// `now` if anything waits.
-    pub(crate) fn next_ready(&self, now: Time) -> Option<Time> {
-        if self.queue.is_empty() { None } else { Some(now) }
-    }
 }
+
+/// Methods of [`Discipline`](crate::Discipline) that every work-conserving discipline with a field `fifo` has alike.
+macro_rules! fifo_methods {
+    () => {
+        fn next_ready(&self, now: Time) -> Option<Time> {
+            (!self.fifo.backlog.is_empty()).then_some(now)
+        }
+
+        fn backlog(&self) -> Backlog {
+            self.fifo.backlog
+        }
+
+        fn counters(&self) -> &Counters {
+            &self.fifo.counters
+        }
+    };
+}
+pub(crate) use fifo_methods;

@@ -15,7 +15,7 @@
 
 use marcato_units::{Bytes, Duration, Stream, Time};
 
-use crate::fifo::Fifo;
+use crate::fifo::{Fifo, fifo_methods};
 use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdict};
 
 /// Probabilities are in units of 2^-48.
@@ -282,15 +282,5 @@ impl<P: Packet> Discipline<P> for Pie<P> {
         Some(packet)
     }
 
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.fifo.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.fifo.backlog
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.fifo.counters
-    }
+    fifo_methods!();
 }

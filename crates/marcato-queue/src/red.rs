@@ -15,7 +15,7 @@
 
 use marcato_units::{Bytes, Duration, Stream, Time};
 
-use crate::fifo::Fifo;
+use crate::fifo::{Fifo, fifo_methods};
 use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdict};
 
 /// `avg` and the thresholds are in units of 2^-16.
@@ -276,15 +276,5 @@ impl<P: Packet> Discipline<P> for Red<P> {
         Some(packet)
     }
 
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.fifo.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.fifo.backlog
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.fifo.counters
-    }
+    fifo_methods!();
 }

@@ -11,7 +11,7 @@
 
 use marcato_units::{Bytes, Duration, Time};
 
-use crate::fifo::Fifo;
+use crate::fifo::{Fifo, fifo_methods};
 use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 /// Threshold of [`StepMark`], K in DCTCP's paper. The packet being transmitted does not count.
@@ -140,15 +140,5 @@ impl<P: Packet> Discipline<P> for StepMark<P> {
         Some(packet)
     }
 
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.fifo.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.fifo.backlog
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.fifo.counters
-    }
+    fifo_methods!();
 }

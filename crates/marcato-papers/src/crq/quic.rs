@@ -156,7 +156,7 @@ fn spins(seeds: EndSeeds) -> Result<bool, SimulationError> {
     net.run_until(Time::from_millis(200));
     let queue: &Crq<Packet> = net.queue(down).ok_or(SimulationError::Missing("queue"))?;
     // What is random may hold for some packets by chance, but not for a round trip.
-    Ok(queue.flow(flow.key(Side::Server)).is_some_and(|flow| flow.loop_length > 2 * delay * 9 / 10))
+    Ok(queue.flow(flow.key(Side::Server)).is_some_and(|flow| flow.round_trip > 2 * delay * 9 / 10))
 }
 
 #[cfg(test)]

@@ -1,23 +1,28 @@
-//! The rules by which a trap judges.
+//! Rules of a trap.
 
 use marcato_units::Bytes;
 
-/// What a cycle is.
+/// Division of a flow's time into cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cycles {
-    /// TCP: data and its acknowledgement, as the authors' program has it, with its slips: plain comparisons that
-    /// wrapping upsets, and a next cycle that is measured by whatever segment ended the last, be it a retransmission.
-    /// QUIC: every flip of the spin bit, the first one from 0.
+    /// Cycles of the authors' program, with its slips.
+    ///
+    /// TCP: data and its acknowledgement. Comparisons are plain, so that wrapping upsets them, and whatever segment ends a
+    /// cycle measures the next, be it a retransmission. QUIC: every flip of the spin bit, the first one from 0.
     Half,
-    /// TCP: both halves of CRQ Fig. 2, of which the second is empty where the other host sends no data. QUIC: every flip
-    /// of the spin bit.
+    /// Cycles of CRQ Fig. 2.
+    ///
+    /// TCP: both halves, of which the second is empty where the other host sends no data. QUIC: every flip of the spin
+    /// bit.
     Matched,
-    /// As long as a loop of the path, by timestamps (RFC 7323), by sequence numbers and the handshake, or by flips of
-    /// the spin bit that held.
-    Loop,
+    /// Cycles of one round trip of the path.
+    ///
+    /// The round trip is measured by timestamps (RFC 7323), by sequence numbers and the handshake, or by flips of the spin
+    /// bit that held.
+    RoundTrip,
 }
 
-/// What windows are compared by.
+/// Measure by which windows are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowUnit {
     /// Bytes in the cycle. CRQ §III-A1.
@@ -26,129 +31,127 @@ pub enum WindowUnit {
     Rate,
 }
 
-/// Which window must be large for a flow to be judged. CRQ §III-A1: a flow that has already backed off is not.
+/// Least window for a flow to be judged: one that has already backed off is not. CRQ §III-A1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Floor {
-    /// The one at the signal must be above this. CRQ §III-A1.
+    /// The window at the signal must be above this. CRQ §III-A1.
     AtSignal(Bytes),
-    /// The later one must be at least this: a flow that backs off below it gets no credit. The authors' program.
+    /// The later window must be at least this: a flow that backs off below it gets no credit. The authors' program.
     AtResponse(Bytes),
 }
 
-/// In which cycles after the signal a response is looked for: it is one if it shows in any of them.
+/// Cycles after the signal in which a response is looked for: it counts if it shows in any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Response {
-    /// The first: 1 is the cycle after the signal's.
+    /// First cycle: 1 is the cycle after the signal's.
     pub first: u8,
-    /// The last; at most 3.
+    /// Last cycle; at most 3.
     pub last: u8,
 }
 
-/// What becomes of votes.
+/// Rule that makes votes of windows after signals, and a [`Verdict`](super::Verdict) of votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Votes {
-    /// All count alike for ever, each signalled cycle has one, and as many for as against are enough. CRQ §III-A1.
-    Lifetime,
-    /// Each has an eighth of the say (the first ones more), signals answered by one response have one vote together, and
-    /// it takes three votes for a verdict: 5/8 of the say to become responsive, and 3/8 to become unresponsive.
-    Aged,
+pub enum Judge {
+    /// Majority of all votes: each signalled cycle has one, all count alike for ever, and as many for as against are
+    /// enough. CRQ §III-A1.
+    Majority,
+    /// Marcato's own rule, which separates responses from chance.
+    ///
+    /// - A vote weighs an eighth (the first ones more), and signals answered by one response have one vote together. A
+    ///   verdict takes three votes: 5/8 of the weight to become responsive, and 3/8 to become unresponsive.
+    /// - The share of falls that come without a signal is subtracted from the share of those that follow one.
+    /// - A fall must also exceed the usual variation of the flow's rate from cycle to cycle, so that a flow whose packets
+    ///   come at random earns nothing either where every cycle is signalled and there is nothing to compare with. There
+    ///   the fall must last for two cycles.
+    /// - After marks, a window is also reduced if it is smaller by an eighth of a segment for each mark: a sender such as
+    ///   DCTCP (RFC 8257) reduces by what was marked, not by a fixed part.
+    /// - A flow of even rate is not called unresponsive because its answer to a few marks cannot be seen, nor any flow
+    ///   because slow start hid its answer.
+    Marcato,
 }
 
-/// Whether loss and marks are judged apart.
+/// Separation of losses and marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
-    /// A verdict on each. CRQ §III-C.
+    /// One verdict on each kind. CRQ §III-C.
     Separate,
-    /// Signals of both kinds count for both verdicts, which are then the same.
+    /// Signals of both kinds count for both verdicts, which are then equal.
     Combined,
 }
 
-/// Which cycle a signal is booked in.
+/// Cycle in which a signal is booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Booking {
-    /// The one in which the queue gave it.
+    /// Cycle in which the queue gave the signal.
     Given,
-    /// The one in which the packet that carried it came: that is the window to which the sender will compare, however
-    /// long the packet waited.
+    /// Cycle in which the packet that carries the signal arrived: the sender will compare with that window, however long
+    /// the packet waited.
     Arrival,
 }
 
-/// How signals are counted.
+/// Counting of signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
-    /// Every one of this queue's, up to 255 in a cycle.
+    /// Every signal of this queue counts, up to 255 in a cycle.
     Exact,
-    /// As the authors' program does it: losses of a flow's first packet are not, 256 losses in a cycle become one in
-    /// the cycle before, and marks that other queues gave count too.
+    /// Signals count as in the authors' program.
+    ///
+    /// Losses of a flow's first packet do not count, 256 losses in a cycle become one in the cycle before, and marks of
+    /// other queues count too.
     Authors,
 }
 
-/// The rules by which a [`Trap`](super::Trap) judges. Start from one of the presets.
+/// Rules by which a [`Trap`](super::Trap) judges. Start from one of the presets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TrapConfig {
-    /// What a cycle is.
+    /// Division of a flow's time into cycles.
     pub cycles: Cycles,
-    /// What windows are compared by.
+    /// Measure by which windows are compared.
     pub window: WindowUnit,
-    /// A window is a response if it is so many percent of that at the signal, or less. CRQ §III-A1: 90.
+    /// Largest response, in percent of the window at the signal. CRQ §III-A1: 90.
     pub threshold: u8,
-    /// A window is a response to marks also if it is less by so many bytes for each mark of the cycle at the signal: a
-    /// sender such as DCTCP (RFC 8257) reduces by what was marked, not by a fixed part. 0: only the threshold counts.
-    pub per_mark: u16,
-    /// Which windows are large enough. CRQ §III-A1: four maximum segment sizes.
+    /// Least window for a flow to be judged. CRQ §III-A1: four maximum segment sizes.
     pub floor: Floor,
-    /// In which cycles after the signal a response is looked for. CRQ §III-A1: the second.
+    /// Cycles after the signal in which a response is looked for. CRQ §III-A1: the second.
     pub response: Response,
-    /// What becomes of votes.
-    pub votes: Votes,
-    /// Whether loss and marks are judged apart.
+    /// Rule that makes votes and verdicts. CRQ §III-A1: the majority.
+    pub judge: Judge,
+    /// Separation of losses and marks.
     pub evidence: Evidence,
-    /// Which cycle a signal is booked in.
+    /// Cycle in which a signal is booked.
     pub booking: Booking,
-    /// How signals are counted.
+    /// Counting of signals.
     pub counting: Counting,
-    /// Take the share of dips that come without a signal off the share of those that come after one.
-    pub controls: bool,
-    /// A dip must also exceed what the flow's rate usually bends by from cycle to cycle, so that one whose packets come at
-    /// random earns nothing either where every cycle is signalled to and there is nothing to compare with; there it must last
-    /// for two cycles. Nor is a flow whose rate is even called unresponsive because its answer to a few marks cannot be seen, or
-    /// because slow start hid one.
-    pub beyond_noise: bool,
-    /// For so many cycles after a change of queue, signals are not looked at. CRQ §III-B3 leaves more than 0 to future
-    /// work: even then the next vote is two cycles away.
+    /// Number of cycles after a change of queue in which signals do not count.
+    ///
+    /// CRQ §III-B3 leaves more than 0 to future work: even with 0 the next vote is two cycles away.
     pub reassess: u8,
 }
 
 /// Four segments of 1500 bytes, as the authors' program counts them.
 const FOUR_SEGMENTS: Bytes = Bytes::new(6000);
 
-/// A quarter of what DCTCP takes off its window for each mark when it is in balance: half a segment.
-const EIGHTH_OF_A_SEGMENT: u16 = 188;
-
 impl TrapConfig {
-    /// The rules as they are printed in CRQ §III.
+    /// Rules as printed in CRQ §III.
     ///
-    /// The paper does not say in which of the two cycles a signal counts that is given after its packet's has ended: its
-    /// "window at the time of a congestion signal" is read as that of the moment it is given.
+    /// A signal may be given after the cycle of its packet has ended. The paper does not say in which of the two cycles it
+    /// counts; its "window at the time of a congestion signal" is read as that of the moment it is given.
     pub const fn paper() -> Self {
         Self {
             cycles: Cycles::Matched,
             window: WindowUnit::Bytes,
             threshold: 90,
-            per_mark: 0,
             floor: Floor::AtSignal(FOUR_SEGMENTS),
             response: Response { first: 2, last: 2 },
-            votes: Votes::Lifetime,
+            judge: Judge::Majority,
             evidence: Evidence::Separate,
             booking: Booking::Given,
             counting: Counting::Exact,
-            controls: false,
-            beyond_noise: false,
             reassess: 0,
         }
     }
 
-    /// As the authors' published program behaves, slips included.
+    /// Rules of the authors' published program, slips included.
     pub const fn authors() -> Self {
         Self {
             cycles: Cycles::Half,
@@ -158,29 +161,26 @@ impl TrapConfig {
         }
     }
 
-    /// What we think is right.
+    /// Marcato's own rules.
     ///
     /// The other presets look at the second cycle only, and so miss a response that was over by then (CRQ §IV-B says so
-    /// of CUBIC at a low RTT); this one looks at one to three.
+    /// of CUBIC at a low RTT). This one looks at the first to the third.
     pub const fn marcato() -> Self {
         Self {
-            cycles: Cycles::Loop,
+            cycles: Cycles::RoundTrip,
             window: WindowUnit::Rate,
-            per_mark: EIGHTH_OF_A_SEGMENT,
             response: Response { first: 1, last: 3 },
-            votes: Votes::Aged,
+            judge: Judge::Marcato,
             booking: Booking::Arrival,
-            controls: true,
-            beyond_noise: true,
             reassess: 2,
             ..Self::paper()
         }
     }
 
-    /// These rules, if they can work.
+    /// Checks these rules and returns them.
     ///
     /// # Errors
-    /// [`TrapError`] if they cannot.
+    /// [`TrapError`] if they cannot work.
     pub const fn checked(self) -> Result<Self, TrapError> {
         if self.threshold == 0 || self.threshold > 100 {
             return Err(TrapError::Threshold(self.threshold));
@@ -199,18 +199,18 @@ impl Default for TrapConfig {
     }
 }
 
-/// Why a [`TrapConfig`] cannot work.
+/// Error returned for a [`TrapConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrapError {
-    /// No window, or every window, would be a response.
-    #[error("a threshold of {0} % cannot be: set it to 1 to 100, such as 90")]
+    /// The threshold makes no window, or every window, a response.
+    #[error("a threshold of {0} % is not possible: set it to 1 to 100, such as 90")]
     Threshold(u8),
-    /// There are no such cycles, or their windows are no longer known.
+    /// The cycles do not exist, or their windows are no longer known.
     #[error("a response cannot be looked for in cycles {first} to {last} after a signal: 1 to 3 are kept")]
     Response {
-        /// The first.
+        /// First cycle.
         first: u8,
-        /// The last.
+        /// Last cycle.
         last: u8,
     },
 }

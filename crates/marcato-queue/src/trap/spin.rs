@@ -1,43 +1,47 @@
-//! SpinTrap: cycles from QUIC's spin bit. CRQ §III-A1, RFC 9000 §17.4.
+//! SpinTrap: round trips from QUIC's spin bit. CRQ §III-A1, RFC 9000 §17.4.
 //!
-//! Each end of a connection makes the bit flip once per loop, if it takes part; RFC 9000 wants one in sixteen to leave the
-//! bit alone, and recommends that it then be random, per packet or per connection. So a bit that flips says little: with
-//! [`Cycles::Loop`] a flip counts when it held for 4 packets, which no packet that is late or early by up to 3 places makes
-//! it do, and a flow whose bit flips on more than a quarter of its packets has no loops at all.
+//! Each end of a connection makes the bit flip once per round trip, if it takes part. RFC 9000 §17.4 wants one path or
+//! connection ID in 16 to leave the bit alone, and recommends that it then be random, per packet or per connection ID. A
+//! bare flip therefore says little. With [`Cycles::RoundTrip`]:
+//!
+//! - a flip counts when it held for 4 packets, so that packets that are late or early by up to 3 places make none;
+//! - a flow whose bit flips on more than a quarter of its packets has no round trips at all.
 
-use super::{Beat, Cycles, Length};
+use super::rtt::SmoothedRtt;
+use super::{Boundary, Cycles};
 
-/// A flip holds if the next packets up to the so-manieth agree.
+/// Packets in a row that must agree for a flip to hold, the first one included.
 const HOLD: u8 = 4;
-/// Flips are counted over so many packets: a power of two.
+/// Packets over which flips are counted: a power of two.
 const BLOCK: u8 = 64;
-/// With more flips than this in a block, the bit is noise.
+/// Flips in a block above which the bit is noise.
 const NOISE: u8 = BLOCK / 4;
-/// So many blocks without noise must pass before the bit is believed again.
+/// Blocks without noise that must pass before the bit counts again.
 const PROBATION: u8 = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct SpinTrap {
-    /// The bit of the cycle.
+    /// Bit of the cycle.
     bit: bool,
-    /// The bit of the last packet.
+    /// Bit of the last packet.
     last: bool,
     /// Whether any packet was seen.
     seen: bool,
-    /// How many packets in a row had the other bit than the cycle's.
+    /// Number of packets in a row with the other bit than the cycle's.
     run: u8,
-    /// When the first of those came.
+    /// Arrival of the first of those.
     run_since: u32,
-    /// When the cycle's bit began; means something only when `edges` is not 0.
+    /// Time at which the cycle's bit began; meaningless while `edges` is 0.
     edge: u32,
-    /// How many flips held, up to 2.
+    /// Number of flips that held, counted up to 2.
     edges: u8,
-    /// Packets and flips of the block.
+    /// Packets of the block.
     packets: u8,
+    /// Flips in the block.
     flips: u8,
-    /// Blocks to go until the bit is believed.
+    /// Blocks to go until the bit counts.
     probation: u8,
-    length: Length,
+    rtt: SmoothedRtt,
 }
 
 impl SpinTrap {
@@ -53,28 +57,28 @@ impl SpinTrap {
             packets: 0,
             flips: 0,
             probation: 0,
-            length: Length::new(),
+            rtt: SmoothedRtt::new(),
         }
     }
 
-    /// The length of the loop; 0 if it is not known.
-    pub(super) const fn length(&self) -> u32 {
-        self.length.0
+    pub(super) const fn rtt(&self) -> SmoothedRtt {
+        self.rtt
     }
 
-    pub(super) fn forward(&mut self, cycles: Cycles, now: u32, bit: bool) -> Beat {
+    pub(super) fn forward(&mut self, cycles: Cycles, now: u32, bit: bool) -> Boundary {
         // The authors' program starts from 0, so that a constant 1 ends a cycle.
         if !self.seen && cycles != Cycles::Half {
             (self.bit, self.last) = (bit, bit);
         }
         self.seen = true;
-        if cycles == Cycles::Loop {
+        if cycles == Cycles::RoundTrip {
             self.validate(now, bit);
-            return Beat::Within;
+            return Boundary::Within;
         }
+        // CRQ §III-C: every flip ends a cycle.
         let flipped = self.bit != bit;
         self.bit = bit;
-        if flipped { Beat::Ends } else { Beat::Within }
+        if flipped { Boundary::Ends } else { Boundary::Within }
     }
 
     /// Looks for a flip that holds.
@@ -86,8 +90,9 @@ impl SpinTrap {
             self.probation = if self.flips > NOISE { PROBATION } else { self.probation.saturating_sub(1) };
             (self.packets, self.flips) = (0, 0);
         }
+        // RFC 9000 §17.4 recommends random bits where spinning is disabled: they measure nothing.
         if self.probation > 0 {
-            (self.run, self.edges, self.length, self.bit) = (0, 0, Length::new(), bit);
+            (self.run, self.edges, self.rtt, self.bit) = (0, 0, SmoothedRtt::new(), bit);
             return;
         }
         if bit == self.bit {
@@ -101,7 +106,7 @@ impl SpinTrap {
         if self.run == HOLD {
             // The first flip may be of a cycle that began before the flow was seen.
             if self.edges == 2 {
-                self.length.take(self.run_since.wrapping_sub(self.edge));
+                self.rtt.sample(self.run_since.wrapping_sub(self.edge));
             }
             self.edges = (self.edges + 1).min(2);
             (self.bit, self.run, self.edge) = (bit, 0, self.run_since);

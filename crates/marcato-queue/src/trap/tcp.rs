@@ -1,56 +1,60 @@
-//! TCPTrap: cycles from what TCP says in the clear. CRQ §III-A2 and Fig. 2.
+//! TCPTrap: cycles from sequence numbers, acknowledgements and timestamps. CRQ §III-A2 and Fig. 2.
 
 use marcato_wire::{TcpFlags, TcpSegment};
 
-use super::{Beat, Cycles, LONGEST_LOOP, Length, acknowledges, after, at_or_after};
+use super::rtt::{MAX_RTT, SmoothedRtt};
+use super::{Boundary, Cycles, acknowledges, after, at_or_after};
 
-/// What a flow waits for.
+/// Packet that a flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// For a packet to begin with.
+    /// Packet of this host to begin with.
     Idle,
-    /// For the other host's answer.
+    /// Answer of the other host.
     Out,
-    /// For this host's answer to that.
+    /// Answer of this host to that.
     Back,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct TcpTrap {
-    /// The number after the last that this host sent, and whether there is one.
+    /// Number after the last that this host sent.
     sent: Option32,
-    /// The number after the last that the other host sent.
+    /// Number after the last that the other host sent.
     received: Option32,
 
     // Sequence numbers.
     stage: Stage,
-    /// The acknowledgement that the other host owes.
+    /// Acknowledgement that the other host owes, the eACK of CRQ §III-A2.
     expected: u32,
-    /// Half: the last acknowledgement of the other host. Matched: the one that this host owes.
+    /// Half: last acknowledgement of the other host. Matched: the one that this host owes.
     answer: u32,
-    /// When `expected` was set.
+    /// Time at which `expected` was set.
     since: u32,
-    /// Since when this host owes an acknowledgement of `owed`, if it does: the half of the loop on this host's side.
+    /// Time since which this host owes an acknowledgement of `owed`.
     owed_since: u32,
+    /// Number that this host owes an acknowledgement of, if it does: its side's half of the round trip.
     owed: Option32,
-    /// The shortest time this host's side took to answer; 0 if that was never seen.
+    /// Shortest time in which this host's side answered; 0 if that was never seen.
     near: u32,
 
     // Timestamps.
-    loop_stage: Stage,
-    /// The timestamp whose echo is waited for: this host's in [`Stage::Out`], the other's in [`Stage::Back`].
+    echo_stage: Stage,
+    /// Timestamp whose echo is awaited: this host's in [`Stage::Out`], the other's in [`Stage::Back`].
     mark: u32,
+    /// Time at which this host's timestamp of `mark` passed.
     marked: u32,
-    /// The latest timestamps of both.
+    /// Latest timestamp of this host.
     value: Option32,
+    /// Latest timestamp of the other host.
     reverse_value: Option32,
 
-    length: Length,
-    /// How long the last loop took that timestamps closed; 0 if none did.
+    rtt: SmoothedRtt,
+    /// Last round trip that timestamps measured; 0 if none.
     last: u32,
 }
 
-/// A number modulo 2^32, or none.
+/// Number modulo 2^32, or none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Option32 {
     some: bool,
@@ -66,7 +70,7 @@ impl Option32 {
         Self { some: true, number }
     }
 
-    /// Moves up to `number`, if that is later, and says whether it was.
+    /// Moves up to `number` if that is later, and returns whether it was.
     fn advance(&mut self, number: u32) -> bool {
         let newer = !self.some || after(number, self.number);
         if newer {
@@ -88,34 +92,34 @@ impl TcpTrap {
             owed_since: 0,
             owed: Option32::none(),
             near: 0,
-            loop_stage: Stage::Idle,
+            echo_stage: Stage::Idle,
             mark: 0,
             marked: 0,
             value: Option32::none(),
             reverse_value: Option32::none(),
-            length: Length::new(),
+            rtt: SmoothedRtt::new(),
             last: 0,
         }
     }
 
-    /// The length of the loop; 0 if it is not known.
-    pub(super) const fn length(&self) -> u32 {
-        self.length.0
+    pub(super) const fn rtt(&self) -> SmoothedRtt {
+        self.rtt
     }
 
-    pub(super) fn forward(&mut self, cycles: Cycles, now: u32, segment: &TcpSegment) -> Beat {
+    pub(super) fn forward(&mut self, cycles: Cycles, now: u32, segment: &TcpSegment) -> Boundary {
         if cycles != Cycles::Half && segment.flags.has(TcpFlags::SYN) {
-            // The ports may be in use again: the numbers of the last connection mean nothing in this one.
+            // RFC 9293 §3.4.1: a new connection on the same ports has an initial sequence number of its own, so the numbers of
+            // the last one mean nothing.
             (self.sent, self.value) = (Option32::none(), Option32::none());
-            (self.stage, self.loop_stage) = (Stage::Idle, Stage::Idle);
+            (self.stage, self.echo_stage) = (Stage::Idle, Stage::Idle);
             self.last = 0;
         }
         match cycles {
             Cycles::Half => self.forward_half(segment),
             Cycles::Matched => self.forward_matched(segment),
-            Cycles::Loop => {
-                self.forward_loop(now, segment);
-                Beat::Within
+            Cycles::RoundTrip => {
+                self.forward_round_trip(now, segment);
+                Boundary::Within
             }
         }
     }
@@ -126,63 +130,68 @@ impl TcpTrap {
             self.owed = Option32::none();
         }
         match cycles {
-            // The last acknowledgement, not the highest: so the comparison recovers once it has wrapped around.
+            // The last acknowledgement, not the highest: the comparison recovers once it has wrapped around.
             Cycles::Half if acknowledges(segment) => self.answer = segment.ack,
             Cycles::Half => {}
             Cycles::Matched => self.backward_matched(segment),
-            Cycles::Loop => self.backward_loop(now, segment),
+            Cycles::RoundTrip => self.backward_round_trip(now, segment),
         }
     }
 
-    /// The authors' program, whose condition for both halves is never reached. It compares as if nothing wrapped, counts
-    /// neither SYN nor FIN, and takes whatever segment ends a cycle as the measure of the next.
-    fn forward_half(&mut self, segment: &TcpSegment) -> Beat {
+    /// Takes note of this host's segment as the authors' program does, whose condition for both halves is never reached.
+    ///
+    /// It compares as if nothing wrapped, counts neither SYN nor FIN, and measures the next cycle by whatever segment ends
+    /// one.
+    fn forward_half(&mut self, segment: &TcpSegment) -> Boundary {
         let known = self.sent.some;
         self.sent = Option32::some(segment.seq);
         if known && self.answer < self.expected {
-            return Beat::Within;
+            return Boundary::Within;
         }
         self.expected = segment.seq.wrapping_add(segment.payload);
-        if known { Beat::Ends } else { Beat::Within }
+        if known { Boundary::Ends } else { Boundary::Within }
     }
 
-    /// CRQ Fig. 2, this host's segments.
-    fn forward_matched(&mut self, segment: &TcpSegment) -> Beat {
-        let mut beat = Beat::Within;
+    /// Takes note of this host's segment as in CRQ Fig. 2.
+    fn forward_matched(&mut self, segment: &TcpSegment) -> Boundary {
+        let mut boundary = Boundary::Within;
         if self.stage == Stage::Back && acknowledges(segment) && at_or_after(segment.ack, self.answer) {
-            beat = Beat::Ends;
+            boundary = Boundary::Ends;
             self.stage = Stage::Idle;
         }
         let new = self.sent.advance(segment.end()) && segment.sequence_len() > 0;
         if self.stage == Stage::Idle && new {
             (self.stage, self.expected) = (Stage::Out, segment.end());
         }
-        beat
+        boundary
     }
 
-    /// CRQ Fig. 2, the other host's segments.
+    /// Takes note of the other host's segment as in CRQ Fig. 2.
     fn backward_matched(&mut self, segment: &TcpSegment) {
         self.received.advance(segment.end());
         if self.stage == Stage::Out && acknowledges(segment) && at_or_after(segment.ack, self.expected) {
-            // If this segment has data, this host has yet to acknowledge them. If not, it has acknowledged all there is,
-            // and its next segment ends the cycle.
+            // If this segment has data, this host has yet to acknowledge them. If not, it has acknowledged all data, and its
+            // next segment ends the cycle (CRQ §III-A2, asymmetric traffic).
             (self.stage, self.answer) = (Stage::Back, self.received.number);
         }
     }
 
-    fn forward_loop(&mut self, now: u32, segment: &TcpSegment) {
+    /// Measures the round trip by this host's segment.
+    fn forward_round_trip(&mut self, now: u32, segment: &TcpSegment) {
+        // RFC 9293 §3.5.2: a reset may acknowledge a segment that this host never accepted, or carry sequence number 0.
         if segment.flags.has(TcpFlags::RST) {
             return;
         }
-        // This host's side of the loop: from what came for it to its acknowledgement of that.
+        // This host's half of the round trip: from data for it to its acknowledgement of them.
         if self.owed.some && acknowledges(segment) && at_or_after(segment.ack, self.owed.number) {
             let near = now.wrapping_sub(self.owed_since).max(1);
             self.near = if self.near == 0 { near } else { self.near.min(near) };
             self.owed = Option32::none();
         }
-        // Only what was never sent before: an acknowledgement of a retransmission does not say which copy it answers.
+        // RFC 6298 §3 (Karn's algorithm): an acknowledgement of a retransmission does not say which copy it answers, so only
+        // new data begin a measurement.
         let new = self.sent.advance(segment.end()) && segment.sequence_len() > 0;
-        if self.stage == Stage::Out && now.wrapping_sub(self.since) > LONGEST_LOOP {
+        if self.stage == Stage::Out && now.wrapping_sub(self.since) > MAX_RTT {
             self.stage = Stage::Idle;
         }
         if self.stage == Stage::Idle && new {
@@ -193,24 +202,27 @@ impl TcpTrap {
         }
     }
 
+    /// Measures the round trip by this host's timestamps.
     fn forward_timestamps(&mut self, now: u32, segment: &TcpSegment, value: u32, echo: u32) {
-        if self.loop_stage == Stage::Back && acknowledges(segment) && at_or_after(echo, self.mark) {
-            // An echo that a loss or a delayed acknowledgement kept back comes a loop late, but seldom twice in a row.
+        if self.echo_stage == Stage::Back && acknowledges(segment) && at_or_after(echo, self.mark) {
+            // RFC 7323 §4.3: after a loss, or while acknowledgements are delayed, the echo is that of an older segment. It comes
+            // a round trip late, but seldom twice in a row.
             let sample = now.wrapping_sub(self.marked).max(1);
-            self.length.take(if self.last == 0 { sample } else { sample.min(self.last) });
+            self.rtt.sample(if self.last == 0 { sample } else { sample.min(self.last) });
             self.last = sample;
-            self.loop_stage = Stage::Idle;
+            self.echo_stage = Stage::Idle;
         }
-        if self.loop_stage != Stage::Idle && now.wrapping_sub(self.marked) > LONGEST_LOOP {
-            self.loop_stage = Stage::Idle;
+        if self.echo_stage != Stage::Idle && now.wrapping_sub(self.marked) > MAX_RTT {
+            self.echo_stage = Stage::Idle;
         }
-        // The first packet of a clock's tick only: an echo of the tick might answer any packet before it, too.
-        if self.value.advance(value) && self.loop_stage == Stage::Idle {
-            (self.loop_stage, self.mark, self.marked) = (Stage::Out, value, now);
+        // Only the first packet of a clock's tick: an echo of the tick may answer any packet that carries it.
+        if self.value.advance(value) && self.echo_stage == Stage::Idle {
+            (self.echo_stage, self.mark, self.marked) = (Stage::Out, value, now);
         }
     }
 
-    fn backward_loop(&mut self, now: u32, segment: &TcpSegment) {
+    /// Measures the round trip by the other host's segment.
+    fn backward_round_trip(&mut self, now: u32, segment: &TcpSegment) {
         if segment.flags.has(TcpFlags::RST) {
             return;
         }
@@ -220,23 +232,23 @@ impl TcpTrap {
         }
         if self.stage == Stage::Out && acknowledges(segment) && at_or_after(segment.ack, self.expected) {
             self.stage = Stage::Idle;
-            // With timestamps the whole loop is measured, and this half is not needed.
+            // Timestamps measure the whole round trip, and then this half is not needed.
             if !self.value.some {
                 let far = now.wrapping_sub(self.since);
-                // If this host was never seen to answer, half a loop has to stand for the whole.
+                // Half of the round trip stands for the other one if this host was never seen to answer.
                 let near = if self.near == 0 { far } else { self.near };
-                self.length.take(far.saturating_add(near));
+                self.rtt.sample(far.saturating_add(near));
             }
         }
         if let Some(timestamps) = segment.timestamps {
-            // The first packet of the other clock's tick, for the same reason.
+            // Only the first packet of the other clock's tick, for the same reason.
             let first = self.reverse_value.advance(timestamps.value);
-            if self.loop_stage == Stage::Out
+            if self.echo_stage == Stage::Out
                 && first
                 && acknowledges(segment)
                 && at_or_after(timestamps.echo, self.mark)
             {
-                (self.loop_stage, self.mark) = (Stage::Back, timestamps.value);
+                (self.echo_stage, self.mark) = (Stage::Back, timestamps.value);
             }
         }
     }

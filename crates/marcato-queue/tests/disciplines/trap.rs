@@ -112,7 +112,7 @@ fn a_random_spin_bit_is_never_assessed() {
     let bits: Vec<bool> = (0..100_000).map(|_| random.chance(0.5)).collect();
     let (few, trap) = cycles(&TrapConfig::marcato(), bits.iter().copied());
     assert!(few <= 5, "{few} cycles");
-    assert_eq!(trap.loop_length(), Duration::ZERO);
+    assert_eq!(trap.round_trip(), Duration::ZERO);
     assert!(cycles(&TrapConfig::paper(), bits).0 > 40_000);
 }
 
@@ -137,8 +137,8 @@ fn packets_that_are_late_or_early_by_up_to_three_places_make_no_cycles() {
             let (reordered, trap) = cycles(&TrapConfig::marcato(), bits.iter().copied());
             assert!(reordered.abs_diff(in_order) <= in_order / 50 + 1, "{reordered}, {in_order}");
             let wanted = Duration::from_millis(window as u64);
-            let error = trap.loop_length().abs_diff(wanted);
-            assert!(error <= Duration::from_millis(4), "{:?} instead of {wanted:?}", trap.loop_length());
+            let error = trap.round_trip().abs_diff(wanted);
+            assert!(error <= Duration::from_millis(4), "{:?} instead of {wanted:?}", trap.round_trip());
             assert!(cycles(&TrapConfig::paper(), bits).0 > 2 * in_order, "the printed rule takes each flip");
         }
     }
@@ -177,7 +177,7 @@ fn a_cycle_of_a_flow_that_goes_both_ways_is_a_whole_loop() {
     for (config, wanted) in
         [(TrapConfig::paper(), 50), (TrapConfig::marcato(), 48), (TrapConfig::authors(), 100)]
     {
-        let cycles = loops(&config, 0, true, config.cycles == Cycles::Loop, 50).scores().cycles;
+        let cycles = loops(&config, 0, true, config.cycles == Cycles::RoundTrip, 50).scores().cycles;
         assert!(cycles.abs_diff(wanted) <= 4, "{cycles} cycles instead of {wanted} with {config:?}");
     }
 }
@@ -256,7 +256,7 @@ fn a_retransmission_opens_no_cycle_for_the_acknowledgements_among_them_to_end() 
             seq += 1000;
             answer(&mut trap, at * 20_000 + 10_000, seq);
         }
-        let (before, length) = (trap.scores().cycles, trap.loop_length());
+        let (before, length) = (trap.scores().cycles, trap.round_trip());
         // Old data again and again within 4 ms, each answered by an acknowledgement of all that is known.
         for again in 0..20 {
             let at = 200_000 + again * 200;
@@ -265,7 +265,7 @@ fn a_retransmission_opens_no_cycle_for_the_acknowledgements_among_them_to_end() 
         }
         let ended = trap.scores().cycles - before;
         assert!(ended <= 1, "{ended} cycles ended with {config:?}");
-        assert_eq!(trap.loop_length(), length, "{config:?}");
+        assert_eq!(trap.round_trip(), length, "{config:?}");
         // New data open one again.
         for turn in 0..3u64 {
             send(&mut trap, 220_000 + turn * 20_000, seq);
@@ -319,14 +319,14 @@ fn a_connection_that_takes_over_the_ports_of_another_has_cycles_of_its_own() {
             }
             let cycles = trap.scores().cycles - before;
             // The printed rules see half a loop, for want of data the other way; ours take it twice.
-            let expected = if config.cycles == Cycles::Loop { 19 } else { 35 };
+            let expected = if config.cycles == Cycles::RoundTrip { 19 } else { 35 };
             assert!(cycles.abs_diff(expected) <= 2, "{cycles}, {config:?}");
         }
     }
 }
 
 /// The longest round trip that a trap waits for: 2^23 ticks of 1024 ns.
-const LONGEST_LOOP: Duration = Duration::from_nanos(1 << 33);
+const MAX_ROUND_TRIP: Duration = Duration::from_nanos(1 << 33);
 
 /// A TCP flow between hosts of which the other one takes 10 ms to answer and this one 30 ms, without timestamps.
 /// Both send 1000 bytes per millisecond from these numbers on; `open` sends their SYNs first.
@@ -353,8 +353,8 @@ fn without_timestamps_the_round_trip_is_both_halves() {
     let config = TrapConfig::marcato();
     let mut trap = Trap::new(TrapKind::Tcp);
     lopsided(&mut trap, &config, Time::ZERO, false, [0, 0]);
-    let error = trap.loop_length().abs_diff(Duration::from_millis(40));
-    assert!(error <= Duration::from_millis(2), "{:?}", trap.loop_length());
+    let error = trap.round_trip().abs_diff(Duration::from_millis(40));
+    assert!(error <= Duration::from_millis(2), "{:?}", trap.round_trip());
 }
 
 #[test]
@@ -365,8 +365,8 @@ fn numbers_of_a_new_connection_replace_those_of_the_old_both_ways() {
     trap.forward(&config, Time::ZERO, &Transport::Tcp(segment(2_000_000_000, 7, 1000)));
     trap.backward(&config, Time::ZERO, &Transport::Tcp(segment(2_000_000_000, 7, 0)));
     lopsided(&mut trap, &config, Time::from_millis(1), true, [1, 1]);
-    let error = trap.loop_length().abs_diff(Duration::from_millis(40));
-    assert!(error <= Duration::from_millis(2), "{:?}", trap.loop_length());
+    let error = trap.round_trip().abs_diff(Duration::from_millis(40));
+    assert!(error <= Duration::from_millis(2), "{:?}", trap.round_trip());
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn a_pure_acknowledgement_opens_no_cycle() {
         trap.forward(&config, Time::ZERO, &Transport::Tcp(segment(1000, 7, 0)));
         trap.backward(&config, Time::from_millis(10), &Transport::Tcp(segment(7, 1000, 0)));
         let ended = trap.forward(&config, Time::from_millis(20), &Transport::Tcp(segment(1000, 7, 0)));
-        assert_eq!((ended, trap.loop_length()), (None, Duration::ZERO), "{config:?}");
+        assert_eq!((ended, trap.round_trip()), (None, Duration::ZERO), "{config:?}");
     }
 }
 
@@ -395,7 +395,7 @@ fn segments_without_the_ack_flag_acknowledge_nothing() {
         // The authors' program takes the first segment's end for acknowledged.
         let ended = trap.scores().cycles;
         assert!(ended <= u32::from(config.cycles == Cycles::Half), "{ended} cycles, {config:?}");
-        assert_eq!(trap.loop_length(), Duration::ZERO);
+        assert_eq!(trap.round_trip(), Duration::ZERO);
     }
 }
 
@@ -422,11 +422,11 @@ fn an_answer_later_than_the_longest_round_trip_is_not_waited_for() {
             let answer = TcpSegment { timestamps: stamps, ..segment(7, 2000, 0) };
             trap.backward(&config, again + Duration::from_millis(10), &Transport::Tcp(answer));
             send(&mut trap, again + Duration::from_millis(20), 2000, 3, 9);
-            trap.loop_length()
+            trap.round_trip()
         };
-        assert_eq!(length(LONGEST_LOOP), LONGEST_LOOP, "timestamps {timestamps}");
-        let error = length(LONGEST_LOOP + tick).abs_diff(Duration::from_millis(20));
-        assert!(error <= tick * 2, "{:?}, timestamps {timestamps}", length(LONGEST_LOOP + tick));
+        assert_eq!(length(MAX_ROUND_TRIP), MAX_ROUND_TRIP, "timestamps {timestamps}");
+        let error = length(MAX_ROUND_TRIP + tick).abs_diff(Duration::from_millis(20));
+        assert!(error <= tick * 2, "{:?}, timestamps {timestamps}", length(MAX_ROUND_TRIP + tick));
     }
 }
 

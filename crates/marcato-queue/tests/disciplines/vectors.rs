@@ -124,7 +124,7 @@ impl Replay {
                 let [loss, ecn] = Signal::ALL.map(|signal| ["-", "R", "U"][trap.verdict(signal) as usize]);
                 let [(a, b), (c, d)] = Signal::ALL.map(|signal| trap.votes(signal));
                 let [bytes, ticks, length] =
-                    [window.bytes().get(), ticks(Window::duration(window)), ticks(trap.loop_length())];
+                    [window.bytes().get(), ticks(Window::duration(window)), ticks(trap.round_trip())];
                 writeln!(self.out, "= {name} {bytes} {ticks} {length} {loss} {ecn} {a} {b} {c} {d}").unwrap();
             }
         }

@@ -1,0 +1,141 @@
+//! One queue of [`Crq`](super::Crq) with its discipline and its buffer.
+
+use marcato_units::{Bytes, Layer, Rate, Time};
+use marcato_wire::Ecn;
+
+use super::buffer::FillRate;
+use super::{Aqm, Class, ClassConfig, CrqConfig, CrqError};
+use crate::flow_table::Place;
+use crate::trap::Stamp;
+use crate::{
+    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, FlowKey, Packet, Verdict,
+};
+
+/// Packet in a queue, with all that its flow's trap needs to learn of its fate.
+#[derive(Clone, Debug)]
+pub(super) struct Queued<P> {
+    pub(super) packet: P,
+    pub(super) place: Option<Place>,
+    /// Packet index within its flow, modulo 2^32.
+    pub(super) order: u32,
+    pub(super) stamp: Stamp,
+    /// Whether this queue marked it.
+    pub(super) marked: bool,
+}
+
+impl<P> Queued<P> {
+    /// Packet of which no flow is known.
+    pub(super) fn new(packet: P) -> Self {
+        Self { packet, place: None, order: 0, stamp: Stamp::default(), marked: false }
+    }
+}
+
+impl<P: Packet> Packet for Queued<P> {
+    fn len(&self) -> Bytes {
+        self.packet.len()
+    }
+    fn flow(&self) -> FlowKey {
+        self.packet.flow()
+    }
+    fn ecn(&self) -> Ecn {
+        self.packet.ecn()
+    }
+    fn mark_ce(&mut self) {
+        self.marked = true;
+        self.packet.mark_ce();
+    }
+    fn layer(&self) -> Layer {
+        self.packet.layer()
+    }
+}
+
+/// Discipline of a queue: an enum, as a call through `dyn` per packet would cost more than the match.
+#[derive(Clone, Debug)]
+enum Queue<P> {
+    DropTail(DropTail<Queued<P>>),
+    Codel(Codel<Queued<P>>),
+}
+
+/// One queue of [`Crq`](super::Crq).
+#[derive(Clone, Debug)]
+pub(super) struct ClassQueue<P> {
+    queue: Queue<P>,
+    fill_rate: Option<FillRate>,
+    pub(super) counters: Counters,
+}
+
+impl<P: Packet> ClassQueue<P> {
+    /// Empty queue of `class`, which has `rate` of the link.
+    pub(super) fn new(
+        config: &CrqConfig,
+        class: Class,
+        of: ClassConfig,
+        rate: Rate,
+    ) -> Result<Self, CrqError> {
+        let (limit, fill_rate) = of.buffer.sized(class, rate, config.mtu)?;
+        let queue = match of.aqm {
+            Aqm::DropTail => Queue::DropTail(
+                DropTail::new(DropTailConfig { limit }).map_err(|error| CrqError::Buffer { class, error })?,
+            ),
+            Aqm::Codel { target, interval, ecn } => {
+                let codel = CodelConfig { target, interval, limit, maxpacket: config.mtu, ecn };
+                Queue::Codel(Codel::new(codel).map_err(|error| CrqError::Codel { class, error })?)
+            }
+        };
+        Ok(Self { queue, fill_rate, counters: Counters::default() })
+    }
+
+    /// Takes a packet that arrives at `now`. Neither discipline drops waiting packets to make room.
+    pub(super) fn enqueue(&mut self, now: Time, packet: Queued<P>) -> Verdict<Queued<P>> {
+        let len = packet.len();
+        self.counters.enqueued.count(len);
+        let verdict = if self.is_beyond_fill_rate(now, len) {
+            Verdict::Dropped(packet)
+        } else {
+            match &mut self.queue {
+                Queue::DropTail(queue) => queue.enqueue(now, packet),
+                Queue::Codel(queue) => queue.enqueue(now, packet),
+            }
+        };
+        if let Verdict::Dropped(packet) = &verdict {
+            self.counters.overflow(packet);
+        }
+        verdict
+    }
+
+    pub(super) fn dequeue_with(
+        &mut self,
+        now: Time,
+        on_drop: &mut dyn FnMut(Queued<P>),
+    ) -> Option<Queued<P>> {
+        let Self { queue, counters, .. } = self;
+        let mut on_drop = |packet: Queued<P>| {
+            counters.dropped.count(packet.len());
+            on_drop(packet);
+        };
+        let packet = match queue {
+            Queue::DropTail(queue) => queue.dequeue_with(now, &mut on_drop),
+            Queue::Codel(queue) => queue.dequeue_with(now, &mut on_drop),
+        }?;
+        let len = packet.len();
+        counters.dequeued.count(len);
+        if packet.marked {
+            counters.marked.count(len);
+        }
+        Some(packet)
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        match &self.queue {
+            Queue::DropTail(queue) => queue.backlog(),
+            Queue::Codel(queue) => queue.backlog(),
+        }
+    }
+
+    /// Whether a packet of `len` bytes is more than the buffer by fill rate may hold now.
+    fn is_beyond_fill_rate(&mut self, now: Time, len: Bytes) -> bool {
+        let Some(fill_rate) = &mut self.fill_rate else { return false };
+        let limit = fill_rate.arrive(now, len);
+        self.backlog().bytes.get().saturating_add(len.get()) > limit
+    }
+}

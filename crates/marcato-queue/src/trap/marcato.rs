@@ -1,0 +1,362 @@
+//! Judge of [`TrapConfig::marcato`]: separates responses to signals from chance.
+//!
+//! A flow whose packets arrive at random also sends less in some cycle after a signal. A reduction as in CRQ §III-A1 is
+//! therefore a response only under these conditions:
+//!
+//! 1. The rate falls by more than it usually varies from cycle to cycle. The **variation** is the mean absolute second
+//!    difference of the binary logarithm of the rate.
+//! 2. If most of the last cycles were signalled, the fall lasts for two cycles.
+//! 3. The share of falls without a signal (**controls**) is subtracted from the share of falls after one.
+//!
+//! Votes age, and the verdict has hysteresis.
+//!
+//! # Thresholds
+//!
+//! | constant | value | unit | reason |
+//! |---|---|---|---|
+//! | [`RISE`] | 5/8 | share of votes | responsive from here on; the gap to `FALL` keeps a flow in its queue (CRQ §III-B3) |
+//! | [`FALL`] | 3/8 | share of votes | unresponsive up to here |
+//! | [`LEAST_VOTES`] | 3 | votes | fewer give no verdict |
+//! | [`AGE_SHIFT`] | 3 | power of two | the latest vote weighs at least 1/8, so old votes fade within tens of signals |
+//! | [`QUIET`] | 7 | cycles | a control needs the current and the last 6 cycles unsignalled: no response reaches into it |
+//! | [`STEADY_LOSS`] | 3 | of the last 8 cycles | with losses in as many, any fall follows a loss |
+//! | [`STEADY_MARKS`] | 6 | of the last 8 cycles | the same for marks; DCTCP in balance at a queue that marks early is marked in 4 or 5 |
+//! | [`SETTLED`] | 16 | samples | the first samples of the variation are those of slow start and its end |
+//! | [`NOISE_SHIFT`] | 3 | power of two | a sample of the variation weighs 1/8, once there are as many |
+//! | [`AFTER_LOSS`] | 20 | 1/16 of the variation | fall asked for after a loss |
+//! | [`AFTER_MARKS`] | 16 | 1/16 of the variation | after marks: a sender that answers each mark a little varies all the time |
+//! | [`AFTER_FEW_MARKS`] | 24 | 1/16 of the variation | after so few marks that a response may be too small to see, at an even rate |
+//! | [`AFTER_FEW_MARKS_UNEVENLY`] | 28 | 1/16 of the variation | as above, at an uneven rate |
+//! | [`UNDER_STEADY_LOSS`] | 16 | 1/16 of the variation | for each of two cycles, where losses are steady |
+//! | [`UNDER_STEADY_MARKS`] | 40 | 1/16 of the variation | for each of two cycles, where marks are steady: a sender that answers does not stay there |
+//! | [`FEW`] | 32 | packets of 1500 bytes per mark | marks are few if there are fewer |
+//! | [`EVEN`] | 64 | 2^-12 of an octave, 1.1 % | a rate is even if its variation is below |
+//! | [`PER_MARK`] | 188 | bytes per mark | a reduction by this is enough: a quarter of what DCTCP in balance answers a mark by, half a segment |
+//! | [`VISIBLE`] | 3000 | bytes | least reduction after few marks: a window may begin and end between any two packets, so one packet is nothing |
+//!
+//! The factors of the variation follow from a Poisson flow. Its variation is 1.95 standard deviations of its log rate,
+//! and its fall from one window to another has 1.41 of them:
+//!
+//! | fall, in variations | the largest of three falls exceeds it | both of two cycles in a row are lower by it |
+//! |---|---|---|
+//! | 1 | 1 in 4 | 1 in 26 |
+//! | 1 1/4 | 1 in 7 | |
+//! | 1 1/2 | 1 in 12 | |
+//! | 1 3/4 | 1 in 22 | |
+//! | 2 | 1 in 50 | |
+//! | 2 1/2 | 1 in 200 | 1 in 43 000 |
+
+use super::assessment::{KEPT, Past, Ruling};
+use super::{Response, Signal, TrapConfig, Verdict, Window};
+
+/// Share of votes if all are for a flow.
+const ONE: u16 = 1 << 12;
+const RISE: u16 = 5 * (ONE >> 3);
+const FALL: u16 = 3 * (ONE >> 3);
+const LEAST_VOTES: u8 = 3;
+const AGE_SHIFT: u32 = 3;
+/// One bit per cycle, the lowest for the current one.
+const QUIET: u8 = 0x7f;
+const STEADY_LOSS: u32 = 3;
+const STEADY_MARKS: u32 = 6;
+const SETTLED: u8 = 16;
+const NOISE_SHIFT: u32 = 3;
+const AFTER_LOSS: u32 = 20;
+const AFTER_MARKS: u32 = 16;
+const AFTER_FEW_MARKS: u32 = 24;
+const AFTER_FEW_MARKS_UNEVENLY: u32 = 28;
+const UNDER_STEADY_LOSS: u32 = 16;
+const UNDER_STEADY_MARKS: u32 = 40;
+const FEW: u32 = 32;
+/// Bytes of a full packet.
+const FULL: u32 = 1500;
+const EVEN: u16 = 4 << 4;
+const PER_MARK: u32 = 188;
+const VISIBLE: u32 = 2 * FULL;
+
+/// Exponentially aged share of votes for a flow.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// In units of 1/[`ONE`].
+    part: u16,
+    /// Votes so far, counted up to 2^[`AGE_SHIFT`].
+    votes: u8,
+}
+
+impl Share {
+    const fn new() -> Self {
+        Self { part: 0, votes: 0 }
+    }
+
+    /// Takes a vote into account: by all of it, a half, another half, four quarters, and eighths from then on.
+    fn vote(&mut self, hit: bool) {
+        self.votes = (self.votes + 1).min(1 << AGE_SHIFT);
+        let shift = self.votes.ilog2();
+        let target = if hit { ONE } else { 0 };
+        self.part = self.part - (self.part >> shift) + (target >> shift);
+    }
+}
+
+/// Variation of the rate: mean absolute second difference of its logarithm.
+#[derive(Clone, Copy, Debug)]
+struct Noise {
+    /// In 2^-12 of an octave.
+    mean: u16,
+    /// Samples so far, counted up to 255.
+    samples: u8,
+}
+
+impl Noise {
+    const fn new() -> Self {
+        Self { mean: 0, samples: 0 }
+    }
+
+    /// Takes a second difference in 2^-8 of an octave into account: by all of it, a half, another half, four quarters, and
+    /// eighths from then on. So the mean is as right after two samples as after many.
+    fn take(&mut self, difference: u16) {
+        // A sample counts as twice the mean at most. Otherwise the sender's own responses, each of which changes the rate's
+        // slope two or three times, would count as its noise.
+        let difference = if self.samples < 4 { difference } else { difference.min((self.mean >> 3) + 1) };
+        self.samples = self.samples.saturating_add(1);
+        let shift = self.samples.ilog2().min(NOISE_SHIFT);
+        self.mean = self.mean - (self.mean >> shift) + ((difference << 4) >> shift);
+    }
+
+    /// Whether `fall`, in 2^-8 of an octave, is at least so many sixteenths of the variation.
+    fn is_exceeded(self, fall: u32, sixteenths: u32) -> bool {
+        fall << 8 >= u32::from(self.mean) * sixteenths
+    }
+}
+
+/// Signals of one cycle, as they bear on the response that is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Signals {
+    /// Number of marks; 0 for losses.
+    marks: u32,
+    /// Whether the marks are so few that a response may be too small to see.
+    few: bool,
+    /// Whether a response that cannot be seen is then no refusal.
+    excused: bool,
+}
+
+impl Signals {
+    /// Reduction in bytes that is enough for a response.
+    fn reduction(self) -> u32 {
+        let reduction = PER_MARK * self.marks;
+        if self.few { reduction.max(VISIBLE) } else { reduction }
+    }
+}
+
+/// State of the judge for one flow.
+#[derive(Clone, Debug)]
+pub(super) struct Marcato {
+    /// Share of answered signals, by kind of signal.
+    shares: [Share; 2],
+    /// Share of controls in which the rate fell.
+    control: Share,
+    /// Cycles to end before the next control.
+    control_in: u8,
+    /// Number of known rates, counted up to 3.
+    known: u8,
+    noise: Noise,
+    /// Logarithms of the last rates, in 2^-8 of an octave, latest first.
+    rates: [i16; KEPT],
+}
+
+impl Marcato {
+    pub(super) const fn new() -> Self {
+        Self {
+            shares: [Share::new(); 2],
+            control: Share::new(),
+            control_in: 0,
+            known: 0,
+            noise: Noise::new(),
+            rates: [0; KEPT],
+        }
+    }
+
+    /// Forgets the rates, as the next cycle cannot be compared with the last.
+    pub(super) fn forget(&mut self) {
+        self.known = 0;
+    }
+
+    /// Records the rate of a cycle that ended, and how far it leaves the line through the two before.
+    ///
+    /// The second difference counts neither steady growth, such as slow start's, nor the flat parts of a sawtooth, but
+    /// all of what comes at random.
+    pub(super) fn record(&mut self, window: Window) {
+        let rate = logarithm(window.bytes) - logarithm(window.ticks);
+        self.rates.rotate_right(1);
+        self.rates[0] = rate;
+        self.known = (self.known + 1).min(3);
+        if self.known == 3 {
+            let [now, before, earlier, ..] = self.rates.map(i32::from);
+            #[allow(clippy::cast_possible_truncation, reason = "at most 2^8")]
+            let difference = (now - 2 * before + earlier).unsigned_abs().min(1 << 8) as u16;
+            self.noise.take(difference);
+        }
+    }
+
+    /// Rules on the cycle in which the queue gave `count` times `signal`, and votes.
+    pub(super) fn rule(&mut self, config: &TrapConfig, past: Past<'_>, signal: Signal, count: u32) -> Ruling {
+        let last = config.response.last;
+        let signals = self.signals(config, past, if signal == Signal::Ecn { count } else { 0 });
+        let share = signal as usize;
+        if let Some(after) = self.answer(config, past, signals) {
+            self.shares[share].vote(true);
+            return Ruling::Answered(after);
+        }
+        // The flow was still answering earlier signals when these came, and has not grown since (RFC 3168 §6.1.2: one
+        // reaction per window).
+        if self.is_answer(config, past, last + 1, last, signals) || signals.excused {
+            return Ruling::Withheld;
+        }
+        match self.answer_in_slow_start(config, past, signals) {
+            // Slow start's variation may hide a response: it is counted, but decides nothing.
+            Some(after) => Ruling::Answered(after),
+            None => {
+                self.shares[share].vote(false);
+                Ruling::Refused
+            }
+        }
+    }
+
+    /// Votes on a stretch of cycles without signals: does the rate fall all the same?
+    pub(super) fn control(&mut self, config: &TrapConfig, past: Past<'_>) {
+        if self.control_in > 0 {
+            self.control_in -= 1;
+            return;
+        }
+        if past.signalled & QUIET == 0 && past.is_large_enough(config) {
+            let signals = self.signals(config, past, 0);
+            self.control.vote(self.answer(config, past, signals).is_some());
+            // The next control shares no cycle with this one.
+            self.control_in = config.response.last;
+        }
+    }
+
+    /// Verdict that follows `before`.
+    pub(super) const fn verdict(&self, signal: Signal, before: Verdict) -> Verdict {
+        let share = self.shares[signal as usize];
+        let part = share.part.saturating_sub(self.control.part);
+        if share.votes < LEAST_VOTES {
+            Verdict::Unclassified
+        } else if part >= RISE {
+            Verdict::Responsive
+        } else if part <= FALL {
+            Verdict::Unresponsive
+        } else {
+            before
+        }
+    }
+
+    /// Response that `marks` in the cycle at the signal ask for.
+    ///
+    /// A sender that answers each mark by half a segment, as DCTCP in balance does, may seem not to answer a few. It is
+    /// then not called unresponsive, but every fall that is taken for a response must stand out. A flow of uneven rate
+    /// has no such excuse: it falls by chance, and if the falls that do not come were not counted, chance would be on its side.
+    fn signals(&self, config: &TrapConfig, past: Past<'_>, marks: u32) -> Signals {
+        let before = past.windows[usize::from(config.response.last)].bytes;
+        let few = marks > 0 && marks * (FEW * FULL) < before;
+        Signals { marks, few, excused: few && self.noise.mean < EVEN }
+    }
+
+    /// First cycle after the one at the signal that is a response, if any.
+    fn answer(&self, config: &TrapConfig, past: Past<'_>, signals: Signals) -> Option<u8> {
+        let Response { first, last } = config.response;
+        (first..=last).find(|&after| self.is_answer(config, past, last, last - after, signals))
+    }
+
+    /// First cycle with a reduced window, whatever the variation, while that is slow start's.
+    fn answer_in_slow_start(&self, config: &TrapConfig, past: Past<'_>, signals: Signals) -> Option<u8> {
+        if self.noise.samples > SETTLED {
+            return None;
+        }
+        let Response { first, last } = config.response;
+        (first..=last).find(|&after| {
+            self.fall(last, last - after) > 0
+                && past.is_reduced(config, last, last - after, signals.reduction())
+        })
+    }
+
+    /// Whether the window `after` cycles ago answers what was signalled in the one `before` cycles ago.
+    fn is_answer(
+        &self,
+        config: &TrapConfig,
+        past: Past<'_>,
+        before: u8,
+        after: u8,
+        signals: Signals,
+    ) -> bool {
+        // Under steady signals the next window must be low, too: a fall by chance, or a pulse's end, is over by then.
+        self.is_low(config, past, before, after, signals)
+            && (!is_steady(past, signals)
+                || after > 0 && self.is_low(config, past, before, after - 1, signals))
+    }
+
+    /// Whether the window `after` cycles ago is lower than the one `before` cycles ago by as much as a response is.
+    fn is_low(&self, config: &TrapConfig, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
+        past.is_reduced(config, before, after, signals.reduction())
+            && self.is_beyond_noise(past, before, after, signals)
+    }
+
+    /// Fall of the logarithm of the rate between two cycles, given by age; 0 if it rose.
+    fn fall(&self, before: u8, after: u8) -> u32 {
+        let fall = i32::from(self.rates[usize::from(before)]) - i32::from(self.rates[usize::from(after)]);
+        fall.max(0).unsigned_abs()
+    }
+
+    /// Whether the rate fell by more than chance makes it fall.
+    fn is_beyond_noise(&self, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
+        let factor = match (signals, is_steady(past, signals)) {
+            (Signals { marks: 0, .. }, true) => UNDER_STEADY_LOSS,
+            (Signals { marks: 0, .. }, false) => AFTER_LOSS,
+            (_, true) => UNDER_STEADY_MARKS,
+            (Signals { excused: true, .. }, false) => AFTER_FEW_MARKS,
+            (Signals { few: true, .. }, false) => AFTER_FEW_MARKS_UNEVENLY,
+            (_, false) => AFTER_MARKS,
+        };
+        let fall = self.fall(before, after);
+        fall > 0 && self.noise.is_exceeded(fall, factor)
+    }
+}
+
+/// Whether so many of the last cycles were signalled that any fall follows a signal.
+const fn is_steady(past: Past<'_>, signals: Signals) -> bool {
+    past.signalled.count_ones() >= if signals.marks == 0 { STEADY_LOSS } else { STEADY_MARKS }
+}
+
+/// Logarithm to base 2 of `number`, or of 1 if it is 0, in 2^-8, rounded down: 8 squarings give 8 binary places.
+fn logarithm(number: u32) -> i16 {
+    let number = number.max(1);
+    let whole = number.ilog2();
+    // Between 1 and 2, with 31 binary places.
+    let mut mantissa = u64::from(number) << (31 - whole);
+    #[allow(clippy::cast_possible_truncation, reason = "at most 31")]
+    let mut logarithm = whole as i16;
+    for _ in 0..8 {
+        mantissa = (mantissa * mantissa) >> 31;
+        let carry = mantissa >> 32 != 0;
+        mantissa >>= u32::from(carry);
+        logarithm = logarithm << 1 | i16::from(carry);
+    }
+    logarithm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_is_exact_to_a_256th_of_an_octave() {
+        for exponent in 0..32 {
+            assert_eq!(i32::from(logarithm(1 << exponent)), exponent << 8);
+        }
+        for number in [3, 1000, 1448, 65_535, 1_000_003, u32::MAX] {
+            let exact = f64::from(number).log2() * 256.0;
+            let error = exact - f64::from(logarithm(number));
+            assert!((-0.001..1.001).contains(&error), "{number}: {error}");
+        }
+        assert_eq!(logarithm(0), 0);
+    }
+}
