@@ -347,6 +347,176 @@ fn logarithm(number: u32) -> i16 {
 mod tests {
     use super::*;
 
+    const CONFIG: TrapConfig = TrapConfig::marcato();
+
+    /// The window of a cycle of one tick.
+    const fn bytes(bytes: u32) -> Window {
+        Window { bytes, ticks: 1 }
+    }
+
+    fn judge(mean: u16, samples: u8) -> Marcato {
+        Marcato { noise: Noise { mean, samples }, ..Marcato::new() }
+    }
+
+    fn marks(marks: u32) -> Signals {
+        Signals { marks, few: false, excused: false }
+    }
+
+    #[test]
+    fn thresholds_are_those_of_the_table() {
+        assert_eq!((RISE * 8, FALL * 8), (5 * ONE, 3 * ONE));
+        assert_eq!((ONE, EVEN, VISIBLE), (4096, 64, 3000));
+    }
+
+    #[test]
+    fn a_vote_weighs_less_the_more_there_are_and_an_eighth_at_least() {
+        let mut share = Share::new();
+        let parts = [true, false, false, false, false, false, false, false, false].map(|hit| {
+            share.vote(hit);
+            share.part
+        });
+        assert_eq!(parts, [4096, 2048, 1024, 768, 576, 432, 324, 284, 249]);
+        assert_eq!(share.votes, 8);
+    }
+
+    #[test]
+    fn from_the_fifth_sample_on_one_counts_as_twice_the_mean_at_most() {
+        let after = |samples: &[u16]| {
+            let mut noise = Noise::new();
+            samples.iter().for_each(|&sample| noise.take(sample));
+            (noise.mean, noise.samples)
+        };
+        assert_eq!(after(&[8, 8, 8, 100]), (128 - 32 + 400, 4));
+        // Twice 8 and the rounding: 17.
+        assert_eq!(after(&[8, 8, 8, 8, 100]), (128 - 32 + 68, 5));
+        assert_eq!(after(&[8; 255]), (128, 255));
+        assert_eq!(after(&[8; 300]), (128, 255));
+    }
+
+    #[test]
+    fn the_variation_is_the_second_difference_of_the_rate() {
+        let variation = |windows: &[u32]| {
+            let mut judge = Marcato::new();
+            windows.iter().for_each(|&window| judge.record(bytes(window)));
+            (judge.noise.mean, judge.noise.samples)
+        };
+        assert_eq!(variation(&[1 << 10, 1 << 11]), (0, 0), "two rates have no second difference");
+        assert_eq!(variation(&[1 << 10, 1 << 11, 1 << 12]), (0, 1), "steady growth is no variation");
+        // An octave, in 2^-12, is the most that counts.
+        assert_eq!(variation(&[1 << 10, 1 << 10, 1 << 11]), (4096, 1));
+        assert_eq!(variation(&[1 << 10, 1 << 10, 1 << 20]), (4096, 1));
+        let mut judge = Marcato::new();
+        for _ in 0..3 {
+            judge.record(bytes(1 << 10));
+        }
+        judge.forget();
+        judge.record(bytes(1 << 20));
+        judge.record(bytes(1 << 10));
+        assert_eq!(judge.noise.samples, 1, "rates before a pause are not compared");
+        judge.record(bytes(1 << 10));
+        assert_eq!(judge.noise.samples, 2);
+    }
+
+    #[test]
+    fn each_kind_of_signal_asks_for_a_fall_of_its_own() {
+        // A mean of 256 makes a fall and its factor the same number.
+        let few = Signals { marks: 1, few: true, excused: false };
+        let excused = Signals { excused: true, ..few };
+        for (signals, signalled, factor) in [
+            (marks(0), 0b11, AFTER_LOSS),
+            (marks(0), 0b111, UNDER_STEADY_LOSS),
+            (marks(1), 0b1_1111, AFTER_MARKS),
+            (marks(1), 0b11_1111, UNDER_STEADY_MARKS),
+            (few, 0b1, AFTER_FEW_MARKS_UNEVENLY),
+            (excused, 0b1, AFTER_FEW_MARKS),
+        ] {
+            let past = Past { windows: &[Window::default(); KEPT], signalled };
+            for (short, expected) in [(0, true), (1, false)] {
+                let mut judge = judge(256, 20);
+                judge.rates[3] = i16::try_from(factor - short).unwrap();
+                assert_eq!(
+                    judge.is_beyond_noise(past, 3, 0, signals),
+                    expected,
+                    "{signals:?}, {signalled:b}"
+                );
+            }
+        }
+        // Where nothing varies, no fall is none.
+        let past = Past { windows: &[Window::default(); KEPT], signalled: 0 };
+        assert!(!judge(0, 20).is_beyond_noise(past, 3, 0, marks(0)));
+    }
+
+    #[test]
+    fn marks_are_few_below_one_in_32_packets_and_excused_at_an_even_rate() {
+        let signals = |marks, before, mean| {
+            let mut windows = [Window::default(); KEPT];
+            windows[3] = bytes(before);
+            judge(mean, 20).signals(&CONFIG, Past { windows: &windows, signalled: 0 }, marks)
+        };
+        let seen = |signals: Signals| (signals.few, signals.excused);
+        assert_eq!(seen(signals(1, 48_000, 0)), (false, false));
+        assert_eq!(seen(signals(1, 48_001, 63)), (true, true));
+        assert_eq!(seen(signals(1, 48_001, 64)), (true, false));
+        assert_eq!(seen(signals(2, 96_000, 0)), (false, false));
+        assert_eq!(seen(signals(0, 1_000_000, 0)), (false, false), "a loss is no mark");
+        // 188 bytes per mark, and what can be seen at least.
+        assert_eq!(signals(1, 48_000, 0).reduction(), 188);
+        assert_eq!(signals(1, 48_001, 0).reduction(), 3000);
+        assert_eq!(signals(16, 1_000_000, 0).reduction(), 3008);
+    }
+
+    #[test]
+    fn a_control_needs_seven_quiet_cycles_that_no_other_shares() {
+        let windows = [bytes(100_000); KEPT];
+        let votes = |signalled: u8, cycles: usize| {
+            let mut judge = judge(256, 20);
+            for _ in 0..cycles {
+                judge.control(&CONFIG, Past { windows: &windows, signalled });
+            }
+            judge.control.votes
+        };
+        assert_eq!([0x80, 0x40, 0x01].map(|signalled| votes(signalled, 1)), [1, 0, 0]);
+        assert_eq!([1, 4, 5, 8, 9].map(|cycles| votes(0, cycles)), [1, 1, 2, 2, 3]);
+        // A flow that has backed off says nothing.
+        let small = [bytes(6000); KEPT];
+        let mut judge = judge(256, 20);
+        judge.control(&CONFIG, Past { windows: &small, signalled: 0 });
+        assert_eq!(judge.control.votes, 0);
+    }
+
+    #[test]
+    fn the_verdict_changes_at_five_and_three_eighths() {
+        let verdict = |part, votes, control| {
+            let mut judge = judge(0, 20);
+            judge.shares[0] = Share { part, votes };
+            judge.control.part = control;
+            judge.verdict(Signal::Loss, Verdict::Responsive)
+        };
+        assert_eq!(verdict(ONE, 2, 0), Verdict::Unclassified);
+        assert_eq!(verdict(RISE, 3, 0), Verdict::Responsive);
+        assert_eq!(verdict(FALL, 3, 0), Verdict::Unresponsive);
+        // In between it stays, and falls without a signal are subtracted.
+        assert_eq!(verdict(FALL + 1, 3, 0), Verdict::Responsive);
+        assert_eq!(verdict(ONE, 3, ONE - FALL), Verdict::Unresponsive);
+        let mut judge = judge(0, 20);
+        judge.shares[0] = Share { part: RISE - 1, votes: 3 };
+        assert_eq!(judge.verdict(Signal::Loss, Verdict::Unresponsive), Verdict::Unresponsive);
+    }
+
+    #[test]
+    fn slow_start_is_over_after_sixteen_samples() {
+        let mut windows = [bytes(100_000); KEPT];
+        windows[0] = bytes(50_000);
+        let past = Past { windows: &windows, signalled: 1 << 3 };
+        let answer = |samples: u8, fall: i16| {
+            let mut judge = judge(u16::MAX, samples);
+            judge.rates[3] = fall;
+            judge.answer_in_slow_start(&CONFIG, past, marks(0))
+        };
+        assert_eq!((answer(16, 256), answer(17, 256)), (Some(3), None));
+        assert_eq!(answer(16, 0), None, "the rate did not fall, although a shorter cycle has fewer bytes");
+    }
+
     #[test]
     fn the_logarithm_is_exact_to_a_256th_of_an_octave() {
         for exponent in 0..32 {
