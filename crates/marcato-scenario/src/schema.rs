@@ -73,7 +73,7 @@ schemas! {
     PUSH_OUT = "a push-out queue": &["kind", "limit"];
     LOSS_NONE = "no loss": &["kind"];
     LOSS_RANDOM = "random loss": &["kind", "probability"];
-    LOSS_EVERY = "loss of every so-manieth packet": &["kind", "packets"];
+    LOSS_EVERY = "periodic loss": &["kind", "packets"];
     LOSS_SCRIPT = "scripted loss": &["kind", "packets"];
     GILBERT_ELLIOTT = "gilbert-elliott loss": &["kind", "p", "r", "loss-good", "loss-bad", "mean", "burst"];
     JITTER_NONE = "no jitter": &["kind"];

@@ -1,5 +1,6 @@
-//! `docs/scenarios.md` has every key of every table, and none that is not there.
+//! `docs/scenarios.md` has every key of every table, and none that is not there; scenarios in `docs/` are valid.
 
+use marcato_scenario::Scenario;
 use marcato_scenario::record::{FlowMetric, LinkMetric};
 use marcato_scenario::schema::{Schema, TABLES};
 
@@ -70,5 +71,15 @@ fn every_metric_is_in_the_reference() {
     let names = FlowMetric::ALL.iter().map(|metric| metric.name());
     for name in names.chain(LinkMetric::ALL.iter().map(|metric| metric.name())) {
         assert!(REFERENCE.contains(&format!("`{name}`")), "{name} is missing");
+    }
+}
+
+#[test]
+fn the_scenarios_for_users_of_other_tools_are_valid() {
+    let text = include_str!("../../../docs/coming-from.md");
+    let blocks: Vec<&str> = text.split("```toml\n").skip(1).filter_map(|it| it.split("```").next()).collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        Scenario::parse("coming-from.md", block).unwrap_or_else(|error| panic!("{error}"));
     }
 }
