@@ -44,7 +44,7 @@ doc: prepare ## Build the documentation
 man: prepare ## Write the manual pages of the command into target/man
 	$(CARGO) run --release --locked -p marcato-cli --example man -- target/man
 
-picture: papers demo ## Draw the README's pictures anew, from a real run
+picture: papers demo ## Redraw the pictures in README.md and docs/ from real runs
 	cp $(OUT)/cats/completion.svg docs/cats.svg
 	cp $(OUT)/cwr/fig4b-mct.svg docs/cwr.svg
 	cp $(OUT)/demo/page.svg docs/demo.svg

@@ -54,7 +54,7 @@ fn named(text: &str) -> BTreeMap<String, String> {
     named
 }
 
-/// The README and every document beside it, by name.
+/// The README, CONTRIBUTING.md and every page of `docs/`, by name.
 fn documents() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
@@ -94,7 +94,7 @@ fn called<'a>(commands: &'a BTreeMap<String, Command>, line: &str) -> Option<(&'
 #[test]
 fn every_synopsis_has_every_option_and_no_other() {
     let commands = all();
-    let mut in_readme = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     for (path, text) in documents() {
         for line in lines(&text).into_iter().filter(|line| line.contains("[--") || line.contains('<')) {
             let (name, command, rest) = called(&commands, &line).unwrap_or_else(|| panic!("{line}"));
@@ -107,12 +107,12 @@ fn every_synopsis_has_every_option_and_no_other() {
                     possible.iter().map(clap::builder::PossibleValue::get_name).collect();
                 assert_eq!(value.split('|').collect::<Vec<_>>(), possible, "{name} --{option}");
             }
-            if path.ends_with("README.md") {
-                in_readme.insert(name.to_owned());
+            if path.ends_with("docs/cli.md") {
+                listed.insert(name.to_owned());
             }
         }
     }
-    assert_eq!(in_readme, commands.into_keys().collect());
+    assert_eq!(listed, commands.into_keys().collect());
 }
 
 #[test]
@@ -144,6 +144,81 @@ fn every_option_that_a_document_names_exists() {
         }
     }
     assert!(checked > 80, "{checked}");
+}
+
+/// The workspace's crates that each crate depends on outside of its tests, names without `marcato-`.
+fn manifests() -> BTreeMap<String, BTreeSet<String>> {
+    let crates = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+    let manifests = crates.map(|entry| entry.unwrap().path()).filter(|path| path.join("Cargo.toml").exists());
+    let ours = |line: &str| Some(line.strip_prefix("marcato-")?.split(['.', ' ', '=']).next()?.to_owned());
+    manifests
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().replace("marcato-", "");
+            let text = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+            let section = text.split("\n[").find_map(|section| section.strip_prefix("dependencies]\n"));
+            (name, section.unwrap_or_default().lines().filter_map(ours).collect())
+        })
+        .collect()
+}
+
+/// Every crate that a crate depends on, directly or not.
+fn reachable(from: &str, manifests: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let direct = &manifests[from];
+    direct.iter().flat_map(|one| reachable(one, manifests)).chain(direct.iter().cloned()).collect()
+}
+
+#[test]
+fn the_crate_diagram_has_the_edges_of_the_manifests() {
+    let manifests = manifests();
+    let mut edges = BTreeSet::new();
+    for (from, direct) in &manifests {
+        let indirect: BTreeSet<String> = direct.iter().flat_map(|one| reachable(one, &manifests)).collect();
+        edges.extend(direct.difference(&indirect).map(|to| format!("    {from} --> {to}")));
+    }
+    let text = include_str!("../../../ARCHITECTURE.md");
+    let (_, diagram) = text.split_once("```mermaid\ngraph TD\n").unwrap();
+    let (diagram, _) = diagram.split_once("\n```").unwrap();
+    let expected: Vec<&str> = edges.iter().map(String::as_str).collect();
+    assert_eq!(diagram, expected.join("\n"), "the manifests say:\n{}\n", expected.join("\n"));
+    assert!(manifests.keys().all(|name| text.contains(&format!("| `marcato-{name}` |"))));
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let kept = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+    headings
+        .map(|heading| heading.trim().to_lowercase().chars().filter(|c| kept(*c)).collect::<String>())
+        .map(|heading| heading.replace(' ', "-"))
+        .collect()
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let architecture = root.join("ARCHITECTURE.md");
+    let architecture = (architecture.clone(), std::fs::read_to_string(architecture).unwrap());
+    for (path, text) in documents().into_iter().chain([architecture]) {
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.starts_with("http")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", path.display());
+            if !anchor.is_empty() {
+                let found = anchors(&std::fs::read_to_string(target).unwrap());
+                assert!(found.contains(anchor), "{}: {link}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_readme_is_short_and_names_every_crate() {
+    let text = include_str!("../../../README.md");
+    assert!(text.lines().count() <= 150);
+    for name in manifests().keys() {
+        assert!(text.contains(&format!("| `marcato-{name}` |")), "{name}");
+    }
 }
 
 #[test]

@@ -123,3 +123,8 @@ pub use inbound::{InboundCounters, Missed, MissedReason, Received};
 pub use long::LongSender;
 pub use metrics::Metrics;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
+
+/// The quick start of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
