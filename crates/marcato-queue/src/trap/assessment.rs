@@ -253,6 +253,30 @@ mod tests {
     }
 
     #[test]
+    fn signals_count_in_the_cycle_of_arrival_until_it_is_settled() {
+        let config = TrapConfig { reassess: 0, ..TrapConfig::marcato() };
+        let mut assessment = Assessment::new();
+        for _ in 0..8 {
+            assessment.close(&config, window(100_000));
+        }
+        let came = |age: u8| Stamp(assessment.stamp().0.wrapping_sub(age));
+        let [two, one, four] = [2, 1, 4].map(came);
+        // More than a slot holds: the rest is not counted in the slot above.
+        for _ in 0..300 {
+            assessment.signal(&config, Signal::Loss, one);
+        }
+        assert_eq!((assessment.dockets[0].slots, assessment.signalled), (0xff00, 0b10));
+        assessment.signal(&config, Signal::Loss, four);
+        assert_eq!((assessment.dockets[0].slots, assessment.signalled), (0xff00, 0b10), "too old");
+        assessment.settled[0] = 2;
+        assessment.signal(&config, Signal::Loss, two);
+        assert_eq!((assessment.dockets[0].slots, assessment.signalled), (0xff00, 0b110), "settled");
+        assessment.settled[0] = 3;
+        assessment.signal(&config, Signal::Loss, two);
+        assert_eq!(assessment.dockets[0].slots, 0x01_ff00);
+    }
+
+    #[test]
     fn ninety_percent_two_cycles_later_is_a_response_and_a_byte_more_is_not() {
         for (later, expected) in [(90_000, (1, 0)), (90_001, (0, 1))] {
             let config = TrapConfig::paper();

@@ -238,4 +238,24 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn marcato_compares_rates_and_waits_two_cycles_after_a_change() {
+        let config = TrapConfig::marcato();
+        assert_eq!((config.window, config.reassess), (WindowUnit::Rate, 2));
+        assert_eq!(config.response, Response { first: 1, last: 3 });
+    }
+
+    #[test]
+    fn responses_lie_within_three_cycles_and_thresholds_within_100_percent() {
+        let paper = TrapConfig::paper();
+        for (first, last, works) in [(1, 3, true), (3, 3, true), (1, 4, false), (0, 1, false), (2, 1, false)]
+        {
+            let config = TrapConfig { response: Response { first, last }, ..paper };
+            assert_eq!(config.checked().is_ok(), works, "{first} to {last}");
+        }
+        for (threshold, works) in [(0, false), (1, true), (100, true), (101, false)] {
+            assert_eq!(TrapConfig { threshold, ..paper }.checked().is_ok(), works, "{threshold} %");
+        }
+    }
 }
