@@ -466,6 +466,27 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_ruled_during_an_earlier_answer_or_on_excused_marks() {
+        // Windows in kB, latest first; the signal came three cycles ago.
+        let rule = |kilobytes: [u32; 5], mean: u16, signal: Signal| {
+            let mut windows = [Window::default(); KEPT];
+            let mut judge = judge(mean, 20);
+            for (age, kilobytes) in kilobytes.into_iter().enumerate() {
+                windows[age] = bytes(kilobytes * 1000);
+                judge.rates[age] = logarithm(kilobytes * 1000);
+            }
+            let ruling = judge.rule(&CONFIG, Past { windows: &windows, signalled: 1 << 3 }, signal, 1);
+            (ruling, judge.shares[signal as usize].votes)
+        };
+        assert_eq!(rule([50, 50, 50, 100, 100], 0, Signal::Loss), (Ruling::Answered(1), 1));
+        assert_eq!(rule([50, 50, 50, 50, 100], 0, Signal::Loss), (Ruling::Withheld, 0));
+        assert_eq!(rule([50, 50, 50, 50, 50], 0, Signal::Loss), (Ruling::Refused, 1));
+        // One mark in 100 kB, at an even rate and at an uneven one.
+        assert_eq!(rule([100; 5], EVEN - 1, Signal::Ecn), (Ruling::Withheld, 0));
+        assert_eq!(rule([100; 5], EVEN, Signal::Ecn), (Ruling::Refused, 1));
+    }
+
+    #[test]
     fn a_control_needs_seven_quiet_cycles_that_no_other_shares() {
         let windows = [bytes(100_000); KEPT];
         let votes = |signalled: u8, cycles: usize| {
