@@ -1,9 +1,9 @@
-//! What a packet costs: one enqueue and one dequeue, with 100 packets waiting.
+//! Time per packet: one enqueue and one dequeue, with 100 packets waiting.
 //!
-//! To hold: DropTail at most 30 ns, CoDel at most 60 ns, CRQ with its traps at most 150 ns with up to 10 000 flows. With
-//! 100 000 it waits for memory: reading one line of the index and one of a flow at random from tables of that size takes
-//! about as long, without any work.
-#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
+//! Limits: DropTail at most 30 ns, CoDel at most 60 ns, CRQ with its traps at most 150 ns with up
+//! to 10 000 flows. With 100 000 it waits for memory: reading one line of the index and one of a
+//! flow at random from tables of that size takes about as long, without any work.
+#![allow(missing_docs, reason = "criterion's macros expand to undocumented functions")]
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use marcato_queue::{
 use marcato_units::{Bytes, Layer, Rate, Seed, Time};
 use marcato_wire::{Ecn, IpPacket, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
-/// As large as what a simulator or an emulator queues: a few numbers and a pointer to the rest.
+/// Packet of the size that a simulator or an emulator queues: a few numbers and a pointer to the rest.
 #[derive(Clone, Copy)]
 struct Datagram {
     flow: u64,
@@ -49,7 +49,7 @@ impl Packet for Datagram {
     }
 }
 
-/// A packet comes and a packet leaves, `spacing` apart, with 100 packets waiting.
+/// One packet arrives and one leaves every `spacing`, with 100 packets waiting.
 fn turnover<D: Discipline<Datagram>>(criterion: &mut Criterion, name: &str, mut queue: D, spacing: Duration) {
     let packet = |number: u64| Datagram {
         flow: number,
@@ -75,7 +75,8 @@ fn turnover<D: Discipline<Datagram>>(criterion: &mut Criterion, name: &str, mut 
 }
 
 fn disciplines(criterion: &mut Criterion) {
-    // At 12 us per packet, 1 Gbit/s, 100 packets wait 1.2 ms; at 121 us they wait 12 ms, above CoDel's target.
+    // At 12 us per packet, 1 Gbit/s, 100 packets wait 1.2 ms; at 121 us they wait 12 ms, above
+    // CoDel's target.
     let (fast, slow) = (Duration::from_micros(12), Duration::from_micros(121));
     let droptail = DropTail::new(DropTailConfig::default()).expect("the default works");
     turnover(criterion, "droptail", droptail, fast);
@@ -94,7 +95,7 @@ fn disciplines(criterion: &mut Criterion) {
     turnover(criterion, "fq_codel, each packet another flow", fq_codel, fast);
     let step_mark = StepMark::new(StepMarkConfig::default()).expect("the default works");
     turnover(criterion, "step mark", step_mark, fast);
-    // Between the thresholds, where random numbers are drawn.
+    // Between the thresholds, RED draws random numbers.
     let thresholds = RedThresholds::Packets { min_th: 50, max_th: 5000 };
     let config = RedConfig { thresholds, ecn: true, ..RedConfig::default() };
     let red = Red::new(config, Seed::new(1).stream("red")).expect("the thresholds are in order");
@@ -104,7 +105,7 @@ fn disciplines(criterion: &mut Criterion) {
     turnover(criterion, "pie below its reference", pie, fast);
 }
 
-/// A packet of one of many flows, all of which the queue assesses.
+/// Packet of one of many flows, all of which the queue assesses.
 #[derive(Clone, Copy)]
 struct Assessed {
     flow: FlowKey,
@@ -142,7 +143,7 @@ impl Packet for Assessed {
     }
 }
 
-/// The `turn`-th segment of a flow, with timestamps, at `now`; or the acknowledgement of it.
+/// Segment number `turn` of a flow, with timestamps, at `now`; or its acknowledgement.
 #[allow(clippy::cast_possible_truncation, reason = "sequence numbers and clocks wrap")]
 fn segment(now: Time, turn: u64, back: bool) -> Transport {
     let clock = (now.as_nanos() / 1_000_000) as u32;
@@ -169,8 +170,8 @@ fn crq(flows: u64) -> Crq<Assessed> {
     queue
 }
 
-/// As [`turnover`], through CRQ with traps, by number of flows, which take turns; a packet in two is acknowledged, and
-/// "read" reads each of them from a frame and names its flow as well.
+/// As [`turnover`], through CRQ with traps, by number of flows, which take turns; a packet in two
+/// is acknowledged, and "read" reads each of them from a frame and names its flow as well.
 fn assessed(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("crq");
     for flows in [1u64, 100, 10_000, 100_000] {
@@ -181,7 +182,7 @@ fn assessed(criterion: &mut Criterion) {
             let mut turn = |queue: &mut Crq<Assessed>| {
                 now += Duration::from_micros(12);
                 number += 1;
-                // Flows come in no order that the processor could foresee.
+                // The processor cannot predict the order of flows.
                 let flow = FlowKey::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % flows);
                 let transport = segment(now, number / flows, false);
                 let packet = Assessed { flow, ecn: Ecn::Ect0, transport };
@@ -238,7 +239,7 @@ fn assessed(criterion: &mut Criterion) {
     });
 }
 
-/// The headers of a TCP segment of each flow: Ethernet, IPv4, TCP with timestamps.
+/// Headers of one TCP segment per flow: Ethernet, IPv4, TCP with timestamps.
 fn frames(flows: u64) -> Vec<Vec<u8>> {
     (0..flows)
         .map(|flow| {

@@ -1,19 +1,23 @@
-//! CoDel: drops, or marks, when the least time that packets had to wait stays too long for too long.
+//! CoDel: drops or marks packets while the minimum sojourn time stays above a target for an
+//! interval.
 //!
-//! References: RFC 8289 (the algorithm; §5 is the pseudocode whose names are used here), RFC 3168 §5 (marks).
+//! References: RFC 8289 (the algorithm; §5 is the pseudocode whose names are used here), RFC 3168
+//! §5 (marks).
 //!
-//! # Where this leaves RFC 8289
+//! # Deviations from RFC 8289
 //!
-//! - `first_above_time` is an `Option` instead of a time of which 0 means "not set": in virtual time 0 is a time.
-//! - The control law is exact. `interval / sqrt(count)` is `isqrt(interval² / count)`, which is the true value
-//!   rounded down to a nanosecond, since rounding down under the root as well loses nothing. Linux instead keeps
-//!   1/sqrt(count) in 16 bits and improves it by one Newton step per drop, in units of 1.024 us. Starting from 1,
-//!   its second step is 0.5 instead of 0.7071; 2.6 % are missing at count 3, 0.6 % at 8 and 0.1 % at 20. So Linux
-//!   drops earlier at first: after 0, 100, 150, 206 and 255 ms where the law, and this queue, say 0, 100, 170.7,
-//!   228.4 and 278.4. A queue that stays bad loses 34 packets in its first second there, and 33 here.
-//! - ECN: the RFC leaves marking to the implementation. As in Linux, a mark takes the place of a drop, and since
-//!   the packet then leaves, one dequeue marks at most once, however late it comes.
-//! - `maxpacket` is configured: the RFC lets it be the link's MTU or the largest packet seen.
+//! - `first_above_time` is an `Option` instead of a time of which 0 means "not set": in virtual
+//!   time 0 is a time.
+//! - The control law is exact. `interval / sqrt(count)` is `isqrt(interval² / count)`, which is the
+//!   true value rounded down to a nanosecond: rounding down under the root as well loses nothing.
+//! - Linux instead keeps 1/sqrt(count) in 16 bits and improves it by one Newton step per drop, in
+//!   units of 1.024 us. Starting from 1, its second step is 0.5 instead of 0.7071; 2.6 % are
+//!   missing at count 3, 0.6 % at 8 and 0.1 % at 20. So Linux drops earlier at first: after 0, 100,
+//!   150, 206 and 255 ms, where the law and this queue drop after 0, 100, 170.7, 228.4 and 278.4. A
+//!   queue that stays above the target loses 34 packets in its first second there, 33 here.
+//! - ECN: the RFC leaves marking to the implementation. As in Linux, a mark replaces a drop. The
+//!   packet then leaves, so one dequeue marks at most once, however late it is.
+//! - `maxpacket` is configured: the RFC allows the link's MTU or the largest packet seen.
 
 use alloc::collections::VecDeque;
 
@@ -21,21 +25,23 @@ use marcato_units::{Bytes, Duration, Time};
 
 use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
-/// After leaving the dropping state, for so many intervals CoDel remembers how often it had to drop.
-/// RFC 8289 §5.5.
+/// Number of intervals after the dropping state for which CoDel remembers its drop count. RFC 8289
+/// §5.5.
 const REMEMBERED_INTERVALS: u64 = 16;
 
-/// How a [`Codel`] is made.
+/// Configuration of a [`Codel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodelConfig {
-    /// The sojourn time that is acceptable as a standing queue. RFC 8289 §4: 5 to 10 % of the interval.
+    /// Acceptable sojourn time of a standing queue. RFC 8289 §4: 5 to 10 % of the interval.
     pub target: Duration,
-    /// How long the sojourn time must stay at or above the target before the first drop: a round trip of most
-    /// of the connections that use the link. RFC 8289 §4.
+    /// Time for which the sojourn time must stay at or above the target before the first drop.
+    ///
+    /// RFC 8289 §4: a round trip of most of the connections that use the link.
     pub interval: Duration,
-    /// How much may wait. Whatever finds the buffer full is dropped, with ECN too.
+    /// Room of the buffer. A packet that finds the queue full is dropped, with ECN too.
     pub limit: Limit,
-    /// The link's MTU, link-layer header included: a queue with no more than this left is never dropped from.
+    /// MTU of the link, link-layer header included. CoDel drops nothing from a queue that has no
+    /// more than this left.
     pub maxpacket: Bytes,
     /// Mark packets that are [ECN-capable](marcato_wire::Ecn::is_capable) instead of dropping them.
     pub ecn: bool,
@@ -54,42 +60,43 @@ impl Default for CodelConfig {
     }
 }
 
-/// Why a [`CodelConfig`] cannot work.
+/// Error returned for a [`CodelConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodelError {
-    /// The limit lets nothing in.
+    /// The limit admits nothing.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The target is zero.
     #[error("a target of 0 is always exceeded: set it to 5 to 10 % of the interval")]
     ZeroTarget,
     /// The interval is zero.
-    #[error("an interval of 0 leaves no time to judge a queue by: set it to a typical round-trip time")]
+    #[error("an interval of 0 is no time to observe a queue: set it to a typical round-trip time")]
     ZeroInterval,
     /// The target or the interval is longer than a run can be.
     #[error("target and interval must be shorter than 584 years: set them to 5 ms and 100 ms")]
     TooLong,
     /// The largest packet is zero.
-    #[error("a largest packet of 0 bytes is no packet: set it to the link's MTU")]
+    #[error("a largest packet of 0 bytes is not possible: set it to the link's MTU")]
     ZeroMaxpacket,
     /// No packet of the largest size fits into the buffer.
     #[error("a limit of {limit} cannot hold a packet of {maxpacket}: raise the limit")]
     LimitBelowMaxpacket {
-        /// The configured limit.
+        /// Configured limit.
         limit: Bytes,
-        /// The configured largest packet.
+        /// Configured largest packet.
         maxpacket: Bytes,
     },
 }
 
 /// CoDel with a tail-drop limit: first in, first out.
 ///
-/// It drops on the way out, from the head; [`dequeue_with`](Discipline::dequeue_with) hands over what it dropped.
+/// It drops at the head, on the way out; [`dequeue_with`](Discipline::dequeue_with) hands over the
+/// dropped packets.
 ///
-/// `target` may exceed `interval` (that is how one of CRQ's experiments was configured): it is odd, but defined.
+/// `target` may exceed `interval`, as in one of CRQ's experiments: this is unusual, but defined.
 #[derive(Clone, Debug)]
 pub struct Codel<P> {
-    /// In nanoseconds, as all spans below: the comparisons are done once per packet.
+    /// In nanoseconds, as all spans below: they are compared once per packet.
     target: u64,
     interval: u64,
     limit: Limit,
@@ -100,36 +107,38 @@ pub struct Codel<P> {
     backlog: Backlog,
     counters: Counters,
 
-    /// When the sojourn time will have been at or above the target for an interval; `None` while it is below.
+    /// Time at which the sojourn time will have been at or above the target for an interval; `None`
+    /// while it is below.
     first_above_time: Option<Time>,
-    /// When to drop next. Means something only while dropping, and for a while thereafter.
+    /// Time of the next drop. Meaningful while dropping, and for [`REMEMBERED_INTERVALS`]
+    /// thereafter.
     drop_next: Time,
-    /// How many packets were dropped since the dropping state was entered, plus what was remembered then.
+    /// Packets dropped since the dropping state was entered, plus those remembered then.
     count: u64,
-    /// `count` when the dropping state was entered.
+    /// `count` at the entry to the dropping state.
     lastcount: u64,
-    /// Whether in the dropping state.
+    /// Whether the queue is in the dropping state.
     dropping: bool,
 }
 
-/// A packet and when it came.
+/// Packet and its time of arrival.
 #[derive(Clone, Debug)]
 struct Waiting<P> {
     since: Time,
     packet: P,
 }
 
-/// RFC 8289 §5 (`dodequeue_result`): the head of the queue, and whether it may be dropped.
+/// Head of the queue, and whether it may be dropped: `dodequeue_result` of RFC 8289 §5.
 struct Dodequeue<P> {
     p: Option<P>,
     ok_to_drop: bool,
 }
 
 impl<P: Packet> Codel<P> {
-    /// An empty queue.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// [`CodelError`] if the configuration could not work.
+    /// [`CodelError`] if the configuration cannot work.
     pub fn new(config: CodelConfig) -> Result<Self, CodelError> {
         let limit = config.limit.checked()?;
         if config.target.is_zero() {
@@ -164,12 +173,13 @@ impl<P: Packet> Codel<P> {
         })
     }
 
-    /// Whether the queue is in the dropping state, that is, losing or marking packets at growing frequency.
+    /// Returns whether the queue is in the dropping state: it drops or marks packets at growing
+    /// frequency.
     pub const fn is_dropping(&self) -> bool {
         self.dropping
     }
 
-    /// Drops the head to make room for others, whom the caller counts.
+    /// Drops the head to make room for other packets, which the caller counts.
     pub(crate) fn drop_head(&mut self) -> Option<P> {
         let Waiting { packet, .. } = self.queue.pop_front()?;
         self.backlog.pop(packet.len());
@@ -177,7 +187,7 @@ impl<P: Packet> Codel<P> {
         Some(packet)
     }
 
-    /// Takes back the packet that came last, for a caller that cannot make room for it.
+    /// Drops the packet that came last, for a caller that cannot make room for it.
     pub(crate) fn drop_tail(&mut self) -> Option<P> {
         let Waiting { packet, .. } = self.queue.pop_back()?;
         self.backlog.pop(packet.len());
@@ -185,7 +195,7 @@ impl<P: Packet> Codel<P> {
         Some(packet)
     }
 
-    /// RFC 8289 §5.6: takes the head and judges it by its own sojourn time.
+    /// Takes the head and judges it by its sojourn time. RFC 8289 §5.6.
     fn dodequeue(&mut self, now: Time) -> Dodequeue<P> {
         let Some(Waiting { since, packet }) = self.queue.pop_front() else {
             // The queue is empty: it cannot be above the target.
@@ -196,11 +206,12 @@ impl<P: Packet> Codel<P> {
         let sojourn_time = now.as_nanos().saturating_sub(since.as_nanos());
         let mut ok_to_drop = false;
         if sojourn_time < self.target || self.backlog.bytes <= self.maxpacket {
-            // Went below, or what is left is too little to keep the link busy: stay below for an interval.
+            // RFC 8289 §5.6: went below, or no more than an MTU is left, which would not keep the
+            // link busy. The sojourn time must then stay above for an interval again.
             self.first_above_time = None;
         } else {
             match self.first_above_time {
-                // Just went above: if it is still above at this time, dropping is in order.
+                // RFC 8289 §5.6: just went above. Drop only if it is still above an interval later.
                 None => self.first_above_time = Some(after(now, self.interval)),
                 Some(first_above_time) => ok_to_drop = now >= first_above_time,
             }
@@ -208,7 +219,7 @@ impl<P: Packet> Codel<P> {
         Dodequeue { p: Some(packet), ok_to_drop }
     }
 
-    /// Tells the sender of `packet` of the congestion by a mark, if that is allowed, and says whether it was.
+    /// Marks `packet`, if that is allowed, and returns whether it was.
     fn mark(&mut self, packet: &mut P) -> bool {
         if !self.ecn || !packet.ecn().is_capable() {
             return false;
@@ -218,7 +229,7 @@ impl<P: Packet> Codel<P> {
         true
     }
 
-    /// Tells the sender of `packet` of the congestion by dropping it.
+    /// Drops `packet` as a signal of congestion.
     fn drop_packet(&mut self, packet: P, on_drop: &mut dyn FnMut(P)) {
         self.counters.dropped.count(packet.len());
         on_drop(packet);
@@ -227,17 +238,18 @@ impl<P: Packet> Codel<P> {
     /// Enters the dropping state. RFC 8289 §5.5.
     fn start_dropping(&mut self, now: Time) {
         self.dropping = true;
-        // If the last dropping state ended lately, the frequency that controlled the queue then is where to begin.
-        // `drop_next` may lie ahead of now: no time has passed since then at all, and `since` says so.
+        // RFC 8289 §5.5: if the last dropping state ended recently, begin with the drop rate that
+        // controlled the queue then.
         let delta = self.count - self.lastcount;
+        // `drop_next` may lie ahead of now: then no time has passed since.
         let since_drop_next = now.as_nanos().saturating_sub(self.drop_next.as_nanos());
-        let lately = since_drop_next < self.interval.saturating_mul(REMEMBERED_INTERVALS);
-        self.count = if delta > 1 && lately { delta } else { 1 };
+        let recently = since_drop_next < self.interval.saturating_mul(REMEMBERED_INTERVALS);
+        self.count = if delta > 1 && recently { delta } else { 1 };
         self.drop_next = self.control_law(now, self.count);
         self.lastcount = self.count;
     }
 
-    /// RFC 8289 §5.6: when to drop next, if the last of `count` drops was at `t`.
+    /// Time of the next drop, if the last of `count` drops was at `t`. RFC 8289 §5.6.
     fn control_law(&self, t: Time, count: u64) -> Time {
         after(t, span_between_drops(self.interval, count))
     }
@@ -255,7 +267,7 @@ fn span_between_drops(interval: u64, count: u64) -> u64 {
     }
 }
 
-/// `nanos` after `t`.
+/// Time `nanos` nanoseconds after `t`.
 const fn after(t: Time, nanos: u64) -> Time {
     Time::from_nanos(t.as_nanos().saturating_add(nanos))
 }
@@ -279,7 +291,7 @@ impl<P: Packet> Discipline<P> for Codel<P> {
                 // The sojourn time is below the target: leave the dropping state.
                 self.dropping = false;
             }
-            // It is time for the next drop; for several, if the link was busy or the caller late.
+            // RFC 8289 §5.5: several drops are due if the link was busy or the caller late.
             while self.dropping
                 && now >= self.drop_next
                 && let Some(mut packet) = r.p.take()
@@ -315,7 +327,8 @@ impl<P: Packet> Discipline<P> for Codel<P> {
     }
 
     fn next_ready(&self, now: Time) -> Option<Time> {
-        // Never in vain: CoDel drops only what leaves more than `maxpacket` behind it, hence never the last packet.
+        // A dequeue then returns a packet: CoDel drops none that leaves `maxpacket` or less behind
+        // it, hence never the last.
         if self.queue.is_empty() { None } else { Some(now) }
     }
 
@@ -356,7 +369,7 @@ mod tests {
 
     /// RFC 8289 §5.5: `now - drop_next < 16 * interval`.
     #[test]
-    fn a_dropping_state_is_remembered_for_less_than_sixteen_intervals() {
+    fn a_dropping_state_is_remembered_for_under_sixteen_intervals() {
         let ended = Time::from_secs(7);
         for (nanos, count) in [(1_599_999_999, 32), (1_600_000_000, 1)] {
             let mut codel = Codel::<Full>::new(CodelConfig::default()).unwrap();
@@ -371,7 +384,8 @@ mod tests {
         fn the_control_law_is_exact(interval in 1u64.., count in 1u64..) {
             let span = u128::from(span_between_drops(interval, count));
             let (interval, count) = (u128::from(interval), u128::from(count));
-            // span <= interval / sqrt(count) < span + 1, squared; the products that do not fit are surely larger.
+            // span <= interval / sqrt(count) < span + 1, squared. Products that do not fit are
+            // larger in any case.
             prop_assert!((span * span).checked_mul(count).is_some_and(|low| low <= interval * interval));
             prop_assert!(((span + 1) * (span + 1)).checked_mul(count).is_none_or(|high| high > interval * interval));
         }

@@ -1,4 +1,4 @@
-//! What a queue has done.
+//! Counters of a queue.
 
 use core::ops::{Add, AddAssign};
 
@@ -6,12 +6,12 @@ use marcato_units::Bytes;
 
 use crate::Packet;
 
-/// A number of packets and the bytes in them.
+/// Number of packets and of the bytes in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tally {
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their lengths together.
+    /// Sum of their lengths.
     pub bytes: Bytes,
 }
 
@@ -36,22 +36,23 @@ impl AddAssign for Tally {
     }
 }
 
-/// What a queue has done since it was made.
+/// Counters of a queue since its creation.
 ///
-/// At every moment `enqueued = dequeued + dropped + backlog`, in packets and in bytes.
+/// At any time `enqueued = dequeued + dropped + backlog`, in packets and in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
-    /// Handed to [`enqueue`](crate::Discipline::enqueue), those included that it refused.
+    /// Packets given to [`enqueue`](crate::Discipline::enqueue), refused ones included.
     pub enqueued: Tally,
-    /// Returned by [`dequeue`](crate::Discipline::dequeue).
+    /// Packets returned by [`dequeue`](crate::Discipline::dequeue).
     pub dequeued: Tally,
-    /// Dropped for whatever reason: refused, pushed out, or dropped by the AQM on the way out.
+    /// Packets dropped for any reason: refused, pushed out, or dropped by the AQM on the way out.
     pub dropped: Tally,
-    /// Of the dropped: those for which there was no room, be it that they were refused or that they were pushed
-    /// out for others. The rest are the AQM's.
+    /// Dropped packets for which there was no room: refused, or pushed out for others. The AQM
+    /// dropped the rest.
     pub overflowed: Tally,
-    /// Marked CE by the AQM instead of dropped, those included that came with the mark. They are also counted as
-    /// dequeued, once they have left.
+    /// Packets marked CE by the AQM instead of dropped, those included that arrived with the mark.
+    ///
+    /// They are also counted as dequeued, once they have left.
     pub marked: Tally,
 }
 
@@ -76,17 +77,17 @@ impl Add for Counters {
     }
 }
 
-/// What waits in a queue now.
+/// Packets that wait in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Backlog {
-    /// How many packets wait.
+    /// Number of packets that wait.
     pub packets: u64,
-    /// Their lengths together.
+    /// Sum of their lengths.
     pub bytes: Bytes,
 }
 
 impl Backlog {
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     pub const fn is_empty(self) -> bool {
         self.packets == 0
     }

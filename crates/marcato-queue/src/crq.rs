@@ -1,22 +1,24 @@
 //! Congestion-responsive queuing (CRQ): separates responsive from unresponsive flows.
 //!
-//! References: CRQ §III-B (two queues, assignment, inertia), §IV-A (equal shares, buffers of one BDP), §V (three queues,
-//! larger shares, sizes by fill rate); RFC 8289 (CoDel).
+//! References: CRQ §III-B (two queues, assignment, inertia), §IV-A (equal shares, buffers of one
+//! BDP), §V (three queues, larger shares, sizes by fill rate); RFC 8289 (CoDel).
 //!
 //! # Deviations from the paper
 //!
-//! - **Work conservation** is the default: a queue takes what the other leaves. [`Sharing::Split`] is the paper's hard
-//!   split.
-//! - **Strict priority has a guard.** CRQ §III-B4 names strict priority as an option. Responsive flows that fill the link
-//!   would then starve the standard queue, in which every new flow begins. So [`Sharing::Strict`] has a least share for
-//!   that queue; 0 is the paper's option.
-//! - **It fails open.** Traffic that cannot be assessed (another protocol, a fragment, a flow that finds the table full,
-//!   QUIC without a spin bit) is served by the standard queue as any other packet.
-//! - **QUIC** is a flow that began with long headers of a known version, in both directions ([`QuicRule`]). A flow that is
-//!   first seen after its handshake cannot be told from other UDP: it moved to another address, or this queue was set up
-//!   later. It is not assessed, and begins anew in the standard queue.
-//! - **Reordering is counted.** Later packets of a flow that changes its queue may overtake those that wait in the old
-//!   queue. [`FlowReport::overtaken`] counts these.
+//! - **Work conservation** is the default: a queue takes what the other leaves. [`Sharing::Split`]
+//!   is the paper's hard split.
+//! - **Strict priority has a guard.** CRQ §III-B4 names strict priority as an option. Responsive
+//!   flows that fill the link would then starve the standard queue, in which every new flow begins.
+//!   So [`Sharing::Strict`] has a least share for that queue; 0 is the paper's option.
+//! - **It fails open.** Traffic that cannot be assessed (another protocol, a fragment, a flow that
+//!   finds the table full, QUIC without a spin bit) is served by the standard queue as any other
+//!   packet.
+//! - **QUIC** is a flow that began with long headers of a known version, in both directions
+//!   ([`QuicRule`]). A flow that is first seen after its handshake cannot be told from other UDP:
+//!   it moved to another address, or this queue was set up later. It is not assessed, and begins
+//!   anew in the standard queue.
+//! - **Reordering is counted.** Later packets of a flow that changes its queue may overtake those
+//!   that wait in the old queue. [`FlowReport::overtaken`] counts these.
 
 mod buffer;
 mod class;
@@ -57,8 +59,8 @@ pub struct CrqStats {
     pub by_loss: [Tally; 3],
     /// Arrivals of flows under each verdict on marks.
     pub by_ecn: [Tally; 3],
-    /// Arrivals that cannot be assessed: other protocols, fragments, UDP that is not QUIC, and flows for which the table
-    /// had no place. They are counted under unclassified as well.
+    /// Arrivals that cannot be assessed: other protocols, fragments, UDP that is not QUIC, and
+    /// flows for which the table had no place. They are counted under unclassified as well.
     pub unassessed: Tally,
     /// Number of times that a flow changed its queue.
     pub changes: u64,
@@ -68,8 +70,9 @@ pub struct CrqStats {
 
 /// Congestion-responsive queuing.
 ///
-/// Without a packet's [`transport`](Packet::transport) nothing is assessed. Packets that pass the other way must be
-/// [shown](Discipline::observe): otherwise no TCP is assessed, nor, by [`QuicRule::Handshake`], any QUIC.
+/// Without a packet's [`transport`](Packet::transport) nothing is assessed. Packets that pass the
+/// other way must be [shown](Discipline::observe): otherwise no TCP is assessed, nor, by
+/// [`QuicRule::Handshake`], any QUIC.
 #[derive(Clone, Debug)]
 pub struct Crq<P> {
     classes: [Option<ClassQueue<P>>; Class::ALL.len()],
@@ -203,7 +206,8 @@ fn part_of_link(config: &CrqConfig, class: Class, of: ClassConfig, shares: u64) 
     Ok(rate)
 }
 
-/// Takes note of `signal` to the flow of a packet. CRQ §III-C: overflows on enqueue, drops and marks by the AQM on dequeue.
+/// Takes note of `signal` to the flow of a packet. CRQ §III-C: overflows on enqueue, drops and
+/// marks by the AQM on dequeue.
 fn signal_to<P>(flows: &mut FlowTable<Flow>, config: &TrapConfig, signal: Signal, queued: &Queued<P>) {
     if let Some(flow) = queued.place.and_then(|place| flows.get_mut(place)) {
         match signal {
@@ -248,7 +252,8 @@ impl<P: Packet> Discipline<P> for Crq<P> {
         let key = packet.reverse();
         let place = match transport {
             Transport::Opaque => None,
-            // The other host opens the connection: its part of the handshake is half of the round trip.
+            // The other host opens the connection: its part of the handshake is half of the round
+            // trip.
             Transport::Tcp(segment)
                 if segment.flags.has(TcpFlags::SYN) && !segment.flags.has(TcpFlags::ACK) =>
             {
@@ -257,7 +262,8 @@ impl<P: Packet> Discipline<P> for Crq<P> {
             Transport::Udp { quic: Some(header), .. } if header.known_version().is_some() => {
                 self.flows.enter(now, key)
             }
-            // Other packets enter no flow: acknowledgements of a flow that is not seen must take no place from others.
+            // Other packets enter no flow: acknowledgements of a flow that is not seen must take no
+            // place from others.
             Transport::Tcp(_) | Transport::Udp { .. } => self.flows.find(key),
         };
         let Some(flow) = place.and_then(|place| self.flows.get_mut(place)) else { return };

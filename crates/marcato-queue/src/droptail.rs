@@ -1,6 +1,6 @@
-//! First in, first out, and the tail is dropped when the buffer is full.
+//! Drop-tail: first in, first out, and arriving packets are dropped while the queue is full.
 //!
-//! References: RFC 2309 §2 and RFC 7567 §2 (what tail drop does to latency and to bursts).
+//! References: RFC 2309 §2 and RFC 7567 §2 (effects of tail drop on latency and on bursts).
 
 use alloc::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use marcato_units::Time;
 
 use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
-/// How a [`DropTail`] is made.
+/// Configuration of a [`DropTail`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DropTailConfig {
-    /// How much may wait.
+    /// Room of the buffer.
     pub limit: Limit,
 }
 
@@ -22,7 +22,7 @@ impl Default for DropTailConfig {
     }
 }
 
-/// First in, first out; what finds the buffer full is dropped.
+/// First in, first out; a packet that finds the queue full is dropped.
 ///
 /// ```
 /// # use marcato_queue::{FlowKey, Packet};
@@ -54,10 +54,10 @@ pub struct DropTail<P> {
 }
 
 impl<P: Packet> DropTail<P> {
-    /// An empty queue.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// [`LimitError`] if the limit lets no packet in.
+    /// [`LimitError`] if the limit admits no packet.
     pub fn new(config: DropTailConfig) -> Result<Self, LimitError> {
         let limit = config.limit.checked()?;
         Ok(Self { limit, queue: VecDeque::new(), backlog: Backlog::default(), counters: Counters::default() })
@@ -65,7 +65,7 @@ impl<P: Packet> DropTail<P> {
 }
 
 impl<P> Default for DropTail<P> {
-    /// An empty queue with the default limit.
+    /// Empty queue with the default limit.
     fn default() -> Self {
         Self {
             limit: DropTailConfig::default().limit,

@@ -6,7 +6,8 @@ use marcato_units::Time;
 
 use crate::{Backlog, Counters, Packet, Verdict};
 
-/// Packets in order of arrival, each with its time of arrival, and the counters of the queue that holds them.
+/// Packets in order of arrival, each with its time of arrival, and the counters of the queue that
+/// holds them.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo<P> {
     queue: VecDeque<(Time, P)>,
@@ -40,7 +41,8 @@ impl<P: Packet> Fifo<P> {
         Verdict::Dropped(packet)
     }
 
-    /// Marks `packet` as a signal of congestion, if it is capable of ECN, and returns whether it is.
+    /// Marks `packet` as a signal of congestion, if it is capable of ECN, and returns whether it
+    /// is.
     pub(crate) fn mark(&mut self, packet: &mut P) -> bool {
         let capable = packet.ecn().is_capable();
         if capable {
@@ -64,7 +66,8 @@ impl<P: Packet> Fifo<P> {
     }
 }
 
-/// Methods of [`Discipline`](crate::Discipline) that every work-conserving discipline with a field `fifo` has alike.
+/// Methods of [`Discipline`](crate::Discipline) that every work-conserving discipline with a field
+/// `fifo` has alike.
 macro_rules! fifo_methods {
     () => {
         fn next_ready(&self, now: Time) -> Option<Time> {

@@ -1,8 +1,8 @@
-//! A table of flows that cannot grow.
+//! Table of flows with a fixed size.
 //!
-//! References: CAKE's set-associative hash (eight places per set), RFC 7011 §2 (idle time-out of flows). The number of
-//! steps per packet is constant, nothing is allocated after the table is made, and whoever opens many flows takes
-//! places from flows that were silent, not from flows that send.
+//! References: CAKE's set-associative hash (eight places per set), RFC 7011 §2 (idle time-out of
+//! flows). The number of steps per packet is constant, and nothing is allocated after the table is
+//! created. A host that opens many flows takes places from silent flows, not from flows that send.
 
 use alloc::vec::Vec;
 
@@ -10,86 +10,90 @@ use marcato_units::{Duration, Time};
 
 use crate::FlowKey;
 
-/// How many flows share a set.
+/// Number of flows that share a set.
 const WAYS: usize = 8;
-/// After so many packets a flow is worth its place until it was idle for long.
+/// Number of packets after which a flow keeps its place until it was idle for long.
 const PROVEN: u8 = 16;
-/// Ages are counted in steps of 2^20 ns, about a millisecond: 52 days.
+/// Unit of ages: steps of 2^20 ns, about a millisecond, which wrap after 52 days.
 const AGE_SHIFT: u32 = 20;
 
-/// How a table of flows is made.
+/// Configuration of a table of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowTableConfig {
-    /// For how many flows there is room; rounded up to a power of two.
+    /// Number of flows for which there is room, rounded up to a power of two.
     ///
-    /// A flow has one of 8 places; at half of the room used, about one flow in 700 finds its places taken, and is served
-    /// without being assessed.
+    /// A flow has one of 8 places. With half of the room in use, about one flow in 700 finds its
+    /// places taken, and is served without being assessed.
     pub flows: u32,
-    /// After this time without a packet, a flow's place may be given to another.
+    /// Time without a packet after which a flow's place may be given to another.
     pub idle: Duration,
-    /// The same for flows of which no more than a few packets were seen, such as those of a port scan.
+    /// Idle time for flows of which no more than a few packets were seen, such as those of a port
+    /// scan.
     pub embryonic: Duration,
-    /// Mixed into flow keys, so that who does not know it cannot crowd one set.
+    /// Secret that is mixed into flow keys, so that nobody who does not know it can crowd one set.
     pub secret: u64,
 }
 
 impl Default for FlowTableConfig {
-    /// 65 536 flows, 30 s, 1 s, and a secret that is none: 0.
+    /// 65 536 flows, 30 s, 1 s, and 0 instead of a secret.
     fn default() -> Self {
         Self { flows: 65_536, idle: Duration::from_secs(30), embryonic: Duration::from_secs(1), secret: 0 }
     }
 }
 
-/// Why a [`FlowTableConfig`] cannot work.
+/// Error returned for a [`FlowTableConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowTableError {
-    /// There is room for none.
+    /// The table has room for no flow.
     #[error("a table for 0 flows assesses none: give it room for at least 8")]
     NoFlows,
-    /// There is room for more than can be numbered.
+    /// The table has room for more flows than can be numbered.
     #[error("a table for {0} flows would take hundreds of gigabytes: give it room for 16777216 at most")]
     TooMany(u32),
 }
 
-/// What a table of flows has done.
+/// Counters of a table of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowTableCounters {
     /// Flows in the table now.
     pub flows: u64,
     /// Flows that were given a place.
     pub created: u64,
-    /// Of these: given the place of a flow that was idle.
+    /// Flows that were given the place of an idle flow. They are also counted as created.
     pub evicted: u64,
-    /// Packets of flows for which there was no place. They are served without being assessed.
+    /// Packets of flows for which there was no place. Such packets are served without being
+    /// assessed.
     pub refused: u64,
 }
 
-/// Names a flow's place for as long as the flow has it.
+/// Name of a flow's place, valid for as long as the flow has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     index: u32,
     generation: u32,
 }
 
-/// Eight flows: what is looked at to find one stands together, in one cache line. With many flows the lines, and the pages,
-/// that a packet touches are what it costs.
+/// Set of eight flows. All that is needed to find one of them stands in one cache line.
+///
+/// With many flows, a packet costs as much as the lines, and the pages, that it touches.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Set {
-    /// 16 bits of the mixed keys; 0 is no flow. The keys themselves are in the slots.
+    /// Tags: 16 bits of the mixed keys; 0 is no flow. The keys themselves are in the slots.
     tags: [u16; WAYS],
-    /// Where the flows are.
+    /// Indices of the flows' slots.
     slots: [u32; WAYS],
-    /// How many packets of each were seen, up to [`PROVEN`].
+    /// Number of packets of each flow, counted up to [`PROVEN`].
     packets: [u8; WAYS],
 }
 
-/// What is kept of a flow; it begins with a cache line, and the first of the value's fields are in the same.
+/// Slot of a flow. It begins with a cache line, which holds the first of the value's fields as
+/// well.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Slot<T> {
     generation: u32,
-    /// When it was last seen, in steps.
+    /// Time of the flow's last packet, in steps.
     seen: u32,
     key: FlowKey,
     value: T,
@@ -98,7 +102,8 @@ struct Slot<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTable<T> {
     sets: Vec<Set>,
-    /// In the order in which they were first taken: however large the table is, few flows take few pages.
+    /// Slots in the order in which they were first taken: in a large table, too, few flows take few
+    /// pages.
     slots: Vec<Slot<T>>,
     secret: u64,
     idle: u32,
@@ -128,7 +133,7 @@ impl<T: Default> FlowTable<T> {
         })
     }
 
-    /// The place of `key` at `now`, whether it has one already or takes one; `None` if there is none to take.
+    /// Place of `key` at `now`, which takes one if it has none; `None` if there is none to take.
     pub(crate) fn enter(&mut self, now: Time, key: FlowKey) -> Option<Place> {
         let now = step(now);
         let (at, tag) = self.set_of(key);
@@ -151,14 +156,14 @@ impl<T: Default> FlowTable<T> {
         Some(self.place(slot))
     }
 
-    /// The place of `key`, if it has one. Looking does not make the flow any younger.
+    /// Place of `key`, if it has one. The flow's age stays as it is.
     pub(crate) fn find(&self, key: FlowKey) -> Option<Place> {
         let (at, tag) = self.set_of(key);
         let way = self.way_of(at, tag, key)?;
         Some(self.place(self.sets[at].slots[way]))
     }
 
-    /// What stands at `place`, unless the place was given to another flow.
+    /// Value at `place`, unless the place was given to another flow.
     pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut T> {
         let slot = self.slots.get_mut(place.index as usize)?;
         (slot.generation == place.generation).then_some(&mut slot.value)
@@ -169,7 +174,7 @@ impl<T: Default> FlowTable<T> {
         (slot.generation == place.generation).then_some(&slot.value)
     }
 
-    /// All flows, in no order that means anything, but always the same.
+    /// All flows, in an order that has no meaning but is the same in every run.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowKey, &T)> {
         self.slots.iter().map(|slot| (slot.key, &slot.value))
     }
@@ -178,20 +183,21 @@ impl<T: Default> FlowTable<T> {
         &self.counters
     }
 
-    /// For how many flows there is room.
+    /// Number of flows for which there is room.
     #[cfg(test)]
     fn room(&self) -> usize {
         self.sets.len() * WAYS
     }
 
-    /// The set of `key`, and its tag there.
-    #[allow(clippy::cast_possible_truncation, reason = "any bits will do, if they are others")]
+    /// Set of `key`, and its tag there.
+    #[allow(clippy::cast_possible_truncation, reason = "any bits are as good, if the set's are others")]
     fn set_of(&self, key: FlowKey) -> (usize, u16) {
         let mixed = mix(key, self.secret);
         ((mixed >> 32) as usize & (self.sets.len() - 1), (mixed as u16).max(1))
     }
 
-    /// Where in its set `key` is. Another flow has the same tag once in 65 536 times; then both keys are looked at.
+    /// Position of `key` in its set. Another flow has the same tag once in 65 536 times, so the
+    /// keys are compared as well.
     fn way_of(&self, set: usize, tag: u16, key: FlowKey) -> Option<usize> {
         let Set { tags, slots, .. } = &self.sets[set];
         (0..WAYS).find(|&way| tags[way] == tag && self.slots[slots[way] as usize].key == key)
@@ -201,13 +207,14 @@ impl<T: Default> FlowTable<T> {
         Place { index: slot, generation: self.slots[slot as usize].generation }
     }
 
-    /// A free way in the set and a slot for `key`, or those of the flow that was idle for longest, if that was long enough.
+    /// Free way in the set and a slot for `key`, or those of the flow that was idle for longest, if
+    /// that was long enough.
     #[allow(clippy::cast_possible_truncation, reason = "at most 2^24 places")]
     fn vacate(&mut self, at: usize, now: u32, key: FlowKey) -> Option<(usize, u32)> {
         let set = &self.sets[at];
         if let Some(free) = set.tags.iter().position(|&tag| tag == 0) {
             self.counters.flows += 1;
-            // There is room for as many as there are ways, so that this allocates nothing.
+            // The vector has room for as many slots as there are ways, so this allocates nothing.
             let slot = self.slots.len() as u32;
             self.slots.push(Slot { generation: 1, seen: now, key, value: T::default() });
             return Some((free, slot));
@@ -227,15 +234,15 @@ impl<T: Default> FlowTable<T> {
     }
 }
 
-/// The steps at `now`, modulo 2^32.
+/// Steps at `now`, modulo 2^32.
 #[allow(clippy::cast_possible_truncation, reason = "modulo 2^32")]
 const fn step(now: Time) -> u32 {
     (now.as_nanos() >> AGE_SHIFT) as u32
 }
 
-/// A number that stands for `key`, one to one.
+/// Number that stands for `key`, one to one.
 const fn mix(key: FlowKey, secret: u64) -> u64 {
-    // The finaliser of a splitmix generator: keys may be small numbers that count up.
+    // Finaliser of the splitmix64 generator, as keys may be small numbers that count up.
     let mut mixed = key.get() ^ secret;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -299,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_sent_is_forgotten_after_half_a_minute_and_not_before() {
+    fn a_flow_that_sent_keeps_its_place_for_half_a_minute() {
         let mut table = table(8);
         for key in 0..8 {
             for _ in 0..PROVEN {
@@ -317,14 +324,15 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_may_go_the_one_that_was_idle_for_longest_goes_first() {
+    fn the_flow_that_was_idle_for_longest_is_evicted_first() {
         let mut table = table(8);
         // Not in the order of their places: flow 5 was seen first, flow 2 last.
         for (second, key) in (0..).zip([5u64, 0, 7, 3, 6, 1, 4, 2]) {
             table.enter(Time::ZERO, FlowKey::new(key)).unwrap();
             table.enter(Time::from_secs(10 + second), FlowKey::new(key)).unwrap();
         }
-        // Flow 0 has proven itself, and is not due for half a minute, though it was idle for longer than most.
+        // Flow 0 has proven itself, and is not due for half a minute, though it was idle for longer
+        // than most.
         for _ in 0..PROVEN {
             table.enter(Time::from_secs(11), FlowKey::new(0)).unwrap();
         }
@@ -344,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_given_away_is_no_longer_the_old_flows() {
+    fn a_place_that_was_given_away_is_lost_to_the_old_flow() {
         let mut table = table(8);
         let places: Vec<Place> =
             (0..8).map(|key| table.enter(Time::ZERO, FlowKey::new(key)).unwrap()).collect();
@@ -356,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_a_flow_is_one_cache_line() {
+    fn a_flow_is_found_in_one_cache_line() {
         assert_eq!(size_of::<Set>(), 64);
         assert_eq!(align_of::<Slot<u64>>(), 64);
     }
@@ -365,12 +373,12 @@ mod tests {
     fn flows_of_the_same_tag_in_the_same_set_are_two_flows() {
         let mut table = table(8);
         let (_, wanted) = table.set_of(FlowKey::new(0));
-        let twin = (1u64..).map(FlowKey::new).find(|&key| table.set_of(key).1 == wanted).unwrap();
-        let places = [FlowKey::new(0), twin].map(|key| table.enter(Time::ZERO, key).unwrap());
+        let other = (1u64..).map(FlowKey::new).find(|&key| table.set_of(key).1 == wanted).unwrap();
+        let places = [FlowKey::new(0), other].map(|key| table.enter(Time::ZERO, key).unwrap());
         assert_ne!(places[0], places[1]);
-        assert_eq!([FlowKey::new(0), twin].map(|key| table.find(key)), places.map(Some));
+        assert_eq!([FlowKey::new(0), other].map(|key| table.find(key)), places.map(Some));
         *table.get_mut(places[1]).unwrap() = 7;
-        assert_eq!(table.iter().collect::<Vec<_>>(), [(FlowKey::new(0), &0), (twin, &7)]);
+        assert_eq!(table.iter().collect::<Vec<_>>(), [(FlowKey::new(0), &0), (other, &7)]);
     }
 
     #[test]

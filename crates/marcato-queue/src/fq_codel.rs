@@ -1,19 +1,23 @@
-//! FQ-CoDel: a queue with a CoDel of its own for each of many groups of flows, served in turn, those with little to
-//! send first.
+//! FQ-CoDel: one queue with CoDel for each of many groups of flows, served by deficit round robin,
+//! sparse flows first.
 //!
 //! References: RFC 8290 (§4.1 enqueue, §4.2 dequeue, §5.2 parameters), RFC 8289 (CoDel).
 //!
-//! # Where this leaves RFC 8290
+//! # Deviations from RFC 8290
 //!
-//! - Flows are put into queues by a mix of their [`FlowKey`](crate::FlowKey), which stands for the 5-tuple, and a
-//!   configured `perturbation`.
-//! - When there is no room, packets are dropped from the head of the queue with most bytes until the backlog fits the limit
-//!   again (§4.1). The packet that arrived counts into its queue. It is refused if the drops reach it.
-//! - Linux drops up to 64 packets at once; here one arrival costs as few as fit it, and 2048 at most. The packet is refused
-//!   if that is not enough: an IP packet of 64 KiB that displaces packets of 40 bytes needs 1639. Each drop takes back an
-//!   arrival, so the mean is at most one per packet.
-//! - The queue with most bytes is found by a tournament, in as many steps as the logarithm of their number.
-//! - CoDel's "one MTU left" looks at the flow's own queue, as RFC 8289 has it; Linux looks at all queues together.
+//! - Flows are assigned to queues by a hash of their [`FlowKey`](crate::FlowKey), which stands for
+//!   the 5-tuple, and a configured `perturbation`.
+//! - If the limit is exceeded, packets are dropped from the head of the queue with most bytes until
+//!   the backlog fits again (§4.1). The arriving packet counts as part of its queue. It is refused
+//!   if the drops reach it.
+//! - Linux drops up to 64 packets at once. Here one arrival drops as few as needed, and 2048 at
+//!   most. The packet is refused if that is not enough: an IP packet of 64 KiB that displaces
+//!   packets of 40 bytes needs 1639. Each drop takes back an arrival, so the mean is at most one
+//!   per packet.
+//! - A tournament tree finds the queue with most bytes, in a number of steps that is the logarithm
+//!   of the number of queues.
+//! - CoDel's "one MTU left" refers to the flow's own queue, as in RFC 8289; Linux refers to all
+//!   queues together.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -25,26 +29,27 @@ use crate::{
     Verdict,
 };
 
-/// The most turns that one packet may cost its queue.
+/// Upper bound of the turns that one packet may cost its queue.
 const MOST_TURNS: i64 = 64;
-/// The most packets that are dropped to make room for one.
+/// Upper bound of the packets that are dropped to make room for one.
 const MOST_DROPS: u32 = 2048;
 
-/// How an [`FqCodel`] is made.
+/// Configuration of an [`FqCodel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FqCodelConfig {
-    /// What each queue does. Its limit is that of all queues together.
+    /// CoDel of each queue. Its limit is that of all queues together.
     pub codel: CodelConfig,
-    /// Into how many queues flows are sorted; rounded up to a power of two.
+    /// Number of queues, rounded up to a power of two.
     pub flows: u32,
-    /// How many bytes a queue may send in its turn.
+    /// Number of bytes that a queue may send in its turn.
     pub quantum: Bytes,
-    /// Mixed into flow keys, so that no one can foresee whom they share a queue with.
+    /// Secret that is mixed into flow keys, so that nobody can predict which flows share a queue.
     pub perturbation: u64,
 }
 
 impl Default for FqCodelConfig {
-    /// RFC 8290 §5.2: 1024 queues, 10 240 packets, 1514 bytes, CoDel with 5 and 100 ms that marks.
+    /// RFC 8290 §5.2: 1024 queues, 10 240 packets, quantum of 1514 bytes, CoDel with 5 and 100 ms
+    /// that marks.
     fn default() -> Self {
         Self {
             codel: CodelConfig { limit: Limit::Packets(10_240), ecn: true, ..CodelConfig::default() },
@@ -55,24 +60,24 @@ impl Default for FqCodelConfig {
     }
 }
 
-/// Why an [`FqCodelConfig`] cannot work.
+/// Error returned for an [`FqCodelConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FqCodelError {
-    /// What CoDel is to do cannot work.
+    /// The configuration of CoDel cannot work.
     #[error(transparent)]
     Codel(#[from] CodelError),
-    /// There are no queues, or more than makes sense.
-    #[error("{0} queues cannot be: use 1 to 65536, such as 1024")]
+    /// The number of queues is zero or too large.
+    #[error("{0} queues are not possible: use 1 to 65536, such as 1024")]
     Flows(u32),
-    /// No queue would ever send.
+    /// The quantum is zero, so that no queue would ever send.
     #[error("a quantum of 0 bytes gives no queue a turn: set it to the link's MTU")]
     ZeroQuantum,
 }
 
-/// Which list a queue is in. RFC 8290 §4.2.
+/// List that a queue is in. RFC 8290 §4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum List {
-    /// Neither: it is empty.
+    /// Neither list: the queue is empty.
     #[default]
     None,
     New,
@@ -82,18 +87,19 @@ enum List {
 #[derive(Clone, Debug)]
 struct Flow<P> {
     codel: Codel<P>,
-    /// How many bytes it may still send in its turn.
+    /// Number of bytes that it may still send in its turn.
     deficit: i64,
     list: List,
 }
 
-/// Fair queues with CoDel.
+/// Fair queuing with CoDel.
 #[derive(Clone, Debug)]
 pub struct FqCodel<P> {
     flows: Vec<Flow<P>>,
     new_flows: VecDeque<u32>,
     old_flows: VecDeque<u32>,
-    /// A tournament: the winner between `2i` and `2i + 1` is at `i`, and the queues are at the end.
+    /// Tournament tree: the winner between `2i` and `2i + 1` is at `i`, and the queues are at the
+    /// end.
     fattest: Vec<u32>,
     limit: Limit,
     quantum: i64,
@@ -103,10 +109,10 @@ pub struct FqCodel<P> {
 }
 
 impl<P: Packet> FqCodel<P> {
-    /// Empty queues.
+    /// Creates empty queues.
     ///
     /// # Errors
-    /// [`FqCodelError`] if the configuration could not work.
+    /// [`FqCodelError`] if the configuration cannot work.
     pub fn new(config: FqCodelConfig) -> Result<Self, FqCodelError> {
         if config.flows == 0 || config.flows > 65_536 {
             return Err(FqCodelError::Flows(config.flows));
@@ -115,12 +121,12 @@ impl<P: Packet> FqCodel<P> {
             return Err(FqCodelError::ZeroQuantum);
         }
         let limit = config.codel.limit.checked().map_err(|error: LimitError| CodelError::from(error))?;
-        // Checks the rest, the limit included.
+        // Checks the rest, the packet size against the limit included.
         Codel::<P>::new(config.codel)?;
         let number = config.flows.next_power_of_two();
         let mut flows = Vec::new();
         for _ in 0..number {
-            // The common limit is kept here.
+            // `Self` enforces the common limit.
             let codel = Codel::new(CodelConfig { limit: Limit::Packets(u64::MAX), ..config.codel })?;
             flows.push(Flow { codel, deficit: 0, list: List::None });
         }
@@ -142,18 +148,18 @@ impl<P: Packet> FqCodel<P> {
         })
     }
 
-    /// How many queues hold packets now.
+    /// Number of active queues: those in the list of new or of old queues. RFC 8290 §4.
     pub fn active(&self) -> usize {
         self.new_flows.len() + self.old_flows.len()
     }
 
-    /// Who stands at `at` in a tournament of `number`.
+    /// Queue that stands at `at` in a tournament of `number`.
     #[allow(clippy::cast_possible_truncation, reason = "at most 65536 queues")]
     fn left_of(fattest: &[u32], number: usize, at: usize) -> u32 {
         if at >= number { (at - number) as u32 } else { fattest[at] }
     }
 
-    /// Plays again the rounds that queue `index` takes part in.
+    /// Replays the rounds that queue `index` takes part in.
     fn weigh(&mut self, index: usize) {
         let number = self.flows.len();
         let mut at = (index + number) / 2;
@@ -167,13 +173,13 @@ impl<P: Packet> FqCodel<P> {
 
     /// Drops heads of the queue with most bytes until the backlog fits the limit. RFC 8290 §4.1.
     ///
-    /// Returns the packet that just came last to queue `index`, if it had to go.
+    /// Returns the packet that just came last to queue `index`, if it was dropped.
     fn make_room(&mut self, index: usize, on_drop: &mut dyn FnMut(P)) -> Option<P> {
         let mut drops = 0;
         while !self.limit.holds(self.backlog) {
             let fattest = self.fattest();
             let flow = &mut self.flows[fattest];
-            // What is alone in the queue of the packet that came is that packet.
+            // A single packet in the queue of the arriving packet is that packet.
             let itself = fattest == index && flow.codel.backlog().packets == 1;
             if drops < MOST_DROPS
                 && !itself
@@ -191,20 +197,20 @@ impl<P: Packet> FqCodel<P> {
         None
     }
 
-    /// Counts a packet out that went from queue `index` for want of room.
+    /// Counts the loss of a packet that queue `index` dropped to make room.
     fn displaced(&mut self, index: usize, packet: &P) {
         self.backlog.pop(packet.len());
         self.counters.overflow(packet);
         self.weigh(index);
     }
 
-    /// The queue with most bytes.
+    /// Queue with most bytes.
     fn fattest(&self) -> usize {
         // With one queue there is no tournament.
         self.fattest.get(1).copied().unwrap_or(0) as usize
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "any bits of the mix will do")]
+    #[allow(clippy::cast_possible_truncation, reason = "any bits of the hash are as good")]
     fn index_of(&self, key: FlowKey) -> usize {
         let mixed = (key.get() ^ self.perturbation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -213,17 +219,17 @@ impl<P: Packet> FqCodel<P> {
 }
 
 impl<P: Packet> Discipline<P> for FqCodel<P> {
-    /// RFC 8290 §4.1.
+    /// Takes a packet. RFC 8290 §4.1.
     fn enqueue_with(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         let len = packet.len();
         self.counters.enqueued.count(len);
         if !self.limit.admits(Backlog::default(), len) {
-            // However much were dropped, it would not fit.
+            // The packet would not even fit into empty queues.
             self.counters.overflow(&packet);
             return Verdict::Dropped(packet);
         }
         let index = self.index_of(packet.flow());
-        // Its own limit is out of reach.
+        // A queue's own limit is out of reach.
         let _ = self.flows[index].codel.enqueue(now, packet);
         self.backlog.push(len);
         self.weigh(index);
@@ -241,7 +247,7 @@ impl<P: Packet> Discipline<P> for FqCodel<P> {
         Verdict::Queued
     }
 
-    /// RFC 8290 §4.2.
+    /// Removes the next packet. RFC 8290 §4.2.
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(P)) -> Option<P> {
         loop {
             let (list, index) = match (self.new_flows.front(), self.old_flows.front()) {
@@ -251,6 +257,8 @@ impl<P: Packet> Discipline<P> for FqCodel<P> {
             };
             let flow = &mut self.flows[index as usize];
             let lists = (&mut self.new_flows, &mut self.old_flows);
+            // RFC 8290 §4.2: a queue without credit gets a quantum and goes to the end of the old
+            // queues.
             if flow.deficit <= 0 {
                 flow.deficit = flow.deficit.saturating_add(self.quantum);
                 flow.list = List::Old;
@@ -276,7 +284,9 @@ impl<P: Packet> Discipline<P> for FqCodel<P> {
                 } else {
                     lists.1.pop_front()
                 };
-                // A new queue that has become empty waits behind the old ones, lest it be new again at once.
+                // RFC 8290 §4.2: an empty new queue goes to the end of the old ones. Otherwise a
+                // flow could stay new, and so keep its priority, by always sending just before its
+                // queue would be served.
                 if list == List::New && !lists.1.is_empty() {
                     flow.list = List::Old;
                     lists.1.push_back(index);
@@ -289,7 +299,8 @@ impl<P: Packet> Discipline<P> for FqCodel<P> {
             if flow.codel.counters().marked.packets > marked {
                 self.counters.marked.count(packet.len());
             }
-            // However long a packet claims to be, it costs so many turns at most: the loop above is bounded.
+            // A packet costs a bounded number of turns, however long it claims to be: that bounds
+            // the loop above.
             let cost = i64::try_from(packet.len().get()).unwrap_or(i64::MAX);
             flow.deficit -= cost.min(self.quantum.saturating_mul(MOST_TURNS));
             self.backlog.pop(packet.len());

@@ -1,38 +1,40 @@
-//! The network's brain: queue disciplines.
+//! Queue disciplines of the network.
 //!
-//! A [`Discipline`] decides what waits, what leaves next, and what is dropped or marked. It has no clock, no
-//! link and no sockets: the caller says what time it is and owns the packets, of which the queue knows only what
-//! the trait [`Packet`] tells. So the same queue runs in the simulator, in the link emulator, and as the reference
-//! that a kernel implementation is compared with. All arithmetic is on integers.
+//! A [`Discipline`] decides which packets wait, leave next, are dropped or are marked. It has no
+//! clock, no link and no sockets: the caller passes the time and owns the packets, which the queue
+//! sees through the trait [`Packet`]. So the same queue runs in the simulator, in the link
+//! emulator, and as the reference for a kernel implementation. All arithmetic is on integers.
 //!
-//! | discipline | what it is |
+//! | discipline | description |
 //! |---|---|
 //! | [`DropTail`] | first in, first out, with a limit |
-//! | [`Codel`] | drop-tail that also drops or marks when packets keep waiting too long (RFC 8289) |
-//! | [`FqCodel`] | a CoDel for each of many groups of flows, served in turn (RFC 8290) |
+//! | [`Codel`] | drop-tail that also drops or marks while the sojourn time stays too long (RFC 8289) |
+//! | [`FqCodel`] | one CoDel for each of many groups of flows, served in turn (RFC 8290) |
 //! | [`StepMark`] | drop-tail that marks above a threshold (DCTCP) |
 //! | [`Red`] | drops or marks at random by the average queue (Floyd and Jacobson 1993) |
 //! | [`Pie`] | drops or marks at random by the queuing latency (RFC 8033) |
-//! | [`Crq`] | flows that answer congestion signals apart from those that do not (CRQ) |
-//! | [`Strict`] | two classes with a queue of their own each, best effort first; the queues may be any disciplines |
-//! | [`PushOut`] | two classes in one buffer; best effort pushes lower effort out when it is full |
+//! | [`Crq`] | separates responsive from unresponsive flows (CRQ) |
+//! | [`Strict`] | two classes with a queue each, best effort first; the queues may be any disciplines |
+//! | [`PushOut`] | two classes in one buffer; best effort pushes lower effort out if it is full |
 //!
 //! # Adding a discipline
 //!
-//! 1. One file, named after the noun, which opens with the RFC or paper section that it follows and with where it
-//!    leaves that. Variables keep the names they have there.
-//! 2. A `…Config` with a `Default` that says where its numbers come from, and `new(config) -> Result`, which refuses
-//!    what could never work, with a message that says what to set instead.
-//! 3. Implement [`Discipline`]. Count what comes into `enqueued` first; then whatever path a packet takes must end
-//!    in `dequeued`, in `dropped`, or in the backlog. A packet dropped on the way in is handed back in the
-//!    [`Verdict`]; one dropped on the way out goes to `on_drop`. Never panic, whatever `now` is.
-//! 4. No floating point; whoever needs randomness gets a seeded stream with its configuration; nothing allocated per packet once the buffers have grown; at most O(log n) per packet in
-//!    queue length and flows. A table that flows can grow has a limit and a counter.
-//! 5. Add it to the property tests in `tests/disciplines/properties.rs`, which hold every discipline to conservation,
+//! 1. Add one file, named after the noun. It opens with the RFC or paper section that it follows
+//!    and with its deviations from that. Variables keep the names they have there.
+//! 2. Add a `…Config` with a `Default` that names the source of its numbers, and `new(config) ->
+//!    Result`. That refuses a configuration that cannot work, with a message that says what to set
+//!    instead.
+//! 3. Implement [`Discipline`]. Count every arriving packet in `enqueued` first. Its path must end
+//!    in `dequeued`, in `dropped`, or in the backlog. A packet dropped on the way in is handed back
+//!    in the [`Verdict`]; one dropped on the way out goes to `on_drop`. Never panic, for any `now`.
+//! 4. Use no floating point. Randomness comes from a seeded stream, passed with the configuration.
+//!    Allocate nothing per packet once the buffers have grown, and take at most O(log n) per packet
+//!    in queue length and flows. A table that flows can grow has a limit and a counter.
+//! 5. Add it to the property tests in `tests/disciplines/properties.rs`, which check conservation,
 //!    order, limits and work conservation over random operations, and to `benches/disciplines.rs`.
 //!
-//! Disciplines compose: [`Discipline`] is dyn-compatible, `Box<dyn Discipline<P>>` is one too, and [`Strict::of`]
-//! takes any two.
+//! Disciplines compose: [`Discipline`] is dyn-compatible, `Box<dyn Discipline<P>>` implements it,
+//! and [`Strict::of`] takes any two.
 #![no_std]
 #![forbid(unsafe_code)]
 

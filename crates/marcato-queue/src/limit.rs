@@ -1,19 +1,19 @@
-//! How much may wait.
+//! Room of a buffer.
 
 use marcato_units::Bytes;
 
 use crate::{Backlog, Counters, Packet};
 
-/// How much may wait in a buffer. The packet being transmitted has left it.
+/// Room of a buffer. The packet in transmission has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// So many packets of any size.
+    /// Number of packets of any size.
     Packets(u64),
-    /// So many bytes in any number of packets.
+    /// Number of bytes in any number of packets.
     Bytes(Bytes),
 }
 
-/// Why a [`Limit`] cannot work.
+/// Error returned for a [`Limit`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// The limit is zero packets.
@@ -33,7 +33,7 @@ impl Limit {
         }
     }
 
-    /// Whether `backlog` is no more than this.
+    /// Whether `backlog` does not exceed this.
     pub(crate) fn holds(self, backlog: Backlog) -> bool {
         match self {
             Self::Packets(limit) => backlog.packets <= limit,
@@ -41,7 +41,8 @@ impl Limit {
         }
     }
 
-    /// Counts `packet` in, as part of `backlog`; or, where there is no room for it, counts its loss and hands it back.
+    /// Counts `packet` as part of `backlog`. If there is no room for it, counts its loss and hands
+    /// it back.
     pub(crate) fn take<P: Packet>(
         self,
         packet: P,
@@ -58,7 +59,7 @@ impl Limit {
         Ok(packet)
     }
 
-    /// This limit, if a packet can ever pass it.
+    /// Checks that a packet can pass this limit, and returns it.
     pub(crate) fn checked(self) -> Result<Self, LimitError> {
         match self {
             Self::Packets(0) => Err(LimitError::NoPackets),

@@ -1,26 +1,28 @@
-//! What a queue may know about a packet.
+//! View of a packet that queues have.
 
 use marcato_units::{Bytes, Layer};
 use marcato_wire::{Ecn, FlowTuple, Transport};
 
-/// Names the flow that a packet belongs to. Opaque: equal keys are one flow and nothing else follows from the
-/// number, so that a simulator may count its flows and an emulator may hash a 5-tuple
-/// ([`of`](Self::of)).
+/// Opaque name of the flow that a packet belongs to.
+///
+/// Equal keys are one flow, and nothing else follows from the number. A simulator may count its
+/// flows, and an emulator may hash a 5-tuple ([`of`](Self::of)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(u64);
 
 impl FlowKey {
-    /// The flow named `key`.
+    /// Flow named `key`.
     pub const fn new(key: u64) -> Self {
         Self(key)
     }
 
-    /// The flow of packets with this 5-tuple, under a `secret` that strangers should not know: [`FlowTuple::key`].
+    /// Flow of packets with this 5-tuple, under a `secret` that strangers should not know:
+    /// [`FlowTuple::key`].
     pub fn of(tuple: &FlowTuple, secret: u64) -> Self {
         Self(tuple.key(secret))
     }
 
-    /// The name's number.
+    /// Number of the name.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -32,29 +34,33 @@ impl From<u64> for FlowKey {
     }
 }
 
-/// What a [`Discipline`](crate::Discipline) may know about a packet, and the one thing it may change.
+/// Packet as a [`Discipline`](crate::Discipline) sees it. The ECN code point is all that a
+/// discipline may change.
 ///
-/// While a packet is queued, [`len`](Self::len) and [`layer`](Self::layer) must not change: the backlog is
-/// counted by them on the way in and again on the way out.
+/// While a packet is queued, [`len`](Self::len) and [`layer`](Self::layer) must not change: the
+/// backlog is counted by them on the way in and again on the way out.
 #[allow(clippy::len_without_is_empty, reason = "no packet on a link is empty: it has headers")]
 pub trait Packet {
-    /// The packet's size where the queue stands, headers included.
+    /// Size of the packet at the queue, headers included.
     fn len(&self) -> Bytes;
-    /// The flow that it belongs to.
+    /// Flow of the packet.
     fn flow(&self) -> FlowKey;
-    /// Its ECN code point.
+    /// ECN code point.
     fn ecn(&self) -> Ecn;
     /// Sets the code point to [`Ecn::Ce`]. A discipline calls it only where [`Ecn::is_capable`].
     fn mark_ce(&mut self);
-    /// The class in which the network serves it.
+    /// Class in which the network serves the packet.
     fn layer(&self) -> Layer;
-    /// The flow that runs the other way, to whose packets this one may be the answer. By default this flow itself, which
-    /// is right for packets that nobody answers.
+    /// Flow of the other direction, to whose packets this one may be the answer.
+    ///
+    /// By default this flow itself, which is right for packets without answers.
     fn reverse(&self) -> FlowKey {
         self.flow()
     }
-    /// What its transport's header says in the clear, to the [traps](crate::trap) of [`Crq`](crate::Crq). By default
-    /// nothing: then the flow is not assessed.
+    /// Clear-text fields of the transport header, for the [traps](crate::trap) of
+    /// [`Crq`](crate::Crq).
+    ///
+    /// By default nothing: then the flow is not assessed.
     fn transport(&self) -> Transport {
         Transport::Opaque
     }

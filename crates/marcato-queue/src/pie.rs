@@ -1,15 +1,19 @@
-//! PIE: drops or marks at random on arrival, with a probability that a controller steers by the queuing latency.
+//! PIE: drops or marks at random on arrival; a controller sets the probability by the queuing
+//! latency.
 //!
-//! References: RFC 8033, whose names are used here (§4.1 random dropping, §4.2 drop probability, §4.3 latency, §4.4 bursts,
-//! §5.1 ECN, §5.4 de-randomisation, §5.5 cap; Appendix A is the pseudocode).
+//! References: RFC 8033, whose names are used here (§4.1 random dropping, §4.2 drop probability,
+//! §4.3 latency, §4.4 bursts, §5.1 ECN, §5.4 de-randomisation, §5.5 cap; Appendix A is the
+//! pseudocode).
 //!
-//! # Where this leaves RFC 8033
+//! # Deviations from RFC 8033
 //!
-//! - There is no timer. The drop probability is brought up to date whenever a packet comes or leaves, by one step for each
-//!   `T_UPDATE` that has passed. Nothing else changes in between, so the outcome is a timer's. One call makes at most 65 536
-//!   steps, which are 16 minutes of the default period; beyond that the clock jumps.
-//! - The latency is measured by timestamps (§4.3), not by an estimate of the departure rate (§5.2): it is that of the packet
-//!   that left last, or the time that the head has waited so far if that is longer; zero while the queue is empty.
+//! - There is no timer. The drop probability is updated whenever a packet arrives or leaves, by one
+//!   step for each `T_UPDATE` that has passed. Nothing else changes in between, so the result is
+//!   that of a timer. One call makes at most 65 536 steps, which are 16 minutes of the default
+//!   period; beyond that the clock jumps.
+//! - The latency is measured by timestamps (§4.3), not by an estimate of the departure rate (§5.2).
+//!   It is that of the packet that left last, or the time that the head has waited so far if that
+//!   is longer; zero while the queue is empty.
 //! - PIE is always active: §5.3 is optional and left out.
 //! - Probabilities are in units of 2^-48.
 
@@ -21,32 +25,36 @@ use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdi
 /// Probabilities are in units of 2^-48.
 const PROBABILITY_BITS: u32 = 48;
 const ONE: i64 = 1 << PROBABILITY_BITS;
-/// Most steps of the controller in one call.
+/// Upper bound of the controller's steps in one call.
 const MOST_UPDATES: u32 = 1 << 16;
-/// The longest latency and period, in nanoseconds: 100 s.
+/// Upper bound of latency and period, in nanoseconds: 100 s.
 const LONGEST_NANOS: i64 = 100_000_000_000;
-/// Below these probabilities, in millionths, steps are divided by these powers of two. §4.2.
+/// Probabilities in millionths below which steps are divided by these powers of two. §4.2.
 const SCALES: [(i64, u32); 6] = [(1, 11), (10, 9), (100, 7), (1000, 5), (10_000, 3), (100_000, 1)];
 
-/// Configuration of a [`Pie`]. RFC 8033 names the parameters and their defaults in §4 and Appendix A.
+/// Configuration of a [`Pie`]. RFC 8033 names the parameters and their defaults in §4 and Appendix
+/// A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PieConfig {
     /// Room of the buffer. A packet that finds it full is dropped.
     pub limit: Limit,
-    /// `QDELAY_REF`: the latency that the controller steers for.
+    /// `QDELAY_REF`: reference latency of the controller.
     pub qdelay_ref: Duration,
-    /// `T_UPDATE`: the period of the controller.
+    /// `T_UPDATE`: period of the controller.
     pub t_update: Duration,
-    /// `MAX_BURST`: for how long a queue may build up after an idle time before anything is dropped.
+    /// `MAX_BURST`: time for which a queue may build up after an idle time before anything is
+    /// dropped.
     pub max_burst: Duration,
-    /// `alpha`: weight of the latency's distance from `qdelay_ref`, in thousandths per second and step.
+    /// `alpha`: weight of the latency's distance from `qdelay_ref`, in thousandths per second and
+    /// step.
     pub alpha: u32,
-    /// `beta`: weight of the latency's change since the last step, in thousandths per second and step.
+    /// `beta`: weight of the latency's change since the last step, in thousandths per second and
+    /// step.
     pub beta: u32,
-    /// Drop probability below which packets that are capable of ECN are marked instead of dropped (`mark_ecnth`). `None`
-    /// never marks. §5.1.
+    /// Drop probability below which packets that are capable of ECN are marked instead of dropped
+    /// (`mark_ecnth`). `None` never marks. §5.1.
     pub mark_ecnth: Option<Ppm>,
-    /// `MEAN_PKTSIZE`: with no more than two such packets waiting nothing is dropped. §4.1.
+    /// `MEAN_PKTSIZE`: nothing is dropped while no more than two such packets wait. §4.1.
     pub mean_pktsize: Bytes,
 }
 
@@ -74,10 +82,10 @@ impl PieConfig {
 /// Error returned for a [`PieConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PieError {
-    /// The limit lets nothing in.
+    /// The limit admits nothing.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The latency to steer for is zero.
+    /// The reference latency is zero.
     #[error("a qdelay_ref of 0 cannot be reached: set it to 15 ms")]
     ZeroReference,
     /// The period is zero.
@@ -113,15 +121,15 @@ pub struct Pie<P> {
     burst_allowance: u64,
     /// Sojourn time of the packet that left last.
     sojourn: u64,
-    /// When the next step is due; `None` before the first packet.
+    /// Time of the next step; `None` before the first packet.
     update_at: Option<Time>,
 }
 
 impl<P: Packet> Pie<P> {
-    /// An empty queue, which draws from `stream`.
+    /// Creates an empty queue, which draws from `stream`.
     ///
     /// # Errors
-    /// [`PieError`] if the configuration could not work.
+    /// [`PieError`] if the configuration cannot work.
     pub fn new(config: PieConfig, stream: Stream) -> Result<Self, PieError> {
         const LONGEST: Duration = Duration::from_nanos(LONGEST_NANOS.unsigned_abs());
         const HEAVIEST: u32 = 1_000_000;
@@ -159,13 +167,13 @@ impl<P: Packet> Pie<P> {
         })
     }
 
-    /// The present drop probability, rounded down to a millionth.
+    /// Present drop probability, rounded down to a millionth.
     pub fn drop_prob(&self) -> Ppm {
         let millionths = (i128::from(self.drop_prob) * 1_000_000) >> PROBABILITY_BITS;
         Ppm::new(u32::try_from(millionths).unwrap_or(0))
     }
 
-    /// Makes the steps that are due at `now`.
+    /// Makes the steps of the controller that are due at `now`.
     fn catch_up(&mut self, now: Time) {
         let mut at = self.update_at.unwrap_or_else(|| after(now, self.t_update));
         for _ in 0..MOST_UPDATES {
@@ -179,7 +187,7 @@ impl<P: Packet> Pie<P> {
         self.update_at = Some(if at > now { at } else { after(now, self.t_update) });
     }
 
-    /// The latency at `now`. §4.3.
+    /// Latency at `now`. §4.3.
     fn current_qdelay(&self, now: Time) -> i64 {
         let waited = |since: Time| now.as_nanos().saturating_sub(since.as_nanos());
         let qdelay = self.fifo.head_since().map_or(0, |since| waited(since).max(self.sojourn));
@@ -201,14 +209,16 @@ impl<P: Packet> Pie<P> {
         #[allow(clippy::cast_possible_truncation, reason = "it is at most one")]
         let mut p = (p / (1 << scale)).clamp(-one, one) as i64;
         if !below(100_000) {
-            // §5.5: by no more than 2 % at once.
+            // §5.5: above a drop probability of 10 %, a step raises it by no more than 2 %.
             p = p.min(ONE / 50);
         }
         self.drop_prob = self.drop_prob.saturating_add(p);
+        // §4.2: the probability decays exponentially while the queue is idle.
         if current_qdelay == 0 && self.qdelay_old == 0 {
             self.drop_prob -= self.drop_prob / 50;
         }
         self.drop_prob = self.drop_prob.clamp(0, ONE);
+        // §4.4: a queue without drops and with low latency regains its burst allowance.
         let calm = |qdelay: i64| qdelay < self.qdelay_ref / 2;
         self.burst_allowance = if self.drop_prob == 0 && calm(current_qdelay) && calm(self.qdelay_old) {
             self.max_burst
@@ -223,6 +233,7 @@ impl<P: Packet> Pie<P> {
         if self.burst_allowance > 0 {
             return false;
         }
+        // §4.1: no drops while latency and probability are low, or while hardly anything waits.
         let low = self.qdelay_old < self.qdelay_ref / 2 && self.drop_prob < ONE / 5;
         if low || self.fifo.backlog.bytes <= self.mean_pktsize * 2 {
             return false;
@@ -231,6 +242,8 @@ impl<P: Packet> Pie<P> {
             self.accu_prob = 0;
         }
         self.accu_prob = self.accu_prob.saturating_add(self.drop_prob);
+        // §5.4: no drops in quick succession, and a certain one once the probabilities sum up to
+        // 8.5.
         if self.accu_prob < ONE / 100 * 85 {
             return false;
         }
@@ -243,17 +256,17 @@ impl<P: Packet> Pie<P> {
     }
 }
 
-/// `of` in units of 2^-48.
+/// Probability `of` in units of 2^-48.
 fn probability(of: Ppm) -> i64 {
     signed(of.scaled(44) << (PROBABILITY_BITS - 44))
 }
 
-/// `nanos` after `t`.
+/// Time `nanos` nanoseconds after `t`.
 const fn after(t: Time, nanos: u64) -> Time {
     Time::from_nanos(t.as_nanos().saturating_add(nanos))
 }
 
-/// `value`, of which differences are to be taken.
+/// `value` as a signed number, for differences.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

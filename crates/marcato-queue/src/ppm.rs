@@ -1,6 +1,6 @@
 //! Probabilities and weights without floating point.
 
-/// A probability or a weight in millionths, from 0 to 1.
+/// Probability or weight in millionths, from 0 to 1.
 ///
 /// ```
 /// use marcato_queue::Ppm;
@@ -14,17 +14,17 @@ impl Ppm {
     /// Certainty.
     pub const ONE: Self = Self(1_000_000);
 
-    /// `millionths` of one; more than a million of them are one.
+    /// Value of `millionths`; more than a million of them are one.
     pub const fn new(millionths: u32) -> Self {
         if millionths > Self::ONE.0 { Self::ONE } else { Self(millionths) }
     }
 
-    /// The number of millionths.
+    /// Number of millionths.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// In units of 2^-`bits`, rounded down; `bits` is at most 44.
+    /// Value in units of 2^-`bits`, rounded down; `bits` is at most 44.
     pub(crate) const fn scaled(self, bits: u32) -> u64 {
         ((self.0 as u64) << bits) / Self::ONE.0 as u64
     }

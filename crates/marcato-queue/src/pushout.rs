@@ -1,6 +1,7 @@
-//! Strict priority with one buffer: when it is full, best effort pushes lower effort out.
+//! Strict priority with one buffer: if it is full, best effort pushes lower effort out.
 //!
-//! References: PLT §3 (two classes at the bottleneck; it says nothing of buffers), RFC 8622 (lower effort).
+//! References: PLT §3 (two classes at the bottleneck; the paper does not specify buffers), RFC 8622
+//! (lower effort).
 
 use alloc::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use marcato_units::{Layer, Time};
 
 use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
-/// How a [`PushOut`] is made.
+/// Configuration of a [`PushOut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PushOutConfig {
     /// Room for both classes together.
@@ -22,31 +23,34 @@ impl Default for PushOutConfig {
     }
 }
 
-/// Two classes in one buffer. A low packet leaves only when no high packet waits. A high packet that finds the
-/// buffer full takes the place of the low packets that came last: as many as it needs, and no more. If all of them
+/// Strict priority between two classes in one buffer.
+///
+/// A low packet leaves only if no high packet waits. A high packet that finds the buffer full
+/// replaces the low packets that came last: as many as it needs, and no more. If all of them
 /// together do not make enough room, it is dropped and they stay.
 ///
-/// The last low packet goes, rather than the first, so that what is lost is what tail drop would have refused a
-/// moment ago, and the oldest data still arrives.
+/// The last low packet is dropped, rather than the first: it is the one that tail drop would just
+/// have refused, and the oldest data still arrives.
 ///
-/// With a limit in packets one low packet makes room for one high packet. With a limit in bytes a high packet may cost
-/// many; each was counted in before, so the mean is at most one per packet that arrives.
+/// With a limit in packets, one low packet makes room for one high packet. With a limit in bytes, a
+/// high packet may cost many. Each was counted in before, so the mean is at most one per packet
+/// that arrives.
 #[derive(Clone, Debug)]
 pub struct PushOut<P> {
     limit: Limit,
     high: VecDeque<P>,
     low: VecDeque<P>,
-    /// The part of `backlog` that is high.
+    /// Part of `backlog` in the high class.
     high_backlog: Backlog,
     backlog: Backlog,
     counters: Counters,
 }
 
 impl<P: Packet> PushOut<P> {
-    /// An empty queue.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// [`LimitError`] if the limit lets nothing in.
+    /// [`LimitError`] if the limit admits nothing.
     pub fn new(config: PushOutConfig) -> Result<Self, LimitError> {
         Ok(Self {
             limit: config.limit.checked()?,
@@ -64,7 +68,8 @@ impl<P: Packet> Discipline<P> for PushOut<P> {
         let len = packet.len();
         let layer = packet.layer();
         self.counters.enqueued.count(len);
-        // What no low packet can make room for: then none has to go.
+        // Backlog that no low packet makes room in: if the packet does not fit beside that, none is
+        // dropped in vain.
         let fixed = if layer == Layer::High { self.high_backlog } else { self.backlog };
         if !self.limit.admits(fixed, len) {
             self.counters.overflow(&packet);

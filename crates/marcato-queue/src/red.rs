@@ -1,16 +1,20 @@
-//! RED: marks or drops at random, the more often the longer the queue has been on average.
+//! RED: marks or drops at random, with a probability that grows with the average queue.
 //!
-//! References: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance" (1993), whose names are used
-//! here (Fig. 2, §4, §7 and §11); Floyd, "Recommendation on using the gentle variant of RED" (2000); RFC 2309 §3; RFC
-//! 3168 §7 (marks); RFC 7141 §2.2 (no preference for small packets).
+//! References: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance"
+//! (1993), whose names are used here (Fig. 2, §4, §7 and §11); Floyd, "Recommendation on using the
+//! gentle variant of RED" (2000); RFC 2309 §3; RFC 3168 §7 (marks); RFC 7141 §2.2 (no preference
+//! for small packets).
 //!
-//! # Where this leaves the paper
+//! # Deviations from the paper
 //!
-//! - Above `max_th` the paper signals to every packet. With `gentle` the probability rises from `max_p` to 1 between
-//!   `max_th` and twice that. Above it every packet is dropped.
-//! - A packet is marked only while `avg` is below `max_th`; above, it is dropped whatever it is capable of (RFC 3168 §7).
-//! - `count` begins at 0 after a signal, as §7 has it: then gaps are uniform from 1 to 1/p_b. In Fig. 2 it begins at 1.
-//! - The probability does not depend on the packet's size (RFC 7141 §2.2). The paper leaves that open (§4).
+//! - Above `max_th` the paper signals to every packet. With `gentle` the probability rises from
+//!   `max_p` to 1 between `max_th` and twice that. Above it every packet is dropped.
+//! - A packet is marked only while `avg` is below `max_th`; above, ECN-capable packets are dropped
+//!   as well (RFC 3168 §7).
+//! - `count` begins at 0 after a signal, as in §7: then gaps are uniform from 1 to 1/p_b. In Fig. 2
+//!   it begins at 1.
+//! - The probability does not depend on the packet's size (RFC 7141 §2.2). The paper leaves that
+//!   open (§4).
 //! - `avg` is kept in units of 2^-16 packets or bytes, probabilities in units of 2^-32.
 
 use marcato_units::{Bytes, Duration, Stream, Time};
@@ -50,21 +54,26 @@ pub struct RedConfig {
     pub limit: Limit,
     /// `min_th` and `max_th`.
     pub thresholds: RedThresholds,
-    /// Probability of a signal as `avg` comes to `max_th`.
+    /// Probability of a signal as `avg` approaches `max_th`.
     pub max_p: Ppm,
     /// Weight of the present queue in `avg`.
     pub w_q: Ppm,
-    /// Transmission time of a small packet, `s` in the paper: an idle link is taken to have sent one per such time.
+    /// Transmission time of a small packet, `s` in the paper: an idle link counts as sending one
+    /// per such time.
     pub s: Duration,
-    /// The probability rises from `max_p` to 1 between `max_th` and twice that, instead of jumping there.
+    /// The probability rises from `max_p` to 1 between `max_th` and twice that, instead of jumping
+    /// there.
     pub gentle: bool,
     /// Mark packets that are capable of ECN instead of dropping them.
     pub ecn: bool,
 }
 
 impl Default for RedConfig {
-    /// `min_th` 5 and `max_th` 15 packets, `w_q` 0.002 (the paper's §7 and §8), gentle, `max_p` 0.1 (what Floyd recommends
-    /// since 1997 instead of the paper's 0.02), 1000 packets; `s` is that of 500 bytes at 100 Mbit/s.
+    /// `min_th` 5 and `max_th` 15 packets, `w_q` 0.002 (the paper's §7 and §8), gentle, 1000
+    /// packets.
+    ///
+    /// `max_p` is 0.1, which Floyd recommends since 1997 instead of the paper's 0.02. `s` is that
+    /// of 500 bytes at 100 Mbit/s.
     fn default() -> Self {
         Self {
             limit: Limit::Packets(1000),
@@ -81,17 +90,17 @@ impl Default for RedConfig {
 /// Error returned for a [`RedConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedError {
-    /// The limit lets nothing in.
+    /// The limit admits nothing.
     #[error(transparent)]
     Limit(#[from] LimitError),
-    /// The thresholds leave no room between them, or are too large to count with.
+    /// The thresholds leave no room between them, or are too large for the arithmetic.
     #[error(
         "min_th {min_th} is not below max_th {max_th}: set max_th to at least twice min_th, at most 2^40"
     )]
     Thresholds {
-        /// The configured `min_th`.
+        /// Configured `min_th`.
         min_th: u64,
-        /// The configured `max_th`.
+        /// Configured `max_th`.
         max_th: u64,
     },
     /// `max_p` is zero.
@@ -120,20 +129,20 @@ pub struct Red<P> {
     ecn: bool,
     stream: Stream,
     fifo: Fifo<P>,
-    /// The average queue.
+    /// Average queue.
     avg: u64,
-    /// How many packets before the last one got no signal since the last that did; `None` if the last one did, or if `avg` was
-    /// below `min_th`.
+    /// Packets before the last one without a signal, since the last signal; `None` if the last
+    /// packet got one, or if `avg` was below `min_th`.
     count: Option<u64>,
-    /// Since when the queue has been empty; `None` while it is not.
+    /// Time since which the queue is empty; `None` while it is not.
     q_time: Option<Time>,
 }
 
 impl<P: Packet> Red<P> {
-    /// An empty queue, which draws from `stream`.
+    /// Creates an empty queue, which draws from `stream`.
     ///
     /// # Errors
-    /// [`RedError`] if the configuration could not work.
+    /// [`RedError`] if the configuration cannot work.
     pub fn new(config: RedConfig, stream: Stream) -> Result<Self, RedError> {
         let limit = config.limit.checked()?;
         let (in_bytes, min_th, max_th) = match config.thresholds {
@@ -170,15 +179,16 @@ impl<P: Packet> Red<P> {
         })
     }
 
-    /// The average queue as of the last arrival, in whole packets or bytes.
+    /// Average queue as of the last arrival, in whole packets or bytes.
     pub const fn average(&self) -> u64 {
         self.avg >> AVG_SHIFT
     }
 
-    /// Takes the present queue into the average. §4 and Fig. 2.
+    /// Updates the average by the present queue. §4 and Fig. 2.
     fn update_avg(&mut self, now: Time) {
         match self.q_time.take() {
-            // The queue was empty: as if m small packets had found it so.
+            // §4 and Fig. 2: while the queue was empty, m small packets could have been sent, each
+            // of which found it so.
             Some(q_time) => {
                 let m = now.as_nanos().saturating_sub(q_time.as_nanos()) / self.s;
                 self.avg = scale(self.avg, power(ONE - self.w_q, m));
@@ -196,7 +206,8 @@ impl<P: Packet> Red<P> {
         }
     }
 
-    /// p_b, the probability that follows from an average of at least `min_th`; [`ONE`] where every packet is dropped. §4.
+    /// p_b, the probability that follows from an average of at least `min_th`: [`ONE`] where every
+    /// packet is dropped. §4.
     fn p_b(&self) -> u64 {
         if self.avg < self.max_th {
             ratio(self.max_p, self.avg - self.min_th, self.max_th - self.min_th)
@@ -207,7 +218,8 @@ impl<P: Packet> Red<P> {
         }
     }
 
-    /// Whether a packet that arrives now gets a signal. The paper's second method (§7): the gaps between signals are uniform.
+    /// Whether a packet that arrives now gets a signal. The paper's second method (§7) makes the
+    /// gaps uniform.
     fn signals(&mut self) -> bool {
         if self.avg < self.min_th {
             self.count = None;
@@ -224,14 +236,14 @@ impl<P: Packet> Red<P> {
     }
 }
 
-/// `value` times a factor in units of 2^-32.
+/// Product of `value` and a factor in units of 2^-32.
 #[allow(clippy::cast_possible_truncation, reason = "the factor is at most one")]
 fn scale(value: u64, factor: u64) -> u64 {
     ((u128::from(value) * u128::from(factor)) >> PROBABILITY_BITS) as u64
 }
 
-/// `value * part / whole`, of which `part` is the smaller.
-#[allow(clippy::cast_possible_truncation, reason = "it is at most the value")]
+/// `value * part / whole`, where `part` is at most `whole`.
+#[allow(clippy::cast_possible_truncation, reason = "at most the value")]
 fn ratio(value: u64, part: u64, whole: u64) -> u64 {
     (u128::from(value) * u128::from(part) / u128::from(whole)) as u64
 }
@@ -255,6 +267,7 @@ impl<P: Packet> Discipline<P> for Red<P> {
         let was_empty = self.fifo.backlog.is_empty();
         self.update_avg(now);
         let verdict = if !self.limit.admits(self.fifo.backlog, packet.len()) {
+            // An overflow is a signal to the sender, too.
             self.count = None;
             self.fifo.overflow(packet)
         } else if !self.signals() || self.ecn && self.avg < self.max_th && self.fifo.mark(&mut packet) {

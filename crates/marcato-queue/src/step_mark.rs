@@ -1,13 +1,13 @@
-//! Step marking: every packet that finds the queue above a threshold is marked, as DCTCP needs it.
+//! Step marking for DCTCP: marks every packet that finds the queue above a threshold.
 //!
-//! References: Alizadeh et al., "Data Center TCP (DCTCP)" (2010), §3.1; RFC 8257 §3.1 (marking at the switch, by the
-//! queue's length at the moment); RFC 3168 §5 (marks).
+//! References: Alizadeh et al., "Data Center TCP (DCTCP)" (2010), §3.1; RFC 8257 §3.1 (marking at
+//! the switch, by the instantaneous queue); RFC 3168 §5 (marks).
 //!
-//! # Beyond the references
+//! # Additions to the references
 //!
-//! - The threshold may also be a sojourn time. It is then judged when the packet leaves.
-//! - Packets that are not capable of ECN pass. Only a full buffer drops them, so they share a queue with DCTCP at its
-//!   expense; RFC 8257 §5.2 says so of such flows.
+//! - The threshold may also be a sojourn time, which is compared when the packet leaves.
+//! - Packets that are not capable of ECN pass. Only a full buffer drops them, so they share a queue
+//!   with DCTCP at its expense, as RFC 8257 §5.2 says.
 
 use marcato_units::{Bytes, Duration, Time};
 
@@ -17,9 +17,9 @@ use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 /// Threshold of [`StepMark`], K in DCTCP's paper. The packet being transmitted does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepThreshold {
-    /// Number of packets that wait, the arriving one included, above which that one is marked.
+    /// Number of waiting packets, the arriving one included, above which that one is marked.
     Packets(u64),
-    /// Bytes that wait, the arriving packet included, above which that one is marked.
+    /// Number of waiting bytes, the arriving packet included, above which that one is marked.
     Bytes(Bytes),
     /// Sojourn time above which a packet is marked as it leaves.
     Sojourn(Duration),
@@ -44,15 +44,15 @@ impl Default for StepMarkConfig {
 /// Error returned for a [`StepMarkConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepMarkError {
-    /// The limit lets nothing in.
+    /// The limit admits nothing.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The limit is reached before the threshold.
     #[error("a threshold of {threshold} is never exceeded in a buffer of {limit}: set it below the limit")]
     Threshold {
-        /// The threshold, in the limit's unit.
+        /// Threshold, in the limit's unit.
         threshold: u64,
-        /// The limit.
+        /// Limit of the buffer.
         limit: u64,
     },
 }
@@ -91,12 +91,13 @@ pub struct StepMark<P> {
 }
 
 impl<P: Packet> StepMark<P> {
-    /// An empty queue.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// [`StepMarkError`] if the configuration could not work.
+    /// [`StepMarkError`] if the configuration cannot work.
     pub fn new(config: StepMarkConfig) -> Result<Self, StepMarkError> {
         let limit = config.limit.checked()?;
+        // Comparable only in the same unit: a threshold above the limit would never mark.
         let never = match (config.threshold, limit) {
             (StepThreshold::Packets(threshold), Limit::Packets(limit)) => Some((threshold, limit)),
             (StepThreshold::Bytes(threshold), Limit::Bytes(limit)) => Some((threshold.get(), limit.get())),

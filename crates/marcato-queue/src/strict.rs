@@ -1,40 +1,43 @@
-//! Strict priority between two classes: best effort leaves first, lower effort takes what is left.
+//! Strict priority between two classes: best effort leaves first, lower effort takes the rest of
+//! the link.
 //!
-//! References: PLT §3 (its low control module relies on routers that serve low packets last), RFC 8622 (lower effort
-//! and its DSCP).
+//! References: PLT §3 (its low control module relies on routers that serve low packets last), RFC
+//! 8622 (lower effort and its DSCP).
 
 use marcato_units::{Layer, Time};
 
 use crate::{Backlog, Counters, Discipline, DropTail, DropTailConfig, LimitError, Packet, Verdict};
 
-/// How a [`Strict`] of two drop-tail buffers is made.
+/// Configuration of a [`Strict`] of two drop-tail buffers.
 ///
 /// The default gives each class [`DropTailConfig`]'s default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StrictConfig {
-    /// The buffer of [`Layer::High`].
+    /// Buffer of [`Layer::High`].
     pub high: DropTailConfig,
-    /// The buffer of [`Layer::Low`].
+    /// Buffer of [`Layer::Low`].
     pub low: DropTailConfig,
 }
 
-/// Why a [`StrictConfig`] cannot work.
+/// Error returned for a [`StrictConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrictError {
-    /// The high class's limit lets nothing in.
+    /// The high class's limit admits nothing.
     #[error("high class: {0}")]
     High(#[source] LimitError),
-    /// The low class's limit lets nothing in.
+    /// The low class's limit admits nothing.
     #[error("low class: {0}")]
     Low(#[source] LimitError),
 }
 
-/// Two classes with a queue of their own each; a low packet leaves only when no high packet can.
+/// Strict priority between two classes with a queue each: a low packet leaves only if no high
+/// packet can.
 ///
-/// The two share nothing: low packets take no room from high ones, nor the other way round. For one buffer that
-/// both share see [`PushOut`](crate::PushOut).
+/// The two share nothing: low packets take no room from high ones, nor vice versa.
+/// [`PushOut`](crate::PushOut) has one buffer for both.
 ///
-/// It is not preemptive: a high packet that arrives while a low one is being transmitted waits for the rest of it.
+/// It is not preemptive: a high packet that arrives while a low one is in transmission waits for
+/// the rest of it.
 #[derive(Clone, Debug)]
 pub struct Strict<H, L> {
     high: H,
@@ -43,10 +46,10 @@ pub struct Strict<H, L> {
 }
 
 impl<P: Packet> Strict<DropTail<P>, DropTail<P>> {
-    /// Two empty drop-tail queues.
+    /// Creates two empty drop-tail queues.
     ///
     /// # Errors
-    /// [`StrictError`] if a limit lets nothing in.
+    /// [`StrictError`] if a limit admits nothing.
     pub fn new(config: StrictConfig) -> Result<Self, StrictError> {
         let high = DropTail::new(config.high).map_err(StrictError::High)?;
         let low = DropTail::new(config.low).map_err(StrictError::Low)?;
@@ -55,18 +58,20 @@ impl<P: Packet> Strict<DropTail<P>, DropTail<P>> {
 }
 
 impl<H, L> Strict<H, L> {
-    /// Strict priority between two queues of any discipline, which must be empty and unused, for example CoDel
-    /// for best effort over drop-tail for the rest.
+    /// Strict priority between two queues of any discipline, such as CoDel for best effort over
+    /// drop-tail for the rest.
+    ///
+    /// Both must be empty and unused.
     pub fn of(high: H, low: L) -> Self {
         Self { high, low, counters: Counters::default() }
     }
 
-    /// The queue of [`Layer::High`], with its own backlog and counters.
+    /// Queue of [`Layer::High`], with its own backlog and counters.
     pub const fn high(&self) -> &H {
         &self.high
     }
 
-    /// The queue of [`Layer::Low`], with its own backlog and counters.
+    /// Queue of [`Layer::Low`], with its own backlog and counters.
     pub const fn low(&self) -> &L {
         &self.low
     }

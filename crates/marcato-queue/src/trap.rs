@@ -1,12 +1,13 @@
 //! Traps: assessment of a flow's response to congestion signals.
 //!
-//! References: CRQ §III-A (SpinTrap, TCPTrap and the criteria), RFC 9000 §17.4 (spin bit), RFC 7323 (timestamps), RFC 9293
-//! §3.4 (sequence numbers), RFC 3168 §6.1.2 (one reaction per window).
+//! References: CRQ §III-A (SpinTrap, TCPTrap and the criteria), RFC 9000 §17.4 (spin bit), RFC 7323
+//! (timestamps), RFC 9293 §3.4 (sequence numbers), RFC 3168 §6.1.2 (one reaction per window).
 //!
-//! A [`Trap`] watches one flow, at the queue that signals to it. It divides the flow's time into **cycles**, keeps what
-//! was sent in each as a [`Window`], and books every signal of the queue in the cycle to which it belongs. If the windows
-//! after a signalled cycle are smaller than that cycle's, this is a vote for the flow, and otherwise one against it. Votes
-//! make the [`Verdict`], one for loss and one for marks.
+//! A [`Trap`] watches one flow, at the queue that signals to it. It divides the flow's time into
+//! **cycles**, keeps what was sent in each as a [`Window`], and books every signal of the queue in
+//! the cycle to which it belongs. If the windows after a signalled cycle are smaller than that
+//! cycle's, this is a vote for the flow, and otherwise one against it. Votes make the [`Verdict`],
+//! one for loss and one for marks.
 //!
 //! # Three sets of rules
 //!
@@ -27,9 +28,9 @@
 //!
 //! # Limits of `marcato`
 //!
-//! **Random arrivals.** A flow whose packets come at random sends less in one of the next three cycles as a matter of
-//! course. A fall is therefore compared with the variation: how far the rate leaves a straight line from cycle to cycle, in
-//! the mean.
+//! **Random arrivals.** A flow whose packets come at random sends less in one of the next three
+//! cycles as a matter of course. A fall is therefore compared with the variation: how far the rate
+//! leaves a straight line from cycle to cycle, in the mean.
 //!
 //! | signals | least fall, in variations |
 //! |---|---|
@@ -39,11 +40,13 @@
 //! | loss, three of the last eight cycles signalled | 1, for two cycles |
 //! | marks, six of the last eight cycles signalled | 2 1/2, for two cycles |
 //!
-//! The last two rows are for signals that come all the time: every fall then follows one. A fall by chance, or a pulse's
-//! end, is over by the second cycle. Senders pay for this if they share a link with many others in windows of a few
-//! packets. Their responses drown in their own noise more often, and they stay in the standard queue.
+//! The last two rows are for signals that come all the time: every fall then follows one. A fall by
+//! chance, or a pulse's end, is over by the second cycle. Senders pay for this if they share a link
+//! with many others in windows of a few packets. Their responses drown in their own noise more
+//! often, and they stay in the standard queue.
 //!
-//! The largest falls of senders alone on a link of 50 Mbit/s, from the 30th cycle on (floods: several seeds and rates):
+//! The largest falls of senders alone on a link of 50 Mbit/s, from the 30th cycle on (floods:
+//! several seeds and rates):
 //!
 //! | flow | queue | round trip | median fall | fall in variations: 5th percentile | median | 95th percentile |
 //! |---|---|---|---|---|---|---|
@@ -55,50 +58,59 @@
 //! | Poisson flood | CoDel, marking | 100 ms | 3.2 % | -0.6 | 0.5 | 1.6 |
 //! | DCTCP | CoDel, marking | 100 ms | 0.0 % | 0.0 | 0.0 | 1.1 |
 //!
-//! Of the falls of both floods that last for two cycles, 95 % are below 1.1 variations, and half are none.
+//! Of the falls of both floods that last for two cycles, 95 % are below 1.1 variations, and half
+//! are none.
 //!
-//! **CUBIC and Reno competing with a flood** of the link's rate, 100 Mbit/s over 20 ms at CoDel, are classified correctly
-//! 0.4 to 12 s after they began, depending on phase. If the flood leaves a sender four segments or less per round trip, the
-//! sender is not judged at all (CRQ §III-A1). It stays in the standard queue, with the flood.
+//! **CUBIC and Reno competing with a flood** of the link's rate, 100 Mbit/s over 20 ms at CoDel,
+//! are classified correctly 0.4 to 12 s after they began, depending on phase. If the flood leaves a
+//! sender four segments or less per round trip, the sender is not judged at all (CRQ §III-A1). It
+//! stays in the standard queue, with the flood.
 //!
-//! **Floods that follow a clock** send less after signals because they do so anyway. Where all cycles are signalled, there
-//! are none to compare with.
+//! **Floods that follow a clock** send less after signals because they do so anyway. Where all
+//! cycles are signalled, there are none to compare with.
 //!
-//! - A sender that pauses between bursts yields one low cycle per pause, however long that is, and earns nothing. Of
-//!   120 Mbit/s into 50 over 5 or 20 ms, for half of every 10 ms to 2 s, no cycle is classified as responsive.
-//! - A sender that continues at a lower rate for two cycles or more, and returns before many signals went unanswered, is
-//!   classified as responsive. With 120 and 20 Mbit/s for 10 ms each, or 120 and 5 for 20 ms each, over 5 ms and with spin
-//!   flips of its own choice, it is so in 99 % of its cycles where the queue drops.
-//! - With waves of 5 ms, or of 50 and more, or with spin flips that follow its round trip, it is so in 7 % at most.
+//! - A sender that pauses between bursts yields one low cycle per pause, however long that is, and
+//!   earns nothing. Of 120 Mbit/s into 50 over 5 or 20 ms, for half of every 10 ms to 2 s, no cycle
+//!   is classified as responsive.
+//! - A sender that continues at a lower rate for two cycles or more, and returns before many
+//!   signals went unanswered, is classified as responsive. With 120 and 20 Mbit/s for 10 ms each,
+//!   or 120 and 5 for 20 ms each, over 5 ms and with spin flips of its own choice, it is so in 99 %
+//!   of its cycles where the queue drops.
+//! - With waves of 5 ms, or of 50 and more, or with spin flips that follow its round trip, it is so
+//!   in 7 % at most.
 //!
-//! Such waves rise as fast as they fall, but so does a sender whose window is a few packets. A rule was tried that ignored
-//! a fall if the rate had risen by three quarters of it before. It still accepted the slower wave. Under it, CUBIC and Reno
-//! competing with floods, at various rates, round trips and queues, were in the responsive queue for 55 % of 40 s, where
-//! they are for 73 %.
+//! Such waves rise as fast as they fall, but so does a sender whose window is a few packets. A rule
+//! was tried that ignored a fall if the rate had risen by three quarters of it before. It still
+//! accepted the slower wave. Under it, CUBIC and Reno competing with floods, at various rates,
+//! round trips and queues, were in the responsive queue for 55 % of 40 s, where they are for 73 %.
 //!
-//! **DCTCP over a long round trip**, the table's last line, answers each mark by half a segment in balance, which is when
-//! it grows by as much: then there is nothing to see. A round trip of 100 ms has 420 packets. Its responses to the first
-//! marks after slow start are 1.9, 1.1, 0.8 and 0.8 %. From then on half of them leave as many packets in the cycle as
-//! before. A Poisson flood of the same rate falls by more than all of these every other time. So the first responses
-//! count. Where marks are so few and the rate so even, a response that cannot be seen is no vote against the flow. No rule
-//! that counts packets can do more: a flow of constant rate looks the same as DCTCP in balance, until it is marked more.
+//! **DCTCP over a long round trip**, the table's last line, answers each mark by half a segment in
+//! balance, which is when it grows by as much: then there is nothing to see. A round trip of 100 ms
+//! has 420 packets. Its responses to the first marks after slow start are 1.9, 1.1, 0.8 and 0.8 %.
+//! From then on half of them leave as many packets in the cycle as before. A Poisson flood of the
+//! same rate falls by more than all of these every other time. So the first responses count. Where
+//! marks are so few and the rate so even, a response that cannot be seen is no vote against the
+//! flow. No rule that counts packets can do more: a flow of constant rate looks the same as DCTCP
+//! in balance, until it is marked more.
 //!
-//! **Pauses** of more than four round trips are not judged, be it that the application had nothing to send or that the
-//! retransmission timer ran.
+//! **Pauses** of more than four round trips are not judged, be it that the application had nothing
+//! to send or that the retransmission timer ran.
 //!
 //! # Traffic that a trap must see
 //!
 //! - `marcato`, QUIC: the flow's own direction only.
-//! - TCP, all rules: both directions, as CRQ §III-A2 says. [`Trap::forward`] takes the flow's packets, and
-//!   [`Trap::backward`] those that pass the other way. A TCP flow of which only one direction is seen has no cycles,
-//!   remains [`Unclassified`](Verdict::Unclassified), and so stays in the standard queue.
+//! - TCP, all rules: both directions, as CRQ §III-A2 says. [`Trap::forward`] takes the flow's
+//!   packets, and [`Trap::backward`] those that pass the other way. A TCP flow of which only one
+//!   direction is seen has no cycles, remains [`Unclassified`](Verdict::Unclassified), and so stays
+//!   in the standard queue.
 //!
 //! # Made for a port to the kernel
 //!
-//! The same machine is to run in the kernel, so there are only integers, shifts, products and comparisons: no division, no
-//! loop without a constant bound, no allocation, 256 bytes per flow at most. Time is counted in ticks of 1024 ns and wraps
-//! around. The results of all three sets of rules for some flows, cycle by cycle, are recorded in this crate's
-//! `tests/vectors/trap.txt`, to compare the other implementation with.
+//! The same machine is to run in the kernel, so there are only integers, shifts, products and
+//! comparisons: no division, no loop without a constant bound, no allocation, 256 bytes per flow at
+//! most. Time is counted in ticks of 1024 ns and wraps around. The results of all three sets of
+//! rules for some flows, cycle by cycle, are recorded in this crate's `tests/vectors/trap.txt`, to
+//! compare the other implementation with.
 
 mod assessment;
 mod config;
@@ -159,12 +171,14 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Responsiveness score of CRQ §IV-B, in thousandths: responsive cycles of all. `None` before the first.
+    /// Responsiveness score of CRQ §IV-B, in thousandths: responsive cycles of all. `None` before
+    /// the first.
     pub fn raw(&self, signal: Signal) -> Option<u32> {
         thousandths(self.responsive[signal as usize], self.cycles)
     }
 
-    /// Responsive cycles, in thousandths of those in which there was a verdict. `None` before the first.
+    /// Responsive cycles, in thousandths of those in which there was a verdict. `None` before the
+    /// first.
     pub fn assessed(&self, signal: Signal) -> Option<u32> {
         let responsive = self.responsive[signal as usize];
         thousandths(responsive, responsive.saturating_add(self.unresponsive[signal as usize]))
@@ -176,7 +190,8 @@ fn thousandths(part: u32, whole: u32) -> Option<u32> {
     u32::try_from((u64::from(part) * 1000).checked_div(u64::from(whole))?).ok()
 }
 
-/// Name of the cycle in which a packet arrived, so that a later signal by this packet is booked there.
+/// Name of the cycle in which a packet arrived, so that a later signal by this packet is booked
+/// there.
 ///
 /// It is valid for the next 255 cycles of its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -193,8 +208,8 @@ pub enum TrapKind {
 
 /// Length of a tick: 2^10 ns.
 const TICK_SHIFT: u32 = 10;
-/// Length of a cycle, in round trips as a power of two, from which on the flow paused: its sender had nothing to send, or
-/// gave up for a while. Neither speaks of a response to the signals before.
+/// Length of a cycle, in round trips as a power of two, from which on the flow paused: its sender
+/// had nothing to send, or gave up for a while. Neither speaks of a response to the signals before.
 const PAUSE_SHIFT: u32 = 2;
 /// Part of a round trip, as a power of two, that a cycle may be shorter.
 const SLACK_SHIFT: u32 = 4;
@@ -231,8 +246,8 @@ const fn ticks(now: Time) -> u32 {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Trap {
-    // Every packet needs these fields and the first of the assessment's; the rest is for packets that end a cycle. With many
-    // flows, a packet costs as much as the cache lines that it touches.
+    // Every packet needs these fields and the first of the assessment's; the rest is for packets
+    // that end a cycle. With many flows, a packet costs as much as the cache lines that it touches.
     /// Beginning of the cycle, in ticks.
     since: u32,
     /// Bytes of payload in the cycle so far.
@@ -291,9 +306,11 @@ impl Trap {
         }
     }
 
-    /// Takes note of a packet of the flow that arrives at `now`, and returns the window of the cycle that it ends, if any.
+    /// Takes note of a packet of the flow that arrives at `now`, and returns the window of the
+    /// cycle that it ends, if any.
     ///
-    /// Verdicts change only at the end of a cycle. Packets of another kind than the trap's change nothing.
+    /// Verdicts change only at the end of a cycle. Packets of another kind than the trap's change
+    /// nothing.
     pub fn forward(&mut self, config: &TrapConfig, now: Time, packet: &Transport) -> Option<Window> {
         let now = ticks(now);
         let (payload, mut boundary) = match (&mut self.tracker, packet) {
@@ -303,7 +320,8 @@ impl Trap {
             (Tracker::Spin(spin), &Transport::Udp { payload, quic }) => {
                 let boundary = match quic {
                     Some(QuicHeader::Short { spin: bit, .. }) => spin.forward(config.cycles, now, bit),
-                    // RFC 9000 §17.4: only short headers have a spin bit. Packets with long headers count all the same.
+                    // RFC 9000 §17.4: only short headers have a spin bit. Packets with long headers
+                    // count all the same.
                     Some(QuicHeader::Long { .. }) | None => Boundary::Within,
                 };
                 (payload, boundary)
@@ -335,8 +353,9 @@ impl Trap {
 
     /// Ends cycles that are as long as a round trip, whatever packet begins them.
     ///
-    /// Rates are over time, so cycles need not be in step with round trips. If they were, senders that make round trips look
-    /// short or long would matter, and so would a round trip that a loss held open.
+    /// Rates are over time, so cycles need not be in step with round trips. If they were, senders
+    /// that make round trips look short or long would matter, and so would a round trip that a loss
+    /// held open.
     fn boundary_by_time(&mut self, now: u32, elapsed: u32) -> Boundary {
         let rtt = self.tracker.rtt().ticks();
         if rtt == 0 || elapsed >= rtt << PAUSE_SHIFT {
@@ -347,12 +366,14 @@ impl Trap {
             }
             return Boundary::Within;
         }
-        // A round trip is measured a little long rather than short, and a sender may send its window in one burst per round
-        // trip. A cycle that waited for the whole measure would often include a second window, and the rate would seem uneven.
+        // A round trip is measured a little long rather than short, and a sender may send its
+        // window in one burst per round trip. A cycle that waited for the whole measure would often
+        // include a second window, and the rate would seem uneven.
         if elapsed >= rtt - (rtt >> SLACK_SHIFT) { Boundary::Ends } else { Boundary::Within }
     }
 
-    /// Takes note of a packet that passes the other way at `now`: cycles of TCP need its acknowledgements.
+    /// Takes note of a packet that passes the other way at `now`: cycles of TCP need its
+    /// acknowledgements.
     pub fn backward(&mut self, config: &TrapConfig, now: Time, packet: &Transport) {
         if let (Tracker::Tcp(tcp), Transport::Tcp(segment)) = (&mut self.tracker, packet) {
             tcp.backward(config.cycles, ticks(now), segment);
@@ -366,7 +387,8 @@ impl Trap {
 
     /// Takes note of a signal that the queue gave by a packet of the cycle `came`.
     pub fn signal(&mut self, config: &TrapConfig, signal: Signal, came: Stamp) {
-        // The authors begin to count with the second packet: the first creates the entry in which they count.
+        // The authors begin to count with the second packet: the first creates the entry in which
+        // they count.
         if config.counting == Counting::Authors && self.packets < 2 {
             return;
         }
@@ -390,8 +412,8 @@ impl Trap {
 
     /// Votes so far: for and against.
     ///
-    /// Under [`Judge::Marcato`] few of these still matter, as votes age. Answers that may have been the end of slow start are
-    /// counted here and matter nowhere else.
+    /// Under [`Judge::Marcato`] few of these still matter, as votes age. Answers that may have been
+    /// the end of slow start are counted here and matter nowhere else.
     pub const fn votes(&self, signal: Signal) -> (u32, u32) {
         self.assessment.votes(signal)
     }
@@ -402,7 +424,8 @@ impl Trap {
     }
 }
 
-/// Whether the sequence number or timestamp `a` is `b` or later, modulo 2^32. RFC 9293 §3.4, RFC 7323 §5.
+/// Whether the sequence number or timestamp `a` is `b` or later, modulo 2^32. RFC 9293 §3.4, RFC
+/// 7323 §5.
 #[allow(clippy::cast_possible_wrap, reason = "the sign of the difference orders numbers modulo 2^32")]
 const fn at_or_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 >= 0

@@ -1,20 +1,20 @@
-//! A number of bytes.
+//! Number of bytes.
 
 use core::fmt;
 use core::iter::Sum;
 use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
-/// A number of bytes. `kB` is 1000 bytes throughout Marcato.
+/// Number of bytes. `kB` is 1000 bytes throughout Marcato.
 ///
-/// Subtraction saturates at zero, addition and multiplication at the largest value: a count of bytes is never
-/// negative and never wraps.
+/// Subtraction saturates at zero, addition and multiplication at the largest value: a number of
+/// bytes is never negative and never wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(u64);
 
 impl Bytes {
     /// No bytes.
     pub const ZERO: Self = Self(0);
-    /// More bytes than there are.
+    /// Largest number of bytes.
     pub const MAX: Self = Self(u64::MAX);
 
     /// `bytes` bytes.
@@ -27,17 +27,17 @@ impl Bytes {
         Self(kilobytes.saturating_mul(1_000))
     }
 
-    /// The number of bytes.
+    /// Number as an integer.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Whether this is no bytes at all.
+    /// Returns whether the number is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The sum, or `None` where it would not fit.
+    /// Sum, or `None` if it does not fit.
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
             Some(sum) => Some(Self(sum)),

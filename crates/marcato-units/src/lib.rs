@@ -1,10 +1,11 @@
-//! The units that every Marcato crate speaks: [`Time`], [`Bytes`], [`Rate`], and random numbers that are
-//! [seeded and named](Seed).
-//! [`Priority`] and [`Layer`], the two words that the wire, the sender's brain and the network's brain share,
-//! live here too, so that none of those crates needs another for them.
+//! Units of all Marcato crates: [`Time`], [`Bytes`], [`Rate`], and random numbers that are [seeded
+//! and named](Seed).
 //!
-//! All of them are integers underneath, so that the same inputs give the same outputs on every machine.
-//! Spans of time are [`core::time::Duration`]; [`Time`] is an instant on the clock of the run.
+//! [`Priority`] and [`Layer`] are here as well: the wire formats, the schedulers and the queues
+//! share them, and none of those crates needs another for them.
+//!
+//! All of them are integers, so that the same inputs give the same outputs on every machine. Spans
+//! of time are [`core::time::Duration`]; [`Time`] is an instant on the clock of the run.
 #![no_std]
 #![forbid(unsafe_code)]
 

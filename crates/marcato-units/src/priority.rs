@@ -1,24 +1,25 @@
-//! How much a piece of data matters.
+//! Priority of data.
 
 use core::fmt;
 
-/// How much a piece of data matters, from [`P0`](Self::P0) (critical, interactive) to [`P4`](Self::P4)
+/// Priority of data, from [`P0`](Self::P0) (critical, interactive) to [`P4`](Self::P4)
 /// (background). CATS §II-D1.
 ///
-/// More urgent is *less*: `P0 < P4`, as in the paper. Say [`is_more_urgent_than`](Self::is_more_urgent_than)
-/// where the direction of a comparison could be misread.
+/// More urgent is *less*: `P0 < P4`, as in the paper. Use
+/// [`is_more_urgent_than`](Self::is_more_urgent_than) where the direction of a comparison could be
+/// misread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Critical and interactive: what the user waits for.
+    /// Critical and interactive data, for which the user waits.
     P0,
-    /// Needed to show anything at all.
+    /// Data needed to show anything at all.
     P1,
-    /// The default: what nobody said anything about.
+    /// Default for data without a stated priority.
     #[default]
     P2,
-    /// Large and visible, but not blocking.
+    /// Large and visible data that block nothing.
     P3,
-    /// Background: analytics, prefetching, synchronisation.
+    /// Background data: analytics, prefetching, synchronisation.
     P4,
 }
 
@@ -28,17 +29,17 @@ impl Priority {
     /// All levels, the most urgent first.
     pub const ALL: [Self; Self::COUNT] = [Self::P0, Self::P1, Self::P2, Self::P3, Self::P4];
 
-    /// The level's place in an array of [`COUNT`](Self::COUNT), 0 for the most urgent.
+    /// Index of the level in an array of [`COUNT`](Self::COUNT), 0 for the most urgent.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The level at `index`, or `None` beyond the last.
+    /// Level at `index`, or `None` beyond the last.
     pub const fn from_index(index: usize) -> Option<Self> {
         if index < Self::COUNT { Some(Self::ALL[index]) } else { None }
     }
 
-    /// Whether this level leaves before `other`.
+    /// Returns whether this level leaves before `other`.
     pub const fn is_more_urgent_than(self, other: Self) -> bool {
         (self as u8) < (other as u8)
     }
@@ -50,7 +51,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// A set of levels.
+/// Set of levels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrioritySet(u8);
 
@@ -60,34 +61,34 @@ impl PrioritySet {
     /// Every level.
     pub const ALL: Self = Self((1 << Priority::COUNT) - 1);
 
-    /// Just this level.
+    /// Set of this level only.
     pub const fn one(level: Priority) -> Self {
         Self(1 << level as u8)
     }
 
-    /// The set without this level.
+    /// Set without this level.
     #[must_use]
     pub const fn without(self, level: Priority) -> Self {
         Self(self.0 & !(1 << level as u8))
     }
 
-    /// The set and this level.
+    /// Set with this level.
     #[must_use]
     pub const fn with(self, level: Priority) -> Self {
         Self(self.0 | 1 << level as u8)
     }
 
-    /// Whether the level is in it.
+    /// Returns whether the set contains the level.
     pub const fn contains(self, level: Priority) -> bool {
         self.0 & (1 << level as u8) != 0
     }
 
-    /// Whether no level is in it.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The set as bits, the most urgent level in the lowest.
+    /// Set as bits, the most urgent level in the lowest.
     pub const fn bits(self) -> u8 {
         self.0
     }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_levels_holds_what_was_put_in() {
+    fn a_set_contains_the_levels_that_were_added() {
         let set = PrioritySet::one(Priority::P0).with(Priority::P4);
         assert!(set.contains(Priority::P0) && set.contains(Priority::P4) && !set.contains(Priority::P2));
         assert_eq!(set.without(Priority::P0), PrioritySet::one(Priority::P4));

@@ -1,11 +1,11 @@
-//! A rate, in bits per second.
+//! Rate in bits per second.
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::Bytes;
 
-/// Bits per second.
+/// Rate in bits per second.
 ///
 /// ```
 /// use marcato_units::{Bytes, Duration, Rate};
@@ -17,27 +17,27 @@ use crate::Bytes;
 pub struct Rate(u64);
 
 impl Rate {
-    /// Nothing moves.
+    /// Rate of a link that sends nothing.
     pub const ZERO: Self = Self(0);
-    /// Everything moves at once.
+    /// Largest rate.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `bits` bits per second.
+    /// Rate of `bits` bits per second.
     pub const fn from_bps(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// `kilobits` times 1000 bits per second.
+    /// Rate of `kilobits` times 1000 bits per second.
     pub const fn from_kbps(kilobits: u64) -> Self {
         Self(kilobits.saturating_mul(1_000))
     }
 
-    /// `megabits` times 1 000 000 bits per second.
+    /// Rate of `megabits` times 1 000 000 bits per second.
     pub const fn from_mbps(megabits: u64) -> Self {
         Self(megabits.saturating_mul(1_000_000))
     }
 
-    /// The rate at which `bytes` pass in `span`; zero for an empty span.
+    /// Rate at which `bytes` pass in `span`; zero for an empty span.
     pub fn from_bytes_over(bytes: Bytes, span: Duration) -> Self {
         let nanos = span.as_nanos();
         if nanos == 0 {
@@ -62,13 +62,15 @@ impl Rate {
         self.0 as f64 / 1e6
     }
 
-    /// How long `bytes` occupy a link of this rate, rounded up to a nanosecond, so that no link ever carries
-    /// more than its rate. At [`Rate::ZERO`] that is for ever.
+    /// Time that `bytes` occupy a link of this rate, rounded up to a nanosecond.
+    ///
+    /// So no link ever carries more than its rate. At [`Rate::ZERO`] the time is [`Duration::MAX`],
+    /// or zero for no bytes.
     pub fn transmission_time(self, bytes: Bytes) -> Duration {
         if self.0 == 0 {
             return if bytes.is_zero() { Duration::ZERO } else { Duration::MAX };
         }
-        // Bits times 10^9 fit in 64 bits up to 2.3 GB at once; packets never need the slow road.
+        // Bits times 10^9 fit in 64 bits up to 2.3 GB at once: packets never need 128 bits.
         const FAST: u64 = u64::MAX / 8_000_000_000;
         let nanos = if bytes.get() <= FAST {
             (bytes.get() * 8_000_000_000).div_ceil(self.0)
@@ -79,7 +81,7 @@ impl Rate {
         Duration::from_nanos(nanos)
     }
 
-    /// How many whole bytes pass in `span`.
+    /// Number of whole bytes that pass in `span`.
     pub fn bytes_in(self, span: Duration) -> Bytes {
         let bytes = u128::from(self.0).saturating_mul(span.as_nanos()) / 8_000_000_000;
         Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX))
@@ -102,14 +104,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_stopped_link_never_delivers() {
+    fn a_link_of_rate_zero_never_delivers() {
         assert_eq!(Rate::ZERO.transmission_time(Bytes::new(1)), Duration::MAX);
         assert_eq!(Rate::ZERO.transmission_time(Bytes::ZERO), Duration::ZERO);
     }
 
     proptest! {
         #[test]
-        fn transmission_never_beats_the_rate(bps in 1u64..100_000_000_000, bytes in 0u64..1_000_000_000_000) {
+        fn transmission_never_exceeds_the_rate(bps in 1u64..100_000_000_000, bytes in 0u64..1_000_000_000_000) {
             let rate = Rate::from_bps(bps);
             let took = rate.transmission_time(Bytes::new(bytes));
             prop_assert!(rate.bytes_in(took) >= Bytes::new(bytes));
@@ -119,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn a_rate_survives_the_round_trip(bps in 1u64..100_000_000_000) {
+        fn a_rate_survives_conversion_to_bytes_and_back(bps in 1u64..100_000_000_000) {
             let rate = Rate::from_bps(bps * 8);
             let bytes = rate.bytes_in(Duration::from_secs(1));
             prop_assert_eq!(Rate::from_bytes_over(bytes, Duration::from_secs(1)), rate);

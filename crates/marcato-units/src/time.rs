@@ -1,14 +1,14 @@
-//! An instant, in nanoseconds since the run's origin.
+//! Instant in nanoseconds since the origin of the run.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// An instant: nanoseconds since the origin of the run.
+/// Instant: nanoseconds since the origin of the run.
 ///
-/// In virtual time the origin is the start of the simulation; over real sockets it is an instant that the
-/// program chose once. 64 bits of nanoseconds last 584 years; arithmetic saturates at both ends, so that a
-/// hostile or absurd span can never make time run backwards.
+/// In virtual time the origin is the start of the simulation. Over real sockets it is an instant
+/// that the program chose once. 64 bits of nanoseconds last 584 years. Arithmetic saturates at both
+/// ends, so that no span, however absurd, makes time run backwards.
 ///
 /// ```
 /// use marcato_units::{Duration, Time};
@@ -20,27 +20,27 @@ use core::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The origin of the run.
+    /// Origin of the run.
     pub const ZERO: Self = Self(0);
-    /// A time that never comes.
+    /// Time that never comes.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after the origin.
+    /// Instant `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The instant `micros` microseconds after the origin.
+    /// Instant `micros` microseconds after the origin.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// The instant `millis` milliseconds after the origin.
+    /// Instant `millis` milliseconds after the origin.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// The instant `secs` seconds after the origin.
+    /// Instant `secs` seconds after the origin.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
@@ -60,7 +60,7 @@ impl Time {
         self.0 as f64 / 1e9
     }
 
-    /// The span since `earlier`, or zero if `earlier` is later.
+    /// Span since `earlier`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn time_prints_all_its_nanoseconds() {
+    fn a_time_is_printed_with_all_its_nanoseconds() {
         assert_eq!(std::format!("{}", Time::from_nanos(1_000_000_007)), "1.000000007 s");
     }
 }

@@ -1,7 +1,10 @@
-//! Explicit congestion notification: the last two bits of the IPv4 TOS octet and of the IPv6 traffic class.
-//! RFC 3168 §5, figure 1; RFC 8311 gives ECT(1) to experiments such as L4S (RFC 9331).
+//! Explicit congestion notification (ECN): the last two bits of the IPv4 TOS octet and of the IPv6
+//! traffic class.
+//!
+//! References: RFC 3168 §5, figure 1; RFC 8311, which gives ECT(1) to experiments such as L4S (RFC
+//! 9331).
 
-/// The ECN code point of an IP packet.
+/// ECN code point of an IP packet.
 ///
 /// ```
 /// use marcato_wire::Ecn;
@@ -12,7 +15,8 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// Not-ECT, 0b00: the transport does not understand marks, so a queue has only drops to speak with.
+    /// Not-ECT, 0b00: the transport does not understand marks, so that a queue can signal by drops
+    /// only.
     #[default]
     NotEct,
     /// ECT(1), 0b01: the transport understands marks; L4S by RFC 9331.
@@ -24,7 +28,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// The code point in the two low bits of `octet`; the six DSCP bits above them are ignored.
+    /// Code point in the two low bits of `octet`; the six DSCP bits above them are ignored.
     pub const fn from_bits(octet: u8) -> Self {
         match octet & 0b11 {
             0b00 => Self::NotEct,
@@ -34,7 +38,7 @@ impl Ecn {
         }
     }
 
-    /// The code point in the two low bits of an octet whose other bits are zero.
+    /// Octet with the code point in its two low bits; the other bits are zero.
     pub const fn to_bits(self) -> u8 {
         match self {
             Self::NotEct => 0b00,
@@ -44,8 +48,9 @@ impl Ecn {
         }
     }
 
-    /// Whether a queue may say "congestion" by a mark: the packet is ECT, or already carries the mark, which a
-    /// second queue cannot make any stronger. RFC 3168 §5.
+    /// Returns whether a queue may mark the packet instead of dropping it. RFC 3168 §5.
+    ///
+    /// The packet is ECT, or already carries the mark, which a second queue cannot make stronger.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Self::NotEct)
     }
@@ -56,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_point_survives_the_round_trip_whatever_the_dscp() {
+    fn every_code_point_is_read_and_written_whatever_the_dscp() {
         for octet in 0..=u8::MAX {
             assert_eq!(Ecn::from_bits(octet).to_bits(), octet & 0b11);
         }

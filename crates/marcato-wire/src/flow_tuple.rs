@@ -1,15 +1,15 @@
-//! Which flow a packet belongs to: protocol, addresses and ports.
+//! Identity of a packet's flow: protocol, addresses and ports.
 
 use core::hash::Hasher;
 use core::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 
-/// The 5-tuple. Two packets with equal tuples belong to one flow, in one direction.
+/// 5-tuple of a flow. Two packets with equal tuples belong to one flow, in one direction.
 ///
-/// **Fragments.** Only a datagram's first fragment says its ports, so every fragment, the first included, has ports 0:
-/// all fragments of a datagram are one flow, which they share with the other fragments between the two hosts.
-/// Protocols without ports have ports 0 as well.
+/// **Fragments** have ports 0, as only a datagram's first fragment carries its ports. So all
+/// fragments of a datagram are one flow, which they share with the other fragments between the two
+/// hosts. Protocols without ports have ports 0 as well.
 ///
 /// ```
 /// use marcato_wire::FlowTuple;
@@ -27,25 +27,25 @@ use siphasher::sip::SipHasher13;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowTuple {
-    /// The protocol above IP, as numbered by IANA.
+    /// Protocol above IP, as numbered by IANA.
     pub protocol: u8,
-    /// Who sent it.
+    /// Address of the sender.
     pub source: IpAddr,
-    /// Whom it was sent to.
+    /// Address of the receiver.
     pub destination: IpAddr,
-    /// The sender's port.
+    /// Port of the sender.
     pub source_port: u16,
-    /// The receiver's port.
+    /// Port of the receiver.
     pub destination_port: u16,
 }
 
 impl FlowTuple {
-    /// TCP's protocol number.
+    /// Protocol number of TCP.
     pub const TCP: u8 = 6;
-    /// UDP's protocol number.
+    /// Protocol number of UDP.
     pub const UDP: u8 = 17;
 
-    /// The flow in the other direction.
+    /// Flow in the other direction.
     #[must_use]
     pub const fn reversed(self) -> Self {
         Self {
@@ -57,10 +57,10 @@ impl FlowTuple {
         }
     }
 
-    /// A 64-bit name of the flow, by SipHash-1-3 under `secret`: who does not know the secret cannot choose two
-    /// tuples that share a name. Of a million flows, two share one by chance with probability 3 in 10^8.
+    /// 64-bit name of the flow, by SipHash-1-3 under `secret`; it is the same on every machine.
     ///
-    /// The same on every machine.
+    /// Without the secret, nobody can choose two tuples that share a name. Of a million flows, two
+    /// share one by chance with probability 3 in 10^8.
     pub fn key(&self, secret: u64) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(secret, !secret);
         let ports = u32::from(self.source_port) << 16 | u32::from(self.destination_port);
@@ -104,7 +104,8 @@ mod tests {
         assert_ne!(four.key(0), six.key(0));
     }
 
-    /// The expected keys come from another program: SipHash-1-3 in Python, over the same words in little-endian order.
+    /// The expected keys come from another program: SipHash-1-3 in Python, over the same words in
+    /// little-endian order.
     #[test]
     fn keys_are_the_same_on_every_machine() {
         let four = [[192, 0, 2, 1], [198, 51, 100, 7]].map(IpAddr::from);

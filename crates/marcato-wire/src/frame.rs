@@ -1,4 +1,4 @@
-//! Marcato's message frames: what says whose bytes follow, on a TCP connection as on a QUIC stream.
+//! Message frames of Marcato, on TCP connections and on QUIC streams.
 //!
 //! `docs/wire.md` is the normative description; this file follows it field by field.
 
@@ -8,13 +8,14 @@ use marcato_units::{Bytes, Priority};
 
 use crate::varint::VarInt;
 
-/// What both ends name in TLS's application-layer protocol negotiation (RFC 7301).
+/// Name of the protocol in TLS's application-layer protocol negotiation (RFC 7301).
 pub const ALPN: &[u8] = b"marcato/1";
 
-/// No frame header is longer, however its integers are written: with the fewest bytes it takes at most 29.
+/// Upper bound of a frame header's length, however its integers are written; with the fewest bytes
+/// it takes at most 29.
 pub const MAX_FRAME_HEADER: usize = 4 * VarInt::MAX_LEN + 4;
 
-/// On how many streams one run of bytes may travel at once.
+/// Largest number of streams on which one run of bytes may travel at once.
 pub const MAX_COPIES: u8 = 16;
 
 const MESSAGE: u8 = 1;
@@ -25,9 +26,10 @@ const LAST: u8 = 0x01;
 const RECEIPT: u8 = 0x02;
 const COPIES: u8 = 0x04;
 
-/// The number of a message on the wire. Each sender counts up from 0, in the order in which it first sends of each.
+/// Number of a message on the wire. Each sender counts up from 0, in the order in which it first
+/// sends of each.
 ///
-/// It is at most 2^62 − 1; a larger one can be made but not [encoded](Frame::encode).
+/// It is at most 2^62 − 1: a larger one cannot be [encoded](Frame::encode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageNumber(pub u64);
 
@@ -37,45 +39,46 @@ impl fmt::Display for MessageNumber {
     }
 }
 
-/// Which of the copies of a run of bytes this one is.
+/// Index of one of the copies of a run of bytes.
 ///
-/// The copies ride on consecutive QUIC streams of one kind, in the order of their indices, each at the same place in
-/// its stream and behind a header of the same length. So the header of any copy tells where the payload of all begins.
+/// The copies travel on consecutive QUIC streams of one kind, in the order of their indices. Each
+/// has the same offset in its stream, behind a header of the same length. So the header of any copy
+/// gives the offset of all payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Twin {
-    /// This copy's place, from 0 up to but without `copies`.
+    /// Index of this copy, from 0 (included) to `copies` (excluded).
     pub index: u8,
-    /// How many copies there are: 2 to [`MAX_COPIES`].
+    /// Number of copies: 2 to [`MAX_COPIES`].
     pub copies: u8,
 }
 
-/// A MESSAGE frame: `len` bytes of a message follow its header.
+/// MESSAGE frame: `len` bytes of a message follow its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageFrame {
-    /// The message.
+    /// Number of the message.
     pub id: MessageNumber,
-    /// What the message matters. All frames of a message say the same.
+    /// Priority of the message, the same in all of its frames.
     pub priority: Priority,
-    /// Where in the message the payload begins.
+    /// Offset of the payload in the message.
     pub offset: Bytes,
-    /// How many bytes of payload follow; none only with `last`.
+    /// Number of payload bytes that follow; 0 only with `last`.
     pub len: Bytes,
-    /// Whether the message ends where the payload does.
+    /// True if the message ends with the payload.
     pub last: bool,
-    /// Whether the sender asks for [`Frame::Done`] when the receiver wants no more of the message.
+    /// True if the sender asks for [`Frame::Done`] once the receiver wants no more of the message.
     pub receipt: bool,
-    /// Which copy this is, if there are several.
+    /// Index of this copy, if there are several.
     pub twin: Option<Twin>,
 }
 
 impl MessageFrame {
-    /// Where in the message the payload ends: `offset` + `len`.
+    /// End of the payload in the message: `offset` + `len`.
     pub fn end(&self) -> Bytes {
         self.offset + self.len
     }
 }
 
-/// One frame; of a MESSAGE, its header.
+/// Frame; of a MESSAGE, its header.
 ///
 /// ```
 /// use marcato_units::{Bytes, Priority};
@@ -100,135 +103,139 @@ impl MessageFrame {
 pub enum Frame {
     /// Type 1: a run of a message's bytes follows.
     Message(MessageFrame),
-    /// Type 2: the sender gives a message up. What the receiver has of it is void, unless it has the whole.
+    /// Type 2: the sender abandons a message. The receiver's part of it is void, unless that is the
+    /// whole.
     Reset {
-        /// The message.
+        /// Number of the message.
         id: MessageNumber,
-        /// Why, in the application's words; at most 2^62 − 1.
+        /// Reason code of the application; at most 2^62 − 1.
         code: u64,
     },
-    /// Type 3: the receiver wants no more of a message: it has the whole, or was told that it was given up.
+    /// Type 3: the receiver wants no more of a message: it has the whole, or received a RESET.
     Done {
-        /// The message.
+        /// Number of the message.
         id: MessageNumber,
     },
 }
 
-/// What the bytes begin with.
+/// Result of reading a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decoded {
-    /// A frame.
+    /// Complete frame, of a MESSAGE the header.
     Frame {
-        /// The frame.
+        /// Frame that was read.
         frame: Frame,
-        /// How many bytes it took, of a MESSAGE its header only. At most [`MAX_FRAME_HEADER`].
+        /// Number of bytes that it took, of a MESSAGE its header only. At most
+        /// [`MAX_FRAME_HEADER`].
         len: usize,
     },
-    /// A part of a frame, so far in order.
+    /// Part of a frame, valid so far.
     Incomplete {
-        /// How many bytes the frame has at least, those given included: with fewer there is no use in trying again.
+        /// Least number of bytes of the frame, those given included: reading fewer again gives the
+        /// same result.
         needed: usize,
     },
 }
 
-/// Why bytes are no frame. Offsets count from the frame's first byte, and are those of the field's first.
+/// Error returned for bytes that are no frame. Offsets count from the frame's first byte, and are
+/// those of the field's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// No frame has this type. There is no telling how long it is.
+    /// The type is unknown, and so is the length of the frame.
     #[error("frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)")]
     Type {
-        /// Where the type begins.
+        /// Offset of the type.
         at: usize,
-        /// The type.
+        /// Type that was read.
         value: u64,
     },
     /// The priority is none of the five.
     #[error("priority {value} at byte {at} is unknown: it must be 0 to 4")]
     Priority {
-        /// Where the priority is.
+        /// Offset of the priority.
         at: usize,
-        /// What ought to be one.
+        /// Value instead of a priority.
         value: u8,
     },
-    /// A bit that means nothing is set.
+    /// A reserved bit is set.
     #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x07 may be")]
     Flags {
-        /// Where the flags are.
+        /// Offset of the flags.
         at: usize,
-        /// All of them.
+        /// All flags.
         value: u8,
     },
-    /// There is no such copy.
+    /// The copy's index or the number of copies is out of range.
     #[error("copy {index} of {copies} at byte {at} cannot be: there must be 2 to 16 copies, counted from 0")]
     Twin {
-        /// Where the copy's index is; the number of copies is the byte after.
+        /// Offset of the copy's index; the number of copies is the byte after.
         at: usize,
-        /// The index.
+        /// Index of the copy.
         index: u8,
-        /// The number of copies.
+        /// Number of copies.
         copies: u8,
     },
-    /// There is no payload, and no end of a message to tell.
+    /// The frame has neither payload nor the end of a message.
     #[error("length 0 at byte {at} without LAST says nothing: it must be 1 or more, or LAST be set")]
     Empty {
-        /// Where the length begins.
+        /// Offset of the length.
         at: usize,
     },
-    /// The message would be longer than a message can be.
+    /// The message exceeds the largest length.
     #[error(
         "length {len} at byte {at} after offset {offset} is too much: both together must stay below 2^62"
     )]
     TooLong {
-        /// Where the length begins.
+        /// Offset of the length.
         at: usize,
-        /// The offset.
+        /// Offset in the message.
         offset: Bytes,
-        /// The length.
+        /// Length of the payload.
         len: Bytes,
     },
 }
 
-/// Why a frame cannot be written.
+/// Error returned for a frame that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// The buffer is too short. Nothing was written.
     #[error("the frame takes {needed} bytes but there is room for {room}: give it MAX_FRAME_HEADER")]
     NoRoom {
-        /// How many bytes the frame takes.
+        /// Number of bytes that the frame takes.
         needed: usize,
-        /// How many there are.
+        /// Length of the buffer.
         room: usize,
     },
-    /// A number is too large.
+    /// A number exceeds 2^62 − 1.
     #[error("{field} is {value}: it must stay below 2^62")]
     TooLarge {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: u64,
     },
-    /// The message would be longer than a message can be.
+    /// The message exceeds the largest length.
     #[error("offset {offset} and length {len} are too much: both together must stay below 2^62")]
     TooLong {
-        /// The offset.
+        /// Offset in the message.
         offset: Bytes,
-        /// The length.
+        /// Length of the payload.
         len: Bytes,
     },
-    /// There is no payload, and no end of a message to tell.
+    /// The frame has neither payload nor the end of a message.
     #[error("a MESSAGE without payload says nothing unless it is the last: leave it out")]
     Empty,
-    /// There is no such copy.
+    /// The copy's index or the number of copies is out of range.
     #[error("copy {index} of {copies} cannot be: there must be 2 to 16 copies, counted from 0")]
     Twin {
-        /// The copy's index.
+        /// Index of the copy.
         index: u8,
-        /// The number of copies.
+        /// Number of copies.
         copies: u8,
     },
 }
 
-/// The integer in `field`, if it can be written.
+/// Integer in `field`, if it can be written.
 fn varint(field: &'static str, value: u64) -> Result<VarInt, EncodeError> {
     VarInt::new(value).ok_or(EncodeError::TooLarge { field, value })
 }
@@ -240,14 +247,14 @@ impl Twin {
 }
 
 impl Frame {
-    /// The message that the frame is about.
+    /// Number of the frame's message.
     pub const fn id(&self) -> MessageNumber {
         match *self {
             Self::Message(MessageFrame { id, .. }) | Self::Reset { id, .. } | Self::Done { id } => id,
         }
     }
 
-    /// How many bytes [`encode`](Self::encode) writes.
+    /// Number of bytes that [`encode`](Self::encode) writes.
     ///
     /// # Errors
     /// [`EncodeError`] if the frame cannot be written into any buffer.
@@ -257,7 +264,7 @@ impl Frame {
             Self::Message(message) => {
                 let offset = varint("the offset", message.offset.get())?.encoded_len();
                 let len = varint("the length", message.len.get())?.encoded_len();
-                // Neither sum nor terms come near 2^64, so that nothing saturates.
+                // Both terms are below 2^62, so the sum does not saturate.
                 if message.end().get() > VarInt::MAX.get() {
                     return Err(EncodeError::TooLong { offset: message.offset, len: message.len });
                 }
@@ -276,11 +283,13 @@ impl Frame {
         })
     }
 
-    /// Writes the frame to the beginning of `out`, every integer in the fewest bytes that hold it, and says how many
-    /// bytes it took. [`MAX_FRAME_HEADER`] bytes are always enough.
+    /// Writes the frame to the beginning of `out`, and returns the number of bytes.
+    ///
+    /// Every integer takes the fewest bytes that hold it. [`MAX_FRAME_HEADER`] bytes are always
+    /// enough.
     ///
     /// # Errors
-    /// [`EncodeError`]; `out` is then as it was.
+    /// [`EncodeError`]; `out` is then unchanged.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         let needed = self.encoded_len()?;
         let room = out.len();
@@ -318,11 +327,12 @@ impl Frame {
         Ok(needed)
     }
 
-    /// Reads the frame that `bytes` begin with; whatever follows it does not matter. Integers in more bytes than they
-    /// need are read as well, the type's too, as QUIC does (RFC 9000 §16).
+    /// Reads the frame that `bytes` begin with; the bytes after it are ignored.
+    ///
+    /// Integers may take more bytes than they need, as in QUIC (RFC 9000 §16), the type's included.
     ///
     /// # Errors
-    /// [`FrameError`] as soon as a byte is seen with which no frame can go on.
+    /// [`FrameError`] at the first byte with which no frame can continue.
     pub fn decode(bytes: &[u8]) -> Result<Decoded, FrameError> {
         let mut reader = Reader { bytes, at: 0 };
         match reader.frame() {
@@ -333,7 +343,7 @@ impl Frame {
     }
 }
 
-/// Writes fields into bytes that were counted beforehand.
+/// Writer of fields into bytes that were counted beforehand.
 struct Writer<'a> {
     out: &'a mut [u8],
 }
@@ -352,7 +362,7 @@ impl Writer<'_> {
     }
 }
 
-/// Why reading a frame ended early.
+/// Reason for which reading a frame ended early.
 enum Stop {
     Incomplete { needed: usize },
     Malformed(FrameError),
@@ -364,21 +374,21 @@ impl From<FrameError> for Stop {
     }
 }
 
-/// Reads fields, and knows where it is.
+/// Reader of fields, with its position.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Reader<'_> {
-    /// The next byte; `after` is how many bytes the rest of the frame has at least.
+    /// Reads the next byte; the rest of the frame has at least `after` bytes.
     fn byte(&mut self, after: usize) -> Result<u8, Stop> {
         let &byte = self.bytes.get(self.at).ok_or(Stop::Incomplete { needed: self.at + 1 + after })?;
         self.at += 1;
         Ok(byte)
     }
 
-    /// The next integer; `after` is how many bytes the rest of the frame has at least.
+    /// Reads the next integer; the rest of the frame has at least `after` bytes.
     fn varint(&mut self, after: usize) -> Result<u64, Stop> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let (value, len) = VarInt::decode(rest)
@@ -401,7 +411,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows the type of a MESSAGE.
+    /// Reads the fields after the type of a MESSAGE.
     fn message(&mut self) -> Result<MessageFrame, Stop> {
         let id = MessageNumber(self.varint(4)?);
         let at = self.at;
@@ -436,14 +446,16 @@ impl Reader<'_> {
     }
 }
 
-/// The application error codes that Marcato gives to QUIC: in STOP_SENDING, RESET_STREAM and CONNECTION_CLOSE.
+/// Application error codes of Marcato in QUIC's STOP_SENDING, RESET_STREAM and CONNECTION_CLOSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// CONNECTION_CLOSE: all is well.
+    /// CONNECTION_CLOSE: no error.
     NoError,
-    /// STOP_SENDING and the RESET_STREAM that answers it: the receiver wants no more of the message.
+    /// STOP_SENDING and the RESET_STREAM that answers it: the receiver wants no more of the
+    /// message.
     Settled,
-    /// RESET_STREAM: the sender goes on without this stream; what it carried goes elsewhere, or was given up.
+    /// RESET_STREAM: the sender continues without this stream; its data go elsewhere, or were
+    /// abandoned.
     Abandoned,
     /// CONNECTION_CLOSE: the peer broke a rule of this protocol.
     ProtocolViolation,
@@ -452,7 +464,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The code as QUIC carries it.
+    /// Code as QUIC carries it.
     pub const fn get(self) -> u64 {
         match self {
             Self::NoError => 0,
@@ -488,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example_of_the_wire_description_is_what_is_written() {
+    fn the_example_of_the_wire_description_is_what_is_written() {
         let description = include_str!("../../../docs/wire.md");
         let (_, example) = description.split_once("```hex\n").unwrap();
         let (example, _) = example.split_once("```").unwrap();
@@ -527,9 +539,9 @@ mod tests {
         assert_eq!(Frame::decode(&long), Ok(Decoded::Frame { frame, len: MAX_FRAME_HEADER }));
     }
 
-    /// By the tables of docs/wire.md: the shortest frame that can go on so.
+    /// By the tables of docs/wire.md: the shortest frame with this beginning.
     #[test]
-    fn what_is_missing_is_counted_up_to_the_shortest_frame() {
+    fn missing_bytes_are_counted_up_to_the_shortest_frame() {
         let incomplete: [(&[u8], usize); 13] = [
             (&[], 2),
             (&[DONE], 2),
@@ -574,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_frame_can_be_is_refused_by_place_and_remedy() {
+    fn malformed_frames_are_refused_by_place_and_remedy() {
         let refused: [(&[u8], &str); 9] = [
             (&[0], "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)"),
             (
@@ -610,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_back_is_not_written() {
+    fn a_frame_that_could_not_be_read_back_is_refused() {
         let mut out = [0xaa; MAX_FRAME_HEADER];
         let mut refused = |frame: Frame| frame.encode(&mut out).unwrap_err();
         let message = |change: fn(&mut MessageFrame)| {
@@ -654,7 +666,7 @@ mod tests {
         assert_eq!(out, [0xaa; MAX_FRAME_HEADER]);
     }
 
-    /// Numbers of all magnitudes.
+    /// Integers of all magnitudes.
     fn number() -> impl Strategy<Value = u64> {
         (0..=VarInt::MAX.get(), 0u32..62).prop_map(|(value, shift)| value >> shift)
     }
@@ -687,7 +699,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back_and_any_part_of_it_is_incomplete(frame in frame(), tail: [u8; 4]) {
+        fn frames_are_read_back_and_any_part_of_one_is_incomplete(frame in frame(), tail: [u8; 4]) {
             let mut bytes = written(frame);
             let len = bytes.len();
             prop_assert!(len <= 29);
@@ -702,7 +714,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_from_anybody_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn arbitrary_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             match Frame::decode(&bytes) {
                 Ok(Decoded::Frame { frame, len }) => {
                     prop_assert!(len <= bytes.len().min(MAX_FRAME_HEADER));
@@ -717,7 +729,7 @@ mod tests {
         }
 
         #[test]
-        fn twins_have_headers_of_one_length(frame in message(), copies in 2..=MAX_COPIES) {
+        fn copies_have_headers_of_one_length(frame in message(), copies in 2..=MAX_COPIES) {
             let Frame::Message(mut first) = frame else { unreachable!("message() makes MESSAGE frames") };
             first.twin = Some(Twin { index: 0, copies });
             let other = MessageFrame { twin: Some(Twin { index: copies - 1, copies }), ..first };

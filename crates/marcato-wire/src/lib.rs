@@ -1,7 +1,7 @@
-//! Wire formats: what Marcato reads from and writes to packets, and nothing that decides anything.
+//! Wire formats that Marcato reads from and writes to packets. No policy is in this crate.
 //!
-//! Every parser here takes bytes that anybody may have sent. None panics and none allocates; what is malformed
-//! gives an error that says which byte and why.
+//! Every parser takes bytes that anybody may have sent. None panics and none allocates. Malformed
+//! input gives an error that names the byte and the reason.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
-//! What a router's queue reads of a packet: flow, ECN, length, and what transport headers say in the clear.
+//! Packet as a router's queue reads it: flow, ECN, length, and clear-text fields of the transport
+//! header.
 //!
-//! References: IEEE 802.1Q and 802.1ad (tags), RFC 791 (IPv4), RFC 8200 §4 (IPv6 and its extension headers), RFC 4302 §2.2
-//! (the authentication header counts its length in another unit), RFC 2474 and RFC 3168 (DSCP and ECN), RFC 8622 (the
-//! DSCP of lower effort).
+//! References: IEEE 802.1Q and 802.1ad (tags), RFC 791 (IPv4), RFC 8200 §4 (IPv6 and its extension
+//! headers), RFC 4302 §2.2 (the authentication header counts its length in another unit), RFC 2474
+//! and RFC 3168 (DSCP and ECN), RFC 8622 (the DSCP of lower effort).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,9 +11,9 @@ use marcato_units::{Bytes, Layer};
 
 use crate::{Ecn, FlowTuple, QuicHeader, TcpSegment};
 
-/// The most VLAN tags before the IP header: one of a provider and one of a customer.
+/// Largest number of VLAN tags before the IP header: one of a provider and one of a customer.
 pub const MAX_VLAN_TAGS: usize = 2;
-/// The most IPv6 extension headers that are stepped over.
+/// Largest number of IPv6 extension headers that are skipped.
 pub const MAX_EXTENSION_HEADERS: usize = 8;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -25,82 +26,84 @@ const UDP_HEADER: usize = 8;
 /// DSCP LE. RFC 8622 §9.
 const DSCP_LE: u8 = 0b00_0001;
 
-/// An IP packet as a queue sees it.
+/// IP packet as a queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IpPacket {
-    /// The flow.
+    /// Flow of the packet.
     pub flow: FlowTuple,
-    /// The length of the IP packet, by its own header.
+    /// Length of the IP packet, by its own header.
     pub len: Bytes,
-    /// The six bits of the differentiated services code point.
+    /// Six bits of the differentiated services code point.
     pub dscp: u8,
-    /// The ECN code point.
+    /// ECN code point.
     pub ecn: Ecn,
-    /// What the transport's header says.
+    /// Clear-text fields of the transport header.
     pub transport: Transport,
 }
 
 impl IpPacket {
-    /// The class that its code point asks for: DSCP LE is [`Layer::Low`]. RFC 8622.
+    /// Class that the code point asks for: DSCP LE is [`Layer::Low`]. RFC 8622.
     pub const fn layer(&self) -> Layer {
         if self.dscp == DSCP_LE { Layer::Low } else { Layer::High }
     }
 }
 
-/// What a transport's header says in the clear.
+/// Clear-text fields of a transport header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// Nothing: a fragment, another protocol, or a header that is cut short.
+    /// No fields: a fragment, another protocol, or a truncated header.
     #[default]
     Opaque,
-    /// A TCP segment.
+    /// TCP segment.
     Tcp(TcpSegment),
-    /// A UDP datagram.
+    /// UDP datagram.
     Udp {
-        /// Bytes after the UDP header.
+        /// Number of bytes after the UDP header.
         payload: u32,
-        /// How it would begin, were it QUIC; `None` if it is too short for that.
+        /// Beginning of the payload, read as QUIC; `None` if it is too short for that.
         quic: Option<QuicHeader>,
     },
 }
 
-/// Why bytes are not an IP packet that could be read. Whoever queues packets should serve such ones as any other.
+/// Error returned for bytes that are no readable IP packet. A queue should serve such packets as
+/// any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The bytes end within a header.
     #[error("{header} needs {needed} bytes but only {left} are left: capture more of the packet")]
     Truncated {
-        /// Which one.
+        /// Name of the header.
         header: &'static str,
-        /// How many bytes it has.
+        /// Number of bytes of the header.
         needed: usize,
-        /// How many there are.
+        /// Number of bytes that are left.
         left: usize,
     },
-    /// The frame carries something else than IP.
+    /// The frame does not carry IP.
     #[error("ethertype {0:#06x} is not IP: let the frame pass unread")]
     NotIp(u16),
-    /// There are more VLAN tags than [`MAX_VLAN_TAGS`].
+    /// The frame has more VLAN tags than [`MAX_VLAN_TAGS`].
     #[error("more than 2 VLAN tags: let the frame pass unread")]
     Tags,
-    /// The version is neither 4 nor 6, or not what the ethertype says.
+    /// The version is neither 4 nor 6, or differs from the ethertype's.
     #[error("IP version {0} cannot be read, or is not what the ethertype announced")]
     Version(u8),
     /// A length in the header contradicts another.
     #[error("the {header} header says {len} bytes, which is less than it has itself")]
     Length {
-        /// Which one.
+        /// Name of the header.
         header: &'static str,
-        /// The length that it gives.
+        /// Length that it gives.
         len: usize,
     },
-    /// There are more IPv6 extension headers than [`MAX_EXTENSION_HEADERS`].
+    /// The packet has more IPv6 extension headers than [`MAX_EXTENSION_HEADERS`].
     #[error("more than 8 IPv6 extension headers: let the packet pass unread")]
     Extensions,
 }
 
 impl IpPacket {
-    /// Reads an Ethernet frame without its checksum: up to two VLAN tags (802.1Q or 802.1ad), then IPv4 or IPv6.
+    /// Reads an Ethernet frame without its checksum: up to two VLAN tags (802.1Q or 802.1ad), then
+    /// IPv4 or IPv6.
     ///
     /// ```
     /// use marcato_wire::{IpPacket, PacketError};
@@ -109,11 +112,11 @@ impl IpPacket {
     /// ```
     ///
     /// # Errors
-    /// [`PacketError`] if there is no IP packet in it, or one whose headers contradict themselves.
+    /// [`PacketError`] if the frame has no IP packet, or one whose headers contradict themselves.
     pub fn parse_ethernet(frame: &[u8]) -> Result<Self, PacketError> {
         let mut at = ETHERNET_HEADER;
         let mut ethertype = ethertype_before(frame, at)?;
-        // 802.1Q, 802.1ad, and the number that switches used before the latter.
+        // Tags of 802.1Q and 802.1ad, and the ethertype of switches before 802.1ad.
         for _ in 0..MAX_VLAN_TAGS {
             if !is_tag(ethertype) {
                 break;
@@ -133,7 +136,7 @@ impl IpPacket {
     /// Reads an IP packet without a link-layer header, such as a TUN device gives.
     ///
     /// # Errors
-    /// [`PacketError`] if it is none, or one whose headers contradict themselves.
+    /// [`PacketError`] if it is no IP packet, or one whose headers contradict themselves.
     pub fn parse(packet: &[u8]) -> Result<Self, PacketError> {
         match packet.first().map(|first| first >> 4) {
             Some(4) => Self::parse_ipv4(packet),
@@ -158,7 +161,7 @@ impl IpPacket {
             return Err(PacketError::Truncated { header: name, needed: ihl, left: packet.len() });
         }
         let total = match usize::from(u16::from_be_bytes([header[2], header[3]])) {
-            // What segmentation offload made too large for 16 bits.
+            // Segmentation offload made the packet too large for 16 bits.
             0 => packet.len(),
             total if total < ihl => return Err(PacketError::Length { header: "IPv4", len: total }),
             total => total,
@@ -187,7 +190,7 @@ impl IpPacket {
             return Err(PacketError::Version(version));
         }
         let total = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
-            // A jumbogram, or what segmentation offload made. RFC 2675.
+            // RFC 2675: a jumbogram; or a packet made by segmentation offload.
             0 => packet.len(),
             payload => IPV6_HEADER + payload,
         };
@@ -207,7 +210,7 @@ impl IpPacket {
         ))
     }
 
-    /// A packet of `total` bytes with `traffic_class`, from the first to the second of `addresses`.
+    /// Packet of `total` bytes with `traffic_class`, from the first to the second of `addresses`.
     fn above_ip(traffic_class: u8, total: usize, addresses: (IpAddr, IpAddr), upper: Upper<'_>) -> Self {
         let (ports, transport) = upper.read();
         Self {
@@ -226,7 +229,7 @@ impl IpPacket {
     }
 }
 
-/// What an IP packet carries: its protocol, what there is of it, and how long it is by the IP header.
+/// Payload of an IP packet: its protocol, the bytes at hand, and its length by the IP header.
 struct Upper<'a> {
     protocol: u8,
     fragment: bool,
@@ -235,11 +238,11 @@ struct Upper<'a> {
 }
 
 impl Upper<'_> {
-    /// The ports and what the transport says; 0, 0 and nothing for fragments and other protocols.
+    /// Ports and clear-text fields; 0, 0 and none for fragments and other protocols.
     fn read(&self) -> ((u16, u16), Transport) {
-        const SILENT: ((u16, u16), Transport) = ((0, 0), Transport::Opaque);
+        const NONE: ((u16, u16), Transport) = ((0, 0), Transport::Opaque);
         if self.fragment {
-            return SILENT;
+            return NONE;
         }
         let bytes = self.bytes.get(..self.len).unwrap_or(self.bytes);
         let transport = match self.protocol {
@@ -248,15 +251,15 @@ impl Upper<'_> {
                 None => Transport::Opaque,
             },
             FlowTuple::UDP if bytes.len() >= UDP_HEADER => udp(bytes, self.len),
-            _ => return SILENT,
+            _ => return NONE,
         };
-        // A TCP header that makes no sense further on still has ports.
-        let Some(&[s0, s1, d0, d1]) = bytes.first_chunk() else { return SILENT };
+        // A TCP header that is malformed further on still has ports.
+        let Some(&[s0, s1, d0, d1]) = bytes.first_chunk() else { return NONE };
         ((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])), transport)
     }
 }
 
-/// The UDP datagram of `len` bytes that `bytes` begin with; they hold at least its header.
+/// UDP datagram of `len` bytes that `bytes` begin with; they hold at least its header.
 fn udp(bytes: &[u8], len: usize) -> Transport {
     let payload = bytes.get(UDP_HEADER..).unwrap_or(&[]);
     let length = u32::try_from(len - UDP_HEADER).unwrap_or(u32::MAX);
@@ -267,7 +270,7 @@ const fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, 0x8100 | 0x88a8 | 0x9100)
 }
 
-/// The two bytes before `end`.
+/// Two bytes before `end`.
 fn ethertype_before(frame: &[u8], end: usize) -> Result<u16, PacketError> {
     match frame.get(end - 2..end) {
         Some(&[high, low]) => Ok(u16::from_be_bytes([high, low])),
@@ -275,20 +278,21 @@ fn ethertype_before(frame: &[u8], end: usize) -> Result<u16, PacketError> {
     }
 }
 
-/// The first `N` bytes.
+/// First `N` bytes.
 fn chunk<'a, const N: usize>(bytes: &'a [u8], header: &'static str) -> Result<&'a [u8; N], PacketError> {
     bytes.first_chunk().ok_or(PacketError::Truncated { header, needed: N, left: bytes.len() })
 }
 
-/// The 16 bytes at `at`, which are there.
+/// The 16 bytes of an address at `at`, which is within the header.
 fn chunk_at(header: &[u8; IPV6_HEADER], at: usize) -> [u8; 16] {
     let mut address = [0; 16];
     address.copy_from_slice(&header[at..at + 16]);
     address
 }
 
-/// Steps over what lies between the IPv6 header, which names `next`, and the transport: the transport's protocol, where
-/// it begins, and whether the packet is a fragment. RFC 8200 §4.
+/// Skips the extension headers after the IPv6 header, which names `next`. RFC 8200 §4.
+///
+/// Returns the transport's protocol, its offset, and whether the packet is a fragment.
 fn skip_extensions(packet: &[u8], mut next: u8) -> Result<(u8, usize, bool), PacketError> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
@@ -300,7 +304,7 @@ fn skip_extensions(packet: &[u8], mut next: u8) -> Result<(u8, usize, bool), Pac
     const SHIM6: u8 = 140;
     let name = "an IPv6 extension header";
     let mut at = IPV6_HEADER;
-    // One more turn than headers: it finds that the last of them was the last.
+    // One turn more than headers: it finds that no other one follows.
     for _ in 0..=MAX_EXTENSION_HEADERS {
         if !matches!(
             next,
@@ -311,13 +315,16 @@ fn skip_extensions(packet: &[u8], mut next: u8) -> Result<(u8, usize, bool), Pac
         let rest = packet.get(at..).unwrap_or(&[]);
         let head = chunk::<8>(rest, name)?;
         if next == FRAGMENT {
-            // A fragment header with offset 0 and no more to come is a whole packet. RFC 6946.
+            // RFC 6946: a fragment header with offset 0 and without more fragments belongs to a
+            // whole packet.
             if u16::from_be_bytes([head[2], head[3]]) & 0xfff9 != 0 {
                 return Ok((head[0], at + 8, true));
             }
             at += 8;
         } else {
             let units = usize::from(head[1]);
+            // RFC 4302 §2.2: the authentication header counts words of 4 bytes, less 2. RFC 8200
+            // §4: others count units of 8 bytes, less 1.
             let len = if next == AUTHENTICATION { (units + 2) * 4 } else { (units + 1) * 8 };
             if rest.len() < len {
                 return Err(PacketError::Truncated { header: name, needed: len, left: rest.len() });
@@ -442,7 +449,7 @@ mod tests {
 
     /// Defect 11 of the prototype: it took byte 23 of any frame for an IPv4 protocol.
     #[test]
-    fn what_is_not_ip_is_not_taken_for_tcp_or_udp() {
+    fn frames_without_ip_are_never_read_as_tcp_or_udp() {
         let tcp = ipv4(6, &[], 0, &tcp(&[], 10));
         for ethertype in [0x0806, 0x8863, 0x8864, 0x88cc, 0x0026, 0xffff] {
             assert_eq!(
@@ -458,9 +465,9 @@ mod tests {
         assert_eq!(IpPacket::parse(&[0x50; 40]), Err(PacketError::Version(5)));
     }
 
-    /// Defect 11: a tag moved everything by four bytes.
+    /// Defect 11: a tag moved all fields by four bytes.
     #[test]
-    fn one_or_two_vlan_tags_change_nothing_and_three_are_too_many() {
+    fn up_to_two_vlan_tags_change_nothing_and_three_are_refused() {
         let packet = ipv6(17, &udp(&[0x61; 20]));
         let bare = IpPacket::parse(&packet).unwrap();
         for tags in [&[][..], &[0x8100], &[0x88a8], &[0x88a8, 0x8100], &[0x8100, 0x8100], &[0x9100, 0x8100]] {
@@ -472,7 +479,7 @@ mod tests {
         );
     }
 
-    /// Defect 12: the transport was always looked for at byte 34.
+    /// Defect 12: the transport was always read at byte 34.
     #[test]
     fn ipv4_options_move_the_transport() {
         let upper = tcp(&[], 40);
@@ -544,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_extension_headers_are_stepped_over_up_to_eight() {
+    fn up_to_eight_ipv6_extension_headers_are_skipped() {
         let upper = udp(&[0xc0, 0, 0, 0, 1]);
         let chain = |count: usize| {
             let mut after = Vec::new();
@@ -594,7 +601,8 @@ mod tests {
         );
     }
 
-    /// RFC 791 §3.1: the first of the three bits before the offset says nothing of fragments, nor does the second.
+    /// RFC 791 §3.1: of the three bits before the offset, the first is reserved and the second is
+    /// Don't Fragment.
     #[test]
     fn the_reserved_flag_makes_no_fragment() {
         let upper = udp(&[0x61; 100]);
@@ -644,7 +652,7 @@ mod tests {
             shape in 0u8..6,
             next in prop_oneof![Just(0u8), Just(6), Just(17), Just(43), Just(44), Just(51), Just(60)],
         ) {
-            // Mostly noise is neither version, so half of the time the first bytes are put right.
+            // Noise seldom has a valid version, so most shapes correct the first bytes.
             match (shape, bytes.first_chunk_mut::<15>()) {
                 (0, Some(head)) => { head[0] = 0x45; head[9] = next; }
                 (1, Some(head)) => { head[0] = 0x60 | head[0] & 0x0f; head[6] = next; }

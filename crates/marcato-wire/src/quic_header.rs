@@ -1,8 +1,8 @@
-//! What every observer may read of a QUIC packet.
+//! Fields of a QUIC packet that every observer can read.
 //!
-//! References: RFC 8999 §5 (what holds for all versions: header form, version), RFC 9000 §17.2 and §17.4 (long header
-//! types, the fixed bit, the spin bit of version 1), RFC 9369 §3 (version 2 numbers the types differently), RFC 9287
-//! (endpoints may agree to clear the fixed bit).
+//! References: RFC 8999 §5 (invariants of all versions: header form, version), RFC 9000 §17.2 and
+//! §17.4 (long header types, the fixed bit, the spin bit of version 1), RFC 9369 §3 (version 2
+//! numbers the types differently), RFC 9287 (endpoints may agree to clear the fixed bit).
 
 /// Versions of QUIC whose headers this crate can read beyond the invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub enum QuicVersion {
 }
 
 impl QuicVersion {
-    /// The version that `number` names, if it is known.
+    /// Version that `number` names, if it is known.
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             0x0000_0001 => Some(Self::V1),
@@ -23,7 +23,7 @@ impl QuicVersion {
         }
     }
 
-    /// Its number on the wire.
+    /// Number on the wire.
     pub const fn number(self) -> u32 {
         match self {
             Self::V1 => 0x0000_0001,
@@ -32,45 +32,52 @@ impl QuicVersion {
     }
 }
 
-/// The type of a packet with a long header. RFC 9000 §17.2.
+/// Type of a packet with a long header. RFC 9000 §17.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuicLongType {
-    /// The first packets of either end.
+    /// First packets of either end.
     Initial,
     /// Early data of the client.
     ZeroRtt,
-    /// The rest of the handshake.
+    /// Rest of the handshake.
     Handshake,
-    /// The server asks for a token.
+    /// Request of the server for a token.
     Retry,
 }
 
-/// The beginning of a UDP payload, read as QUIC. **Any** payload whose first byte has the two highest bits 01 looks like
-/// a short header: only a [long header](Self::Long) of a [known version](QuicVersion), seen before, makes it QUIC.
+/// Beginning of a UDP payload, read as QUIC.
+///
+/// **Any** payload whose first byte has the two highest bits 01 looks like a short header. Only a
+/// [long header](Self::Long) of a [known version](QuicVersion), seen before, makes it QUIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QuicHeader {
-    /// RFC 8999 §5.1: the first bit is 1, four bytes of version follow the first byte.
+    /// Long header: the first bit is 1, and four bytes of version follow the first byte. RFC 8999
+    /// §5.1.
     ///
-    /// What else the datagram may hold behind the packet, packets with a short header included, is not looked at:
-    /// where the next packet begins is protected in some versions, and no spin bit is worth a guess.
+    /// Packets behind it in the datagram, with a short header or not, are ignored: the beginning of
+    /// the next packet is protected in some versions, and no spin bit is worth a guess.
     Long {
-        /// The version; 0 is a version negotiation.
+        /// Version; 0 is a version negotiation.
         version: u32,
-        /// What kind of packet it is, if the version is known. Whether the fixed bit is set says nothing: a server that has
-        /// read in the client's first packet that it may (RFC 9287) clears it from its own first packet on.
+        /// Type of the packet, if the version is known.
+        ///
+        /// The fixed bit is no evidence against QUIC: a server clears it from its own first packet
+        /// on if the client's first packet allowed that (RFC 9287).
         kind: Option<QuicLongType>,
     },
-    /// RFC 8999 §5.2: the first bit is 0.
+    /// Short header: the first bit is 0. RFC 8999 §5.2.
     Short {
-        /// The fixed bit. RFC 9000 §17.3.1: 1 in versions 1 and 2, unless both ends agreed to grease it.
+        /// Fixed bit. RFC 9000 §17.3.1: 1 in versions 1 and 2, unless both ends agreed to grease
+        /// it.
         fixed: bool,
-        /// The spin bit. RFC 9000 §17.4.
+        /// Spin bit. RFC 9000 §17.4.
         spin: bool,
     },
 }
 
 impl QuicHeader {
-    /// Reads the first bytes of a UDP payload; `None` if they are too few for the form that the first bit names.
+    /// Reads the first bytes of a UDP payload; `None` if they are too few for the header form of
+    /// the first bit.
     ///
     /// ```
     /// use marcato_wire::{QuicHeader, QuicLongType};
@@ -102,7 +109,7 @@ impl QuicHeader {
         Some(Self::Long { version, kind })
     }
 
-    /// The version, if this is a long header of a known one.
+    /// Version, if this is a long header of a known one.
     pub const fn known_version(self) -> Option<QuicVersion> {
         match self {
             Self::Long { version, kind: Some(_) } => QuicVersion::from_number(version),
@@ -137,7 +144,8 @@ mod tests {
         }
     }
 
-    /// Defect 15: the spin bit of a datagram that begins with a long header was guessed from a protected bit.
+    /// Defect 15: the spin bit of a datagram that begins with a long header was guessed from a
+    /// protected bit.
     #[test]
     fn a_datagram_that_begins_with_a_long_header_has_no_spin_bit() {
         for first in 0x80..=0xff_u8 {

@@ -1,20 +1,22 @@
-//! TCP options: reading what anybody may have sent, and writing ours.
+//! TCP options: reading those that anybody may have sent, and writing our own.
 //!
-//! References: RFC 9293 §3.1 and §3.2 (the list, EOL, NOP, MSS), RFC 7323 §2 and §3 (window scale, timestamps),
-//! RFC 2018 §2 and §3 (SACK), RFC 6994 §3 (experimental kinds and their ExID), RFC 4727 (kinds 253 and 254),
-//! CATS §II-D2 (the priority option).
+//! References: RFC 9293 §3.1 and §3.2 (the list, EOL, NOP, MSS), RFC 7323 §2 and §3 (window scale,
+//! timestamps), RFC 2018 §2 and §3 (SACK), RFC 6994 §3 (experimental kinds and their ExID), RFC
+//! 4727 (kinds 253 and 254), CATS §II-D2 (the priority option).
 
 use core::fmt;
 
 use marcato_units::{Bytes, Priority};
 
-/// The bytes that a TCP header has for options: a data offset of 15 words less the fixed 20 bytes. RFC 9293 §3.1.
+/// Number of bytes for options in a TCP header: a data offset of 15 words less the fixed 20 bytes.
+/// RFC 9293 §3.1.
 pub const MAX_OPTIONS: usize = 40;
 
-/// Names Marcato's experiment in options of kind 254 (RFC 6994 §3): "CATS", as far as hexadecimal can spell it.
+/// ExID of Marcato's experiment in options of kind 254 (RFC 6994 §3): "CATS" in the letters of
+/// hexadecimal.
 ///
-/// The value was chosen for Marcato and is **not registered** with IANA. RFC 6994 §3.1 wants registration before
-/// deployment beyond one's own networks.
+/// The value was chosen for Marcato and is **not registered** with IANA. RFC 6994 §3.1 requires
+/// registration before deployment beyond one's own networks.
 pub const CATS_EXID: u16 = 0xca75;
 
 const EOL: u8 = 0;
@@ -27,16 +29,17 @@ const TIMESTAMPS: u8 = 8;
 const EXPERIMENT_1: u8 = 253;
 const EXPERIMENT_2: u8 = 254;
 
-/// Data from `start` up to, but without, `end` has arrived: sequence numbers as they are on the wire. RFC 2018 §3.
+/// Block of data that arrived, from `start` (included) to `end` (excluded), in sequence numbers.
+/// RFC 2018 §3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SackBlock {
-    /// The first sequence number of the block.
+    /// First sequence number of the block.
     pub start: u32,
-    /// The sequence number after the block's last.
+    /// Sequence number after the block's last.
     pub end: u32,
 }
 
-/// Up to four [`SackBlock`]s: more do not fit into a header. RFC 2018 §3.
+/// Up to four [`SackBlock`]s, as more do not fit into a header. RFC 2018 §3.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SackBlocks {
     blocks: [SackBlock; Self::MAX],
@@ -44,7 +47,7 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// The most blocks that fit.
+    /// Largest number of blocks that fit.
     pub const MAX: usize = 4;
 
     /// No blocks.
@@ -52,7 +55,7 @@ impl SackBlocks {
         Self { blocks: [SackBlock { start: 0, end: 0 }; Self::MAX], len: 0 }
     }
 
-    /// Adds `block` after the others, and says whether there was room.
+    /// Adds `block` after the others, and returns whether there was room.
     pub fn push(&mut self, block: SackBlock) -> bool {
         let Some(free) = self.blocks.get_mut(usize::from(self.len)) else { return false };
         *free = block;
@@ -60,7 +63,7 @@ impl SackBlocks {
         true
     }
 
-    /// The blocks, in their order on the wire.
+    /// Blocks in their order on the wire.
     pub fn as_slice(&self) -> &[SackBlock] {
         self.blocks.get(..usize::from(self.len)).unwrap_or(&[])
     }
@@ -72,124 +75,129 @@ impl fmt::Debug for SackBlocks {
     }
 }
 
-/// How CATS's priority is put into an option. CATS §II-D2.
+/// Form of the option that carries CATS's priority. CATS §II-D2.
 ///
-/// In all forms the priority is one byte: 0 for [`Priority::P0`] to 4 for [`Priority::P4`]. Other values are
-/// [malformed](TcpOptionError::Priority): they may mean something one day.
+/// In all forms the priority is one byte: 0 for [`Priority::P0`] to 4 for [`Priority::P4`]. Other
+/// values are reserved, and [malformed](TcpOptionError::Priority) today.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CatsOption {
-    /// Kind 254, length 5: [`CATS_EXID`], then the priority. The default, since RFC 6994 §3 wants an ExID in every
-    /// experimental option, and Linux lets BPF write no other form.
+    /// Kind 254, length 5: [`CATS_EXID`], then the priority.
+    ///
+    /// This is the default: RFC 6994 §3 requires an ExID in every experimental option, and Linux
+    /// lets BPF write no other form.
     #[default]
     Rfc6994,
-    /// Kind 254, length 3: the priority only, as CATS §II-D2 has it. It has no room for an ExID, so that it cannot
-    /// be told from another experiment's.
+    /// Kind 254, length 3: the priority only, as in CATS §II-D2.
+    ///
+    /// Without an ExID it cannot be distinguished from another experiment's option.
     Short,
-    /// Kind 253, length 4: the priority, then a zero byte. The form that the authors' simulation code sends.
+    /// Kind 253, length 4: the priority, then a zero byte, as in the authors' simulation code.
     Authors,
 }
 
-/// One TCP option.
+/// TCP option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TcpOption<'a> {
     /// Kind 1: padding between options. RFC 9293 §3.2.
     Nop,
-    /// Kind 2: the largest segment that the sender of this SYN can take. RFC 9293 §3.2.
+    /// Kind 2: largest segment that the sender of this SYN can receive. RFC 9293 §3.2.
     Mss(u16),
-    /// Kind 3: by how many bits windows are shifted, as sent. A receiver takes more than 14 as 14. RFC 7323 §2.3.
+    /// Kind 3: number of bits by which windows are shifted, as sent. A receiver takes more than 14
+    /// as 14. RFC 7323 §2.3.
     WindowScale(u8),
     /// Kind 4: the sender of this SYN understands SACK. RFC 2018 §2.
     SackPermitted,
-    /// Kind 5: what arrived out of order. RFC 2018 §3.
+    /// Kind 5: blocks that arrived out of order. RFC 2018 §3.
     Sack(SackBlocks),
-    /// Kind 8. RFC 7323 §3.2.
+    /// Kind 8: clocks of both ends. RFC 7323 §3.2.
     Timestamps {
-        /// TSval: the sender's clock.
+        /// TSval: clock of the sender.
         value: u32,
-        /// TSecr: the TSval that it echoes.
+        /// TSecr: TSval that it echoes.
         echo: u32,
     },
-    /// Kinds 254 and 253: the segment's priority.
+    /// Kinds 254 and 253: priority of the segment.
     Cats {
-        /// What the segment's data matters.
+        /// Priority of the segment's data.
         priority: Priority,
-        /// How that was, or is to be, written.
+        /// Form of the option.
         form: CatsOption,
     },
-    /// Anything else, another experiment's options included.
+    /// Any other option, another experiment's included.
     Unknown {
-        /// The option's kind.
+        /// Kind of the option.
         kind: u8,
-        /// What follows its length.
+        /// Bytes after its length.
         data: &'a [u8],
     },
 }
 
-/// Why options could not be read. Offsets count from the first option byte, and are those of an option's kind.
+/// Error returned for malformed options. Offsets count from the first option byte, and are those of
+/// an option's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TcpOptionError {
-    /// There are more bytes than any header has room for. Nothing was read.
+    /// The bytes exceed the room of any header. Nothing was read.
     #[error(
         "{len} bytes of options: a TCP header has room for 40, pass only those that its data offset covers"
     )]
     TooLong {
-        /// How many bytes were given.
+        /// Number of given bytes.
         len: usize,
     },
-    /// The header ends where the length ought to be. Nothing after it can be read.
+    /// The header ends before the option's length. Nothing after it can be read.
     #[error("option of kind {kind} at byte {at} has no length: the header ends")]
     NoLength {
-        /// The option's kind.
+        /// Kind of the option.
         kind: u8,
-        /// Where it begins.
+        /// Offset of the option.
         at: usize,
     },
     /// The length is 0 or 1, but it counts kind and length itself. Nothing after it can be read.
     #[error("option of kind {kind} at byte {at} has length {len}: it must be 2 or more")]
     LengthTooSmall {
-        /// The option's kind.
+        /// Kind of the option.
         kind: u8,
-        /// Where it begins.
+        /// Offset of the option.
         at: usize,
-        /// Its length.
+        /// Length that the option gives.
         len: u8,
     },
     /// The option is longer than the header. Nothing after it can be read.
     #[error("option of kind {kind} at byte {at} has length {len}: only {left} bytes are left")]
     Truncated {
-        /// The option's kind.
+        /// Kind of the option.
         kind: u8,
-        /// Where it begins.
+        /// Offset of the option.
         at: usize,
-        /// Its length.
+        /// Length that the option gives.
         len: u8,
-        /// How many bytes there are from its kind on.
+        /// Number of bytes from its kind on.
         left: usize,
     },
-    /// An option of this kind has another length. What follows can be read.
+    /// An option of this kind has another length. The options after it can be read.
     #[error("option of kind {kind} at byte {at} has length {len}, which this kind never has")]
     WrongLength {
-        /// The option's kind.
+        /// Kind of the option.
         kind: u8,
-        /// Where it begins.
+        /// Offset of the option.
         at: usize,
-        /// Its length.
+        /// Length that the option gives.
         len: u8,
     },
-    /// A CATS option's priority is none of the five. What follows can be read.
+    /// A CATS option's priority is none of the five. The options after it can be read.
     #[error("CATS option at byte {at} has priority {value}: it must be 0 to 4")]
     Priority {
-        /// Where the option begins.
+        /// Offset of the option.
         at: usize,
-        /// What ought to be a priority.
+        /// Value instead of a priority.
         value: u8,
     },
 }
 
-/// The options in a TCP header, one after the other, as they are read.
+/// Iterator over the options in a TCP header.
 ///
-/// It ends at EOL, at the end of the bytes, or after the first error that makes it impossible to tell where the
-/// next option begins. It never panics, and takes at most as many steps as there are bytes.
+/// It ends at EOL, at the end of the bytes, or after the first error that hides the beginning of
+/// the next option. It never panics, and takes at most as many steps as there are bytes.
 ///
 /// ```
 /// use marcato_wire::{TcpOption, TcpOptionError, TcpOptions};
@@ -206,7 +214,7 @@ pub struct TcpOptions<'a> {
 }
 
 impl<'a> TcpOptions<'a> {
-    /// Reads `bytes`, which are all that follows the first 20 bytes of a TCP header.
+    /// Reads `bytes`, which are all bytes of a TCP header after the first 20.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -258,13 +266,13 @@ impl<'a> Iterator for TcpOptions<'a> {
 
 impl core::iter::FusedIterator for TcpOptions<'_> {}
 
-/// What is wrong with an option whose extent is known.
+/// Defect of an option whose extent is known.
 enum Malformed {
     Length,
     Priority(u8),
 }
 
-/// The option of `kind` with `data` after its length.
+/// Option of `kind` with `data` after its length.
 fn parse(kind: u8, data: &[u8]) -> Result<TcpOption<'_>, Malformed> {
     let cats = |value: u8, form| {
         let priority = Priority::from_index(usize::from(value)).ok_or(Malformed::Priority(value))?;
@@ -281,14 +289,14 @@ fn parse(kind: u8, data: &[u8]) -> Result<TcpOption<'_>, Malformed> {
             echo: u32::from_be_bytes([e0, e1, e2, e3]),
         }),
         (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS, _) => Err(Malformed::Length),
-        // RFC 6994 §3: what begins with the ExID is ours and must then have our length.
+        // RFC 6994 §3: an option that begins with the ExID is ours, and must then have our length.
         (EXPERIMENT_2, &[high, low, ref rest @ ..]) if [high, low] == [exid_high, exid_low] => match *rest {
             [priority] => cats(priority, CatsOption::Rfc6994),
             _ => Err(Malformed::Length),
         },
         (EXPERIMENT_2, &[priority]) => cats(priority, CatsOption::Short),
-        // Two bytes are also an ExID without data (RFC 6994 §3), whose first byte may be small: whatever is not
-        // exactly what the authors send is somebody else's.
+        // Two bytes are also an ExID without data (RFC 6994 §3), whose first byte may be small. So
+        // only the exact form of the authors counts, and any other is another experiment's.
         (EXPERIMENT_1, &[priority, 0]) if usize::from(priority) < Priority::COUNT => {
             cats(priority, CatsOption::Authors)
         }
@@ -296,7 +304,7 @@ fn parse(kind: u8, data: &[u8]) -> Result<TcpOption<'_>, Malformed> {
     }
 }
 
-/// The one to four blocks in `data`. RFC 2018 §3: 8 bytes each, and no option without any.
+/// One to four blocks in `data`. RFC 2018 §3: 8 bytes each, and no option without any.
 fn sack(data: &[u8]) -> Option<SackBlocks> {
     let (blocks, odd) = data.as_chunks::<8>();
     if blocks.is_empty() || !odd.is_empty() {
@@ -315,35 +323,35 @@ fn sack(data: &[u8]) -> Option<SackBlocks> {
     Some(sack)
 }
 
-/// Why options could not be written.
+/// Error returned for options that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// They would exceed the header, or the buffer.
+    /// The options exceed the header, or the buffer.
     #[error("options take {needed} bytes but there is room for {room}: leave some out, SACK blocks first")]
     NoRoom {
-        /// How many bytes they take, padding included.
+        /// Number of bytes that they take, padding included.
         needed: usize,
-        /// How many there are.
+        /// Number of bytes that the header or the buffer has for them.
         room: usize,
     },
-    /// A SACK option without blocks has no meaning. RFC 2018 §3.
+    /// The SACK option has no blocks, and so no meaning. RFC 2018 §3.
     #[error("a SACK option without blocks means nothing: leave it out")]
     EmptySack,
-    /// The option looks like one that this crate knows, or has no length at all on the wire, and would be read back
-    /// as something else.
+    /// The option looks like one that this crate knows, or has no length on the wire, so that it
+    /// would be read back as another option.
     #[error(
         "an unknown option of kind {kind} with these {len} bytes would be read as another one: use its own variant"
     )]
     NotUnknown {
-        /// The option's kind.
+        /// Kind of the option.
         kind: u8,
-        /// The number of its data bytes.
+        /// Number of its data bytes.
         len: usize,
     },
 }
 
 impl TcpOption<'_> {
-    /// How many bytes the option takes, without padding.
+    /// Number of bytes of the option, without padding.
     pub const fn encoded_len(&self) -> usize {
         match self {
             Self::Nop => 1,
@@ -361,7 +369,7 @@ impl TcpOption<'_> {
         }
     }
 
-    /// Whether this can be written, so that it would be read back the same.
+    /// Checks that the option would be read back the same.
     fn check(&self) -> Result<(), EmitError> {
         match *self {
             Self::Sack(blocks) if blocks.as_slice().is_empty() => Err(EmitError::EmptySack),
@@ -374,7 +382,8 @@ impl TcpOption<'_> {
         }
     }
 
-    /// Writes the option's bytes to `out`, which is exactly as long as [`encoded_len`](Self::encoded_len) says.
+    /// Writes the option's bytes to `out`, which has exactly [`encoded_len`](Self::encoded_len)
+    /// bytes.
     fn write(&self, out: &mut [u8]) {
         let [exid_high, exid_low] = CATS_EXID.to_be_bytes();
         match *self {
@@ -410,7 +419,7 @@ impl TcpOption<'_> {
                 }
             }
             Self::Unknown { kind, data } => {
-                #[allow(clippy::cast_possible_truncation, reason = "it fits into 40 bytes")]
+                #[allow(clippy::cast_possible_truncation, reason = "at most 40 bytes")]
                 let len = out.len() as u8;
                 out[..2].copy_from_slice(&[kind, len]);
                 out[2..].copy_from_slice(data);
@@ -419,7 +428,8 @@ impl TcpOption<'_> {
     }
 }
 
-/// How many bytes `options` add to a TCP header: together, padded to whole 32-bit words. RFC 9293 §3.1.
+/// Number of bytes that `options` add to a TCP header: together, padded to whole 32-bit words. RFC
+/// 9293 §3.1.
 ///
 /// ```
 /// use marcato_units::{Bytes, Priority};
@@ -427,7 +437,7 @@ impl TcpOption<'_> {
 /// let timestamps = TcpOption::Timestamps { value: 7, echo: 6 };
 /// let cats = |form| TcpOption::Cats { priority: Priority::P0, form };
 /// assert_eq!(options_len(&[timestamps]), Bytes::new(12));
-/// // Close behind timestamps, which leave two bytes of padding, every form of the priority adds one word ...
+/// // After timestamps, which leave two bytes of padding, every form of the priority adds a word ...
 /// assert_eq!(options_len(&[timestamps, cats(CatsOption::Short)]), Bytes::new(16));
 /// assert_eq!(options_len(&[timestamps, cats(CatsOption::Rfc6994)]), Bytes::new(16));
 /// // ... but Linux puts two NOPs before timestamps, and then the longest form adds two.
@@ -438,7 +448,7 @@ pub fn options_len(options: &[TcpOption<'_>]) -> Bytes {
     Bytes::new(padded(options) as u64)
 }
 
-/// As [`options_len`], to index with.
+/// [`options_len`] as an index.
 fn padded(options: &[TcpOption<'_>]) -> usize {
     options
         .iter()
@@ -447,8 +457,11 @@ fn padded(options: &[TcpOption<'_>]) -> usize {
         .unwrap_or(usize::MAX)
 }
 
-/// Writes `options` to the start of `out`, in their order and without gaps, pads them with EOL and zeros (RFC 9293
-/// §3.2) to whole 32-bit words, and returns how many bytes that took: [`options_len`]. Nothing is written on error.
+/// Writes `options` to the start of `out`, padded to whole 32-bit words, and returns the number of
+/// bytes: [`options_len`].
+///
+/// The options stand in their order and without gaps. The padding is EOL and zeros (RFC 9293 §3.2).
+/// Nothing is written on error.
 ///
 /// ```
 /// use marcato_wire::{TcpOption, emit_options};
@@ -459,7 +472,8 @@ fn padded(options: &[TcpOption<'_>]) -> usize {
 /// ```
 ///
 /// # Errors
-/// [`EmitError`] if they do not fit into `out` or into a TCP header, or if one would not be read back as it is.
+/// [`EmitError`] if they do not fit into `out` or into a TCP header, or if one would be read back
+/// as another.
 pub fn emit_options(options: &[TcpOption<'_>], out: &mut [u8]) -> Result<usize, EmitError> {
     let needed = padded(options);
     let room = out.len().min(MAX_OPTIONS);
@@ -508,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_forms_of_the_cats_option_have_their_documented_bytes() {
+    fn the_forms_of_the_cats_option_have_their_documented_bytes() {
         let [high, low] = CATS_EXID.to_be_bytes();
         let forms: [(CatsOption, &[u8]); 3] = [
             (CatsOption::Rfc6994, &[254, 5, high, low, 3, 0, 0, 0]),
@@ -525,8 +539,9 @@ mod tests {
     }
 
     #[test]
-    fn other_experiments_are_left_alone() {
-        // TCP Fast Open's ExID, the authors' kind with something else in it, and an ExID that begins like a priority.
+    fn options_of_other_experiments_stay_unknown() {
+        // TCP Fast Open's ExID, the authors' kind with something else in it, and an ExID that
+        // begins like a priority.
         for bytes in
             [&[254, 4, 0xf9, 0x89][..], &[253, 4, 1, 1], &[253, 4, 5, 0], &[253, 3, 1], &[254, 4, 0, 0]]
         {
@@ -536,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_says_where_and_why() {
+    fn malformed_options_are_named_by_place_and_reason() {
         use TcpOptionError as E;
         let [high, low] = CATS_EXID.to_be_bytes();
         let cases: [(&[u8], E); 11] = [
@@ -563,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_of_wrong_content_does_not_hide_the_next() {
+    fn a_malformed_option_does_not_hide_the_next() {
         let read = read(&[254, 3, 9, 3, 3, 7]);
         assert_eq!(read, [Err(TcpOptionError::Priority { at: 0, value: 9 }), Ok(TcpOption::WindowScale(7))]);
     }
@@ -591,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_read_as_something_else_is_not_written() {
+    fn an_option_that_would_be_read_as_another_is_refused() {
         let mut out = [0xff; MAX_OPTIONS];
         let unknown = |kind, data| TcpOption::Unknown { kind, data };
         for (kind, data) in [(0, &[][..]), (1, &[]), (2, &[0, 0]), (2, &[0]), (254, &[1]), (253, &[1, 0])] {
@@ -629,7 +644,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(parts in prop::collection::vec(option(), 0..8)) {
+        fn written_options_are_read_back(parts in prop::collection::vec(option(), 0..8)) {
             let options: Vec<_> = parts.iter().map(|(option, data)| match *option {
                 TcpOption::Unknown { kind, .. } => TcpOption::Unknown { kind, data },
                 known => known,
@@ -652,7 +667,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_the_reader_panic_or_linger(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn no_bytes_make_the_reader_panic_or_loop(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             prop_assert!(TcpOptions::new(&bytes).count() <= bytes.len());
         }
     }

@@ -1,75 +1,76 @@
-//! What an observer reads of a TCP segment. RFC 9293 §3.1, RFC 7323 §3.2.
+//! Fields of a TCP segment that an observer reads. RFC 9293 §3.1, RFC 7323 §3.2.
 
 use crate::{TcpOption, TcpOptions};
 
-/// The control bits of a segment, as they stand in the header. RFC 9293 §3.1, RFC 3168 §6.1.
+/// Control bits of a segment, as in the header. RFC 9293 §3.1, RFC 3168 §6.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TcpFlags(u8);
 
 impl TcpFlags {
-    /// No more data from this end.
+    /// This end sends no more data.
     pub const FIN: Self = Self(0x01);
-    /// Opens the connection.
+    /// The segment opens the connection.
     pub const SYN: Self = Self(0x02);
-    /// There is no such connection, or no more.
+    /// The connection does not exist, or no longer.
     pub const RST: Self = Self(0x04);
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is significant.
     pub const ACK: Self = Self(0x10);
 
-    /// The bits in `octet`.
+    /// Bits in `octet`.
     pub const fn from_bits(octet: u8) -> Self {
         Self(octet)
     }
 
-    /// The header's octet.
+    /// Octet of the header.
     pub const fn to_bits(self) -> u8 {
         self.0
     }
 
-    /// Whether all of `bits` are set.
+    /// Returns whether all of `bits` are set.
     pub const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 == bits.0
     }
 
-    /// These bits and those of `other`.
+    /// Union of these bits and those of `other`.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-/// The timestamps option: the sender's clock, and the clock of the other end that it echoes. RFC 7323 §3.2.
+/// Timestamps option: the sender's clock, and the clock of the other end that it echoes. RFC 7323
+/// §3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TcpTimestamps {
-    /// TSval.
+    /// TSval: clock of the sender.
     pub value: u32,
-    /// TSecr. It means something only with [`TcpFlags::ACK`].
+    /// TSecr: echoed clock of the other end; significant only with [`TcpFlags::ACK`].
     pub echo: u32,
 }
 
-/// What an observer may know of a TCP segment, ports aside.
+/// TCP segment as an observer sees it, ports excluded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TcpSegment {
-    /// The sequence number of its first byte; of the SYN, if it carries one.
+    /// Sequence number of its first byte; of the SYN, if it carries one.
     pub seq: u32,
-    /// The next sequence number expected from the other end. It means something only with [`TcpFlags::ACK`].
+    /// Next sequence number expected from the other end; significant only with [`TcpFlags::ACK`].
     pub ack: u32,
-    /// The control bits.
+    /// Control bits.
     pub flags: TcpFlags,
     /// Bytes of payload.
     pub payload: u32,
-    /// The timestamps option.
+    /// Timestamps option.
     pub timestamps: Option<TcpTimestamps>,
 }
 
-/// The least bytes that a TCP header has.
+/// Least number of bytes of a TCP header.
 pub(crate) const MIN_HEADER: usize = 20;
 
 impl TcpSegment {
-    /// Reads the segment whose header `bytes` begin with, and which is `len` bytes long with its payload; `None` if the
-    /// header does not fit into `bytes`, or not into `len`.
+    /// Reads a segment of `len` bytes, payload included, whose header `bytes` begin with.
     ///
-    /// Options that cannot be read are passed over: what could be read counts.
+    /// Returns `None` if the header does not fit into `bytes`, or not into `len`. Options that
+    /// cannot be read are skipped; the others count.
     pub fn parse(bytes: &[u8], len: usize) -> Option<Self> {
         let header = bytes.first_chunk::<MIN_HEADER>()?;
         let offset = usize::from(header[12] >> 4) * 4;
@@ -88,22 +89,22 @@ impl TcpSegment {
         })
     }
 
-    /// How many sequence numbers it takes: SYN and FIN take one each. RFC 9293 §3.4.
+    /// Number of sequence numbers that the segment takes: SYN and FIN take one each. RFC 9293 §3.4.
     pub const fn sequence_len(&self) -> u32 {
         self.payload
             .wrapping_add(self.flags.has(TcpFlags::SYN) as u32)
             .wrapping_add(self.flags.has(TcpFlags::FIN) as u32)
     }
 
-    /// The sequence number after its last.
+    /// Sequence number after its last.
     pub const fn end(&self) -> u32 {
         self.seq.wrapping_add(self.sequence_len())
     }
 }
 
-/// The first timestamps option in `options`.
+/// First timestamps option in `options`.
 fn timestamps(options: &[u8]) -> Option<TcpTimestamps> {
-    // RFC 7323 appendix A: two NOPs and the timestamps, and nothing else in most segments there are.
+    // RFC 7323 appendix A: two NOPs and the timestamps, which is all that most segments have.
     if let &[1, 1, 8, 10, v0, v1, v2, v3, e0, e1, e2, e3] = options {
         let value = u32::from_be_bytes([v0, v1, v2, v3]);
         return Some(TcpTimestamps { value, echo: u32::from_be_bytes([e0, e1, e2, e3]) });

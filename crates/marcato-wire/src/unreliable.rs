@@ -1,11 +1,12 @@
-//! Unreliable messages: what a QUIC DATAGRAM frame (RFC 9221) carries. `docs/wire.md`, "Unreliable messages".
+//! Unreliable messages, each in a QUIC DATAGRAM frame (RFC 9221). `docs/wire.md`, "Unreliable
+//! messages".
 
 use marcato_units::Priority;
 
-/// What an unreliable message has before its bytes.
+/// Number of bytes before an unreliable message's own.
 pub const UNRELIABLE_HEADER: usize = 1;
 
-/// An unreliable message: one DATAGRAM frame.
+/// Unreliable message: one DATAGRAM frame.
 ///
 /// ```
 /// use marcato_units::Priority;
@@ -18,31 +19,31 @@ pub const UNRELIABLE_HEADER: usize = 1;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unreliable<'a> {
-    /// What it matters.
+    /// Priority of the message.
     pub priority: Priority,
-    /// Its bytes; at least one.
+    /// Bytes of the message; at least one.
     pub body: &'a [u8],
 }
 
-/// Why the payload of a DATAGRAM frame is no unreliable message.
+/// Error returned for the payload of a DATAGRAM frame that is no unreliable message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreliableError {
-    /// Nothing follows the header, or not even that is there.
+    /// Nothing follows the header, or the header is missing.
     #[error("an unreliable message needs a priority and at least one byte, not {len} in all")]
     Empty {
-        /// How many bytes there are.
+        /// Number of bytes in the frame.
         len: usize,
     },
-    /// There is no such priority.
+    /// The priority does not exist.
     #[error("priority {value} is none: it must be 0 (P0) to 4 (P4)")]
     Priority {
-        /// What stands there.
+        /// Value instead of a priority.
         value: u8,
     },
 }
 
 impl<'a> Unreliable<'a> {
-    /// The byte that stands before the message's own.
+    /// Header: the byte before the message's own.
     pub const fn header(&self) -> u8 {
         self.priority as u8
     }
@@ -50,8 +51,7 @@ impl<'a> Unreliable<'a> {
     /// Reads the payload of a DATAGRAM frame.
     ///
     /// # Errors
-    ///
-    /// If it is no unreliable message. The peer then broke the protocol.
+    /// [`UnreliableError`] if it is no unreliable message. The peer then broke the protocol.
     pub fn decode(payload: &'a [u8]) -> Result<Self, UnreliableError> {
         let Some((&value, body)) = payload.split_first().filter(|(_, body)| !body.is_empty()) else {
             return Err(UnreliableError::Empty { len: payload.len() });

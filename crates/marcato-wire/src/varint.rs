@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// An integer below 2^62 that takes 1, 2, 4 or 8 bytes: the first two bits say which. RFC 9000 §16.
+/// Integer below 2^62 in 1, 2, 4 or 8 bytes, as its first two bits say. RFC 9000 §16.
 ///
 /// ```
 /// use marcato_wire::VarInt;
@@ -15,22 +15,22 @@ use core::fmt;
 pub struct VarInt(u64);
 
 impl VarInt {
-    /// The largest: 2^62 − 1.
+    /// Largest integer: 2^62 − 1.
     pub const MAX: Self = Self((1 << 62) - 1);
-    /// The most bytes that one takes.
+    /// Largest number of bytes of one integer.
     pub const MAX_LEN: usize = 8;
 
-    /// `value`, or `None` if it is 2^62 or more.
+    /// Integer `value`, or `None` if it is 2^62 or more.
     pub const fn new(value: u64) -> Option<Self> {
         if value <= Self::MAX.0 { Some(Self(value)) } else { None }
     }
 
-    /// The integer.
+    /// Value of the integer.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// How many bytes [`encode`](Self::encode) writes: the fewest that hold the integer.
+    /// Number of bytes that [`encode`](Self::encode) writes: the fewest that hold the integer.
     pub const fn encoded_len(self) -> usize {
         match self.0 {
             0..=0x3f => 1,
@@ -40,20 +40,22 @@ impl VarInt {
         }
     }
 
-    /// Writes the integer in the fewest bytes that hold it, and says how many; `None`, and nothing written, if `out`
-    /// is shorter.
+    /// Writes the integer in the fewest bytes that hold it, and returns their number.
+    ///
+    /// If `out` is shorter, writes nothing and returns `None`.
     pub fn encode(self, out: &mut [u8]) -> Option<usize> {
         let len = self.encoded_len();
-        // The length's logarithm stands in the two highest bits of the first byte.
+        // RFC 9000 §16: the two most significant bits of the first byte are the base 2 logarithm of
+        // the length.
         let tag = u64::from(len.trailing_zeros()) << (8 * len - 2);
         let bytes = (self.0 | tag).to_be_bytes();
         out.get_mut(..len)?.copy_from_slice(&bytes[8 - len..]);
         Some(len)
     }
 
-    /// Reads the integer that `bytes` begin with, and says how many bytes it took.
+    /// Reads the integer that `bytes` begin with, and returns it with its number of bytes.
     ///
-    /// More bytes than the integer needs are as good: RFC 9000 §16 lets a sender use them.
+    /// The integer may take more bytes than it needs: RFC 9000 §16 allows a sender to do so.
     ///
     /// # Errors
     /// [`Truncated`] if `bytes` end before it does.
@@ -79,11 +81,11 @@ impl fmt::Display for VarInt {
     }
 }
 
-/// An integer goes on beyond the bytes that there are.
+/// Error returned if an integer is longer than the given bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the integer takes {needed} bytes: read on")]
 pub struct Truncated {
-    /// How many bytes it takes, as far as can be told: 1 if there are none.
+    /// Number of bytes of the integer, as far as known: 1 if none are given.
     pub needed: usize,
 }
 
@@ -141,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_what_is_cut_short_says_how_much_is_needed(
+        fn integers_are_read_back_and_truncated_ones_name_their_length(
             value in 0..=VarInt::MAX.get(), shift in 0u32..62
         ) {
             let value = VarInt(value >> shift);

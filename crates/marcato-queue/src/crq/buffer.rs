@@ -12,7 +12,8 @@ pub enum Buffer {
     Packets(u64),
     /// Number of bytes in packets of any size.
     Bytes(Bytes),
-    /// Bandwidth-delay product: the queue's share of the link times this round-trip time. CRQ §IV-A.
+    /// Bandwidth-delay product: the queue's share of the link times this round-trip time. CRQ
+    /// §IV-A.
     Bdp(Duration),
     /// Bytes that came to the queue in the last spans, smoothed, within bounds. CRQ §V.
     FillRate {
@@ -26,8 +27,8 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// Fixed limit of the buffer in the queue of `class`, which has `rate` of the link, and the limit that follows the
-    /// fill rate, if any.
+    /// Fixed limit of the buffer in the queue of `class`, which has `rate` of the link, and the
+    /// limit that follows the fill rate, if any.
     pub(super) fn sized(
         self,
         class: Class,
@@ -103,7 +104,8 @@ mod tests {
         // Half of the bytes of the first span, and no more than the upper bound.
         assert_eq!(arrive(100, 1000), 5000);
         assert_eq!(arrive(200, 0), 4500);
-        // Four spans: half for the last one that was measured, in which nothing arrived, and three more halves.
+        // Four spans: half for the last one that was measured, in which nothing arrived, and three
+        // more halves.
         assert_eq!(arrive(600, 0), 4500 / 16);
         assert_eq!(arrive(60_000, 0), 100);
     }

@@ -49,7 +49,8 @@ impl<P: Packet> Packet for Queued<P> {
     }
 }
 
-/// Discipline of a queue: an enum, as a call through `dyn` per packet would cost more than the match.
+/// Discipline of a queue: an enum, as a call through `dyn` per packet would cost more than the
+/// match.
 #[derive(Clone, Debug)]
 enum Queue<P> {
     DropTail(DropTail<Queued<P>>),

@@ -27,7 +27,8 @@ impl Class {
 pub enum Aqm {
     /// First in, first out.
     DropTail,
-    /// CoDel. Its buffer, its largest packet and its limit come from [`ClassConfig`] and [`CrqConfig`].
+    /// CoDel. Its buffer, its largest packet and its limit come from [`ClassConfig`] and
+    /// [`CrqConfig`].
     Codel {
         /// Acceptable sojourn time.
         target: Duration,
@@ -70,7 +71,8 @@ pub enum Queues {
         /// Admission rule for the responsive queue.
         admission: Admission,
     },
-    /// Three queues in all: a flow that answers marks goes to `ecn`, also if it answers loss. CRQ §V.
+    /// Three queues in all: a flow that answers marks goes to `ecn`, also if it answers loss. CRQ
+    /// §V.
     Three {
         /// Queue for flows that answer loss only.
         loss: ClassConfig,
@@ -106,7 +108,8 @@ pub enum QuicRule {
     ///
     /// CRQ's prototype has this rule, which also takes iperf3's UDP for QUIC.
     FirstBit,
-    /// A long header of a known version came from the flow's sender: for places where only one direction passes.
+    /// A long header of a known version came from the flow's sender: for places where only one
+    /// direction passes.
     Version,
     /// Long headers of a known version came in both directions.
     Handshake,

@@ -67,7 +67,8 @@ impl Flow {
             Transport::Tcp(_) => self.trap = Some(Trap::new(TrapKind::Tcp)),
             Transport::Udp { quic: Some(header), .. } => {
                 self.greeted[0] |= header.known_version().is_some();
-                // RFC 8999 §5.1: a long header names its version. RFC 9000 §17.4: only short headers have a spin bit.
+                // RFC 8999 §5.1: a long header names its version. RFC 9000 §17.4: only short
+                // headers have a spin bit.
                 let short = matches!(header, QuicHeader::Short { .. });
                 let quic = match rule {
                     QuicRule::FirstBit => matches!(header, QuicHeader::Short { fixed: true, .. }),
@@ -87,7 +88,8 @@ impl Flow {
         self.greeted[1] |= header.known_version().is_some();
     }
 
-    /// Takes note of the packet of this `order` that leaves, and returns whether a later one has left before.
+    /// Takes note of the packet of this `order` that leaves, and returns whether a later one has
+    /// left before.
     pub(super) fn leave(&mut self, order: u32) -> bool {
         // Orders are modulo 2^32: a packet up to half of them before the latest was overtaken.
         let overtaken = self.left.wrapping_sub(order) < u32::MAX / 2 && self.left != 0;

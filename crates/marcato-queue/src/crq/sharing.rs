@@ -9,17 +9,20 @@ use super::{Class, CrqConfig, CrqError};
 pub enum Sharing {
     /// By shares while several queues have packets; otherwise one has the whole link.
     Weighted,
-    /// Each queue has its share and never more, whether others have packets or not: the effect of CRQ's prototype.
+    /// Each queue has its share and never more, whether others have packets or not: the effect of
+    /// CRQ's prototype.
     Split {
         /// Bytes that a queue may send at once after it was late or idle. At least one packet.
         burst: Bytes,
     },
-    /// Responsive queues first, ECN before loss. The standard queue has what they leave, and at least its share. CRQ
-    /// §III-B4.
+    /// Responsive queues first, ECN before loss. The standard queue has what they leave, and at
+    /// least its share. CRQ §III-B4.
     Strict {
-        /// Least share of the link for the standard queue while packets wait in it, in thousandths, below 1000.
+        /// Least share of the link for the standard queue while packets wait in it, in thousandths,
+        /// below 1000.
         ///
-        /// With 0, as in the paper, responsive flows that fill the link starve all others, new flows included.
+        /// With 0, as in the paper, responsive flows that fill the link starve all others, new
+        /// flows included.
         least: u16,
     },
 }
@@ -40,7 +43,8 @@ const STANDARD: usize = Class::Standard as usize;
 /// One queue's part of the link. Only the fields of the chosen [`Sharing`] are in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// Weighted: lead over the link's virtual time, which is bytes sent over the share, in a unit of its own.
+    /// Weighted: lead over the link's virtual time, which is bytes sent over the share, in a unit
+    /// of its own.
     lead: u64,
     /// Weighted: virtual time per byte.
     per_byte: u64,
@@ -82,7 +86,8 @@ impl Share {
 pub(super) struct Scheduler {
     sharing: Sharing,
     shares: [Share; Class::ALL.len()],
-    /// Strict: bytes that the standard queue may send before others, in thousandths; negative after it did.
+    /// Strict: bytes that the standard queue may send before others, in thousandths; negative after
+    /// it did.
     owed: i64,
 }
 
@@ -130,8 +135,8 @@ impl Scheduler {
         let bytes = len.get().min(LONGEST);
         match self.sharing {
             Sharing::Weighted => {
-                // The link's virtual time moves up to that of the queue that sent. A queue is behind only while it is idle,
-                // and earns no credit by it.
+                // The link's virtual time moves up to that of the queue that sent. A queue is
+                // behind only while it is idle, and earns no credit by it.
                 let passed = self.shares[class].lead;
                 for share in &mut self.shares {
                     share.lead = share.lead.saturating_sub(passed);
@@ -145,7 +150,8 @@ impl Scheduler {
                 share.ready = Time::from_nanos(share.ready_at(now).as_nanos().saturating_add(time));
             }
             Sharing::Strict { least } => {
-                // At most 2^32 bytes times 1000 at once, which turns the sign: the sum stays within that, both ways.
+                // At most 2^32 bytes times 1000 at once, which turns the sign: the sum stays within
+                // that, both ways.
                 let of = |share: u16| i64::try_from(bytes * u64::from(share)).unwrap_or(i64::MAX);
                 if class != STANDARD {
                     self.owed = self.owed.saturating_add(of(least));

@@ -1,7 +1,8 @@
 //! Signals, windows and verdicts of one flow. CRQ §III-A1 and §III-B3.
 //!
-//! An [`Assessment`] counts the signals of the last cycles and keeps their windows. When a cycle ends, the judge that
-//! [`TrapConfig::judge`] names rules on the cycle in which a response has become due: [`Majority`] or [`Marcato`].
+//! An [`Assessment`] counts the signals of the last cycles and keeps their windows. When a cycle
+//! ends, the judge that [`TrapConfig::judge`] names rules on the cycle in which a response has
+//! become due: [`Majority`] or [`Marcato`].
 
 use super::majority::Majority;
 use super::marcato::Marcato;
@@ -9,7 +10,8 @@ use super::{Booking, Counting, Evidence, Floor, Judge, Scores, Signal, Stamp, Tr
 
 /// Number of windows that are kept: a power of two.
 pub(super) const KEPT: usize = 8;
-/// Number of cycles whose signals are counted, the current one included: four slots of 8 bits fill a `u32`.
+/// Number of cycles whose signals are counted, the current one included: four slots of 8 bits fill
+/// a `u32`.
 const SLOTS: u8 = 4;
 
 /// Last cycles of a flow, as its judge sees them.
@@ -22,7 +24,8 @@ pub(super) struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// Whether the window is large enough for a flow to be judged: one that has already backed off is not. CRQ §III-A1.
+    /// Whether the window is large enough for a flow to be judged: one that has already backed off
+    /// is not. CRQ §III-A1.
     pub(super) fn is_large_enough(self, config: &TrapConfig) -> bool {
         match config.floor {
             Floor::AtSignal(floor) => self.windows[usize::from(config.response.last)].bytes() > floor,
@@ -30,7 +33,8 @@ impl Past<'_> {
         }
     }
 
-    /// Whether the window `after` cycles ago is [reduced](Window::is_reduced_to) from the one `before` cycles ago.
+    /// Whether the window `after` cycles ago is [reduced](Window::is_reduced_to) from the one
+    /// `before` cycles ago.
     pub(super) fn is_reduced(self, config: &TrapConfig, before: u8, after: u8, reduction: u32) -> bool {
         let [before, after] = [before, after].map(|age| self.windows[usize::from(age)]);
         before.is_reduced_to(after, config, reduction)
@@ -64,7 +68,8 @@ impl Docket {
 
 /// Assessment of one flow.
 ///
-/// The fields stand in the order of how often each is needed: with every packet, with every signal, with every cycle.
+/// The fields stand in the order of how often each is needed: with every packet, with every signal,
+/// with every cycle.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Assessment {
@@ -75,7 +80,8 @@ pub(super) struct Assessment {
     /// Cycles to end before signals count again. CRQ §III-B3.
     hold: u8,
     pub(super) scores: Scores,
-    /// Age from which on the signals of a cycle are answered or given up, by kind. [`Judge::Majority`] settles nothing.
+    /// Age from which on the signals of a cycle are answered or given up, by kind.
+    /// [`Judge::Majority`] settles nothing.
     settled: [u8; 2],
     dockets: [Docket; 2],
     marcato: Marcato,
@@ -218,8 +224,9 @@ impl Assessment {
         self.verdicts[kind] = match config.judge {
             Judge::Majority => docket.votes.verdict(),
             Judge::Marcato => {
-                // RFC 3168 §6.1.2: one reaction per window. All that was signalled up to the answer is answered, and all
-                // that was signalled while none came belongs to the same refusal.
+                // RFC 3168 §6.1.2: one reaction per window. All that was signalled up to the answer
+                // is answered, and all that was signalled while none came belongs to the same
+                // refusal.
                 docket.slots &= (1 << (8 * u32::from(open))) - 1;
                 self.settled[kind] = open;
                 self.marcato.verdict(signal, self.verdicts[kind])
@@ -236,7 +243,7 @@ mod tests {
         Window { bytes, ticks: 1000 }
     }
 
-    /// Ends cycles of `windows` kB, with so many losses in each.
+    /// Assessment after cycles of so many kB, with so many losses in each.
     fn run(config: &TrapConfig, cycles: &[(u32, u32)]) -> Assessment {
         let mut assessment = Assessment::new();
         for &(kilobytes, losses) in cycles {
@@ -277,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn ninety_percent_two_cycles_later_is_a_response_and_a_byte_more_is_not() {
+    fn a_response_is_90_percent_two_cycles_later_and_no_byte_more() {
         for (later, expected) in [(90_000, (1, 0)), (90_001, (0, 1))] {
             let config = TrapConfig::paper();
             let mut assessment = Assessment::new();
@@ -293,7 +300,7 @@ mod tests {
     #[test]
     fn a_response_is_looked_for_in_the_configured_cycles_only() {
         use super::super::Response;
-        let dip_at = |at: usize| {
+        let fall_at = |at: usize| {
             let mut cycles = [(100, 0); 4];
             cycles[0].1 = 1;
             cycles[at].0 = 50;
@@ -304,7 +311,7 @@ mod tests {
             for at in 1..=3 {
                 let expected = (usize::from(first)..=usize::from(last)).contains(&at);
                 let expected = if expected { (1, 0) } else { (0, 1) };
-                assert_eq!(votes(&config, &dip_at(at)), expected, "dip at {at}, {first} to {last}");
+                assert_eq!(votes(&config, &fall_at(at)), expected, "fall at {at}, {first} to {last}");
             }
         }
     }
@@ -320,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_looks_at_the_window_at_the_signal_and_the_authors_at_the_later_one() {
+    fn the_paper_checks_the_window_at_the_signal_the_authors_later() {
         let halved_to_small = [(8, 1), (8, 0), (4, 0)];
         let small_to_large = [(4, 1), (8, 0), (8, 0)];
         assert_eq!(votes(&TrapConfig::paper(), &halved_to_small), (1, 0));
@@ -341,12 +348,14 @@ mod tests {
             assert_eq!(votes(&TrapConfig::paper(), &cycles(losses)), (1, 0), "{losses} losses");
         }
         assert_eq!(votes(&TrapConfig::authors(), &cycles(255)), (1, 0));
-        // Of the 256 nothing is left in their own cycle; the one in the cycle before is judged too early.
+        // Of the 256, none is left in their own cycle; the one in the cycle before is judged too
+        // early.
         assert_eq!(votes(&TrapConfig::authors(), &cycles(256)), (0, 1));
         assert_eq!(votes(&TrapConfig::authors(), &cycles(257)), (1, 1));
     }
 
-    /// Defect 6: a signal was booked in the cycle in which it was given, its window in the cycle of arrival.
+    /// Defect 6: a signal was booked in the cycle in which it was given, its window in the cycle of
+    /// arrival.
     #[test]
     fn a_signal_belongs_to_the_cycle_in_which_its_packet_came() {
         let config = TrapConfig { reassess: 0, ..TrapConfig::marcato() };
@@ -356,8 +365,8 @@ mod tests {
             let came = assessment.stamp();
             assessment.close(&config, window(100_000));
             assessment.close(&config, window(50_000));
-            // The packet waited for more than a cycle before it was dropped; the sender had backed off by then for
-            // another reason, or for the same, and goes on as it is.
+            // The packet waited for more than a cycle before it was dropped. The sender had backed
+            // off by then, and keeps its window.
             assessment.signal(&config, Signal::Loss, came);
             for _ in 0..4 {
                 assessment.close(&config, window(50_000));
@@ -368,7 +377,7 @@ mod tests {
 
     /// Defect 8: votes never aged.
     #[test]
-    fn ten_thousand_good_votes_protect_a_flow_for_a_few_more_only() {
+    fn ten_thousand_votes_protect_a_flow_for_a_few_more_only() {
         let good = |config: &TrapConfig| {
             let mut assessment = Assessment::new();
             for _ in 0..10_000 {
@@ -389,13 +398,14 @@ mod tests {
             })
         };
         assert!(cycles_until_unmasked(&TrapConfig::paper()).unwrap() > 9_000);
-        // 3/8 are left after eight votes of an eighth each; each takes four cycles, the first one more.
+        // 3/8 are left after eight votes of an eighth each; each takes four cycles, the first one
+        // more.
         let cycles = cycles_until_unmasked(&TrapConfig::marcato()).unwrap();
         assert!((28..=36).contains(&cycles), "{cycles} cycles");
     }
 
     #[test]
-    fn a_flow_that_mends_its_ways_is_forgiven_as_soon() {
+    fn a_flow_that_becomes_responsive_is_accepted_as_soon() {
         let config = TrapConfig::marcato();
         let mut assessment = run(&config, &[(100, 1); 400]);
         assert_eq!(assessment.verdict(Signal::Loss), Verdict::Unresponsive);
@@ -419,7 +429,7 @@ mod tests {
             }
             assessment.verdict(Signal::Loss)
         };
-        // Every second signal is answered: whatever the verdict was, it stays.
+        // Every second signal is answered: any verdict stays.
         for (start, verdict) in [(true, Verdict::Responsive), (false, Verdict::Unresponsive)] {
             let mut assessment = Assessment::new();
             for _ in 0..8 {
@@ -431,11 +441,11 @@ mod tests {
         }
     }
 
-    /// Defect 9: a reduction by any cause was a response.
+    /// Defect 9: a reduction by any cause counted as a response.
     #[test]
-    fn dips_that_come_without_a_signal_as_often_earn_nothing() {
-        // It dips every fourth cycle; every so often there is a loss before a dip.
-        let dipping = |config: &TrapConfig| {
+    fn falls_that_come_without_a_signal_as_often_earn_nothing() {
+        // It falls every fourth cycle; now and then there is a loss before a fall.
+        let falling = |config: &TrapConfig| {
             let mut assessment = Assessment::new();
             for cycle in 0..4000u32 {
                 if cycle % 40 == 2 {
@@ -445,9 +455,9 @@ mod tests {
             }
             assessment
         };
-        let paper = dipping(&TrapConfig::paper());
+        let paper = falling(&TrapConfig::paper());
         assert_eq!(paper.verdict(Signal::Loss), Verdict::Responsive);
-        let marcato = dipping(&TrapConfig::marcato());
+        let marcato = falling(&TrapConfig::marcato());
         assert!(marcato.votes(Signal::Loss).0 > 90, "{:?}", marcato.votes(Signal::Loss));
         assert_eq!(marcato.verdict(Signal::Loss), Verdict::Unresponsive);
         let cycles = marcato.scores.cycles;

@@ -7,18 +7,19 @@ use marcato_units::Bytes;
 pub enum Cycles {
     /// Cycles of the authors' program, with its slips.
     ///
-    /// TCP: data and its acknowledgement. Comparisons are plain, so that wrapping upsets them, and whatever segment ends a
-    /// cycle measures the next, be it a retransmission. QUIC: every flip of the spin bit, the first one from 0.
+    /// TCP: data and its acknowledgement. Comparisons are plain, so that wrapping upsets them, and
+    /// whatever segment ends a cycle measures the next, be it a retransmission. QUIC: every flip of
+    /// the spin bit, the first one from 0.
     Half,
     /// Cycles of CRQ Fig. 2.
     ///
-    /// TCP: both halves, of which the second is empty where the other host sends no data. QUIC: every flip of the spin
-    /// bit.
+    /// TCP: both halves, of which the second is empty where the other host sends no data. QUIC:
+    /// every flip of the spin bit.
     Matched,
     /// Cycles of one round trip of the path.
     ///
-    /// The round trip is measured by timestamps (RFC 7323), by sequence numbers and the handshake, or by flips of the spin
-    /// bit that held.
+    /// The round trip is measured by timestamps (RFC 7323), by sequence numbers and the handshake,
+    /// or by flips of the spin bit that held.
     RoundTrip,
 }
 
@@ -36,7 +37,8 @@ pub enum WindowUnit {
 pub enum Floor {
     /// The window at the signal must be above this. CRQ §III-A1.
     AtSignal(Bytes),
-    /// The later window must be at least this: a flow that backs off below it gets no credit. The authors' program.
+    /// The later window must be at least this: a flow that backs off below it gets no credit. The
+    /// authors' program.
     AtResponse(Bytes),
 }
 
@@ -52,21 +54,23 @@ pub struct Response {
 /// Rule that makes votes of windows after signals, and a [`Verdict`](super::Verdict) of votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Judge {
-    /// Majority of all votes: each signalled cycle has one, all count alike for ever, and as many for as against are
-    /// enough. CRQ §III-A1.
+    /// Majority of all votes: each signalled cycle has one, all count alike for ever, and as many
+    /// for as against are enough. CRQ §III-A1.
     Majority,
     /// Marcato's own rule, which separates responses from chance.
     ///
-    /// - A vote weighs an eighth (the first ones more), and signals answered by one response have one vote together. A
-    ///   verdict takes three votes: 5/8 of the weight to become responsive, and 3/8 to become unresponsive.
-    /// - The share of falls that come without a signal is subtracted from the share of those that follow one.
-    /// - A fall must also exceed the usual variation of the flow's rate from cycle to cycle, so that a flow whose packets
-    ///   come at random earns nothing either where every cycle is signalled and there is nothing to compare with. There
-    ///   the fall must last for two cycles.
-    /// - After marks, a window is also reduced if it is smaller by an eighth of a segment for each mark: a sender such as
-    ///   DCTCP (RFC 8257) reduces by what was marked, not by a fixed part.
-    /// - A flow of even rate is not called unresponsive because its answer to a few marks cannot be seen, nor any flow
-    ///   because slow start hid its answer.
+    /// - A vote weighs an eighth (the first ones more), and signals answered by one response have
+    ///   one vote together. A verdict takes three votes: 5/8 of the weight to become responsive,
+    ///   and 3/8 to become unresponsive.
+    /// - The share of falls that come without a signal is subtracted from the share of those that
+    ///   follow one.
+    /// - A fall must also exceed the usual variation of the flow's rate from cycle to cycle, so
+    ///   that a flow whose packets come at random earns nothing either where every cycle is
+    ///   signalled and there is nothing to compare with. There the fall must last for two cycles.
+    /// - After marks, a window is also reduced if it is smaller by an eighth of a segment for each
+    ///   mark: a sender such as DCTCP (RFC 8257) reduces by what was marked, not by a fixed part.
+    /// - A flow of even rate is not called unresponsive because its answer to a few marks cannot be
+    ///   seen, nor any flow because slow start hid its answer.
     Marcato,
 }
 
@@ -84,8 +88,8 @@ pub enum Evidence {
 pub enum Booking {
     /// Cycle in which the queue gave the signal.
     Given,
-    /// Cycle in which the packet that carries the signal arrived: the sender will compare with that window, however long
-    /// the packet waited.
+    /// Cycle in which the packet that carries the signal arrived: the sender will compare with that
+    /// window, however long the packet waited.
     Arrival,
 }
 
@@ -96,8 +100,8 @@ pub enum Counting {
     Exact,
     /// Signals count as in the authors' program.
     ///
-    /// Losses of a flow's first packet do not count, 256 losses in a cycle become one in the cycle before, and marks of
-    /// other queues count too.
+    /// Losses of a flow's first packet do not count, 256 losses in a cycle become one in the cycle
+    /// before, and marks of other queues count too.
     Authors,
 }
 
@@ -134,8 +138,9 @@ const FOUR_SEGMENTS: Bytes = Bytes::new(6000);
 impl TrapConfig {
     /// Rules as printed in CRQ §III.
     ///
-    /// A signal may be given after the cycle of its packet has ended. The paper does not say in which of the two cycles it
-    /// counts; its "window at the time of a congestion signal" is read as that of the moment it is given.
+    /// A signal may be given after the cycle of its packet has ended. The paper does not say in
+    /// which of the two cycles it counts; its "window at the time of a congestion signal" is read
+    /// as that of the moment it is given.
     pub const fn paper() -> Self {
         Self {
             cycles: Cycles::Matched,
@@ -163,8 +168,8 @@ impl TrapConfig {
 
     /// Marcato's own rules.
     ///
-    /// The other presets look at the second cycle only, and so miss a response that was over by then (CRQ §IV-B says so
-    /// of CUBIC at a low RTT). This one looks at the first to the third.
+    /// The other presets look at the second cycle only, and so miss a response that was over by
+    /// then (CRQ §IV-B says so of CUBIC at a low RTT). This one looks at the first to the third.
     pub const fn marcato() -> Self {
         Self {
             cycles: Cycles::RoundTrip,

@@ -15,7 +15,8 @@ impl Majority {
         Self { responsive: 0, unresponsive: 0 }
     }
 
-    /// Looks for a reduced window in the cycles that the configuration names. CRQ §III-A1: in the second.
+    /// Looks for a reduced window in the cycles that the configuration names. CRQ §III-A1: in the
+    /// second.
     pub(super) fn rule(config: &TrapConfig, past: Past<'_>) -> Ruling {
         let last = config.response.last;
         (config.response.first..=last)

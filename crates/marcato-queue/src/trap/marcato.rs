@@ -1,12 +1,13 @@
 //! Judge of [`TrapConfig::marcato`]: separates responses to signals from chance.
 //!
-//! A flow whose packets arrive at random also sends less in some cycle after a signal. A reduction as in CRQ §III-A1 is
-//! therefore a response only under these conditions:
+//! A flow whose packets arrive at random also sends less in some cycle after a signal. A reduction
+//! as in CRQ §III-A1 is therefore a response only under these conditions:
 //!
-//! 1. The rate falls by more than it usually varies from cycle to cycle. The **variation** is the mean absolute second
-//!    difference of the binary logarithm of the rate.
+//! 1. The rate falls by more than it usually varies from cycle to cycle. The **variation** is the
+//!    mean absolute second difference of the binary logarithm of the rate.
 //! 2. If most of the last cycles were signalled, the fall lasts for two cycles.
-//! 3. The share of falls without a signal (**controls**) is subtracted from the share of falls after one.
+//! 3. The share of falls without a signal (**controls**) is subtracted from the share of falls
+//!    after one.
 //!
 //! Votes age, and the verdict has hysteresis.
 //!
@@ -34,8 +35,8 @@
 //! | [`PER_MARK`] | 188 | bytes per mark | a reduction by this is enough: a quarter of what DCTCP in balance answers a mark by, half a segment |
 //! | [`VISIBLE`] | 3000 | bytes | least reduction after few marks: a window may begin and end between any two packets, so one packet is nothing |
 //!
-//! The factors of the variation follow from a Poisson flow. Its variation is 1.95 standard deviations of its log rate,
-//! and its fall from one window to another has 1.41 of them:
+//! The factors of the variation follow from a Poisson flow. Its variation is 1.95 standard
+//! deviations of its log rate, and its fall from one window to another has 1.41 of them:
 //!
 //! | fall, in variations | the largest of three falls exceeds it | both of two cycles in a row are lower by it |
 //! |---|---|---|
@@ -88,7 +89,8 @@ impl Share {
         Self { part: 0, votes: 0 }
     }
 
-    /// Takes a vote into account: by all of it, a half, another half, four quarters, and eighths from then on.
+    /// Takes a vote into account: by all of it, a half, another half, four quarters, and eighths
+    /// from then on.
     fn vote(&mut self, hit: bool) {
         self.votes = (self.votes + 1).min(1 << AGE_SHIFT);
         let shift = self.votes.ilog2();
@@ -111,11 +113,12 @@ impl Noise {
         Self { mean: 0, samples: 0 }
     }
 
-    /// Takes a second difference in 2^-8 of an octave into account: by all of it, a half, another half, four quarters, and
-    /// eighths from then on. So the mean is as right after two samples as after many.
+    /// Takes a second difference in 2^-8 of an octave into account: by all of it, a half, another
+    /// half, four quarters, and eighths from then on. So the mean is as right after two samples as
+    /// after many.
     fn take(&mut self, difference: u16) {
-        // A sample counts as twice the mean at most. Otherwise the sender's own responses, each of which changes the rate's
-        // slope two or three times, would count as its noise.
+        // A sample counts as twice the mean at most. Otherwise the sender's own responses, each of
+        // which changes the rate's slope two or three times, would count as its noise.
         let difference = if self.samples < 4 { difference } else { difference.min((self.mean >> 3) + 1) };
         self.samples = self.samples.saturating_add(1);
         let shift = self.samples.ilog2().min(NOISE_SHIFT);
@@ -180,10 +183,11 @@ impl Marcato {
         self.known = 0;
     }
 
-    /// Records the rate of a cycle that ended, and how far it leaves the line through the two before.
+    /// Records the rate of a cycle that ended, and how far it leaves the line through the two
+    /// before.
     ///
-    /// The second difference counts neither steady growth, such as slow start's, nor the flat parts of a sawtooth, but
-    /// all of what comes at random.
+    /// The second difference counts neither steady growth, such as slow start's, nor the flat parts
+    /// of a sawtooth, but all of what comes at random.
     pub(super) fn record(&mut self, window: Window) {
         let rate = logarithm(window.bytes) - logarithm(window.ticks);
         self.rates.rotate_right(1);
@@ -206,8 +210,8 @@ impl Marcato {
             self.shares[share].vote(true);
             return Ruling::Answered(after);
         }
-        // The flow was still answering earlier signals when these came, and has not grown since (RFC 3168 §6.1.2: one
-        // reaction per window).
+        // The flow was still answering earlier signals when these came, and has not grown since
+        // (RFC 3168 §6.1.2: one reaction per window).
         if self.is_answer(config, past, last + 1, last, signals) || signals.excused {
             return Ruling::Withheld;
         }
@@ -252,9 +256,10 @@ impl Marcato {
 
     /// Response that `marks` in the cycle at the signal ask for.
     ///
-    /// A sender that answers each mark by half a segment, as DCTCP in balance does, may seem not to answer a few. It is
-    /// then not called unresponsive, but every fall that is taken for a response must stand out. A flow of uneven rate
-    /// has no such excuse: it falls by chance, and if the falls that do not come were not counted, chance would be on its side.
+    /// A sender that answers each mark by half a segment, as DCTCP in balance does, may seem not to
+    /// answer a few. It is then not called unresponsive, but every fall that is taken for a
+    /// response must stand out. A flow of uneven rate has no such excuse: it falls by chance, and
+    /// if the falls that do not come were not counted, chance would be on its side.
     fn signals(&self, config: &TrapConfig, past: Past<'_>, marks: u32) -> Signals {
         let before = past.windows[usize::from(config.response.last)].bytes;
         let few = marks > 0 && marks * (FEW * FULL) < before;
@@ -279,7 +284,8 @@ impl Marcato {
         })
     }
 
-    /// Whether the window `after` cycles ago answers what was signalled in the one `before` cycles ago.
+    /// Whether the window `after` cycles ago answers what was signalled in the one `before` cycles
+    /// ago.
     fn is_answer(
         &self,
         config: &TrapConfig,
@@ -288,13 +294,15 @@ impl Marcato {
         after: u8,
         signals: Signals,
     ) -> bool {
-        // Under steady signals the next window must be low, too: a fall by chance, or a pulse's end, is over by then.
+        // Under steady signals the next window must be low, too: a fall by chance, or a pulse's
+        // end, is over by then.
         self.is_low(config, past, before, after, signals)
             && (!is_steady(past, signals)
                 || after > 0 && self.is_low(config, past, before, after - 1, signals))
     }
 
-    /// Whether the window `after` cycles ago is lower than the one `before` cycles ago by as much as a response is.
+    /// Whether the window `after` cycles ago is lower than the one `before` cycles ago by as much
+    /// as a response is.
     fn is_low(&self, config: &TrapConfig, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
         past.is_reduced(config, before, after, signals.reduction())
             && self.is_beyond_noise(past, before, after, signals)
@@ -326,7 +334,8 @@ const fn is_steady(past: Past<'_>, signals: Signals) -> bool {
     past.signalled.count_ones() >= if signals.marks == 0 { STEADY_LOSS } else { STEADY_MARKS }
 }
 
-/// Logarithm to base 2 of `number`, or of 1 if it is 0, in 2^-8, rounded down: 8 squarings give 8 binary places.
+/// Logarithm to base 2 of `number`, or of 1 if it is 0, in 2^-8, rounded down: 8 squarings give 8
+/// binary places.
 fn logarithm(number: u32) -> i16 {
     let number = number.max(1);
     let whole = number.ilog2();

@@ -17,17 +17,19 @@ impl SmoothedRtt {
         self.0
     }
 
-    /// Takes a sample into account: by a half if it is more than a quarter longer, else by a quarter.
+    /// Takes a sample into account: by a half if it is more than a quarter longer, else by a
+    /// quarter.
     pub(super) fn sample(&mut self, sample: u32) {
         let sample = sample.clamp(1, MAX_RTT);
         if self.0 == 0 {
             self.0 = sample;
             return;
         }
-        // One sample at most halves or doubles what it is compared with: a round trip that a loss held open is not the
-        // path's.
+        // One sample at most halves or doubles what it is compared with: a round trip that a loss
+        // held open is not the path's.
         let sample = sample.clamp((self.0 >> 1).max(1), self.0 << 1);
-        // A queue that fills makes the round trip grow fast, and a response must not be looked for too early.
+        // A queue that fills makes the round trip grow fast, and a response must not be looked for
+        // too early.
         let grows = sample > self.0 + (self.0 >> 2);
         let shift = if grows { 1 } else { 2 };
         self.0 = self.0 - (self.0 >> shift) + (sample >> shift);

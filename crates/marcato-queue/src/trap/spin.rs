@@ -1,10 +1,12 @@
 //! SpinTrap: round trips from QUIC's spin bit. CRQ §III-A1, RFC 9000 §17.4.
 //!
-//! Each end of a connection makes the bit flip once per round trip, if it takes part. RFC 9000 §17.4 wants one path or
-//! connection ID in 16 to leave the bit alone, and recommends that it then be random, per packet or per connection ID. A
-//! bare flip therefore says little. With [`Cycles::RoundTrip`]:
+//! Each end of a connection makes the bit flip once per round trip, if it takes part. RFC 9000
+//! §17.4 wants one path or connection ID in 16 to leave the bit alone, and recommends that it then
+//! be random, per packet or per connection ID. A bare flip therefore says little. With
+//! [`Cycles::RoundTrip`]:
 //!
-//! - a flip counts when it held for 4 packets, so that packets that are late or early by up to 3 places make none;
+//! - a flip counts when it held for 4 packets, so that packets that are late or early by up to 3
+//!   places make none;
 //! - a flow whose bit flips on more than a quarter of its packets has no round trips at all.
 
 use super::rtt::SmoothedRtt;

@@ -33,14 +33,16 @@ pub(super) struct TcpTrap {
     since: u32,
     /// Time since which this host owes an acknowledgement of `owed`.
     owed_since: u32,
-    /// Number that this host owes an acknowledgement of, if it does: its side's half of the round trip.
+    /// Number that this host owes an acknowledgement of, if it does: its side's half of the round
+    /// trip.
     owed: Option32,
     /// Shortest time in which this host's side answered; 0 if that was never seen.
     near: u32,
 
     // Timestamps.
     echo_stage: Stage,
-    /// Timestamp whose echo is awaited: this host's in [`Stage::Out`], the other's in [`Stage::Back`].
+    /// Timestamp whose echo is awaited: this host's in [`Stage::Out`], the other's in
+    /// [`Stage::Back`].
     mark: u32,
     /// Time at which this host's timestamp of `mark` passed.
     marked: u32,
@@ -108,8 +110,8 @@ impl TcpTrap {
 
     pub(super) fn forward(&mut self, cycles: Cycles, now: u32, segment: &TcpSegment) -> Boundary {
         if cycles != Cycles::Half && segment.flags.has(TcpFlags::SYN) {
-            // RFC 9293 §3.4.1: a new connection on the same ports has an initial sequence number of its own, so the numbers of
-            // the last one mean nothing.
+            // RFC 9293 §3.4.1: a new connection on the same ports has an initial sequence number of
+            // its own, so the numbers of the last one mean nothing.
             (self.sent, self.value) = (Option32::none(), Option32::none());
             (self.stage, self.echo_stage) = (Stage::Idle, Stage::Idle);
             self.last = 0;
@@ -130,7 +132,8 @@ impl TcpTrap {
             self.owed = Option32::none();
         }
         match cycles {
-            // The last acknowledgement, not the highest: the comparison recovers once it has wrapped around.
+            // The last acknowledgement, not the highest: the comparison recovers once it has
+            // wrapped around.
             Cycles::Half if acknowledges(segment) => self.answer = segment.ack,
             Cycles::Half => {}
             Cycles::Matched => self.backward_matched(segment),
@@ -138,10 +141,11 @@ impl TcpTrap {
         }
     }
 
-    /// Takes note of this host's segment as the authors' program does, whose condition for both halves is never reached.
+    /// Takes note of this host's segment as the authors' program does, whose condition for both
+    /// halves is never reached.
     ///
-    /// It compares as if nothing wrapped, counts neither SYN nor FIN, and measures the next cycle by whatever segment ends
-    /// one.
+    /// It compares as if nothing wrapped, counts neither SYN nor FIN, and measures the next cycle
+    /// by whatever segment ends one.
     fn forward_half(&mut self, segment: &TcpSegment) -> Boundary {
         let known = self.sent.some;
         self.sent = Option32::some(segment.seq);
@@ -170,15 +174,17 @@ impl TcpTrap {
     fn backward_matched(&mut self, segment: &TcpSegment) {
         self.received.advance(segment.end());
         if self.stage == Stage::Out && acknowledges(segment) && at_or_after(segment.ack, self.expected) {
-            // If this segment has data, this host has yet to acknowledge them. If not, it has acknowledged all data, and its
-            // next segment ends the cycle (CRQ §III-A2, asymmetric traffic).
+            // If this segment has data, this host has yet to acknowledge them. If not, it has
+            // acknowledged all data, and its next segment ends the cycle (CRQ §III-A2, asymmetric
+            // traffic).
             (self.stage, self.answer) = (Stage::Back, self.received.number);
         }
     }
 
     /// Measures the round trip by this host's segment.
     fn forward_round_trip(&mut self, now: u32, segment: &TcpSegment) {
-        // RFC 9293 §3.5.2: a reset may acknowledge a segment that this host never accepted, or carry sequence number 0.
+        // RFC 9293 §3.5.2: a reset may acknowledge a segment that this host never accepted, or
+        // carry sequence number 0.
         if segment.flags.has(TcpFlags::RST) {
             return;
         }
@@ -188,8 +194,8 @@ impl TcpTrap {
             self.near = if self.near == 0 { near } else { self.near.min(near) };
             self.owed = Option32::none();
         }
-        // RFC 6298 §3 (Karn's algorithm): an acknowledgement of a retransmission does not say which copy it answers, so only
-        // new data begin a measurement.
+        // RFC 6298 §3 (Karn's algorithm): an acknowledgement of a retransmission does not say which
+        // copy it answers, so only new data begin a measurement.
         let new = self.sent.advance(segment.end()) && segment.sequence_len() > 0;
         if self.stage == Stage::Out && now.wrapping_sub(self.since) > MAX_RTT {
             self.stage = Stage::Idle;
@@ -205,8 +211,8 @@ impl TcpTrap {
     /// Measures the round trip by this host's timestamps.
     fn forward_timestamps(&mut self, now: u32, segment: &TcpSegment, value: u32, echo: u32) {
         if self.echo_stage == Stage::Back && acknowledges(segment) && at_or_after(echo, self.mark) {
-            // RFC 7323 §4.3: after a loss, or while acknowledgements are delayed, the echo is that of an older segment. It comes
-            // a round trip late, but seldom twice in a row.
+            // RFC 7323 §4.3: after a loss, or while acknowledgements are delayed, the echo is that
+            // of an older segment. It comes a round trip late, but seldom twice in a row.
             let sample = now.wrapping_sub(self.marked).max(1);
             self.rtt.sample(if self.last == 0 { sample } else { sample.min(self.last) });
             self.last = sample;
@@ -215,7 +221,8 @@ impl TcpTrap {
         if self.echo_stage != Stage::Idle && now.wrapping_sub(self.marked) > MAX_RTT {
             self.echo_stage = Stage::Idle;
         }
-        // Only the first packet of a clock's tick: an echo of the tick may answer any packet that carries it.
+        // Only the first packet of a clock's tick: an echo of the tick may answer any packet that
+        // carries it.
         if self.value.advance(value) && self.echo_stage == Stage::Idle {
             (self.echo_stage, self.mark, self.marked) = (Stage::Out, value, now);
         }
@@ -235,7 +242,8 @@ impl TcpTrap {
             // Timestamps measure the whole round trip, and then this half is not needed.
             if !self.value.some {
                 let far = now.wrapping_sub(self.since);
-                // Half of the round trip stands for the other one if this host was never seen to answer.
+                // Half of the round trip stands for the other one if this host was never seen to
+                // answer.
                 let near = if self.near == 0 { far } else { self.near };
                 self.rtt.sample(far.saturating_add(near));
             }

@@ -23,16 +23,18 @@ impl Window {
         Duration::from_nanos((self.ticks as u64) << TICK_SHIFT)
     }
 
-    /// Whether `after` is the threshold's part of this window or less, or at least `reduction` bytes less; a reduction
-    /// of 0 bytes does not count.
+    /// Whether `after` is the threshold's part of this window or less, or at least `reduction`
+    /// bytes less; a reduction of 0 bytes does not count.
     pub(super) fn is_reduced_to(self, after: Self, config: &TrapConfig, reduction: u32) -> bool {
-        // A cycle's length is below 2^25 ticks (four round trips), its bytes are kept below 2^31: no product reaches 2^63.
+        // A cycle's length is below 2^25 ticks (four round trips), its bytes are kept below 2^31:
+        // no product reaches 2^63.
         let (before_ticks, after_ticks) = match config.window {
             WindowUnit::Bytes => (1, 1),
             WindowUnit::Rate => (self.ticks.min(1 << 25), after.ticks.min(1 << 25)),
         };
         let bytes = |window: Self| u64::from(window.bytes.min(1 << 31));
-        // Cross products compare rates without a division: what each window would be if both cycles were equally long.
+        // Cross products compare rates without a division: what each window would be if both cycles
+        // were equally long.
         let sent = bytes(after) * u64::from(before_ticks);
         let was = |bytes: u64| bytes * u64::from(after_ticks);
         100 * sent <= u64::from(config.threshold) * was(bytes(self))

@@ -1,4 +1,4 @@
-//! CoDel: when it signals, how, and when it stops.
+//! CoDel: times and kinds of its signals, and the end of the dropping state.
 
 use marcato_queue::{Codel, CodelConfig, CodelError, Discipline, Limit, LimitError, Verdict};
 use marcato_units::{Bytes, Duration, Time};
@@ -9,12 +9,12 @@ use crate::common::{Probe, bytes};
 /// One dequeue per tick.
 const TICK: Duration = Duration::from_micros(10);
 
-/// Room for everything: only the control law drops.
+/// Configuration without a limit, so that only the control law drops.
 fn roomy() -> CodelConfig {
     CodelConfig { limit: Limit::Packets(u64::MAX), ..CodelConfig::default() }
 }
 
-/// A queue that has held `packets` packets since time zero.
+/// Queue that has held `packets` packets since time zero.
 fn overloaded(config: CodelConfig, packets: u64, ecn: Ecn) -> Codel<Probe> {
     let mut queue = Codel::new(config).unwrap();
     for id in 0..packets {
@@ -23,7 +23,7 @@ fn overloaded(config: CodelConfig, packets: u64, ecn: Ecn) -> Codel<Probe> {
     queue
 }
 
-/// Dequeues once per tick from `from` to `to` and returns when packets were dropped or left with a mark.
+/// Dequeues once per tick from `from` to `to` and returns the times of drops and marks.
 fn signals(queue: &mut Codel<Probe>, from: Time, to: Time) -> Vec<Time> {
     let mut signals = Vec::new();
     let mut now = from;
@@ -39,8 +39,10 @@ fn signals(queue: &mut Codel<Probe>, from: Time, to: Time) -> Vec<Time> {
     signals
 }
 
-/// Whether `signals`, counted from the first, are at `expected` milliseconds, which are rounded to a tenth. A signal
-/// comes with the first tick at or after the time that the control law names.
+/// Asserts that `signals`, counted from the first, are at `expected` milliseconds, which are
+/// rounded to a tenth.
+///
+/// A signal comes with the first tick at or after the time of the control law.
 fn assert_at(signals: &[Time], expected: &[f64]) {
     for (signal, expected) in signals.iter().zip(expected) {
         let at = (*signal - signals[0]).as_secs_f64() * 1e3;
@@ -50,14 +52,15 @@ fn assert_at(signals: &[Time], expected: &[f64]) {
     assert!(signals.len() >= expected.len());
 }
 
-/// 100 ms times the sum of 1/sqrt(k): RFC 8289 §5.6.
+/// Drop times in milliseconds: 100 ms times the sum of 1/sqrt(k). RFC 8289 §5.6.
 const SCHEDULE: [f64; 8] = [0.0, 100.0, 170.7, 228.4, 278.4, 323.2, 364.0, 401.8];
 
 #[test]
-fn a_queue_that_stays_bad_is_dropped_from_on_schedule() {
+fn an_overloaded_queue_drops_at_the_times_of_the_control_law() {
     let mut queue = overloaded(roomy(), 200_000, Ecn::Ect0);
     let drops = signals(&mut queue, Time::ZERO, Time::from_millis(1105));
-    // The sojourn time reaches the target at 5 ms; a full interval later the first packet goes.
+    // The sojourn time reaches the target at 5 ms; a full interval later the first packet is
+    // dropped.
     assert_eq!(drops[0], Time::from_millis(105));
     assert_at(&drops, &SCHEDULE);
     // The law's own count: its 33rd drop comes after 994.2 ms and its 34th after 1011.6 ms.
@@ -69,7 +72,7 @@ fn a_queue_that_stays_bad_is_dropped_from_on_schedule() {
 }
 
 #[test]
-fn with_ecn_packets_are_marked_at_the_times_at_which_they_would_be_dropped() {
+fn with_ecn_packets_are_marked_at_the_times_of_the_drops() {
     let mut dropping = overloaded(roomy(), 200_000, Ecn::Ect0);
     let drops = signals(&mut dropping, Time::ZERO, Time::from_secs(1));
     let mut marking = overloaded(CodelConfig { ecn: true, ..roomy() }, 200_000, Ecn::Ect0);
@@ -98,7 +101,7 @@ fn with_ecn_a_full_buffer_still_drops() {
 }
 
 #[test]
-fn nothing_is_dropped_before_a_full_interval_at_or_above_the_target() {
+fn nothing_is_dropped_before_an_interval_at_or_above_target() {
     // Exactly at the target counts as above; a nanosecond below does not.
     for (sojourn, expected) in [(5_000_000, true), (4_999_999, false)] {
         let mut queue = Codel::new(roomy()).unwrap();
@@ -107,7 +110,7 @@ fn nothing_is_dropped_before_a_full_interval_at_or_above_the_target() {
             let now = Time::from_micros(tick * 10);
             queue.enqueue(now, Probe::new(tick)).lost();
             if tick >= 500 {
-                // The head came `sojourn` ago: what came earlier has left.
+                // The head arrived `sojourn` ago: earlier packets have left.
                 let then = Time::from_micros((tick - 500) * 10) + Duration::from_nanos(sojourn);
                 queue.dequeue_with(then, &mut |_| drops.push(then));
             }
@@ -133,8 +136,8 @@ fn a_sojourn_time_below_the_target_ends_the_dropping_state() {
     assert!(!queue.is_dropping());
 }
 
-/// Overloads a queue for `first`, empties it, leaves it empty until `pause` has passed, overloads it again and returns
-/// the signals of that second time.
+/// Signals of a second overload: `first` of overload and a `pause` of an empty queue come before
+/// it.
 fn signals_after_a_pause(first: Duration, pause: Duration) -> Vec<Time> {
     let mut queue = overloaded(roomy(), 200_000, Ecn::NotEct);
     let end = Time::ZERO + first;
@@ -150,9 +153,10 @@ fn signals_after_a_pause(first: Duration, pause: Duration) -> Vec<Time> {
 }
 
 #[test]
-fn soon_after_it_ended_dropping_resumes_where_it_was() {
-    // In 105 to 1105 ms there are 33 drops, and count - lastcount is 32: 33 drops, the first of which set both to 1.
-    // The drain at the end is one instant: it drops nothing, as drop_next lies ahead.
+fn dropping_that_ended_recently_resumes_at_its_last_rate() {
+    // In 105 to 1105 ms there are 33 drops, and count - lastcount is 32: 33 drops, the first of
+    // which set both to 1. The queue is drained at one instant at the end: nothing is dropped then,
+    // as drop_next lies ahead.
     let resumed = signals_after_a_pause(Duration::from_millis(1105), Duration::from_millis(500));
     let span = |count: f64| 100.0 / count.sqrt();
     assert_at(&resumed, &[0.0, span(32.0), span(32.0) + span(33.0), span(32.0) + span(33.0) + span(34.0)]);
@@ -160,7 +164,8 @@ fn soon_after_it_ended_dropping_resumes_where_it_was() {
 
 #[test]
 fn sixteen_intervals_later_dropping_begins_anew() {
-    // drop_next is at 105 + 1011.6 ms. The next dropping state begins 105 ms after the second overload.
+    // drop_next is at 105 + 1011.6 ms. The next dropping state begins 105 ms after the second
+    // overload.
     let first = Duration::from_millis(1105);
     let drop_next = 105.0 + 1011.56;
     let reentry = |pause: u64| 1105.0 + f64::from(u32::try_from(pause).unwrap()) + 105.0 - drop_next;
@@ -217,7 +222,7 @@ fn a_queue_of_a_byte_more_than_one_mtu_drops() {
 }
 
 #[test]
-fn an_interval_shorter_than_the_target_is_odd_but_works() {
+fn an_interval_shorter_than_the_target_works() {
     // CRQ, Fig. 4: target 0.1 ms, interval 0.01 ms.
     let config =
         CodelConfig { target: Duration::from_micros(100), interval: Duration::from_micros(10), ..roomy() };
@@ -228,7 +233,7 @@ fn an_interval_shorter_than_the_target_is_odd_but_works() {
 }
 
 #[test]
-fn time_at_its_end_and_time_running_backwards_do_no_harm() {
+fn extreme_times_and_time_running_backwards_do_no_harm() {
     let mut queue = overloaded(roomy(), 1000, Ecn::NotEct);
     for now in [Time::MAX, Time::ZERO, Time::MAX, Time::MAX, Time::from_secs(1), Time::MAX] {
         queue.dequeue(now);

@@ -1,4 +1,4 @@
-//! A packet to test with.
+//! Packet for tests.
 
 use std::iter;
 
@@ -6,7 +6,7 @@ use marcato_queue::{Discipline, FlowKey, Limit, Packet};
 use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::Ecn;
 
-/// A packet that knows which one it is.
+/// Packet with a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     pub(crate) id: u64,
@@ -16,12 +16,12 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// A full-sized best-effort packet that cannot be marked.
+    /// Full-sized best-effort packet that cannot be marked.
     pub(crate) fn new(id: u64) -> Self {
         Self { id, len: 1500, ecn: Ecn::NotEct, layer: Layer::High }
     }
 
-    /// A full-sized packet of lower effort.
+    /// Full-sized packet of lower effort.
     pub(crate) fn low(id: u64) -> Self {
         Self { layer: Layer::Low, ..Self::new(id) }
     }
@@ -58,12 +58,12 @@ impl Packet for Probe {
     }
 }
 
-/// Takes all that `queue` gives at `now`.
+/// Numbers of all packets that `queue` returns at `now`.
 pub(crate) fn drain<D: Discipline<Probe>>(queue: &mut D, now: Time) -> Vec<u64> {
     iter::from_fn(|| queue.dequeue(now)).map(|probe| probe.id).collect()
 }
 
-/// A limit of `limit` bytes.
+/// Limit of `limit` bytes.
 pub(crate) fn bytes(limit: u64) -> Limit {
     Limit::Bytes(Bytes::new(limit))
 }

@@ -1,4 +1,4 @@
-//! CRQ as its users see it.
+//! CRQ through its public interface.
 
 use marcato_queue::trap::{Signal, TrapConfig, TrapKind, Verdict as Judgement};
 use marcato_queue::{
@@ -17,7 +17,7 @@ const fn codel(target: u64, interval: u64, ecn: bool) -> Aqm {
     Aqm::Codel { target: Duration::from_micros(target), interval: Duration::from_micros(interval), ecn }
 }
 
-/// Drop-tail; CoDel at its defaults and as CRQ's Fig. 4 was run, that drops and that marks.
+/// Drop-tail, and CoDel that drops and that marks, at its defaults and as in CRQ's Fig. 4.
 const AQMS: [Aqm; 5] = [
     Aqm::DropTail,
     codel(5000, 100_000, false),
@@ -27,7 +27,7 @@ const AQMS: [Aqm; 5] = [
 ];
 
 const PROTOS: [Proto; 3] = [Proto::Tcp { timestamps: true }, Proto::Tcp { timestamps: false }, Proto::Quic];
-/// Flows that go both ways.
+/// Bidirectional flows.
 const MIRRORED: [(Proto, bool); 2] = [(PROTOS[0], true), (PROTOS[1], true)];
 
 fn config(aqm: Aqm, rtt: Duration, trap: TrapConfig) -> CrqConfig {
@@ -46,7 +46,7 @@ fn marks(aqm: Aqm) -> bool {
     matches!(aqm, Aqm::Codel { ecn: true, .. })
 }
 
-/// The assessed and the raw score, in thousandths, of a lone sender, and how many cycles it had.
+/// Assessed and raw score of a lone sender, in thousandths, and its number of cycles.
 fn score(aqm: Aqm, rtt: u64, sender: Sender, span: Time) -> (Option<u32>, u32, u32) {
     let rtt = Duration::from_millis(rtt);
     let sender = Sender { ecn: marks(aqm), ..sender };
@@ -64,14 +64,14 @@ fn senders_that_answer_are_judged_responsive_at_every_queue() {
             let span = if rtt == 5 { Time::from_secs(8) } else { Time::from_secs(32) };
             for control in [Control::Reno, Control::Cubic, Control::Dctcp] {
                 if control == Control::Dctcp && !marks(aqm) {
-                    // DCTCP answers marks.
+                    // DCTCP answers marks only.
                     continue;
                 }
                 for (proto, mirrored) in PROTOS.map(|proto| (proto, false)).into_iter().chain(MIRRORED) {
                     let sender = Sender { mirrored, ..Sender::new(control, proto) };
                     let (assessed, _, cycles) = score(aqm, rtt, sender, span);
                     assert!(cycles > 100);
-                    // None: there were fewer than three signals to be judged by.
+                    // `None`: fewer than three signals are no basis for a verdict.
                     assert!(
                         assessed.is_none_or(|assessed| assessed >= 900),
                         "{assessed:?} of 1000 for {sender:?} at {aqm:?} and {rtt} ms"
@@ -94,7 +94,7 @@ fn most_of_these_senders_are_indeed_judged() {
 }
 
 #[test]
-fn floods_are_not() {
+fn floods_are_judged_unresponsive() {
     for aqm in AQMS {
         for (rtt, seconds) in [(5, 8), (100, 24)] {
             for proto in PROTOS {
@@ -107,8 +107,10 @@ fn floods_are_not() {
     }
 }
 
-/// The same for DCTCP over 100 ms at CoDel with its defaults, which marks one packet in some 800: its answers are judged as
-/// long as they are large, and once they are too small to be seen, they are not held against it.
+/// DCTCP over 100 ms at CoDel with its defaults, which marks one packet in some 800.
+///
+/// Its answers are judged as long as they are large. Answers that are too small to be seen are no
+/// votes against it.
 #[test]
 fn dctcp_is_judged_by_the_answers_that_can_be_seen() {
     for proto in PROTOS {
@@ -117,13 +119,13 @@ fn dctcp_is_judged_by_the_answers_that_can_be_seen() {
     }
 }
 
-/// A flood of random gaps now and then happens to dip after a signal.
+/// A flood with random gaps sometimes falls after a signal by chance.
 #[test]
-fn floods_whose_packets_come_at_random_are_seldom_taken_for_responsive() {
+fn floods_with_random_gaps_are_seldom_judged_responsive() {
     for aqm in AQMS {
         for (rtt, seconds) in [(5, 8), (100, 24)] {
             for proto in PROTOS {
-                // From floods that the link all but carries to one that it carries half of.
+                // From a flood that the link nearly carries to one of which it carries half.
                 for mbps in [52, 60, 90] {
                     let sender = Sender::new(Control::Poisson(mbps), proto);
                     let (_, raw, cycles) = score(aqm, rtt, sender, Time::from_secs(seconds));
@@ -135,13 +137,14 @@ fn floods_whose_packets_come_at_random_are_seldom_taken_for_responsive() {
     }
 }
 
-/// A flood that pauses by the clock sends less after every signal, but not because of it: it is back in the next cycle.
+/// A flood that pauses by the clock sends less after every signal, but not because of it: it
+/// returns in the next cycle.
 #[test]
-fn floods_that_pause_by_the_clock_are_not_taken_for_responsive() {
+fn floods_that_pause_by_the_clock_are_not_judged_responsive() {
     for aqm in AQMS {
         for rtt in [5, 20] {
             for (on, period) in [(5, 10), (10, 20), (20, 40), (100, 200), (1000, 2000)] {
-                // The spin bit flips once per loop, or as the sender likes.
+                // The spin bit flips once per round trip, or as the sender chooses.
                 for flips in [None, Some(25)] {
                     let sender =
                         Sender { flips, ..Sender::new(Control::Pulse(120, on, period), Proto::Quic) };
@@ -169,7 +172,7 @@ fn a_responsive_flow_is_freed_from_a_flood() {
     let (tcp, udp) = (path.report(0).unwrap(), path.report(1).unwrap());
     assert_eq!((tcp.class, tcp.loss), (Class::Responsive, Judgement::Responsive));
     assert_eq!((udp.class, udp.loss, udp.kind), (Class::Standard, Judgement::Unclassified, None));
-    // Half of 50 Mbit/s, where it would have what 40 Mbit/s leave.
+    // Half of 50 Mbit/s, instead of the rest that 40 Mbit/s leave.
     let mbps = path.delivered[0] as f64 * 8.0 / 20e6;
     assert!(mbps > 23.0, "{mbps} Mbit/s");
     let standard = path.queue.class(Class::Standard).unwrap().counters;
@@ -178,7 +181,7 @@ fn a_responsive_flow_is_freed_from_a_flood() {
 
 /// Defect 14: any datagram that began with the bits 01 was QUIC, and iperf3's do.
 #[test]
-fn what_had_no_handshake_is_no_quic() {
+fn a_flow_without_a_handshake_is_no_quic() {
     let rtt = Duration::from_millis(5);
     for (quic, kind) in [(QuicRule::Handshake, None), (QuicRule::FirstBit, Some(TrapKind::Spin))] {
         let config = CrqConfig { quic, ..config(Aqm::DropTail, rtt, TrapConfig::marcato()) };
@@ -190,7 +193,7 @@ fn what_had_no_handshake_is_no_quic() {
     }
 }
 
-/// A packet that is what a test says.
+/// Packet with fields that a test sets.
 #[derive(Clone, Debug, PartialEq)]
 struct Raw {
     flow: FlowKey,
@@ -232,7 +235,7 @@ fn spinning(spin: bool) -> Transport {
     Transport::Udp { payload: 1000, quic: Some(QuicHeader::Short { fixed: true, spin }) }
 }
 
-/// Rules under which four spin cycles make a verdict.
+/// Configuration under which four spin cycles make a verdict.
 fn quick(sharing: Sharing) -> CrqConfig {
     let class = ClassConfig { aqm: Aqm::DropTail, buffer: Buffer::Packets(1000), share: 1 };
     CrqConfig {
@@ -280,7 +283,8 @@ fn flows_that_differ_in_their_protocol_alone_are_judged_apart() {
     assert_eq!(queue.flow(udp).unwrap().kind, Some(TrapKind::Spin));
 }
 
-/// Defect 17: a flow that moves to another address loses its verdict. So it does here; that harms nobody else.
+/// Defect 17: a flow that moves to another address loses its verdict. It does so here as well,
+/// which harms no other flow.
 #[test]
 fn a_flow_that_moves_begins_anew_in_the_standard_queue() {
     let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
@@ -289,7 +293,8 @@ fn a_flow_that_moves_begins_anew_in_the_standard_queue() {
     let moved = queue.flow(FlowKey::new(2)).unwrap();
     assert_eq!((moved.loss, moved.class), (Judgement::Unclassified, Class::Standard));
     assert_eq!(queue.flow(FlowKey::new(1)).unwrap().loss, Judgement::Responsive);
-    // By the strict rule it is not even QUIC any more, as nobody saw its handshake, and cannot be judged unjustly.
+    // By the strict rule it is no QUIC any more, as its handshake was not seen, and so is not
+    // judged at all.
     let strict = CrqConfig { quic: QuicRule::Handshake, ..quick(Sharing::Weighted) };
     let mut queue = Crq::new(strict).unwrap();
     for at in 0..100 {
@@ -299,7 +304,7 @@ fn a_flow_that_moves_begins_anew_in_the_standard_queue() {
 }
 
 #[test]
-fn what_cannot_be_assessed_is_served_by_the_standard_queue() {
+fn unassessed_packets_are_served_by_the_standard_queue() {
     let flows = FlowTableConfig { flows: 8, ..FlowTableConfig::default() };
     let mut queue = Crq::new(CrqConfig { flows, ..quick(Sharing::Weighted) }).unwrap();
     for flow in 0..20 {
@@ -314,9 +319,10 @@ fn what_cannot_be_assessed_is_served_by_the_standard_queue() {
 }
 
 #[test]
-fn a_flow_that_changes_its_queue_is_overtaken_by_what_it_had_waiting_at_most() {
+fn a_flow_that_changes_its_queue_overtakes_waiting_packets_only() {
     let mut queue = Crq::new(quick(Sharing::Strict { least: 0 })).unwrap();
-    // The last cycle that counts for flow 1 leaves 8 of its packets behind 100 of another flow.
+    // The last cycle that counts for flow 1 leaves 8 of its packets waiting behind 100 of another
+    // flow.
     for packets in [2200, 10] {
         for _ in 0..packets {
             queue.enqueue(Time::ZERO, raw(1, spinning(packets == 10))).lost();
@@ -341,8 +347,10 @@ fn a_flow_that_changes_its_queue_is_overtaken_by_what_it_had_waiting_at_most() {
     assert_eq!((queue.stats().changes, queue.stats().overtaken), (1, 8));
 }
 
-/// A queue of 20 packets per class whose flow 1 was just moved to the responsive one: it halved its window two cycles after
-/// the losses of the first, while `pending` packets were lost in each of the two cycles since.
+/// CRQ with 20 packets per queue whose flow 1 just moved to the responsive queue.
+///
+/// It halved its window two cycles after the losses of the first. Since then `pending` packets were
+/// lost in each of two cycles.
 fn moved(reassess: u8, pending: u64) -> (Crq<Raw>, impl FnMut(&mut Crq<Raw>, u64, u64)) {
     let class = ClassConfig { aqm: Aqm::DropTail, buffer: Buffer::Packets(20), share: 1 };
     let config = CrqConfig {
@@ -353,7 +361,7 @@ fn moved(reassess: u8, pending: u64) -> (Crq<Raw>, impl FnMut(&mut Crq<Raw>, u64
     };
     let mut queue = Crq::new(config).unwrap();
     let mut spin = false;
-    // A cycle of so many packets, of which so many are lost.
+    // One cycle of `packets` packets, of which `lost` are lost.
     let mut cycle = move |queue: &mut Crq<Raw>, packets: u64, lost: u64| {
         for packet in 0..packets {
             if packet < packets - 20 - lost.min(packets - 20) || lost == 0 {
@@ -373,9 +381,9 @@ fn moved(reassess: u8, pending: u64) -> (Crq<Raw>, impl FnMut(&mut Crq<Raw>, u64
 
 /// CRQ §III-B3: signals of the old queue are not held against a flow in the new one.
 #[test]
-fn what_was_signalled_before_a_change_of_queue_is_forgotten_in_it() {
+fn a_change_of_queue_resets_the_signals_of_the_old_one() {
     let (mut queue, mut cycle) = moved(0, 5);
-    // Its window stays as it is now, which would be no answer to the last losses.
+    // Its window stays as it is, which would be no answer to the last losses.
     for _ in 0..20 {
         cycle(&mut queue, 30, 0);
     }
@@ -383,12 +391,12 @@ fn what_was_signalled_before_a_change_of_queue_is_forgotten_in_it() {
     assert_eq!((report.changes, report.loss, report.class), (1, Judgement::Responsive, Class::Responsive));
 }
 
-/// CRQ §III-B3: for some cycles after a change of queue signals are not looked at.
+/// CRQ §III-B3: signals do not count for some cycles after a change of queue.
 #[test]
-fn a_flow_that_changed_its_queue_is_judged_anew_after_as_many_cycles_as_configured() {
+fn a_moved_flow_is_judged_anew_after_the_configured_cycles() {
     let lasts = |reassess: u8| {
         let (mut queue, mut cycle) = moved(reassess, 0);
-        // It answers nothing in the new queue, however much is lost.
+        // It answers no loss in the new queue.
         (0..40).position(|_| {
             cycle(&mut queue, 30, 5);
             queue.flow(FlowKey::new(1)).unwrap().changes == 2
@@ -400,7 +408,8 @@ fn a_flow_that_changed_its_queue_is_judged_anew_after_as_many_cycles_as_configur
     }
 }
 
-/// How many of 400 packets that leave are the responsive flow's, while both flows have packets waiting.
+/// Number of the responsive flow's packets among 400 that leave while both flows have packets
+/// waiting.
 fn responsive_share(config: CrqConfig) -> usize {
     let mut queue = Crq::new(config).unwrap();
     make_responsive(&mut queue, 1);
@@ -412,7 +421,7 @@ fn responsive_share(config: CrqConfig) -> usize {
 }
 
 #[test]
-fn queues_share_the_link_by_their_shares_while_both_have_packets() {
+fn backlogged_queues_divide_the_link_by_their_shares() {
     for (responsive, standard, expected) in [(1, 1, 200), (3, 1, 300), (1, 3, 100), (4, 1, 320)] {
         let mut config = quick(Sharing::Weighted);
         config.standard.share = standard;
@@ -430,8 +439,9 @@ fn queues_share_the_link_by_their_shares_while_both_have_packets() {
 }
 
 #[test]
-fn a_class_that_was_idle_for_terabytes_of_the_others_traffic_gets_its_share_at_once() {
-    // With packets of 4 GiB virtual time is where it was after 40 GiB at 1:65535, and after 30 000 GiB at 1:99.
+fn a_queue_that_was_idle_for_terabytes_gets_its_share_at_once() {
+    // With packets of 4 GiB, virtual time would wrap after 40 GiB at 1:65535, and after 30 000 GiB
+    // at 1:99.
     for (busy_share, idle_share, gibibytes) in [(1, 65_535, 48), (1, 99, 30_000), (99, 1, 3_000_000)] {
         for busy in [Class::Standard, Class::Responsive] {
             let mut config = quick(Sharing::Weighted);
@@ -460,7 +470,7 @@ fn a_class_that_was_idle_for_terabytes_of_the_others_traffic_gets_its_share_at_o
 }
 
 #[test]
-fn a_new_flow_waits_for_one_packet_of_flows_that_fill_a_strict_link_and_not_for_ever() {
+fn a_new_flow_on_a_full_strict_link_waits_for_one_packet() {
     for (least, expected) in [(Sharing::STANDARD_LEAST, Some(1)), (0, None)] {
         let mut queue = Crq::new(quick(Sharing::Strict { least })).unwrap();
         make_responsive(&mut queue, 1);
@@ -477,9 +487,9 @@ fn a_new_flow_waits_for_one_packet_of_flows_that_fill_a_strict_link_and_not_for_
 }
 
 proptest! {
-    /// Whatever is sent in packets of whatever size.
+    /// For packets of any sizes.
     #[test]
-    fn under_strict_sharing_the_standard_queue_has_its_least_share_and_no_more(
+    fn under_strict_sharing_the_standard_queue_has_its_least_share(
         least in 1u16..1000,
         lens in prop::collection::vec((40u64..9000, 40u64..9000), 50..300),
     ) {
@@ -503,7 +513,7 @@ proptest! {
 }
 
 #[test]
-fn a_queue_that_was_idle_has_saved_nothing_up() {
+fn an_idle_queue_earns_no_credit() {
     let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
     make_responsive(&mut queue, 1);
     for _ in 0..500 {
@@ -518,9 +528,10 @@ fn a_queue_that_was_idle_has_saved_nothing_up() {
     assert!(first.abs_diff(50) <= 1, "{first}");
 }
 
-/// How many packets of 1500 bytes leave a split link of 50 Mbit/s in a second, of the responsive and of another flow.
+/// Packets of 1500 bytes that leave a split link of 50 Mbit/s in a second, of the responsive and of
+/// another flow.
 fn split_second(both: bool) -> [u64; 2] {
-    // As `make_responsive` does it, but a split queue takes its time to become empty.
+    // As in `make_responsive`, but a split queue takes time to drain.
     let mut queue = Crq::new(quick(Sharing::Split { burst: Bytes::new(3000) })).unwrap();
     let mut now = Time::ZERO;
     for (cycle, packets) in [2200, 10, 8, 8].into_iter().enumerate() {
@@ -554,7 +565,7 @@ fn split_second(both: bool) -> [u64; 2] {
 }
 
 #[test]
-fn a_split_link_gives_an_idle_queues_part_to_nobody() {
+fn a_split_link_leaves_an_idle_queues_part_unused() {
     // 25 Mbit/s are 2083 packets per second, and a burst of two.
     let [responsive, standard] = split_second(false);
     assert!(responsive == 0 && standard.abs_diff(2083) <= 3, "{responsive}, {standard}");
@@ -563,7 +574,7 @@ fn a_split_link_gives_an_idle_queues_part_to_nobody() {
 }
 
 #[test]
-fn three_queues_tell_answers_to_loss_from_answers_to_marks() {
+fn three_queues_separate_answers_to_loss_from_those_to_marks() {
     let rtt = Duration::from_millis(10);
     let class = ClassConfig { aqm: codel(1000, 20_000, true), buffer: Buffer::Bdp(2 * rtt), share: 1 };
     let config = CrqConfig {

@@ -32,7 +32,7 @@ fn the_byte_limit_is_exact_and_a_smaller_packet_may_still_fit() {
 }
 
 #[test]
-fn a_packet_of_absurd_length_is_refused_rather_than_wrapped() {
+fn a_length_that_would_overflow_is_refused() {
     let mut queue = droptail(Limit::Bytes(Bytes::MAX));
     assert_eq!(queue.enqueue(Time::ZERO, Probe::new(0)), Verdict::Queued);
     let huge = Probe::new(1).with_len(u64::MAX);
@@ -40,7 +40,7 @@ fn a_packet_of_absurd_length_is_refused_rather_than_wrapped() {
 }
 
 #[test]
-fn a_limit_that_lets_nothing_in_is_an_error() {
+fn a_limit_that_admits_nothing_is_an_error() {
     let made = |limit| DropTail::<Probe>::new(DropTailConfig { limit }).map(|_| ());
     assert_eq!(made(Limit::Packets(0)), Err(LimitError::NoPackets));
     assert_eq!(made(bytes(0)), Err(LimitError::NoBytes));

@@ -1,4 +1,4 @@
-//! What holds for disciplines that tell flows apart, whatever is done to them.
+//! Properties of disciplines that distinguish flows, under random operations.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -62,7 +62,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Even flows are TCP, odd ones spin; those above 5 say nothing.
+/// Even flows are TCP, odd ones spin; those above 5 are opaque.
 fn transport(flow: u64, number: u32) -> Transport {
     match (flow, flow % 2) {
         (6.., _) => Transport::Opaque,
@@ -125,7 +125,7 @@ fn crq() -> impl Strategy<Value = CrqConfig> {
         standard,
         queues,
         sharing,
-        // Small windows too, so that verdicts change all the time.
+        // Small windows count too, so that verdicts change often.
         trap: TrapConfig { floor: Floor::AtSignal(Bytes::ZERO), ..trap },
         quic: QuicRule::FirstBit,
         flows: FlowTableConfig { flows, ..FlowTableConfig::default() },
@@ -138,8 +138,10 @@ fn count(tally: &mut Tally, packet: &Sent) {
     tally.bytes += packet.len();
 }
 
-/// Does what `operations` say to `queue`, checks what must hold, and returns how many packets left after one of their
-/// flow that had come later, and how many there can have been at most.
+/// Applies `operations` to `queue` and checks its invariants.
+///
+/// Returns the number of packets that left after a later one of their flow, and an upper bound of
+/// it.
 fn drive<D: Discipline<Sent>>(
     queue: &mut D,
     operations: &[Operation],
@@ -182,7 +184,11 @@ fn drive<D: Discipline<Sent>>(
                     }
                 }
                 for lost in displaced {
-                    prop_assert_eq!(take(&mut waiting, &lost), Some(lost.clone()), "only what waited before");
+                    prop_assert_eq!(
+                        take(&mut waiting, &lost),
+                        Some(lost.clone()),
+                        "only a packet that waited before"
+                    );
                     count(&mut dropped, &lost);
                 }
             }
@@ -202,7 +208,8 @@ fn drive<D: Discipline<Sent>>(
                     prop_assert!(take(&mut waiting, &packet).is_some());
                     count(&mut dequeued, &packet);
                     let latest = latest.entry(packet.flow).or_default();
-                    // What has no transport is not numbered by the discipline, but it never changes its queue either.
+                    // The discipline does not number opaque packets, but their flows never change
+                    // the queue either.
                     overtaken += u64::from(packet.id < *latest);
                     *latest = packet.id.max(*latest);
                 }
@@ -225,7 +232,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn crq_conserves_never_idles_and_reorders_only_flows_that_change_their_queue(
+    fn crq_conserves_never_idles_and_reorders_only_moved_flows(
         config in crq(),
         operations in prop::collection::vec(operation(), 1..600),
     ) {
@@ -279,7 +286,7 @@ fn plain(id: u64, flow: u64, len: u64) -> Sent {
 }
 
 #[test]
-fn fq_codel_gives_each_flow_as_many_bytes_whatever_it_sends() {
+fn fq_codel_gives_each_flow_the_same_number_of_bytes() {
     let mut queue = FqCodel::new(FqCodelConfig::default()).unwrap();
     for id in 0..4000 {
         // Flow 0 sends four times as many packets as flow 1, and flow 2 small ones.
@@ -291,13 +298,14 @@ fn fq_codel_gives_each_flow_as_many_bytes_whatever_it_sends() {
         let packet = queue.dequeue(Time::ZERO).unwrap();
         bytes[usize::try_from(packet.flow).unwrap()] += packet.len;
     }
-    // Flow 2 has sent all it had, 666 packets of 100 bytes; or, until then, as many bytes as the others.
+    // Flow 2 has sent all of its 666 packets of 100 bytes; or, until then, as many bytes as the
+    // others.
     assert!(bytes[0].abs_diff(bytes[1]) <= 3028, "{bytes:?}");
     assert!(bytes[2].abs_diff(bytes[0]) <= 3028, "{bytes:?}");
 }
 
 #[test]
-fn in_fq_codel_a_sparse_flow_goes_before_the_others_and_the_fattest_pays_when_there_is_no_room() {
+fn in_fq_codel_a_sparse_flow_goes_first_and_the_longest_pays() {
     let codel = CodelConfig { limit: Limit::Packets(100), ..CodelConfig::default() };
     let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
     for id in 0..95 {
@@ -307,11 +315,12 @@ fn in_fq_codel_a_sparse_flow_goes_before_the_others_and_the_fattest_pays_when_th
         assert_eq!(queue.enqueue(Time::ZERO, plain(id, 1, 1500)), Verdict::Queued);
     }
     assert_eq!(queue.active(), 2);
-    // The head of flow 0 goes for a packet of flow 2.
+    // The head of flow 0 is dropped for a packet of flow 2.
     let mut displaced = Vec::new();
     let verdict = queue.enqueue_with(Time::ZERO, plain(100, 2, 60), &mut |lost| displaced.push(lost));
     assert_eq!((verdict, displaced), (Verdict::Queued, vec![plain(0, 0, 1500)]));
-    // Each flow's first turn, in order of arrival, then flow 0 again: but a new flow goes before it.
+    // Each flow's first turn, in order of arrival, then flow 0 again: but a new flow goes before
+    // it.
     let next = |queue: &mut FqCodel<Sent>| queue.dequeue(Time::ZERO).unwrap().flow;
     assert_eq!([0; 4].map(|_: u8| next(&mut queue)), [0, 0, 1, 1]);
     assert_eq!(next(&mut queue), 2);
@@ -319,7 +328,7 @@ fn in_fq_codel_a_sparse_flow_goes_before_the_others_and_the_fattest_pays_when_th
     assert_eq!(next(&mut queue), 3);
 }
 
-/// RFC 8290 §4.1: from the head, be it of the queue of the packet that comes.
+/// RFC 8290 §4.1: drops are from the head, also in the queue of the arriving packet.
 #[test]
 fn a_flow_that_is_alone_in_fq_codel_loses_its_oldest_packets() {
     let codel = CodelConfig { limit: Limit::Packets(4), ..CodelConfig::default() };
@@ -344,7 +353,7 @@ fn fq_codel_counts_what_it_marks() {
     let (mut id, mut marked) = (0, 0);
     for millisecond in 0..2000 {
         let now = Time::from_millis(millisecond);
-        // Twice as much comes as goes.
+        // Twice as many packets arrive as leave.
         for _ in 0..2 {
             queue.enqueue(now, Sent { ecn: Ecn::Ect0, ..plain(id, id % 3, 1500) }).lost();
             id += 1;
@@ -373,7 +382,7 @@ const DRAFT: QuicHeader = QuicHeader::Long { version: 0xff00_001d, kind: None };
 const SHORT: QuicHeader = QuicHeader::Short { fixed: true, spin: false };
 
 #[test]
-fn crq_enters_a_flow_when_the_other_host_opens_it_and_for_nothing_else() {
+fn crq_enters_a_flow_only_when_the_other_host_opens_it() {
     let mut queue = judged(TrapConfig::marcato());
     let seen = [
         (segment(TcpFlags::SYN), true),
@@ -394,7 +403,7 @@ fn crq_enters_a_flow_when_the_other_host_opens_it_and_for_nothing_else() {
 }
 
 #[test]
-fn crq_takes_a_flow_for_quic_that_both_hosts_have_greeted() {
+fn crq_recognises_a_flow_as_quic_once_both_hosts_greeted() {
     let kind = |observed: &[QuicHeader]| {
         let mut queue = judged(TrapConfig::marcato());
         for &header in observed {
@@ -412,7 +421,7 @@ fn crq_takes_a_flow_for_quic_that_both_hosts_have_greeted() {
 }
 
 #[test]
-fn what_the_other_host_sends_makes_no_tcp_of_a_flow_that_was_seen() {
+fn packets_of_the_other_host_make_no_tcp_of_a_known_flow() {
     let mut queue = judged(TrapConfig::marcato());
     let transport = Transport::Udp { payload: 1200, quic: None };
     queue.enqueue(Time::ZERO, Sent { transport, ..plain(0, 1, 1200) }).lost();
@@ -438,9 +447,10 @@ fn crq_counts_drops_and_marks_of_each_flow() {
     }
 }
 
-/// A thousand flows in 1024 queues: 1024 (1 - 1/e^(1000/1024)) = 638 have one or more, if each may be in any.
+/// A thousand flows in 1024 queues: 1024 (1 - 1/e^(1000/1024)) = 638 have one or more, if each may
+/// be in any.
 #[test]
-fn fq_codel_scatters_flows_whatever_their_keys_have_in_common() {
+fn fq_codel_scatters_flows_with_similar_keys() {
     for perturbation in [0, 1, u64::MAX] {
         for shift in [0, 1, 32] {
             let mut queue = FqCodel::new(FqCodelConfig { perturbation, ..FqCodelConfig::default() }).unwrap();
@@ -452,10 +462,10 @@ fn fq_codel_scatters_flows_whatever_their_keys_have_in_common() {
     }
 }
 
-/// RFC 8290 §4.2: a new queue that has become empty goes to the end of the old ones, or else a flow that sends as soon as its
-/// queue is empty would always be new.
+/// RFC 8290 §4.2: a new queue that has become empty goes to the end of the old ones. Otherwise a
+/// flow that sends as soon as its queue is empty would always be new.
 #[test]
-fn a_flow_that_lets_its_queue_become_empty_again_and_again_is_not_new_every_time() {
+fn a_flow_whose_queue_empties_repeatedly_is_not_always_new() {
     let mut queue = FqCodel::new(FqCodelConfig::default()).unwrap();
     for id in 0..10_000 {
         queue.enqueue(Time::ZERO, plain(id, id % 10, 1500)).lost();
@@ -466,11 +476,12 @@ fn a_flow_that_lets_its_queue_become_empty_again_and_again_is_not_new_every_time
         if packet.flow == 99 {
             own += 1;
         } else if turn > 100 && queue.backlog().packets == 10_000 - turn - 1 + own {
-            // The queue of flow 99 has been found empty, for another was served.
+            // Another flow was served, so the queue of flow 99 was found empty.
             queue.enqueue(Time::ZERO, plain(20_000 + turn, 99, 1500)).lost();
         }
     }
-    // One packet in a round of eleven, and one more as a new flow, every other time: not every other packet.
+    // One packet in a round of eleven, and one more as a new flow every other time, but not every
+    // other packet.
     assert!((50..=200).contains(&own), "{own} of 1000 packets");
 }
 
@@ -486,9 +497,10 @@ fn with_packets_of_a_quantum_queues_send_one_in_turn() {
 }
 
 proptest! {
-    /// Deficit round robin: a queue is never ahead of another by more than a quantum and a packet of each.
+    /// Deficit round robin: a queue is never ahead of another by more than a quantum and a packet
+    /// of each.
     #[test]
-    fn fq_codel_shares_by_bytes_whatever_the_packets_sizes(
+    fn fq_codel_shares_by_bytes_for_any_packet_sizes(
         quantum in 300u64..4000, lens in prop::collection::vec(40u64..3000, 2..6),
     ) {
         let config = FqCodelConfig { quantum: Bytes::new(quantum), ..FqCodelConfig::default() };
@@ -500,7 +512,7 @@ proptest! {
             }
         }
         let mut bytes = vec![0; lens.len()];
-        // While all have something to send.
+        // While all queues hold packets.
         while bytes.iter().all(|&sent| sent < 110_000) {
             let packet = queue.dequeue(Time::ZERO).unwrap();
             bytes[packet.flow as usize] += packet.len;
@@ -511,7 +523,7 @@ proptest! {
     }
 }
 
-/// FQ-CoDel with a limit of so many bytes, in which flow 0 has packets of `len` bytes up to the limit.
+/// FQ-CoDel with a limit in bytes, in which flow 0 has packets of `len` bytes up to the limit.
 fn flooded(limit: u64, len: u64) -> FqCodel<Sent> {
     let codel = CodelConfig { limit: Limit::Bytes(Bytes::new(limit)), ..CodelConfig::default() };
     let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
@@ -522,12 +534,12 @@ fn flooded(limit: u64, len: u64) -> FqCodel<Sent> {
 }
 
 #[test]
-fn a_flood_of_small_packets_shuts_no_sparse_flow_of_large_ones_out_of_fq_codel() {
+fn a_flood_of_small_packets_does_not_starve_large_sparse_ones() {
     let mut queue = flooded(60_000, 60);
     let mut now = Time::ZERO;
     let (mut displaced, mut left) = (Vec::new(), 0);
     for turn in 0..149 {
-        // The flood fills whatever room there is; every so often the other flow sends.
+        // The flood fills all room; now and then the other flow sends.
         for id in 0..100 {
             queue.enqueue_with(now, plain(10_000 + id, 0, 60), &mut |lost| displaced.push(lost)).lost();
         }
@@ -544,8 +556,8 @@ fn a_flood_of_small_packets_shuts_no_sparse_flow_of_large_ones_out_of_fq_codel()
 }
 
 #[test]
-fn the_fattest_queue_pays_even_if_that_is_the_arriving_packets_own() {
-    // 20 flows have 100 bytes each; with 2000 the newcomer would have most.
+fn the_longest_queue_pays_even_if_the_packet_is_its_own() {
+    // 20 flows have 100 bytes each; with 2000 bytes the new flow would have most.
     let codel = CodelConfig { limit: Limit::Bytes(Bytes::new(3000)), ..CodelConfig::default() };
     let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
     for flow in 0..20 {
@@ -557,7 +569,7 @@ fn the_fattest_queue_pays_even_if_that_is_the_arriving_packets_own() {
     assert_eq!((verdict, displaced), (Verdict::Dropped(large), 0));
     assert_eq!(queue.active(), 20);
     assert_eq!(queue.backlog().packets, 20);
-    // A packet beyond the limit costs nobody anything.
+    // A packet beyond the limit displaces nothing.
     let huge = plain(100, 0, 3001);
     let verdict = queue.enqueue_with(Time::ZERO, huge.clone(), &mut |_| displaced += 1);
     assert_eq!((verdict, displaced), (Verdict::Dropped(huge), 0));
@@ -565,12 +577,12 @@ fn the_fattest_queue_pays_even_if_that_is_the_arriving_packets_own() {
 
 #[test]
 fn one_arrival_costs_fq_codel_a_bounded_number_of_packets() {
-    // An IP packet of 64 KiB finds room among packets of 40 bytes.
+    // An IP packet of 64 KiB displaces packets of 40 bytes.
     let mut queue = flooded(200_000, 40);
     let mut displaced = 0;
     let verdict = queue.enqueue_with(Time::ZERO, plain(99_999, 1, 65_535), &mut |_| displaced += 1);
     assert_eq!((verdict, displaced), (Verdict::Queued, 1639));
-    // But nothing makes one call drop more than 2048.
+    // One call drops 2048 packets at most.
     let mut queue = flooded(10_000, 1);
     let (large, mut displaced) = (plain(99_999, 1, 5000), 0);
     let verdict = queue.enqueue_with(Time::ZERO, large.clone(), &mut |_| displaced += 1);

@@ -1,6 +1,6 @@
-//! The disciplines as their users see them, in virtual time.
+//! Tests of the disciplines through their public interface, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-#![allow(clippy::cast_possible_truncation, reason = "flows are few, and noise may be cut")]
+#![allow(clippy::cast_possible_truncation, reason = "flows are few, and noise may be truncated")]
 
 mod codel;
 mod common;

@@ -1,7 +1,8 @@
-//! A path in virtual time: senders, one bottleneck with CRQ, receivers, and the way back past the bottleneck.
+//! Path in virtual time: senders, one bottleneck with CRQ, receivers, and the reverse path past the
+//! bottleneck.
 //!
-//! It is small and knows no retransmission time-out worth the name, but its senders answer what they are told as their
-//! kind does, their headers say what real ones say, and a trap sees of them what it sees of real ones.
+//! It is small, and its retransmission time-out is crude. But its senders answer signals as their
+//! kind does, their headers have the fields of real ones, and a trap sees the same of both.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -13,7 +14,7 @@ use marcato_wire::{Ecn, QuicHeader, QuicLongType, TcpFlags, TcpSegment, TcpTimes
 /// Bytes of payload in a data packet.
 pub(crate) const MSS: u32 = 1448;
 const HEADERS: u64 = 66;
-/// The sequence number of the first byte that goes back.
+/// Sequence number of the first byte of the reverse direction.
 const FIRST_BACK: u32 = u32::MAX - 98;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,16 +22,17 @@ pub(crate) enum Control {
     Reno,
     Cubic,
     Dctcp,
-    /// Never answers; sends at this rate in Mbit/s.
+    /// Unresponsive sender of this rate in Mbit/s.
     Constant(u64),
-    /// The same, but gaps between packets are exponential.
+    /// Unresponsive sender of this mean rate in Mbit/s with exponential gaps between packets.
     Poisson(u64),
-    /// The same as constant, but only for so long of every period: rate in Mbit/s, both in milliseconds.
+    /// Unresponsive sender of this rate in Mbit/s for a part of every period: part and period in
+    /// milliseconds.
     Pulse(u64, u64, u64),
 }
 
 impl Control {
-    /// Whether it never answers.
+    /// Whether the sender is unresponsive.
     const fn is_flood(self) -> bool {
         matches!(self, Self::Constant(_) | Self::Poisson(_) | Self::Pulse(..))
     }
@@ -41,9 +43,9 @@ pub(crate) enum Proto {
     Tcp {
         timestamps: bool,
     },
-    /// With a spin bit that takes part.
+    /// QUIC with a spin bit that spins.
     Quic,
-    /// What begins like a short header but had no handshake.
+    /// UDP that begins like a short header, without a handshake.
     Udp,
 }
 
@@ -53,9 +55,9 @@ pub(crate) struct Sender {
     pub(crate) proto: Proto,
     pub(crate) start: Time,
     pub(crate) ecn: bool,
-    /// The other host sends half of the data back, in TCP: CRQ §IV-B.
+    /// Whether the other host sends half of the data back, in TCP: CRQ §IV-B.
     pub(crate) mirrored: bool,
-    /// It flips its spin bit after so many packets, instead of once per loop.
+    /// Number of packets after which the spin bit flips, instead of once per round trip.
     pub(crate) flips: Option<u64>,
 }
 
@@ -72,7 +74,7 @@ pub(crate) struct Datagram {
     len: u64,
     ecn: Ecn,
     transport: Transport,
-    /// Which transmission of its sender it is; in an acknowledgement, of which it tells.
+    /// Index of the transmission; in an acknowledgement, that of the acknowledged one.
     number: u64,
     segment: u64,
     spin: bool,
@@ -109,7 +111,7 @@ enum Event {
     AtReceiver(Datagram),
     BackAtQueue(Datagram),
     AtSender(Datagram),
-    /// Time for the flow to send, if it is one that goes by the clock; or to see whether it is stuck.
+    /// Timer of a flow: a clocked sender sends, others check whether they are stuck.
     Tick(u64),
 }
 
@@ -133,7 +135,7 @@ struct State {
     heard: Time,
     sent_at: BTreeMap<u64, Time>,
     echo: u32,
-    /// The number after the last of the other host's that was heard.
+    /// Number after the last received one of the other host.
     heard_to: u32,
     // The receiver.
     received: BTreeSet<u64>,
@@ -142,14 +144,15 @@ struct State {
     newest: u64,
     newest_spin: bool,
     answered: bool,
-    /// The number after the last that it sent back.
+    /// Number after the last that it sent back.
     sent_back: u32,
 }
 
 pub(crate) struct Path {
     pub(crate) queue: Crq<Datagram>,
     rate: Rate,
-    /// From sender to queue, and from queue to receiver: half of the round trip without queuing each way together.
+    /// Delay from sender to queue and from queue to receiver: together half of the round trip
+    /// without queuing.
     near: Duration,
     far: Duration,
     states: Vec<State>,
@@ -216,7 +219,7 @@ impl Path {
         self.next_event += 1;
     }
 
-    /// The receiver opens the connection.
+    /// Opens the connection from the receiver's side.
     fn hello(&mut self, flow: u64, sender: Sender) {
         let time = sender.start + self.far;
         let transport = match sender.proto {
@@ -269,7 +272,7 @@ impl Path {
         self.queue.flow(FlowKey::new(flow << 1))
     }
 
-    /// Runs up to `until`, and calls `each` after every packet that came to the queue.
+    /// Runs up to `until`, and calls `each` after every packet that arrives at the queue.
     pub(crate) fn run(&mut self, until: Time, mut each: impl FnMut(&Crq<Datagram>, Time)) {
         while let Some(&Reverse((now, id))) = self.events.peek()
             && now < until
@@ -320,7 +323,8 @@ impl Path {
             && let Some(timestamps) = segment.timestamps
             && (segment.flags.has(TcpFlags::SYN) || packet.segment <= state.cumulative)
         {
-            // RFC 7323 §4.3: the timestamp of the segment that begins where the last acknowledgement ended.
+            // RFC 7323 §4.3: the timestamp of the segment that begins where the last
+            // acknowledgement ended.
             state.recent = timestamps.value;
         }
         if packet.number > state.newest {
@@ -360,7 +364,7 @@ impl Path {
             state.heard_to = segment.end();
         }
         if packet.number == 0 {
-            // The hello, or the answer to ours.
+            // First packet of the other host, or its answer to ours.
             let hello = match packet.transport {
                 Transport::Tcp(segment) => segment.flags.has(TcpFlags::SYN),
                 Transport::Udp { .. } => !self.states[flow as usize].answered,
@@ -446,7 +450,7 @@ impl Path {
         }
     }
 
-    /// Sends as much as the window allows.
+    /// Sends up to the window.
     fn fill(&mut self, now: Time, flow: u64) {
         if self.states[flow as usize].sender.control.is_flood() {
             return;
@@ -487,7 +491,7 @@ impl Path {
     }
 }
 
-/// The sequence number of a segment: the stream wraps around after two megabytes.
+/// Sequence number of a segment: the stream wraps around after two megabytes.
 #[allow(clippy::cast_possible_truncation, reason = "sequence numbers wrap")]
 fn number(segment: u64) -> u32 {
     (segment as u32).wrapping_mul(MSS).wrapping_add(u32::MAX - 2_000_000)
@@ -503,13 +507,14 @@ fn short(payload: u32, spin: bool) -> Transport {
 }
 
 impl State {
-    /// Transmission `number` was acknowledged, with a mark or not; and something else was found lost or not.
+    /// Takes note of the acknowledgement of transmission `number`, with its mark, and of a loss
+    /// found by it.
     fn acknowledged(&mut self, now: Time, number: u64, ce: bool, lost: bool) {
         let dctcp = self.sender.control == Control::Dctcp;
         self.marked.0 += u64::from(ce);
         self.marked.1 += 1;
         if dctcp && number > self.round {
-            // RFC 8257 §3.3: once per window.
+            // RFC 8257 §3.3: alpha is updated once per window.
             let fraction = self.marked.0 as f64 / self.marked.1 as f64;
             self.alpha += (fraction - self.alpha) / 16.0;
             (self.marked, self.round) = ((0, 0), self.next_number);
@@ -541,7 +546,7 @@ impl State {
                 let t = (now - epoch).as_secs_f64() + self.srtt;
                 let k = (self.w_max * 0.3 / 0.4).cbrt();
                 let target = 0.4 * (t - k).powi(3) + self.w_max;
-                // RFC 9438 §4.3: never slower than Reno would be.
+                // RFC 9438 §4.3: CUBIC is never slower than Reno.
                 let reno = 0.529 / self.window;
                 self.window += ((target - self.window) / self.window).clamp(reno, 0.5);
             }

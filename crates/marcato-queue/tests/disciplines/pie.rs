@@ -1,4 +1,4 @@
-//! PIE, held against the equations of RFC 8033.
+//! PIE, compared with the equations of RFC 8033.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ fn roomy() -> PieConfig {
     PieConfig { limit: Limit::Packets(1_000_000), ..PieConfig::default() }
 }
 
-/// The controller of §4.2 and §5.5 in floating point: the next drop probability.
+/// Next drop probability by the controller of §4.2 and §5.5, in floating point.
 fn next_drop_prob(drop_prob: f64, current_qdelay: f64, qdelay_old: f64) -> f64 {
     let mut p = 0.125 * (current_qdelay - QDELAY_REF) + 1.25 * (current_qdelay - qdelay_old);
     p /= match drop_prob {
@@ -40,12 +40,15 @@ fn next_drop_prob(drop_prob: f64, current_qdelay: f64, qdelay_old: f64) -> f64 {
     ((drop_prob + p) * decay).clamp(0.0, 1.0)
 }
 
-/// Shows a queue latencies, one per period, by packets too few and small to be dropped, and calls `each` after every call with
-/// what the latencies were, in seconds, at the steps that this call made.
+/// Produces latencies in a queue, one per period, by packets that are too few and small to be
+/// dropped.
+///
+/// Calls `each` after every call, with the latencies in seconds at the steps that this call made.
 fn show(latencies: &[u64], mut each: impl FnMut(&Pie<Probe>, &[f64])) {
     const MICROSECOND: u64 = 1000;
     let mut queue = pie(roomy());
-    // The first packet starts the clock. Each other one leaves right before a step, having waited for as long as asked for.
+    // The first packet starts the clock. Each other one leaves right before a step, after the
+    // wanted latency.
     let origin = 1_000_000_000;
     let step = |number: usize| origin + (number as u64 + 1) * T_UPDATE;
     let leaves = |number: usize| step(number) - MICROSECOND;
@@ -62,7 +65,7 @@ fn show(latencies: &[u64], mut each: impl FnMut(&Pie<Probe>, &[f64])) {
     for (at, leaving, number) in events {
         let mut due = Vec::new();
         while steps < last && step(steps) <= at {
-            // It is zero if nothing waits; else that of what left last, or the head's so far.
+            // Zero if nothing waits; else that of the last packet that left, or the head's so far.
             let head = (steps + 1..last).find(|&other| comes(other) <= step(steps));
             let latency = head.map_or(0, |head| latencies[steps].max(step(steps) - comes(head)));
             due.push(latency as f64 / 1e9);
@@ -81,7 +84,7 @@ fn show(latencies: &[u64], mut each: impl FnMut(&Pie<Probe>, &[f64])) {
 }
 
 proptest! {
-    /// Whatever the latencies were; each rises by less than a period, so that packets leave in order.
+    /// For any latencies. Each rises by less than a period, so that packets leave in order.
     #[test]
     fn the_drop_probability_follows_the_controllers_equations(
         rises in prop::collection::vec(prop_oneof![6 => 0i64..14_000_000, 1 => -80_000_000i64..0], 1..400),
@@ -104,12 +107,12 @@ proptest! {
     }
 }
 
-/// A queue at which the latency was twice the reference for so many periods, and the time.
+/// Queue at which the latency was twice the reference for `periods` periods, and the time.
 fn congested(config: PieConfig, periods: u64) -> (Pie<Probe>, Time) {
     let mut queue = pie(config);
     let (mut now, mut id) = (Time::from_secs(1), 0);
     for _ in 0..periods * 15 {
-        // A packet comes every millisecond and leaves 30 ms later, whatever else.
+        // A packet arrives every millisecond and leaves 30 ms later.
         id += 1;
         if queue.enqueue(now, Probe::new(id).with_ecn(Ecn::Ect0)) == Verdict::Queued
             && queue.backlog().packets > 30
@@ -122,8 +125,8 @@ fn congested(config: PieConfig, periods: u64) -> (Pie<Probe>, Time) {
 }
 
 #[test]
-fn a_burst_is_allowed_for_and_then_no_longer() {
-    // The queue is bad from 8 ms on. Allowance: 150 ms, which are ten steps. §4.4.
+fn a_burst_is_allowed_until_the_allowance_is_used_up() {
+    // The latency is too high from 8 ms on. The allowance is 150 ms, which are ten steps. §4.4.
     let (queue, _) = congested(roomy(), 9);
     assert_eq!(queue.counters().dropped.packets, 0);
     assert!(queue.drop_prob() > Ppm::default());
@@ -135,10 +138,11 @@ fn a_burst_is_allowed_for_and_then_no_longer() {
 }
 
 #[test]
-fn drops_come_at_gaps_that_are_neither_much_shorter_nor_much_longer_than_the_probability_asks_for() {
-    // At one instant the probability does not change. §5.4: a drop comes when the sum of probabilities is between 0.85 and 8.5.
+fn gaps_between_drops_stay_close_to_those_of_the_probability() {
+    // At one instant the probability does not change. §5.4: a drop comes when the sum of
+    // probabilities is between 0.85 and 8.5.
     let (mut queue, now) = congested(roomy(), 60);
-    // The step that is due.
+    // Makes the step that is due.
     queue.dequeue(now);
     let drop_prob = f64::from(queue.drop_prob().get()) / 1e6;
     assert!((0.001..0.05).contains(&drop_prob), "{drop_prob}");
@@ -159,7 +163,7 @@ fn drops_come_at_gaps_that_are_neither_much_shorter_nor_much_longer_than_the_pro
 }
 
 #[test]
-fn two_packets_are_never_dropped_from_and_a_short_queue_is_not_either() {
+fn nothing_is_dropped_from_two_packets_or_a_short_queue() {
     let (mut queue, now) = congested(roomy(), 100);
     while queue.backlog().packets > 2 {
         queue.dequeue(now);
@@ -183,7 +187,7 @@ fn packets_are_marked_below_a_tenth_and_dropped_above() {
         let before = *queue.counters();
         let high = queue.drop_prob() >= PieConfig::MARK_ECNTH;
         let verdict = queue.enqueue(now, Probe::new(id).with_ecn(Ecn::Ect0));
-        // A step may have come between.
+        // A step may have happened in between.
         let still = (queue.drop_prob() >= PieConfig::MARK_ECNTH) == high;
         let (dropped, marked) =
             (verdict != Verdict::Queued, queue.counters().marked.packets > before.marked.packets);
@@ -195,7 +199,7 @@ fn packets_are_marked_below_a_tenth_and_dropped_above() {
         now += Duration::from_millis(1);
     }
     assert!(seen[0] > 10 && seen[1] > 10, "{seen:?}");
-    // What is not capable of ECN is dropped at any probability.
+    // Packets that are not capable of ECN are dropped at any probability.
     let (mut queue, now) = congested(config, 30);
     assert!(queue.drop_prob() < PieConfig::MARK_ECNTH);
     let lost = (0..10_000).filter(|&id| {
@@ -308,8 +312,9 @@ fn at_the_marking_threshold_itself_packets_are_dropped() {
 }
 
 #[test]
-fn a_link_that_is_offered_a_fifth_more_than_it_carries_settles_at_the_reference_latency() {
-    // 1000 packets per second leave, 1200 come: a sixth has to go, and the latency goes to QDELAY_REF.
+fn an_overloaded_link_settles_at_the_reference_latency() {
+    // 1000 packets per second leave, 1200 arrive: a sixth is dropped, and the latency approaches
+    // QDELAY_REF.
     let mut queue = pie(roomy());
     let mut latencies = Vec::new();
     let (mut came, mut lost) = (0u32, 0u32);
@@ -339,7 +344,7 @@ fn a_link_that_is_offered_a_fifth_more_than_it_carries_settles_at_the_reference_
 }
 
 #[test]
-fn whether_somebody_looks_in_every_period_or_only_at_the_end_makes_no_difference() {
+fn steps_that_are_made_late_give_the_result_of_a_timer() {
     let (mut asked, now) = congested(roomy(), 100);
     let (mut left, _) = congested(roomy(), 100);
     for queue in [&mut asked, &mut left] {
@@ -352,14 +357,14 @@ fn whether_somebody_looks_in_every_period_or_only_at_the_end_makes_no_difference
     left.dequeue(now + Duration::from_millis(500));
     assert_eq!(asked.drop_prob(), left.drop_prob());
     assert!(asked.drop_prob() < before);
-    // An idle queue forgets, and then allows for a burst again.
+    // The probability of an idle queue decays, and then a burst is allowed again.
     let later = now + Duration::from_secs(100);
     assert_eq!(left.dequeue(later), None);
     assert_eq!(left.drop_prob(), Ppm::default());
     for id in 0..10_000 {
         assert_eq!(left.enqueue(later, Probe::new(id)), Verdict::Queued);
     }
-    // Nor does time at its end, or time running backwards, do harm.
+    // The largest time, and time running backwards, do no harm.
     for now in [Time::MAX, Time::ZERO, Time::MAX, Time::from_secs(1)] {
         left.dequeue(now);
         left.enqueue(now, Probe::new(0)).lost();
@@ -370,13 +375,13 @@ fn whether_somebody_looks_in_every_period_or_only_at_the_end_makes_no_difference
 }
 
 #[test]
-fn a_link_that_has_stopped_is_as_late_as_the_head_of_its_queue() {
+fn the_latency_of_a_stopped_link_is_that_of_the_head() {
     let mut queue = pie(roomy());
     let start = Time::from_secs(1);
     for id in 0..10 {
         assert_eq!(queue.enqueue(start, Probe::new(id)), Verdict::Queued);
     }
-    // Nothing leaves for half a second, so that nothing tells its sojourn time.
+    // Nothing leaves for half a second, so that no sojourn time is known.
     let mut expected = 0.0;
     for step in 1..=33u32 {
         let latency = f64::from(step) * 0.015;

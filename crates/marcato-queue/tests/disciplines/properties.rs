@@ -1,4 +1,4 @@
-//! What holds for every discipline, whatever is done to it.
+//! Properties of every discipline, under random operations.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ fn limit() -> impl Strategy<Value = Limit> {
     ]
 }
 
-/// Any discipline, as its configuration.
+/// Configuration of any discipline.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     DropTail(DropTailConfig),
@@ -155,7 +155,8 @@ impl Kind {
         matches!(self, Self::Red(_) | Self::Pie(_))
     }
 
-    /// Whether so much may wait in the high and the low class; where classes are one, all is high.
+    /// Whether these backlogs of the high and the low class are within the limits; a discipline
+    /// without classes has all in the high one.
     fn permits(self, high: Tally, low: Tally) -> bool {
         let within = |limit: Limit, waits: Tally| match limit {
             Limit::Packets(packets) => waits.packets <= packets,
@@ -181,7 +182,7 @@ fn tally(tally: &mut Tally, packet: &Probe) {
     tally.bytes += packet.len();
 }
 
-/// Where packet `id` waits.
+/// Position of packet `id` in the queue.
 fn position(waiting: &VecDeque<Probe>, id: u64) -> Option<usize> {
     waiting.iter().position(|packet| packet.id == id)
 }
@@ -198,7 +199,8 @@ proptest! {
         let by_class = kind.serves_classes();
         let mut now = Time::ZERO;
         let mut next = 0;
-        // What the caller saw: all that waits, per class in order of arrival, and what happened to the rest.
+        // Caller's view: all waiting packets, per class in order of arrival, and the fate of the
+        // rest.
         let mut waiting = [VecDeque::new(), VecDeque::new()];
         let class = |packet: &Probe| usize::from(by_class && packet.layer == Layer::Low);
         let (mut enqueued, mut dequeued, mut dropped) = (Tally::default(), Tally::default(), Tally::default());
@@ -236,7 +238,7 @@ proptest! {
                     let something_waited = waiting.iter().any(|class| !class.is_empty());
                     prop_assert_eq!(packet.is_some(), something_waited, "work conservation");
                     for lost in &gone {
-                        // Dropped from the head: order holds for what is lost as well.
+                        // Dropped from the head: losses are in order as well.
                         let head = waiting[class(lost)].pop_front();
                         prop_assert_eq!(head.as_ref(), Some(lost));
                         tally(&mut dropped, lost);
@@ -277,15 +279,15 @@ proptest! {
                 prop_assert_eq!(counters.overflowed, overflowed);
             }
             prop_assert_eq!(enqueued, dequeued + dropped + waits);
-            // A packet that came with CE may be counted as marked without looking any different.
+            // A packet that arrived with CE may be counted as marked without a visible change.
             prop_assert!(counters.marked.packets >= marked.packets);
             prop_assert!(counters.marked.packets <= dequeued.packets + waits.packets);
         }
     }
 
-    /// One queue is asked to let packets by, into another each is put: nobody can tell them apart.
+    /// A queue that packets bypass and a queue that takes them in behave alike.
     #[test]
-    fn a_packet_is_let_by_as_if_it_had_been_put_in_and_taken_out(
+    fn a_bypass_equals_an_enqueue_and_a_dequeue(
         kind in kind(),
         operations in prop::collection::vec(operation(), 1..200),
     ) {

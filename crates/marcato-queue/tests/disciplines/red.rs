@@ -1,4 +1,4 @@
-//! RED, held against the equations of Floyd and Jacobson's paper.
+//! RED, compared with the equations of Floyd and Jacobson's paper.
 
 use marcato_queue::{Discipline, Limit, LimitError, Ppm, Red, RedConfig, RedError, RedThresholds, Verdict};
 use marcato_units::{Bytes, Duration, Seed, Time};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::common::Probe;
 
-/// Averages follow at once, so that a queue that is kept constant is the average.
+/// Configuration whose average follows at once, so that a constant queue is the average.
 fn at_once() -> RedConfig {
     RedConfig { w_q: Ppm::ONE, limit: Limit::Packets(1_000_000), ecn: true, ..RedConfig::default() }
 }
@@ -16,7 +16,7 @@ fn red(config: RedConfig) -> Red<Probe> {
     Red::new(config, Seed::new(1).stream("red")).unwrap()
 }
 
-/// Fills a queue to `packets`, whatever RED makes of that.
+/// Queue that is filled to `packets`, in spite of RED's drops.
 fn filled(config: RedConfig, packets: u64) -> Red<Probe> {
     let mut queue = red(config);
     while queue.backlog().packets < packets {
@@ -25,8 +25,10 @@ fn filled(config: RedConfig, packets: u64) -> Red<Probe> {
     queue
 }
 
-/// How many packets arrive from one signal to the next, that one included, for so many signals, at a queue that is kept as
-/// it is. A signal is a mark or a drop.
+/// Numbers of packets that arrive from one signal to the next, that one included, at a queue that
+/// is kept constant.
+///
+/// A signal is a mark or a drop.
 fn gaps(queue: &mut Red<Probe>, signals: usize) -> Vec<u64> {
     let (mut gaps, mut gap) = (Vec::new(), 0);
     while gaps.len() < signals {
@@ -46,8 +48,9 @@ fn gaps(queue: &mut Red<Probe>, signals: usize) -> Vec<u64> {
 }
 
 #[test]
-fn between_the_thresholds_gaps_are_uniform_with_the_probability_that_the_average_asks_for() {
-    // p_b = max_p (avg - min_th) / (max_th - min_th), and the gap is uniform from 1 to 1/p_b: §4 and §7.
+fn between_the_thresholds_gaps_are_uniform_with_mean_by_p_b() {
+    // p_b = max_p (avg - min_th) / (max_th - min_th), and the gap is uniform from 1 to 1/p_b: §4
+    // and §7.
     for (waits, inverse) in [(6, 100), (10, 20), (14, 12)] {
         let mut queue = filled(at_once(), waits);
         gaps(&mut queue, 1);
@@ -57,7 +60,7 @@ fn between_the_thresholds_gaps_are_uniform_with_the_probability_that_the_average
         let p_b = 0.1 * (waits - 5) as f64 / 10.0;
         let expected = f64::midpoint(1.0, 1.0 / p_b);
         assert!((mean / expected - 1.0).abs() < 0.03, "{waits} wait: {mean} instead of {expected}");
-        // Each quarter of the range is as likely.
+        // All quarters of the range are equally likely.
         let quarter = gaps.iter().filter(|&&gap| gap as f64 <= 0.25 / p_b).count() as f64 / gaps.len() as f64;
         assert!((quarter - (0.25 / p_b).floor() * p_b).abs() < 0.02, "{waits} wait: {quarter}");
     }
@@ -99,7 +102,7 @@ fn packets_at_min_th_count_towards_the_next_signal() {
 }
 
 #[test]
-fn below_min_th_nothing_is_signalled_and_a_burst_is_not_the_average() {
+fn below_min_th_there_is_no_signal_even_in_a_burst() {
     let mut queue = filled(at_once(), 4);
     for _ in 0..100_000 {
         assert_eq!(queue.enqueue(Time::ZERO, Probe::new(0)), Verdict::Queued);
@@ -114,8 +117,9 @@ fn below_min_th_nothing_is_signalled_and_a_burst_is_not_the_average() {
 }
 
 proptest! {
-    /// At a queue of q the average goes to q as q (1 - (1 - w_q)^n); in an idle time of m packets it falls by (1 - w_q)^m.
-    /// It is shown rounded down, and each update rounds by 2^-16, of which 1/w_q add up: 0.03.
+    /// At a queue of q the average approaches q as q (1 - (1 - w_q)^n). In an idle time of m
+    /// packets it falls by (1 - w_q)^m. It is rounded down, and each update rounds by 2^-16, of
+    /// which 1/w_q add up: 0.03.
     #[test]
     fn the_average_is_exponentially_weighted(
         w_q in 500u32..200_000, waits in 20u64..2000, n in 1i32..1000, m in 0u32..5000,
@@ -124,7 +128,7 @@ proptest! {
         let config = RedConfig { w_q: Ppm::new(w_q), thresholds, limit: Limit::Packets(1 << 20), ..RedConfig::default() };
         let w = f64::from(w_q) / 1e6;
         let mut queue = red(config);
-        // Each arrival of the filling finds one packet more.
+        // Each arrival while the queue fills finds one packet more.
         let mut expected = 0.0;
         for found in 0..waits {
             queue.enqueue(Time::ZERO, Probe::new(0)).lost();
@@ -157,7 +161,7 @@ proptest! {
 }
 
 #[test]
-fn above_max_th_the_gentle_variant_drops_with_a_probability_that_rises_to_one() {
+fn above_max_th_the_gentle_drop_probability_rises_to_one() {
     for (waits, p_b) in [(15, 0.1), (20, 0.4), (25, 0.7)] {
         let mut queue = filled(at_once(), waits);
         gaps(&mut queue, 1);
@@ -170,7 +174,7 @@ fn above_max_th_the_gentle_variant_drops_with_a_probability_that_rises_to_one() 
         let longest = gaps.iter().copied().max().unwrap();
         assert_eq!(longest, (1.0_f64 / p_b).ceil() as u64, "{waits} wait");
     }
-    // From twice max_th on, or from max_th on without it, nothing passes.
+    // From twice max_th on, or from max_th on without the gentle variant, nothing passes.
     for (gentle, bound) in [(true, 30), (false, 15)] {
         let mut queue = red(RedConfig { gentle, ..at_once() });
         for _ in 0..10_000 {
@@ -182,11 +186,11 @@ fn above_max_th_the_gentle_variant_drops_with_a_probability_that_rises_to_one() 
 }
 
 #[test]
-fn what_cannot_be_marked_is_dropped_and_the_size_of_a_packet_does_not_matter() {
+fn unmarkable_packets_are_dropped_whatever_their_size() {
     let thresholds = RedThresholds::Bytes { min_th: Bytes::new(5000), max_th: Bytes::new(15_000) };
     let share = |len: u64, ecn: Ecn| {
         let mut queue = red(RedConfig { thresholds, ..at_once() });
-        // 10 000 bytes wait: p_b is a twentieth.
+        // With 10 000 bytes waiting, p_b is 1/20.
         while queue.backlog().bytes < Bytes::new(10_000) {
             queue.enqueue(Time::ZERO, Probe::new(0).with_len(100).with_ecn(Ecn::Ect0)).lost();
         }

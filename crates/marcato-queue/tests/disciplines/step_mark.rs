@@ -1,4 +1,4 @@
-//! Step marking: who is marked.
+//! Step marking: the packets that are marked.
 
 use marcato_queue::{
     Discipline, Limit, LimitError, StepMark, StepMarkConfig, StepMarkError, StepThreshold, Verdict,
@@ -12,7 +12,7 @@ fn queue(limit: Limit, threshold: StepThreshold) -> StepMark<Probe> {
     StepMark::new(StepMarkConfig { limit, threshold }).unwrap()
 }
 
-/// Takes all that waits at `now`, and says which packets are marked.
+/// Dequeues all packets at `now`, and returns the marked ones.
 fn marks(queue: &mut StepMark<Probe>, now: Time) -> Vec<u64> {
     std::iter::from_fn(|| queue.dequeue(now))
         .filter(|probe| probe.ecn == Ecn::Ce)
@@ -21,8 +21,8 @@ fn marks(queue: &mut StepMark<Probe>, now: Time) -> Vec<u64> {
 }
 
 #[test]
-fn the_packets_that_find_k_waiting_are_marked_and_no_others() {
-    // Ten packets of 1500 bytes arrive together: the fifth finds four waiting, which are 6000 bytes.
+fn only_packets_that_find_k_waiting_are_marked() {
+    // Ten packets of 1500 bytes arrive together. The fifth finds four packets, or 6000 bytes.
     for threshold in [StepThreshold::Packets(4), StepThreshold::Bytes(Bytes::new(7499))] {
         let mut queue = queue(Limit::Packets(100), threshold);
         for id in 0..10 {
@@ -40,7 +40,7 @@ fn the_packets_that_find_k_waiting_are_marked_and_no_others() {
 }
 
 #[test]
-fn a_packet_is_marked_that_waited_longer_than_the_threshold() {
+fn a_packet_that_waited_longer_than_the_threshold_is_marked() {
     let threshold = Duration::from_micros(50);
     for (nanos, marked) in [(49_999, false), (50_000, false), (50_001, true)] {
         let mut queue = queue(Limit::Packets(100), StepThreshold::Sojourn(threshold));

@@ -1,4 +1,4 @@
-//! Strict priority, with a buffer per class and with one that both share.
+//! Strict priority, with one buffer per class and with a shared buffer.
 
 use marcato_queue::{
     Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Limit, LimitError, PushOut,
@@ -33,8 +33,9 @@ fn a_high_packet_overtakes_every_low_one() {
     assert_eq!(drain(&mut queue, Time::ZERO), [100, 101, 1, 2, 3, 4]);
 }
 
-/// The times at which high packets leave a link that carries a packet per millisecond from `queue`, to which `low`
-/// low packets come every millisecond and a high one every third.
+/// Departure times of high packets from a link that carries a packet per millisecond from `queue`.
+///
+/// `low` low packets arrive every millisecond, and a high one every third.
 fn departures_of_high(mut queue: impl Discipline<Probe>, low: u64) -> Vec<(u64, Time)> {
     let mut left = Vec::new();
     for millisecond in 0..1000 {
@@ -69,7 +70,7 @@ fn low_packets_never_delay_high_ones() {
 }
 
 #[test]
-fn a_full_buffer_of_one_class_leaves_the_other_all_its_room() {
+fn a_full_buffer_of_one_class_takes_no_room_from_the_other() {
     let mut queue = strict(2, 3);
     let mut queued = |packet| matches!(queue.enqueue(Time::ZERO, packet), Verdict::Queued);
     assert_eq!([0, 1, 2, 3].map(|id| queued(Probe::low(id))), [true, true, true, false]);
@@ -80,7 +81,7 @@ fn a_full_buffer_of_one_class_leaves_the_other_all_its_room() {
 }
 
 #[test]
-fn a_limit_that_lets_nothing_in_names_its_class() {
+fn a_limit_that_admits_nothing_names_its_class() {
     let made = |high, low| Strict::<DropTail<Probe>, _>::new(config(high, low)).map(|_| ());
     assert_eq!(made(0, 1), Err(StrictError::High(LimitError::NoPackets)));
     assert_eq!(made(1, 0), Err(StrictError::Low(LimitError::NoPackets)));
@@ -103,7 +104,7 @@ fn other_disciplines_serve_as_classes() {
         left += 1;
         now += Duration::from_millis(1);
     }
-    // CoDel above drops what the high class loses, and the whole reports it.
+    // CoDel drops the losses of the high class, and the whole reports them.
     assert!(dropped > 0);
     assert_eq!(queue.counters().dropped.packets, dropped);
     assert_eq!(queue.counters().dequeued.packets, left);
@@ -147,21 +148,21 @@ fn a_buffer_full_of_high_packets_drops_the_next_one() {
 }
 
 #[test]
-fn with_a_limit_in_bytes_a_high_packet_pushes_out_as_many_low_ones_as_it_needs_and_no_more() {
+fn with_a_byte_limit_only_as_many_low_packets_go_as_needed() {
     let mut queue = PushOut::new(PushOutConfig { limit: Limit::Bytes(Bytes::new(4000)) }).unwrap();
     queue.enqueue(Time::ZERO, Probe::new(0).with_len(1000)).lost();
     for id in 1..=30 {
         assert_eq!(queue.enqueue(Time::ZERO, Probe::low(id).with_len(100)), Verdict::Queued);
     }
     let mut displaced = Vec::new();
-    // 1450 bytes need 15 packets of 100, the last that came.
+    // 1450 bytes need the room of 15 packets of 100 bytes, the last that arrived.
     let verdict =
         queue.enqueue_with(Time::ZERO, Probe::new(31).with_len(1450), &mut |lost| displaced.push(lost.id));
     assert_eq!(verdict, Verdict::Queued);
     assert_eq!(displaced, (16..=30).rev().collect::<Vec<_>>());
     assert_eq!(queue.counters().overflowed.packets, 15);
     assert_eq!(queue.backlog().bytes, Bytes::new(3950));
-    // 1600 bytes would not fit beside the high packets alone: then no low one goes in vain.
+    // 1600 bytes do not fit beside the high packets alone: then no low packet is dropped in vain.
     let refused = Probe::new(32).with_len(1600);
     let verdict = queue.enqueue_with(Time::ZERO, refused.clone(), &mut |lost| displaced.push(lost.id));
     assert_eq!((verdict, displaced.len()), (Verdict::Dropped(refused), 15));

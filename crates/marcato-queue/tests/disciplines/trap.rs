@@ -1,4 +1,4 @@
-//! Traps, fed by hand. The numbered defects are those that were found in CRQ's prototype.
+//! Traps with packets made by hand. The numbered defects are those found in CRQ's prototype.
 
 use marcato_queue::trap::{Cycles, Floor, Signal, Trap, TrapConfig, TrapKind, Verdict};
 use marcato_units::{Bytes, Duration, Seed, Time};
@@ -10,12 +10,12 @@ fn spinning(spin: bool) -> Transport {
     Transport::Udp { payload: 1200, quic: Some(QuicHeader::Short { fixed: true, spin }) }
 }
 
-/// A segment with 1000 bytes of payload, or none.
+/// Segment with `payload` bytes.
 fn segment(seq: u32, ack: u32, payload: u32) -> TcpSegment {
     TcpSegment { seq, ack, flags: TcpFlags::ACK, payload, timestamps: None }
 }
 
-/// What a flow of packets with these spin bits, a millisecond apart, has for cycles.
+/// Number of cycles of a flow with these spin bits, a millisecond apart.
 fn cycles(config: &TrapConfig, bits: impl IntoIterator<Item = bool>) -> (u32, Trap) {
     let mut trap = Trap::new(TrapKind::Spin);
     for (at, bit) in (0u64..).zip(bits) {
@@ -24,12 +24,13 @@ fn cycles(config: &TrapConfig, bits: impl IntoIterator<Item = bool>) -> (u32, Tr
     (trap.scores().cycles, trap)
 }
 
-/// The spin bits of a sender whose loop is `window` packets long.
+/// Spin bits of a sender whose round trip is `window` packets long.
 fn honest(window: usize, packets: usize) -> Vec<bool> {
     (0..packets).map(|at| at / window % 2 == 1).collect()
 }
 
-/// A constant flood whose spin bit flips after 1000, 1000, 6 and 6 packets, of which each is lost with probability `loss`.
+/// Constant flood whose spin bit flips after 1000, 1000, 6 and 6 packets, each of which is lost
+/// with probability `loss`.
 fn gaming(config: &TrapConfig, loss: f64, jitter: bool) -> Trap {
     let mut random = Seed::new(7).stream("flood");
     let mut trap = Trap::new(TrapKind::Spin);
@@ -62,7 +63,7 @@ fn a_flood_that_chooses_its_cycles_does_not_choose_its_verdict() {
             let raw = trap.scores().raw(Signal::Loss).unwrap();
             assert!(raw <= 50, "{raw} of 1000 at {loss}, jitter {jitter}: {:?}", trap.votes(Signal::Loss));
         }
-        // The rules as printed are taken in, as is the authors' program.
+        // The printed rules, and the authors' program, accept it.
         for config in [TrapConfig::paper(), TrapConfig::authors()] {
             let trap = gaming(&config, loss, false);
             let (responsive, unresponsive) = trap.votes(Signal::Loss);
@@ -73,7 +74,7 @@ fn a_flood_that_chooses_its_cycles_does_not_choose_its_verdict() {
 }
 
 #[test]
-fn a_flood_that_chooses_all_cycles_short_gains_as_little() {
+fn a_flood_that_chooses_short_cycles_gains_nothing() {
     for cycle in [4, 5, 6, 8, 16] {
         for jitter in [false, true] {
             let config = TrapConfig::marcato();
@@ -95,7 +96,7 @@ fn a_flood_that_chooses_all_cycles_short_gains_as_little() {
 }
 
 #[test]
-fn a_spin_bit_that_does_not_move_is_never_assessed() {
+fn a_constant_spin_bit_is_never_assessed() {
     for bit in [false, true] {
         for config in [TrapConfig::paper(), TrapConfig::marcato()] {
             assert_eq!(cycles(&config, [bit; 10_000]).0, 0);
@@ -118,13 +119,14 @@ fn a_random_spin_bit_is_never_assessed() {
 
 /// Defect 18: one late packet made two false cycles.
 #[test]
-fn packets_that_are_late_or_early_by_up_to_three_places_make_no_cycles() {
+fn packets_reordered_by_up_to_three_places_make_no_cycles() {
     for distance in 1..=3 {
         for window in [32, 100, 400] {
             let mut random = Seed::new(9).stream("order");
             let mut bits = honest(window, 40_000);
             for edge in (window..40_000 - 4).step_by(window) {
-                // A packet of the old bit falls behind the edge, or one of the new overtakes it.
+                // A packet with the old bit falls behind the edge, or one with the new bit
+                // overtakes it.
                 if random.chance(0.5) {
                     let late = bits.remove(edge - 1);
                     bits.insert(edge - 1 + distance, late);
@@ -144,25 +146,26 @@ fn packets_that_are_late_or_early_by_up_to_three_places_make_no_cycles() {
     }
 }
 
-/// A TCP flow of 20 segments per loop of 20 ms to a host that answers after 10 ms; the queue stands next to the sender,
-/// whose side takes another 10 ms. Returns the trap after `loops`.
-fn loops(config: &TrapConfig, first_seq: u32, mirrored: bool, timestamps: bool, loops: u32) -> Trap {
+/// Trap after `round_trips` of a TCP flow of 20 segments per round trip of 20 ms.
+///
+/// The other host answers after 10 ms, and the sender's side takes another 10 ms.
+fn tcp_flow(config: &TrapConfig, first_seq: u32, mirrored: bool, timestamps: bool, round_trips: u32) -> Trap {
     let mut trap = Trap::new(TrapKind::Tcp);
     let clock = |at: u64| (u32::MAX - 30).wrapping_add(u32::try_from(at).unwrap());
     let stamps = |value, echo| timestamps.then_some(TcpTimestamps { value, echo });
-    // What came back by when, so that this host can acknowledge it: one entry per millisecond.
-    for at in 0..u64::from(loops) * 20 {
+    for at in 0..u64::from(round_trips) * 20 {
         let now = Time::from_millis(at);
         let number = |at: u64| first_seq.wrapping_add(u32::try_from(at).unwrap() * 1000);
         if at >= 10 {
-            // The answer to what was sent 10 ms ago; with data of its own where the flow goes both ways.
+            // The answer to the segment of 10 ms ago, with data of its own if the flow is
+            // bidirectional.
             let payload = if mirrored { 500 } else { 0 };
             let seq = if mirrored { u32::try_from(at - 10).unwrap() * 500 } else { 7 };
             let mut answer = segment(seq, number(at - 10).wrapping_add(1000), payload);
             answer.timestamps = stamps(clock(at).wrapping_add(1 << 31), clock(at - 10));
             trap.backward(config, now, &Transport::Tcp(answer));
         }
-        // This host has heard by now what passed here 10 ms ago.
+        // By now this host has received the segment that passed here 10 ms ago.
         let ack = if mirrored && at >= 20 { u32::try_from(at - 20).unwrap() * 500 + 500 } else { 7 };
         let mut data = segment(number(at), ack, 1000);
         data.timestamps = stamps(clock(at), clock(at.saturating_sub(10)).wrapping_add(1 << 31));
@@ -171,44 +174,46 @@ fn loops(config: &TrapConfig, first_seq: u32, mirrored: bool, timestamps: bool, 
     trap
 }
 
-/// Defect 1: the condition for both halves was never reached, so that cycles were half a loop both ways too.
+/// Defect 1: the condition for both halves was never reached, so that bidirectional flows had half
+/// cycles, too.
 #[test]
-fn a_cycle_of_a_flow_that_goes_both_ways_is_a_whole_loop() {
+fn a_cycle_of_a_bidirectional_flow_is_a_whole_round_trip() {
     for (config, wanted) in
         [(TrapConfig::paper(), 50), (TrapConfig::marcato(), 48), (TrapConfig::authors(), 100)]
     {
-        let cycles = loops(&config, 0, true, config.cycles == Cycles::RoundTrip, 50).scores().cycles;
+        let cycles = tcp_flow(&config, 0, true, config.cycles == Cycles::RoundTrip, 50).scores().cycles;
         assert!(cycles.abs_diff(wanted) <= 4, "{cycles} cycles instead of {wanted} with {config:?}");
     }
 }
 
 #[test]
-fn a_flow_that_goes_one_way_has_whole_loops_by_timestamps_and_half_ones_without() {
-    let marcato = |timestamps| loops(&TrapConfig::marcato(), 0, false, timestamps, 50).scores().cycles;
+fn timestamps_give_a_unidirectional_flow_whole_round_trips() {
+    let marcato = |timestamps| tcp_flow(&TrapConfig::marcato(), 0, false, timestamps, 50).scores().cycles;
     assert!(marcato(true).abs_diff(48) <= 4, "{}", marcato(true));
-    // No handshake was seen either, so that half a loop, here a half exactly, stands for the whole.
+    // No handshake was seen either, so half a round trip, here exactly a half, counts twice.
     assert!(marcato(false).abs_diff(48) <= 4, "{}", marcato(false));
-    // As the paper says of its Fig. 2.
-    let paper = loops(&TrapConfig::paper(), 0, false, false, 50).scores().cycles;
+    // The caption of CRQ Fig. 2 says so: half cycles only.
+    let paper = tcp_flow(&TrapConfig::paper(), 0, false, false, 50).scores().cycles;
     assert!(paper.abs_diff(100) <= 4, "{paper}");
 }
 
-/// Defect 2: when the awaited number had wrapped around and the acknowledgement had not, every packet ended a cycle.
+/// Defect 2: when the awaited number had wrapped around and the acknowledgement had not, every
+/// packet ended a cycle.
 #[test]
 fn numbers_that_wrap_around_change_nothing() {
-    // The numbers wrap around in the midst of the run.
+    // The numbers wrap around in the middle of the run.
     let wrapping = u32::MAX - 500_000;
     for (mirrored, timestamps) in [(false, false), (false, true), (true, false), (true, true)] {
         for config in [TrapConfig::paper(), TrapConfig::marcato()] {
-            let cycles = |seq| loops(&config, seq, mirrored, timestamps, 50).scores().cycles;
+            let cycles = |seq| tcp_flow(&config, seq, mirrored, timestamps, 50).scores().cycles;
             assert_eq!(cycles(wrapping), cycles(0));
         }
     }
-    let cycles = |seq| loops(&TrapConfig::authors(), seq, false, false, 50).scores().cycles;
+    let cycles = |seq| tcp_flow(&TrapConfig::authors(), seq, false, false, 50).scores().cycles;
     assert!(cycles(wrapping) > cycles(0) + 5, "{} and {}", cycles(wrapping), cycles(0));
 }
 
-/// Defect 3: a retransmission moved the awaited number back, to what had been acknowledged.
+/// Defect 3: a retransmission moved the awaited number back, to one that had been acknowledged.
 #[test]
 fn retransmissions_end_no_cycle_early() {
     for config in PRESETS {
@@ -221,7 +226,7 @@ fn retransmissions_end_no_cycle_early() {
         let answer = |trap: &mut Trap, at: u64, ack: u32| {
             trap.backward(&config, Time::from_millis(at), &Transport::Tcp(segment(7, ack, 0)));
         };
-        // Loops of 20 ms, so that there is a length to go by; then, within 2 ms, old data again and again.
+        // Round trips of 20 ms to measure; then, within 2 ms, retransmissions of old data.
         let mut seq = 0;
         for at in 0..10 {
             send(&mut trap, at * 20, seq);
@@ -234,14 +239,14 @@ fn retransmissions_end_no_cycle_early() {
         }
         let after = trap.scores().cycles;
         let expected = if config.cycles == Cycles::Half { 20 } else { 0 };
-        // The first of them may end the cycle that was due.
+        // The first retransmission may end the cycle that was due.
         assert!((expected..=expected + 1).contains(&(after - before)), "{} with {config:?}", after - before);
     }
 }
 
-/// An acknowledgement that a retransmission finds on its way would answer it at once.
+/// An acknowledgement in flight would seem to answer a retransmission at once.
 #[test]
-fn a_retransmission_opens_no_cycle_for_the_acknowledgements_among_them_to_end() {
+fn a_retransmission_opens_no_cycle() {
     for config in [TrapConfig::paper(), TrapConfig::marcato()] {
         let mut trap = Trap::new(TrapKind::Tcp);
         let send = |trap: &mut Trap, at: u64, seq: u32| {
@@ -257,7 +262,7 @@ fn a_retransmission_opens_no_cycle_for_the_acknowledgements_among_them_to_end() 
             answer(&mut trap, at * 20_000 + 10_000, seq);
         }
         let (before, length) = (trap.scores().cycles, trap.round_trip());
-        // Old data again and again within 4 ms, each answered by an acknowledgement of all that is known.
+        // Retransmissions within 4 ms, each followed by an acknowledgement of all data.
         for again in 0..20 {
             let at = 200_000 + again * 200;
             send(&mut trap, at, seq - 1000);
@@ -266,7 +271,7 @@ fn a_retransmission_opens_no_cycle_for_the_acknowledgements_among_them_to_end() 
         let ended = trap.scores().cycles - before;
         assert!(ended <= 1, "{ended} cycles ended with {config:?}");
         assert_eq!(trap.round_trip(), length, "{config:?}");
-        // New data open one again.
+        // New data open a cycle again.
         for turn in 0..3u64 {
             send(&mut trap, 220_000 + turn * 20_000, seq);
             seq += 1000;
@@ -276,7 +281,8 @@ fn a_retransmission_opens_no_cycle_for_the_acknowledgements_among_them_to_end() 
     }
 }
 
-/// Defect 4: SYN and FIN were not counted, so that the acknowledgement of the byte before them ended the cycle.
+/// Defect 4: SYN and FIN were not counted, so that the acknowledgement of the byte before them
+/// ended the cycle.
 #[test]
 fn syn_and_fin_wait_for_their_own_acknowledgement() {
     let config = TrapConfig::paper();
@@ -284,7 +290,7 @@ fn syn_and_fin_wait_for_their_own_acknowledgement() {
         let mut trap = Trap::new(TrapKind::Tcp);
         let opening = TcpSegment { flags, ..segment(99, 1, 0) };
         trap.forward(&config, Time::ZERO, &Transport::Tcp(opening));
-        // The other host acknowledges what came before it.
+        // The other host acknowledges the data before it.
         trap.backward(&config, Time::from_millis(1), &Transport::Tcp(segment(1, 99, 0)));
         assert_eq!(
             trap.forward(&config, Time::from_millis(2), &Transport::Tcp(segment(100, 1, 1000))),
@@ -299,16 +305,16 @@ fn syn_and_fin_wait_for_their_own_acknowledgement() {
 }
 
 #[test]
-fn a_connection_that_takes_over_the_ports_of_another_has_cycles_of_its_own() {
+fn a_new_connection_on_the_same_ports_has_its_own_cycles() {
     for config in [TrapConfig::paper(), TrapConfig::marcato()] {
         let mut trap = Trap::new(TrapKind::Tcp);
         let mut now = Time::ZERO;
-        // The second one's numbers lie behind the first one's.
+        // The second connection's numbers lie behind the first one's.
         for first in [1_000_000_000, 0] {
             let before = trap.scores().cycles;
             let syn = TcpSegment { flags: TcpFlags::SYN, ..segment(first, 0, 0) };
             trap.forward(&config, now, &Transport::Tcp(syn));
-            // A segment every millisecond, whose acknowledgement comes 10 ms later: half of the loop.
+            // A segment every millisecond, acknowledged 10 ms later: half of the round trip.
             for turn in 0..400 {
                 let seq = first + 1 + turn * 1000;
                 trap.forward(&config, now, &Transport::Tcp(segment(seq, 7, 1000)));
@@ -318,17 +324,20 @@ fn a_connection_that_takes_over_the_ports_of_another_has_cycles_of_its_own() {
                 now += Duration::from_millis(1);
             }
             let cycles = trap.scores().cycles - before;
-            // The printed rules see half a loop, for want of data the other way; ours take it twice.
+            // The printed rules see half a round trip, as the other host sends no data; ours count
+            // it twice.
             let expected = if config.cycles == Cycles::RoundTrip { 19 } else { 35 };
             assert!(cycles.abs_diff(expected) <= 2, "{cycles}, {config:?}");
         }
     }
 }
 
-/// The longest round trip that a trap waits for: 2^23 ticks of 1024 ns.
+/// Longest round trip that a trap waits for: 2^23 ticks of 1024 ns.
 const MAX_ROUND_TRIP: Duration = Duration::from_nanos(1 << 33);
 
-/// A TCP flow between hosts of which the other one takes 10 ms to answer and this one 30 ms, without timestamps.
+/// TCP flow without timestamps, in which the other host answers after 10 ms and this one after 30
+/// ms.
+///
 /// Both send 1000 bytes per millisecond from these numbers on; `open` sends their SYNs first.
 fn lopsided(trap: &mut Trap, config: &TrapConfig, start: Time, open: bool, numbers: [u32; 2]) {
     let [near, far] = numbers;
@@ -358,10 +367,11 @@ fn without_timestamps_the_round_trip_is_both_halves() {
 }
 
 #[test]
-fn numbers_of_a_new_connection_replace_those_of_the_old_both_ways() {
+fn numbers_of_a_new_connection_replace_the_old_both_ways() {
     let config = TrapConfig::marcato();
     let mut trap = Trap::new(TrapKind::Tcp);
-    // The old connection: one segment each way from high numbers, which this host never acknowledges.
+    // The old connection: one segment each way from high numbers, which this host never
+    // acknowledges.
     trap.forward(&config, Time::ZERO, &Transport::Tcp(segment(2_000_000_000, 7, 1000)));
     trap.backward(&config, Time::ZERO, &Transport::Tcp(segment(2_000_000_000, 7, 0)));
     lopsided(&mut trap, &config, Time::from_millis(1), true, [1, 1]);
@@ -373,7 +383,7 @@ fn numbers_of_a_new_connection_replace_those_of_the_old_both_ways() {
 fn a_pure_acknowledgement_opens_no_cycle() {
     for config in [TrapConfig::paper(), TrapConfig::marcato()] {
         let mut trap = Trap::new(TrapKind::Tcp);
-        // The data before it took another way, so its number is new here.
+        // The data before it took another path, so its number is new here.
         trap.forward(&config, Time::ZERO, &Transport::Tcp(segment(1000, 7, 0)));
         trap.backward(&config, Time::from_millis(10), &Transport::Tcp(segment(7, 1000, 0)));
         let ended = trap.forward(&config, Time::from_millis(20), &Transport::Tcp(segment(1000, 7, 0)));
@@ -392,7 +402,7 @@ fn segments_without_the_ack_flag_acknowledge_nothing() {
             let answer = TcpSegment { flags: silent, ..segment(7, at * 1000 + 1000, 0) };
             trap.backward(&config, now, &Transport::Tcp(answer));
         }
-        // The authors' program takes the first segment's end for acknowledged.
+        // The authors' program counts the first segment's end as acknowledged.
         let ended = trap.scores().cycles;
         assert!(ended <= u32::from(config.cycles == Cycles::Half), "{ended} cycles, {config:?}");
         assert_eq!(trap.round_trip(), Duration::ZERO);
@@ -400,7 +410,7 @@ fn segments_without_the_ack_flag_acknowledge_nothing() {
 }
 
 #[test]
-fn an_answer_later_than_the_longest_round_trip_is_not_waited_for() {
+fn an_answer_after_the_longest_round_trip_does_not_count() {
     let config = TrapConfig::marcato();
     let tick = Duration::from_nanos(1024);
     for timestamps in [false, true] {
@@ -430,7 +440,7 @@ fn an_answer_later_than_the_longest_round_trip_is_not_waited_for() {
     }
 }
 
-/// Defect 7: the first drop of a flow that was not known yet was not counted.
+/// Defect 7: the first drop of an unknown flow was not counted.
 #[test]
 fn the_loss_of_a_flows_first_packet_counts() {
     for (config, expected) in [(TrapConfig::paper(), (1, 0)), (TrapConfig::authors(), (0, 0))] {
@@ -447,7 +457,8 @@ fn the_loss_of_a_flows_first_packet_counts() {
 
 #[test]
 fn a_pause_is_neither_a_response_nor_a_refusal() {
-    // Loops of 20 ms with 20 packets; after a loss, the application has nothing to send for a second.
+    // Round trips of 20 ms with 20 packets; after a loss, the application has nothing to send for a
+    // second.
     let config = TrapConfig::marcato();
     let mut trap = Trap::new(TrapKind::Spin);
     let mut now = Time::ZERO;
@@ -465,7 +476,7 @@ fn a_pause_is_neither_a_response_nor_a_refusal() {
 }
 
 #[test]
-fn no_order_of_packets_and_signals_and_no_clock_makes_a_trap_panic() {
+fn no_sequence_of_packets_and_signals_makes_a_trap_panic() {
     let mut random = Seed::new(11).stream("noise");
     for config in PRESETS {
         for kind in [TrapKind::Tcp, TrapKind::Spin] {

@@ -1,5 +1,7 @@
-//! What traps make of given packets and signals, cycle by cycle, so that another implementation, such as one in BPF, can be
-//! held against this one bit for bit. The file says what its lines mean.
+//! Recorded results of traps for given packets and signals, cycle by cycle.
+//!
+//! Another implementation, such as one in BPF, can be compared with this one bit by bit. The head
+//! of the file explains its lines.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -37,7 +39,7 @@ fn is_result(line: &str) -> bool {
     line.starts_with('=') || line.starts_with('.')
 }
 
-/// Goes through lines and writes them down again with what came of them.
+/// Replay of recorded lines, which writes them again with their results.
 struct Replay {
     out: String,
     traps: [Trap; 3],
@@ -147,7 +149,7 @@ fn ticks(duration: Duration) -> u64 {
 }
 
 #[test]
-fn traps_make_of_the_recorded_packets_what_was_recorded() {
+fn traps_give_the_recorded_results() {
     let recorded = fs::read_to_string(file()).unwrap();
     assert!(recorded.len() < 100_000, "{} bytes", recorded.len());
     let replayed = Replay::run(recorded.lines());
@@ -160,23 +162,24 @@ fn traps_make_of_the_recorded_packets_what_was_recorded() {
     }
 }
 
-/// What one cycle of a flow is like.
+/// One cycle of a flow.
 #[derive(Clone, Copy, Default)]
 struct Cycle {
-    /// Bytes per packet, of which there are [`PACKETS`].
+    /// Bytes of each of its [`PACKETS`] packets.
     payload: u32,
     losses: u32,
     marks: u32,
-    /// A pause after it, in cycles.
+    /// Pause after it, in cycles.
     pause: u64,
     changes_queue: bool,
 }
 
 const PACKETS: u64 = 4;
-/// In microseconds.
-const LOOP: u64 = 20_000;
+/// Round trip in microseconds.
+const ROUND_TRIP: u64 = 20_000;
 
-/// A flow that answers every so many cycles' signal by a part of its window in a thousand, and grows again.
+/// Flow that answers the signal of every `every`-th cycle by `thousandths` of its window, and grows
+/// again.
 fn answers(cycles: usize, every: usize, full: u32, thousandths: u32, of: impl Fn(&mut Cycle)) -> Vec<Cycle> {
     let mut payload = full;
     (0..cycles)
@@ -192,7 +195,7 @@ fn answers(cycles: usize, every: usize, full: u32, thousandths: u32, of: impl Fn
         .collect()
 }
 
-/// A flood whose packets are of any size, which is signalled to in every cycle.
+/// Flood of packets of random sizes, with a signal in every cycle.
 fn random(cycles: usize, random: &mut Stream, of: impl Fn(&mut Cycle)) -> Vec<Cycle> {
     (0..cycles)
         .map(|_| {
@@ -222,18 +225,20 @@ fn spin(out: &mut String, name: &str, cycles: &[Cycle]) {
     for cycle in cycles {
         for packet in 0..PACKETS {
             writeln!(out, "u {wait} {} {}", cycle.payload, u8::from(bit)).unwrap();
-            wait = LOOP / PACKETS;
+            wait = ROUND_TRIP / PACKETS;
             if packet == 2 {
                 signals(out, *cycle);
             }
         }
         bit = !bit;
-        wait += cycle.pause * LOOP;
+        wait += cycle.pause * ROUND_TRIP;
     }
 }
 
-/// A TCP flow whose packets are answered half a loop later, the other half of which is on the sender's side; numbers and
-/// clocks wrap around on the way.
+/// TCP flow whose packets are acknowledged half a round trip later; the sender's side takes the
+/// other half.
+///
+/// Sequence numbers and clocks wrap around.
 fn tcp(out: &mut String, name: &str, timestamps: bool, mirrored: u32, cycles: &[Cycle]) {
     writeln!(out, "flow tcp {name}").unwrap();
     let stamps = |value: u64, echo: u64| {
@@ -254,27 +259,27 @@ fn tcp(out: &mut String, name: &str, timestamps: bool, mirrored: u32, cycles: &[
                 back = back.wrapping_add(mirrored);
                 last = then;
             }
-            // What the other host sent half a loop ago.
-            heard = if at >= LOOP { back.wrapping_sub(2 * mirrored).max(heard) } else { heard };
-            let stamps = stamps(at, at.saturating_sub(LOOP / 2));
+            // Data that the other host sent half a round trip ago.
+            heard = if at >= ROUND_TRIP { back.wrapping_sub(2 * mirrored).max(heard) } else { heard };
+            let stamps = stamps(at, at.saturating_sub(ROUND_TRIP / 2));
             writeln!(out, "f {} {seq} {heard} 16 {}{stamps}", at - last, cycle.payload).unwrap();
             last = at;
             seq = seq.wrapping_add(cycle.payload);
             if packet % 2 == 1 {
-                answers.push((at + LOOP / 2, at, seq));
+                answers.push((at + ROUND_TRIP / 2, at, seq));
             }
-            at += LOOP / PACKETS;
+            at += ROUND_TRIP / PACKETS;
             if packet == 2 {
                 signals(out, *cycle);
             }
         }
-        at += cycle.pause * LOOP;
+        at += cycle.pause * ROUND_TRIP;
     }
 }
 
-/// Writes the file anew: to be run, and its outcome to be looked at, when a rule changes.
+/// Records the file anew. Run it when a rule changes, and review the result.
 #[test]
-#[ignore = "it writes what the other test reads"]
+#[ignore = "records the file that the other test reads"]
 fn record() {
     let mut out = String::new();
     let mut dice = Seed::new(1).stream("vectors");
@@ -287,7 +292,7 @@ fn record() {
     spin(&mut out, "answers-marks-at-random", &random(64, &mut dice, marks));
     let few = |cycle: &mut Cycle| cycle.marks = 1;
     spin(&mut out, "gives-way-by-a-fiftieth-after-few-marks", &answers(64, 8, 90_000, 20, few));
-    // It answers, goes through another queue, falls silent, and answers no more.
+    // It answers, changes its queue, pauses, and answers no more.
     let mut turns = answers(60, 6, 6000, 400, loss);
     turns[45].changes_queue = true;
     turns[52].pause = 9;
