@@ -18,7 +18,7 @@
 //! | [`RISE`] | 5/8 | share of votes | responsive from here on; the gap to `FALL` keeps a flow in its queue (CRQ §III-B3) |
 //! | [`FALL`] | 3/8 | share of votes | unresponsive up to here |
 //! | [`LEAST_VOTES`] | 3 | votes | fewer give no verdict |
-//! | [`AGE_SHIFT`] | 3 | power of two | the latest vote weighs at least 1/8, so old votes fade within tens of signals |
+//! | [`AGE_SHIFT`] | 3 | power of two | the latest vote weighs at least 1/8, so eight votes against end any majority (7/8 to the eighth is below 3/8) |
 //! | [`QUIET`] | 7 | cycles | a control needs the current and the last 6 cycles unsignalled: no response reaches into it |
 //! | [`STEADY_LOSS`] | 3 | of the last 8 cycles | with losses in as many, any fall follows a loss |
 //! | [`STEADY_MARKS`] | 6 | of the last 8 cycles | the same for marks; DCTCP in balance at a queue that marks early is marked in 4 or 5 |
