@@ -12,7 +12,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes as Payload, BytesMut};
-use marcato_sched::conductor::{self, CancelError, MessageId, OfferError, Redundancy, Removal, Tally};
+use marcato_sched::conductor::{
+    self, CancelError, Candidates, MessageId, OfferError, Redundancy, Removal, Tally,
+};
 use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{Choice, Fresh, LaneScheduler, Offer, Purpose, Unused, Wait};

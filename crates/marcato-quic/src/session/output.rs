@@ -21,8 +21,8 @@ struct Next {
     payload: Bytes,
     /// What the packet counts against a window.
     wire: Bytes,
-    /// The levels among which it was chosen.
-    among: PrioritySet,
+    /// Candidates that it was chosen from.
+    among: Candidates,
 }
 
 /// What a lane has room for.
@@ -370,7 +370,7 @@ impl Session {
         for level in Priority::ALL {
             if offered.contains(level) && !self.repairs[level.index()].is_empty() {
                 let transmit = self
-                    .feed(now, max, buf, above, Some(level))
+                    .feed(now, max, buf, Candidates::of(above).protecting(level))
                     .or_else(|| self.send_repair(now, buf, level));
                 // A chunk that stayed in the engine has to leave it before anything else happens.
                 if transmit.is_some() || self.flush {
@@ -381,7 +381,9 @@ impl Session {
                 above = above.with(level);
             }
         }
-        self.feed(now, max, buf, offered, self.crowded)
+        let offered = Candidates::of(offered);
+        let offered = self.crowded.map_or(offered, |level| offered.protecting(level));
+        self.feed(now, max, buf, offered)
     }
 
     /// What is stuck on a lane, by another.
@@ -463,30 +465,23 @@ impl Session {
         usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200))
     }
 
-    /// The most urgent chunk of new data that may leave, but none of a level in debt that is more urgent than `ahead`.
+    /// Sends the most urgent chunk of new data that may leave.
     fn feed(
         &mut self,
         now: Time,
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
-        mut among: PrioritySet,
-        mut ahead: Option<Priority>,
+        mut among: Candidates,
     ) -> Option<Transmit> {
         let mut reserved = false;
         let mut views = Views::new();
         let found = loop {
             let Some(pending) = self.conductor.peek_among(now, among) else { break None };
-            // Were only levels in debt left, their debts would be forgiven. Not while one that they owe waits for no more
-            // than room: a packet that is shorter than its own, or waits for no pacer, would pass it again and again.
-            let owes = ahead.is_some_and(|level| pending.priority.is_more_urgent_than(level));
-            if owes && self.conductor.is_in_debt(pending.priority) {
-                break None;
-            }
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
             let header = self.header_len(key, pending.sent.get());
             if self.no_streams && header > 0 {
-                among = among.without(pending.priority);
+                among = among.blocked(pending.priority);
                 continue;
             }
             let payload = self.payload(rest + header);
@@ -495,21 +490,23 @@ impl Session {
             let fresh = Fresh::from(pending);
             match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
-                    reserved |= wait == Wait::Reserved;
-                    // Not one for which room is there and reserved: a level in debt may be all that can use that.
-                    if wait == Wait::NoRoom {
-                        ahead = ahead.max(Some(pending.priority));
-                        // Those that only wait for their pacer are not limited by their window.
+                    self.look_again(ready);
+                    among = if wait == Wait::NoRoom {
+                        // Lanes that only wait for their pacer are not limited by their window.
                         let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
                         for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
                             lane.gate.set_cwnd_limited();
                         }
-                    }
-                    self.look_again(ready);
+                        // A shorter packet, or one that waits for no pacer, would overtake it again and again.
+                        among.waiting(pending.priority)
+                    } else {
+                        // Reserved room may be of use to a level in debt alone.
+                        among.blocked(pending.priority)
+                    };
                     if wait == Wait::Reserved {
+                        reserved = true;
                         self.await_scheduler(now);
                     }
-                    among = among.without(pending.priority);
                 }
                 choice => {
                     self.tell_full(choice, wire);

@@ -25,6 +25,7 @@
 //! so a grant may have to remove many at once, and an offer may evict many; each is removed once. Shedding and
 //! discarding look at every message of the levels that they may touch.
 
+pub mod candidates;
 pub mod counter;
 mod deadline;
 pub mod debt;
@@ -35,8 +36,9 @@ mod message;
 pub mod shed;
 pub mod store;
 
-use marcato_units::{Bytes, Priority, PrioritySet, Time};
+use marcato_units::{Bytes, Priority, Time};
 
+pub use candidates::Candidates;
 pub use counter::{Counters, LevelCounters, Tally};
 pub use debt::{Debt, DebtError, Multiplier, Redistribution, Watermarks};
 pub use error::{CancelError, OfferError, RefuseError, ReprioritiseError};
@@ -400,29 +402,33 @@ impl<S: Store, O: Observer> Conductor<S, O> {
 
 /// The engine's side.
 impl<S: Store, O: Observer> Conductor<S, O> {
-    /// Grants the next chunk: at most `budget` bytes of one message. `None` if nothing waits or the budget is zero.
+    /// Grants the next chunk: at most `budget` bytes of one message. Returns `None` if nothing waits or the budget is zero.
     ///
-    /// Whenever anything waits and the budget is not zero, something is granted.
+    /// If anything waits and the budget is not zero, something is granted.
     pub fn grant(&mut self, now: Time, budget: Bytes) -> Option<Grant> {
-        self.grant_among(now, budget, PrioritySet::ALL)
+        self.grant_among(now, budget, Candidates::ALL)
     }
 
-    /// As [`grant`](Self::grant), of these levels only: the others have data that the engine cannot take now, so
-    /// they are not waiting for their turn. They still forgive and pay back as levels that wait.
+    /// Grants the next chunk of these candidates, as [`grant`](Self::grant) does of all levels.
     ///
-    /// If all that is left is in debt, debts are redistributed for its sake. Whoever leaves out a level that waits for no
-    /// more than room in a window, or for a pacer, lets those that owe it pass it for ever, and the bounds of
-    /// [`Debt::wait_bound`] do not hold. Check [`is_in_debt`](Self::is_in_debt) of what
-    /// [`peek_among`](Self::peek_among) names first.
-    pub fn grant_among(&mut self, now: Time, budget: Bytes, among: PrioritySet) -> Option<Grant> {
+    /// Levels that are no candidates forgive and pay back debts as levels that wait. If all candidates with data are in
+    /// debt, their debts are redistributed, unless one of them would then overtake a
+    /// [protected](Candidates::protecting) level: then nothing is granted and nothing changes.
+    pub fn grant_among(
+        &mut self,
+        now: Time,
+        budget: Bytes,
+        candidates: impl Into<Candidates>,
+    ) -> Option<Grant> {
         self.tidy(now);
         if budget.is_zero() {
             return None;
         }
         let before = self.ledger;
         let waiting = self.waiting;
-        let among = waiting & among.bits();
-        let (priority, redistributed) = self.ledger.choose(&self.rules, among)?;
+        let candidates = candidates.into();
+        let (priority, redistributed, after) = self.choose(candidates)?;
+        self.ledger = after;
         if redistributed {
             self.counters.redistributions += 1;
             self.observer.observe(Event::Redistributed);
@@ -446,7 +452,14 @@ impl<S: Store, O: Observer> Conductor<S, O> {
             self.rate(slot);
         }
         self.ledger.charge(&self.rules, priority, len, waiting);
-        self.latest = Some(Latest { grant, slot, ledger: before, waiting, among, redistributed });
+        self.latest = Some(Latest {
+            grant,
+            slot,
+            ledger: before,
+            waiting,
+            among: waiting & candidates.bits(),
+            redistributed,
+        });
         self.drain.granted(len);
         self.observer.observe(Event::Granted(grant));
         self.announce(before.in_debt);
@@ -507,14 +520,26 @@ impl<S: Store, O: Observer> Conductor<S, O> {
 
     /// The message that the next grant at the time `now` would serve.
     pub fn peek(&mut self, now: Time) -> Option<Pending> {
-        self.peek_among(now, PrioritySet::ALL)
+        self.peek_among(now, Candidates::ALL)
     }
 
     /// The message that [`grant_among`](Self::grant_among) would serve.
-    pub fn peek_among(&mut self, now: Time, among: PrioritySet) -> Option<Pending> {
+    pub fn peek_among(&mut self, now: Time, candidates: impl Into<Candidates>) -> Option<Pending> {
         self.tidy(now);
-        let (priority, _) = { self.ledger }.choose(&self.rules, self.waiting & among.bits())?;
+        let (priority, ..) = self.choose(candidates.into())?;
         Some(self.pending(self.levels[priority.index()].head))
+    }
+
+    /// The level that the next grant serves, whether debts had to be redistributed for it, and the ledger after that.
+    #[inline]
+    fn choose(&self, candidates: Candidates) -> Option<(Priority, bool, Ledger)> {
+        let mut after = self.ledger;
+        let (priority, redistributed) = after.choose(&self.rules, self.waiting & candidates.bits())?;
+        // Only redistribution frees a level in debt, so this is about the debts before it.
+        if redistributed && candidates.forbid(priority) {
+            return None;
+        }
+        Some((priority, redistributed, after))
     }
 }
 
@@ -854,7 +879,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use marcato_units::Duration;
+    use marcato_units::{Duration, PrioritySet};
     use std::vec::Vec;
 
     const NOW: Time = Time::ZERO;
@@ -915,6 +940,25 @@ mod tests {
         assert_eq!(conductor.peek(NOW).map(|pending| pending.message), Some(urgent));
         assert_eq!(conductor.peek_among(NOW, PrioritySet::EMPTY), None);
         assert_eq!(conductor.grant_among(NOW, Bytes::new(500), PrioritySet::one(Priority::P3)), None);
+    }
+
+    #[test]
+    fn no_debtor_overtakes_a_level_that_waits_for_room() {
+        let mut conductor = conductor();
+        conductor.offer(NOW, message(1_000_000, Priority::P0)).unwrap();
+        conductor.offer(NOW, message(1_000_000, Priority::P1)).unwrap();
+        while !conductor.is_in_debt(Priority::P0) {
+            conductor.grant(NOW, Bytes::new(1000)).unwrap();
+        }
+        let before = (conductor.debt(Priority::P0), conductor.counters().clone());
+        let waiting = Candidates::ALL.waiting(Priority::P1);
+        assert_eq!(conductor.peek_among(NOW, waiting), None);
+        assert_eq!(conductor.grant_among(NOW, Bytes::new(1000), waiting), None);
+        assert_eq!((conductor.debt(Priority::P0), conductor.counters().clone()), before, "nothing changes");
+        // Blocked, P1 does not wait for its turn, and P0 is forgiven.
+        let blocked = Candidates::ALL.blocked(Priority::P1);
+        assert_eq!(conductor.peek_among(NOW, blocked).map(|it| it.priority), Some(Priority::P0));
+        assert!(conductor.grant_among(NOW, Bytes::new(1000), blocked).is_some());
     }
 
     #[test]

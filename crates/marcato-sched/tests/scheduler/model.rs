@@ -4,13 +4,31 @@
 use std::collections::VecDeque;
 
 use marcato_sched::conductor::{
-    CancelError, CancelOutcome, Conductor, Config, Counters, Debt, Fixed, Grant, Message, MessageId,
-    OfferError, RefuseError, ReprioritiseError, ShedPolicy, Store, Tally,
+    CancelError, CancelOutcome, Candidates, Conductor, Config, Counters, Debt, Fixed, Grant, Message,
+    MessageId, OfferError, RefuseError, ReprioritiseError, ShedPolicy, Store, Tally,
 };
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use proptest::prelude::*;
 
 use crate::common::{CHUNK, rules};
+
+/// Candidates of a grant: levels, and the level that no debtor may overtake.
+#[derive(Clone, Copy, Debug)]
+struct Among {
+    levels: PrioritySet,
+    protected: Option<Priority>,
+}
+
+impl Among {
+    const ALL: Self = Self { levels: PrioritySet::ALL, protected: None };
+}
+
+impl From<Among> for Candidates {
+    fn from(among: Among) -> Self {
+        let candidates = Self::of(among.levels);
+        among.protected.map_or(candidates, |level| candidates.protecting(level))
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Waiting {
@@ -68,7 +86,7 @@ struct Model {
     state: State,
     offers: usize,
     /// The state before the latest grant, that grant's message and length, and among which levels it was made.
-    latest: Option<(State, usize, u64, PrioritySet)>,
+    latest: Option<(State, usize, u64, Among)>,
     changes: Vec<Change>,
 }
 
@@ -206,10 +224,22 @@ impl Model {
     }
 
     /// The level whose turn it is, after redistribution where that is needed.
-    fn choose(&mut self, among: PrioritySet) -> Option<usize> {
+    fn choose(&mut self, among: Among) -> Option<usize> {
+        let before = self.state.clone();
+        let chosen = self.choose_any(among)?;
+        let overtakes = among.protected.is_some_and(|protected| chosen < protected.index());
+        if before.in_debt[chosen] && overtakes {
+            self.state = before;
+            return None;
+        }
+        Some(chosen)
+    }
+
+    /// As [`choose`](Self::choose), without regard to the protected level.
+    fn choose_any(&mut self, among: Among) -> Option<usize> {
         let rules = self.rules;
         let State { levels, debts, in_debt, counters, .. } = &mut self.state;
-        let may = |l: usize| among.contains(Priority::ALL[l]) && !levels[l].is_empty();
+        let may = |l: usize| among.levels.contains(Priority::ALL[l]) && !levels[l].is_empty();
         let waiting: Vec<usize> = (0..5).filter(|&l| may(l)).collect();
         let first = *waiting.first()?;
         if let Some(&l) = waiting.iter().find(|&&l| !in_debt[l]) {
@@ -233,7 +263,7 @@ impl Model {
         waiting.into_iter().find(|&l| !in_debt[l])
     }
 
-    fn grant_now(&mut self, budget: u64, among: PrioritySet) -> Option<(usize, u64, u64, bool)> {
+    fn grant_now(&mut self, budget: u64, among: Among) -> Option<(usize, u64, u64, bool)> {
         let l = self.choose(among)?;
         let state = &mut self.state;
         let unopposed = (0..5).all(|k| k == l || state.levels[k].is_empty());
@@ -264,7 +294,7 @@ impl Model {
         Some((id, offset, len, fin))
     }
 
-    fn grant(&mut self, now: Time, budget: u64, among: PrioritySet) -> Option<(usize, u64, u64, bool)> {
+    fn grant(&mut self, now: Time, budget: u64, among: Among) -> Option<(usize, u64, u64, bool)> {
         self.expire(now);
         if budget == 0 {
             return None;
@@ -299,7 +329,7 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Op {
     Offer(Message),
-    Grant(u64, PrioritySet),
+    Grant(u64, Among),
     /// In thousandths of the latest grant.
     Refuse(u64),
     Reprioritise(usize, Priority),
@@ -307,7 +337,7 @@ enum Op {
     Discard(Priority),
     Shed(ShedPolicy),
     Advance(u64),
-    Peek(PrioritySet),
+    Peek(Among),
     /// Makes room for a message of this level.
     MakeRoom(Priority),
 }
@@ -327,9 +357,11 @@ fn op() -> impl Strategy<Value = Op> {
     });
     // All levels, as over TCP, or some, as where flow control or a repair holds others back.
     let among = || {
-        prop_oneof![1 => Just(PrioritySet::ALL), 1 => prop::collection::vec(level(), 0..5).prop_map(|levels| {
-            levels.into_iter().fold(PrioritySet::ALL, PrioritySet::without)
-        })]
+        let some = prop::collection::vec(level(), 0..5)
+            .prop_map(|levels| levels.into_iter().fold(PrioritySet::ALL, PrioritySet::without));
+        let some =
+            (some, prop::option::of(level())).prop_map(|(levels, protected)| Among { levels, protected });
+        prop_oneof![1 => Just(Among::ALL), 1 => some]
     };
     prop_oneof![
         30 => message.prop_map(Op::Offer),
@@ -375,9 +407,10 @@ impl<S: Store> Bench<S> {
                 let expected = model.grant(now, budget, among);
                 let plain = grant.map(|g| (g.message, g.offset.get(), g.len.get(), g.fin));
                 prop_assert_eq!(plain, expected.map(|(id, offset, len, fin)| (names[id], offset, len, fin)));
-                let waits =
-                    (0..5).any(|l| among.contains(Priority::ALL[l]) && !model.state.levels[l].is_empty());
-                prop_assert!(grant.is_some() || budget == 0 || !waits, "not live");
+                let waits = (0..5)
+                    .any(|l| among.levels.contains(Priority::ALL[l]) && !model.state.levels[l].is_empty());
+                let free = among.protected.is_none();
+                prop_assert!(grant.is_some() || budget == 0 || !waits || !free, "not live");
                 *latest = grant.or(*latest);
             }
             Op::Refuse(thousandths) => {
@@ -522,7 +555,7 @@ fn run<S: Store>(config: Config, store: S, bounds: (usize, usize), ops: &[Op]) -
     }
     // Whatever is left gets out.
     while !bench.conductor.is_empty() {
-        bench.step(&Op::Grant(CHUNK.get(), PrioritySet::ALL))?;
+        bench.step(&Op::Grant(CHUNK.get(), Among::ALL))?;
     }
     Ok(())
 }
