@@ -950,11 +950,11 @@ mod tests {
         while !conductor.is_in_debt(Priority::P0) {
             conductor.grant(NOW, Bytes::new(1000)).unwrap();
         }
-        let before = (conductor.debt(Priority::P0), conductor.counters().clone());
+        let before = (conductor.debt(Priority::P0), *conductor.counters());
         let waiting = Candidates::ALL.waiting(Priority::P1);
         assert_eq!(conductor.peek_among(NOW, waiting), None);
         assert_eq!(conductor.grant_among(NOW, Bytes::new(1000), waiting), None);
-        assert_eq!((conductor.debt(Priority::P0), conductor.counters().clone()), before, "nothing changes");
+        assert_eq!((conductor.debt(Priority::P0), *conductor.counters()), before, "nothing changes");
         // Blocked, P1 does not wait for its turn, and P0 is forgiven.
         let blocked = Candidates::ALL.blocked(Priority::P1);
         assert_eq!(conductor.peek_among(NOW, blocked).map(|it| it.priority), Some(Priority::P0));
