@@ -1,16 +1,18 @@
-//! What passes an emulated link between UDP sockets.
+//! Packet type of emulated links between UDP sockets.
 
 use marcato_queue::{FlowKey, Packet};
 use marcato_units::{Bytes, Layer};
 use marcato_wire::Ecn;
 
-/// IPv4's header and UDP's (RFC 791 §3.1, RFC 768).
+/// Headers of IPv4 and UDP (RFC 791 §3.1, RFC 768).
 const HEADERS: Bytes = Bytes::new(20 + 8);
 
-/// A UDP datagram on an emulated link. It counts with the 28 bytes of an IPv4 and a UDP header, whichever IP it came by.
+/// UDP datagram on an emulated link. It counts with the 28 bytes of an IPv4 and a UDP header,
+/// whether it came by IPv4 or IPv6.
 ///
-/// Its marks are those that an ordinary socket tells, which is none: it is not ECN-capable, so that queues drop it where they
-/// might have marked it, and of the high layer, unless it came by a [`Port`](crate::Port) of the low one.
+/// An ordinary socket does not report ECN or DSCP. The datagram therefore counts as not
+/// ECN-capable, so queues drop it where they might have marked it. It is of the high layer, unless
+/// it came by a [`Port`](crate::Port) of the low one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     flow: FlowKey,
@@ -19,18 +21,18 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// A datagram of this flow, of the high layer.
+    /// Creates a datagram of this flow, of the high layer.
     pub fn new(flow: FlowKey, payload: impl Into<Box<[u8]>>) -> Self {
         Self { flow, layer: Layer::High, payload: payload.into() }
     }
 
-    /// The same in this layer.
+    /// Sets the layer.
     #[must_use]
     pub fn in_layer(self, layer: Layer) -> Self {
         Self { layer, ..self }
     }
 
-    /// What it carries.
+    /// Payload of the datagram.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }

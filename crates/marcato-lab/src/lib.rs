@@ -1,9 +1,9 @@
 //! Emulated links in real time: packets of real sockets pass queues of `marcato-queue`.
 //!
-//! A [`Link`] is one direction: a queue, a transmitter of a given rate, loss, and a line of a given delay. It has no
-//! clock and no socket, so that it can be held against arithmetic in virtual time. A [`UdpLink`] puts two of them
-//! between a client and a server on real UDP sockets. It needs no privileges, and the program under test does not know
-//! of it: it sends to another port.
+//! A [`Link`] is one direction: a queue, a transmitter of a given rate, loss, and a line of a given
+//! delay. It has no clock and no socket, so that it can be checked against arithmetic in virtual
+//! time. A [`UdpLink`] puts two of them between a client and a server on real UDP sockets. It needs
+//! no privileges, and is transparent to the program under test, which only sends to another port.
 //!
 //! ```
 //! use marcato_lab::{LinkConfig, UdpLink};

@@ -1,80 +1,81 @@
-//! One direction of a link: a queue, a transmitter, and a line on which packets are under way.
+//! One direction of a link: a queue, a transmitter, and a line with packets in flight.
 //!
-//! Everything happens at the time at which it is due, not at the time at which somebody looks: a transmitter that is
-//! asked late has sent its packets one after the other all the same, and each arrives at the time that follows from
-//! that. So a timer that fires late makes packets late by that much, but never makes the link slower than its rate.
+//! Each event has the time at which it is due, regardless of when a call processes it. After a late
+//! call, the transmitter has still sent its packets back to back, and each arrives at the resulting
+//! time. A late timer therefore delays packets by its own lateness, but never makes the link slower
+//! than its rate.
 
 use std::collections::VecDeque;
 
 use marcato_queue::{Discipline, DropTail, Packet};
 use marcato_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
-/// The most packets on a line. It is reached only by links whose rate times delay is out of proportion: 65 536
-/// packets of 1200 bytes are 6 Gbit/s for 100 ms.
+/// Most packets on a line. Only links with a disproportionate bandwidth-delay product reach it:
+/// 65 536 packets of 1200 bytes are 6 Gbit/s for 100 ms.
 pub const MAX_UNDER_WAY: usize = 65_536;
 
-/// One direction of a link, as it shall be.
+/// Configuration of one direction of a link.
 pub struct LinkConfig<P> {
-    /// How fast packets leave.
+    /// Rate of the transmitter.
     pub rate: Rate,
-    /// How long each is under way after it has left.
+    /// Propagation delay of each packet after its transmission.
     pub delay: Duration,
-    /// With which probability each is lost after it has left.
+    /// Probability, from 0 to 1, that a packet is lost after its transmission.
     pub loss: f64,
-    /// What waits before the transmitter, which takes one packet at a time.
+    /// Queue discipline before the transmitter, which takes one packet at a time.
     pub queue: Box<dyn Discipline<P> + Send>,
 }
 
 impl<P: Packet + Send + 'static> LinkConfig<P> {
-    /// A link that loses nothing, behind a drop-tail queue of 1000 packets.
+    /// Creates a link without loss, behind a drop-tail queue of 1000 packets.
     pub fn new(rate: Rate, delay: Duration) -> Self {
         Self { rate, delay, loss: 0.0, queue: Box::new(DropTail::default()) }
     }
 
-    /// With this queue.
+    /// Sets the queue discipline.
     #[must_use]
     pub fn queue(self, queue: impl Discipline<P> + Send + 'static) -> Self {
         Self { queue: Box::new(queue), ..self }
     }
 
-    /// Where each packet is lost with this probability.
+    /// Sets the loss probability of each packet.
     #[must_use]
     pub fn loss(self, loss: f64) -> Self {
         Self { loss, ..self }
     }
 }
 
-/// Why a link cannot be so.
+/// Error returned for an invalid link configuration.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum LinkError {
-    /// Nothing would ever leave.
+    /// The rate is zero, so no packet would ever be sent.
     #[error("a link of rate 0 carries nothing: give it a rate")]
     NoRate,
-    /// No probability.
+    /// The loss is not a probability.
     #[error("a loss of {loss} is no probability: give one from 0 to 1")]
     Loss {
-        /// What was given.
+        /// Given loss.
         loss: f64,
     },
 }
 
-/// What a link has done. At every moment `offered = delivered + dropped + lost + discarded`, and what waits or is under
-/// way.
+/// Counters of a link. At any time `offered = delivered + dropped + lost + discarded`, plus the
+/// packets queued or in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Packets handed to the link.
+    /// Packets sent into the link.
     pub offered: u64,
     /// Packets that its queue dropped, at either end of the queue.
     pub dropped: u64,
     /// Packets that the line lost.
     pub lost: u64,
-    /// Packets for which the line had no place: see [`MAX_UNDER_WAY`].
+    /// Packets discarded because the line was full: see [`MAX_UNDER_WAY`].
     pub discarded: u64,
     /// Packets that came out at the far end.
     pub delivered: u64,
-    /// Their bytes, headers included.
+    /// Bytes of delivered packets, headers included.
     pub delivered_bytes: Bytes,
-    /// The most bytes that have waited in the queue.
+    /// Longest backlog of the queue, in bytes.
     pub longest_queue: Bytes,
 }
 
@@ -85,14 +86,14 @@ pub struct Link<P> {
     loss: f64,
     stream: Stream,
     queue: Box<dyn Discipline<P> + Send>,
-    /// When the transmitter is, or was, done with the packet that it took last.
+    /// End of the transmission of the packet taken last.
     free_at: Time,
     line: VecDeque<(Time, P)>,
     counters: LinkCounters,
 }
 
 impl<P: Packet> Link<P> {
-    /// An empty link. What it loses is drawn from the stream `loss/NAME` of `seed`.
+    /// Creates an empty link. Losses are drawn from the stream `loss/NAME` of `seed`.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl<P: Packet> Link<P> {
         Ok(Self { rate, delay, loss, stream, queue, free_at, line, counters })
     }
 
-    /// Takes a packet in.
+    /// Enqueues a packet.
     pub fn send(&mut self, now: Time, packet: P) {
         self.transmit(now);
         self.counters.offered += 1;
@@ -119,12 +120,12 @@ impl<P: Packet> Link<P> {
             *dropped += 1;
         }
         self.counters.longest_queue = self.counters.longest_queue.max(self.queue.backlog().bytes);
-        // A transmitter that had nothing to do begins now, not when it fell idle.
+        // An idle transmitter begins now, not when it became idle.
         self.free_at = self.free_at.max(now);
         self.transmit(now);
     }
 
-    /// The next packet that has come out by `now`.
+    /// Returns the next packet that has come out by `now`.
     pub fn poll(&mut self, now: Time) -> Option<P> {
         self.transmit(now);
         self.line.front().filter(|(at, _)| *at <= now)?;
@@ -134,30 +135,30 @@ impl<P: Packet> Link<P> {
         Some(packet)
     }
 
-    /// When to call [`poll`](Self::poll) next, if nothing is sent until then. Nothing comes out earlier; it may be that
-    /// nothing comes out even then.
+    /// Returns the time of the next call of [`poll`](Self::poll), if nothing is sent until then. No
+    /// packet comes out earlier; perhaps none does even then.
     pub fn next_event(&self) -> Option<Time> {
         let arrival = self.line.front().map(|(at, _)| *at);
         let departure = self.queue.next_ready(self.free_at);
         arrival.into_iter().chain(departure).min()
     }
 
-    /// What it has done.
+    /// Counters since the link was made.
     pub const fn counters(&self) -> &LinkCounters {
         &self.counters
     }
 
-    /// Packets that wait or are under way.
+    /// Packets queued or in flight.
     pub fn inside(&self) -> u64 {
         self.queue.backlog().packets + self.line.len() as u64
     }
 
-    /// Puts on the line what has begun to leave by `now`, each at its own time.
+    /// Puts packets whose transmission has begun by `now` on the line, each at its own time.
     fn transmit(&mut self, now: Time) {
         while let Some(ready) = self.queue.next_ready(self.free_at).filter(|ready| *ready <= now) {
             let counters = &mut self.counters;
             let Some(packet) = self.queue.dequeue_with(ready, &mut |_| counters.dropped += 1) else {
-                // A queue that has dropped all it had, or one that was wrong about when it is ready.
+                // The queue has dropped all its packets, or its ready time was wrong.
                 self.free_at = ready;
                 if self.queue.backlog().is_empty() {
                     return;
@@ -167,6 +168,7 @@ impl<P: Packet> Link<P> {
                     _ => return,
                 }
             };
+            // A packet that the line loses has occupied the transmitter, too.
             self.free_at = ready + self.rate.transmission_time(packet.len());
             if self.stream.chance(self.loss) {
                 self.counters.lost += 1;
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
     use crate::Datagram;
 
-    /// A datagram that occupies a link like so many bytes.
+    /// Creates a datagram that occupies a link like this many bytes.
     fn packet(number: u8, bytes: usize) -> Datagram {
         Datagram::new(FlowKey::new(0), vec![number; bytes - 28])
     }
@@ -196,7 +198,7 @@ mod tests {
         Link::new("test", config, Seed::new(1)).unwrap()
     }
 
-    /// Everything that comes out, with the time at which it is due, asked at these times only.
+    /// Returns all arrivals with the times at which they are due, polled at these times only.
     fn arrivals(link: &mut Link<Datagram>, at: impl IntoIterator<Item = Time>) -> Vec<(Time, u8)> {
         let mut arrived = Vec::new();
         for now in at {
@@ -233,7 +235,7 @@ mod tests {
         let at = |number: u64| Time::from_millis(4 * number + 54);
         let watched = arrivals(&mut watched, (0..100).map(at));
         assert_eq!(watched, (0..100).map(|number| (at(number.into()), number)).collect::<Vec<_>>());
-        // Asked only once, in the middle, and then at the end: everything is there that ought to be.
+        // Polled only once in the middle, and then at the end: all that is due has arrived.
         let mid = arrivals(&mut late, [Time::from_millis(4 * 50 + 54)]);
         assert_eq!(mid.len(), 51);
         assert_eq!(arrivals(&mut late, [at(99)]).len(), 49);
@@ -256,14 +258,14 @@ mod tests {
         for number in 0..4 {
             link.send(Time::ZERO, packet(number, 1000));
         }
-        // One is being sent, two wait.
+        // One is being sent, and two are queued.
         assert_eq!((link.counters().dropped, link.inside()), (1, 3));
         assert_eq!(arrivals(&mut link, [Time::from_secs(1)]).len(), 3);
     }
 
     #[test]
     fn codel_sees_when_packets_leave_and_not_when_somebody_looks() {
-        // Twice what the link carries, for 2 s; looked after every packet, or only at the end.
+        // Twice the link's capacity, for 2 s; polled after every packet, or only at the end.
         let run = |looks: bool| {
             let queue = Codel::new(CodelConfig::default()).unwrap();
             let mut link = link(LinkConfig::new(Rate::from_mbps(2), Duration::ZERO).queue(queue));
@@ -291,7 +293,7 @@ mod tests {
             (0..10_000).map(sent).for_each(|(now, packet)| link.send(now, packet));
             link.counters().lost
         };
-        // Of 10 000 at 10 %, the standard deviation is 30; five of them.
+        // Of 10 000 at 10 %, the standard deviation is 30; the tolerance is five of them.
         assert!((850..=1150).contains(&lost(1)), "{}", lost(1));
         assert_eq!(lost(1), lost(1));
         assert_ne!(lost(1), lost(2));
@@ -336,10 +338,10 @@ mod tests {
                 let out = counters.delivered + counters.dropped + counters.lost + counters.discarded;
                 prop_assert_eq!(counters.offered, out + link.inside());
                 prop_assert_eq!(counters.delivered_bytes, bytes);
-                // It began at the first packet, which may have been sent at zero.
+                // Transmission began at the first packet, possibly at time zero.
                 prop_assert!(bytes <= rate.bytes_in(last.since(Time::ZERO)) + Bytes::new(1));
             }
-            // Followed from one event to the next, it empties.
+            // Followed from event to event, the link empties.
             while let Some(at) = link.next_event() {
                 prop_assert!(at >= now || link.poll(now).is_some());
                 now = now.max(at);

@@ -1,4 +1,4 @@
-//! An emulated link between clients and servers on real UDP sockets.
+//! Emulated link between clients and servers on real UDP sockets.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,49 +15,50 @@ use tokio::task::JoinHandle;
 
 use crate::{Datagram, Link, LinkConfig, LinkCounters, LinkError};
 
-/// The longest datagram that UDP knows.
+/// Longest UDP datagram.
 const LONGEST: usize = 65_535;
 /// Datagrams read from one socket before the other has its turn.
 const READS: usize = 64;
-/// What is asked of the system for each socket, each way. It may give less.
+/// Buffer size requested for each socket, in each direction. The system may grant less.
 const SOCKET_BUFFER: usize = 4_000_000;
 
-/// Why there is no emulated link.
+/// Error returned when an emulated link cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The link cannot be so.
+    /// The configuration of a direction is invalid.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// A link without ports leads nowhere.
+    /// No port was given, so the link would lead nowhere.
     #[error("a link needs a port: give at least one")]
     NoPort,
-    /// The system gives no socket beside the server's.
+    /// The system gives no socket on the server's address.
     #[error("cannot open a udp socket at {addr} for the emulated link: {source}")]
     Socket {
-        /// The address.
+        /// Address requested.
         addr: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// A port of a link: what is sent to it goes to a server, and what the server answers goes back.
+/// Port of a link: forwards datagrams to a server, and the server's answers back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// The server.
+    /// Address of the server.
     pub server: SocketAddr,
-    /// The class in which the link serves what goes by this port, both ways. An ordinary socket does not tell how a
-    /// datagram was marked, but the lanes of a layered connection have ports of their own.
+    /// Class in which the link serves the datagrams of this port, both ways. An ordinary socket
+    /// does not report a datagram's DSCP, but each lane of a layered connection has a port of its
+    /// own.
     pub layer: Layer,
 }
 
 impl Port {
-    /// A port of the high layer.
+    /// Creates a port of the high layer.
     pub const fn new(server: SocketAddr) -> Self {
         Self { server, layer: Layer::High }
     }
 
-    /// The same in this layer.
+    /// Sets the layer.
     #[must_use]
     pub const fn in_layer(self, layer: Layer) -> Self {
         Self { layer, ..self }
@@ -66,9 +67,9 @@ impl Port {
 
 /// Both directions of a link between clients and servers; it works until it is dropped.
 ///
-/// It listens beside each server, on an address of the same host, and sends on what comes in. Each of its ports belongs to
-/// one client: the address from which the first datagram came. What others send is thrown away and
-/// [counted](Self::strangers). All ports share the two directions, and their queues.
+/// It listens on the address of each server, at another port, and forwards what it receives. Each
+/// of its ports belongs to one client: the address of the first datagram. Datagrams from others are
+/// discarded and [counted](Self::strangers). All ports share the two directions, and their queues.
 #[derive(Debug)]
 pub struct UdpLink {
     addr: SocketAddr,
@@ -77,7 +78,7 @@ pub struct UdpLink {
     task: JoinHandle<()>,
 }
 
-/// What is told of a link while it works.
+/// Counters published while the link works.
 #[derive(Debug, Default)]
 struct Shared {
     forward: LinkCounters,
@@ -86,12 +87,14 @@ struct Shared {
 }
 
 impl UdpLink {
-    /// A link to `server`, at a port that the system chooses: `forward` leads there, `back` from there to the client.
-    /// What they lose is drawn from the streams `loss/forward` and `loss/back` of `seed`.
+    /// Opens a link to `server`, at a port that the system chooses. `forward` is the direction to
+    /// the server, `back` the one to the client.
+    ///
+    /// Losses are drawn from the streams `loss/forward` and `loss/back` of `seed`.
     ///
     /// # Errors
     ///
-    /// If a direction cannot be so, or the system gives no socket.
+    /// If the configuration of a direction is invalid, or the system gives no socket.
     pub async fn open(
         server: SocketAddr,
         forward: LinkConfig<Datagram>,
@@ -101,11 +104,12 @@ impl UdpLink {
         Self::open_ports(&[Port::new(server)], forward, back, seed).await
     }
 
-    /// A link with several ports, which share it.
+    /// Opens a link with several ports, which share it.
     ///
     /// # Errors
     ///
-    /// If a direction cannot be so, there is no port, or the system gives no socket.
+    /// If the configuration of a direction is invalid, there is no port, or the system gives no
+    /// socket.
     pub async fn open_ports(
         ports: &[Port],
         forward: LinkConfig<Datagram>,
@@ -120,7 +124,7 @@ impl UdpLink {
             let failed = |source| OpenError::Socket { addr: beside, source };
             let outside = bind(beside).await.map_err(failed)?;
             let inside = bind(beside).await.map_err(failed)?;
-            // So that nobody but the server is heard on it.
+            // A connected socket receives from the server only.
             inside.connect(port.server).await.map_err(failed)?;
             addrs.push(outside.local_addr().map_err(failed)?);
             pairs.push(Pair { outside, inside, client: None, layer: port.layer });
@@ -139,27 +143,27 @@ impl UdpLink {
         Ok(Self { addr, addrs, shared, task })
     }
 
-    /// Where the client has to send to instead of to the first server.
+    /// Address that the client uses instead of the first server's.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Where clients have to send to instead of to the servers, in the order of the ports.
+    /// Addresses that clients use instead of the servers', in the order of the ports.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }
 
-    /// What the direction to the servers has done.
+    /// Counters of the direction to the servers.
     pub fn forward(&self) -> LinkCounters {
         lock(&self.shared).forward
     }
 
-    /// What the direction to the clients has done.
+    /// Counters of the direction to the clients.
     pub fn back(&self) -> LinkCounters {
         lock(&self.shared).back
     }
 
-    /// Datagrams that were thrown away because they came from somebody else than the client.
+    /// Datagrams discarded because they came from an address other than the client's.
     pub fn strangers(&self) -> u64 {
         lock(&self.shared).strangers
     }
@@ -183,20 +187,20 @@ async fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The sockets of a port.
+/// Sockets of a port.
 struct Pair {
-    /// Towards the client.
+    /// Socket towards the client.
     outside: UdpSocket,
-    /// Towards the server.
+    /// Socket towards the server.
     inside: UdpSocket,
     client: Option<SocketAddr>,
     layer: Layer,
 }
 
-/// The task behind a [`UdpLink`].
+/// Task of a [`UdpLink`].
 struct Relay {
     pairs: Vec<Pair>,
-    /// There and back.
+    /// Directions to the servers and back.
     links: [Link<Datagram>; 2],
     epoch: Instant,
     input: Box<[u8]>,
@@ -221,7 +225,7 @@ impl Relay {
             }
             let next = self.links.iter().filter_map(Link::next_event).min();
             let at = next.map_or(self.epoch, |at| self.epoch + at.since(Time::ZERO));
-            // An error of readiness is met again, and passed over, when reading.
+            // An error of readiness recurs on reading, where it is ignored.
             let readable = poll_fn(|context| {
                 let mut ready = false;
                 for pair in &self.pairs {
@@ -237,7 +241,7 @@ impl Relay {
         }
     }
 
-    /// Takes in what has come; whether there may be more.
+    /// Reads pending datagrams; returns true if there may be more.
     fn read(&mut self) -> bool {
         let mut more = false;
         let epoch = self.epoch;
@@ -255,7 +259,7 @@ impl Relay {
                         }
                         more |= reads == 0;
                     }
-                    // Also what the network says of datagrams that were sent here: nobody listens at their port.
+                    // Includes errors of earlier sends, such as an unreachable port.
                     Err(_) => break,
                 }
             }
@@ -273,7 +277,8 @@ impl Relay {
         more
     }
 
-    /// Hands out what has arrived. A datagram that the system does not take is lost, as on any network.
+    /// Delivers the datagrams that have arrived. One that the system does not take is lost, as on
+    /// any network.
     async fn deliver(&mut self) {
         let now = Time::ZERO + self.epoch.elapsed();
         let pairs = &self.pairs;

@@ -1,4 +1,4 @@
-//! The emulated link between real sockets. What takes how long is not asked here: machines are busy.
+//! Emulated link between real sockets. Upper bounds on time are not tested: machines are busy.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ async fn datagrams_pass_both_ways_in_order_and_never_early() {
 async fn what_the_queue_has_no_room_for_does_not_arrive() {
     let (client, server) = (socket().await, socket().await);
     let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(5) }).unwrap();
-    // So slow that nothing of the burst leaves while it is being sent, but for the first.
+    // So slow that only the first packet leaves while the burst is being sent.
     let slow = LinkConfig::new(Rate::from_kbps(100), Duration::ZERO).queue(queue);
     let back = LinkConfig::new(Rate::from_mbps(1), Duration::ZERO);
     let between = UdpLink::open(server.local_addr().unwrap(), slow, back, Seed::new(1)).await.unwrap();
@@ -57,7 +57,7 @@ async fn what_the_queue_has_no_room_for_does_not_arrive() {
     }
     let mut datagram = [0; 2000];
     let mut arrived = Vec::new();
-    // 80 ms each; nothing for far longer than that means that nothing more comes.
+    // 80 ms each; a far longer silence means that no more will arrive.
     while let Ok(received) = tokio::time::timeout(Duration::from_secs(1), server.recv(&mut datagram)).await {
         received.unwrap();
         arrived.push(datagram[0]);
@@ -92,7 +92,7 @@ async fn a_server_that_is_not_there_is_no_panic() {
     let link = || LinkConfig::new(Rate::from_mbps(100), Duration::ZERO);
     let between = UdpLink::open(gone, link(), link(), Seed::new(1)).await.unwrap();
     within(async {
-        // The system tells of the first that nobody took it; the link goes on.
+        // The system reports that the first was not received; the link goes on.
         while between.forward().delivered < 3 {
             client.send_to(b"anybody?", between.addr()).await.unwrap();
             tokio::task::yield_now().await;

@@ -1,6 +1,7 @@
-//! How long the Conductor takes to decide.
+//! Time of the Conductor's decisions.
 //!
-//! `cargo bench -p marcato-sched`; to hold: a grant at 5 levels and 10 000 queued messages takes at most 50 ns.
+//! `cargo bench -p marcato-sched`; limit: a grant at 5 levels and 10 000 queued messages takes at
+//! most 50 ns.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
 

@@ -1,6 +1,7 @@
-//! How long a lane scheduler takes to decide.
+//! Time of a lane scheduler's decision.
 //!
-//! `cargo bench -p marcato-sched --bench lanes`; to hold: a choice among 8 lanes with 8 sources takes less than 100 ns.
+//! `cargo bench -p marcato-sched --bench lanes`; limit: a choice among 8 lanes with 8 sources takes
+//! less than 100 ns.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
 
@@ -63,7 +64,7 @@ fn bench_over(c: &mut Criterion, name: &str, mut scheduler: impl LaneScheduler, 
             });
         });
     }
-    // Each question a microsecond after the other, and the sources send: horizons open, holds are used.
+    // Calls are a microsecond apart, and the sources send: horizons open, holds are used.
     let mut moving = now;
     let mut releases: Vec<_> = (0..8).map(|i| (source(i), source(i).1.next_release)).collect();
     let mut message = 10;

@@ -1,6 +1,7 @@
-//! How long a stream order takes, with few and with many streams waiting.
+//! Time of a stream order's operations, with few and with many queued streams.
 //!
-//! `cargo bench -p marcato-sched --bench order`; to hold: no time grows with what waits faster than its logarithm.
+//! `cargo bench -p marcato-sched --bench order`; limit: no time grows faster than the logarithm of
+//! the queued streams.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
 

@@ -4,44 +4,44 @@ use marcato_units::{Bytes, Time};
 
 use crate::conductor::{Conductor, Grant, Observer, Store};
 
-/// The transport underneath, as far as the feeder needs to know it: kernel TCP, a simulated TCP, a QUIC connection.
+/// Transport below the feeder: kernel TCP, a simulated TCP, or a QUIC connection.
 pub trait Engine {
-    /// How many bytes its send buffer still takes.
+    /// Returns the free bytes of its send buffer.
     fn room(&self) -> Bytes;
 
-    /// How many bytes it has taken but not yet transmitted for the first time. What has been granted stays ahead of
-    /// whatever is offered later, so this is how long an urgent message waits at least.
+    /// Returns the bytes that it has taken but not yet transmitted for the first time. Granted
+    /// bytes stay ahead of later offers, so an urgent message waits at least for these.
     fn unsent(&self) -> Bytes;
 
-    /// Takes the bytes of `grant`, or the first of them; returns how many it took.
+    /// Takes the bytes of `grant`, or the first of them; returns the number taken.
     fn feed(&mut self, grant: &Grant) -> Bytes;
 }
 
-/// How far ahead the feeder fills the engine.
+/// Fill strategy of the feeder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One chunk whenever the engine has less than `lowat` bytes unsent: the order stays open until the last
-    /// moment. This is what the paper describes.
+    /// One chunk whenever the engine has less than `lowat` bytes unsent: the order stays open until
+    /// the last moment. This is the feeder that the paper describes (CATS §II-C).
     Lean {
-        /// The largest chunk.
+        /// Largest chunk.
         chunk: Bytes,
-        /// The low-water mark of unsent bytes (what Linux calls `TCP_NOTSENT_LOWAT`).
+        /// Low-water mark of unsent bytes (Linux: `TCP_NOTSENT_LOWAT`).
         lowat: Bytes,
     },
-    /// Chunk after chunk until the engine's send buffer is full; a chunk goes in whole or not at all. This is what
-    /// the authors' code does.
+    /// Chunk after chunk until the engine's send buffer is full; a chunk goes in whole or not at
+    /// all. This is the behaviour of the authors' code.
     Greedy {
-        /// The largest chunk; theirs is the segment size.
+        /// Largest chunk; in the authors' code the segment size.
         chunk: Bytes,
     },
 }
 
-/// What came of one run.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// The engine took this chunk, as far as it could: `grant.len` is what it took.
+    /// The engine took this chunk, or its first bytes: `grant.len` is the number taken.
     Fed(Grant),
-    /// Nothing waits.
+    /// Nothing is queued.
     Empty,
     /// The engine has enough or takes no more. Run again when it has sent or freed something.
     Full,
@@ -54,27 +54,29 @@ pub struct Feeder {
 }
 
 impl Feeder {
-    /// A feeder of this mode.
+    /// Creates a feeder of this mode.
     pub const fn new(mode: Mode) -> Self {
         Self { mode }
     }
 
-    /// A lean feeder that keeps about one chunk unsent in the engine: it feeds while less than one is.
+    /// Creates a lean feeder, which keeps about one chunk unsent in the engine: it feeds while less
+    /// than one is.
     pub const fn lean(chunk: Bytes) -> Self {
         Self::new(Mode::Lean { chunk, lowat: chunk })
     }
 
-    /// A greedy feeder.
+    /// Creates a greedy feeder.
     pub const fn greedy(chunk: Bytes) -> Self {
         Self::new(Mode::Greedy { chunk })
     }
 
-    /// Its mode.
+    /// Fill strategy of this feeder.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Makes one decision: feeds at most one chunk. The authors' socket does this once, at once, for every write.
+    /// Makes one decision: feeds at most one chunk. The authors' socket does this immediately, once
+    /// for every write.
     pub fn run_once<S: Store, O: Observer>(
         &self,
         now: Time,
@@ -85,7 +87,7 @@ impl Feeder {
         let budget = match self.mode {
             Mode::Lean { chunk, lowat } if engine.unsent() < lowat => chunk.min(room),
             Mode::Lean { .. } => Bytes::ZERO,
-            // The piece is cut before the engine says whether it has room for it.
+            // The authors' code cuts the chunk before it checks the engine's room.
             Mode::Greedy { chunk } if !room.is_zero() => chunk,
             Mode::Greedy { .. } => Bytes::ZERO,
         };
@@ -100,13 +102,13 @@ impl Feeder {
         if taken == grant.len {
             return Run::Fed(grant);
         }
-        // The latest grant, and no more of it than was granted.
+        // It is the latest grant, and `taken` is at most its length, so this cannot fail.
         let refused = conductor.refuse(grant, taken);
         debug_assert_eq!(refused, Ok(()));
         if taken.is_zero() { Run::Full } else { Run::Fed(Grant { len: taken, fin: false, ..grant }) }
     }
 
-    /// Runs until nothing waits or the engine takes no more; returns how many bytes it took.
+    /// Runs until nothing is queued or the engine takes no more; returns the bytes taken.
     pub fn run<S: Store, O: Observer>(
         &self,
         now: Time,
@@ -129,7 +131,7 @@ mod tests {
 
     const NOW: Time = Time::ZERO;
 
-    /// A send buffer that takes what fits and has not sent `unsent` of it.
+    /// A send buffer that takes bytes up to its room and has not sent `unsent` of them.
     struct Pipe {
         room: Bytes,
         unsent: Bytes,
@@ -145,7 +147,7 @@ mod tests {
         }
 
         fn feed(&mut self, grant: &Grant) -> Bytes {
-            // It lies about its room, as a kernel does that is short of memory.
+            // It takes less than its stated room, like a kernel that is short of memory.
             let taken = grant.len.min(self.room / 2);
             self.room -= taken;
             self.unsent += taken;

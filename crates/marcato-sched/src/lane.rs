@@ -1,29 +1,30 @@
-//! What a lane scheduler may know of a lane: a snapshot, taken by the session before it asks.
+//! Snapshot of a lane, taken by the session before it calls a lane scheduler.
 //!
-//! A lane is one (path, layer). It has its own congestion controller and its own sequence space; the engine owns both.
+//! A lane is one (path, layer). It has its own congestion controller and its own sequence space;
+//! the engine owns both.
 
 use core::fmt;
 use core::time::Duration;
 
 use marcato_units::{Bytes, Layer, Time};
 
-/// The most lanes that one connection has. Peers open paths, so the number needs a bound.
+/// Most lanes of one connection. Peers open paths, so the number needs a bound.
 pub const MAX_LANES: usize = 16;
 
-/// The name of a lane within its connection.
+/// Identifier of a lane within its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(u8);
 
 impl LaneId {
-    /// The first lane of a connection.
+    /// First lane of a connection.
     pub const FIRST: Self = Self(0);
 
-    /// The lane with this number, or `None` from [`MAX_LANES`] on.
+    /// Returns the lane with this number, or `None` from [`MAX_LANES`] on.
     pub const fn new(index: u8) -> Option<Self> {
         if (index as usize) < MAX_LANES { Some(Self(index)) } else { None }
     }
 
-    /// The lane's place in an array of [`MAX_LANES`].
+    /// Returns the lane's index in an array of [`MAX_LANES`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -35,33 +36,35 @@ impl fmt::Display for LaneId {
     }
 }
 
-/// The name of a path within its connection: what QUIC calls a path ID (draft-ietf-quic-multipath).
+/// Identifier of a path within its connection: QUIC's path ID (draft-ietf-quic-multipath).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 
-/// A lane as it is now. Schedulers get a slice of these and keep none of them.
+/// Present state of a lane. Schedulers get a slice of these and keep none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneView {
-    /// Its name; unique within the slice.
+    /// Id of the lane; unique within the slice.
     pub id: LaneId,
-    /// The path that it runs on. Two lanes of one path differ in their layer.
+    /// Path that it runs on. Two lanes of one path differ in their layer.
     pub path: PathId,
-    /// The class in which the network serves it.
+    /// Class in which the network serves it.
     pub layer: Layer,
-    /// The congestion window, as the controller sees it: without whatever a reservation takes from it.
+    /// Congestion window of the controller, reservations not subtracted.
     pub cwnd: Bytes,
-    /// What has been sent on it and neither acknowledged nor declared lost.
+    /// Bytes sent on it and neither acknowledged nor declared lost.
     pub in_flight: Bytes,
-    /// The smoothed round-trip time (RFC 9002 §5.3).
+    /// Smoothed round-trip time (RFC 9002 §5.3).
     pub srtt: Duration,
-    /// Whether data may be sent on it: its path is validated and neither abandoned nor believed dead.
+    /// True if data may be sent on it: its path is validated and neither abandoned nor presumed
+    /// dead.
     pub usable: bool,
-    /// Whether the peer asked to have it used only while nothing else works (`PATH_STATUS_BACKUP`).
+    /// True if the peer asked to use it only while no other path works (`PATH_STATUS_BACKUP`).
     pub backup: bool,
 }
 
 impl LaneView {
-    /// A usable lane of the high layer with an empty window, on the path of the same number.
+    /// Creates a usable lane of the high layer with nothing in flight, on the path of the same
+    /// number.
     pub const fn new(id: LaneId, cwnd: Bytes, srtt: Duration) -> Self {
         Self {
             id,
@@ -75,18 +78,18 @@ impl LaneView {
         }
     }
 
-    /// What the congestion window has room for.
+    /// Returns the free bytes of the congestion window.
     pub fn free(&self) -> Bytes {
         self.cwnd - self.in_flight
     }
 
-    /// When a packet sent now will probably be acknowledged.
+    /// Returns the expected time at which a packet sent now will be acknowledged.
     pub fn acknowledged_by(&self, now: Time) -> Time {
         now + self.srtt
     }
 }
 
-/// A set of lanes.
+/// Set of lanes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct LaneSet(u16);
 
@@ -94,12 +97,12 @@ pub struct LaneSet(u16);
 const _: () = assert!(MAX_LANES <= u16::BITS as usize);
 
 impl LaneSet {
-    /// No lane.
+    /// Set without lanes.
     pub const EMPTY: Self = Self(0);
-    /// Every lane that there can be.
+    /// Set of all possible lanes.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// Just this lane.
+    /// Creates a set of one lane.
     pub const fn one(lane: LaneId) -> Self {
         Self(1 << lane.0)
     }
@@ -114,45 +117,45 @@ impl LaneSet {
         self.0 &= !(1 << lane.0);
     }
 
-    /// Whether the lane is in it.
+    /// True if the set contains the lane.
     pub const fn contains(self, lane: LaneId) -> bool {
         self.0 & (1 << lane.0) != 0
     }
 
-    /// The lanes that are in both.
+    /// Returns the lanes that are in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The lanes that are in either.
+    /// Returns the lanes that are in either set.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The lanes that are in this set and not in `other`.
+    /// Returns the lanes that are in this set and not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// How many there are.
+    /// Returns the number of lanes.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether there is none.
+    /// True if the set has no lanes.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The lane with the lowest number.
+    /// Returns the lane with the lowest number.
     pub fn first(self) -> Option<LaneId> {
         self.iter().next()
     }
 
-    /// The lanes, by number.
+    /// Iterates over the lanes, by number.
     pub fn iter(self) -> impl Iterator<Item = LaneId> {
         let mut left = self.0;
         core::iter::from_fn(move || {

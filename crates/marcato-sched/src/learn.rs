@@ -1,9 +1,9 @@
-//! Learns a source's period and size from the messages that it sends.
+//! Estimation of a source's period and size from the messages that it sends.
 //!
-//! A line is fitted by least squares to when the latest messages came, against their numbers: its slope is the period,
-//! and where it meets the next number is the next release. A source that releases on a grid, each message early or
-//! late by itself, is so known much better than by the mean of its gaps. Integers only, so that every machine learns
-//! the same.
+//! A least-squares line is fitted to the arrival times of the latest messages over their numbers.
+//! Its slope is the period, and its value at the next number is the next release. For a source that
+//! releases on a grid, with independent jitter, this is far more precise than the mean of its gaps.
+//! Integer arithmetic gives the same result on every machine.
 
 use core::time::Duration;
 
@@ -11,19 +11,19 @@ use marcato_units::{Bytes, Time};
 
 use crate::reserve::{Source, SourceKey};
 
-/// How many sources are watched at once. Beyond, the one that has been quiet longest is forgotten.
+/// Most sources watched at once. Beyond, the source that has been silent longest is forgotten.
 pub const MAX_WATCHED: usize = 16;
-/// How many messages are remembered of each source.
+/// Messages kept of each source.
 const WINDOW: usize = 32;
-/// How many messages it takes to believe in a period.
+/// Messages needed before a period is accepted.
 const ENOUGH: usize = 12;
-/// A source is periodic while the root mean square of what its messages deviate from the grid is at most this part of
-/// the period. Uniform jitter of 20 % is 11.5 %.
+/// Divisor of the period, which gives the largest root mean square of the deviations from the grid
+/// at which a source is periodic. Uniform jitter of 20 % is 11.5 %.
 const STEADY: i128 = 8;
-/// Number so many messages passed over at most as missing; after a longer silence learning begins anew.
+/// Most messages in a row that count as missing; after a longer silence learning begins anew.
 const GAP: i128 = 8;
 
-/// One message.
+/// Number, time and length of one message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     number: u64,
@@ -31,13 +31,14 @@ struct Sample {
     len: Bytes,
 }
 
-/// A fitted line, in nanoseconds scaled by `scale`.
+/// Fitted line, in nanoseconds scaled by `scale`.
 #[derive(Clone, Copy, Debug)]
 struct Fit {
-    /// The scaled period.
+    /// Scaled period.
     slope: i128,
     scale: i128,
-    /// The sum of the times, and of the numbers, counted from the first sample; and how many there are.
+    /// Sum of the times, relative to the first sample. `numbers` is that of the message numbers,
+    /// and `count` the number of samples.
     times: i128,
     numbers: i128,
     count: i128,
@@ -45,7 +46,7 @@ struct Fit {
 }
 
 impl Fit {
-    /// The line through these samples, unless they are too few or lie too far apart to be counted.
+    /// Fits a line to these samples; `None` if it has no positive slope or cannot be determined.
     fn through(samples: &[Sample]) -> Option<Self> {
         let origin = *samples.first()?;
         let count = samples.len() as i128;
@@ -57,6 +58,7 @@ impl Fit {
             squares += x * x;
             products += x * y;
         }
+        // Least squares: the slope is (n Σxy - Σx Σy) / (n Σx² - (Σx)²).
         let scale = count * squares - numbers * numbers;
         let slope = count * products - numbers * times;
         (scale > 0 && slope > 0).then_some(Self { slope, scale, times, numbers, count, origin })
@@ -71,21 +73,21 @@ impl Fit {
         (self.slope + self.scale / 2) / self.scale
     }
 
-    /// When the message of this number is due, in nanoseconds from the origin's time.
+    /// Returns the due time of a message number, in nanoseconds from the origin's time.
     fn due(&self, number: u64) -> i128 {
         let x = i128::from(number) - i128::from(self.origin.number);
         // mean time + slope * (x - mean number), over one denominator.
         (self.times * self.scale + self.slope * (x * self.count - self.numbers)) / (self.count * self.scale)
     }
 
-    /// By how much a message came late; negative if early.
+    /// Returns the lateness of a message in nanoseconds; negative if early.
     fn late(&self, sample: &Sample) -> i128 {
         Self::from_origin(self.origin, sample).1 - self.due(sample.number)
     }
 
-    /// Whether these samples lie close enough to the line.
+    /// True if these samples lie close enough to the line.
     fn is_steady(&self, samples: &[Sample]) -> bool {
-        // Beyond 36 years it no longer matters how late; squares of these can be summed.
+        // Beyond 36 years the exact lateness does not matter; squares of these can be summed.
         const MOST: i128 = 1 << 60;
         let squares: i128 = samples.iter().map(|sample| self.late(sample).clamp(-MOST, MOST).pow(2)).sum();
         let limit = self.period() / STEADY;
@@ -93,15 +95,15 @@ impl Fit {
     }
 }
 
-/// What is known of one source.
+/// State of one source.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     key: SourceKey,
     samples: [Sample; WINDOW],
     count: usize,
-    /// Messages in a row that were on no grid.
+    /// Messages in a row that fitted no grid.
     strays: u8,
-    /// The period last believed in, in nanoseconds.
+    /// Period last accepted, in nanoseconds.
     period: Option<i128>,
 }
 
@@ -119,12 +121,12 @@ impl Watched {
         self.samples().last()
     }
 
-    /// The number of a message that comes now, or `None` if it belongs to no grid.
+    /// Returns the number of a message that arrives now, or `None` if it fits no grid.
     fn number(&self, now: Time) -> Option<u64> {
         let Some(latest) = self.latest() else { return Some(0) };
         let Some(period) = self.period else { return Some(latest.number + 1) };
         let fit = Fit::through(self.samples())?;
-        // The nearest number on the grid; numbers passed over went missing.
+        // The nearest number on the grid. Numbers in between count as missing.
         let next = latest.number + 1;
         let late = i128::from(now.as_nanos()) - i128::from(fit.origin.at.as_nanos()) - fit.due(next);
         let ahead = (late + period / 2).div_euclid(period);
@@ -135,7 +137,7 @@ impl Watched {
         let number = match self.number(now) {
             Some(number) => number,
             None if self.strays < 2 => {
-                // One message more than the period allows for does not disprove it.
+                // Up to two extra messages in a row do not disprove the period.
                 self.strays += 1;
                 return self.source(now);
             }
@@ -157,7 +159,7 @@ impl Watched {
         self.source(now)
     }
 
-    /// The source, as far as it is known.
+    /// Returns the source if its period is known.
     fn source(&self, now: Time) -> Option<Source> {
         let period = self.period?;
         let fit = Fit::through(self.samples())?;
@@ -165,11 +167,12 @@ impl Watched {
         let jitter = self.samples().iter().map(|sample| fit.late(sample).abs()).max()?;
         let period = Duration::from_nanos(u64::try_from(period).ok()?);
         let jitter = Duration::from_nanos(u64::try_from(jitter).ok()?);
-        // Whoever deviates by half a period cannot be told from the next release; reservations refuse that.
+        // A deviation of half a period is indistinguishable from the next release; reservations
+        // reject it.
         let jitter = jitter.min((period / 2).saturating_sub(Duration::from_nanos(1)));
         Some(Source {
             period,
-            // Room for the largest, so that it fits.
+            // The largest message seen, so that each fits the reservation.
             size: self.samples().iter().map(|sample| sample.len).max()?,
             next_release: Time::from_nanos(u64::try_from(next).ok()?).max(now),
             jitter,
@@ -177,11 +180,11 @@ impl Watched {
     }
 }
 
-/// Watches what sources send.
+/// Estimates the periods of sources.
 ///
-/// With messages on a grid of which each is early or late by up to 10 % of the period, the period is known within 1 %
-/// after 20 messages. If instead each *gap* varies by 10 %, no method can know it as well from so few, because the mean
-/// of 19 such gaps is itself that uncertain.
+/// With messages on a grid of which each is early or late by up to 10 % of the period, the period
+/// is known within 1 % after 20 messages. If each *gap* varies by 10 % instead, no method can know
+/// it as well from so few, because the mean of 19 such gaps is itself that uncertain.
 ///
 /// ```
 /// use marcato_sched::learn::Learner;
@@ -204,13 +207,12 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// One that has seen nothing.
+    /// Creates a learner that has seen no message.
     pub const fn new() -> Self {
         Self { watched: [None; MAX_WATCHED], forgotten: 0 }
     }
 
-    /// A message of this source has been handed over. Returns what the source is, if it is periodic as far as can be
-    /// seen.
+    /// Records a message of this source. Returns the source if it appears to be periodic.
     pub fn observe(&mut self, key: SourceKey, now: Time, len: Bytes) -> Option<Source> {
         let known = self.watched.iter().position(|watched| watched.is_some_and(|watched| watched.key == key));
         let place = known.or_else(|| self.watched.iter().position(Option::is_none)).or_else(|| {
@@ -233,7 +235,7 @@ impl Learner {
         }
     }
 
-    /// How often a source was forgotten because too many are watched.
+    /// Number of sources forgotten because too many are watched.
     pub const fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -252,7 +254,8 @@ mod tests {
 
     const KEY: SourceKey = SourceKey(1);
 
-    /// A release every `period`, each early or late by up to `jitter` thousandths of it; the gaps add up or not.
+    /// Returns a release every `period`, each early or late by up to `jitter` thousandths of it.
+    /// The deviations accumulate or not.
     fn releases(seed: u64, period: u64, jitter: u64, count: u64) -> impl Iterator<Item = Time> {
         let mut stream = Seed::new(seed).stream("releases");
         let most = period / 1000 * jitter;
@@ -273,7 +276,7 @@ mod tests {
         times.fold(None, |_, now| learner.observe(KEY, now, Bytes::kb(10)))
     }
 
-    /// How far a learned period is off, in parts per million.
+    /// Returns the error of a learned period, in parts per million.
     fn off(source: &Source, period: u64) -> u64 {
         u64::try_from(source.period.as_nanos()).unwrap().abs_diff(period) * 1_000_000 / period
     }
@@ -289,7 +292,7 @@ mod tests {
                     "off by {} ppm with seed {seed}",
                     off(&source, period)
                 );
-                // And the next release lies where it was foretold.
+                // The next release matches the prediction.
                 let next = Time::from_nanos(21 * period);
                 let error = source.next_release.since(next).max(next.since(source.next_release));
                 assert!(error <= source.period / 10, "off by {error:?} with seed {seed}");
@@ -330,7 +333,7 @@ mod tests {
         let additional = |count| (1..=count).map(|k| Time::from_millis(2000 + k));
         assert!(learn(grid.clone().chain(additional(2))).is_some());
         assert!(learn(grid.clone().chain(additional(3))).is_none());
-        // Each message in its place is forgiven the additional ones before it.
+        // Each regular message clears the count of extra ones before it.
         let again = additional(2).chain([Time::from_millis(2100)]).chain([Time::from_millis(2101)]);
         assert!(learn(grid.chain(again)).is_some());
     }
@@ -429,7 +432,7 @@ mod tests {
         learner.observe(SourceKey(99), now, Bytes::kb(1));
         assert_eq!(learner.forgotten(), 1);
         assert!(learner.observe(SourceKey(1), now, Bytes::kb(1)).is_some());
-        // Key 0 has to begin anew.
+        // Key 0 must begin anew.
         assert!(learner.observe(SourceKey(0), now, Bytes::kb(1)).is_none());
     }
 

@@ -1,12 +1,14 @@
-//! The sender's brain. The [`conductor`] holds messages in five queues and says, one chunk at a time, whose bytes
-//! leave next; the [`feeder`] moves each chunk into whatever transport lies underneath, its [`feeder::Engine`].
+//! The sender's scheduler. The [`conductor`] holds messages in five queues and chooses, one chunk at
+//! a time, the message that sends next. The [`feeder`] moves each chunk into the transport
+//! underneath, its [`feeder::Engine`].
 //!
-//! Where a connection has several lanes, a [`schedule`] chooses among them, from snapshots ([`lane`]); room in a window
-//! can be kept for sources that send periodically ([`reserve`]), of which the application tells or which it lets
-//! [`learn`]. A lane of the low layer has a window of its own kind ([`lowprio`]). Engines that ask stream by stream get their [`order`] here too.
+//! On a connection with several lanes, a [`schedule`] chooses among them, from snapshots
+//! ([`lane`]). It can keep congestion window free for periodic sources ([`reserve`]), which the
+//! application declares or the scheduler [`learn`]s. A lane of the low layer has its own congestion
+//! controller ([`lowprio`]). Engines that work stream by stream take their [`order`] from here, too.
 //!
-//! Nothing here does input or output, reads a clock or stores a byte of payload: the application keeps its bytes
-//! by [`MessageId`], the Conductor counts them.
+//! Nothing here does input or output, reads a clock or stores a byte of payload. The application
+//! keeps its bytes by [`MessageId`]; the Conductor stores lengths only.
 //!
 //! ```
 //! use marcato_sched::{Conductor, Config, Message};
@@ -18,7 +20,7 @@
 //! let photo = conductor.offer(now, Message::new(Bytes::kb(60), Priority::P3))?;
 //! let style = conductor.offer(now, Message::new(Bytes::new(1200), Priority::P0))?;
 //!
-//! // The engine has room for 1000 bytes: they go to the more urgent message, although it came later.
+//! // The engine has room for 1000 bytes: the more urgent message gets them, although offered later.
 //! let grant = conductor.grant(now, Bytes::new(1000)).expect("two messages wait");
 //! assert_eq!((grant.message, grant.offset, grant.len, grant.fin), (style, Bytes::ZERO, Bytes::new(1000), false));
 //!
@@ -34,8 +36,8 @@
 //!
 //! # Lanes
 //!
-//! A lane is one path in one layer, with its own congestion window. Before each packet the session says how its lanes
-//! are and what the packet is for, and is told which lane takes it:
+//! A lane is one path in one layer, with its own congestion window. Before each packet the session
+//! passes the state of its lanes and the purpose of the packet, and gets the lane that takes it:
 //!
 //! ```
 //! use marcato_sched::reserve::{Source, SourceKey};

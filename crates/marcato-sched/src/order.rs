@@ -1,7 +1,8 @@
-//! Stream order: whose bytes the next packet carries, where an engine asks stream by stream (CWR §III-C).
+//! Stream order: chooses the stream of the next packet where an engine works stream by stream (CWR
+//! §III-C).
 //!
-//! A packet carries at most one stream frame, because the loss of a packet should hold up one stream only. What was
-//! lost goes first, whatever its priority.
+//! A packet carries at most one stream frame, so that the loss of a packet holds up one stream
+//! only. Lost data goes first, regardless of its priority.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,86 +10,89 @@ use alloc::vec::Vec;
 use marcato_units::{Bytes, Priority};
 use thiserror::Error;
 
-/// The name of a stream within its connection.
+/// Identifier of a stream within its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
 /// The one stream frame of the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// Whose bytes.
+    /// Stream that the bytes belong to.
     pub stream: StreamId,
-    /// How many; at least one.
+    /// Number of bytes; at least one.
     pub len: Bytes,
-    /// Whether they have been sent and lost before.
+    /// True if the bytes have been sent before and were lost.
     pub retransmission: bool,
 }
 
-/// Why data was not accepted. Nothing of it is kept.
+/// Error returned when data is not accepted. Nothing of it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// There is nothing to send.
+    /// The write has no bytes.
     #[error("a write needs at least one byte")]
     Empty,
-    /// As much waits as may.
+    /// The queue is full.
     #[error("{limit} writes wait already: write again after some have been sent")]
     TooMany {
-        /// The most that may wait.
+        /// Most writes queued at once.
         limit: usize,
     },
 }
 
-/// Says which stream is next.
+/// Chooses the stream of the next packet.
 pub trait StreamOrder {
-    /// `len` more bytes wait on this stream.
+    /// Queues `len` more bytes of this stream.
     ///
     /// # Errors
     ///
-    /// If they are none, or as much waits as may.
+    /// If `len` is zero, or the queue is full.
     fn write(&mut self, stream: StreamId, priority: Priority, len: Bytes) -> Result<(), WriteError>;
 
-    /// `len` bytes of this stream were lost and have to be sent again. How often that can be is bounded by what is in
-    /// flight, so nothing is refused.
+    /// Queues `len` lost bytes of this stream for retransmission. The bytes in flight bound how
+    /// often this happens, so nothing is refused.
     fn lost(&mut self, stream: StreamId, len: Bytes);
 
-    /// The frame that [`next`](Self::next) would give: ask whether a lane takes it before it is taken.
+    /// Returns the frame that [`next`](Self::next) would return. Use it to check that a lane
+    /// accepts the frame.
     fn peek(&self, room: Bytes) -> Option<Frame>;
 
-    /// The frame of a packet that has room for `room` bytes of stream data.
+    /// Takes the frame of a packet that has room for `room` bytes of stream data.
     fn next(&mut self, room: Bytes) -> Option<Frame>;
 
-    /// Forgets a stream that has been reset.
+    /// Drops the data of a stream that has been reset.
     fn reset(&mut self, stream: StreamId);
 
-    /// Whether nothing waits.
+    /// True if no data is queued.
     fn is_empty(&self) -> bool;
 }
 
-/// The end of a list.
+/// End of a list.
 const END: usize = usize::MAX;
 
-/// Bytes of one stream that wait together.
+/// Contiguous queued bytes of one stream.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     stream: StreamId,
     left: Bytes,
-    /// Its neighbours in the line; `next` links what is free, too.
+    /// Neighbours in the line; `next` also links the free pieces.
     prev: usize,
     next: usize,
-    /// The next piece of the same stream in this line.
+    /// Next piece of the same stream in this line.
     later: usize,
 }
 
-/// The first and the last piece of a stream in a line.
+/// First and last piece of a stream in a line.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     first: usize,
     last: usize,
 }
 
-/// Pieces in a row. Each operation takes time logarithmic in the streams that wait; dropping a stream does so for each
-/// of its pieces, which were all added once. Taking bytes allocates nothing, and the room of pieces that have gone is
-/// used again.
+/// Queue of pieces.
+///
+/// Each operation takes time logarithmic in the number of queued streams. Dropping a stream does so
+/// for each of its pieces, which were all added once. Taking bytes allocates nothing, and the space
+/// of removed pieces is reused.
 #[derive(Clone, Debug)]
 struct Line {
     pieces: Vec<Piece>,
@@ -110,12 +114,12 @@ impl Line {
         self.len == 0
     }
 
-    /// The piece at the back, if it is of this stream.
+    /// Returns the piece at the back, if it is of this stream.
     fn back_of(&mut self, stream: StreamId) -> Option<&mut Piece> {
         self.pieces.get_mut(self.back).filter(|piece| piece.stream == stream)
     }
 
-    /// The last piece of this stream, wherever it stands.
+    /// Returns the last piece of this stream, wherever it is.
     fn last_of(&mut self, stream: StreamId) -> Option<&mut Piece> {
         self.streams.get(&stream).map(|ends| &mut self.pieces[ends.last])
     }
@@ -164,7 +168,7 @@ impl Line {
         self.len -= 1;
     }
 
-    /// Takes a piece out and keeps its room for another.
+    /// Removes a piece and frees its space for another.
     fn discard(&mut self, at: usize) {
         self.unlink(at);
         self.pieces[at].next = self.free;
@@ -175,7 +179,7 @@ impl Line {
         self.pieces.get(self.front)
     }
 
-    /// Takes `len` bytes from the front; whether that was the end of the piece.
+    /// Takes `len` bytes from the front; returns true if that was the end of the piece.
     fn take(&mut self, len: Bytes) -> bool {
         let at = self.front;
         let Some(piece) = self.pieces.get_mut(at) else { return false };
@@ -184,7 +188,7 @@ impl Line {
         if !left.is_zero() {
             return false;
         }
-        // What stands in front is the first of its stream.
+        // The front piece is always the first of its stream.
         self.discard(at);
         if later == END {
             self.streams.remove(&stream);
@@ -194,8 +198,8 @@ impl Line {
         true
     }
 
-    /// Sends the front to the back. Only for a line in which each stream has one piece: those of one stream would
-    /// otherwise change places.
+    /// Moves the front to the back. Only for a line in which each stream has one piece; otherwise
+    /// pieces of one stream would change places.
     fn rotate(&mut self) {
         let at = self.front;
         if at != self.back {
@@ -204,7 +208,7 @@ impl Line {
         }
     }
 
-    /// Drops a stream; how many pieces it had.
+    /// Drops a stream; returns the number of its pieces.
     fn remove(&mut self, stream: StreamId) -> usize {
         let before = self.len;
         let mut at = self.streams.remove(&stream).map_or(END, |ends| ends.first);
@@ -217,7 +221,7 @@ impl Line {
     }
 }
 
-/// What was lost, in the order in which it was: what every order sends first.
+/// Lost data, in order of loss, which every order sends first.
 #[derive(Clone, Debug, Default)]
 struct Lost(Line);
 
@@ -232,7 +236,7 @@ impl Lost {
         }
     }
 
-    /// The next frame, where `fresh` stands in front of what has not been sent before.
+    /// Returns the next frame, given the front of the data not sent before.
     fn before(&self, fresh: Option<&Piece>, room: Bytes) -> Option<Frame> {
         let (piece, retransmission) = match self.0.front() {
             Some(lost) => (lost, true),
@@ -252,10 +256,12 @@ impl Lost {
     }
 }
 
-/// What was lost first; then by priority, and within a level first in, first out (CWR §III-C, Fig. 2b). The paper knows
-/// one bit of priority; here are all levels. Strict priority starves what matters less, as the paper says.
+/// Sends lost data first; then by priority, and within a level first in, first out (CWR §III-C,
+/// Fig. 2b). The paper has one priority bit; this order has all levels. Strict priority starves
+/// less urgent data, as the paper states.
 ///
-/// Writing, taking and resetting take time logarithmic in what waits; taking allocates nothing.
+/// Writing, taking and resetting take time logarithmic in the queued writes; taking allocates
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct PriorityFifo {
     lost: Lost,
@@ -265,7 +271,8 @@ pub struct PriorityFifo {
 }
 
 impl PriorityFifo {
-    /// One in which up to `limit` writes wait. What continues the latest write of its level counts as part of that.
+    /// Creates an order for up to `limit` queued writes. A continuation of the latest write of its
+    /// level counts as part of it.
     pub fn new(limit: usize) -> Self {
         Self { lost: Lost::default(), levels: Default::default(), waiting: 0, limit }
     }
@@ -315,10 +322,11 @@ impl StreamOrder for PriorityFifo {
     }
 }
 
-/// What was lost first; then one packet of each stream in turn, whatever its priority: what MP-QUIC does by default (CWR
-/// §III-C, Fig. 2a). A stream has one turn, however often it writes.
+/// Sends lost data first; then one packet of each stream in turn, regardless of priority. This is
+/// the default of MP-QUIC (CWR §III-C, Fig. 2a). A stream has one turn, however often it writes.
 ///
-/// Writing, taking and resetting take time logarithmic in the streams that wait; taking allocates nothing.
+/// Writing, taking and resetting take time logarithmic in the queued streams; taking allocates
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct RoundRobin {
     lost: Lost,
@@ -328,7 +336,7 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// One in which up to `limit` streams wait.
+    /// Creates an order for up to `limit` queued streams.
     pub fn new(limit: usize) -> Self {
         Self { lost: Lost::default(), turns: Line::default(), limit }
     }
@@ -396,8 +404,8 @@ mod tests {
         order
     }
 
-    /// Two streams of background data, three packets each, and an urgent one of two packets that comes last: the two
-    /// orders that Fig. 2 of CWR compares.
+    /// Writes two streams of background data, three packets each, and last an urgent one of two
+    /// packets: the input of CWR's Fig. 2.
     fn figure_2(streams: &mut impl StreamOrder) {
         streams.write(StreamId(1), BACKGROUND, Bytes::kb(3)).unwrap();
         streams.write(StreamId(2), BACKGROUND, Bytes::kb(3)).unwrap();
@@ -461,7 +469,7 @@ mod tests {
         check(RoundRobin::new(2));
     }
 
-    /// The same orders, by looking through plain lists.
+    /// Reference model of both orders, with plain lists.
     #[derive(Default)]
     struct Naive {
         turns: bool,
@@ -554,7 +562,7 @@ mod tests {
         ]
     }
 
-    /// What a line keeps, in total and by stream, agrees with what is linked.
+    /// Checks that a line's total and its index by stream agree with its links.
     fn assert_sound(line: &Line) {
         let mut last = END;
         let mut linked: BTreeMap<StreamId, Vec<usize>> = BTreeMap::new();
@@ -598,7 +606,7 @@ mod tests {
             lines.iter().copied().for_each(assert_sound);
             let waiting = naive.lost.len() + naive.fresh.len();
             assert_eq!(lines.iter().map(|line| line.len).sum::<usize>(), waiting);
-            // No line has ever had room for more than waited at once.
+            // No line has ever needed space for more than was queued at once.
             most = most.max(waiting);
             assert!(lines.iter().all(|line| line.pieces.len() <= most));
         }

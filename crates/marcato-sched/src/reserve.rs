@@ -1,8 +1,9 @@
-//! Congestion window kept free for periodic sources (CWR §III-D1).
+//! Congestion window reservation for periodic sources (CWR §III-D1).
 //!
-//! A [`Source`] sends a message of a known size every period. From the moment at which a background packet could
-//! still be in flight at the next release, room for that message is held on a lane (or on all), and background data
-//! has to leave it alone. Each such hold belongs to one release of one source; what is reserved on a lane is their sum.
+//! A [`Source`] sends a message of a known size every period. Room for that message is reserved on
+//! a lane (or on all) as soon as a background packet sent now could still be in flight at the next
+//! release. Background data may not use this room. Each such hold belongs to one release of one
+//! source. The reservation of a lane is the sum of its holds.
 
 use core::time::Duration;
 
@@ -11,102 +12,105 @@ use thiserror::Error;
 
 use crate::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
 
-/// The most sources of one connection.
+/// Most sources of one connection.
 pub const MAX_SOURCES: usize = 16;
-/// The most releases of one source for which room is held at once. It matters to sources whose period is shorter than
-/// a round-trip time; what is released further ahead gets its room later.
+/// Most releases of one source for which room is held at once. It matters to sources whose period
+/// is shorter than a round-trip time; later releases get their room later.
 pub const MAX_AHEAD: usize = 8;
-/// No window is as large as this, and the sum of all holds, were each as large, can be counted.
+/// Limit of one hold, above any congestion window. The sum of all holds at this limit does not
+/// overflow.
 const LARGEST: Bytes = Bytes::new(1 << 48);
-/// A message later than this part of its period is not waited for any longer.
+/// Divisor of the period: the time after a release (beyond its jitter) until which its message is
+/// expected.
 const PATIENCE: u64 = 8;
-/// A source that has missed so many releases in a row is waited for no more, until it sends again.
+/// Releases missed in a row after which a source counts as silent, until it sends again.
 const MISSES: u64 = 3;
 
-/// The application's name for a periodic source.
+/// Application's identifier of a periodic source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceKey(pub u64);
 
-/// What a periodic source will send.
+/// Traffic profile of a periodic source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// The time from one release to the next.
+    /// Time from one release to the next.
     pub period: Duration,
-    /// The length of each message; of the longest, if they differ.
+    /// Length of each message; of the longest, if they differ.
     pub size: Bytes,
-    /// When the next message is handed over.
+    /// Time at which the next message is offered.
     pub next_release: Time,
-    /// How far a release may lie from its time, either way.
+    /// Largest deviation of a release from its time, either way.
     pub jitter: Duration,
 }
 
 impl Source {
-    /// A source that keeps its times.
+    /// Creates a source without jitter.
     pub const fn new(period: Duration, size: Bytes, next_release: Time) -> Self {
         Self { period, size, next_release, jitter: Duration::ZERO }
     }
 
-    /// The same source, of which a release may come so much earlier or later.
+    /// Sets the jitter: the most by which a release may be early or late.
     #[must_use]
     pub const fn with_jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
     }
 
-    /// When the last message expected at `release` may come.
+    /// Returns the time until which a message due at `release` is expected.
     fn lapse(&self, release: Time) -> Time {
         release + self.jitter + Duration::from_nanos(nanos(self.period) / PATIENCE)
     }
 }
 
-/// Why a source was not accepted. Nothing changed.
+/// Error returned when a source is not accepted. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeclareError {
-    /// It would release everything at once.
+    /// The period is zero, so every message would be released at once.
     #[error("a source needs a period longer than zero: offer its message without a source instead")]
     ZeroPeriod,
-    /// There would be nothing to reserve.
+    /// The messages have no bytes, so there would be nothing to reserve.
     #[error("a source needs messages of at least one byte")]
     ZeroSize,
-    /// Its releases could not be told from each other.
+    /// The jitter is so large that releases could not be distinguished.
     #[error("a jitter of {jitter:?} is not below half the period of {period:?}: do not declare the source")]
     JitterTooLarge {
-        /// The jitter declared.
+        /// Jitter declared.
         jitter: Duration,
-        /// The period declared.
+        /// Period declared.
         period: Duration,
     },
     /// The table is full.
     #[error("{limit} sources are declared already: withdraw one first")]
     TooManySources {
-        /// The most that are kept.
+        /// Most sources of one connection.
         limit: usize,
     },
 }
 
-/// How a message becomes as many bytes as it will count against a congestion window.
+/// Conversion of a message's length to the bytes that it counts against a congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Framing {
     payload: Bytes,
     overhead: Bytes,
 }
 
-/// Why a framing is none.
+/// Error returned for an invalid framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FramingError {
-    /// No number of such packets would carry anything.
+    /// Packets would carry no byte of a message.
     #[error("a packet has to carry at least one byte of a message")]
     ZeroPayload,
 }
 
 impl Framing {
-    /// Nothing is added: sizes are given as they count.
+    /// Framing without overhead: sizes are given as they count.
     pub const NONE: Self = Self { payload: Bytes::MAX, overhead: Bytes::ZERO };
 
-    /// Packets that carry up to `payload` bytes of a message and `overhead` bytes of everything else.
+    /// Creates a framing of packets with up to `payload` bytes of a message and `overhead` other
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// If a packet carries nothing.
+    /// If `payload` is zero.
     pub const fn new(payload: Bytes, overhead: Bytes) -> Result<Self, FramingError> {
         if payload.is_zero() {
             return Err(FramingError::ZeroPayload);
@@ -114,49 +118,49 @@ impl Framing {
         Ok(Self { payload, overhead })
     }
 
-    /// What `len` bytes of one message count.
+    /// Returns the bytes that `len` bytes of one message count against a window.
     pub const fn wire(&self, len: Bytes) -> Bytes {
         let packets = len.get().div_ceil(self.payload.get());
         Bytes::new(len.get().saturating_add(packets.saturating_mul(self.overhead.get())))
     }
 }
 
-/// On which lanes room is held.
+/// Lanes on which room is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// On the lane that has the lowest smoothed round-trip time when its horizon opens; of equal ones, on that which
-    /// was so used longest ago.
+    /// The lane with the lowest smoothed round-trip time when its horizon opens; among equals, the
+    /// one least recently chosen in this way.
     Fastest,
-    /// On every lane, on each from when its own horizon opens.
+    /// Every lane, on each from the opening of its own horizon.
     EveryLane,
 }
 
-/// What happened to releases so far.
+/// Counters of releases and their reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReserveCounters {
     /// Releases for which room was held on at least one lane.
     pub held: u64,
     /// Holds on one lane that a loss there ended.
     pub dropped: u64,
-    /// Releases that did not come in time.
+    /// Releases whose message did not arrive in time.
     pub missed: u64,
-    /// Messages of a source at a time when none was expected of it.
+    /// Messages offered more than half a period before the next release of their source.
     pub unexpected: u64,
-    /// Learned sources that gave way to declared ones.
+    /// Learned sources replaced by declared ones.
     pub displaced: u64,
 }
 
-/// Room for one release.
+/// Room held for one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
     release: Time,
-    /// The message that was released, once it was, and when.
+    /// Message of this release and the time of its offer; `None` until then.
     message: Option<(u64, Time)>,
-    /// What has yet to be sent.
+    /// Window bytes of the message yet to be sent.
     left: Bytes,
-    /// Where the room is held.
+    /// Lanes on which the room is held.
     on: LaneSet,
-    /// Where it was, until a loss.
+    /// Lanes on which a loss ended it.
     dropped: LaneSet,
 }
 
@@ -170,7 +174,7 @@ impl Hold {
     };
 }
 
-/// A source and the releases for which room is held, the earliest first: those whose message has come, then the others.
+/// A source and its holds. Holds whose message has been offered come first, and then by release.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     key: SourceKey,
@@ -191,12 +195,12 @@ impl Slot {
         &self.holds[..self.ahead]
     }
 
-    /// How many of the holds have no message yet.
+    /// Returns the number of holds without a message.
     fn unreleased(&self) -> usize {
         self.holds().iter().filter(|hold| hold.message.is_none()).count()
     }
 
-    /// The first release for which no room is held.
+    /// Returns the first release for which no room is held.
     fn next_unheld(&self) -> Time {
         let releases = u32::try_from(self.unreleased()).unwrap_or(u32::MAX);
         self.source.next_release + self.source.period.saturating_mul(releases)
@@ -206,10 +210,10 @@ impl Slot {
         self.missed >= MISSES
     }
 
-    /// The last moment at which a hold is of use.
+    /// Returns the last instant at which a hold is of use.
     fn lapse(&self, hold: &Hold) -> Time {
         match hold.message {
-            // Whoever never says that a message is complete would otherwise hold its room for ever.
+            // Bounds the hold of a caller that never reports a message as complete.
             Some((_, released)) => released + self.source.period,
             None => self.source.lapse(hold.release),
         }
@@ -224,14 +228,14 @@ impl Slot {
     }
 }
 
-/// What is kept for all sources together.
+/// State shared by all sources.
 #[derive(Clone, Debug)]
 struct Books {
     placement: Placement,
     framing: Framing,
-    /// The sum of the holds on each lane.
+    /// Sum of the holds on each lane.
     reserved: [Bytes; MAX_LANES],
-    /// When each lane was last given a hold by [`Placement::Fastest`], as a count.
+    /// Turn in which [`Placement::Fastest`] last chose each lane.
     given: [u64; MAX_LANES],
     turns: u64,
     counters: ReserveCounters,
@@ -243,6 +247,8 @@ impl Books {
         let jitter = slot.source.jitter;
         while slot.ahead < MAX_AHEAD && !slot.is_silent() {
             let release = slot.next_unheld();
+            // A packet sent now will be acknowledged before the release, so its room need not be
+            // kept yet.
             if release == Time::MAX || release - jitter > horizon {
                 break;
             }
@@ -251,10 +257,11 @@ impl Books {
             slot.ahead += 1;
             self.counters.held += 1;
         }
-        // A message that has come is sent on what it has.
+        // A message already offered keeps the lanes that it has.
         for hold in slot.holds[..slot.ahead].iter_mut().filter(|hold| hold.message.is_none()) {
             match self.placement {
-                // Where it was lost, nothing is held again; a lane that has gone is replaced.
+                // After a loss on its lane a release gets no other hold (CWR §III-D1). A lane that
+                // is gone is replaced.
                 Placement::Fastest if hold.on.and(among).is_empty() && hold.dropped.is_empty() => {
                     let candidates = lanes.iter().filter(|lane| among.contains(lane.id));
                     let best = candidates.min_by_key(|lane| (lane.srtt, self.given[lane.id.index()]));
@@ -283,7 +290,7 @@ impl Books {
         self.reserved[lane.index()] += hold.left;
     }
 
-    /// Leaves no more than `left` in a hold.
+    /// Shrinks a hold to at most `left` bytes.
     fn shrink(&mut self, hold: &mut Hold, left: Bytes) {
         let spare = hold.left - left;
         hold.left -= spare;
@@ -308,7 +315,7 @@ impl Books {
         }
     }
 
-    /// Gives up what one source was expected to send before `now`.
+    /// Drops the holds of one source that have lapsed before `now`, and counts its missed releases.
     fn lapse(&mut self, slot: &mut Slot, now: Time) {
         let mut at = 0;
         while at < slot.ahead {
@@ -322,7 +329,7 @@ impl Books {
                 self.miss(slot, 1);
             }
         }
-        // And the releases that went by while nobody asked.
+        // Counts the releases that passed without a hold while no call was made.
         let last = slot.source.lapse(slot.source.next_release);
         if slot.unreleased() == 0 && !slot.is_silent() && now > last {
             self.miss(slot, (nanos(now.since(last)) / nanos(slot.source.period).max(1)).saturating_add(1));
@@ -340,22 +347,22 @@ impl Books {
     }
 }
 
-/// The sources of one connection, and what is held for them.
+/// Reservations for the sources of one connection.
 #[derive(Clone, Debug)]
 pub struct Reserve {
     slots: [Option<Slot>; MAX_SOURCES],
     books: Books,
-    /// The lanes that could be used last time.
+    /// Lanes that were usable at the last call.
     lanes: LaneSet,
-    /// The earliest release for which no room is held on each lane yet, less its jitter. No horizon opens on a lane on
-    /// which a packet sent now is acknowledged before this.
+    /// Per lane, the earliest release without a hold, less its jitter. No horizon opens on a lane
+    /// on which a packet sent now is acknowledged before this.
     opens: [Time; MAX_LANES],
     /// No release lapses before this.
     lapses: Time,
 }
 
 impl Reserve {
-    /// Without any source.
+    /// Creates a reservation table without sources.
     pub const fn new(placement: Placement, framing: Framing) -> Self {
         let counters = ReserveCounters { held: 0, dropped: 0, missed: 0, unexpected: 0, displaced: 0 };
         let (reserved, given) = ([Bytes::ZERO; MAX_LANES], [0; MAX_LANES]);
@@ -368,41 +375,41 @@ impl Reserve {
         }
     }
 
-    /// How messages become bytes of a window.
+    /// Conversion of messages to bytes of a window.
     pub const fn framing(&self) -> Framing {
         self.books.framing
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub const fn counters(&self) -> &ReserveCounters {
         &self.books.counters
     }
 
-    /// What is known of a source, its next release brought up to date by what it has sent.
+    /// Returns a source, its next release updated by the messages that it has sent.
     pub fn source(&self, key: SourceKey) -> Option<Source> {
         self.slots.iter().flatten().find(|slot| slot.key == key).map(|slot| slot.source)
     }
 
-    /// Whether the application itself has declared this source.
+    /// True if the application itself has declared this source.
     pub fn is_declared(&self, key: SourceKey) -> bool {
         self.slots.iter().flatten().any(|slot| slot.key == key && !slot.learned)
     }
 
-    /// Announces a source, or announces it anew. A declared source takes the place of a learned one, of the same name
-    /// or, if the table is full, of another.
+    /// Declares a source, or declares it anew. It replaces a learned source of the same key. If the
+    /// table is full, it replaces another learned source.
     ///
     /// # Errors
     ///
-    /// If the source cannot be, or as many are declared as may.
+    /// If the source is invalid, or the table is full of declared sources.
     pub fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
         self.insert(key, source, false)
     }
 
-    /// As [`declare`](Self::declare), for a source that was learned. Nothing happens to a declared one.
+    /// Declares a learned source. A declared source of this key stays unchanged.
     ///
     /// # Errors
     ///
-    /// If the source cannot be, or there is no place for it.
+    /// If the source is invalid, or the table is full.
     pub fn learn(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
         self.insert(key, source, true)
     }
@@ -422,10 +429,11 @@ impl Reserve {
                 return Ok(());
             }
             if !learned {
-                // The application says when the next release is: what was expected before is void.
+                // The application states the next release, so earlier expectations are void.
                 self.books.void(slot);
             }
-            // What is held stays held, at its new time; a size that has changed counts from the next hold on.
+            // Remaining holds stay, at their new times. A changed size counts from the next hold
+            // on.
             *slot = Slot { source, learned, missed: 0, ..*slot };
             retime(slot);
             self.remind();
@@ -446,12 +454,12 @@ impl Reserve {
         Ok(())
     }
 
-    /// Forgets a source and what is held for it; `false` if there is none of this name.
+    /// Removes a source and its holds; returns false if there is none of this key.
     pub fn withdraw(&mut self, key: SourceKey) -> bool {
         self.forget(|slot| slot.key == key)
     }
 
-    /// Forgets a source that was learned, and what is held for it.
+    /// Removes a learned source and its holds; returns false if there is none of this key.
     pub fn unlearn(&mut self, key: SourceKey) -> bool {
         self.forget(|slot| slot.key == key && slot.learned)
     }
@@ -467,19 +475,19 @@ impl Reserve {
         true
     }
 
-    /// What is held on this lane for all sources together.
+    /// Returns the bytes held on this lane for all sources together.
     pub fn reserved(&self, lane: LaneId) -> Bytes {
         self.books.reserved[lane.index()]
     }
 
-    /// On which lanes room is held for this message, once it has been released, and how much on each.
+    /// Returns the lanes on which room is held for a released message, and the bytes on each.
     pub fn held_for(&self, message: u64) -> (LaneSet, Bytes) {
         let mut holds = self.slots.iter().flatten().flat_map(Slot::holds);
         let hold = holds.find(|hold| hold.message.is_some_and(|(of, _)| of == message));
         hold.map_or((LaneSet::EMPTY, Bytes::ZERO), |hold| (hold.on, hold.left))
     }
 
-    /// When something that is held lapses, unless it is used before: just after this.
+    /// Returns the time just after which the first hold lapses, unless it is used before.
     pub fn lapses(&self) -> Option<Time> {
         let held = |slot: &Slot| {
             let held = slot.holds().iter().filter(|hold| !hold.on.is_empty());
@@ -488,7 +496,7 @@ impl Reserve {
         self.slots.iter().flatten().filter_map(held).min()
     }
 
-    /// Brings everything up to `now`: holds what has come within a horizon, lets go of what has not come at all.
+    /// Brings the reservations up to `now`: makes holds within a horizon, and drops lapsed ones.
     /// `among` are the lanes on which room may be held.
     pub fn advance(&mut self, now: Time, lanes: &[LaneView], among: LaneSet) {
         if now > self.lapses {
@@ -496,7 +504,7 @@ impl Reserve {
         }
         let moved = among != self.lanes;
         self.lanes = among;
-        // The one lane, or the farthest, whose horizon matters, and whether it or another opens now.
+        // Horizon of the fastest lane (or the farthest of all), and true if it (or any) has opened.
         let usable = lanes.iter().filter(|lane| among.contains(lane.id));
         let (horizon, open) = match self.books.placement {
             Placement::Fastest => {
@@ -518,7 +526,7 @@ impl Reserve {
         self.remind();
     }
 
-    /// Gives up what was expected before `now`.
+    /// Drops the holds that have lapsed before `now`.
     fn lapse(&mut self, now: Time) {
         for slot in self.slots.iter_mut().flatten() {
             self.books.lapse(slot, now);
@@ -526,7 +534,8 @@ impl Reserve {
         self.remind();
     }
 
-    /// A message of this source has been handed over. If one was expected, what is held for it is now its own.
+    /// Records that a message of this source has been offered. A hold for its release becomes its
+    /// own.
     pub fn released(&mut self, now: Time, key: SourceKey, message: u64, len: Bytes) {
         if now > self.lapses {
             self.lapse(now);
@@ -534,11 +543,11 @@ impl Reserve {
         let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.key == key) else { return };
         let source = slot.source;
         if slot.is_silent() {
-            // It is back; what it sends next is expected from now.
+            // A silent source has resumed; its next release counts from now.
             slot.missed = 0;
             slot.source.next_release = now + source.period;
         } else if now < source.next_release - source.period / 2 {
-            // Nearer to the release before, which has had its message.
+            // Nearer to the previous release, which has had its message.
             self.books.counters.unexpected += 1;
         } else {
             slot.missed = 0;
@@ -547,7 +556,7 @@ impl Reserve {
                 hold.message = Some((message, now));
             }
             let off = now.since(source.next_release).max(source.next_release.since(now));
-            // Within its jitter the source keeps to its grid; beyond it, the grid has moved.
+            // Within its jitter the source keeps its grid; beyond it, the grid moves.
             let grid = if off <= source.jitter { source.next_release } else { now };
             slot.source.next_release = grid + source.period;
             retime(slot);
@@ -555,7 +564,7 @@ impl Reserve {
         self.remind();
     }
 
-    /// Of this message, `left` bytes (as they count against a window) have yet to leave.
+    /// Records that `left` window bytes of this message have yet to be sent.
     pub fn used(&mut self, message: u64, left: Bytes) {
         for slot in self.slots.iter_mut().flatten() {
             let of = |hold: &Hold| hold.message.is_some_and(|(of, _)| of == message);
@@ -569,8 +578,8 @@ impl Reserve {
         }
     }
 
-    /// What was held on this lane is lost with the window that a loss takes away (CWR §III-D1). What is released
-    /// later gets room again when its own horizon opens.
+    /// Drops the holds on this lane after a loss there, because its window shrinks (CWR §III-D1).
+    /// Later releases get room again when their own horizons open.
     pub fn lost(&mut self, lane: LaneId) {
         for hold in self.slots.iter_mut().flatten().flat_map(|slot| &mut slot.holds[..slot.ahead]) {
             if hold.on.contains(lane) {
@@ -582,14 +591,14 @@ impl Reserve {
         self.books.reserved[lane.index()] = Bytes::ZERO;
     }
 
-    /// Works out when there will be something to do again.
+    /// Computes the next times at which a hold may open or lapse.
     fn remind(&mut self) {
         (self.opens, self.lapses) = ([Time::MAX; MAX_LANES], Time::MAX);
         let mut unheld = Time::MAX;
         for slot in self.slots.iter().flatten() {
             if slot.ahead < MAX_AHEAD && !slot.is_silent() {
                 unheld = unheld.min(slot.next_unheld() - slot.source.jitter);
-                // What nobody asked about in time has to be passed over as well.
+                // Releases that pass without any call must lapse as well.
                 self.lapses = self.lapses.min(slot.source.lapse(slot.next_unheld()));
             }
             for hold in slot.holds() {
@@ -607,7 +616,7 @@ impl Reserve {
         }
     }
 
-    /// The sums, computed anew.
+    /// Recomputes the sums of the holds.
     #[cfg(test)]
     fn sums(&self) -> [Bytes; MAX_LANES] {
         let mut sums = [Bytes::ZERO; MAX_LANES];
@@ -620,7 +629,7 @@ impl Reserve {
     }
 }
 
-/// Puts the holds without a message where the source's next releases now are.
+/// Moves the holds without a message to the source's next releases.
 fn retime(slot: &mut Slot) {
     let mut release = slot.source.next_release;
     for hold in slot.holds[..slot.ahead].iter_mut().filter(|hold| hold.message.is_none()) {
@@ -629,7 +638,7 @@ fn retime(slot: &mut Slot) {
     }
 }
 
-/// A span in nanoseconds, at most 584 years.
+/// Converts a span to nanoseconds, at most 584 years.
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -653,7 +662,7 @@ mod tests {
         lanes.iter().map(|lane| lane.id).collect()
     }
 
-    /// What is reserved in kB on the first two lanes at `now`.
+    /// Returns the kB reserved on the first two lanes at `now`.
     fn reserved(reserve: &mut Reserve, now: Time, lanes: &[LaneView]) -> (u64, u64) {
         reserve.advance(now, lanes, all(lanes));
         assert_eq!(reserve.sums(), reserve.books.reserved);
@@ -672,7 +681,7 @@ mod tests {
         reserve.declare(KEY, every(200, 10, 300)).unwrap();
         assert_eq!(reserved(&mut reserve, ms(250) - Duration::from_nanos(1), &lanes), (0, 0));
         assert_eq!(reserved(&mut reserve, ms(250), &lanes), (10, 0));
-        // Once it is open it stays open, although a sample makes the round trip shorter.
+        // Once open, a hold stays open, although a sample shortens the round trip.
         assert_eq!(reserved(&mut reserve, ms(251), &[lane(0, 40)]), (10, 0));
     }
 
@@ -705,7 +714,7 @@ mod tests {
 
     #[test]
     fn several_sources_add_up_as_do_several_releases_of_one() {
-        // CWR, table II, and a source that is faster than a round trip.
+        // CWR, table II, and a source with a period shorter than a round trip.
         let lanes = [lane(0, 50)];
         let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
         reserve.declare(SourceKey(1), every(100, 10, 1000)).unwrap();
@@ -742,7 +751,7 @@ mod tests {
         reserve.declare(KEY, every(100, 5, 1000)).unwrap();
         assert_eq!(reserved(&mut reserve, ms(285), &lanes), (0, 0));
         assert_eq!(reserve.source(KEY), Some(every(100, 5, 1000)));
-        // After it has been silent it is expected again.
+        // After a silence it is expected again.
         reserve.advance(ms(5000), &lanes, all(&lanes));
         assert_eq!(reserved(&mut reserve, ms(5050), &lanes), (0, 0));
         reserve.declare(KEY, every(100, 5, 5100)).unwrap();
@@ -815,8 +824,8 @@ mod tests {
         }
     }
 
-    /// CWR §III-D1: what a loss dropped stays dropped until the next message, although another source has the holds
-    /// looked at again.
+    /// CWR §III-D1: a hold dropped by a loss stays dropped until the next message, even if another
+    /// source causes a new check of the holds.
     #[test]
     fn a_loss_keeps_the_hold_of_one_source_dropped_when_that_of_another_opens() {
         for placement in [Placement::Fastest, Placement::EveryLane] {
@@ -856,7 +865,7 @@ mod tests {
         assert_eq!(reserved(&mut reserve, ms(370), &lanes), (0, 10));
         assert_eq!(reserved(&mut reserve, just_before(450), &lanes), (0, 10));
         assert_eq!(reserved(&mut reserve, ms(450), &lanes), (10, 10));
-        // And until the latest, and an eighth of the period beyond.
+        // Until the latest release, and an eighth of the period beyond.
         assert_eq!(reserved(&mut reserve, Time::from_micros(592_500), &lanes), (10, 10));
         assert_eq!(reserved(&mut reserve, ms(593), &lanes), (0, 0));
     }
@@ -876,7 +885,7 @@ mod tests {
             )
         };
         assert_eq!(held(ms(250)), (10_000, ms(350), 0));
-        // Nearer to the release before: nothing is expected of it, and the room stays for the one that is.
+        // Nearer to the previous release: it is unexpected, and the room stays for the next one.
         assert_eq!(held(ms(250) - Duration::from_nanos(1)), (0, ms(300), 1));
     }
 
@@ -911,14 +920,14 @@ mod tests {
         reserve.declare(KEY, every(80, 10, 100)).unwrap();
         assert_eq!(reserved(&mut reserve, ms(110), &lanes), (10, 0));
         assert_eq!(reserve.lapses(), Some(ms(110)));
-        // Late by more than an eighth of its period: no longer waited for.
+        // Late by more than an eighth of its period: no longer expected.
         assert_eq!(reserved(&mut reserve, ms(111), &lanes), (0, 0));
         assert_eq!(reserved(&mut reserve, ms(130), &lanes), (10, 0));
         assert_eq!(reserved(&mut reserve, ms(270), &lanes), (10, 0));
         assert_eq!(reserved(&mut reserve, ms(271), &lanes), (0, 0));
         assert_eq!(reserved(&mut reserve, ms(10_000), &lanes), (0, 0));
         assert_eq!(reserve.counters().missed, 3);
-        // It is back.
+        // The source has resumed.
         reserve.released(ms(20_000), KEY, 1, Bytes::kb(10));
         assert_eq!(reserved(&mut reserve, ms(20_030), &lanes), (10, 0));
         assert_eq!(reserve.source(KEY).unwrap().next_release, ms(20_080));
@@ -959,7 +968,7 @@ mod tests {
             reserve.declare(SourceKey(key), good).unwrap();
         }
         assert_eq!(reserve.declare(SourceKey(100), good), full);
-        // A learned source never replaces a declared one of its name.
+        // A learned source never replaces a declared one of the same key.
         reserve.learn(SourceKey(99), every(1, 1, 0)).unwrap();
         assert_eq!(reserve.source(SourceKey(99)), Some(good));
         assert!(
@@ -1018,7 +1027,7 @@ mod tests {
                 now += Duration::from_millis(step);
                 match op {
                     Op::Declare(key, period, size, next) => {
-                        // Near, or absurd.
+                        // A near time or an extreme one.
                         let next = if next % 4 == 0 { Time::from_nanos(next) } else { now + Duration::from_millis(next % 300) };
                         let period = Duration::from_millis(period);
                         let _ = reserve.declare(SourceKey(key), Source::new(period, Bytes::kb(size), next));

@@ -1,15 +1,15 @@
-//! What passed through the Conductor.
+//! Counters of messages and bytes through the Conductor.
 
 use core::ops::{Add, AddAssign, SubAssign};
 
 use marcato_units::{Bytes, Priority};
 
-/// A number of messages and of their bytes.
+/// Number of messages and of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tally {
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: Bytes,
 }
 
@@ -41,11 +41,11 @@ impl SubAssign for Tally {
     }
 }
 
-/// What passed through one level since the Conductor was made.
+/// Counters of one level since the Conductor was made.
 ///
-/// In bytes and in messages alike, `offered + moved_in` is always the sum of all the others but `refused`. A
-/// message counts as granted when its last byte is; where only the rest of a message was removed or moved, its
-/// bytes are those of the rest.
+/// In bytes and in messages alike, `offered + moved_in` always equals the sum of all others except
+/// `refused`. A message counts as granted when its last byte is. If only the rest of a message was
+/// removed or moved, only the bytes of that rest count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounters {
     /// Accepted by `offer`.
@@ -54,7 +54,7 @@ pub struct LevelCounters {
     pub refused: Tally,
     /// Granted and not refused by the engine.
     pub granted: Tally,
-    /// Waiting now.
+    /// Queued now.
     pub queued: Tally,
     /// Removed by `discard_less_urgent_than`.
     pub discarded: Tally,
@@ -66,22 +66,22 @@ pub struct LevelCounters {
     pub evicted: Tally,
     /// Removed by `cancel`.
     pub cancelled: Tally,
-    /// Come from another level.
+    /// Moved here from another level.
     pub moved_in: Tally,
-    /// Gone to another level.
+    /// Moved to another level.
     pub moved_out: Tally,
 }
 
-/// What passed through the Conductor since it was made.
+/// Counters of a Conductor since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Level by level, the most urgent first.
+    /// Counters of each level, the most urgent first.
     pub levels: [LevelCounters; Priority::COUNT],
-    /// How often all non-empty levels were in debt and the debts had to be redistributed.
+    /// Redistributions of debt, one each time all non-empty levels were in debt.
     pub redistributions: u64,
-    /// How often the engine took less than it was granted.
+    /// Grants of which the engine took only a part.
     pub refusals: u64,
-    /// How often persistent backlog set off shedding by itself.
+    /// Automatic sheddings that removed at least one message.
     pub sheddings: u64,
 }
 
@@ -105,12 +105,12 @@ impl Counters {
         sheddings: 0,
     };
 
-    /// What passed through `level`.
+    /// Returns the counters of `level`.
     pub fn level(&self, level: Priority) -> &LevelCounters {
         &self.levels[level.index()]
     }
 
-    /// All levels together. `moved_in` and `moved_out` are equal.
+    /// Returns the sum over all levels. Its `moved_in` and `moved_out` are equal.
     pub fn total(&self) -> LevelCounters {
         let mut total = LevelCounters::default();
         for level in &self.levels {

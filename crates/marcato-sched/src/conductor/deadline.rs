@@ -2,10 +2,11 @@
 
 use super::store::{NO_SLOT, Store};
 
-/// A binary heap of the messages that expire: the earliest deadline first.
+/// Binary heap of the messages that expire: the earliest deadline first.
 ///
-/// It lives in the slots of the store: position `p` is kept in slot `p`, whichever message that slot holds. There are
-/// never more positions than slots, so that it needs no memory of its own and never allocates.
+/// It lives in the slots of the store: position `p` is kept in slot `p`, regardless of the message
+/// in that slot. The heap never has more positions than the store has slots, so it needs no memory
+/// and never allocates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
     len: u32,
@@ -14,13 +15,13 @@ pub(super) struct Deadlines {
 impl Deadlines {
     pub(super) const EMPTY: Self = Self { len: 0 };
 
-    /// The message with the earliest deadline.
+    /// Returns the message with the earliest deadline.
     #[inline]
     pub(super) fn first<S: Store>(self, store: &S) -> Option<u32> {
         (self.len > 0).then(|| store[0].due_here)
     }
 
-    /// Adds the message in `slot`, which is not in it.
+    /// Adds the message in `slot`, which must not be in the heap.
     pub(super) fn insert<S: Store>(&mut self, store: &mut S, slot: u32) {
         let at = self.len;
         self.len += 1;
@@ -28,7 +29,7 @@ impl Deadlines {
         Self::rise(store, at);
     }
 
-    /// Removes the message in `slot`, if it is in it.
+    /// Removes the message in `slot`, if it is in the heap.
     pub(super) fn remove<S: Store>(&mut self, store: &mut S, slot: u32) {
         let at = store[slot].due;
         if at == NO_SLOT {
@@ -39,6 +40,8 @@ impl Deadlines {
         let last = store[self.len].due_here;
         if last != slot {
             Self::put(store, at, last);
+            // The last entry may come from another branch, and so precede its new parent or follow
+            // its new children.
             Self::rise(store, at);
             self.sink(store, store[last].due);
         }
@@ -49,7 +52,7 @@ impl Deadlines {
         store[slot].due = at;
     }
 
-    /// Whether what stands at `a` is due before what stands at `b`.
+    /// True if the deadline at position `a` is before the one at `b`.
     fn before<S: Store>(store: &S, a: u32, b: u32) -> bool {
         store[store[a].due_here].deadline < store[store[b].due_here].deadline
     }

@@ -1,15 +1,15 @@
-//! Who may send next: debts, watermarks and paybacks (CATS §II-E).
+//! Intra-flow fairness: debts, watermarks and paybacks (CATS §II-E).
 //!
-//! A level that sends runs up debt, and pays back that of every more urgent level. At its high watermark it is *in
-//! debt* and passed over, until paybacks have brought its debt below its low watermark and it is *eligible* again.
-//! The most urgent non-empty eligible level sends.
+//! A level that sends runs up debt, and pays back debt of every more urgent level. At its high
+//! watermark it is *in debt* and passed over, until paybacks bring its debt below its low watermark
+//! and it is *eligible* again. The most urgent non-empty eligible level sends.
 
 use marcato_units::{Bytes, Priority};
 use thiserror::Error;
 
 const LEVELS: usize = Priority::COUNT;
 
-/// Between which debts a level is passed over.
+/// Debts at which a level falls into debt and leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watermarks {
     /// H: at this debt or above, the level falls into debt.
@@ -19,85 +19,89 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// A high watermark, and half of it as the low one.
+    /// Returns `high` as the high watermark and half of it as the low one.
     pub const fn half_of(high: Bytes) -> Self {
         Self { high, low: Bytes::new(high.get() / 2) }
     }
 }
 
-/// M: how much debt of each more urgent level a byte pays back, in thousandths, so that debts are exact.
+/// M: debt of each more urgent level that one sent byte pays back. In thousandths, so that debts
+/// are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Multiplier(u32);
 
 impl Multiplier {
-    /// The largest that a configuration may have: a thousand bytes paid back per byte sent.
+    /// Largest multiplier of a valid configuration: a thousand bytes paid back per byte sent.
     pub const MAX: Self = Self(1_000_000);
 
-    /// `thousandths` thousandths of a byte per byte.
+    /// Creates a multiplier from thousandths of a byte per byte.
     pub const fn from_thousandths(thousandths: u32) -> Self {
         Self(thousandths)
     }
 
-    /// The thousandths of a byte per byte.
+    /// Returns the thousandths of a byte per byte.
     pub const fn as_thousandths(self) -> u32 {
         self.0
     }
 
-    /// What `bytes` pay back, truncated to whole bytes. The authors truncate here too; the paper does not say.
+    /// Returns the payback for `bytes`, truncated to whole bytes. The authors' code truncates here
+    /// too; the paper does not say.
     pub const fn payback(self, bytes: Bytes) -> Bytes {
-        // In two parts so that it is exact for any number of bytes: trunc(n m / 1000) of n = 1000 q + r.
+        // In two parts, exact for any number of bytes: trunc(n m / 1000) of n = 1000 q + r.
         let (m, whole, rest) = (self.0 as u64, bytes.get() / 1000, bytes.get() % 1000);
         Bytes::new(whole.saturating_mul(m).saturating_add(rest * m / 1000))
     }
 }
 
-/// Over which levels M_total is summed when debts are redistributed.
+/// Levels over which M_total is summed when debts are redistributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Redistribution {
-    /// Over all five, empty or not, as in the authors' code: with the paper's parameters this always frees a level.
+    /// All five, empty or not, as in the authors' code: with the paper's parameters this always
+    /// frees a level.
     AllLevels,
-    /// Over the non-empty levels in debt, as eq. 1 is printed: a level alone in debt keeps all of it.
+    /// The non-empty levels in debt, as eq. 1 is printed: a level alone in debt keeps all of it.
     InDebt,
 }
 
-/// The rules by which levels run up and pay back debt.
+/// Rules by which levels run up and pay back debt.
 ///
-/// After N bytes of level j: D_j += N, in debt at D_j >= H_j; for each i < j: D_i = max(0, D_i - trunc(N M_j)),
-/// eligible at D_i < L_i. A debt changes in no other way, and is kept while its level is empty.
+/// After N bytes of level j: D_j += N, in debt at D_j >= H_j; for each i < j: D_i = max(0, D_i -
+/// trunc(N M_j)), eligible at D_i < L_i. A debt changes in no other way, and is kept while its
+/// level is empty.
 ///
-/// When every non-empty level is in debt, the debt of each becomes trunc(D_i M_i / M_total) (eq. 1). Contrary to the
-/// paper this need not free any of them: eq. 1 leaves a level that is alone in debt as it is. If none is free after
-/// one redistribution, the debt of the most urgent non-empty level is set to L - 1, so that something is always
-/// granted.
+/// When every non-empty level is in debt, the debt of each becomes trunc(D_i M_i / M_total) (eq.
+/// 1). Contrary to the paper this need not free any of them: eq. 1 leaves a level that is alone in
+/// debt as it is. If none is free after one redistribution, the debt of the most urgent non-empty
+/// level is set to L - 1. Some level can therefore always send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
-    /// The watermarks of each level; a level without is never in debt and has none.
+    /// Watermarks of each level; a level with `None` never runs up debt.
     pub watermarks: [Option<Watermarks>; LEVELS],
-    /// The payback multiplier of each level. That of P0 counts in redistributions only.
+    /// Payback multiplier of each level. That of P0 counts in redistributions only.
     pub multipliers: [Multiplier; LEVELS],
-    /// Over which levels M_total is summed.
+    /// Levels over which M_total is summed.
     pub redistribution: Redistribution,
-    /// Whether bytes sent while every other level was empty run up no debt. Not in the paper. See
+    /// If true, bytes sent while every other level was empty run up no debt. Not in the paper. See
     /// [`marcato`](Self::marcato).
     pub forgive_unopposed: bool,
 }
 
-/// Why a configuration is refused.
+/// Error returned for an invalid configuration of debt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DebtError {
-    /// No chunk is that small.
+    /// The chunk size is zero.
     #[error("`chunk` is zero: set it to the size of the chunks that will be granted")]
     ChunkIsZero,
     /// No debt is below zero, so the level would never become eligible again.
     #[error("the low watermark of {priority} is zero, so it would never leave debt: raise it")]
     LowIsZero {
-        /// The level.
+        /// Affected level.
         priority: Priority,
     },
     /// The level would be in debt and eligible at once.
     #[error("the low watermark of {priority} is above its high one: lower it")]
     LowAboveHigh {
-        /// The level.
+        /// Affected level.
         priority: Priority,
     },
     /// The level would fall into debt with every chunk.
@@ -105,33 +109,34 @@ pub enum DebtError {
         "the high watermark of {priority} is less than a chunk of {chunk}: raise it or send smaller chunks"
     )]
     HighBelowChunk {
-        /// The level.
+        /// Affected level.
         priority: Priority,
-        /// The chunk.
+        /// Configured chunk size.
         chunk: Bytes,
     },
-    /// The level would never pay back anything; or, for P0 under eq. 1 as printed, redistribution would take all
-    /// debt from P0 and none from P1, which would then starve.
+    /// The level would never pay back anything. For P0 under eq. 1 as printed, redistribution would
+    /// take all debt from P0 and none from P1, which would then starve.
     #[error("the payback multiplier of {priority} is zero, so debts would never be paid back: raise it")]
     MultiplierIsZero {
-        /// The level.
+        /// Affected level.
         priority: Priority,
     },
     /// The multiplier is above [`Multiplier::MAX`].
     #[error("the payback multiplier of {priority} is above 1000: lower it")]
     MultiplierTooLarge {
-        /// The level.
+        /// Affected level.
         priority: Priority,
     },
 }
 
-/// M of the authors, for P0 to P4: 0.25, 0.5, 1, 1.5, 2.
+/// M of the authors' code, for P0 to P4: 0.25, 0.5, 1, 1.5, 2.
 const AUTHORS_MULTIPLIERS: [Multiplier; LEVELS] =
     [Multiplier(250), Multiplier(500), Multiplier(1000), Multiplier(1500), Multiplier(2000)];
 
 impl Debt {
-    /// What the authors ran for Table I: H 60, 30, 15 and 6 kB, L half of it, M 0.25, 0.5, 1, 1.5 and 2; P4 is never
-    /// in debt; M_total over all five levels. The paper prints none of these numbers; they are in its code.
+    /// Returns the parameters that the authors ran for Table I: H 60, 30, 15 and 6 kB, L half of
+    /// it, M 0.25, 0.5, 1, 1.5 and 2; P4 is never in debt; M_total over all five levels. The paper
+    /// prints none of these numbers; they are in its code.
     pub const fn authors() -> Self {
         Self {
             watermarks: [
@@ -147,8 +152,9 @@ impl Debt {
         }
     }
 
-    /// What the paper prints: all five levels have watermarks, and eq. 1 sums M_total over the non-empty levels in
-    /// debt. The numbers are the authors'; P4, which has none there, gets those of P3 (H 6 kB, L 3 kB).
+    /// Returns the rules as printed: all five levels have watermarks, and eq. 1 sums M_total over
+    /// the non-empty levels in debt. The numbers are the authors'; P4, which has none there, gets
+    /// those of P3 (H 6 kB, L 3 kB).
     pub const fn paper() -> Self {
         let mut debt = Self::authors();
         debt.watermarks[Priority::P4.index()] = Some(Watermarks::half_of(Bytes::kb(6)));
@@ -156,31 +162,35 @@ impl Debt {
         debt
     }
 
-    /// The authors' numbers, but what a level sends while nobody else waits runs up no debt.
+    /// Returns the authors' parameters, except that a level sending while no other waits runs up no
+    /// debt.
     ///
-    /// Precisely: a grant leaves its level's debt as it is if, when it was made, every other level was empty.
-    /// Debt is what a level owes those that it made wait. Under the authors' rules an urgent level also owes for
-    /// an hour of quiet telemetry that delayed nobody, and may find itself in debt at the first byte of
-    /// competition. A level that sends while a *more* urgent one waits in debt is charged, even if nothing less
-    /// urgent waits: otherwise messages of one byte, whose payback may truncate to nothing, could keep the urgent
-    /// one waiting for ever.
+    /// A grant leaves its level's debt unchanged if every other level was empty at that time. Debt
+    /// is meant to compensate levels that had to wait. Under the authors' rules an urgent level
+    /// also owes for an hour of quiet telemetry that delayed no message. It may then be in debt at
+    /// the first byte of competition.
+    ///
+    /// A level that sends while a *more* urgent one waits in debt is charged, even if nothing less
+    /// urgent waits. Otherwise messages of one byte, whose payback may truncate to nothing, could
+    /// starve the urgent one.
     pub const fn marcato() -> Self {
         let mut debt = Self::authors();
         debt.forgive_unopposed = true;
         debt
     }
 
-    /// No debts at all: the most urgent non-empty level always sends, and the others may starve.
+    /// Returns rules without debt: the most urgent non-empty level always sends, and the others may
+    /// starve.
     pub const fn strict() -> Self {
         let mut debt = Self::authors();
         debt.watermarks = [None; LEVELS];
         debt
     }
 
-    /// Whether these rules work for grants of up to `chunk`.
+    /// Checks that these rules work for grants of up to `chunk`.
     ///
     /// # Errors
-    /// Names the first setting, most urgent level first, that would leave a level dead.
+    /// Names the first setting, most urgent level first, that would starve a level.
     pub fn validate(&self, chunk: Bytes) -> Result<(), DebtError> {
         if chunk.is_zero() {
             return Err(DebtError::ChunkIsZero);
@@ -198,7 +208,7 @@ impl Debt {
                 }
             }
             let multiplier = self.multipliers[priority.index()];
-            // M_0 pays back nobody's debt, so only eq. 1 as printed needs it.
+            // M_0 pays back no level's debt, so only eq. 1 as printed needs it.
             let needed = priority != Priority::P0 || matches!(self.redistribution, Redistribution::InDebt);
             if needed && multiplier.0 == 0 {
                 return Err(DebtError::MultiplierIsZero { priority });
@@ -210,13 +220,15 @@ impl Debt {
         Ok(())
     }
 
-    /// How many bytes of others are granted at most while `level` waits, eligible all the time, if no grant
-    /// exceeds `chunk`: the sum of B_j over the more urgent levels j, where
-    /// B_j = H_j + sum of M_k B_k over the levels k between j and `level` + one chunk.
-    /// `None` where a more urgent level has no watermarks: there is no bound.
+    /// Returns the most bytes of other levels granted while `level` waits and stays eligible, for
+    /// grants of at most `chunk`. `None` if a more urgent level has no watermarks: there is no
+    /// bound.
     ///
-    /// B_j is what j can send before it stays in debt: its high watermark, one chunk more (it falls into debt
-    /// after a chunk, not within one), and what the levels after it pay back while they get their own B_k.
+    /// The bound is the sum of B_j over the more urgent levels j, where B_j = H_j + sum of M_k B_k
+    /// over the levels k between j and `level` + one chunk. B_j is the number of bytes that j can
+    /// send before it stays in debt. The chunk is added because a level falls into debt after a
+    /// chunk, not within one. The sum is what the levels after j pay back while they send their own
+    /// B_k.
     ///
     /// ```
     /// use marcato_sched::Debt;
@@ -232,14 +244,15 @@ impl Debt {
         Some(bounds.into_iter().sum())
     }
 
-    /// How many bytes of others are granted at most while `level` waits, whatever its debt, if no grant exceeds
-    /// `chunk`. `None` where there is no bound: a more urgent level has no watermarks, or a less urgent one has
-    /// neither watermarks nor a multiplier of at least 1, so that its shortest messages may pay back nothing.
+    /// Returns the most bytes of other levels granted while `level` waits, at any debt, for grants
+    /// of at most `chunk`. `None` if there is no bound. This is so if a more urgent level has no
+    /// watermarks. It is also so if a less urgent one has neither watermarks nor a multiplier of at
+    /// least 1: its shortest messages may then pay back nothing.
     ///
-    /// Until the level is eligible, others send in rounds that end with a redistribution. In a round each sends at
-    /// most its B, as in [`wait_bound`](Self::wait_bound); a less urgent level without watermarks sends at most
-    /// what pays the debt back. Each redistribution shrinks the debt by at least M_i / M_total. This bound is safe,
-    /// not tight.
+    /// Until the level is eligible, others send in rounds that end with a redistribution. In a
+    /// round each sends at most its B, as in [`wait_bound`](Self::wait_bound). A less urgent level
+    /// without watermarks sends at most the bytes that pay the debt back. Each redistribution
+    /// multiplies the debt by M_i / M_total or less. This bound is safe, not tight.
     pub fn wait_bound_in_debt(&self, level: Priority, chunk: Bytes) -> Option<Bytes> {
         let eligible = self.wait_bound(level, chunk)?;
         let i = level.index();
@@ -260,7 +273,8 @@ impl Debt {
         let total = mine
             + match self.redistribution {
                 Redistribution::AllLevels => others.sum::<u64>(),
-                // At least one other takes part, or this level were the most urgent and freed at once.
+                // At least one other level takes part. Otherwise this level would be the most
+                // urgent and freed at once.
                 Redistribution::InDebt => others.min().unwrap_or(0),
             };
         let mut debt = (own.high + chunk).get();
@@ -272,13 +286,14 @@ impl Debt {
         Some(round * rounds + eligible)
     }
 
-    /// What the levels after `j` pay back of its debt if they send `bounds`.
+    /// Returns the paybacks of the levels after `j` to its debt if they send `bounds`.
     fn paybacks(&self, bounds: &[Bytes; LEVELS], j: usize) -> Bytes {
         (j + 1..LEVELS).map(|k| self.multipliers[k].payback(bounds[k])).sum()
     }
 }
 
-/// trunc(debt m / total), exactly, for m <= total and total of at most five times [`Multiplier::MAX`].
+/// Returns trunc(debt m / total), exactly, for m <= total and total of at most five times
+/// [`Multiplier::MAX`].
 fn scale(debt: u64, m: u64, total: u64) -> u64 {
     if total == 0 {
         return debt;
@@ -286,10 +301,10 @@ fn scale(debt: u64, m: u64, total: u64) -> u64 {
     debt / total * m + debt % total * m / total
 }
 
-/// A set of levels: bit i for the level of index i.
+/// Set of levels: bit i for the level of index i.
 pub(super) type Levels = u8;
 
-/// The debts and states of the five levels.
+/// Debts and states of the five levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ledger {
     pub(super) debts: [Bytes; LEVELS],
@@ -299,7 +314,8 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) const CLEAR: Self = Self { debts: [Bytes::ZERO; LEVELS], in_debt: 0 };
 
-    /// The level whose turn it is among those `waiting`, and whether debts had to be redistributed to find it.
+    /// Returns the level whose turn it is among those `waiting`, and true if debts had to be
+    /// redistributed first.
     #[inline]
     pub(super) fn choose(&mut self, rules: &Debt, waiting: Levels) -> Option<(Priority, bool)> {
         if waiting == 0 {
@@ -310,10 +326,11 @@ impl Ledger {
             self.redistribute(rules, waiting);
         }
         let eligible = waiting & !self.in_debt;
+        // Bit 0 is P0, so the lowest set bit is the most urgent eligible level (CATS §II-E).
         Some((Priority::from_index(eligible.trailing_zeros() as usize)?, redistribute))
     }
 
-    /// CATS §II-E, eq. 1: all levels in `waiting` are in debt.
+    /// Redistributes debts by CATS §II-E, eq. 1. All levels in `waiting` are in debt.
     #[cold]
     fn redistribute(&mut self, rules: &Debt, waiting: Levels) {
         let takes_part =
@@ -324,7 +341,7 @@ impl Ledger {
             self.settle(rules, i);
         }
         if waiting & !self.in_debt == 0 {
-            // Not in the paper, which holds that eq. 1 always frees a level. See [`Debt`].
+            // Not in the paper, which states that eq. 1 always frees a level. See [`Debt`].
             let first = waiting.trailing_zeros() as usize;
             if let Some(watermarks) = rules.watermarks[first] {
                 self.debts[first] = watermarks.low - Bytes::new(1);
@@ -333,7 +350,8 @@ impl Ledger {
         }
     }
 
-    /// CATS §II-E, state update after `bytes` of `level` were sent while the levels in `waiting` waited.
+    /// Updates the debts after `bytes` of `level` were sent while the levels in `waiting` waited
+    /// (CATS §II-E, state update).
     #[inline]
     pub(super) fn charge(&mut self, rules: &Debt, level: Priority, bytes: Bytes, waiting: Levels) {
         let j = level.index();
@@ -348,6 +366,7 @@ impl Ledger {
         }
         let payback = rules.multipliers[j].payback(bytes);
         for i in 0..j {
+            // The subtraction saturates: max(0, D_i - N M_j).
             self.debts[i] -= payback;
             self.settle(rules, i);
         }
@@ -377,7 +396,8 @@ mod tests {
         }
     }
 
-    /// The expected bounds come from another program, written from the documentation of the two functions.
+    /// The expected bounds come from another program, written from the documentation of the two
+    /// functions.
     #[test]
     fn bounds_on_waiting_are_those_of_their_formulas() {
         let bounds =
@@ -391,7 +411,8 @@ mod tests {
         };
         assert_eq!(with_last(1000), [811_000, 647_000, 545_750, 560_500, 233_500].map(Some));
         assert_eq!(with_last(999), [None, None, None, None, Some(233_500)]);
-        // Here a debt is halved to the low watermark itself, at which a level is in debt.
+        // Here halving brings a debt exactly to the low watermark, where the level is still in
+        // debt.
         let equal = Debt {
             watermarks: [Some(Watermarks { high: Bytes::kb(4), low: Bytes::new(2500) }); LEVELS],
             multipliers: [Multiplier(1000); LEVELS],
@@ -436,7 +457,7 @@ mod tests {
             Err(DebtError::MultiplierTooLarge { priority })
         );
         assert_eq!(Debt::authors().validate(Bytes::ZERO), Err(DebtError::ChunkIsZero));
-        // L = H and H = one chunk are the last that work; M_0 matters to eq. 1 as printed only.
+        // L = H and H = one chunk are the last valid values; M_0 matters to eq. 1 as printed only.
         assert_eq!(change(&|d| d.watermarks[2] = marks(1_000, 1_000)), Ok(()));
         assert_eq!(change(&|d| d.multipliers[0] = Multiplier(0)), Ok(()));
         let mut printed = Debt::paper();
@@ -447,7 +468,8 @@ mod tests {
     #[test]
     fn the_wait_bound_of_p4_is_the_published_arithmetic() {
         let debt = Debt::authors();
-        // B_3 = 6 + 1; B_2 = 15 + 1.5 B_3 + 1; B_1 = 30 + B_2 + 1.5 B_3 + 1; B_0 = 60 + 0.5 B_1 + B_2 + 1.5 B_3 + 1.
+        // B_3 = 6 + 1; B_2 = 15 + 1.5 B_3 + 1; B_1 = 30 + B_2 + 1.5 B_3 + 1; B_0 = 60 + 0.5 B_1 +
+        // B_2 + 1.5 B_3 + 1.
         let (b3, b2, b1, b0) = (7_000, 26_500, 68_000, 132_000);
         assert_eq!(debt.wait_bound(Priority::P4, CHUNK), Some(Bytes::new(b3 + b2 + b1 + b0)));
         assert_eq!(debt.wait_bound(Priority::P0, CHUNK), Some(Bytes::ZERO));

@@ -1,4 +1,4 @@
-//! How fast the backlog drains, and whether that is severe, persistent congestion (CATS §II-D3).
+//! Drain rate of the backlog, and detection of severe, persistent congestion (CATS §II-D3).
 
 use marcato_units::{Bytes, Time};
 
@@ -6,29 +6,29 @@ use super::shed::Shedding;
 
 /// Spans after which the usual rate counts as known.
 const KNOWN: u32 = 8;
-/// The latest span moves the usual rate by one part in so many.
+/// Reciprocal of the weight of the latest span in the usual rate.
 const SLOW: u32 = 32;
-/// After so many spans in which nobody asked or offered anything, nothing is concluded from the silence.
+/// Spans without any offer or grant after which the silence says nothing about congestion.
 const UNSEEN: u32 = 4;
 
-/// The rate at which bytes leave, measured over spans of [`Shedding::SPAN`].
+/// Rate at which bytes are granted, measured over spans of [`Shedding::SPAN`].
 ///
-/// A span in which something waited all the time tells what the transport carries. One in which nothing waited at times
-/// tells a lower bound, and can only raise the usual rate.
+/// A span with a backlog throughout measures the rate that the transport carries. Any other span
+/// gives a lower bound, and can only raise the usual rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
-    /// When the span under way ends; `None` before the first.
+    /// End of the current span; `None` before the first.
     ends: Option<Time>,
-    /// Bytes granted in it.
+    /// Bytes granted in the current span.
     granted: Bytes,
-    /// Whether something has waited all the time.
+    /// True if there was a backlog throughout the current span.
     busy: bool,
-    /// Bytes usually granted per span: a mean over the latest spans that were not below it by much.
+    /// Bytes usually granted per span: a mean over the latest spans that were not far below it.
     usual: Bytes,
     spans: u32,
-    /// Since when the rate has been far below the usual one.
+    /// Start of the period in which the rate has been far below the usual one.
     fallen_since: Option<Time>,
-    /// Since when, besides, the backlog has needed too long.
+    /// Start of the period in which the backlog, too, has exceeded its limit.
     severe_since: Option<Time>,
 }
 
@@ -47,13 +47,14 @@ impl Drain {
         self.granted += bytes;
     }
 
-    /// The engine did not take these bytes after all.
+    /// Subtracts bytes that the engine did not take.
     pub(super) fn returned(&mut self, bytes: Bytes) {
         self.granted -= bytes;
     }
 
-    /// Looks at the clock while `backlog` waits: whether a span has ended by `now`, and congestion was severe and
-    /// persistent by its end. To be called before anything changes.
+    /// Closes the spans that have ended by `now`. Returns true if one has, and congestion was
+    /// severe and persistent at the end of the last. To be called before any change of the
+    /// `backlog`.
     pub(super) fn look(&mut self, now: Time, backlog: Bytes, rules: &Shedding) -> bool {
         let waiting = !backlog.is_zero();
         self.busy &= waiting;
@@ -82,10 +83,11 @@ impl Drain {
         };
     }
 
-    /// Ends a span.
+    /// Closes a span; returns true if congestion was severe and persistent at its `end`.
     fn close(&mut self, end: Time, backlog: Bytes, rules: &Shedding) -> bool {
         let rate = core::mem::take(&mut self.granted);
         let product = |bytes: Bytes, by: u128| u128::from(bytes.get()) * by;
+        // Conditions 1 and 2 of [`Shedding`]; the third follows below.
         let fallen = self.busy
             && self.spans >= KNOWN
             && product(rate, 1000) <= product(self.usual, u128::from(rules.fallen_to));
@@ -97,7 +99,8 @@ impl Drain {
             self.spans = self.spans.saturating_add(1);
             return false;
         }
-        // While the rate is far below the usual one, that stays what it was, until the path counts as changed.
+        // The usual rate is frozen while the rate is far below it, until the path counts as
+        // changed.
         let began = end - Shedding::SPAN;
         if end.since(*self.fallen_since.get_or_insert(began)) >= rules.adapts_after {
             (self.usual, self.fallen_since, self.severe_since) = (rate, None, None);
@@ -110,7 +113,7 @@ impl Drain {
         end.since(*self.severe_since.get_or_insert(began)) >= rules.sustained
     }
 
-    /// Moves the usual rate: at first it is the mean of all spans, later that of the latest.
+    /// Updates the usual rate: a mean of all spans at first, and of the latest ones later.
     fn learn(&mut self, rate: Bytes) {
         let parts = u64::from(self.spans.saturating_add(1).min(SLOW));
         let (up, down) = (rate - self.usual, self.usual - rate);
@@ -133,7 +136,7 @@ mod tests {
         drain.look(ms(millis), BACKLOG, &Shedding::default())
     }
 
-    /// After 8 s with 100 kB/s, which are known from then on.
+    /// A known usual rate: 100 kB/s over 8 s.
     fn steady() -> Drain {
         let mut drain = Drain::NEW;
         look(&mut drain, 0);
@@ -209,7 +212,7 @@ mod tests {
                 look(&mut drain, second * 1000)
             })
             .collect();
-        // From 11 s to 67 s, and not when the rate has been low for a minute.
+        // From 11 s to 67 s, but not once the rate has been low for a minute.
         let seconds = congested.iter().filter(|congested| **congested).count();
         assert_eq!((seconds, congested[2], congested[58], congested[59]), (57, true, true, false));
     }

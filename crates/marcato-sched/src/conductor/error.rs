@@ -1,74 +1,76 @@
-//! Why the Conductor says no: one enum per operation.
+//! Errors of the Conductor, one enum per operation.
 
 use marcato_units::{Bytes, Priority};
 use thiserror::Error;
 
-/// Why a message was not accepted. Nothing of it is kept.
+/// Error returned when a message is not accepted. Nothing of it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OfferError {
-    /// It has no bytes. A grant is never empty, so nothing would ever announce its end.
+    /// The message has no bytes. A grant is never empty, so nothing would announce its end.
     #[error("a message needs at least one byte")]
     Empty,
-    /// It is longer than all that may wait at once.
+    /// The message is longer than the limit of all queued bytes.
     #[error("the message is longer than the {limit} that may wait at once: split it or raise `max_queued`")]
     TooLong {
-        /// The most bytes that may wait.
+        /// Most bytes queued at once.
         limit: Bytes,
     },
-    /// As many messages wait as may at its level, and none of them is less urgent and may be dropped.
+    /// The queue is full for messages of this level, and no less urgent message may be dropped.
     #[error("{limit} messages wait already: offer again after some have been granted, or shed some")]
     TooManyMessages {
-        /// The most messages that may wait when one of this level is offered.
+        /// Most messages queued when one of this level is offered.
         limit: usize,
     },
-    /// With it, more bytes would wait than may at its level, even if all that is less urgent and may be dropped were.
+    /// The byte limit for this level would be exceeded, even if every less urgent message that may
+    /// be dropped were.
     #[error("more than {limit} would wait: offer again after some have been granted, or shed some")]
     TooManyBytes {
-        /// The most bytes that may wait when a message of this level is offered.
+        /// Most bytes queued when a message of this level is offered.
         limit: Bytes,
     },
-    /// Its level is being discarded (Save-Data).
+    /// The level is being discarded (Save-Data).
     #[error("messages less urgent than {threshold} are being discarded: offer it at {threshold} or drop it")]
     Discarding {
-        /// The least urgent level that is accepted.
+        /// Least urgent level that is accepted.
         threshold: Priority,
     },
 }
 
-/// Why a grant could not be taken back. Nothing changed.
+/// Error returned when a grant cannot be taken back. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RefuseError {
-    /// It is not the latest grant, has been refused before, or its message has since been moved or removed.
+    /// It is not the latest grant, has been refused before, or its message has since been moved or
+    /// removed.
     #[error("only the latest grant can be refused, once, and while its message is where it was")]
     NotTheLatest,
-    /// More was taken than granted.
+    /// The bytes taken exceed the grant.
     #[error("{taken} cannot have been taken of a grant of {granted}")]
     TakenExceedsGrant {
-        /// What the caller says the engine took.
+        /// Bytes that the engine took, according to the caller.
         taken: Bytes,
-        /// The length of the grant.
+        /// Length of the grant.
         granted: Bytes,
     },
 }
 
-/// Why a message could not change its level. Nothing changed.
+/// Error returned when a message cannot change its level. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReprioritiseError {
-    /// No byte of such a message waits: it was granted whole, removed, or never offered here.
+    /// No byte of this message is queued: it was granted whole, removed, or never offered here.
     #[error("nothing of this message waits: forget its id")]
     Unknown,
     /// The new level is being discarded (Save-Data).
     #[error("messages less urgent than {threshold} are being discarded: cancel it or keep it at {threshold}")]
     Discarding {
-        /// The least urgent level that is accepted.
+        /// Least urgent level that is accepted.
         threshold: Priority,
     },
 }
 
-/// Why a message could not be cancelled. Nothing changed.
+/// Error returned when a message cannot be cancelled. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CancelError {
-    /// No byte of such a message waits: it was granted whole, removed, or never offered here.
+    /// No byte of this message is queued: it was granted whole, removed, or never offered here.
     #[error("nothing of this message waits: forget its id")]
     Unknown,
 }

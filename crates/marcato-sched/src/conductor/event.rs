@@ -1,11 +1,11 @@
-//! What the Conductor tells whoever watches.
+//! Events of the Conductor, for an observer.
 
 use marcato_units::{Bytes, Priority};
 
 use super::error::OfferError;
 use super::message::{Grant, Message, MessageId};
 
-/// Why a message was removed before all of it was granted.
+/// Reason for which a message was removed before all of it was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Removal {
     /// The application cancelled it.
@@ -20,55 +20,55 @@ pub enum Removal {
     Evicted,
 }
 
-/// Something that happened to a message or a level.
+/// Event of a message or a level.
 ///
-/// An application that keeps payload by [`MessageId`] frees it at a [`Granted`](Self::Granted) with `fin` that
-/// was not refused, and at [`Removed`](Self::Removed).
+/// An application that keeps payload by [`MessageId`] frees it at two events: at a
+/// [`Granted`](Self::Granted) with `fin` that was not refused, and at [`Removed`](Self::Removed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A message was accepted.
     Offered {
-        /// Its name.
+        /// Id of the message.
         id: MessageId,
-        /// What was offered.
+        /// Message offered.
         message: Message,
     },
     /// A message was not accepted.
     OfferRefused {
-        /// What was offered.
+        /// Message offered.
         message: Message,
-        /// Why not.
+        /// Reason for the refusal.
         reason: OfferError,
     },
     /// A chunk was granted.
     Granted(Grant),
     /// The engine took only a part of the latest grant.
     Refused {
-        /// That grant.
+        /// Latest grant.
         grant: Grant,
-        /// How much of it was taken.
+        /// Bytes that the engine took.
         taken: Bytes,
     },
     /// The rest of a message changed its level.
     Reprioritised {
-        /// Its name.
+        /// Id of the message.
         id: MessageId,
-        /// Where it was.
+        /// Previous level.
         from: Priority,
-        /// Where it is.
+        /// New level.
         to: Priority,
     },
-    /// A message left before all of it was granted.
+    /// A message was removed before all of it was granted.
     Removed {
-        /// Its name.
+        /// Id of the message.
         id: MessageId,
-        /// Its level.
+        /// Level at its removal.
         priority: Priority,
-        /// How much of it had been granted.
+        /// Bytes granted before.
         sent: Bytes,
-        /// How much of it never will be.
+        /// Bytes that will never be granted.
         rest: Bytes,
-        /// Why.
+        /// Reason for the removal.
         reason: Removal,
     },
     /// A level fell into debt.
@@ -79,15 +79,15 @@ pub enum Event {
     Redistributed,
 }
 
-/// Watches a Conductor. Any `FnMut(Event)` does.
+/// Receiver of a Conductor's events. Any `FnMut(Event)` implements it.
 ///
-/// It is called in the middle of the operation, once per event, and nothing is kept for it.
+/// It is called during the operation, once per event. Nothing is buffered for it.
 pub trait Observer {
-    /// `event` has just happened.
+    /// Called when `event` has just happened.
     fn observe(&mut self, event: Event);
 }
 
-/// Watches nothing, at no cost.
+/// Observer that ignores every event, at no cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unobserved;
 
@@ -103,15 +103,15 @@ impl<F: FnMut(Event)> Observer for F {
     }
 }
 
-/// Remembers which messages were removed, and why, until it is asked: for owners of payload or of anything else by
-/// [`MessageId`].
+/// Observer that collects removed messages and the reasons until [`take`](Self::take): for owners
+/// of data by [`MessageId`].
 #[cfg(feature = "alloc")]
 #[derive(Clone, Debug, Default)]
 pub struct Removals(alloc::vec::Vec<(MessageId, Removal)>);
 
 #[cfg(feature = "alloc")]
 impl Removals {
-    /// The removals since the last call, the earliest first.
+    /// Returns the removals since the last call, the earliest first.
     pub fn take(&mut self) -> impl Iterator<Item = (MessageId, Removal)> + '_ {
         self.0.drain(..)
     }

@@ -1,73 +1,76 @@
-//! What the application hands over, and what it gets back.
+//! Messages, their ids, and grants.
 
 use core::fmt;
 use core::time::Duration;
 
 use marcato_units::{Bytes, Priority};
 
-/// What the Conductor has to know about a unit that the application sends: everything but its bytes.
+/// Description of a unit that the application sends, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// Its length; at least one byte.
+    /// Length; at least one byte.
     pub len: Bytes,
-    /// How much it matters.
+    /// Urgency, which selects the level.
     pub priority: Priority,
-    /// How long after the offer it is still worth sending; `None` for ever. It expires *after* this span: with
-    /// [`Duration::ZERO`] it goes at the instant of the offer or never. A message of which bytes have left is
-    /// finished all the same, unless it [allows partial delivery](Self::partial_ok).
+    /// Time after the offer during which it is worth sending; `None` for no limit. It expires
+    /// *after* this span: with [`Duration::ZERO`] it is granted at the instant of the offer or
+    /// never. A partly sent message is finished all the same, unless it [allows partial
+    /// delivery](Self::partial_ok).
     pub lifetime: Option<Duration>,
-    /// On how many lanes it travels. The Conductor hands this through to the lane scheduler.
+    /// Number of lanes it travels on. The Conductor passes this through to the lane scheduler.
     pub redundancy: Redundancy,
-    /// Whether a part of it is worth something to the receiver (allows partial delivery). Only then may its rest be
-    /// discarded, expired or shed after its first bytes have left; otherwise those bytes would be wasted.
+    /// True if a part of it is useful to the receiver (allows partial delivery). Only then may its
+    /// rest be discarded, expired or shed after its first bytes have been granted; otherwise those
+    /// bytes would be wasted.
     pub partial_ok: bool,
 }
 
 impl Message {
-    /// A message that never expires, travels once and is only of use when whole.
+    /// Creates a message that never expires, travels once and is only useful when whole.
     pub const fn new(len: Bytes, priority: Priority) -> Self {
         Self { len, priority, lifetime: None, redundancy: Redundancy::Once, partial_ok: false }
     }
 
-    /// The same message, worth sending for `lifetime` only.
+    /// Limits the time for which the message is worth sending.
     #[must_use]
     pub const fn with_lifetime(self, lifetime: Duration) -> Self {
         Self { lifetime: Some(lifetime), ..self }
     }
 
-    /// The same message with this redundancy.
+    /// Sets the redundancy.
     #[must_use]
     pub const fn with_redundancy(self, redundancy: Redundancy) -> Self {
         Self { redundancy, ..self }
     }
 
-    /// The same message, of which a part is worth something to the receiver.
+    /// Declares a part of the message useful to the receiver.
     #[must_use]
     pub const fn allowing_partial_delivery(self) -> Self {
         Self { partial_ok: true, ..self }
     }
 }
 
-/// On how many lanes a message travels.
+/// Number of lanes that a message travels on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Redundancy {
-    /// On one.
+    /// One lane.
     #[default]
     Once,
-    /// Whole on every lane that can take it; the first copy to arrive counts (CWR's redundant variant).
+    /// Whole on every lane that can take it; the first copy to arrive counts (CWR's redundant
+    /// variant).
     EveryLane,
 }
 
-/// The name of a message in one Conductor. It is never given twice.
+/// Identifier of a message in one Conductor, never assigned twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(u64);
 
 impl MessageId {
-    /// 2^24 slots and 2^40 messages in each: a slot that has used up its names is retired.
+    /// 2^24 slots and 2^40 messages in each: a slot whose ids are exhausted is retired.
     const SLOT_BITS: u32 = 24;
-    /// More messages at once than any Conductor holds.
+    /// More messages than any Conductor holds at once.
     pub(super) const MAX_SLOTS: u32 = 1 << Self::SLOT_BITS;
-    /// The last generation of a slot.
+    /// Last generation of a slot.
     pub(super) const LAST_GENERATION: u64 = (1 << (64 - Self::SLOT_BITS)) - 1;
 
     pub(super) const fn new(slot: u32, generation: u64) -> Self {
@@ -83,7 +86,7 @@ impl MessageId {
         self.0 >> Self::SLOT_BITS
     }
 
-    /// The name as a number, for maps and logs. It means nothing to another Conductor.
+    /// Returns the id as a number, for maps and logs. It means nothing to another Conductor.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -98,48 +101,48 @@ impl fmt::Debug for MessageId {
 /// One chunk of one message, to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// Whose bytes.
+    /// Message that the bytes belong to.
     pub message: MessageId,
-    /// Where in the message they begin.
+    /// Offset of the first byte in the message.
     pub offset: Bytes,
-    /// How many they are: the budget or the rest of the message, whichever is less; never none.
+    /// Number of bytes: the budget or the rest of the message, whichever is less; at least one.
     pub len: Bytes,
-    /// The level that the bytes were taken from.
+    /// Level that the bytes were taken from.
     pub priority: Priority,
-    /// Whether they are the message's last.
+    /// True for the last bytes of the message.
     pub fin: bool,
 }
 
-/// A message that waits, or of which a part waits.
+/// Message that is queued, in whole or in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pending {
-    /// Its name.
+    /// Id of the message.
     pub message: MessageId,
-    /// Its present level.
+    /// Present level.
     pub priority: Priority,
-    /// Its whole length.
+    /// Length of the whole message.
     pub len: Bytes,
-    /// How much of it has been granted.
+    /// Bytes granted so far.
     pub sent: Bytes,
-    /// On how many lanes it travels.
+    /// Number of lanes it travels on.
     pub redundancy: Redundancy,
 }
 
 impl Pending {
-    /// How much of it has yet to be granted.
+    /// Returns the number of bytes yet to be granted.
     pub fn rest(&self) -> Bytes {
         self.len - self.sent
     }
 }
 
-/// How far a cancelled message had come.
+/// Progress of a message when it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CancelOutcome {
-    /// None of it had been granted: the receiver will never hear of it.
+    /// No byte had been granted: the receiver will never see the message.
     Unsent,
-    /// Its first `sent` bytes had been granted: the receiver has to be told that no more will come.
+    /// The first `sent` bytes had been granted: tell the receiver that no more will come.
     PartSent {
-        /// How much had been granted; at least one byte, less than the whole.
+        /// Bytes granted; at least one, and fewer than the whole.
         sent: Bytes,
     },
 }

@@ -1,29 +1,32 @@
-//! The Conductor: five queues of messages, and the decision whose bytes go next (CATS §II-C to §II-E).
+//! The Conductor: five queues of messages, and the choice of the queue that sends next (CATS §II-C
+//! to §II-E).
 //!
-//! Look for
-//! - [`Conductor`] here: offer, grant, refuse, and what removes or moves a message;
-//! - [`debt`] for the rules that keep urgent levels from starving the others, and their presets;
-//! - [`shed`] for dropping load under persistent congestion;
-//! - [`event`] and [`counter`] for watching it, [`store`] for where messages are kept.
+//! Contents:
+//! - [`Conductor`] here: offer, grant, refuse, and the calls that remove or move a message;
+//! - [`debt`]: the rules that keep urgent levels from starving the others, and their presets;
+//! - [`shed`]: load shedding under persistent congestion;
+//! - [`event`] and [`counter`]: observation; [`store`]: storage of messages.
 //!
 //! # Admission
-//! Two bounds hold for all levels together: [`Config::max_messages`] and [`Config::max_queued`]. Fixed quotas per level
-//! would leave most of the memory unused by the one level that is busy. Instead a more urgent message takes the room of
-//! less urgent ones: an offer that does not fit evicts them, the least urgent level first and within it the oldest
-//! first, as shedding does (CATS §II-D3). Messages whose lifetime is over go before any other. A message of which bytes
-//! have left stays, unless it allows partial delivery, and so may keep out others of any level.
+//! Two bounds hold for all levels together: [`Config::max_messages`] and [`Config::max_queued`].
+//! Fixed quotas per level would leave most of the memory unused when one level is busy. Instead, a
+//! more urgent message evicts less urgent ones if it does not fit. The least urgent level goes
+//! first, and within it the oldest message, as in shedding (CATS §II-D3). Expired messages go
+//! before any other. A partly sent message stays, unless it allows partial delivery. It may
+//! therefore keep out others of any level.
 //!
-//! P0 therefore has a reserve: an eighth more of either bound, at least one message, which nothing less urgent can
-//! take. A P0 message is accepted whenever the P0 messages that wait fit into the reserve together with it. (A message
-//! moved down from P0 counts as less urgent and can exceed this.) In a [`Fixed`] store the reserve is part of its
-//! slots; a store for one message has none.
+//! P0 therefore has a reserve that no other level can take: an eighth more of either bound, and at
+//! least one message. A P0 message is accepted whenever it fits into the reserve together with the
+//! P0 messages already queued. (A message moved down from P0 counts as less urgent and can exceed
+//! this.) In a [`Fixed`] store the reserve is part of its slots; a store for one message has none.
 //!
 //! # Cost
-//! An offer, a grant, a refusal, a change of priority and a cancellation take constant time in the number of
-//! messages and bytes that wait, and logarithmic time in the number of those that have a lifetime. Only an offer
-//! allocates, and only where the [`store::Slab`] grows. The next call after the end of a lifetime removes the message,
-//! so a grant may have to remove many at once, and an offer may evict many; each is removed once. Shedding and
-//! discarding look at every message of the levels that they may touch.
+//! Offers, grants, refusals, changes of priority and cancellations take constant time in queued
+//! messages and bytes. Their time is logarithmic in the number of queued messages with a lifetime.
+//! Only an offer allocates, and only where the [`store::Slab`] grows. The next call after the end
+//! of a lifetime removes the message. A grant may therefore remove many at once, and an offer may
+//! evict many; each is removed once. Shedding and discarding visit every message of the levels that
+//! they may affect.
 
 pub mod candidates;
 pub mod counter;
@@ -56,25 +59,25 @@ use debt::{Ledger, Levels};
 use drain::Drain;
 use store::{NO_SLOT, Slot, State};
 
-/// How a Conductor is set up.
+/// Configuration of a Conductor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// By which rules levels run up and pay back debt.
+    /// Rules by which levels run up and pay back debt.
     pub debt: Debt,
-    /// The largest budget that the feeder will ask for. Grants are not cut to it: it is what the watermarks are
-    /// checked against, and the unit of the bounds that [`Debt`] states.
+    /// Largest budget that the feeder will request. Grants are not limited to it: the watermarks
+    /// are checked against it, and it is the unit of the bounds that [`Debt`] states.
     pub chunk: Bytes,
-    /// The most messages that may wait, as far as the store holds as many. P0 may exceed it by an eighth: see
-    /// [admission](self#admission).
+    /// Most messages queued at once, as far as the store holds as many. P0 may exceed it by an
+    /// eighth: see [admission](self#admission).
     pub max_messages: usize,
-    /// The most bytes that may wait. P0 may exceed it by an eighth: see [admission](self#admission).
+    /// Most bytes queued at once. P0 may exceed it by an eighth: see [admission](self#admission).
     pub max_queued: Bytes,
-    /// When to shed load unasked; `None` for never.
+    /// Conditions of automatic load shedding; `None` for never.
     pub shedding: Option<Shedding>,
 }
 
 impl Config {
-    /// The [default](Self::default), with these rules of debt.
+    /// Returns the [default](Self::default) with these rules of debt.
     pub const fn with_debt(debt: Debt) -> Self {
         Self {
             debt,
@@ -87,8 +90,9 @@ impl Config {
 }
 
 impl Default for Config {
-    /// [`Debt::marcato`]; chunks of 1460 bytes (Ethernet's TCP segment without options); 65 536 messages and
-    /// 64 MiB may wait, which is more than any path holds in flight and still a bound; nothing is shed unasked.
+    /// [`Debt::marcato`] with chunks of 1460 bytes, a TCP segment without options on Ethernet. At
+    /// most 65 536 messages and 64 MiB are queued, which is more than any path holds in flight. No
+    /// automatic shedding.
     fn default() -> Self {
         Self::with_debt(Debt::marcato())
     }
@@ -99,15 +103,16 @@ type DefaultStore = Slab;
 #[cfg(not(feature = "alloc"))]
 type DefaultStore = Fixed<16>;
 
-/// The part of either bound that P0 may use beyond it: one in so many.
+/// Divisor of the reserve: P0 may exceed either bound by one part in this number.
 const RESERVE: usize = 8;
 
-/// How many messages beyond a bound of so many P0 may have: an eighth, rounded up. For bounds of the caller's own.
+/// Returns the number of messages by which P0 may exceed a bound of `messages`: an eighth, rounded
+/// up. For callers that keep a bound of their own.
 pub const fn reserve(messages: usize) -> usize {
     messages.div_ceil(RESERVE)
 }
 
-/// Bounds on what waits, on all levels together.
+/// Bounds on queued data, on all levels together.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     messages: usize,
@@ -115,19 +120,20 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds for offers of P1 to P4, and those for offers of P0.
+    /// Returns the bounds for offers of P1 to P4, and those for offers of P0.
     fn of(config: &Config, limit: usize) -> (Self, Self) {
         let messages = config.max_messages.min(limit);
         let reserve = reserve(messages);
         let most = messages.saturating_add(reserve).min(limit);
-        // Where the store has no further slots, the reserve is taken from its own; one slot serves all levels.
+        // A store without further slots takes the reserve from its own slots; a single slot serves
+        // all levels.
         let others = messages.min((most - reserve).max(messages.min(1)));
         let bytes = config.max_queued;
         let reserve = Bytes::new(bytes.get().div_ceil(RESERVE as u64));
         (Self { messages: others, bytes }, Self { messages: most, bytes: bytes + reserve })
     }
 
-    /// Whether a message of this length may wait beside what does.
+    /// Checks that a message of length `len` may be queued in addition to `queued`.
     fn admit(self, queued: Tally, len: Bytes) -> Result<(), OfferError> {
         if queued.messages >= self.messages as u64 {
             return Err(OfferError::TooManyMessages { limit: self.messages });
@@ -139,14 +145,14 @@ impl Bounds {
     }
 }
 
-/// The queue of one level.
+/// Queue of one level.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     head: u32,
     tail: u32,
-    /// Where the search for a message to evict goes on: what stands before, but for the head, may not be dropped.
+    /// Next candidate for eviction. No message before it may be dropped, except possibly the head.
     evict: u32,
-    /// What may not be dropped of it, because bytes of it have left.
+    /// Total of messages that may not be dropped, because some of their bytes have been granted.
     kept: Tally,
 }
 
@@ -154,47 +160,48 @@ impl Level {
     const EMPTY: Self = Self { head: NO_SLOT, tail: NO_SLOT, evict: NO_SLOT, kept: Tally::NONE };
 }
 
-/// What it takes to replay the latest grant with fewer bytes.
+/// State needed to replay the latest grant with fewer bytes.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     grant: Grant,
     slot: u32,
-    /// The debts before it was chosen.
+    /// Debts before the choice.
     ledger: Ledger,
-    /// The levels that waited then.
+    /// Non-empty levels at that time.
     waiting: Levels,
-    /// Those of them among which was chosen.
+    /// Levels among which the choice was made.
     among: Levels,
     redistributed: bool,
 }
 
-/// Holds messages in five queues and grants one chunk at a time to the one whose turn it is.
+/// Holds messages in five queues and grants one chunk at a time to the level whose turn it is.
 ///
-/// It stores lengths, never bytes. Time comes in with each call; if it runs backwards, ages are zero.
+/// It stores lengths, never bytes. The caller passes the time to each call; if it runs backwards,
+/// ages are zero.
 ///
-/// `S` is where messages are kept: a growing [`Slab`] or, without any allocator, a [`Fixed`] store. `O` is told of
-/// every [`Event`].
+/// `S` stores the messages: a growing [`Slab`] or, without an allocator, a [`Fixed`] store. `O`
+/// observes every [`Event`].
 #[derive(Clone, Debug)]
 pub struct Conductor<S = DefaultStore, O = Unobserved> {
     rules: Debt,
-    /// The longest message.
+    /// Longest message accepted.
     max_len: Bytes,
     bounds: Bounds,
-    /// The bounds for offers of P0.
+    /// Bounds for offers of P0.
     urgent_bounds: Bounds,
     shedding: Option<Shedding>,
-    /// The least urgent level that is accepted.
+    /// Least urgent level that is accepted.
     threshold: Priority,
     ledger: Ledger,
-    /// The non-empty levels.
+    /// Non-empty levels.
     waiting: Levels,
     levels: [Level; Priority::COUNT],
-    /// The messages that may be dropped and have a lifetime.
+    /// Messages that have a lifetime and may be dropped.
     deadlines: Deadlines,
     free: u32,
     queued: Tally,
     latest: Option<Latest>,
-    /// How fast the backlog drains; only measured for [`Shedding`].
+    /// Rate at which the backlog drains; only measured for [`Shedding`].
     drain: Drain,
     counters: Counters,
     store: S,
@@ -203,10 +210,10 @@ pub struct Conductor<S = DefaultStore, O = Unobserved> {
 
 #[cfg(feature = "alloc")]
 impl Conductor {
-    /// An empty Conductor with a growing store that nobody watches.
+    /// Creates an empty, unobserved Conductor with a growing store.
     ///
     /// # Errors
-    /// Where the rules of debt would leave a level dead; see [`Debt::validate`].
+    /// If the rules of debt would starve a level; see [`Debt::validate`].
     pub fn new(config: Config) -> Result<Self, DebtError> {
         let slots = config.max_messages.saturating_add(reserve(config.max_messages));
         Self::with_store(config, Slab::new(slots))
@@ -214,7 +221,7 @@ impl Conductor {
 }
 
 impl<S: Store> Conductor<S> {
-    /// An empty Conductor that keeps its messages in `store`, which has to be new.
+    /// Creates an empty Conductor that keeps its messages in `store`, which must be new.
     ///
     /// ```
     /// use marcato_sched::conductor::{Conductor, Config, Fixed};
@@ -223,7 +230,7 @@ impl<S: Store> Conductor<S> {
     /// ```
     ///
     /// # Errors
-    /// Where the rules of debt would leave a level dead; see [`Debt::validate`].
+    /// If the rules of debt would starve a level; see [`Debt::validate`].
     pub fn with_store(config: Config, store: S) -> Result<Self, DebtError> {
         config.debt.validate(config.chunk)?;
         let (bounds, urgent_bounds) = Bounds::of(&config, store.limit());
@@ -248,7 +255,7 @@ impl<S: Store> Conductor<S> {
         })
     }
 
-    /// The same Conductor, watched by `observer`.
+    /// Returns this Conductor with `observer` attached.
     ///
     /// ```
     /// use marcato_sched::conductor::{Conductor, Config, Event};
@@ -280,14 +287,15 @@ impl<S: Store> Conductor<S> {
     }
 }
 
-/// The application's side.
+/// Calls of the application.
 impl<S: Store, O: Observer> Conductor<S, O> {
-    /// Puts `message` at the tail of its level. Where there is no room, less urgent messages that may be dropped make it:
-    /// see [admission](self#admission). They are [removed](Event::Removed) as [`Removal::Evicted`].
+    /// Appends `message` to its level. Beyond a bound, it first evicts less urgent messages that
+    /// may be dropped: see [admission](self#admission). They are [removed](Event::Removed) as
+    /// [`Removal::Evicted`].
     ///
     /// # Errors
-    /// Where the message has no bytes, a bound would be exceeded or its level is being discarded; then nothing is
-    /// evicted. Refused offers are counted.
+    /// If the message has no bytes, a bound would be exceeded, or its level is being discarded.
+    /// Nothing is evicted then. Refused offers are counted.
     pub fn offer(&mut self, now: Time, message: Message) -> Result<MessageId, OfferError> {
         self.tidy(now);
         match self.admit(&message) {
@@ -323,11 +331,11 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         }
     }
 
-    /// Moves what has not been granted of a message to the tail of the level `priority`. On its present level the
-    /// message keeps its place. It keeps the age that its offer gave it.
+    /// Moves the ungranted rest of a message to the tail of the level `priority`. If that is its
+    /// present level, the message keeps its place. Its age still counts from its offer.
     ///
     /// # Errors
-    /// Where nothing of the message waits, or the new level is being discarded.
+    /// If no byte of the message is queued, or the new level is being discarded.
     pub fn reprioritise(&mut self, id: MessageId, priority: Priority) -> Result<(), ReprioritiseError> {
         let slot = self.find(id).ok_or(ReprioritiseError::Unknown)?;
         let threshold = self.threshold;
@@ -348,10 +356,10 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         Ok(())
     }
 
-    /// Removes what has not been granted of a message.
+    /// Removes the ungranted rest of a message.
     ///
     /// # Errors
-    /// Where nothing of the message waits.
+    /// If no byte of the message is queued.
     pub fn cancel(&mut self, id: MessageId) -> Result<CancelOutcome, CancelError> {
         let slot = self.find(id).ok_or(CancelError::Unknown)?;
         let sent = self.store[slot].sent;
@@ -359,11 +367,11 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         Ok(if sent.is_zero() { CancelOutcome::Unsent } else { CancelOutcome::PartSent { sent } })
     }
 
-    /// Discards all messages less urgent than `threshold`, and from now on refuses those that are offered
-    /// (Save-Data, CATS §II-D3). [`Priority::P4`] discards nothing and accepts everything again.
+    /// Discards all messages less urgent than `threshold` and refuses later offers of them
+    /// (Save-Data, CATS §II-D3). [`Priority::P4`] discards nothing and accepts every level again.
     ///
-    /// A message of which bytes have left stays and is finished, unless it allows partial delivery;
-    /// [`cancel`](Self::cancel) it to stop that one too. Returns what was discarded.
+    /// A partly sent message stays and is finished, unless it allows partial delivery;
+    /// [`cancel`](Self::cancel) it to stop it too. Returns the total discarded.
     pub fn discard_less_urgent_than(&mut self, threshold: Priority) -> Tally {
         self.threshold = threshold;
         let mut discarded = Tally::NONE;
@@ -373,8 +381,9 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         discarded
     }
 
-    /// Evicts one message that is less urgent than `priority`, for a caller with a bound of its own that is full: what
-    /// has expired, or else the oldest of the least urgent level that may be dropped. Whether any message went.
+    /// Evicts one message less urgent than `priority`, for a caller whose own bound is reached.
+    /// Expired messages go first; otherwise the oldest message of the least urgent level that may
+    /// be dropped. Returns true if any was removed.
     pub fn make_room(&mut self, now: Time, priority: Priority) -> bool {
         let before = self.queued.messages;
         self.tidy(now);
@@ -387,8 +396,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.queued.messages < before
     }
 
-    /// Sheds what `policy` allows, the least urgent level first and within it the oldest first (CATS §II-D3).
-    /// Returns what was shed.
+    /// Sheds the messages that `policy` allows, the least urgent level first and within it the
+    /// oldest first (CATS §II-D3). Returns the total shed.
     pub fn shed(&mut self, now: Time, policy: &ShedPolicy) -> Tally {
         let mut shed = Tally::NONE;
         for level in (policy.spare.index() + 1..Priority::COUNT).rev() {
@@ -400,20 +409,22 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     }
 }
 
-/// The engine's side.
+/// Calls of the engine's feeder.
 impl<S: Store, O: Observer> Conductor<S, O> {
-    /// Grants the next chunk: at most `budget` bytes of one message. Returns `None` if nothing waits or the budget is zero.
+    /// Grants the next chunk: at most `budget` bytes of one message. Returns `None` if nothing is queued or
+    /// the budget is zero.
     ///
-    /// If anything waits and the budget is not zero, something is granted.
+    /// If anything is queued and the budget is not zero, something is granted.
     pub fn grant(&mut self, now: Time, budget: Bytes) -> Option<Grant> {
         self.grant_among(now, budget, Candidates::ALL)
     }
 
-    /// Grants the next chunk of these candidates, as [`grant`](Self::grant) does of all levels.
+    /// Grants as [`grant`](Self::grant) does, from the candidates only. In the debt rules the other
+    /// levels still count as waiting.
     ///
-    /// Levels that are no candidates forgive and pay back debts as levels that wait. If all candidates with data are in
-    /// debt, their debts are redistributed, unless one of them would then overtake a
-    /// [protected](Candidates::protecting) level: then nothing is granted and nothing changes.
+    /// If all candidates with data are in debt, their debts are redistributed. If one of them would
+    /// then overtake a [protected](Candidates::protecting) level, nothing is granted and nothing
+    /// changes.
     pub fn grant_among(
         &mut self,
         now: Time,
@@ -435,6 +446,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         }
 
         self.release_held();
+        // FIFO within a level: the head is always served first.
         let slot = self.levels[priority.index()].head;
         let head = &mut self.store[slot];
         let offset = head.sent;
@@ -466,15 +478,16 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         Some(grant)
     }
 
-    /// Takes the latest grant back except for its first `taken` bytes: everything is then as if exactly these had
-    /// been granted; if `taken` is zero, as if nothing had been. If it is the whole grant, nothing changes.
+    /// Takes the latest grant back except for its first `taken` bytes. The state is then as if
+    /// exactly these had been granted. If `taken` is zero, it is as if there had been no grant; if
+    /// `taken` is the whole grant, nothing changes.
     ///
-    /// Offers, and whatever happens to other messages, may come between the grant and its refusal. Where the
-    /// message was finished by the grant, its return may exceed the bounds by that one message.
+    /// Offers and changes of other messages may come between the grant and its refusal. If the
+    /// grant had finished the message, its return may exceed the bounds by that one message.
     ///
     /// # Errors
-    /// Where it is not the latest grant, was refused before, or its message has since been moved or removed; or
-    /// where `taken` exceeds it.
+    /// If it is not the latest grant, was refused before, or its message has since been moved or
+    /// removed. Also if `taken` exceeds it.
     pub fn refuse(&mut self, grant: Grant, taken: Bytes) -> Result<(), RefuseError> {
         let latest = self.latest.filter(|latest| latest.grant == grant).ok_or(RefuseError::NotTheLatest)?;
         if taken > grant.len {
@@ -518,19 +531,20 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         Ok(())
     }
 
-    /// The message that the next grant at the time `now` would serve.
+    /// Returns the message that the next grant at `now` would serve.
     pub fn peek(&mut self, now: Time) -> Option<Pending> {
         self.peek_among(now, Candidates::ALL)
     }
 
-    /// The message that [`grant_among`](Self::grant_among) would serve.
+    /// Returns the message that [`grant_among`](Self::grant_among) would serve.
     pub fn peek_among(&mut self, now: Time, candidates: impl Into<Candidates>) -> Option<Pending> {
         self.tidy(now);
         let (priority, ..) = self.choose(candidates.into())?;
         Some(self.pending(self.levels[priority.index()].head))
     }
 
-    /// The level that the next grant serves, whether debts had to be redistributed for it, and the ledger after that.
+    /// Level that the next grant serves, whether it takes a redistribution of debts, and the ledger
+    /// after that.
     #[inline]
     fn choose(&self, candidates: Candidates) -> Option<(Priority, bool, Ledger)> {
         let mut after = self.ledger;
@@ -543,54 +557,54 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     }
 }
 
-/// Looking in.
+/// State queries.
 impl<S: Store, O> Conductor<S, O> {
-    /// What waits, on all levels.
+    /// Total queued on all levels.
     pub fn queued(&self) -> Tally {
         self.queued
     }
 
-    /// Whether nothing waits.
+    /// True if no byte is queued.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// A message of which bytes wait; `None` if none do.
+    /// Returns a message of which bytes are queued; `None` if none are.
     pub fn message(&self, id: MessageId) -> Option<Pending> {
         self.find(id).map(|slot| self.pending(slot))
     }
 
-    /// What passed through so far.
+    /// Counters since the Conductor was made.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// D: the debt of `level`.
+    /// Returns D, the debt of `level`.
     pub fn debt(&self, level: Priority) -> Bytes {
         self.ledger.debts[level.index()]
     }
 
-    /// Whether `level` is in debt; otherwise it is eligible.
+    /// True if `level` is in debt; otherwise it is eligible.
     pub fn is_in_debt(&self, level: Priority) -> bool {
         self.ledger.in_debt >> level.index() & 1 == 1
     }
 
-    /// The rules of debt.
+    /// Rules of debt.
     pub fn rules(&self) -> &Debt {
         &self.rules
     }
 
-    /// The least urgent level that is accepted: P4 unless less urgent ones are being discarded.
+    /// Least urgent level that is accepted: P4 unless less urgent levels are being discarded.
     pub fn threshold(&self) -> Priority {
         self.threshold
     }
 
-    /// Who is told of events.
+    /// Observer of the events.
     pub fn observer(&self) -> &O {
         &self.observer
     }
 
-    /// Who is told of events.
+    /// Observer of the events.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
@@ -613,9 +627,9 @@ impl<S: Store, O> Conductor<S, O> {
     }
 }
 
-/// The inside: slots and lists.
+/// Slots and lists.
 impl<S: Store, O: Observer> Conductor<S, O> {
-    /// A free slot for `message`, if it may wait. What has to go for it has gone then.
+    /// Returns a free slot for `message` if it may be queued, after any evictions that it needs.
     fn admit(&mut self, message: &Message) -> Result<u32, OfferError> {
         if message.len.is_zero() {
             return Err(OfferError::Empty);
@@ -636,7 +650,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.take_free().ok_or(OfferError::TooManyMessages { limit: bounds.messages })
     }
 
-    /// Makes room for a message of `level` by removing less urgent ones, if that is enough; otherwise none is removed.
+    /// Makes room for a message of `level` by removing less urgent ones. Removes none if that is
+    /// not enough.
     #[cold]
     fn evict(&mut self, level: usize, len: Bytes, bounds: Bounds) -> Result<(), OfferError> {
         let mut left = self.queued;
@@ -644,6 +659,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
             left -= self.counters.levels[less].queued;
             left += self.levels[less].kept;
         }
+        // All possible evictions together must suffice. Otherwise none is made.
         bounds.admit(left, len)?;
         for less in (level + 1..Priority::COUNT).rev() {
             while bounds.admit(self.queued, len).is_err()
@@ -655,8 +671,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         Ok(())
     }
 
-    /// The oldest message of a level that may be dropped. What has been passed over once is not looked at again, so that
-    /// the cost per message is constant.
+    /// Returns the oldest message of a level that may be dropped. A message passed over once is not
+    /// visited again, so the cost per message is constant.
     fn oldest_to_evict(&mut self, level: usize) -> Option<u32> {
         let Level { head, evict, .. } = self.levels[level];
         if head != NO_SLOT && self.store[head].may_be_dropped() {
@@ -683,6 +699,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     fn release(&mut self, index: u32) {
         let slot = &mut self.store[index];
         slot.state = State::Free;
+        // A slot whose generations are exhausted is never reused, so that no id is given twice.
         if slot.generation < MessageId::LAST_GENERATION {
             slot.generation += 1;
             slot.next = self.free;
@@ -690,7 +707,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         }
     }
 
-    /// The latest grant stands: a message that it finished is gone.
+    /// Makes the latest grant final: frees the slot of a message that it finished.
     fn release_held(&mut self) {
         if let Some(latest) = self.latest.take()
             && latest.grant.fin
@@ -699,7 +716,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         }
     }
 
-    /// The message in `slot` moves or goes, so its latest grant can no longer be replayed.
+    /// Forgets the latest grant if it is of the message in `slot`, which is about to move or go.
     fn forget_grant_of(&mut self, slot: u32) {
         if self.latest.is_some_and(|latest| latest.slot == slot) {
             self.latest = None;
@@ -721,8 +738,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.counters.levels[i].queued += rest;
     }
 
-    /// Notes whether the message in `index`, which waits and has just come, or of which just some bytes have left or come
-    /// back, may be dropped.
+    /// Records whether the queued message in `index` may be dropped. Called when it has arrived, or
+    /// when bytes of it have been granted or returned.
     #[inline]
     fn rate(&mut self, index: u32) {
         let slot = &self.store[index];
@@ -765,7 +782,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.counters.levels[i].queued -= rest;
     }
 
-    /// Takes the message in `index`, whose last byte has been granted and counted, out of its level.
+    /// Takes the message in `index`, whose last byte has been granted and counted, out of its
+    /// level.
     fn unlink_granted(&mut self, index: u32) {
         let slot = &mut self.store[index];
         slot.state = State::Held;
@@ -798,7 +816,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.queued -= granted;
     }
 
-    /// Removes the message in `index`, which waits; returns its rest.
+    /// Removes the queued message in `index`; returns its rest.
     fn remove(&mut self, index: u32, reason: Removal) -> Tally {
         self.forget_grant_of(index);
         self.unlink(index);
@@ -817,7 +835,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         rest
     }
 
-    /// Removes the messages of a level that may be dropped and that `wanted` picks.
+    /// Removes the messages of a level that may be dropped and that `wanted` selects.
     fn drop_from(&mut self, level: usize, reason: Removal, wanted: impl Fn(&Tally, &Slot) -> bool) -> Tally {
         let mut dropped = Tally::NONE;
         let mut next = self.levels[level].head;
@@ -831,16 +849,18 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         dropped
     }
 
-    /// What time alone brings about.
+    /// Removes expired messages and updates the congestion check.
     #[inline]
     fn tidy(&mut self, now: Time) {
         self.expire(now);
         self.watch_backlog(now);
     }
 
-    /// Removes the messages whose lifetime is over.
+    /// Removes messages that have outlived their lifetime.
     #[inline]
     fn expire(&mut self, now: Time) {
+        // The deadline itself is still in time: a lifetime of zero allows a grant at the instant of
+        // the offer.
         while let Some(first) = self.deadlines.first(&self.store)
             && now > self.store[first].deadline
         {
@@ -858,7 +878,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         }
     }
 
-    /// Tells of the levels whose state changed since it was `before`.
+    /// Reports the levels whose state changed since it was `before`.
     #[inline]
     fn announce(&mut self, before: Levels) {
         let after = self.ledger.in_debt;
@@ -921,7 +941,7 @@ mod tests {
         let ids = [(); 2].map(|()| other.offer(NOW, message(700, Priority::P0)).unwrap());
         let mut conductor = conductor();
         conductor.offer(NOW, message(700, Priority::P0)).unwrap();
-        // It has one place, and the other's second message is in a second one.
+        // It has one slot; the other's second message is in a second one.
         assert!(conductor.cancel(ids[1]).is_err());
     }
 
@@ -935,7 +955,7 @@ mod tests {
         let grant = conductor.grant_among(NOW, Bytes::new(500), others).unwrap();
         assert_eq!((grant.message, grant.offset), (patient, Bytes::ZERO));
         assert_eq!(conductor.debt(Priority::P0), Bytes::ZERO);
-        // Taken back, it is as if it had never been chosen, and the urgent message is next as ever.
+        // After the refusal nothing has changed, and the urgent message is next again.
         conductor.refuse(grant, Bytes::ZERO).unwrap();
         assert_eq!(conductor.peek(NOW).map(|pending| pending.message), Some(urgent));
         assert_eq!(conductor.peek_among(NOW, PrioritySet::EMPTY), None);
@@ -1002,7 +1022,7 @@ mod tests {
         let mut conductor = Conductor::with_store(Config::default(), Fixed::<1>::new()).unwrap();
         let first = conductor.offer(NOW, message(100, Priority::P2)).unwrap();
         let grant = conductor.grant(NOW, Bytes::new(1000)).unwrap();
-        // The store holds one message, and the one just granted besides.
+        // The store holds one queued message in addition to the one just granted.
         let second = conductor.offer(NOW, message(50, Priority::P2)).unwrap();
         conductor.refuse(grant, Bytes::new(99)).unwrap();
         assert_eq!(conductor.queued(), Tally { messages: 2, bytes: Bytes::new(51) });

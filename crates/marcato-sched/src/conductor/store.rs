@@ -1,4 +1,4 @@
-//! Where messages wait: one slot each, linked into the queue of their level.
+//! Storage of queued messages: one slot each, linked into the queue of their level.
 
 use core::ops::{Index, IndexMut};
 
@@ -7,34 +7,35 @@ use marcato_units::{Bytes, Priority, Time};
 use super::counter::Tally;
 use super::message::{MessageId, Redundancy};
 
-/// The end of a list.
+/// End of a list.
 pub(super) const NO_SLOT: u32 = u32::MAX;
 
-/// What a slot is used for.
+/// Use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing; `next` links the free slots.
+    /// Unused; `next` links the free slots.
     Free,
-    /// A message of which bytes wait; `next` and `prev` link its level.
+    /// A message with queued bytes; `next` and `prev` link its level.
     Queued,
     /// A message whose last byte is in the latest grant, kept in case that grant is refused.
     Held,
 }
 
-/// Room for what is known about one message.
+/// Record of one message.
 #[derive(Clone, Debug)]
 pub struct Slot {
     pub(super) generation: u64,
     pub(super) len: Bytes,
     pub(super) sent: Bytes,
     pub(super) offered_at: Time,
-    /// The last instant at which it may be granted; `Time::MAX` for a message that never expires.
+    /// Last instant at which it may be granted; `Time::MAX` for a message that never expires.
     pub(super) deadline: Time,
     pub(super) next: u32,
     pub(super) prev: u32,
-    /// Where among the deadlines it is; [`NO_SLOT`] if it is not one of them.
+    /// Position in the heap of deadlines; [`NO_SLOT`] if it is not in it.
     pub(super) due: u32,
-    /// The slot that stands at the position of this slot's number among the deadlines: theirs, not this message's.
+    /// Heap entry at the position of this slot's index. It belongs to the heap, not to this slot's
+    /// message.
     pub(super) due_here: u32,
     pub(super) priority: Priority,
     pub(super) state: State,
@@ -63,13 +64,13 @@ impl Slot {
         self.len - self.sent
     }
 
-    /// Whether its rest may be dropped without wasting what has left.
+    /// True if its rest may be dropped without wasting bytes already sent.
     #[inline]
     pub(super) fn may_be_dropped(&self) -> bool {
         self.sent.is_zero() || self.partial_ok
     }
 
-    /// Its rest, if that may not be dropped.
+    /// Returns its rest if that may not be dropped, otherwise zero.
     #[inline]
     pub(super) fn kept(&self) -> Tally {
         if self.may_be_dropped() { Tally::NONE } else { Tally::one(self.rest()) }
@@ -80,20 +81,21 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Where messages wait: [`Slab`] or [`Fixed`].
+/// Storage of messages: [`Slab`] or [`Fixed`].
 ///
-/// A store has one slot more than it holds messages, for the one that was just granted whole and may yet be
-/// refused.
+/// A store has one slot more than the messages it may hold: for the message that the latest grant
+/// finished, which may yet be refused.
 pub trait Store: Index<u32, Output = Slot> + IndexMut<u32> + sealed::Sealed {
-    /// The most messages that may wait at once.
+    /// Most messages queued at once.
     fn limit(&self) -> usize;
-    /// The number of slots there are.
+    /// Number of slots made so far.
     fn slots(&self) -> u32;
-    /// Makes one more slot, at index [`slots`](Self::slots); false where there is no room for one.
+    /// Makes one more slot, at index [`slots`](Self::slots); returns false if there is no room for
+    /// one.
     fn grow(&mut self) -> bool;
 }
 
-/// A store without an allocator, for `N` messages.
+/// Store without an allocator, for `N` messages.
 #[derive(Clone, Debug)]
 pub struct Fixed<const N: usize> {
     slots: [Slot; N],
@@ -108,7 +110,7 @@ impl<const N: usize> Fixed<N> {
         N as u32 + 1
     };
 
-    /// An empty store.
+    /// Creates an empty store.
     pub const fn new() -> Self {
         Self { slots: [const { Slot::EMPTY }; N], spare: Slot::EMPTY, used: 0 }
     }
@@ -161,9 +163,9 @@ mod slab {
     use super::{Index, IndexMut, MessageId, Slot, Store, sealed};
     use alloc::vec::Vec;
 
-    /// A store that grows with the number of messages that wait, up to a limit, and never shrinks.
+    /// Store that grows with the number of queued messages, up to a limit, and never shrinks.
     ///
-    /// It allocates when it grows, which only an offer makes it do.
+    /// It allocates when it grows, which only an offer causes.
     #[derive(Clone, Debug)]
     pub struct Slab {
         slots: Vec<Slot>,
@@ -171,7 +173,7 @@ mod slab {
     }
 
     impl Slab {
-        /// An empty store for `max_messages` messages, but at most 2^24 - 1.
+        /// Creates an empty store for `max_messages` messages, but at most 2^24 - 1.
         pub fn new(max_messages: usize) -> Self {
             Self { slots: Vec::new(), limit: max_messages.min(MessageId::MAX_SLOTS as usize - 1) }
         }
@@ -218,7 +220,7 @@ mod slab {
 mod tests {
     use super::*;
 
-    /// Slots for as many messages as may wait, and a spare one.
+    /// One slot per queued message, and a spare one.
     #[test]
     fn stores_grow_to_their_limits_and_no_further() {
         fn grown(store: &mut impl Store) -> (usize, u32) {

@@ -1,10 +1,11 @@
-//! A factor between nothing and a few, as an integer.
+//! Fixed-point factor.
 
 use core::fmt;
 
 use marcato_units::Bytes;
 
-/// A factor, a share or a rate of loss, in 2^-32: integer arithmetic, so that every machine reckons the same.
+/// Factor, share or loss rate, in units of 2^-32: integer arithmetic gives the same result on every
+/// machine.
 ///
 /// ```
 /// use marcato_sched::lowprio::Fraction;
@@ -19,22 +20,22 @@ pub struct Fraction(u64);
 const ONE: u64 = 1 << 32;
 
 impl Fraction {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The whole.
+    /// One.
     pub const ONE: Self = Self(ONE);
 
-    /// So many thousandths, rounded to the nearest 2^-32.
+    /// Creates a fraction from thousandths, rounded to the nearest 2^-32.
     pub const fn per_mille(thousandths: u32) -> Self {
         Self(((thousandths as u64) * ONE + 500) / 1000)
     }
 
-    /// So many millionths, rounded to the nearest 2^-32.
+    /// Creates a fraction from millionths, rounded to the nearest 2^-32.
     pub const fn ppm(millionths: u32) -> Self {
         Self(((millionths as u64) * ONE + 500_000) / 1_000_000)
     }
 
-    /// What part of `whole` it is; nothing of nothing. Never more than one.
+    /// Returns `part / whole`, at most one; zero if `whole` is zero.
     pub fn ratio(part: Bytes, whole: Bytes) -> Self {
         if whole.is_zero() {
             return Self::ZERO;
@@ -43,26 +44,26 @@ impl Fraction {
         Self(u64::try_from(ratio).map_or(ONE, |ratio| ratio.min(ONE)))
     }
 
-    /// This factor times so many bytes, to the nearest.
+    /// Multiplies a number of bytes by this factor, rounded to the nearest byte.
     pub fn of(self, bytes: Bytes) -> Bytes {
         let product = (u128::from(bytes.get()) * u128::from(self.0) + u128::from(ONE / 2)) >> 32;
         Bytes::new(u64::try_from(product).unwrap_or(u64::MAX))
     }
 
-    /// This factor times another, rounded down.
+    /// Multiplies this factor by another, rounded down.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         let product = (u128::from(self.0) * u128::from(other.0)) >> 32;
         Self(u64::try_from(product).unwrap_or(u64::MAX))
     }
 
-    /// The sum of both.
+    /// Adds two factors.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// A mean of `self` and `news`, in which `news` has this weight.
+    /// Returns the mean of `self` and `news`, in which `news` has this weight.
     #[must_use]
     pub fn moved_to(self, news: Self, weight: Self) -> Self {
         if news >= self {
@@ -72,7 +73,7 @@ impl Fraction {
         }
     }
 
-    /// For print and charts.
+    /// Converts to a float, for printing and charts.
     #[expect(clippy::cast_precision_loss, reason = "a view for people")]
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / ONE as f64

@@ -1,37 +1,43 @@
-//! The low layer's controller (PLT §3.1): the LCM.
+//! Congestion controller of the low layer (PLT §3.1): the LCM.
 //!
-//! Packets of the low layer take only what best effort leaves over, so their window may grow and shrink fast without
-//! harm. Time is divided into epochs. At the end of each, the LCM knows which share of what it heard of was lost,
-//! averages it, and lets its window grow by a part of what was acknowledged while the average is below a [`Target`], or
-//! shrinks it otherwise. A timeout shrinks it more.
+//! Packets of the low layer use only the capacity left by best effort. Their window may therefore
+//! grow and shrink fast without harm. Time is divided into epochs. At the end of each, the LCM
+//! computes the share of its packets that was lost, and averages it. While the average is below a
+//! [`Target`], the window grows by a part of the acknowledged bytes; otherwise it shrinks. A
+//! timeout shrinks it more.
 //!
-//! It is a state machine without clock: it is told what was sent, acknowledged and lost, and when. Epochs end whenever
-//! it is told anything after their time, so that no timer is needed but one: when [`Lcm::room`] is nothing with
-//! nothing in flight, at [`Lcm::next_epoch`] there is room again.
+//! The LCM is a state machine without a clock: the caller reports sent, acknowledged and lost bytes
+//! with the time. Any report after the end of an epoch ends it. Only one timer is needed: if
+//! [`Lcm::room`] is zero with nothing in flight, there is room again at [`Lcm::next_epoch`].
 //!
-//! What the paper leaves open, and how it is here:
+//! Choices where the paper is silent:
 //!
-//! - The loss rate of an epoch is lost / (lost + acknowledged). The paper divides by the packets "for which the
-//!   receiver had responded to", which by its words could leave out the lost ones; below 1 % the two are one.
-//! - An epoch in which nothing was heard changes nothing: there is no loss rate in it.
-//! - The packets that a timeout takes for lost count in p, if so configured ([`TimeoutLoss`]). With the paper's weight and mu
-//!   the cut by gamma is then followed by seven by beta: the window falls to 0.52 of what it was.
-//! - n counts bytes acknowledged, in packets: the same for full packets, and small ones do not inflate the window.
+//! - The loss rate of an epoch is lost / (lost + acknowledged). The paper divides by the packets
+//!   "for which the receiver had responded to", which could be read to exclude the lost ones. Below
+//!   1 % both readings agree.
+//! - An epoch without feedback changes nothing: it has no loss rate.
+//! - The packets that a timeout declares lost count in p, if so configured ([`TimeoutLoss`]). With
+//!   the paper's weight and mu the cut by gamma is then followed by seven by beta: the window falls
+//!   to 0.52 of its size.
+//! - n counts acknowledged bytes, in packets: equal for full packets, and small ones do not inflate
+//!   the window.
 //! - The window grows only by epochs in which it limited sending, if so configured ([`Growth`]).
-//! - "Until the LCM window size goes below one" (§4.2): then one packet may leave in each epoch, whatever is in
-//!   flight. Each one acknowledged counts as ever, so ten of them bring the window back to one packet.
-//! - The window is not bounded below, unless so configured ([`LcmConfig::least_window`]).
+//! - The LCM backs off "till either the LCM window size goes below one" or bandwidth is free
+//!   (§4.2). With a window below one packet, one may be sent in each epoch, regardless of the
+//!   packets in flight. Acknowledged probes count as usual, so ten of them bring the window back to
+//!   one packet.
+//! - The window has no lower bound, unless configured ([`LcmConfig::least_window`]).
 //!
 //! ```
 //! use marcato_sched::lowprio::{Lcm, LcmConfig};
 //! use marcato_units::{Bytes, Time};
 //!
 //! let mut lcm = Lcm::new(LcmConfig { initial_window: Bytes::kb(100), ..LcmConfig::paper() })?;
-//! // All of it is sent, and acknowledged 80 ms later.
+//! // The whole window is sent, and acknowledged 80 ms later.
 //! lcm.on_sent(Time::ZERO, Bytes::kb(100), Bytes::kb(100));
 //! assert_eq!(lcm.room(Bytes::kb(100)), Bytes::ZERO);
 //! lcm.on_acked(Time::from_millis(80), Bytes::kb(100));
-//! // The epoch lasts 100 ms from the first packet; then the window grows by a tenth of what was acknowledged.
+//! // The first epoch ends after 100 ms. The window grows by a tenth of the acknowledged bytes.
 //! assert_eq!(lcm.window(), Bytes::kb(100));
 //! lcm.on_epoch(Time::from_millis(100));
 //! assert_eq!(lcm.window(), Bytes::kb(110));
@@ -50,69 +56,76 @@ pub use fraction::Fraction;
 use target::Aim;
 pub use target::{Adaptive, Target};
 
-/// How long an epoch is.
+/// Length of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Epoch {
-    /// Always so long: 100 ms in PLT §4.1, at a round trip of 80 ms.
+    /// Fixed length: 100 ms in PLT §4.1, at a round trip of 80 ms.
     Fixed(Duration),
-    /// One smoothed round trip as last told by [`Lcm::on_rtt`] (PLT §3.1), at least 10 ms, and 100 ms until told.
+    /// The smoothed round trip last passed to [`Lcm::on_rtt`] (PLT §3.1), at least 10 ms, and 100
+    /// ms until the first.
     RoundTrip,
 }
 
-/// Which epochs let the window grow.
+/// Epochs in which the window may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Growth {
-    /// Those in which it limited sending. A window that is not used shows nothing about the path.
+    /// Those in which it limited sending. An unused window gives no information about the path.
     WhenLimited,
     /// All: the formula of PLT §3.1 to the letter.
     Always,
 }
 
-/// Whether the packets that a timeout takes for lost enter the loss rate.
+/// Treatment, in the loss rate, of packets that a timeout declares lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimeoutLoss {
-    /// They do: the paper's p counts "lost packets", and these are. A layer that the high one starves has lost everything,
-    /// and stays cautious for a while when it is served again.
+    /// They enter the loss rate: the paper's p counts "lost packets". A layer starved by the high
+    /// one has lost everything, and stays cautious for a while when it is served again.
     Counted,
-    /// They do not: the paper divides by packets that the receiver had responded to, and has gamma "apart from" the window
-    /// control of the epochs (PLT §3.1).
+    /// They do not enter the loss rate. The paper divides by packets that the receiver had
+    /// responded to, and has gamma "apart from" the window control of the epochs (PLT §3.1).
     Apart,
 }
 
-/// How an [`Lcm`] shall behave.
+/// Configuration of an [`Lcm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LcmConfig {
-    /// The part of the acknowledged bytes by which the window grows per epoch.
+    /// Part of the acknowledged bytes by which the window grows per epoch.
     pub alpha: Fraction,
-    /// The window times this, after an epoch that lost too much.
+    /// Factor of the window after an epoch with too much loss.
     pub beta: Fraction,
-    /// The window times this, after a timeout.
+    /// Factor of the window after a timeout.
     pub gamma: Fraction,
-    /// The rate of loss aimed at: the paper's mu, or found at run time.
+    /// Target loss rate: the paper's mu, or found at run time.
     pub target: Target,
-    /// The weight of the latest epoch in the mean loss rate P.
+    /// Weight of the latest epoch in the mean loss rate P.
     pub weight: Fraction,
-    /// How long an epoch is.
+    /// Length of an epoch.
     pub epoch: Epoch,
-    /// Which epochs let the window grow.
+    /// Epochs in which the window may grow.
     pub growth: Growth,
-    /// Whether timeouts enter P.
+    /// Treatment of timeouts in P.
     pub timeout_loss: TimeoutLoss,
-    /// The window at the beginning.
+    /// Window at the start.
     pub initial_window: Bytes,
-    /// The window never exceeds this: the receiver window of the control module.
+    /// Upper bound of the window: the receiver window of the control module.
     pub max_window: Bytes,
-    /// The window never falls below this. Below one packet the LCM probes: see the [module](self).
+    /// Lower bound of the window. Below one packet the LCM probes: see the [module](self).
     pub least_window: Bytes,
-    /// The size of a full packet, as it counts against the window.
+    /// Size of a full packet, as it counts against the window.
     pub packet: Bytes,
 }
 
 impl LcmConfig {
-    /// As in PLT §4.1: alpha 0.1, beta 0.95, gamma 0.75, mu 0.5 %, epochs of 100 ms, packets of 1000 bytes, receiver
-    /// window 3 · 250 Mbit/s · 80 ms. The paper does not give the weight (here 1/2), the initial window ("high enough
-    /// to fill the pipe": here 2500 packets, which is its bandwidth times delay), [`Growth`] (when limited) or
-    /// [`TimeoutLoss`] (counted).
+    /// Returns the parameters of PLT §4.1: alpha 0.1, beta 0.95, gamma 0.75, mu 0.5 %, epochs of
+    /// 100 ms, packets of 1000 bytes, receiver window 3 · 250 Mbit/s · 80 ms.
+    ///
+    /// The paper does not give these:
+    ///
+    /// - the weight: here 1/2;
+    /// - the initial window, "high enough to fill the pipe": here 2500 packets, the bandwidth-delay
+    ///   product;
+    /// - [`Growth`]: when limited;
+    /// - [`TimeoutLoss`]: counted.
     pub const fn paper() -> Self {
         Self {
             alpha: Fraction::per_mille(100),
@@ -130,9 +143,10 @@ impl LcmConfig {
         }
     }
 
-    /// For paths of which nothing is known: epochs of one round trip, mu found at run time, an initial window of 100
-    /// packets of 1200 bytes, no practical bound above, and one packet as the least, so that an engine that knows
-    /// nothing of epochs always has room for a packet when nothing is in flight.
+    /// Returns parameters for unknown paths: epochs of one round trip, mu found at run time, and no
+    /// practical upper bound. The initial window is 100 packets of 1200 bytes. The lower bound is
+    /// one packet, so that an engine without epochs always has room for a packet when nothing is in
+    /// flight.
     pub const fn marcato() -> Self {
         Self {
             target: Target::Adaptive(Adaptive::new()),
@@ -191,51 +205,52 @@ impl Default for LcmConfig {
     }
 }
 
-/// No window is as large as this.
+/// Largest valid window, above that of any path.
 const LARGEST: Bytes = Bytes::new(1 << 48);
-/// Of [`Epoch::RoundTrip`]: so long until a round trip is known, and never shorter than that.
+/// Length of an epoch of [`Epoch::RoundTrip`] before the first round-trip sample. `SHORTEST` bounds
+/// it later.
 const UNKNOWN: Duration = Duration::from_millis(100);
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Why an LCM cannot be configured so.
+/// Error returned for an invalid configuration of an LCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LcmConfigError {
-    /// Nothing could be counted in packets.
+    /// The packet size is zero, so nothing could be counted in packets.
     #[error("a packet has to have at least one byte")]
     ZeroPacket,
-    /// The window would not grow, or faster than it doubles per epoch.
+    /// The window would not grow, or would more than double per epoch.
     #[error("an increase of {alpha} is not above 0 and at most 1: use 0.1 as the paper does")]
     Increase {
-        /// The factor given.
+        /// Factor given.
         alpha: Fraction,
     },
     /// The window would not shrink, or vanish.
     #[error("a decrease to {factor} of the window is not above 0 and below 1")]
     Decrease {
-        /// The factor given, beta or gamma.
+        /// Factor given, beta or gamma.
         factor: Fraction,
     },
     /// The mean would never move, or overshoot.
     #[error("a weight of {weight} for the latest epoch is not above 0 and at most 1")]
     Weight {
-        /// The weight given.
+        /// Weight given.
         weight: Fraction,
     },
     /// The window would always shrink, or never.
     #[error("a target loss rate of {mu} is not above 0 and below 1")]
     Target {
-        /// The rate given.
+        /// Rate given.
         mu: Fraction,
     },
-    /// The adapted target would lie below where it starts, or never be reached.
+    /// The limit of the adapted target is below its start, or not below one.
     #[error("a target limit of {limit} is not from {mu}, which it starts at, to below 1")]
     Limit {
-        /// The limit given.
+        /// Limit given.
         limit: Fraction,
-        /// The rate given.
+        /// Rate given.
         mu: Fraction,
     },
-    /// Loss rates of no losses would be compared.
+    /// Loss rates would be compared without any losses.
     #[error("at least one lost packet is needed to compare loss rates")]
     ZeroEnough,
     /// Epochs would never end.
@@ -246,44 +261,44 @@ pub enum LcmConfigError {
         "a maximum window of {most} has to hold a packet, the initial and the least window, and be at most 2^48 B"
     )]
     MaxWindow {
-        /// The maximum given.
+        /// Maximum given.
         most: Bytes,
     },
     /// Nothing could be sent in the first epoch.
     #[error("an initial window of {initial} holds no packet of {packet}")]
     InitialWindow {
-        /// The window given.
+        /// Window given.
         initial: Bytes,
-        /// The size of a packet.
+        /// Size of a packet.
         packet: Bytes,
     },
 }
 
-/// What an [`Lcm`] has seen and done.
+/// Counters of an [`Lcm`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LcmCounters {
     /// Bytes sent.
     pub sent: Bytes,
     /// Bytes acknowledged.
     pub acked: Bytes,
-    /// Bytes lost, by timeouts too.
+    /// Bytes lost, including those by timeouts.
     pub lost: Bytes,
-    /// Epochs that have ended, those of silence included.
+    /// Epochs that have ended, including those without feedback.
     pub epochs: u64,
-    /// Epochs that made the window larger.
+    /// Epochs after which the window grew.
     pub increases: u64,
-    /// Epochs that lost too much.
+    /// Epochs whose loss reached the target.
     pub decreases: u64,
     /// Timeouts.
     pub timeouts: u64,
-    /// Packets sent as probes, the window being smaller than a packet.
+    /// Packets sent as probes, while the window was smaller than a packet.
     pub probes: u64,
 }
 
-/// An epoch that has ended, for charts.
+/// Report of an epoch that has ended, for charts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochReport {
-    /// When it ended.
+    /// End of the epoch.
     pub at: Time,
     /// Bytes acknowledged in it.
     pub acked: Bytes,
@@ -291,42 +306,42 @@ pub struct EpochReport {
     pub lost: Bytes,
     /// Its loss rate p.
     pub p: Fraction,
-    /// The mean loss rate P.
+    /// Mean loss rate P after it.
     pub mean: Fraction,
-    /// The target in force.
+    /// Target in force.
     pub target: Fraction,
-    /// Whether the window limited sending.
+    /// True if the window limited sending.
     pub limited: bool,
-    /// The window after it.
+    /// Window after it.
     pub window: Bytes,
 }
 
-/// The low layer's controller: see the [module](self).
+/// Controller of the low layer: see the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Lcm {
     config: LcmConfig,
     cwnd: Bytes,
-    /// P.
+    /// Mean loss rate P.
     mean: Fraction,
     aim: Aim,
     srtt: Option<Duration>,
-    /// When the epoch ends; `None` until the first packet is sent.
+    /// End of the current epoch; `None` until the first packet is sent.
     ends: Option<Time>,
     acked: Bytes,
     lost: Bytes,
     limited: bool,
-    /// Whether a packet may leave although the window holds none.
+    /// True if a packet may be sent although the window is smaller than one.
     probe: bool,
     report: Option<EpochReport>,
     counters: LcmCounters,
 }
 
 impl Lcm {
-    /// An LCM that has sent nothing.
+    /// Creates an LCM that has sent nothing.
     ///
     /// # Errors
     ///
-    /// If it cannot be configured so.
+    /// If the configuration is invalid.
     pub fn new(config: LcmConfig) -> Result<Self, LcmConfigError> {
         config.check()?;
         Ok(Self {
@@ -345,18 +360,20 @@ impl Lcm {
         })
     }
 
-    /// How it was configured.
+    /// Configuration of this LCM.
     pub const fn config(&self) -> &LcmConfig {
         &self.config
     }
 
-    /// The congestion window: what may be in flight. May be less than a packet: see [`room`](Self::room).
+    /// Congestion window: bytes that may be in flight. It may be less than a packet: see
+    /// [`room`](Self::room).
     pub const fn window(&self) -> Bytes {
         self.cwnd
     }
 
-    /// How much may be sent now, so much being in flight. Less than a packet is no room. A window below one packet
-    /// leaves room for one packet per epoch, whatever is in flight.
+    /// Returns the bytes that may be sent now, given those in flight. Less than a packet is no
+    /// room. A window below one packet leaves room for one packet per epoch, regardless of the
+    /// bytes in flight.
     pub fn room(&self, in_flight: Bytes) -> Bytes {
         if self.cwnd >= self.config.packet {
             Bytes::new(self.cwnd.get().saturating_sub(in_flight.get()))
@@ -367,37 +384,38 @@ impl Lcm {
         }
     }
 
-    /// The mean loss rate P.
+    /// Mean loss rate P.
     pub const fn loss_rate(&self) -> Fraction {
         self.mean
     }
 
-    /// The loss rate aimed at now.
+    /// Target loss rate in force.
     pub fn target(&self) -> Fraction {
         self.aim.now()
     }
 
-    /// What the path is taken to lose whatever the window is; nothing unless the target is [`Target::Adaptive`].
+    /// Estimate of the path's own loss rate, independent of the window; zero unless the target is
+    /// [`Target::Adaptive`].
     pub fn path_loss(&self) -> Fraction {
         self.aim.base()
     }
 
-    /// When the epoch under way ends; `None` until something was sent.
+    /// End of the current epoch; `None` until the first packet is sent.
     pub const fn next_epoch(&self) -> Option<Time> {
         self.ends
     }
 
-    /// What it has seen and done.
+    /// Counters since the start.
     pub const fn counters(&self) -> LcmCounters {
         self.counters
     }
 
-    /// The latest epoch in which anything was heard, once.
+    /// Takes the report of the latest epoch with feedback. Each report is returned once.
     pub fn take_report(&mut self) -> Option<EpochReport> {
         self.report.take()
     }
 
-    /// `bytes` were sent, which makes `in_flight` of the low layer.
+    /// Records `bytes` sent, after which `in_flight` bytes of the low layer are in flight.
     pub fn on_sent(&mut self, now: Time, bytes: Bytes, in_flight: Bytes) {
         if self.ends.is_none() {
             // One timer, from the first packet of the low layer.
@@ -412,28 +430,29 @@ impl Lcm {
         self.limited |= self.room(in_flight) < self.config.packet;
     }
 
-    /// The window keeps something from being sent now. [`on_sent`](Self::on_sent) finds out by itself if it is told
-    /// what is in flight; engines that only know whether the window or the application limited them say it here.
+    /// Records that the window limits sending now. [`on_sent`](Self::on_sent) detects this itself
+    /// if it gets the bytes in flight. Engines that only know whether the window or the application
+    /// limits them call this.
     pub fn on_limited(&mut self, now: Time) {
         self.on_epoch(now);
         self.limited = true;
     }
 
-    /// `bytes` sent were acknowledged.
+    /// Records `bytes` acknowledged.
     pub fn on_acked(&mut self, now: Time, bytes: Bytes) {
         self.on_epoch(now);
         self.acked += bytes;
         self.counters.acked += bytes;
     }
 
-    /// `bytes` sent are lost, by what was acknowledged after them.
+    /// Records `bytes` lost, as detected by later acknowledgements.
     pub fn on_lost(&mut self, now: Time, bytes: Bytes) {
         self.on_epoch(now);
         self.lost += bytes;
         self.counters.lost += bytes;
     }
 
-    /// Nothing was heard for so long that `bytes`, everything in flight, are taken for lost.
+    /// Records a timeout, which declares `bytes`, everything in flight, lost.
     pub fn on_timeout(&mut self, now: Time, bytes: Bytes) {
         match self.config.timeout_loss {
             TimeoutLoss::Counted => self.on_lost(now, bytes),
@@ -447,19 +466,19 @@ impl Lcm {
         self.cwnd = self.config.gamma.of(self.cwnd).max(self.config.least_window);
     }
 
-    /// The smoothed round trip is this: the length of epochs, if they follow it.
+    /// Sets the smoothed round trip, which is the length of epochs if they follow it.
     pub fn on_rtt(&mut self, srtt: Duration) {
         self.srtt = Some(srtt);
     }
 
-    /// Ends the epochs whose time is over. Everything that is told ends them too.
+    /// Ends the epochs that are over at `now`. Every other report with a time does so, too.
     pub fn on_epoch(&mut self, now: Time) {
         let Some(ends) = self.ends else { return };
         if now < ends {
             return;
         }
         self.close(ends);
-        // Nothing was heard in all the epochs that have passed since.
+        // All epochs that have passed since were without feedback.
         let epoch = self.epoch();
         let passed = Self::count(now.since(ends), epoch);
         self.counters.epochs += passed;
@@ -477,7 +496,7 @@ impl Lcm {
         u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// How many whole epochs fit into a span.
+    /// Returns the number of whole epochs in a span.
     fn count(span: Duration, epoch: Duration) -> u64 {
         Self::nanos(span) / Self::nanos(epoch).max(1)
     }
@@ -487,10 +506,12 @@ impl Lcm {
         self.probe = true;
         let (acked, lost) = (core::mem::take(&mut self.acked), core::mem::take(&mut self.lost));
         let limited = core::mem::take(&mut self.limited);
+        // Without feedback the epoch has no loss rate, so P and the window stay.
         if (acked + lost).is_zero() {
             return;
         }
         let p = Fraction::ratio(lost, acked + lost);
+        // PLT §3.1: P is an exponential moving average of p.
         self.mean = self.mean.moved_to(p, self.config.weight);
         // PLT §3.1: cwnd = alpha n + cwnd if P < mu, beta cwnd otherwise.
         let target = self.aim.now();
@@ -524,7 +545,8 @@ mod tests {
         Time::from_millis(100 * n)
     }
 
-    /// One epoch, the `n`th, in which the whole window is used and so many packets are heard of.
+    /// Runs the `n`th epoch, in which the whole window is used and feedback for these packets
+    /// arrives.
     fn hear(lcm: &mut Lcm, n: u64, acked: u64, lost: u64) -> Bytes {
         let now = epoch(n - 1);
         lcm.on_sent(now, PACKET, lcm.window());
@@ -544,7 +566,7 @@ mod tests {
     #[test]
     fn what_was_lost_below_the_target_adds_nothing_to_the_window() {
         let mut lcm = lcm(1000);
-        // P is 0.25 %: n is the 995 acknowledged (PLT §3.1), not the 1000 heard of.
+        // P is 0.25 %: n is the 995 acknowledged (PLT §3.1), not all 1000 with feedback.
         assert_eq!(hear(&mut lcm, 1, 995, 5), Bytes::new(1_099_500));
     }
 
@@ -570,8 +592,8 @@ mod tests {
         assert_eq!(lcm.loss_rate(), Fraction::per_mille(500));
     }
 
-    /// The window over its first after a timeout that took all of it for lost, once epochs without loss let it grow again,
-    /// and how many cuts there were.
+    /// Runs epochs without loss after a timeout that declared the whole window lost, until the
+    /// window grows again. Returns the window relative to its start, and the number of cuts.
     fn after_a_timeout(timeout_loss: TimeoutLoss) -> (f64, u64) {
         let config = LcmConfig { timeout_loss, ..LcmConfig::paper() };
         let mut lcm = Lcm::new(config).unwrap();
@@ -634,8 +656,8 @@ mod tests {
         lcm.on_sent(Time::ZERO, PACKET, PACKET);
         assert_eq!(lcm.room(Bytes::ZERO), Bytes::ZERO);
         let mut n = 0;
-        // The timeouts leave a P of one half, which takes seven epochs to fall below the target; then each probe
-        // acknowledged adds a tenth of a packet.
+        // The timeouts leave a P of one half, which takes seven epochs to fall below the target.
+        // Then each acknowledged probe adds a tenth of a packet.
         while lcm.window() < PACKET {
             n += 1;
             lcm.on_epoch(epoch(n));
@@ -697,7 +719,7 @@ mod tests {
     fn an_engine_that_says_that_the_window_limited_it_makes_it_grow() {
         for limited in [false, true] {
             let mut lcm = lcm(100);
-            // Little is in flight, so that nothing else tells.
+            // Little is in flight, so this call is the only sign of the limit.
             lcm.on_sent(Time::ZERO, PACKET, PACKET);
             if limited {
                 lcm.on_limited(Time::ZERO);
@@ -743,7 +765,7 @@ mod tests {
         }
     }
 
-    /// The last value that is taken and the first that is not.
+    /// The last valid value and the first invalid one.
     #[test]
     fn bounds_of_configurations_are_where_their_messages_say() {
         let paper = LcmConfig::paper();
@@ -787,7 +809,7 @@ mod tests {
             assert!(Lcm::new(taken).is_ok(), "{taken:?}");
             assert!(Lcm::new(refused).is_err(), "{refused:?}");
         }
-        // No window below a packet, even where nothing else is wrong.
+        // No window below a packet, even if everything else is valid.
         assert_eq!(
             Lcm::new(windows(999, 0, 5000)).err(),
             Some(LcmConfigError::InitialWindow { initial: Bytes::new(999), packet: Bytes::kb(1) })

@@ -1,48 +1,53 @@
-//! The rate of loss at which the low layer holds its window.
+//! Target loss rate of the low layer.
 
 use marcato_units::Bytes;
 
 use super::fraction::Fraction;
 
-/// Which rate of loss the LCM aims at: below it the window grows, at it and above it shrinks.
+/// Loss rate that the LCM aims at: below it the window grows, at it and above it shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Always this: the paper's mu (PLT §3.1 leaves tuning it to future work).
+    /// A constant: the paper's mu (PLT §3.1 leaves tuning it to future work).
     Fixed(Fraction),
-    /// mu on top of what is lost whatever the window is.
+    /// mu in addition to the path's own loss, which does not depend on the window.
     Adaptive(Adaptive),
 }
 
-/// How to find what is lost whatever the window is.
+/// Rule that estimates the path's own loss, which does not depend on the window.
 ///
-/// Loss that the LCM causes depends on its window: a queue overflows when the window is large and does not when it is
-/// smaller. What a wire loses by itself does not. The window moves all the time, so the rule needs no experiments: what
-/// was acknowledged and lost is counted apart for epochs in which the window was above its own slow mean and for those
-/// in which it was below. Once both counts say enough, they are compared. If the smaller window lost nearly as large a
-/// share as the larger one, that share is the path's own and is added to mu. If it lost a clearly smaller share, the path's
-/// own is that at most. At any rate no more is added than is being lost, or than the limit.
+/// Loss that the LCM causes depends on its window: a queue overflows when the window is large and
+/// does not when it is smaller. Loss on the wire does not. The window varies all the time, so the
+/// rule needs no experiments.
 ///
-/// Epochs that lose a fifth or more, or whose window was below 8 packets, are left out: there the layer is starved, and
-/// when that ends it should not be found bold. The rule can still be deceived while others take more and more of the
-/// path, since the low packets then lose alike at every window: best effort that fills the link by and by, or other
-/// LCMs in one low class. The limit bounds that.
+/// It counts acknowledged and lost bytes separately for epochs with a window above its own slow
+/// mean and for those with one below. Once both counts are large enough, it compares them. If the
+/// smaller window lost nearly as large a share as the larger one, that share is the path's own loss
+/// and is added to mu. If it lost a clearly smaller share, this share bounds the path's own loss.
+/// The addition never exceeds the observed loss rate, or the limit.
+///
+/// Epochs with a loss of a fifth or more, or with a window below 8 packets, do not count. The layer
+/// is starved then, and must not be bold when that ends. The rule can still be deceived while
+/// others take a growing share of the path, since low packets are then lost alike at every window.
+/// Examples are best effort that fills the link gradually, and other LCMs in one low class. The
+/// limit bounds that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adaptive {
-    /// What may be lost beyond the path's own loss.
+    /// Loss allowed in addition to the path's own.
     pub mu: Fraction,
-    /// The most that the target may be.
+    /// Largest target.
     pub limit: Fraction,
-    /// How many packets have to be lost at the larger window, and expected to be at the smaller one if it made no
-    /// difference, before the two are compared.
+    /// Packets that must be lost before a comparison. They count as lost at the larger window, and
+    /// as expected losses at the smaller one if the window made no difference.
     pub enough: u32,
-    /// What part of the larger window's rate of loss the smaller one's has to be at least, to be the path's own.
+    /// Least ratio of the smaller window's loss rate to the larger one's at which the loss is the
+    /// path's own.
     pub alike: Fraction,
 }
 
 impl Adaptive {
-    /// mu 0.5 %, at most 5 %; compared after 48 lost packets; alike from three fifths on. By Poisson's law the ratio of two
-    /// equal rates of 48 losses each has a standard deviation of a fifth, so that in one comparison of a hundred they
-    /// do not look alike.
+    /// Returns mu 0.5 %, at most 5 %; compared after 48 lost packets; alike from three fifths on.
+    /// By Poisson's law the ratio of two equal rates of 48 losses each has a standard deviation of
+    /// a fifth. One comparison in a hundred therefore finds equal rates unlike.
     pub const fn new() -> Self {
         Self {
             mu: Fraction::per_mille(5),
@@ -59,7 +64,7 @@ impl Default for Adaptive {
     }
 }
 
-/// What was heard of packets sent at one kind of window.
+/// Feedback for packets sent at one kind of window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Heard {
     total: Bytes,
@@ -72,21 +77,21 @@ impl Heard {
     }
 }
 
-/// How strongly the latest window moves the slow mean.
+/// Weight of the latest window in the slow mean.
 const SLOW: Fraction = Fraction::per_mille(31);
 
-/// Smaller windows, in packets, say nothing.
+/// Least window, in packets, of an epoch that counts.
 const FEWEST: u64 = 8;
 
-/// A [`Target`] under way.
+/// State of a [`Target`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Aim {
     target: Target,
-    /// What the path loses by itself.
+    /// Estimate of the path's own loss.
     base: Fraction,
     /// Slow mean of the window.
     mean: Bytes,
-    /// The window of the epoch before: what is heard of now was mostly sent under it.
+    /// Window of the previous epoch: most packets with feedback now were sent under it.
     window: Bytes,
     above: Heard,
     below: Heard,
@@ -98,7 +103,7 @@ impl Aim {
         Self { target, base: Fraction::ZERO, mean: window, window, above, below }
     }
 
-    /// The target in force.
+    /// Returns the target in force.
     pub(super) fn now(&self) -> Fraction {
         match self.target {
             Target::Fixed(mu) => mu,
@@ -106,16 +111,18 @@ impl Aim {
         }
     }
 
-    /// What the path is taken to lose by itself.
+    /// Returns the estimate of the path's own loss.
     pub(super) fn base(&self) -> Fraction {
         self.base
     }
 
-    /// An epoch ends with this window, in which so much was acknowledged and lost, in packets of this size.
+    /// Ends an epoch with this window and these acknowledged and lost bytes, in packets of this
+    /// size.
     pub(super) fn on_epoch(&mut self, window: Bytes, acked: Bytes, lost: Bytes, packet: Bytes) {
         let Target::Adaptive(rule) = self.target else { return };
         if lost * 4 >= acked || self.window < packet * FEWEST {
-            // Starved: others fill the path. That is no property of the wire, and passes.
+            // Starved: a fifth was lost, or the window is tiny, because others fill the path. That
+            // is transient, and no property of the wire.
             self.window = window;
             return;
         }
@@ -130,7 +137,7 @@ impl Aim {
         let all =
             Heard { total: self.above.total + self.below.total, lost: self.above.lost + self.below.lost };
         let compared = self.above.lost >= enough && self.above.rate().of(self.below.total) >= enough;
-        // So much was heard that what is held to be the path's own loss would have shown.
+        // Enough packets that the assumed loss of the path would have shown twice over.
         let disproved = self.base > Fraction::ZERO && self.base.of(all.total) >= enough * 2;
         if compared {
             let alike = self.below.rate() >= rule.alike.times(self.above.rate());
@@ -149,12 +156,12 @@ mod tests {
 
     const PACKET: Bytes = Bytes::kb(1);
 
-    /// What is taken for the path's own loss after many epochs in which the window is one and then the other, in packets,
-    /// and so many of a hundred packets are lost whichever it is.
+    /// Returns the estimated loss of the path after many epochs that alternate between two windows,
+    /// in packets, with the same percentage lost at both.
     fn own_loss(windows: [u64; 2], percent: u64) -> Fraction {
         let mut aim = Aim::new(Target::Adaptive(Adaptive::new()), PACKET * windows[0]);
         for epoch in 0..4000 {
-            // What is heard of was sent under the window of the epoch before.
+            // Packets with feedback were sent under the window of the previous epoch.
             let (sent, window) =
                 if epoch % 2 == 0 { (windows[0], windows[1]) } else { (windows[1], windows[0]) };
             let lost = PACKET * sent * percent / 100;
@@ -172,14 +179,14 @@ mod tests {
     fn loss_that_grows_with_the_window_is_not_the_path_s_own() {
         let mut aim = Aim::new(Target::Adaptive(Adaptive::new()), PACKET * 100);
         for _ in 0..2000 {
-            // Eight of a hundred are lost at a window of 100, one at 50.
+            // 8 % are lost at a window of 100, 1 % at 50.
             aim.on_epoch(PACKET * 50, PACKET * 92, PACKET * 8, PACKET);
             aim.on_epoch(PACKET * 100, Bytes::new(49_500), Bytes::new(500), PACKET);
         }
         assert_eq!(aim.base(), Fraction::ZERO);
     }
 
-    /// Twice 48 losses would have shown in 2400 packets, were four of a hundred still lost.
+    /// Twice 48 losses would have shown in 2400 packets if 4 % were still lost.
     #[test]
     fn what_is_held_to_be_the_path_s_own_is_given_up_when_it_does_not_show() {
         let mut aim = Aim::new(Target::Adaptive(Adaptive::new()), PACKET * 100);

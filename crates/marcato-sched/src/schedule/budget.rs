@@ -1,38 +1,39 @@
-//! How many bytes may be sent twice.
+//! Byte budget of redundancy.
 
 use marcato_units::Bytes;
 use thiserror::Error;
 
-/// A bound on redundancy: an allowance, and a share of what is sent for the first time.
+/// Bound on redundancy: an allowance, and a share of the bytes sent for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     allowance: Bytes,
     thousandths: u32,
 }
 
-/// Why a budget is none.
+/// Error returned for an invalid budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BudgetError {
-    /// More copies than lanes could carry.
+    /// The share is more than a copy on every other lane.
     #[error(
         "{thousandths} thousandths are more than {limit}: give the copies per first byte, in thousandths"
     )]
     ShareTooLarge {
-        /// What was asked for.
+        /// Requested share, in thousandths.
         thousandths: u32,
-        /// The most that means anything: a copy on every other lane.
+        /// Largest useful share, in thousandths: a copy on every other lane.
         limit: u32,
     },
 }
 
 impl Budget {
-    /// No bound: the reproduction of CWR.
+    /// No bound, as in the reproduction of CWR.
     pub const UNLIMITED: Self = Self { allowance: Bytes::MAX, thousandths: 0 };
-    /// A copy on each of the other lanes.
+    /// Share of a copy on each of the other lanes, in thousandths.
     #[expect(clippy::cast_possible_truncation, reason = "there are few lanes")]
     const MOST: u32 = 1000 * (crate::lane::MAX_LANES as u32 - 1);
 
-    /// `allowance` bytes, and `thousandths` of all bytes that have been sent for the first time, of any priority.
+    /// Creates a budget of `allowance` bytes and a share of all bytes sent for the first time, of
+    /// any priority. The share is in `thousandths`.
     ///
     /// # Errors
     ///
@@ -44,7 +45,8 @@ impl Budget {
         Ok(Self { allowance, thousandths })
     }
 
-    /// What may be sent twice altogether, once `first` bytes have been sent for the first time.
+    /// Returns the total of copied bytes allowed once `first` bytes have been sent for the first
+    /// time.
     pub fn limit(&self, first: Bytes) -> Bytes {
         let share = u128::from(first.get()) * u128::from(self.thousandths) / 1000;
         self.allowance + Bytes::new(u64::try_from(share).unwrap_or(u64::MAX))
@@ -52,7 +54,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// 100 kB and a tenth of what is sent.
+    /// 100 kB and a tenth of the bytes sent for the first time.
     fn default() -> Self {
         Self { allowance: Bytes::kb(100), thousandths: 100 }
     }

@@ -11,37 +11,38 @@ use crate::lane::{LaneId, LaneSet, LaneView};
 use crate::learn::Learner;
 use crate::reserve::{DeclareError, Framing, Placement, Reserve, Source, SourceKey};
 
-/// How CWR, with or without redundancy, is set up.
+/// Configuration of CWR, with or without redundancy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CwrConfig {
-    /// Data of this level and above is urgent: it may use what is reserved. The paper knows one bit.
+    /// Least urgent level that counts as urgent: it may use the reservations. The paper has one
+    /// priority bit.
     pub threshold: Priority,
-    /// The part of each window, in thousandths, that reservations leave to background data. Whatever it is, one
-    /// background packet fits when nothing else is in flight; otherwise a reservation larger than the window would
-    /// keep it from ever growing.
+    /// Part of each window, in thousandths, that reservations leave to background data. One
+    /// background packet always fits when nothing else is in flight. Otherwise a reservation larger
+    /// than the window would keep the window from ever growing.
     pub background_share: u32,
-    /// What a message counts against a window, so that room is held for its headers as well.
+    /// Conversion of a message to window bytes, so that room is held for its headers as well.
     pub framing: Framing,
-    /// Whether periods are learned from sources that are named but not declared.
+    /// If true, periods are learned from sources that are named but not declared.
     pub learn: bool,
-    /// How much may be sent twice.
+    /// Bound on duplicated bytes.
     pub budget: Budget,
 }
 
-/// Why a configuration is none.
+/// Error returned for an invalid configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CwrConfigError {
-    /// More than everything.
+    /// The background share is more than the whole window.
     #[error("{thousandths} thousandths of a window cannot be left to background data: give 1000 or less")]
     ShareTooLarge {
-        /// What was asked for.
+        /// Requested share, in thousandths.
         thousandths: u32,
     },
 }
 
 impl CwrConfig {
-    /// As the paper has it: nothing is left to background data but what is not reserved, sources are declared, and
-    /// copies cost nothing.
+    /// Returns the paper's configuration: background data gets only unreserved window, sources are
+    /// declared, and copies are unlimited.
     pub const fn paper() -> Self {
         Self {
             threshold: Priority::P0,
@@ -52,7 +53,8 @@ impl CwrConfig {
         }
     }
 
-    /// For use: at most half of a window is reserved, sources are learned, and copies have a budget.
+    /// Returns the configuration for products: at most half of a window is reserved, sources are
+    /// learned, and copies have a budget.
     pub fn marcato() -> Self {
         Self { background_share: 500, learn: true, budget: Budget::default(), ..Self::paper() }
     }
@@ -64,76 +66,77 @@ impl Default for CwrConfig {
     }
 }
 
-/// Capacity that background data was denied.
+/// Capacity withheld from background data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unused {
-    /// How often a background packet would have fitted, had nothing been reserved.
+    /// Number of times that a background packet would have fitted without reservations.
     pub refusals: u64,
-    /// The room that was kept from waiting background data, times how long it was, in byte nanoseconds. It is as
-    /// exact as `choose` is asked often: the room counts as it was at the latest question.
+    /// Room withheld from waiting background data, integrated over time, in byte nanoseconds. Its
+    /// precision depends on how often `choose` is called: room counts as it was at the last call.
     pub byte_nanos: u128,
 }
 
-/// How a message travels. Decided when its first byte leaves, and kept.
+/// Route of a message, decided when its first byte is sent, and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
-    /// It fitted no lane: packet by packet, wherever there is room.
+    /// No lane had room for all of it: each packet takes the fastest lane with room.
     Spread,
-    /// It fitted this lane.
+    /// This lane had room for all of it.
     Stay(LaneId),
-    /// It fitted all of these.
+    /// All of these lanes had room for all of it.
     Each(LaneSet),
 }
 
-/// Where room is held for a message, and how much on each lane.
+/// Lanes on which room is held for a message, and bytes held on each.
 type Own = (LaneSet, Bytes);
 
-/// Nothing is held.
+/// No hold.
 const NOBODY: Own = (LaneSet::EMPTY, Bytes::ZERO);
 
-/// The message of one level that is on its way. Within a level, messages leave one after the other.
+/// Partly sent message of one level. Within a level, messages are sent one after the other.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     message: u64,
     route: Route,
-    /// Where its latest packet began, if one has left.
+    /// Offset of its latest packet; `None` before the first.
     latest: Option<Bytes>,
 }
 
-/// Keeps room in a congestion window for periodic urgent messages.
+/// Reserves congestion window for periodic urgent messages.
 ///
-/// Background data takes the fastest lane that has room beside what is reserved there. An urgent message takes the
-/// fastest lane that has room for all of it (CWR §III-D1) and touches no other source's reservation, if it can; if no
-/// lane can take it whole, it is split over whatever room there is, as [`LowRtt`](super::LowRtt) would (§III-D2). Urgent
-/// data is never refused because of a reservation: then it takes what is held for others.
+/// Background data takes the fastest lane with room outside the reservations. An urgent message
+/// takes the fastest lane with room for all of it (CWR §III-D1), without touching other sources'
+/// reservations if possible. If no lane can take it whole, it is split over all free room, as
+/// [`LowRtt`](super::LowRtt) would (§III-D2). Urgent data never waits for a reservation: it takes
+/// room held for others if there is no other.
 ///
-/// Sources have to be urgent themselves; a source whose messages are not has its room held in vain.
+/// Sources must be urgent themselves; room held for the messages of any other source stays unused.
 #[derive(Clone, Debug)]
 pub struct Cwr {
     config: CwrConfig,
     redundant: bool,
     reserve: Reserve,
     learner: Option<Learner>,
-    /// The messages on their way, by level.
+    /// Partly sent messages, by level.
     plans: [Option<Plan>; Priority::COUNT],
-    /// What the latest question came to; it becomes a plan when the packet leaves.
+    /// Result of the latest `choose`; it becomes a plan when the packet is sent.
     pending: Option<Plan>,
-    /// The length of the latest packet asked about.
+    /// Length of the packet in the latest `choose`.
     packet: Bytes,
-    /// Sent for the first time, and sent again as copies.
+    /// Bytes sent for the first time; `copies` counts the duplicates.
     first: Bytes,
     copies: Bytes,
     unused: Unused,
-    /// Since when background data is kept from how much room.
+    /// Time since which background data has been kept from this much room.
     blocked: Option<(Time, Bytes)>,
 }
 
 impl Cwr {
-    /// A scheduler that reserves on one lane for each release.
+    /// Creates a scheduler that reserves on one lane for each release.
     ///
     /// # Errors
     ///
-    /// If the configuration is impossible.
+    /// If the configuration is invalid.
     pub fn new(config: CwrConfig) -> Result<Self, CwrConfigError> {
         Self::placed(config, Placement::Fastest, false)
     }
@@ -161,11 +164,11 @@ impl Cwr {
         })
     }
 
-    /// Announces a periodic source; a declared source is never learned.
+    /// Declares a periodic source; a declared source is never learned.
     ///
     /// # Errors
     ///
-    /// If the source is impossible, or as many are declared as may.
+    /// If the source is invalid, or the table is full of declared sources.
     pub fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
         self.reserve.declare(key, source)?;
         if let Some(learner) = &mut self.learner {
@@ -174,27 +177,27 @@ impl Cwr {
         Ok(())
     }
 
-    /// Takes an announcement back; `false` if there is no such source.
+    /// Withdraws a source; returns false if there is none of this key.
     pub fn withdraw(&mut self, key: SourceKey) -> bool {
         self.reserve.withdraw(key)
     }
 
-    /// The sources and what is held for them.
+    /// Sources and their holds.
     pub const fn reserve(&self) -> &Reserve {
         &self.reserve
     }
 
-    /// What background data could not use, up to the latest question.
+    /// Capacity withheld from background data, up to the last call.
     pub const fn unused(&self) -> Unused {
         self.unused
     }
 
-    /// How many bytes have been sent as copies.
+    /// Bytes sent as copies.
     pub const fn copies(&self) -> Bytes {
         self.copies
     }
 
-    /// How many bytes have been sent for the first time.
+    /// Bytes sent for the first time.
     pub const fn first(&self) -> Bytes {
         self.first
     }
@@ -203,22 +206,25 @@ impl Cwr {
         !self.config.threshold.is_more_urgent_than(priority)
     }
 
-    /// How much of a window is closed to background packets of this length.
+    /// Returns the part of a window that is closed to background packets of this length. It is the
+    /// reservation, less any part that the background share or one packet needs.
     fn closed(&self, lane: &LaneView, packet: Bytes) -> Bytes {
         let share = u128::from(lane.cwnd.get()) * u128::from(self.config.background_share);
         let share = Bytes::new(u64::try_from(share.div_ceil(1000)).unwrap_or(u64::MAX));
         self.reserve.reserved(lane.id).min(lane.cwnd - share.max(packet))
     }
 
-    /// What is held on a lane for others than whose own hold this is, and has to be left to them by `needed` bytes.
+    /// Returns the bytes on a lane that a message with the hold `(on, left)` must leave to others
+    /// if it needs `needed`.
     fn held_for_others(&self, lane: &LaneView, (on, left): Own, needed: Bytes) -> Bytes {
         let own = if on.contains(lane.id) { left } else { Bytes::ZERO };
-        // Room of its own it has beside all others: what is held for a later release is often not free yet, because
-        // background data is under way there that is acknowledged by then.
+        // A message within its own hold may send regardless of others. Room for a later release is
+        // often not free yet: background data still occupies it, which will be acknowledged by that
+        // release.
         if own >= needed { Bytes::ZERO } else { self.reserve.reserved(lane.id) - own }
     }
 
-    /// Adds up what was denied since the latest question.
+    /// Adds the room withheld since the last call.
     fn account(&mut self, now: Time) {
         if let Some((since, room)) = &mut self.blocked {
             let span = now.since(*since).as_nanos();
@@ -229,6 +235,7 @@ impl Cwr {
 
     fn background(&mut self, now: Time, lanes: &[LaneView], among: LaneSet, len: Bytes) -> Choice {
         self.account(now);
+        // CWR §III-D1: background data takes the fastest lane whose reservation it does not touch.
         let choice = beside(lanes, among, len, |lane| self.closed(lane, len));
         self.blocked = None;
         if choice == Choice::Wait(Wait::Reserved) {
@@ -239,13 +246,13 @@ impl Cwr {
         choice
     }
 
-    /// The fastest lane for one urgent packet, if possible beside what is held for others.
+    /// Returns the fastest lane for one urgent packet, outside others' holds if possible.
     fn spread(&self, lanes: &[LaneView], among: LaneSet, own: Own, len: Bytes) -> Option<LaneId> {
         fastest(lanes, among, len, |lane| self.held_for_others(lane, own, len))
             .or_else(|| fastest(lanes, among, len, |_| Bytes::ZERO))
     }
 
-    /// How a message that has not begun would travel.
+    /// Chooses the route of a message that has not begun.
     fn route(&self, lanes: &[LaneView], among: LaneSet, fresh: Fresh, held: Own) -> Route {
         if !fresh.offset.is_zero() {
             // Begun under a plan that a message of the same level has replaced.
@@ -253,8 +260,8 @@ impl Cwr {
         }
         let needed = self.config.framing.wire(fresh.rest);
         let others = |lane: &LaneView| self.held_for_others(lane, held, needed);
-        // CWR §III-D2: redundantly only if each lane takes all of it. Where no room is held for this message, copies
-        // take none of what is held for others; the paper does not say.
+        // CWR §III-D2: redundant only if every lane has room for all of it. Without a hold of its
+        // own, a message's copies take no room held for others; the paper does not say.
         let mut candidates = lanes.iter().filter(|lane| among.contains(lane.id));
         if self.redundant
             && fresh.redundancy == Redundancy::EveryLane
@@ -264,7 +271,7 @@ impl Cwr {
         {
             return Route::Each(among);
         }
-        // Of equally fast lanes, the one that was kept free for it: `fastest` takes the first.
+        // Among equally fast lanes, its own reservation decides: `fastest` alone takes the first.
         let own = fastest(lanes, among.and(held.0), needed, others);
         let any = fastest(lanes, among, needed, others);
         let srtt = |id: LaneId| lanes.iter().find(|lane| lane.id == id).map(|lane| lane.srtt);
@@ -275,10 +282,10 @@ impl Cwr {
         }
     }
 
-    /// Whether one copy of `len` may go on each of `lanes`.
+    /// True if the budget allows a packet of `len` on each of `lanes`.
     fn may_copy(&self, len: Bytes, lanes: LaneSet) -> bool {
         let extra = len * (lanes.len() as u64).saturating_sub(1);
-        // The first of them is sent for the first time, and counts before its copies do.
+        // The first of them is no copy, and counts as first before its copies do.
         self.copies.checked_add(extra).is_some_and(|sum| sum <= self.config.budget.limit(self.first))
     }
 
@@ -300,12 +307,14 @@ impl Cwr {
                 if open.len() > 1 && self.may_copy(len, open) {
                     return Choice::Each(open);
                 }
+                // Not duplicated now, and therefore never (CWR §III-D2).
                 self.spread(lanes, open, held, len)
             }
             Route::Stay(lane) if open.contains(lane) => Some(lane),
             Route::Stay(_) | Route::Spread => None,
         };
-        // What cannot go as planned, because a loss took the window, goes as LowRtt would send it.
+        // If a loss has shrunk the window and the plan no longer fits, the packet goes as LowRTT
+        // would send it.
         one_or_wait(chosen.or_else(|| self.spread(lanes, among, held, len)), among)
     }
 }
@@ -320,7 +329,7 @@ impl LaneScheduler for Cwr {
         if !self.is_urgent(purpose.priority()) {
             return self.background(now, lanes, all.without(barred), len);
         }
-        // A copy that has to avoid every quick lane may take a slow one.
+        // A copy that must avoid every quick lane may take a slow one.
         let swift = swift.without(barred);
         let among = if swift.is_empty() { all.without(barred) } else { swift };
         match purpose {
@@ -355,7 +364,7 @@ impl LaneScheduler for Cwr {
             return;
         }
         let known = self.plans[fresh.priority.index()].filter(|plan| plan.message == fresh.message);
-        // A second lane that carries the same bytes carries a copy.
+        // The same bytes on a second lane are a copy.
         if known.is_some_and(|plan| plan.latest == Some(fresh.offset)) {
             self.copies += len;
             return;
@@ -365,7 +374,7 @@ impl LaneScheduler for Cwr {
         let pending = self.pending.filter(|plan| plan.message == fresh.message);
         let plan = pending.or(known).unwrap_or(unplanned);
         self.plans[fresh.priority.index()] = Some(Plan { latest: Some(fresh.offset), ..plan });
-        // Room for what has left is held no longer, wherever it went.
+        // Bytes already sent need no hold, on whichever lane they went.
         let left = self.config.framing.wire(fresh.rest) - len;
         self.reserve.used(fresh.message, left);
     }
@@ -383,7 +392,8 @@ impl LaneScheduler for Cwr {
             return;
         }
         match learner.observe(key, now, offer.len) {
-            // No place for it, or nothing that can be reserved for: its messages go as others do.
+            // An error means a full table or a source without valid reservation: its messages are
+            // sent unreserved.
             Some(source) => drop(self.reserve.learn(key, source)),
             None => {
                 self.reserve.unlearn(key);

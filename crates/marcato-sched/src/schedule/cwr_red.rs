@@ -6,54 +6,55 @@ use super::{Choice, Cwr, CwrConfig, CwrConfigError, LaneScheduler, Offer, Purpos
 use crate::lane::{LaneId, LaneView};
 use crate::reserve::{DeclareError, Placement, Reserve, Source, SourceKey};
 
-/// [`Cwr`] that reserves on every lane and sends an urgent message on all of them, if each has room for all of it when
-/// its first byte leaves and the budget allows. What was not sent twice then is never sent twice later.
+/// [`Cwr`] with reservations on every lane, which sends an urgent message on all lanes. Each lane
+/// must have room for all of it when its first byte is sent, and the budget must allow it. Bytes
+/// not duplicated then are never duplicated later (CWR §III-D2).
 ///
-/// Only messages that ask for it ([`Redundancy::EveryLane`](crate::conductor::Redundancy)) are duplicated; the paper
-/// duplicates all urgent ones, so its reproduction has all of them ask.
+/// Only messages that ask for it ([`Redundancy::EveryLane`](crate::conductor::Redundancy)) are
+/// duplicated. The paper duplicates all urgent ones, so in its reproduction all of them ask.
 #[derive(Clone, Debug)]
 pub struct CwrRed(Cwr);
 
 impl CwrRed {
-    /// A scheduler that reserves on every lane for each release.
+    /// Creates a scheduler that reserves on every lane for each release.
     ///
     /// # Errors
     ///
-    /// If the configuration is impossible.
+    /// If the configuration is invalid.
     pub fn new(config: CwrConfig) -> Result<Self, CwrConfigError> {
         Cwr::placed(config, Placement::EveryLane, true).map(Self)
     }
 
-    /// Announces a periodic source; a declared source is never learned.
+    /// Declares a periodic source; a declared source is never learned.
     ///
     /// # Errors
     ///
-    /// If the source is impossible, or as many are declared as may.
+    /// If the source is invalid, or the table is full of declared sources.
     pub fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
         self.0.declare(key, source)
     }
 
-    /// Takes an announcement back; `false` if there is no such source.
+    /// Withdraws a source; returns false if there is none of this key.
     pub fn withdraw(&mut self, key: SourceKey) -> bool {
         self.0.withdraw(key)
     }
 
-    /// The sources and what is held for them.
+    /// Sources and their holds.
     pub const fn reserve(&self) -> &Reserve {
         self.0.reserve()
     }
 
-    /// What background data could not use, up to the latest question.
+    /// Capacity withheld from background data, up to the last call.
     pub const fn unused(&self) -> Unused {
         self.0.unused()
     }
 
-    /// How many bytes have been sent as copies.
+    /// Bytes sent as copies.
     pub const fn copies(&self) -> Bytes {
         self.0.copies()
     }
 
-    /// How many bytes have been sent for the first time.
+    /// Bytes sent for the first time.
     pub const fn first(&self) -> Bytes {
         self.0.first()
     }

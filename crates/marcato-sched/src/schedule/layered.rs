@@ -1,67 +1,71 @@
-//! Two layers: the network serves the high one first, the low one takes what is left (PLT §3).
+//! Lane scheduling over two layers: the network serves the high one first, and the low one with the
+//! rest (PLT §3).
 
 use marcato_units::{Bytes, Layer, Priority, Time};
 
 use super::{Choice, LaneScheduler, Offer, Purpose, Wait, fastest, one_or_wait};
 use crate::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
 
-/// Which lanes new data of a level takes.
+/// Lanes that new data of a level takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Preference {
-    /// A high lane as long as one has room; what does not fit goes on a low one in the same flight.
+    /// A high lane while one has room; the excess goes on a low one in the same flight.
     #[default]
     HighFirst,
     /// High lanes only.
     HighOnly,
-    /// Low lanes only, as long as there is one whose whole window takes the packet.
+    /// Low lanes only, while the whole window of at least one takes the packet.
     LowOnly,
 }
 
-/// What may carry again what a low lane has lost.
+/// Lanes that retransmit the losses of a low lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LowRepairs {
     /// The high lanes only (PLT §3.2.1).
     #[default]
     HighOnly,
-    /// High lanes as long as one has room; low ones too when they are full and more waits to be repaired than this many
-    /// thousandths of their windows together: PLT's footnote 2, "very small when compared to the size of the retransmit buffer".
+    /// High lanes while one has room. Low lanes too if the high ones are full and the bytes to
+    /// retransmit exceed this share of their windows. PLT's footnote 2: "very small when compared
+    /// to the size of the retransmit buffer".
     LowBeyond {
-        /// How much may wait, in thousandths of the high lanes' windows.
+        /// Share of the sum of the high lanes' windows, in thousandths.
         thousandths: u32,
     },
 }
 
-/// How data is shared out between the layers.
+/// Configuration of the split between the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LayeredConfig {
-    /// Which lanes new data takes, level by level.
+    /// Lanes that new data takes, for each level.
     pub preferences: [Preference; Priority::COUNT],
-    /// What carries again what a low lane has lost.
+    /// Lanes that retransmit the losses of a low lane.
     pub low_repairs: LowRepairs,
 }
 
 impl LayeredConfig {
-    /// As the paper has it: all data prefers the high lane, and what a low one loses is repaired there (PLT §3.2.1).
+    /// Returns the paper's configuration: all data prefers the high lane, which also repairs the
+    /// losses of low lanes (PLT §3.2.1).
     pub const fn paper() -> Self {
         Self { preferences: [Preference::HighFirst; Priority::COUNT], low_repairs: LowRepairs::HighOnly }
     }
 
-    /// For use: the same, but what high lanes have no room for is repaired on low ones at once. PLT waits for the high
-    /// ones until their windows are "very small" (footnote 2). An engine that sends nothing new while it owes a
-    /// repair stops the low lanes meanwhile: of 50 Mbit/s at a loss of 0.1 %, with buffers of a tenth of what fits the
-    /// path, that took a quarter away.
+    /// Returns the configuration for products: as the paper's, but low lanes retransmit at once if
+    /// no high lane has room. PLT waits until the windows of the high ones are "very small"
+    /// (footnote 2). An engine that sends no new data while retransmissions wait then stops the low
+    /// lanes. At 50 Mbit/s, a loss of 0.1 % and buffers of a tenth of the bandwidth-delay product,
+    /// that cost a quarter of the throughput.
     pub const fn marcato() -> Self {
         Self { low_repairs: LowRepairs::LowBeyond { thousandths: 0 }, ..Self::paper() }
     }
 
-    /// Joined with CATS: P0 and P1 go to the high lane up to its window, what does not fit goes on the low lane in the
-    /// same flight, and all else goes on the low lane.
+    /// Returns the configuration for CATS over PLT: P0 and P1 take the high lane up to its window
+    /// and the low lane for the excess, in the same flight. All other levels take the low lane.
     pub const fn cats() -> Self {
         let (first, low) = (Preference::HighFirst, Preference::LowOnly);
         Self { preferences: [first, first, low, low, low], ..Self::marcato() }
     }
 
-    /// With this preference for data of this level.
+    /// Sets the preference for data of this level.
     #[must_use]
     pub const fn prefer(mut self, priority: Priority, preference: Preference) -> Self {
         self.preferences[priority.index()] = preference;
@@ -75,20 +79,21 @@ impl Default for LayeredConfig {
     }
 }
 
-/// Uses lanes of the low layer for what the high ones have no room for.
+/// Uses lanes of the low layer for data that the high ones have no room for.
 ///
-/// Among high lanes, `S` chooses, and sees no other as usable. Among low ones it is the fastest with room. What was lost
-/// on a low lane goes on a high one. If either layer has no usable lane, `S` chooses among all there are, so that nothing
-/// stalls: a low lane then carries everything. A backup lane counts as its layer's only if no lane at all is regular.
+/// Among high lanes, `S` chooses, and sees no other as usable. Among low ones the fastest with room
+/// is taken. Losses of a low lane are retransmitted on a high one. If either layer has no usable
+/// lane, `S` chooses among all lanes, so that nothing stalls: a low lane then carries everything. A
+/// backup lane is used only if no regular lane is usable.
 #[derive(Clone, Debug)]
 pub struct Layered<S> {
     base: S,
     config: LayeredConfig,
-    /// What waits to be sent again.
+    /// Bytes waiting for retransmission.
     owed: Bytes,
 }
 
-/// The lanes of each layer.
+/// Usable lanes of each layer, without backups.
 struct Layers {
     high: LaneSet,
     low: LaneSet,
@@ -108,27 +113,27 @@ impl Layers {
 }
 
 impl<S: LaneScheduler> Layered<S> {
-    /// A scheduler that lets `base` choose among high lanes.
+    /// Creates a scheduler that lets `base` choose among high lanes.
     pub const fn new(base: S, config: LayeredConfig) -> Self {
         Self { base, config, owed: Bytes::ZERO }
     }
 
-    /// What chooses among high lanes.
+    /// Scheduler of the high lanes.
     pub const fn base(&self) -> &S {
         &self.base
     }
 
-    /// What chooses among high lanes, to tell it something.
+    /// Scheduler of the high lanes, for changes to it.
     pub const fn base_mut(&mut self) -> &mut S {
         &mut self.base
     }
 
-    /// How it shares out.
+    /// Configuration of the split.
     pub const fn config(&self) -> &LayeredConfig {
         &self.config
     }
 
-    /// What the base says if there are no low lanes.
+    /// Asks the base with only the high lanes usable.
     fn high(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
         let mut seen = [LaneView::new(LaneId::FIRST, Bytes::ZERO, core::time::Duration::ZERO); MAX_LANES];
         let count = lanes.len().min(MAX_LANES);
@@ -138,7 +143,7 @@ impl<S: LaneScheduler> Layered<S> {
         self.base.choose(now, &seen[..count], purpose, len)
     }
 
-    /// Whether so much waits to be repaired that low lanes help.
+    /// True if enough bytes wait for retransmission for low lanes to help.
     fn low_may_repair(&self, lanes: &[LaneView], high: LaneSet) -> bool {
         let LowRepairs::LowBeyond { thousandths } = self.config.low_repairs else { return false };
         let windows: Bytes = lanes.iter().filter(|lane| high.contains(lane.id)).map(|lane| lane.cwnd).sum();
@@ -157,7 +162,8 @@ impl<S: LaneScheduler> LaneScheduler for Layered<S> {
             Purpose::New(fresh) => match self.config.preferences[fresh.priority.index()] {
                 Preference::HighOnly => self.high(now, lanes, purpose, len),
                 Preference::HighFirst => match self.high(now, lanes, purpose, len) {
-                    // Not what a reservation keeps for somebody else either: what it cannot have there, it has here.
+                    // Includes waits for room reserved for others: the packet takes a low lane
+                    // instead.
                     wait @ Choice::Wait(_) => match below(low) {
                         Choice::Wait(_) => wait,
                         choice => choice,
@@ -165,12 +171,14 @@ impl<S: LaneScheduler> LaneScheduler for Layered<S> {
                     choice => choice,
                 },
                 Preference::LowOnly => {
-                    // A window that has collapsed to less than a packet would never let it go.
+                    // A window that has collapsed to less than a packet would never send it.
                     let open = lanes.iter().filter(|lane| lane.cwnd >= len).map(|lane| lane.id);
                     let open = low.and(open.collect());
                     if open.is_empty() { self.high(now, lanes, purpose, len) } else { below(open) }
                 }
             },
+            // PLT §3.2.1: high lanes retransmit the losses of low ones; footnote 2 allows an
+            // exception.
             Purpose::Retransmission { .. } => match self.high(now, lanes, purpose, len) {
                 wait @ Choice::Wait(_) if self.low_may_repair(lanes, high) => match below(low) {
                     Choice::Wait(_) => wait,
@@ -179,6 +187,8 @@ impl<S: LaneScheduler> LaneScheduler for Layered<S> {
                 choice => choice,
             },
             Purpose::Duplicate { carried, .. } => match self.high(now, lanes, purpose, len) {
+                // A copy that waits for a reservation or for the budget must not take a low lane
+                // instead.
                 wait @ Choice::Wait(Wait::NoLane | Wait::NoRoom) => match below(low.without(carried)) {
                     Choice::Wait(_) => wait,
                     choice => choice,
@@ -292,11 +302,12 @@ mod tests {
             scheduler.owes(Bytes::kb(owed));
             assert_eq!(scheduler.choose(NOW, &lanes, AGAIN, PACKET), choice, "{owed} kB wait");
         }
-        // Without patience, one is enough.
+        // With a threshold of zero, one byte is enough.
         let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::marcato());
         scheduler.owes(PACKET);
         assert_eq!(scheduler.choose(NOW, &lanes, AGAIN, PACKET), Choice::One(lanes[1].id));
-        // The paper's does not, and no exception is made while there is room.
+        // The paper's configuration does not, and neither does the other while a high lane has
+        // room.
         let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::paper());
         scheduler.owes(Bytes::kb(500));
         assert_eq!(scheduler.choose(NOW, &lanes, AGAIN, PACKET), Choice::Wait(Wait::NoRoom));
@@ -322,7 +333,7 @@ mod tests {
         for priority in [Priority::P2, Priority::P3, Priority::P4] {
             assert_eq!(choose(&[slow, quick], priority), Choice::One(quick.id));
             assert_eq!(choose(&[slow, full(quick)], priority), Choice::Wait(Wait::NoRoom));
-            // There is no low lane to speak of.
+            // No low lane is usable.
             assert_eq!(choose(&[slow, LaneView { usable: false, ..quick }], priority), Choice::One(slow.id));
             assert_eq!(choose(&[slow, low(1, 0, 10)], priority), Choice::One(slow.id));
         }

@@ -1,16 +1,17 @@
-//! The fastest lane with room: what MP-QUIC does by default, and the baseline of CWR.
+//! Lowest round-trip time first: the default of MP-QUIC, and the baseline of CWR.
 
 use marcato_units::{Bytes, Time};
 
 use super::{Choice, LaneScheduler, Purpose, eligible, fastest, one_or_wait};
 use crate::lane::LaneView;
 
-/// Takes the lane of the lowest smoothed round-trip time that has room. It treats all data the same (CWR §IV-B).
+/// Takes the lane with the lowest smoothed round-trip time that has room. It treats all data the
+/// same (CWR §IV-B).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LowRtt;
 
 impl LowRtt {
-    /// A scheduler without memory.
+    /// Creates the scheduler, which has no state.
     pub const fn new() -> Self {
         Self
     }

@@ -1,18 +1,19 @@
-//! Lane schedulers: which lane, or lanes, the next packet takes.
+//! Lane schedulers, which choose the lane or lanes of the next packet.
 //!
-//! A session asks [`choose`](LaneScheduler::choose) before each packet, with a fresh [`LaneView`] of every lane and the
-//! [`Purpose`] of the packet, and reports what became of it. A scheduler keeps no reference to an engine, allocates
-//! nothing, and does no more than a look at each lane and each source.
+//! A session calls [`choose`](LaneScheduler::choose) before each packet, with a fresh [`LaneView`]
+//! of every lane and the [`Purpose`] of the packet, and reports the packet's fate. A scheduler
+//! keeps no reference to an engine, allocates nothing, and inspects only lanes and sources.
 //!
 //! | scheduler | new data | urgent data |
 //! |---|---|---|
 //! | [`LowRtt`] | the fastest lane with room | the same |
 //! | [`RoundRobin`] | the next lane with room | the same |
-//! | [`Cwr`] | the fastest lane with room beside its reservations | the fastest lane with room for the whole message |
+//! | [`Cwr`] | the fastest lane with room outside its reservations | the fastest lane with room for the whole message |
 //! | [`CwrRed`] | as `Cwr` | every lane, if the whole message fits them all |
 //! | [`Selective`] | the fastest lane with room | every lane, with room or without |
 //!
-//! [`Layered`] lets any of them choose among the lanes of the high layer, and puts on the low one what does not fit.
+//! [`Layered`] lets any of them choose among the lanes of the high layer, and puts the excess on
+//! the low one.
 
 mod budget;
 mod cwr;
@@ -40,33 +41,33 @@ pub use purpose::{Fresh, Purpose};
 pub use round_robin::RoundRobin;
 pub use selective::Selective;
 
-/// Why a packet has to wait.
+/// Reason for which a packet has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// No lane is usable. Ask again when one becomes so.
+    /// No lane is usable. Retry when one becomes so.
     NoLane,
-    /// No usable lane has room. Ask again when something is acknowledged or lost.
+    /// No usable lane has room. Retry after an acknowledgement or a loss.
     NoRoom,
-    /// There is room, but it is reserved. Ask again after an acknowledgement, a loss or the message's end, and at
-    /// [`LaneScheduler::wakeup`].
+    /// There is room, but it is reserved. Retry after an acknowledgement, a loss or the message's
+    /// end, and at [`LaneScheduler::wakeup`].
     Reserved,
     /// There is room, but the redundancy budget is spent. The packet is a copy; do without it.
     Budget,
 }
 
-/// Where a packet goes.
+/// Lanes chosen for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// Nowhere, for now. Another purpose may still find a lane.
+    /// No lane for now. A packet of another purpose may still get one.
     Wait(Wait),
-    /// On this lane.
+    /// This lane.
     One(LaneId),
-    /// On each of these lanes, one copy; they are two or more.
+    /// One copy on each of these lanes; at least two.
     Each(LaneSet),
 }
 
 impl Choice {
-    /// The lanes; none while it has to wait.
+    /// Returns the lanes; none if the packet has to wait.
     pub const fn lanes(self) -> LaneSet {
         match self {
             Self::Wait(_) => LaneSet::EMPTY,
@@ -76,76 +77,83 @@ impl Choice {
     }
 }
 
-/// A message that the application has just handed over.
+/// Message that the application has just offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Offer {
-    /// Its name: [`MessageId::get`](crate::MessageId::get), or any other number that is not used for two messages at
-    /// once.
+    /// Its id: [`MessageId::get`](crate::MessageId::get), or any other number that is not used for
+    /// two messages at once.
     pub message: u64,
-    /// The periodic source that made it, if the application says so.
+    /// Periodic source of the message; `None` if the application names none.
     pub source: Option<SourceKey>,
-    /// How much it matters.
+    /// Urgency of the message.
     pub priority: Priority,
-    /// Its length.
+    /// Length of the message.
     pub len: Bytes,
-    /// On how many lanes it should travel.
+    /// Number of lanes requested.
     pub redundancy: Redundancy,
 }
 
 /// Chooses lanes. Time never runs backwards from one call to the next.
 pub trait LaneScheduler {
-    /// Where a packet of this purpose goes that counts `len` bytes against a congestion window.
+    /// Chooses the lanes of a packet of this purpose that counts `len` bytes against a congestion
+    /// window.
     ///
-    /// The lanes named have room for it. [`Selective`] is the exception: it is here to show what that costs.
-    /// Until [`sent`](Self::sent) says so, nothing counts as sent; asking twice changes nothing.
+    /// The lanes returned have room for it. [`Selective`] is the exception: it exists to show the
+    /// cost of ignoring this. Nothing counts as sent until [`sent`](Self::sent) is called; a
+    /// repeated call changes nothing.
     fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice;
 
-    /// The packet has left on this lane. Call it once for each lane of [`Choice::Each`], with the same purpose, before
-    /// the next `choose` and before the message is [complete](Self::message_complete). What leaves later than that is
-    /// reported as a [`Purpose::Duplicate`], or it would count as sent for the first time.
+    /// Records that the packet was sent on this lane. Call it once for each lane of
+    /// [`Choice::Each`], with the same purpose, before the next `choose` and before the message is
+    /// [complete](Self::message_complete). Report a later copy as a [`Purpose::Duplicate`];
+    /// otherwise it would count as sent for the first time.
     fn sent(&mut self, now: Time, lane: &LaneView, purpose: Purpose, len: Bytes) {
         let _ = (now, lane, purpose, len);
     }
 
-    /// `len` bytes on this lane are acknowledged.
+    /// Records that `len` bytes on this lane have been acknowledged.
     fn acked(&mut self, now: Time, lane: LaneId, len: Bytes) {
         let _ = (now, lane, len);
     }
 
-    /// Something on this lane is lost; its window is about to shrink.
+    /// Records a loss on this lane; its window is about to shrink.
     fn lost(&mut self, now: Time, lane: LaneId) {
         let _ = (now, lane);
     }
 
-    /// So much of what was lost waits to be sent again. Tell before a `choose` for a retransmission.
+    /// Sets the number of lost bytes waiting for retransmission. Call it before a `choose` for a
+    /// retransmission.
     fn owes(&mut self, waiting: Bytes) {
         let _ = waiting;
     }
 
-    /// The application has handed over a message. Tell before the first `choose` for it.
+    /// Records that the application has offered a message. Call it before the first `choose` for
+    /// it.
     fn message_offered(&mut self, now: Time, offer: &Offer) {
         let _ = (now, offer);
     }
 
-    /// Nothing of this message is left to send for the first time: its last byte has left, or it was cancelled.
+    /// Records that no byte of this message is left to send for the first time: its last byte was
+    /// sent, or it was cancelled.
     fn message_complete(&mut self, now: Time, message: u64) {
         let _ = (now, message);
     }
 
-    /// How much of this lane's window is closed to background data now. What an engine retransmits by itself has
-    /// to be held to `cwnd` less this.
+    /// Returns the part of this lane's window that is closed to background data now. An engine must
+    /// keep its own retransmissions within `cwnd` less this.
     fn reserved(&self, now: Time, lane: &LaneView) -> Bytes {
         let _ = (now, lane);
         Bytes::ZERO
     }
 
-    /// When [`Wait::Reserved`] may end although nothing happens on any lane.
+    /// Returns the time at which [`Wait::Reserved`] may end without an event on any lane.
     fn wakeup(&self) -> Option<Time> {
         None
     }
 }
 
-/// The lanes among which a scheduler chooses: the usable ones that are no backup; if there is none, the usable ones.
+/// Returns the lanes to choose from: the usable ones that are no backup; if there are none, all
+/// usable ones.
 pub(crate) fn eligible(lanes: &[LaneView]) -> LaneSet {
     let (mut regular, mut backup) = (LaneSet::EMPTY, LaneSet::EMPTY);
     for lane in lanes.iter().filter(|lane| lane.usable) {
@@ -154,16 +162,16 @@ pub(crate) fn eligible(lanes: &[LaneView]) -> LaneSet {
     if regular.is_empty() { backup } else { regular }
 }
 
-/// Those of `lanes` that urgent data may take: of the high layer, because the network may starve the low one; if
-/// there is none, all of them.
+/// Returns those of `lanes` that urgent data may take: the high layer, because the network may
+/// starve the low one. If there are none, returns all of them.
 pub(crate) fn quick(views: &[LaneView], lanes: LaneSet) -> LaneSet {
     let high: LaneSet = views.iter().filter(|view| view.layer == Layer::High).map(|view| view.id).collect();
     let high = high.and(lanes);
     if high.is_empty() { lanes } else { high }
 }
 
-/// The lane of `among` that has the lowest smoothed round-trip time of those with room for `len` after `less` has been
-/// taken from it; the first of several.
+/// Returns the lane of `among` with the lowest smoothed round-trip time that has room for `len` in
+/// addition to `less`; the first among equals.
 pub(crate) fn fastest(
     views: &[LaneView],
     among: LaneSet,
@@ -180,7 +188,7 @@ pub(crate) fn fastest(
     best.map(|(_, lane)| lane)
 }
 
-/// `lane`, or the reason why there is none among `lanes`.
+/// Returns `lane`, or the reason why none of `among` was found.
 pub(crate) fn one_or_wait(lane: Option<LaneId>, among: LaneSet) -> Choice {
     match lane {
         Some(lane) => Choice::One(lane),
@@ -189,7 +197,8 @@ pub(crate) fn one_or_wait(lane: Option<LaneId>, among: LaneSet) -> Choice {
     }
 }
 
-/// The fastest lane with room for background data beside what is `closed` to it, or the reason why there is none.
+/// Returns the fastest lane with room for background data outside the `closed` part, or the reason
+/// why there is none.
 pub(crate) fn beside(
     views: &[LaneView],
     among: LaneSet,

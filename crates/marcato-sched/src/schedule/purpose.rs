@@ -1,4 +1,4 @@
-//! What a packet is for.
+//! Purpose of a packet, as input to lane schedulers.
 
 use marcato_units::{Bytes, Priority};
 
@@ -8,25 +8,25 @@ use crate::lane::{LaneId, LaneSet};
 /// New bytes of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fresh {
-    /// The name of the message, as in [`Offer`](super::Offer).
+    /// Id of the message, as in [`Offer`](super::Offer).
     pub message: u64,
-    /// How much it matters.
+    /// Urgency of the message.
     pub priority: Priority,
-    /// How much of it has left: where the packet's bytes begin.
+    /// Offset of the packet's bytes: the number of bytes already sent.
     pub offset: Bytes,
-    /// How much of it has yet to leave, this packet included.
+    /// Bytes yet to be sent, this packet included.
     pub rest: Bytes,
-    /// On how many lanes it should travel.
+    /// Number of lanes requested.
     pub redundancy: Redundancy,
 }
 
 impl Fresh {
-    /// The beginning of a message that travels once.
+    /// Creates the start of a message that travels once.
     pub const fn new(message: u64, priority: Priority, len: Bytes) -> Self {
         Self { message, priority, offset: Bytes::ZERO, rest: len, redundancy: Redundancy::Once }
     }
 
-    /// The same message after `sent` more of its bytes have left.
+    /// Returns this message after `sent` more of its bytes have been sent.
     #[must_use]
     pub fn after(self, sent: Bytes) -> Self {
         Self { offset: self.offset + sent, rest: self.rest - sent, ..self }
@@ -34,7 +34,7 @@ impl Fresh {
 }
 
 impl From<Pending> for Fresh {
-    /// What [`Conductor::peek`](crate::Conductor::peek) says would be granted next.
+    /// Converts the message that [`Conductor::peek`](crate::Conductor::peek) returns.
     fn from(pending: Pending) -> Self {
         Self {
             message: pending.message.get(),
@@ -46,34 +46,34 @@ impl From<Pending> for Fresh {
     }
 }
 
-/// What a packet is for.
+/// Purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Bytes that have not been sent before.
     New(Fresh),
-    /// Bytes that were lost, or that are stuck on a lane that no longer answers.
+    /// Bytes that were lost, or that are in flight on a lane that no longer responds.
     Retransmission {
-        /// How much they matter.
+        /// Urgency of the bytes.
         priority: Priority,
-        /// Where they were lost. Any lane may carry them again.
+        /// Lane of the loss. Any lane may carry the bytes again.
         lost_on: LaneId,
     },
-    /// One more copy of bytes that are under way already.
+    /// Another copy of bytes that are in flight already.
     Duplicate {
-        /// How much they matter.
+        /// Urgency of the bytes.
         priority: Priority,
-        /// The lanes that carry them; the copy takes another.
+        /// Lanes that carry them; the copy takes another.
         carried: LaneSet,
     },
 }
 
 impl Purpose {
-    /// New bytes of a message.
+    /// Creates the purpose of new bytes.
     pub fn new(fresh: impl Into<Fresh>) -> Self {
         Self::New(fresh.into())
     }
 
-    /// How much the bytes matter.
+    /// Urgency of the bytes.
     pub const fn priority(self) -> Priority {
         match self {
             Self::New(Fresh { priority, .. })
@@ -82,7 +82,7 @@ impl Purpose {
         }
     }
 
-    /// The lanes that this packet must not take.
+    /// Lanes that this packet must not take.
     pub(super) const fn barred(self) -> LaneSet {
         match self {
             Self::Duplicate { carried, .. } => carried,

@@ -1,18 +1,18 @@
-//! One lane after the other.
+//! Round-robin lane scheduling.
 
 use marcato_units::{Bytes, Time};
 
 use super::{Choice, LaneScheduler, Purpose, eligible, one_or_wait};
 use crate::lane::{LaneId, LaneSet, LaneView};
 
-/// Takes the lanes in turn, by number, and passes over those without room.
+/// Takes the lanes in turn, by number, and skips those without room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundRobin {
     last: Option<LaneId>,
 }
 
 impl RoundRobin {
-    /// A scheduler that begins with the first lane.
+    /// Creates a scheduler that begins with the first lane.
     pub const fn new() -> Self {
         Self { last: None }
     }

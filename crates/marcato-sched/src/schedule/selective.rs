@@ -1,5 +1,5 @@
-//! Selective redundancy that ignores the congestion window: what CWR argues against (CWR §II, its references 11
-//! and 12).
+//! Selective redundancy that ignores the congestion window: the approach that CWR argues against
+//! (CWR §II, its references 11 and 12).
 
 use core::time::Duration;
 
@@ -8,37 +8,38 @@ use marcato_units::{Bytes, Priority, Time};
 use super::{Choice, LaneScheduler, Purpose, Wait, beside, eligible};
 use crate::lane::{LaneView, MAX_LANES};
 
-/// What one lane owes for having sent beyond its window.
+/// State of one lane that was sent more than its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Account {
-    /// Sent beyond the window in this interval.
+    /// Bytes sent beyond the window in this interval.
     overdrawn: Bytes,
-    /// Taken from the window in this interval, for the one before.
+    /// Bytes cut from the window in this interval, for the one before.
     cut: Bytes,
-    /// When this interval ends.
+    /// End of this interval.
     ends: Time,
 }
 
 impl Account {
-    /// The account as it stands at `now`.
+    /// Returns the account at `now`, intervals of `srtt` rolled over.
     fn at(self, now: Time, srtt: Duration) -> Self {
         if now < self.ends {
             return self;
         }
         let next = Self { overdrawn: Bytes::ZERO, cut: self.overdrawn, ends: self.ends + srtt };
-        // Whatever was due has been paid when two intervals have passed.
+        // After two intervals nothing is owed.
         if now < next.ends { next } else { Self { ends: now, ..Self::default() } }
     }
 }
 
-/// Sends urgent data on every lane at once, whatever their windows say, and shrinks the windows afterwards; other data
-/// as [`LowRtt`](super::LowRtt).
+/// Sends urgent data on every lane at once, regardless of their windows, and shrinks the windows
+/// afterwards; sends other data as [`LowRtt`](super::LowRtt).
 ///
-/// The window of a lane is smaller, for the interval after the one in which it was exceeded, by the bytes by which it
-/// was; then it is what it was before (CWR §II). What an interval is, the paper does not say. Here it is a smoothed
-/// round-trip time, and the first begins when the window is first exceeded.
+/// For one interval after an excess, the window of a lane is smaller by the excess; then it is
+/// restored (CWR §II). The paper does not define the interval. Here it is a smoothed round-trip
+/// time, and the first begins when the window is first exceeded.
 ///
-/// CWR's objection holds: with messages of 20 kB this is no longer congestion control. It is not meant for use.
+/// CWR's objection holds: with messages of 20 kB this is no longer congestion control. It is not
+/// meant for use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selective {
     threshold: Priority,
@@ -47,12 +48,12 @@ pub struct Selective {
 }
 
 impl Selective {
-    /// A scheduler to which data of `threshold` and above is urgent.
+    /// Creates a scheduler for which data of `threshold` and above is urgent.
     pub fn new(threshold: Priority) -> Self {
         Self { threshold, accounts: [Account::default(); MAX_LANES], exceeded: Bytes::ZERO }
     }
 
-    /// How many bytes have been sent beyond the windows so far.
+    /// Bytes sent beyond the windows so far.
     pub const fn exceeded(&self) -> Bytes {
         self.exceeded
     }
@@ -65,7 +66,7 @@ impl Selective {
 impl LaneScheduler for Selective {
     fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
         for lane in lanes {
-            // What `wakeup` names is then still to come.
+            // Rolls intervals over, so that `wakeup` returns a future time.
             let account = &mut self.accounts[lane.id.index()];
             *account = account.at(now, lane.srtt);
         }
@@ -77,7 +78,7 @@ impl LaneScheduler for Selective {
             (_, None) => Choice::Wait(Wait::NoLane),
             (Purpose::New(_), Some(only)) if among.len() == 1 => Choice::One(only),
             (Purpose::New(_), Some(_)) => Choice::Each(among),
-            // A copy has been sent everywhere already, so one more is enough.
+            // Every lane carries a copy already, so one more is enough.
             (Purpose::Retransmission { .. } | Purpose::Duplicate { .. }, Some(first)) => {
                 let quickest =
                     lanes.iter().filter(|lane| among.contains(lane.id)).min_by_key(|lane| lane.srtt);
@@ -105,7 +106,8 @@ impl LaneScheduler for Selective {
     }
 
     fn wakeup(&self) -> Option<Time> {
-        // A cut ends with its interval; an interval in which something is owed ends in a cut, which frees nothing.
+        // A cut ends with its interval. An interval with an excess ends in a cut, which frees
+        // nothing.
         self.accounts.iter().filter(|account| !account.cut.is_zero()).map(|account| account.ends).min()
     }
 }
@@ -140,16 +142,17 @@ mod tests {
         scheduler.sent(start, &open, urgent, PACKET);
         assert_eq!(scheduler.exceeded(), PACKET);
 
-        // In the interval of the burst, nothing is cut: the engine's own account of bytes in flight holds data back.
+        // In the interval of the burst nothing is cut: the engine's own count of bytes in flight
+        // limits sending.
         let later = |millis| start + Duration::from_millis(millis);
         assert_eq!(scheduler.reserved(later(49), &full), Bytes::ZERO);
-        // In the next, the window is smaller by what was exceeded ...
+        // In the next, the window is smaller by the excess ...
         assert_eq!(scheduler.reserved(later(50), &full), PACKET);
         assert_eq!(scheduler.reserved(later(99), &full), PACKET);
         assert_eq!(scheduler.reserved(later(50), &open), Bytes::ZERO);
         let nearly = lane(0, 9);
         assert_eq!(scheduler.choose(later(60), &[nearly], background, PACKET), Choice::Wait(Wait::Reserved));
-        // ... and then as it was.
+        // ... and then restored.
         assert_eq!(scheduler.reserved(later(100), &full), Bytes::ZERO);
         assert_eq!(scheduler.choose(later(100), &[nearly], background, PACKET), Choice::One(nearly.id));
     }
@@ -161,12 +164,12 @@ mod tests {
         let urgent = Purpose::New(Fresh::new(1, Priority::P0, PACKET));
         let at = Time::from_millis;
         let exceed = |scheduler: &mut Selective, millis| scheduler.sent(at(millis), &full, urgent, PACKET);
-        // Twice in one interval: the second excess does not begin another.
+        // Twice in one interval: the second excess does not begin another interval.
         exceed(&mut scheduler, 100);
         exceed(&mut scheduler, 140);
         assert_eq!(scheduler.reserved(at(149), &full), Bytes::ZERO);
         assert_eq!(scheduler.reserved(at(150), &full), PACKET * 2);
-        // Once in the next, while the first is paid for.
+        // Once in the next interval, while the first excess is cut.
         exceed(&mut scheduler, 160);
         assert_eq!((scheduler.reserved(at(199), &full), scheduler.wakeup()), (PACKET * 2, Some(at(200))));
         assert_eq!(
@@ -193,7 +196,7 @@ mod tests {
         scheduler.sent(start, &lane(0, 10), background, PACKET);
         scheduler.sent(start, &lane(0, 9), urgent, PACKET);
         assert_eq!(scheduler.exceeded(), Bytes::ZERO);
-        // Nor has an interval begun: the first does with what goes beyond.
+        // No interval has begun either: the first begins with the bytes beyond the window.
         scheduler.sent(start + RTT / 2, &lane(0, 10), urgent, PACKET);
         assert_eq!(scheduler.reserved(start + RTT, &lane(0, 10)), Bytes::ZERO);
         assert_eq!(scheduler.reserved(start + RTT * 3 / 2, &lane(0, 10)), PACKET);

@@ -1,4 +1,4 @@
-//! Who may wait when not all can: less urgent messages make room for more urgent ones.
+//! Admission to full queues: less urgent messages make room for more urgent ones.
 
 use marcato_sched::conductor::{
     Conductor, Config, Debt, Event, Fixed, Message, MessageId, OfferError, Removal, Slab, Store, Tally,
@@ -27,7 +27,7 @@ fn expired_background_behind_a_live_head_keeps_no_urgent_message_out() {
         let stale = message(1000, Priority::P4).with_lifetime(Duration::from_millis(10));
         conductor.offer(START, stale).unwrap();
     }
-    // The head is under way and may not be dropped.
+    // The head is partly sent and may not be dropped.
     conductor.grant(START, Bytes::new(1)).unwrap();
     let later = Time::from_millis(11);
     assert!(conductor.offer(later, message(100, Priority::P0)).is_ok());
@@ -50,7 +50,8 @@ fn the_oldest_of_the_least_urgent_level_goes_first_and_no_more_than_needed() {
         });
         let plan = [(3000, Priority::P3), (2000, Priority::P4), (2000, Priority::P4), (3000, Priority::P2)];
         ids = plan.map(|(len, priority)| conductor.offer(START, message(len, priority)).unwrap()).to_vec();
-        // Two of P4 are not enough for 4500 bytes; P2 has nothing to fear from its equals.
+        // Evicting two messages of P4 is not enough for 4500 bytes, and a message of P2 evicts none
+        // of P2.
         conductor.offer(START, message(4500, Priority::P2)).unwrap();
         let full = Err(OfferError::TooManyBytes { limit: Bytes::new(10_000) });
         assert_eq!(conductor.offer(START, message(2501, Priority::P2)), full);
@@ -88,7 +89,7 @@ fn a_message_under_way_stays_unless_a_part_of_it_is_of_use() {
 #[test]
 fn behind_what_may_not_be_dropped_p0_has_a_reserve() {
     let mut conductor = Conductor::new(bounded(16, 16_000)).unwrap();
-    // One message that fills everything, and is under way.
+    // One message that fills the queue, and is partly sent.
     conductor.offer(START, message(16_000, Priority::P4)).unwrap();
     conductor.grant(START, Bytes::new(1)).unwrap();
     let full = |limit| Err(OfferError::TooManyBytes { limit: Bytes::new(limit) });
@@ -101,7 +102,8 @@ fn behind_what_may_not_be_dropped_p0_has_a_reserve() {
     );
 }
 
-/// So many messages under way, each moved behind those before it, so that none may be dropped.
+/// Queues this many partly sent messages, each moved behind those before it, so that none may be
+/// dropped.
 fn stuck<S: Store>(conductor: &mut Conductor<S>, messages: usize) {
     for _ in 0..messages {
         let id = conductor.offer(START, message(100, Priority::P3)).expect("there is room");
@@ -173,7 +175,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Runs `ops`, and looks at each refusal. P0's reserve holds these messages and bytes.
+/// Runs `ops`, and checks each refused offer. P0's reserve holds these messages and bytes.
 fn run<S: Store>(
     mut conductor: Conductor<S>,
     bytes: u64,
@@ -182,7 +184,8 @@ fn run<S: Store>(
 ) -> Result<(), TestCaseError> {
     let mut known: Vec<(MessageId, Message)> = Vec::new();
     let (mut now, mut latest) = (START, None);
-    // Less urgent messages exceed their bounds if they were moved down from P0, or came back from the engine.
+    // Less urgent messages exceed their bounds if they were moved down from P0, or were returned by
+    // the engine.
     let mut overrun = false;
     for op in ops {
         match op {
@@ -191,7 +194,7 @@ fn run<S: Store>(
                 if let Ok(id) = offered {
                     known.push((id, message));
                 }
-                // What may not go for it: as urgent or more so, or under way.
+                // Messages that may not be evicted for it: as urgent or more so, or partly sent.
                 let mut stays = Tally::default();
                 for (id, kept) in &known {
                     let Some(pending) = conductor.message(*id) else { continue };
@@ -249,7 +252,7 @@ proptest! {
     ) {
         let config = bounded(messages, 20_000);
         let reserve = messages.div_ceil(8);
-        // A store of just so many slots gives the reserve out of them.
+        // A store with exactly this many slots takes the reserve from them.
         let conductor = Conductor::with_store(config, Slab::new(messages)).expect("valid rules");
         run(conductor, 20_000, (if messages > 1 { reserve as u64 } else { 0 }, 2500), ops.clone())?;
         run(Conductor::new(config).expect("valid rules"), 20_000, (reserve as u64, 2500), ops.clone())?;

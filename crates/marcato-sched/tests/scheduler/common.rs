@@ -4,14 +4,14 @@ use marcato_sched::conductor::{Debt, Multiplier, Redistribution, Watermarks};
 use marcato_units::{Bytes, Priority};
 use proptest::prelude::*;
 
-/// The largest grant of these tests.
+/// Largest grant of these tests.
 pub(crate) const CHUNK: Bytes = Bytes::kb(1);
 
 pub(crate) fn level() -> impl Strategy<Value = Priority> {
     prop::sample::select(&Priority::ALL[..])
 }
 
-/// A preset, or anything else that is valid for grants of [`CHUNK`].
+/// Generates a preset, or any other rules that are valid for grants of [`CHUNK`].
 pub(crate) fn rules() -> impl Strategy<Value = Debt> {
     let watermarks = (CHUNK.get()..20_000, any::<prop::sample::Index>()).prop_map(|(high, low)| Watermarks {
         high: Bytes::new(high),
@@ -36,7 +36,7 @@ pub(crate) fn rules() -> impl Strategy<Value = Debt> {
     .prop_filter("valid", |rules| rules.validate(CHUNK).is_ok())
 }
 
-/// How many cases are tried; a failing one is printed, not stored.
+/// Sets the number of cases; a failing one is printed, not stored.
 pub(crate) fn cases() -> ProptestConfig {
     ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,4 +1,4 @@
-//! What holds for every valid configuration, whatever is offered and granted.
+//! Invariants for every valid configuration and every sequence of offers and grants.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ fn waits(conductor: &Conductor, level: Priority) -> bool {
     conductor.counters().level(level).queued.messages > 0
 }
 
-/// How many bytes of others were granted while each level waited.
+/// Bytes of others granted while each level waited.
 #[derive(Default)]
 struct Waits {
     eligible: [u64; 5],
@@ -40,7 +40,8 @@ struct Waits {
 }
 
 impl Waits {
-    /// Counts `grant`; `before` says which levels waited, and which of them eligible, when it was made.
+    /// Counts `grant`. Per level, `before` has two flags at the time of the grant: waiting, and
+    /// eligible.
     fn count(&mut self, grant: &Grant, before: [(bool, bool); 5]) {
         for (l, (waiting, eligible)) in before.into_iter().enumerate() {
             let passed_over = waiting && l != grant.priority.index();
@@ -129,7 +130,8 @@ proptest! {
         urgent in prop::collection::vec((0usize..600, 1u64..=3), 1..40),
     ) {
         let mut conductor = conductor(rules);
-        // While P0 waits in debt: what may still be paid back before it is eligible, and how many whole-chunk bytes.
+        // While P0 waits in debt: D_0 - L_0 at its arrival, and the bytes that whole chunks have
+        // paid back since.
         let mut owed: Option<(u64, f64)> = None;
         for (i, op) in ops.into_iter().enumerate() {
             for &(_, kilobytes) in urgent.iter().filter(|(at, _)| *at == i) {
@@ -156,8 +158,8 @@ proptest! {
                     }
                     prop_assert!(!eligible, "P0 waited, eligible, and {} was served", grant.priority);
                     let Some((debt, paid)) = &mut owed else { continue };
-                    // (D_0 - L_0) / M_j bytes of level j pay all but the last byte; the chunk in which it is paid may
-                    // have begun.
+                    // (D_0 - L_0) / M_j bytes of level j pay all but the last byte; the chunk that
+                    // pays it may have begun.
                     prop_assert!(*paid <= *debt as f64, "paid {paid} of {debt} and P0 still waited");
                     let m = rules.multipliers[grant.priority.index()].as_thousandths();
                     *paid += grant.len.get() as f64 * f64::from(m) / 1000.0;
@@ -167,7 +169,8 @@ proptest! {
     }
 }
 
-/// The longest that eligible P4 waits, in bytes of others, and the redistributions that happened.
+/// Returns the longest wait of eligible P4, in bytes of others. Levels for which `keep` is true
+/// stay busy.
 fn worst_wait_of_p4(steps: usize, mut keep: impl FnMut(usize, Priority) -> bool) -> u64 {
     let mut conductor = conductor(Debt::authors());
     let mut measured = Waits::default();
@@ -191,7 +194,7 @@ fn p4_behind_saturating_urgent_levels_is_served_within_its_bound() {
     let bound = Debt::authors().wait_bound(Priority::P4, CHUNK).unwrap();
     assert_eq!(bound, Bytes::new(233_500));
     let saturated = worst_wait_of_p4(20_000, |_, _| true);
-    // Levels that come and go: each is busy or not for a random while.
+    // Levels with on-off traffic: each is busy or not for a random while.
     let mut worst = saturated;
     for seed in 0..60 {
         let mut random = Seed::new(seed).stream("arrivals");
@@ -207,6 +210,6 @@ fn p4_behind_saturating_urgent_levels_is_served_within_its_bound() {
         "P4 waited at most {saturated} B behind saturating levels, {worst} B behind varying ones; bound {bound}"
     );
     assert!(worst <= bound.get(), "{worst}");
-    // The bound is of the right size: levels that just keep sending come within a factor of two of it.
+    // The bound is not loose: constantly busy levels come within a factor of two of it.
     assert!(saturated * 2 > bound.get(), "{saturated}");
 }

@@ -1,4 +1,5 @@
-//! What lane schedulers promise, on engines that keep their windows and lose nothing unless told to.
+//! Guarantees of lane schedulers, on engines with constant windows and no loss, except where a test
+//! injects one.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -36,13 +37,13 @@ fn lane(index: u8, window: Bytes, rtt: u64) -> LaneView {
 struct World<S> {
     scheduler: S,
     lanes: Vec<LaneView>,
-    /// When what on which lane is acknowledged.
+    /// Packets in flight on each lane: time of the acknowledgement and length.
     flying: Vec<VecDeque<(Time, Bytes)>>,
     now: Time,
     messages: u64,
     /// Background bytes sent.
     background: Bytes,
-    /// Copies sent, as this world counts them.
+    /// Copied bytes, counted independently of the scheduler.
     copies: Bytes,
     first: Bytes,
 }
@@ -54,7 +55,7 @@ impl<S: LaneScheduler> World<S> {
         Self { scheduler, lanes, flying, now: Time::ZERO, messages: 0, background, copies, first }
     }
 
-    /// Goes on to `now`; what is acknowledged by then makes room.
+    /// Advances to `now`; packets acknowledged by then free their room.
     fn pass_to(&mut self, now: Time) {
         self.now = now;
         for (lane, flying) in self.lanes.iter_mut().zip(&mut self.flying) {
@@ -84,7 +85,7 @@ impl<S: LaneScheduler> World<S> {
         choice
     }
 
-    /// Sends as much background data as goes; why it stopped.
+    /// Sends background data until it has to wait; returns the reason.
     fn saturate(&mut self) -> Wait {
         loop {
             match self.send(background(), PACKET) {
@@ -94,7 +95,8 @@ impl<S: LaneScheduler> World<S> {
         }
     }
 
-    /// Releases an urgent message and sends what goes at once: the choices, and what remains.
+    /// Releases an urgent message and sends as much as possible at once; returns the choices and
+    /// the unsent rest.
     fn release(
         &mut self,
         source: Option<SourceKey>,
@@ -120,17 +122,17 @@ impl<S: LaneScheduler> World<S> {
     }
 }
 
-/// A packet of background data, of which there is no end.
+/// Purpose of an endless background message's packet.
 fn background() -> Purpose {
     Purpose::New(Fresh::new(u64::MAX, Priority::P4, Bytes::MAX))
 }
 
-/// The first packet of a message of `len`.
+/// First packet of a message of `len`.
 fn fresh(message: u64, priority: Priority, len: Bytes, redundancy: Redundancy) -> Fresh {
     Fresh { redundancy, ..Fresh::new(message, priority, len) }
 }
 
-/// A copy of what a lane carries.
+/// A copy of bytes that lane `on` carries.
 fn copy_of(on: u8) -> Purpose {
     Purpose::Duplicate { priority: Priority::P0, carried: LaneSet::one(id(on)) }
 }
@@ -139,7 +141,7 @@ fn paper() -> CwrConfig {
     CwrConfig::paper()
 }
 
-/// A link that sends one packet after the other, each in the same time.
+/// Link that sends packets one after the other, each in the same time.
 struct Serial {
     packet_time: Duration,
     free_at: Time,
@@ -150,21 +152,22 @@ impl Serial {
         Self { packet_time, free_at: Time::ZERO }
     }
 
-    /// When a packet has left that comes at `now`.
+    /// Returns the end of transmission of a packet that arrives at `now`.
     fn pass(&mut self, now: Time) -> Time {
         self.free_at = self.free_at.max(now) + self.packet_time;
         self.free_at
     }
 }
 
-/// CWR, Fig. 3: a window of four packets, empty; stream 1 has data at t1; stream 2 gets three urgent packets at t3. One
-/// packet of stream 1 leaves at t2. The urgent ones leave at once, the last being sent shortly after t4, and the rest of
-/// stream 1 leaves at t5, t6, t7 and t8.
+/// CWR, Fig. 3: a window of four packets, empty; stream 1 has data at t1; stream 2 gets three
+/// urgent packets at t3. One packet of stream 1 leaves at t2. The urgent ones leave at once, the
+/// last being sent shortly after t4, and the rest of stream 1 leaves at t5, t6, t7 and t8.
 ///
-/// The model of time in which all of that is so: t1 to t8 are one step apart. The path carries one packet in a step, and
-/// acknowledges each by itself. The sender's own link takes half a step for a packet, so that three are sent in one and
-/// a half; the round trip of a packet that does not queue is three steps, of which one and a half are propagation, there
-/// and back. What is ready at t1 the figure draws as leaving at t2: the sender asks for the first time then.
+/// The following model of time reproduces all of this. t1 to t8 are one step apart. The path
+/// carries one packet per step, and acknowledges each by itself. The sender's own link takes half a
+/// step for a packet, so that three are sent in one and a half. The round trip of a packet that
+/// does not queue is three steps, of which one and a half are propagation, in both directions
+/// together. In the figure, data available at t1 leaves at t2: the sender first asks then.
 #[test]
 fn the_example_of_figure_3() {
     let step = Duration::from_millis(10);
@@ -182,7 +185,7 @@ fn the_example_of_figure_3() {
     ]);
     let mut lane = lane(0, PACKET * 4, 30);
     let mut acknowledged = VecDeque::new();
-    // When, in half steps, a packet of which stream begins to leave.
+    // Start of each packet in half steps, and its stream.
     let mut sent = Vec::new();
     let mut urgent_sent = Time::ZERO;
     for half in 2..=16 {
@@ -249,7 +252,8 @@ fn a_redundant_message_takes_all_lanes_or_one() {
     // The slow lane is full now.
     assert_eq!(world.release(None, PACKET * 2, Redundancy::EveryLane).0, [Choice::One(id(0)); 2]);
     world.pass_to(ms(20));
-    // It fits neither at once, but both together: split, and no part of it is sent twice.
+    // The message fits neither lane, but both together: it is split, and no part of it is sent
+    // twice.
     world.lanes[0].cwnd = PACKET * 3;
     world.pass_to(ms(60));
     world.lanes[1].cwnd = PACKET * 3;
@@ -283,7 +287,7 @@ fn a_message_of_one_source_leaves_the_room_of_another_alone() {
     let mut scheduler = Cwr::new(paper()).unwrap();
     scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
     let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 40), lane(1, PACKET * 4, 50)]);
-    // Room is held on lane 0, so a message of nobody's takes the slower lane.
+    // Room is held on lane 0, so a message without a source takes the slower lane.
     assert_eq!(world.release(None, PACKET * 2, Redundancy::Once).0, [Choice::One(id(1)); 2]);
     // A third finds no other room: urgent data is not refused.
     assert_eq!(world.release(None, PACKET * 3, Redundancy::Once).0, [Choice::One(id(0)); 3]);
@@ -295,11 +299,11 @@ fn copies_of_an_unannounced_message_leave_the_room_of_a_source_alone() {
     scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
     let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 50), lane(1, PACKET * 6, 50)]);
     let both: LaneSet = [id(0), id(1)].into_iter().collect();
-    // It would fit both lanes, but on one only in what is held there.
+    // It would fit both lanes, but one of them only within the room held there.
     assert_eq!(world.release(None, PACKET * 2, Redundancy::EveryLane).0, [Choice::One(id(1)); 2]);
-    // What fits both beside what is held goes twice.
+    // A message that fits both lanes outside the held room is duplicated.
     assert_eq!(world.release(None, PACKET, Redundancy::EveryLane).0, [Choice::Each(both)]);
-    // And the source finds what was announced.
+    // The source still finds its reservation.
     world.pass_to(ms(30));
     let (choices, left) = world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::EveryLane);
     assert_eq!((choices, left), (vec![Choice::Each(both); 3], Bytes::ZERO));
@@ -323,14 +327,14 @@ fn urgent_retransmissions_may_use_reserved_room_and_others_may_not() {
     for scheduler in &schedulers {
         let mut scheduler = scheduler();
         let mut lanes = [lane(0, PACKET * 4, 50)];
-        // One packet fits beside what is held, whoever's.
+        // One packet fits outside the held room, whatever its priority.
         let background = again(Priority::P4);
         assert_eq!(scheduler.choose(Time::ZERO, &lanes, background, PACKET), Choice::One(id(0)));
         scheduler.sent(Time::ZERO, &lanes[0], background, PACKET);
         lanes[0].in_flight += PACKET;
         assert_eq!(scheduler.choose(Time::ZERO, &lanes, background, PACKET), Choice::Wait(Wait::Reserved));
         assert_eq!(scheduler.choose(Time::ZERO, &lanes, again(Priority::P0), PACKET), Choice::One(id(0)));
-        // Where there is room that nobody holds, urgent data takes that.
+        // If there is unreserved room, urgent data takes that.
         let both = [lanes[0], lane(1, PACKET * 9, 90)];
         let elsewhere = scheduler.choose(Time::ZERO, &both, again(Priority::P0), PACKET);
         assert_eq!(elsewhere, Choice::One(id(1)));
@@ -346,12 +350,12 @@ fn after_a_loss_a_message_is_sent_as_low_rtt_would() {
     assert_eq!(world.saturate(), Wait::Reserved);
     world.scheduler.lost(world.now, id(0));
     world.lanes[0].cwnd = PACKET * 6;
-    // Room is held no longer, but a smaller window is full ...
+    // The hold is gone, but the smaller window is full ...
     assert_eq!(world.saturate(), Wait::NoRoom);
     world.pass_to(ms(100));
     // ... and the message waits.
     assert_eq!(world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once).1, PACKET * 3);
-    // For the next, room is held again.
+    // For the next release, room is held again.
     world.pass_to(ms(199));
     world.saturate();
     world.pass_to(ms(200));
@@ -439,7 +443,7 @@ fn a_message_that_is_cancelled_gives_its_room_back() {
     assert_eq!(world.scheduler.reserve().reserved(id(0)), Bytes::ZERO);
 }
 
-/// Keeps what it is told and answers in a way of its own.
+/// Records its calls and returns its own answers.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -481,7 +485,7 @@ impl LaneScheduler for Told {
     }
 }
 
-/// Tells a scheduler one thing after the other.
+/// Makes each of the reporting calls to a scheduler once.
 fn tell(scheduler: &mut impl LaneScheduler) {
     let lane = lane(0, PACKET * 4, 40);
     let (source, redundancy) = (Some(SourceKey(1)), Redundancy::Once);
@@ -555,7 +559,7 @@ fn copies_end_with_their_budget_in_the_middle_of_a_message() {
     let both: LaneSet = [id(0), id(1)].into_iter().collect();
     let message = fresh(1, Priority::P0, PACKET * 3, Redundancy::EveryLane);
     assert_eq!(world.send(Purpose::New(message), PACKET), Choice::Each(both));
-    // A copy of something else uses the rest up, and is the last there is.
+    // Copies of another message use up the budget, so the message is no longer duplicated.
     let copy = copy_of(0);
     assert_eq!(world.send(copy, PACKET), Choice::One(id(1)));
     assert_eq!(world.send(copy, PACKET), Choice::One(id(1)));
@@ -613,7 +617,7 @@ fn unused_capacity_is_counted() {
     let unused = world.scheduler.unused();
     assert_eq!(unused.byte_nanos, 3_000 * 30_000_000);
     assert!(unused.refusals >= 2);
-    // What the message takes is not unused any more.
+    // Room that the message takes no longer counts as unused.
     world.pass_to(ms(40));
     world.release(Some(SourceKey(1)), PACKET * 3, Redundancy::Once);
     world.pass_to(ms(60));
@@ -636,7 +640,7 @@ fn a_reservation_that_nobody_uses_ends_at_the_announced_time() {
 
 #[test]
 fn an_undeclared_source_is_learned_and_then_finds_room() {
-    // With a round trip of 53 ms, the window is full of background data when a message comes.
+    // With a round trip of 53 ms, the window is full of background data when a message arrives.
     let mut world = World::new(Cwr::new(CwrConfig::marcato()).unwrap(), vec![lane(0, Bytes::kb(40), 53)]);
     let mut at_once = Vec::new();
     for release in 1..=30 {
@@ -651,7 +655,7 @@ fn an_undeclared_source_is_learned_and_then_finds_room() {
     assert!(at_once[13..].iter().all(|at_once| *at_once), "{at_once:?}");
 }
 
-/// A release in the run of several sources.
+/// Returns the releases of several sources, in order of time.
 fn schedule(sources: &[Source], until: Time) -> Vec<(Time, usize)> {
     let mut releases = Vec::new();
     for (index, source) in sources.iter().enumerate() {
@@ -665,7 +669,8 @@ fn schedule(sources: &[Source], until: Time) -> Vec<(Time, usize)> {
     releases
 }
 
-/// Runs saturating background against sources; how many messages left at once, of how many.
+/// Runs saturating background against sources; returns the number of messages that left at once,
+/// and of all.
 fn honoured<S: LaneScheduler>(
     world: &mut World<S>,
     sources: &[Source],
@@ -732,8 +737,9 @@ fn the_sources_of_table_2_all_find_room() {
     }
 }
 
-/// At 370 ms the lane on which room is held for the second message holds as much for another, which is not free yet. Had
-/// it left that lane for the sake of the other, it would have taken the room of the message at 380 ms.
+/// At 370 ms the lane that holds room for the second message also holds as much for another, which
+/// is not free yet. If the message avoided that lane for this reason, it would take the room of the
+/// message at 380 ms.
 #[test]
 fn a_message_takes_its_own_room_although_what_is_held_beside_it_is_not_free_yet() {
     let source = |period, kb, next| {
@@ -766,13 +772,14 @@ proptest! {
         rtts in prop::collection::vec(5u64..120, 1..4),
         redundant in any::<bool>(),
     ) {
-        // Windows that hold whatever the sources have in flight at once: what is released within a round trip before
-        // and a round trip after a moment, and the background packet that always fits.
+        // Windows that hold all concurrent releases of the sources, and the background packet that
+        // always fits. Releases are concurrent if they lie within a round trip before or after any
+        // instant.
         let longest = *rtts.iter().max().unwrap();
         let releases = |source: &Source| (1..).take_while(|k| source.period * *k <= Duration::from_millis(longest)).count();
         let per_lane = |source: &Source| source.size * (2 * (releases(source) as u64 + 1));
         let window = sources.iter().map(per_lane).sum::<Bytes>() + PACKET;
-        // No more releases within a round trip than are looked ahead to.
+        // No more releases within a round trip than are held ahead.
         prop_assume!(sources.iter().all(|source| Duration::from_millis(longest) < source.period * 8));
         let lanes: Vec<_> = rtts.iter().zip(0..).map(|(rtt, index)| lane(index, window, *rtt)).collect();
         let until = ms(1500);
@@ -843,7 +850,7 @@ proptest! {
                 let purpose = copy_of(0);
                 let choice = world.send(purpose, PACKET);
                 if !choice.lanes().is_empty() {
-                    // This world took it for a first copy.
+                    // `send` counted this copy as sent for the first time.
                     world.first -= PACKET;
                     world.copies += PACKET;
                 }
@@ -890,7 +897,8 @@ proptest! {
             Some(Layer::Low) => prop_assert!(
                 of(Layer::High).count() == 0 || only_low || may_overflow && !roomy(Layer::High)
             ),
-            // Who has to wait finds no room where it may go, and some lane that may carry it if there is any at all.
+            // A packet waits only if the lanes that it may take have no room. The reason is
+            // `NoLane` only if no lane is usable.
             None => {
                 prop_assert!(only_low || !roomy(Layer::High));
                 prop_assert!(!roomy(Layer::Low) || of(Layer::High).count() > 0 && !may_overflow && !only_low);
@@ -954,7 +962,7 @@ proptest! {
             };
             let choice = scheduler.choose(now, &lanes, purpose, len);
             for on in choice.lanes().iter() {
-                // Ids may be given twice here, which only a careless session does.
+                // Ids may be duplicates here, which only a careless session causes.
                 let mut named = lanes.iter().filter(|lane| lane.id == on);
                 prop_assert!(named.clone().any(|lane| lane.usable));
                 prop_assert!(which == 2 || named.clone().any(|lane| lane.free() >= len));

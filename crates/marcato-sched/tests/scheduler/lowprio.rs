@@ -1,4 +1,5 @@
-//! The low layer's controller over a modelled path, and its invariants under whatever it is told.
+//! Controller of the low layer over a modelled path, and its invariants for any sequence of
+//! reports.
 
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, Growth, Lcm, LcmConfig, Target};
 use marcato_units::{Bytes, Duration, Seed, Stream, Time};
@@ -6,8 +7,8 @@ use proptest::prelude::*;
 
 const PACKET: Bytes = Bytes::kb(1);
 
-/// A path that loses each packet with a probability, and all that does not fit into its pipe. One step is one epoch
-/// and one round trip: what is sent in a step is heard of in the next.
+/// Path that loses each packet with a probability, and all packets beyond its pipe. One step is one
+/// epoch and one round trip: feedback for a step's packets arrives in the next.
 struct Path {
     pipe: u64,
     loss: f64,
@@ -37,7 +38,7 @@ impl Path {
         through - wire
     }
 
-    /// What is carried per step, over so many after as many.
+    /// Returns the mean packets carried per step over `steps`, after a warm-up as long.
     fn carried(&mut self, lcm: &mut Lcm, steps: u64) -> f64 {
         for _ in 0..steps {
             self.step(lcm);
@@ -154,8 +155,9 @@ fn config() -> impl Strategy<Value = LcmConfig> {
 }
 
 proptest! {
-    /// The window stays within its bounds, moves only at the end of epochs and by timeouts, loss rates are shares,
-    /// counters add up, and whenever there is no room with nothing in flight, the next epoch makes some.
+    /// The window stays within its bounds, and moves only at the end of epochs and by timeouts.
+    /// Loss rates are shares, and counters add up. If there is no room with nothing in flight, the
+    /// next epoch makes some.
     #[test]
     fn whatever_it_is_told(config in config(), ops in prop::collection::vec(op(), 1..200)) {
         let mut lcm = Lcm::new(config).unwrap();
@@ -209,7 +211,7 @@ proptest! {
         }
     }
 
-    /// Told the same, it does the same, however often it is asked whether an epoch has ended.
+    /// Equal reports give equal results, however often epochs are checked.
     #[test]
     fn asking_more_often_changes_nothing(waits in prop::collection::vec(0u64..250, 1..60), often in 1u64..20) {
         let (mut rarely, mut frequently) = (paper(), paper());

@@ -1,5 +1,6 @@
-//! The Conductor against a slow model that keeps every message in a vector and undoes a grant by going back to the
-//! state before it. Every reply, counter, debt and state has to agree after every operation.
+//! Comparison of the Conductor with a slow model, which keeps every message in a vector and undoes
+//! a grant by restoring the state before it. Every reply, counter, debt and state has to agree
+//! after every operation.
 
 use std::collections::VecDeque;
 
@@ -49,7 +50,7 @@ impl Waiting {
     }
 }
 
-/// What has changed since the latest grant, to be done again when the grant is undone.
+/// Change since the latest grant, to be replayed when the grant is undone.
 #[derive(Clone, Debug)]
 enum Change {
     Offered(Waiting),
@@ -80,18 +81,18 @@ struct State {
 struct Model {
     rules: Debt,
     max_len: u64,
-    /// The most messages and bytes that may wait when one of P1 to P4 is offered, and when one of P0 is.
+    /// Most messages and bytes queued when one of P1 to P4 is offered, and when one of P0 is.
     bounds: (usize, u64),
     urgent_bounds: (usize, u64),
     state: State,
     offers: usize,
-    /// The state before the latest grant, that grant's message and length, and among which levels it was made.
+    /// State before the latest grant, that grant's message and length, and its candidates.
     latest: Option<(State, usize, u64, Among)>,
     changes: Vec<Change>,
 }
 
 impl Model {
-    /// A model of a Conductor whose bounds in messages are these, without and with P0's reserve.
+    /// Creates a model of a Conductor with these bounds in messages, without and with P0's reserve.
     fn new(config: &Config, messages: usize, urgent: usize) -> Self {
         let bytes = config.max_queued.get();
         Self {
@@ -172,7 +173,7 @@ impl Model {
         }
     }
 
-    /// What `queued` leaves no room for.
+    /// Returns the error if `message` exceeds a bound in addition to `queued`.
     fn full(&self, queued: Tally, message: &Message) -> Option<OfferError> {
         let urgent = message.priority == Priority::P0;
         let (messages, bytes) = if urgent { self.urgent_bounds } else { self.bounds };
@@ -185,7 +186,7 @@ impl Model {
         }
     }
 
-    /// What may be evicted for a message of this level, in the order in which it goes.
+    /// Returns the messages that may be evicted for one of this level, in the order of eviction.
     fn evictable(&self, level: Priority) -> Vec<Waiting> {
         let levels = (level.index() + 1..5).rev();
         levels.flat_map(|l| self.state.levels[l].iter().filter(|w| w.droppable()).cloned()).collect()
@@ -223,7 +224,7 @@ impl Model {
         Ok(id)
     }
 
-    /// The level whose turn it is, after redistribution where that is needed.
+    /// Returns the level whose turn it is, after redistribution if needed.
     fn choose(&mut self, among: Among) -> Option<usize> {
         let before = self.state.clone();
         let chosen = self.choose_any(among)?;
@@ -235,7 +236,7 @@ impl Model {
         Some(chosen)
     }
 
-    /// As [`choose`](Self::choose), without regard to the protected level.
+    /// As [`choose`](Self::choose), without the protected level.
     fn choose_any(&mut self, among: Among) -> Option<usize> {
         let rules = self.rules;
         let State { levels, debts, in_debt, counters, .. } = &mut self.state;
@@ -330,7 +331,7 @@ impl Model {
 enum Op {
     Offer(Message),
     Grant(u64, Among),
-    /// In thousandths of the latest grant.
+    /// Part taken, in thousandths of the latest grant.
     Refuse(u64),
     Reprioritise(usize, Priority),
     Cancel(usize),
@@ -355,7 +356,8 @@ fn op() -> impl Strategy<Value = Op> {
         older_than: Duration::from_millis(ms),
         down_to: Bytes::new(down_to),
     });
-    // All levels, as over TCP, or some, as where flow control or a repair holds others back.
+    // All levels, as over TCP, or some, as where flow control or a retransmission holds others
+    // back.
     let among = || {
         let some = prop::collection::vec(level(), 0..5)
             .prop_map(|levels| levels.into_iter().fold(PrioritySet::ALL, PrioritySet::without));
@@ -382,7 +384,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Bench<S> {
     conductor: Conductor<S>,
     model: Model,
-    /// The Conductor's name of each message of the model.
+    /// Ids in the Conductor of the model's messages.
     names: Vec<MessageId>,
     now: Time,
     latest: Option<Grant>,
@@ -553,7 +555,7 @@ fn run<S: Store>(config: Config, store: S, bounds: (usize, usize), ops: &[Op]) -
     for op in ops {
         bench.step(op)?;
     }
-    // Whatever is left gets out.
+    // The remaining messages are granted to the last byte.
     while !bench.conductor.is_empty() {
         bench.step(&Op::Grant(CHUNK.get(), Among::ALL))?;
     }

@@ -1,4 +1,4 @@
-//! What an application asks of the Conductor, told as stories in virtual time.
+//! Scenarios of an application over the Conductor, in virtual time.
 
 use marcato_sched::conductor::{
     CancelOutcome, Conductor, Config, Debt, Event, Message, MessageId, OfferError, Removal,
@@ -76,8 +76,8 @@ fn shedding_takes_the_least_urgent_level_first_and_the_oldest_of_it() {
     assert_eq!(conductor.counters().total().shed, tally(2, 20));
 }
 
-/// A Conductor that sheds by its defaults, a chunk that leaves whenever the path has carried the one before, and what was
-/// shed.
+/// Conductor with default shedding, over a path that takes a chunk whenever it has carried the one
+/// before; records the messages shed.
 struct Congested<'a> {
     conductor: Conductor<Slab, &'a mut dyn FnMut(Event)>,
     now: Time,
@@ -93,7 +93,7 @@ impl<'a> Congested<'a> {
         self.conductor.offer(self.now, message).expect("there is room")
     }
 
-    /// So many bytes leave per second, for so long.
+    /// Carries `rate` bytes per second for `millis`.
     fn carry(&mut self, rate: u64, millis: u64) {
         let until = self.now + Duration::from_millis(millis);
         let chunk = Duration::from_nanos(1_000_000_000 * CHUNK.get() / rate);
@@ -104,7 +104,7 @@ impl<'a> Congested<'a> {
         self.now = until;
     }
 
-    /// Nothing leaves for so long, but an application asks how it stands.
+    /// Carries nothing for `millis`, while the application keeps checking.
     fn stall(&mut self, millis: u64) {
         for _ in 0..millis / 100 {
             self.now += Duration::from_millis(100);
@@ -155,7 +155,8 @@ fn a_rate_that_collapses_sheds_the_least_urgent_first_and_the_oldest_of_it() {
         path.carry(1_000_000, 10_000);
         old_image = path.offer(message(1000, Priority::P3));
         sync = [(); 2].map(|()| path.offer(message(1000, Priority::P4)));
-        // Less than a quarter of the rate; at the end of the third second of it, what is older than 2 s goes.
+        // Less than a quarter of the rate; at the end of the third second of it, messages older
+        // than 2 s are shed.
         path.carry(240_000, 1900);
         young_sync = path.offer(message(1000, Priority::P4));
         path.carry(240_000, 1000);
@@ -164,7 +165,7 @@ fn a_rate_that_collapses_sheds_the_least_urgent_first_and_the_oldest_of_it() {
         assert_eq!(path.shed().messages, 3);
         assert_eq!(path.conductor.counters().sheddings, 1);
         assert!(path.conductor.message(young_sync).is_some() && path.conductor.message(vital).is_some());
-        // It lasts, and what was young grows old.
+        // It lasts, and young messages become old enough.
         path.carry(240_000, 1000);
         assert_eq!(path.conductor.counters().sheddings, 2);
         assert!(path.conductor.message(vital).is_some(), "P1 is spared");
@@ -182,7 +183,7 @@ fn a_rate_just_above_a_quarter_and_short_stalls_shed_nothing() {
     path.carry(1_000_000, 10_000);
     path.carry(260_000, 10_000);
     assert_eq!(path.shed(), Tally::default());
-    // Each stall is too short by itself, and what has been is forgotten as soon as the rate is back.
+    // Each stall is too short by itself, and is forgotten as soon as the rate recovers.
     for _ in 0..5 {
         path.carry(1_000_000, 3000);
         path.stall(2400);
@@ -238,7 +239,7 @@ fn what_an_application_offers_below_the_rate_of_the_path_lowers_no_expectation()
     let mut path = Congested::new(Shedding::default(), &mut nobody);
     path.offer(message(10_000, Priority::P2));
     path.carry(1_000_000, 11_000);
-    // For two minutes it needs a hundredth of that.
+    // For two minutes the application offers a hundredth of that.
     for _ in 0..120 {
         path.offer(message(10, Priority::P2));
         path.carry(1_000_000, 1000);
@@ -347,7 +348,7 @@ fn an_hour_of_quiet_telemetry_costs_the_authors_urgent_message_dearly_and_ours_n
 
 #[test]
 fn a_level_that_sends_while_an_urgent_one_waits_in_debt_is_charged_for_it() {
-    // One byte of P1 pays back trunc(0.5) = 0: without a charge, P0 would wait for ever.
+    // One byte of P1 pays back trunc(0.5) = 0: without a charge, P0 would wait forever.
     let mut conductor = conductor(Debt::marcato());
     conductor.offer(START, message(61, Priority::P0)).unwrap();
     conductor.offer(START, Message::new(Bytes::new(1), Priority::P1)).unwrap();

@@ -1,4 +1,4 @@
-//! The order in which the authors' page leaves: their 283 segments of 1000 bytes, to the segment.
+//! Order of the authors' page on the wire: their 283 segments of 1000 bytes, to the segment.
 
 use marcato_sched::conductor::{Conductor, Config, Debt, Grant, Message};
 use marcato_sched::feeder::{Engine, Feeder, Run};
@@ -7,7 +7,7 @@ use marcato_units::{Bytes, Priority, Time};
 const NOW: Time = Time::ZERO;
 const SEGMENT: Bytes = Bytes::new(1000);
 
-/// A send buffer that takes a chunk whole or not at all.
+/// Send buffer that takes a chunk whole or not at all.
 struct Buffer {
     room: Bytes,
     wire: Vec<Priority>,
@@ -30,7 +30,7 @@ impl Engine for Buffer {
     }
 }
 
-/// Runs of (priority, segments), as the authors' program puts them on the wire.
+/// Returns runs of (priority, segments), as the authors' program puts them on the wire.
 fn published() -> Vec<(usize, usize)> {
     let mut runs =
         vec![(4, 1), (3, 1), (2, 1), (1, 1), (0, 8), (1, 24), (2, 14), (3, 5), (4, 1), (2, 10), (4, 1)];
