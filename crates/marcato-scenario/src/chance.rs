@@ -1,4 +1,4 @@
-//! Chance: whether a run depends on its seed.
+//! Dependence of a run's results on its seed.
 
 use crate::experiment::Experiment;
 use crate::flow::{Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
@@ -8,10 +8,10 @@ use crate::tcp::Congestion;
 use crate::traffic::{OnOff, Pause, Release, Size, Source};
 
 impl Experiment {
-    /// Whether anything that is measured depends on [`seed`](Self::seed).
+    /// Returns whether any measured value depends on [`seed`](Self::seed).
     ///
-    /// If not, runs with different seeds give the same numbers, and repeating a run says nothing about uncertainty.
-    /// Initial sequence numbers are drawn in any case; they appear in captures only.
+    /// If not, runs with different seeds give the same numbers, and repeating a run says nothing
+    /// about uncertainty. Initial sequence numbers are always drawn, but appear only in captures.
     pub fn is_random(&self) -> bool {
         let of_link =
             |link: &Link| direction(&link.there) || direction(&link.back) || link.changes.iter().any(change);
@@ -19,7 +19,8 @@ impl Experiment {
     }
 }
 
-// The patterns below name every field and variant on purpose: a new one has to say whether it draws.
+// The patterns below name every field and variant on purpose. A new one does not compile until this
+// module states whether it draws random numbers.
 
 fn direction(direction: &Direction) -> bool {
     let Direction { rate: _, delay: _, framing: _, queue, loss, jitter, duplication, bleach_ecn: _ } =
@@ -40,7 +41,8 @@ fn loss(loss: &Loss) -> bool {
     }
 }
 
-/// Whether an event of this probability may happen and may not.
+/// Returns whether an event of this probability is neither impossible nor certain, so that it needs
+/// a draw.
 fn may_or_may_not(probability: f64) -> bool {
     probability > 0.0 && probability < 1.0
 }
@@ -53,7 +55,7 @@ fn queue(queue: &Queue) -> bool {
         | Queue::Crq(_)
         | Queue::StepMark { .. }
         | Queue::PushOut { .. } => false,
-        // Both draw which packets they drop or mark.
+        // Both drop or mark packets at random.
         Queue::Red(_) | Queue::Pie(_) => true,
         Queue::Strict { high, low, preempt: _ } => self::queue(high) || self::queue(low),
     }
@@ -77,11 +79,11 @@ fn kind(kind: &FlowKind) -> bool {
             };
             arrivals || sizes || it.on_off.as_ref().is_some_and(on_off)
         }
-        // Its connections begin as a Poisson process.
+        // Connections arrive as a Poisson process.
         FlowKind::TcpProcess(_) => true,
         FlowKind::RequestResponse(it) => ends(&it.tcp) || size(&it.response) || pause(&it.think),
         FlowKind::Messages(it) => ends(&it.tcp) || it.sources.iter().any(source),
-        // Keys, connection identifiers and the spin bit's use are drawn for each session.
+        // Keys, connection identifiers and the use of the spin bit are drawn for each session.
         FlowKind::Quic(_) => true,
     }
 }
@@ -89,7 +91,7 @@ fn kind(kind: &FlowKind) -> bool {
 fn ends(ends: &TcpEnds) -> bool {
     [&ends.from, &ends.to].iter().any(|tcp| match tcp.congestion {
         Congestion::Reno | Congestion::Cubic { .. } | Congestion::Dctcp => false,
-        // The phase in which probing for bandwidth begins.
+        // BBR draws the gain phase in which it starts to probe for bandwidth.
         Congestion::Bbr => true,
     })
 }

@@ -1,4 +1,4 @@
-//! What is wrong only of several parts together.
+//! Checks across several parts of a scenario.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,12 +15,14 @@ use crate::path::{Map, Route};
 use crate::quantity;
 use crate::tcp::Tcp;
 
-/// The headers of IPv4 and UDP. RFC 791, RFC 768.
+/// Length of IPv4 and UDP headers. RFC 791, RFC 768.
 const UDP_HEADERS: Bytes = Bytes::new(28);
-/// The least UDP payload that QUIC may begin with. RFC 9000 §14.1.
+/// Smallest UDP payload with which a QUIC connection may begin. RFC 9000 §14.1.
 const LEAST_QUIC: Bytes = Bytes::new(1200);
 
-/// Checks what was read against the rest of it; `root` says where each part stands. Nothing may come at or after `end`.
+/// Checks names, counts, times and routes across `experiment`, and adds faults.
+///
+/// `root` locates each part in the file. An event at or after `end` is a fault.
 pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults: &Faults) {
     if experiment.nodes.len() > MAX_NODES {
         let many = experiment.nodes.len();
@@ -36,7 +38,7 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults
             format!("there are {many} links, but at most {MAX_LINKS} are possible"),
         );
     }
-    // Where there are no nodes that is what is wrong, not that each name leads nowhere.
+    // Without nodes, every reference would be an unknown name. Only the missing nodes are reported.
     if experiment.nodes.is_empty() {
         faults.forget_nodes();
     }
@@ -44,7 +46,7 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults
     flows(experiment, root, joined, end, faults);
 }
 
-/// Checks what has become known of the flows since they were read: whether the packets of each fit its way.
+/// Checks whether each flow's packets fit its route, once the files of sizes have been read.
 pub(crate) fn check_packets(experiment: &Experiment, root: &Table, faults: &Faults) {
     let map = Map::new(experiment);
     for table in root.tables("flow") {
@@ -55,7 +57,9 @@ pub(crate) fn check_packets(experiment: &Experiment, root: &Table, faults: &Faul
     }
 }
 
-/// Whether every link joins two nodes; if not, that a flow finds no way is not its own fault.
+/// Checks the links, and returns whether all of them join two different known nodes.
+///
+/// If not, flows are not checked for routes: a missing route would only repeat the link's fault.
 fn links(experiment: &Experiment, root: &Table, faults: &Faults) -> bool {
     let mut joined = root.get("link").is_some() && faults.has_names("node") && faults.has_names("link");
     let nodes = || experiment.nodes.iter().map(String::as_str);
@@ -88,7 +92,7 @@ fn links(experiment: &Experiment, root: &Table, faults: &Faults) -> bool {
     joined
 }
 
-/// Where the first two entries of a list stand.
+/// Returns the places of the first two entries of a list, or of the list if it is shorter.
 fn list_places(table: &Table, key: &str) -> [Place; 2] {
     let list = table.place_of(key);
     match table.get(key).map(|item| &item.value) {
@@ -153,7 +157,7 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
         FlowKind::Quic(kind) => (&kind.messages, &kind.sources),
         _ => return,
     };
-    // One is enough to say so; which it is stands in the list.
+    // One message is enough for the fault: its place is the whole list.
     if messages.iter().any(|message| after_end(message.after)) && flow.start < end {
         faults.add(
             table.place_of("messages"),
@@ -180,16 +184,16 @@ fn process(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     }
 }
 
-/// Stands for the key of a payload that a file says.
+/// Pseudo-key of a payload whose sizes come from a file. No TOML key can lower it.
 const FILE: &str = "file";
 
-/// The largest packet that a flow sends.
+/// Largest packet that a flow sends.
 struct Largest {
-    /// The IP packet's length.
+    /// Length of the IP packet.
     packet: Bytes,
-    /// Its parts, for a message.
+    /// Description of the packet's parts, for the error message.
     made_up: String,
-    /// The key that says how much payload it has, and how much that is; `None`: it has none.
+    /// Key that sets the payload, and the payload's length; `None` if there is no payload to lower.
     payload: Option<(&'static str, Bytes)>,
 }
 
@@ -217,7 +221,7 @@ impl Largest {
                 let (line, largest) = list.largest();
                 (largest, format!("line {line} of its file"), FILE)
             }
-            // Looked at where it is read.
+            // A missing file is reported where the file is read.
             Payload::Listed(Listed { list: None, .. }) => {
                 return Self { packet: Bytes::ZERO, made_up: String::new(), payload: None };
             }
@@ -243,7 +247,8 @@ impl Largest {
         }
     }
 
-    /// How to make it fit into `mtu`, where anything but a larger MTU can.
+    /// Returns advice for fitting the packet into `mtu`: a lower payload where that is possible,
+    /// otherwise a larger MTU.
     fn remedy(&self, mtu: Bytes) -> String {
         let fitting = self.payload.and_then(|(key, payload)| {
             let headers = self.packet - payload;
@@ -255,7 +260,8 @@ impl Largest {
         fitting.unwrap_or_else(|| format!("raise the link's `mtu` to {}", quantity::size(self.packet)))
     }
 
-    /// Where the file says so: beside the flow's other keys, or in its `tcp`.
+    /// Returns the place of the key that sets the size: among the flow's keys, or in its `tcp`
+    /// table.
     fn place(&self, table: &Table) -> Place {
         match self.payload {
             Some((FILE, _)) => table.place_of("payload"),
@@ -270,8 +276,10 @@ impl Largest {
     }
 }
 
-/// Whether packets take no time on this way: each link only delays, and by nothing. Where the way back is so too, a flow
-/// that waits for answers would send for ever in one instant.
+/// Returns whether packets take no time on this route: no link has a rate, a delay or jitter.
+///
+/// If the reverse route takes no time either, a flow that waits for answers would send forever at
+/// one instant of virtual time.
 fn is_instant(route: &Route<'_>) -> bool {
     route.hops.iter().all(|hop| {
         let way = hop.direction();
@@ -364,7 +372,7 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
     }
 }
 
-/// Where each of the nodes stands that `from` or `to` names.
+/// Returns the places of the nodes that `from` or `to` names.
 fn end_places(table: &Table, key: &str) -> Vec<Place> {
     match table.get(key).map(|item| &item.value) {
         Some(crate::document::Value::Array(items)) => items.iter().map(|item| item.place).collect(),
@@ -372,7 +380,7 @@ fn end_places(table: &Table, key: &str) -> Vec<Place> {
     }
 }
 
-/// Whether a session's paths between these two nodes are all of different layers.
+/// Returns whether a session's paths between these two nodes all have different layers.
 fn layers_differ(quic: &crate::quic::Quic, from: &str, to: &str) -> bool {
     let mut seen = HashSet::new();
     quic.paths.iter().filter(|path| path.from == from && path.to == to).all(|path| seen.insert(path.layer))

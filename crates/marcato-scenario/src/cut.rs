@@ -1,7 +1,8 @@
-//! A run that is cut short: what comes after its end is left out.
+//! Shortened runs: events after the end of the run are left out.
 //!
-//! A file in which something comes after its end is wrong. But where `--set` or a grid chooses the duration, the file was
-//! written for another one.
+//! An event after the end is a fault if the file itself sets the duration. If `--set` or a grid
+//! sets it, the file was written for another duration, so such events are removed and reported as
+//! notes.
 
 use marcato_units::{Duration, Time};
 
@@ -12,7 +13,8 @@ use crate::flow::{Flow, FlowKind};
 use crate::quantity::span;
 use crate::record::Series;
 
-/// Leaves out of `experiment` what comes at or after its end, and says what that is. `root` says where each part stands.
+/// Removes from `experiment` the events at or after its end, and returns a note for each kind
+/// removed. `root` locates each part in the file.
 pub(crate) fn cut(experiment: &mut Experiment, root: &Table, faults: &Faults) -> Vec<String> {
     let end = Time::ZERO + experiment.duration;
     let mut notes = Vec::new();
@@ -68,14 +70,17 @@ pub(crate) fn cut(experiment: &mut Experiment, root: &Table, faults: &Faults) ->
     notes
 }
 
-/// Whether the instance with this number starts before the end, however late its jitter lets it.
+/// Returns whether an instance, counted from 0, starts before the end even with its largest start
+/// jitter.
 fn starts(flow: &Flow, number: u32, end: Time) -> bool {
     let start = flow.start_of(number);
     start < end && start + flow.start_jitter <= end
 }
 
-/// Leaves out instances that would begin after the end. The name that the flow had, if it got another: one instance alone
-/// keeps the name that it has among several, as in results of longer runs.
+/// Removes instances that would start after the end, and returns the flow's former name if it was
+/// renamed.
+///
+/// A single remaining instance keeps its numbered name, so that results match those of longer runs.
 fn fewer(flow: &mut Flow, end: Time, notes: &mut Vec<String>) -> Option<String> {
     let count = (0..flow.count).take_while(|&number| starts(flow, number, end)).count();
     let count = u32::try_from(count).unwrap_or(flow.count);
@@ -89,8 +94,10 @@ fn fewer(flow: &mut Flow, end: Time, notes: &mut Vec<String>) -> Option<String> 
     first.map(|first| std::mem::replace(&mut flow.name, first))
 }
 
-/// Leaves out messages and sources that come only when the flow is as old as this. Sources are told apart by their places in
-/// the file, so only the last ones can be left out.
+/// Removes messages and sources that would start once the flow's age reaches `left`.
+///
+/// Sources are identified by their position in the file, so only trailing ones can be removed. An
+/// error reports a late source that stands before an earlier one.
 fn shorten(flow: &mut Flow, left: Duration, notes: &mut Vec<String>) -> Result<(), String> {
     let (messages, sources) = match &mut flow.kind {
         FlowKind::Messages(kind) => (&mut kind.messages, &mut kind.sources),

@@ -1,4 +1,4 @@
-//! The text of a scenario as a tree whose every leaf knows where it stands.
+//! Tree of a scenario's TOML text, in which every value has its position.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use toml::de::{DeTable, DeValue};
 
 use crate::fault::Faults;
 
-/// Where something stands: in which text, and from where to where.
+/// Position of a key or value: a text and a byte range within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
-    /// 0 is the file; what follows are settings from elsewhere.
+    /// Index of the text: 0 is the file, and higher numbers are settings from elsewhere.
     pub(crate) source: usize,
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -23,27 +23,27 @@ impl Place {
         Self { source, start: span.start, end: span.end }
     }
 
-    /// The beginning of the file, for what is missing from all of it.
+    /// Start of the file, used for keys that are missing from the whole file.
     pub(crate) const START: Self = Self { source: 0, start: 0, end: 0 };
 }
 
-/// A value.
+/// Value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     String(Rc<str>),
     Integer(i64),
     Float(f64),
-    /// A number, as it is written, that neither of these can hold.
+    /// Number, as written, that fits neither an integer nor a float.
     Huge(Rc<str>),
     Boolean(bool),
-    /// A date, of which a scenario has no use.
+    /// Date, which no key of a scenario accepts.
     Date,
     Array(Vec<Item>),
     Table(Table),
 }
 
 impl Value {
-    /// What it is, with its article.
+    /// Returns the value's type with its article, for error messages.
     pub(crate) const fn what(&self) -> &'static str {
         match self {
             Self::String(_) => "a string",
@@ -56,7 +56,7 @@ impl Value {
     }
 }
 
-/// A value and where it stands.
+/// Value with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) value: Value,
@@ -82,7 +82,7 @@ impl Item {
         }
     }
 
-    /// The value as one writes it after `--set KEY=`.
+    /// Returns the value as a user writes it after `--set KEY=`.
     pub(crate) fn spoken(&self) -> String {
         match &self.value {
             Value::String(text) => text.to_string(),
@@ -104,7 +104,7 @@ impl Item {
         }
     }
 
-    /// The value as it stands within another.
+    /// Returns the value as it stands within another value.
     fn quoted(&self) -> String {
         match &self.value {
             Value::String(text) => quote(text),
@@ -113,18 +113,18 @@ impl Item {
     }
 }
 
-/// A number as TOML has it.
+/// Formats a number as TOML does.
 pub(crate) fn float(number: f64) -> String {
     if number.is_nan() { "nan".to_owned() } else { format!("{number:?}") }
 }
 
-/// A key, bare if it may be.
+/// Formats a key: bare if TOML allows it, otherwise quoted.
 fn key_text(name: &str) -> Cow<'_, str> {
     let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if bare { Cow::Borrowed(name) } else { Cow::Owned(quote(name)) }
 }
 
-/// A basic string of TOML.
+/// Formats a basic string of TOML.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -141,18 +141,18 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
-/// Who gives a key its value.
+/// Source of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The file.
+    /// File.
     File,
-    /// The file, but its grid varies the key.
+    /// File, for a key that the grid varies.
     Varied,
-    /// A grid or `--set`.
+    /// Grid or `--set`.
     Set,
 }
 
-/// A key and where it stands.
+/// Key with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     pub(crate) name: String,
@@ -161,12 +161,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A key of the file.
+    /// Creates a key of the file.
     pub(crate) fn new(name: impl Into<String>, place: Place) -> Self {
         Self { name: name.into(), place, origin: Origin::File }
     }
 
-    /// The same key, set by a grid or `--set`.
+    /// Marks the key as set by a grid or `--set`.
     pub(crate) fn set(mut self) -> Self {
         self.origin = Origin::Set;
         self
@@ -193,17 +193,17 @@ impl Table {
         self.entries.iter_mut().find(|(key, _)| key.name == name).map(|(_, item)| item)
     }
 
-    /// Who gives a key its value; `None` if it has none.
+    /// Returns the source of a key's value; `None` if the key has no value.
     pub(crate) fn origin(&self, name: &str) -> Option<Origin> {
         self.entries.iter().find(|(key, _)| key.name == name).map(|(key, _)| key.origin)
     }
 
-    /// Where the value of a key stands; without one, where the table does.
+    /// Returns the place of a key's value, or of the table if the key has no value.
     pub(crate) fn place_of(&self, name: &str) -> Place {
         self.get(name).map_or(self.place, |item| item.place)
     }
 
-    /// Sets a key, at the end if it is new.
+    /// Sets a key, and appends it if it is new.
     pub(crate) fn set(&mut self, key: Key, item: Item) {
         match self.entries.iter_mut().find(|(old, _)| old.name == key.name) {
             Some(entry) => *entry = (key, item),
@@ -211,7 +211,7 @@ impl Table {
         }
     }
 
-    /// The items of an array of tables under this key; none if there is no such array.
+    /// Returns the items of the array of tables under this key; none if there is no such array.
     pub(crate) fn tables(&self, name: &str) -> impl Iterator<Item = &Self> {
         let items = match self.get(name) {
             Some(Item { value: Value::Array(items), .. }) => items.as_slice(),
@@ -221,8 +221,10 @@ impl Table {
     }
 }
 
-/// Reads the text of source `source`. What of it is no TOML is a fault; the rest is there all the same. The flag is whether
-/// the rest is worth reading: of a text that breaks TOML's grammar it may be anything.
+/// Reads the text with index `source`, and adds a fault for each part that is not TOML.
+///
+/// The table holds what could be read. The flag says whether to check it further: after an error of
+/// grammar the rest may have been misread, whereas a duplicate key is harmless.
 pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> (Table, bool) {
     let (root, errors) = DeTable::parse_recoverable(text);
     let mut readable = true;
@@ -247,11 +249,12 @@ pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> (Table, bool)
     (table, readable)
 }
 
-/// Reads the value of a setting given as `KEY=VALUE`, whose value begins at `at`: as TOML if it is any, else as a string.
+/// Reads the value of a setting `KEY=VALUE`, which begins at byte `at`. Text that is not a TOML
+/// value is a string.
 pub(crate) fn parse_value(source: usize, at: usize, text: &str) -> Item {
     let place = Place { source, start: at, end: at + text.len() };
     match DeValue::parse(text) {
-        // A date is rather a string that looks like one.
+        // No key takes a date, so text that looks like one is meant as a string.
         Ok(value) if !value.get_ref().is_datetime() => {
             let mut item = Converter { source }.item(&value);
             shift(&mut item, at);
@@ -261,7 +264,7 @@ pub(crate) fn parse_value(source: usize, at: usize, text: &str) -> Item {
     }
 }
 
-/// Moves what was read from the middle of a text to where it stands.
+/// Shifts positions by `by` bytes, for text that was parsed out of the middle of a source.
 fn shift(item: &mut Item, by: usize) {
     let moved = |place: &mut Place| {
         place.start += by;
@@ -294,7 +297,8 @@ impl Converter {
                 (Key::new(key.get_ref().as_ref(), place), self.item(value))
             })
             .collect();
-        // The parser sorts by name; a person reads from above.
+        // The parser sorts keys by name. The order of the text is restored so that faults and
+        // listings follow the file.
         entries.sort_by_key(|(key, _)| key.place);
         Table { entries, place: Place::new(self.source, span) }
     }

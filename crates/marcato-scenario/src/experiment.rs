@@ -1,4 +1,4 @@
-//! An experiment: one run, completely said.
+//! Complete description of one run.
 
 use std::collections::BTreeMap;
 
@@ -9,47 +9,49 @@ use crate::link::Link;
 use crate::record::Record;
 use crate::sizes::SizeList;
 
-/// One run, completely said: what is not in the file has its default, what was shorthand is spelt out, and every name
-/// leads somewhere. Two runs of an equal experiment give equal results.
+/// Complete description of one run.
+///
+/// Keys missing from the file have their defaults, shorthand is expanded, and every name refers to
+/// something that exists. Two runs of an equal experiment give equal results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// What it is called.
+    /// Name of the experiment.
     pub name: String,
-    /// What it is about, in one line; may be empty.
+    /// One-line description; may be empty.
     pub about: String,
-    /// How long it runs.
+    /// Duration of the run, in virtual time.
     pub duration: Duration,
-    /// How much of that statistics leave out.
+    /// Initial part of the run that statistics exclude.
     pub warm_up: Duration,
-    /// What all random numbers are drawn from.
+    /// Seed of all random numbers.
     pub seed: Seed,
-    /// The names of the nodes; no two are equal.
+    /// Unique names of the nodes.
     pub nodes: Vec<String>,
-    /// The links; no two have the same name.
+    /// Links, with unique names.
     pub links: Vec<Link>,
-    /// The flows; no two have the same name.
+    /// Flows, with unique names.
     pub flows: Vec<Flow>,
-    /// What is written down.
+    /// Data to record.
     pub record: Record,
 }
 
 impl Experiment {
-    /// The place of a node in [`nodes`](Self::nodes).
+    /// Returns the index of a node in [`nodes`](Self::nodes).
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node == name)
     }
 
-    /// The link of this name.
+    /// Returns the link of this name.
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name == name)
     }
 
-    /// The flow of this name.
+    /// Returns the flow of this name.
     pub fn flow(&self, name: &str) -> Option<&Flow> {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// Hands each flow that takes its sizes from a file what that has.
+    /// Gives each flow that takes its sizes from a file the contents of that file.
     pub(crate) fn take_sizes(&mut self, files: &BTreeMap<String, SizeList>) {
         for flow in &mut self.flows {
             if let FlowKind::Udp(UdpFlow { payload: Payload::Listed(listed), .. }) = &mut flow.kind {
@@ -58,7 +60,7 @@ impl Experiment {
         }
     }
 
-    /// The sizes that flows have from files, with the path of each file, where they have been read.
+    /// Returns the path and the sizes of each file that flows read; files not yet read are omitted.
     pub fn sizes(&self) -> impl Iterator<Item = (&str, &SizeList)> {
         self.flows.iter().filter_map(|flow| match &flow.kind {
             FlowKind::Udp(UdpFlow { payload: Payload::Listed(listed), .. }) => {
@@ -68,7 +70,8 @@ impl Experiment {
         })
     }
 
-    /// The paths of the traces that its links follow, as the file has them, each once.
+    /// Returns the paths of the traces that links follow, as written in the file and without
+    /// duplicates.
     pub fn traces(&self) -> Vec<&str> {
         let mut traces = Vec::new();
         for link in &self.links {

@@ -1,4 +1,4 @@
-//! What will run, in words: for a person to read before it does.
+//! Plain-text summary of what will run, for a reader to check beforehand.
 
 use std::fmt::Write as _;
 
@@ -21,14 +21,16 @@ macro_rules! line {
     }};
 }
 
-/// How many nodes, events, series or runs are listed before "and so many more".
+/// Number of nodes, events, series or runs that a list shows before "and … more".
 const LISTED: usize = 24;
 
-/// How many of the pairs of nodes are listed over which a flow's instances are spread.
+/// Number of pairs of nodes listed, of those over which a flow's instances are spread.
 const PAIRS: usize = 4;
 
-/// Says what a scenario will run: nodes, links and what they hold, flows and what their paths are like, what happens when,
-/// what is recorded, and how many runs there are. The same scenario gives the same text.
+/// Returns a summary of what a scenario will run.
+///
+/// It covers nodes, links and queue capacities, flows and their paths, events in order of time,
+/// records, and the number of runs. The same scenario gives the same text.
 pub fn explain(scenario: &Scenario) -> String {
     let experiment = scenario.experiment();
     let mut out = String::new();
@@ -46,7 +48,7 @@ pub fn explain(scenario: &Scenario) -> String {
     out
 }
 
-/// Rows as columns that are aligned, each line indented.
+/// Writes rows as aligned columns, each line indented.
 fn table(rows: &[Vec<String>], out: &mut String) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -62,7 +64,7 @@ fn table(rows: &[Vec<String>], out: &mut String) {
     }
 }
 
-/// A list of names, cut where it grows long.
+/// Formats a list of names, cut after [`LISTED`].
 fn list(names: &[String]) -> String {
     let shown: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
     match names.len().checked_sub(LISTED) {
@@ -75,12 +77,12 @@ fn plural(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// A time as a span from the run's beginning.
+/// Formats a time as a span since the start of the run.
 fn at(time: Time) -> String {
     span(time - Time::ZERO)
 }
 
-/// A span for reading rather than for reckoning: three digits are enough.
+/// Formats a span with three digits, for reading rather than for calculation.
 fn about(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (value, unit) = match seconds {
@@ -91,7 +93,7 @@ fn about(time: Duration) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// Three digits of a number, without zeros that say nothing.
+/// Formats a number with three digits and without trailing zeros.
 fn digits(value: f64) -> String {
     let places = match value {
         v if v >= 100.0 => 0,
@@ -102,7 +104,7 @@ fn digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A size for reading.
+/// Formats a size with three digits.
 fn about_size(bytes: Bytes) -> String {
     match bytes.get() as f64 {
         b if b >= 1e9 => format!("{} GB", digits(b / 1e9)),
@@ -112,7 +114,7 @@ fn about_size(bytes: Bytes) -> String {
     }
 }
 
-/// A rate for reading.
+/// Formats a rate with three digits.
 fn about_rate(rate: Rate) -> String {
     match rate.as_bps() as f64 {
         b if b >= 1e9 => format!("{} Gbit/s", digits(b / 1e9)),
@@ -176,7 +178,7 @@ fn direction(link: &Link, name: &str, ends: [&str; 2], of: &Direction, scenario:
         Capacity::Rate(rate) => Some(*rate),
         Capacity::Trace(path) => scenario.trace_rate(path),
     };
-    // A link without a rate never makes anything wait.
+    // No packet ever waits on a link without a rate.
     let queue = if of.rate == Capacity::Unlimited { "-".to_owned() } else { queue(&of.queue) };
     let holds = rate.map_or_else(|| "-".to_owned(), |rate| holds(&of.queue, rate, link.mtu, of.framing));
     let [from, to] = ends;
@@ -239,7 +241,7 @@ pub(crate) fn limit_text(limit: Limit) -> String {
     }
 }
 
-/// For how long a full queue keeps the link busy, if its packets are as large as they can be.
+/// Returns the drain time of a full queue of packets of the MTU, for each of its limits.
 fn holds(queue: &Queue, rate: Rate, mtu: Bytes, framing: Bytes) -> String {
     let time = |limit: &Limit| {
         let bytes = match *limit {
@@ -314,7 +316,7 @@ fn flows(experiment: &Experiment, scenario: &Scenario, out: &mut String) {
     }
 }
 
-/// The way that a flow takes, and what it is like.
+/// Writes the route of a flow with its properties.
 fn path(there: &Route<'_>, back: &Route<'_>, from: &str, low: bool, scenario: &Scenario, out: &mut String) {
     let mut way = from.to_owned();
     for hop in &there.hops {
@@ -463,7 +465,7 @@ fn sent(messages: &[Message], sources: &[Source], bulk: &[Bulk]) -> String {
     parts.join(", ")
 }
 
-/// What starts, stops and changes, in order of time.
+/// Writes starts, stops and changes, in order of time.
 fn events(experiment: &Experiment, out: &mut String) {
     let mut events: Vec<(Time, String)> = Vec::new();
     for flow in &experiment.flows {
@@ -504,7 +506,7 @@ fn events(experiment: &Experiment, out: &mut String) {
     let mut rows: Vec<Vec<String>> =
         events.iter().map(|(time, what)| vec![at(*time), what.clone()]).collect();
     if rows.len() > LISTED {
-        // The end is worth more than what is in between.
+        // The last rows show the end of the run, which matters more than the rows in between.
         let more = format!("and {} more", rows.len() - LISTED + 1);
         rows.splice(LISTED - 1..rows.len() - 1, [vec![String::new(), more]]);
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where.
+//! Errors of a scenario, with their positions.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -6,42 +6,42 @@ use std::fmt;
 use crate::document::Place;
 use crate::limit::MAX_FAULTS;
 
-/// Everything that is wrong with a scenario. It is displayed with the lines that it is about:
+/// All errors of a scenario. Each is displayed with the line that contains it:
 ///
 /// ```
 /// let text = "name = \"short\"\nduration = 5\nnodes = []\nlink = []\nflow = [{ kind = \"tcp\" }]\n";
 /// let error = marcato_scenario::Scenario::parse("short.toml", text).unwrap_err();
 /// let first = error.faults()[0].to_string();
 /// assert_eq!(
-///     first.lines().collect::<Vec<_>>(),
-///     [
-///         "short.toml:2:12: `duration` is a span of time and needs a unit: say \"5 s\", not 5",
-///         "   2 | duration = 5",
-///         "     |            ^",
-///     ]
+///   first.lines().collect::<Vec<_>>(),
+///   [
+///       "short.toml:2:12: `duration` is a span of time and needs a unit: say \"5 s\", not 5",
+///       "   2 | duration = 5",
+///       "     |            ^",
+///   ]
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ScenarioError {
     faults: Vec<Fault>,
-    /// How many more there are.
+    /// Number of further faults that are not kept.
     more: usize,
 }
 
-/// One thing that is wrong, and where.
+/// One error, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What errors call the file, or the option and its key: `--set link.bottleneck.rate`.
+    /// Name of the file in messages, or the option and its key: `--set link.bottleneck.rate`.
     pub file: String,
-    /// The line, counted from 1; 0 if the file could not even be read.
+    /// Line, counted from 1; 0 if the file could not even be read.
     pub line: usize,
-    /// The column, counted in characters from 1; 0 if the file could not even be read.
+    /// Column, counted in characters from 1; 0 if the file could not even be read.
     pub column: usize,
-    /// What is wrong, and what to do.
+    /// Problem and remedy.
     pub problem: String,
-    /// The line's text.
+    /// Text of the line.
     pub text: String,
-    /// How many characters are meant; at least one.
+    /// Number of characters to underline; at least one.
     pub width: usize,
 }
 
@@ -58,7 +58,7 @@ impl ScenarioError {
         Self { faults: vec![fault], more: 0 }
     }
 
-    /// The error that a file is no text.
+    /// Creates the error for a file that is not UTF-8 text.
     pub(crate) fn no_text(name: &str, wrong: &NoText) -> Self {
         let NoText { line, column, text, .. } = wrong;
         let fault = Fault {
@@ -72,13 +72,13 @@ impl ScenarioError {
         Self { faults: vec![fault], more: 0 }
     }
 
-    /// What is wrong, in the order of the text; at least one.
+    /// Returns the faults in the order of the text; at least one.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 }
 
-/// Where bytes stop being text.
+/// Position at which bytes stop being UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not text, for the byte 0x{byte:02x} is not UTF-8 here")]
 pub(crate) struct NoText {
@@ -86,13 +86,13 @@ pub(crate) struct NoText {
     pub(crate) line: usize,
     /// Counted in characters from 1.
     pub(crate) column: usize,
-    /// The byte that is none of UTF-8.
+    /// First byte that is not valid UTF-8.
     byte: u8,
-    /// The line, with replacements for what cannot be shown.
+    /// Text of the line, with replacements for invalid bytes.
     text: String,
 }
 
-/// Reads bytes as text.
+/// Reads bytes as UTF-8 text.
 pub(crate) fn text(bytes: Vec<u8>) -> Result<String, NoText> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -100,7 +100,8 @@ pub(crate) fn text(bytes: Vec<u8>) -> Result<String, NoText> {
         let before = String::from_utf8_lossy(&bytes[..at]);
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
         let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        // Binary data may have no further line.
+        // Binary data may contain no newline. The line then extends to the end, and only its first
+        // 4096 bytes are kept.
         let line = bytes[start..].split(|byte| *byte == b'\n').next().unwrap_or_default();
         NoText {
             line: before.matches('\n').count() + 1,
@@ -118,10 +119,10 @@ impl fmt::Display for ScenarioError {
     }
 }
 
-/// How many faults are kept to be put in order; those that are found later are counted.
+/// Number of faults kept for sorting. Later ones are only counted.
 const KEPT: usize = 2 * MAX_FAULTS;
 
-/// How much of a line is shown.
+/// Number of characters shown of a line.
 const SHOWN: usize = 120;
 
 impl fmt::Display for Fault {
@@ -129,13 +130,14 @@ impl fmt::Display for Fault {
         if self.line == 0 {
             return writeln!(f, "{}: {}", self.file, self.problem);
         }
-        // An option is named by its key; it has one line, which follows.
+        // An option is identified by its key. Its only line follows, so line and column would say
+        // nothing.
         if self.file.starts_with("--") {
             writeln!(f, "{}: {}", self.file, self.problem)?;
         } else {
             writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)?;
         }
-        // Of a long line, what surrounds the place.
+        // Of a long line, only the surroundings of the place are shown.
         let from = if self.column > SHOWN { self.column - SHOWN / 2 } else { 0 };
         let clean = |c: char| if c.is_control() { ' ' } else { c };
         let text: String = self.text.chars().skip(from).take(SHOWN).map(clean).collect();
@@ -146,24 +148,24 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The texts that places are in.
+/// Texts that positions refer to: name and content of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources(pub(crate) Vec<(String, String)>);
 
-/// Faults as they are found. Whoever reads has one to add to, and goes on.
+/// Collector of faults. Readers add to it and continue, so that all errors are reported together.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     found: RefCell<Vec<(Place, String)>>,
-    /// How many were not kept.
+    /// Number of faults not kept.
     more: Cell<usize>,
-    /// Whether it is unknown which nodes there are, and which links.
+    /// Flags that the set of nodes, or of links, is unknown.
     nameless: Cell<[bool; 2]>,
 }
 
 impl Faults {
     pub(crate) fn add(&self, place: Place, problem: String) {
         let mut found = self.found.borrow_mut();
-        // A default that two places share is wrong once.
+        // A default that two tables share is one fault.
         if found.iter().any(|(at, said)| *at == place && *said == problem) {
             return;
         }
@@ -174,24 +176,24 @@ impl Faults {
         }
     }
 
-    /// Notes that something that makes nodes and links could not be read: that a name is none of theirs is no fault then.
+    /// Records that nodes and links could not all be read. An unknown name is then no fault.
     pub(crate) fn forget_names(&self) {
         self.nameless.set([true; 2]);
     }
 
-    /// Notes that it is unknown which nodes there are.
+    /// Records that the set of nodes is unknown.
     pub(crate) fn forget_nodes(&self) {
         let [_, links] = self.nameless.get();
         self.nameless.set([true, links]);
     }
 
-    /// Whether all names of this are known: of a node, a link or anything else.
+    /// Returns whether all names of this kind are known: `node`, `link` or any other.
     pub(crate) fn has_names(&self, what: &str) -> bool {
         let [nodes, links] = self.nameless.get();
         !(nodes && what == "node" || links && what == "link")
     }
 
-    /// Adds to each fault what `note` says of it.
+    /// Appends to each fault the text that `note` returns for it.
     pub(crate) fn annotate(&self, note: impl Fn(Place, &str) -> Option<String>) {
         for (place, problem) in self.found.borrow_mut().iter_mut() {
             if let Some(note) = note(*place, problem) {
@@ -200,17 +202,17 @@ impl Faults {
         }
     }
 
-    /// What has been found so far.
+    /// Returns a copy of the faults found so far.
     pub(crate) fn so_far(&self) -> Vec<(Place, String)> {
         self.found.borrow().clone()
     }
 
-    /// Whether no more are kept, and it is not worth while to say them well.
+    /// Returns whether further faults are only counted, so that composing their messages is wasted.
     pub(crate) fn is_full(&self) -> bool {
         self.found.borrow().len() >= KEPT
     }
 
-    /// All of them, each as it is and with `note` behind it.
+    /// Returns each fault in two forms: unchanged, and with `note` appended.
     pub(crate) fn noted(self, note: &str) -> impl Iterator<Item = ((Place, String), (Place, String))> {
         self.found.into_inner().into_iter().map(move |(place, problem)| {
             let noted = format!("{problem}{note}");
@@ -218,13 +220,13 @@ impl Faults {
         })
     }
 
-    /// The error that they are, if there is any.
+    /// Returns an error if there are any faults.
     pub(crate) fn into_error(self, sources: &Sources) -> Result<(), ScenarioError> {
         let mut faults = self.found.into_inner();
         if faults.is_empty() {
             return Ok(());
         }
-        // What is missing from the whole file is said last; it stands at no place in particular.
+        // A key missing from the whole file has no particular place, so its fault comes last.
         faults.sort_by_key(|(place, _)| (*place == Place::START, *place));
         let more = self.more.get() + faults.len().saturating_sub(MAX_FAULTS);
         faults.truncate(MAX_FAULTS);

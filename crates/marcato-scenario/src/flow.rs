@@ -1,4 +1,4 @@
-//! A flow: what is sent from one node to another.
+//! Traffic from one node to another.
 
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
@@ -7,35 +7,37 @@ use crate::sizes::SizeList;
 use crate::tcp::Tcp;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Preset, Size, Source};
 
-/// A flow, or several of the same kind.
+/// Flow, or several instances of the same kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// What it is called.
+    /// Name of the flow.
     pub name: String,
-    /// The node that sends, by name. Of QUIC, the client's end of the first path.
+    /// Name of the sending node. For QUIC, the client's end of the first path.
     pub from: String,
-    /// The node that receives, by name. Of QUIC, the server's end of the first path.
+    /// Name of the receiving node. For QUIC, the server's end of the first path.
     pub to: String,
-    /// Further pairs of nodes: the instances take `from` and `to` and these in turn. No more than there are instances.
+    /// Further pairs of nodes. Instances use `from` and `to` and these pairs in turn; there are
+    /// fewer pairs than instances.
     pub also: Vec<[String; 2]>,
-    /// How many of them there are.
+    /// Number of instances.
     pub count: u32,
-    /// By how much each of them begins later than the one before.
+    /// Delay between the starts of consecutive instances.
     pub stagger: Duration,
-    /// When the first begins.
+    /// Start of the first instance.
     pub start: Time,
-    /// By less than how much each begins later than that says, drawn uniformly for each on its own.
+    /// Exclusive upper bound of a random extra delay, drawn uniformly for each instance's start.
     pub start_jitter: Duration,
-    /// From when on nothing more is offered; `None`: to the end of the run.
+    /// Time from which nothing more is offered; `None` continues to the end of the run.
     pub stop: Option<Time>,
-    /// The class in which the network serves it.
+    /// Class in which the network serves the flow.
     pub layer: Layer,
-    /// What it is.
+    /// Kind of traffic, with its settings.
     pub kind: FlowKind,
 }
 
 impl Flow {
-    /// The names of its instances: its own if there is one, else with `-1`, `-2` and so on behind it.
+    /// Returns the names of the instances: the flow's name if there is one, else that name with
+    /// `-1`, `-2` and so on appended.
     pub fn instances(&self) -> Vec<String> {
         match self.count {
             1 => vec![self.name.clone()],
@@ -43,13 +45,13 @@ impl Flow {
         }
     }
 
-    /// The pairs of nodes over which its instances are spread: its own first.
+    /// Returns the pairs of nodes over which instances are spread, `from` and `to` first.
     pub fn pairs(&self) -> impl Iterator<Item = [&str; 2]> + Clone {
         let also = self.also.iter().map(|[from, to]| [from.as_str(), to.as_str()]);
         std::iter::once([self.from.as_str(), self.to.as_str()]).chain(also)
     }
 
-    /// The nodes of the instance with this number, counted from 0: the pairs are taken in turn.
+    /// Returns the nodes of an instance, counted from 0. Instances use the pairs in turn.
     pub fn ends_of(&self, instance: u32) -> [&str; 2] {
         match (instance as usize) % (self.also.len() + 1) {
             0 => [&self.from, &self.to],
@@ -57,42 +59,44 @@ impl Flow {
         }
     }
 
-    /// The paths of the instance with this number, counted from 0; none of what is not QUIC.
+    /// Returns the paths of an instance, counted from 0; none for other kinds than QUIC.
     pub fn paths_of(&self, instance: u32) -> Vec<Path> {
         let FlowKind::Quic(quic) = &self.kind else { return Vec::new() };
         if self.also.is_empty() {
             return quic.paths.clone();
         }
-        // Who says `paths` has but one pair; so there is one path, of the flow's own layer.
+        // A flow with `paths` has a single pair of nodes. This one has none, so its only path uses
+        // the flow's own layer.
         let [from, to] = self.ends_of(instance);
         vec![Path { from: from.to_owned(), to: to.to_owned(), layer: self.layer }]
     }
 
-    /// When the instance with this number begins, counted from 0, but for [`start_jitter`](Self::start_jitter).
+    /// Returns the start of an instance, counted from 0, before
+    /// [`start_jitter`](Self::start_jitter) is added.
     pub fn start_of(&self, instance: u32) -> Time {
         self.start + self.stagger.saturating_mul(instance)
     }
 }
 
-/// What a flow is.
+/// Kind of traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowKind {
     /// One TCP connection with data in one direction.
     Tcp(TcpFlow),
     /// UDP packets.
     Udp(UdpFlow),
-    /// New TCP connections again and again, each with something to send.
+    /// Process that opens new TCP connections, each with data to send.
     TcpProcess(TcpProcess),
-    /// A request, an answer, a pause, and again, on one TCP connection.
+    /// Repeated request, response and pause on one TCP connection.
     RequestResponse(RequestResponse),
-    /// Prioritised messages over TCP, through a Conductor or as applications do without.
+    /// Prioritised messages over TCP, with or without a Conductor.
     Messages(Box<Messages>),
     /// Prioritised messages over multipath QUIC.
     Quic(Box<Quic>),
 }
 
 impl FlowKind {
-    /// Its name, as a file has it.
+    /// Returns the kind's name in a file.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "tcp",
@@ -104,7 +108,7 @@ impl FlowKind {
         }
     }
 
-    /// How both ends' TCP is set up; `None` if the flow uses none.
+    /// Returns the TCP settings of both ends; `None` if the flow uses no TCP.
     pub fn tcp(&self) -> Option<&TcpEnds> {
         match self {
             Self::Tcp(flow) => Some(&flow.tcp),
@@ -116,54 +120,54 @@ impl FlowKind {
     }
 }
 
-/// How the two ends of a TCP connection behave.
+/// TCP settings of the two ends of a connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TcpEnds {
-    /// The end that opens the connection: `from`.
+    /// End that opens the connection: `from`.
     pub from: Tcp,
-    /// The other end: `to`. Unless the file says otherwise it is set up like the first.
+    /// Other end: `to`. Its settings default to those of `from`.
     pub to: Tcp,
 }
 
-/// One TCP connection that sends bulk data.
+/// TCP connection that sends bulk data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpFlow {
-    /// How its ends behave.
+    /// TCP settings of both ends.
     pub tcp: TcpEnds,
-    /// How much it sends before it closes; `None`: without end.
+    /// Bytes sent before the connection closes; `None` sends without end.
     pub size: Option<Bytes>,
-    /// What its data is labelled with, where TCP carries a priority option.
+    /// Priority of the data, where TCP carries a priority option.
     pub priority: Priority,
-    /// When it sends at all; `None`: always.
+    /// Periods of sending and silence; `None` sends all the time.
     pub on_off: Option<OnOff>,
 }
 
-/// UDP packets at a rate.
+/// UDP packets at a given rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UdpFlow {
-    /// Rate of the IP packets while it sends, on average.
+    /// Average rate of IP packets while the flow sends.
     pub rate: Rate,
     /// Bytes of payload in each packet.
     pub payload: Payload,
-    /// When they leave.
+    /// Distribution of departure times.
     pub arrivals: PacketArrivals,
-    /// When it sends at all; `None`: always.
+    /// Periods of sending and silence; `None` sends all the time.
     pub on_off: Option<OnOff>,
 }
 
-/// How much each packet of a UDP flow carries.
+/// Payload of a UDP flow's packets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Payload {
-    /// Always the same.
+    /// Constant size.
     Constant(Bytes),
-    /// Drawn for each packet on its own, by a random stream of the flow's.
+    /// Independent draw for each packet from the flow's own random stream.
     Drawn {
-        /// The distribution; of what it gives, at least 1 B.
+        /// Distribution of sizes; results below 1 B count as 1 B.
         size: Size,
-        /// What would be more is this much.
+        /// Upper limit; larger draws are reduced to it.
         most: Bytes,
     },
-    /// Those of a file.
+    /// Sizes listed in a file.
     Listed(Listed),
 }
 
@@ -173,54 +177,56 @@ impl From<Bytes> for Payload {
     }
 }
 
-/// Sizes from a file.
+/// Sizes listed in a file.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The path of the file, relative to the scenario's.
+    /// Path of the file, relative to the scenario's.
     pub file: String,
-    /// Whether each packet draws a line at random. If not, packets take the lines in order, and after the last the first.
+    /// Draws a line at random for each packet if set. Otherwise packets use the lines in order, and
+    /// start over after the last.
     pub is_random: bool,
-    /// What the file has; `None` if it has not been read.
+    /// Contents of the file; `None` if it has not been read.
     pub list: Option<SizeList>,
 }
 
-/// What the file has is no part of what is said.
+/// Ignores the file's contents: two flows that name the same file are equal whether or not it was
+/// read.
 impl PartialEq for Listed {
     fn eq(&self, other: &Self) -> bool {
         self.file == other.file && self.is_random == other.is_random
     }
 }
 
-/// When the packets of a UDP flow leave.
+/// Distribution of the departure times of a UDP flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PacketArrivals {
-    /// One after the other at equal distances.
+    /// Equal intervals.
     #[default]
     Constant,
-    /// As a Poisson process.
+    /// Poisson process.
     Poisson,
-    /// At each tick of a clock as many at once as the rate then owes, as iperf3 does.
+    /// Clock ticks, at each of which the packets due at this rate leave in a burst, as in iperf3.
     Ticks {
-        /// From one tick to the next.
+        /// Interval between ticks.
         every: Duration,
     },
 }
 
-/// New TCP connections again and again.
+/// Process that opens new TCP connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpProcess {
-    /// How their ends behave.
+    /// TCP settings of both ends of each connection.
     pub tcp: TcpEnds,
-    /// How often they begin.
+    /// Arrival process of connections.
     pub arrivals: Arrivals,
-    /// How much each sends before it closes.
+    /// Bytes sent on each connection before it closes.
     pub size: Size,
-    /// How many may be open at once; those that would be more are not begun, and counted.
+    /// Largest number of open connections. Further arrivals are not opened, but counted.
     pub most_open: u32,
 }
 
 impl TcpProcess {
-    /// The mean distance between two beginnings.
+    /// Returns the mean interval between two arrivals.
     pub fn mean_gap(&self) -> Duration {
         match self.arrivals {
             Arrivals::Every(gap) => gap,
@@ -229,50 +235,50 @@ impl TcpProcess {
     }
 }
 
-/// Requests and answers on one TCP connection.
+/// Requests and responses on one TCP connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestResponse {
-    /// How its ends behave.
+    /// TCP settings of both ends.
     pub tcp: TcpEnds,
-    /// Bytes of a request, which travels from `from` to `to`.
+    /// Bytes of a request, sent from `from` to `to`.
     pub request: Bytes,
-    /// Bytes of an answer, which travels back.
+    /// Bytes of a response, sent from `to` to `from`.
     pub response: Size,
-    /// How long the client waits after an answer before it asks again.
+    /// Think time: the client's pause between a response and its next request.
     pub think: Pause,
-    /// How often it asks; `None`: without end.
+    /// Number of requests; `None` continues without end.
     pub requests: Option<u64>,
 }
 
 /// Prioritised messages over TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Messages {
-    /// How its ends behave.
+    /// TCP settings of both ends.
     pub tcp: TcpEnds,
-    /// What brings the messages into an order.
+    /// Component that orders the messages.
     pub feeder: Feeder,
-    /// The rules of debt; a Conductor's only.
+    /// Rules of debt; used only with a Conductor.
     pub preset: Preset,
-    /// The largest chunk that the Conductor grants.
+    /// Largest chunk that the Conductor grants.
     pub chunk: Bytes,
     /// Messages that are sent once, in order of time.
     pub messages: Vec<Message>,
     /// Sources of messages.
     pub sources: Vec<Source>,
-    /// Data that fills whatever room there is.
+    /// Bulk data, which fills all remaining room.
     pub bulk: Vec<Bulk>,
 }
 
-/// What brings messages into an order.
+/// Component that orders messages before they reach the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Feeder {
-    /// A Conductor, that fills the send buffer as late as it can.
+    /// Conductor that fills the send buffer as late as possible.
     #[default]
     Conductor,
-    /// A Conductor, that fills the send buffer as far as it can, as the authors of CATS do.
+    /// Conductor that fills the send buffer as far as possible, as the authors of CATS do.
     Greedy,
-    /// None: messages are written in the order in which they come.
+    /// No ordering: messages are written as they arrive.
     Fifo,
-    /// None: a writer for each priority, which take turns at the socket.
+    /// No ordering, one writer per priority: the writers take turns at the socket.
     Writers,
 }

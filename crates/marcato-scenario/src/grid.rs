@@ -1,4 +1,4 @@
-//! What is varied from run to run.
+//! Parameter grid: the settings that vary from run to run.
 
 use marcato_units::Seed;
 
@@ -9,29 +9,30 @@ use crate::limit::{MAX_LIST, MAX_RUNS};
 use crate::schema;
 use crate::setting::Set;
 
-/// A key that is varied, and its values; or one that is set from elsewhere, and so has one.
+/// Key with its values: several if the grid varies it, one if `--set` fixes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) key: Key,
     pub(crate) values: Vec<Item>,
 }
 
-/// What is varied.
+/// Parameter grid of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
-    /// The first changes slowest.
+    /// Varied keys; the first changes slowest.
     pub(crate) axes: Vec<Axis>,
-    /// They change fastest.
+    /// Seeds, which change fastest.
     pub(crate) seeds: Vec<u64>,
 }
 
 impl Grid {
-    /// How many combinations of settings there are, seeds aside.
+    /// Returns the number of combinations of settings, not counting seeds.
     pub(crate) fn combinations(&self) -> usize {
         self.axes.iter().fold(1, |product, axis| product.saturating_mul(axis.values.len()))
     }
 
-    /// The settings to be looked at: every combination, or, if these would be more than `most`, each value on its own.
+    /// Returns the settings to check: every combination, or each value separately if there are more
+    /// than `most` combinations.
     pub(crate) fn samples(&self, most: usize) -> Box<dyn Iterator<Item = Vec<Set>> + '_> {
         if self.combinations() <= most {
             return Box::new((0..self.combinations()).map(|number| self.combination(number)));
@@ -42,7 +43,7 @@ impl Grid {
         Box::new(each.take(most))
     }
 
-    /// The settings of the combination with this number.
+    /// Returns the settings of a combination, counted from 0.
     pub(crate) fn combination(&self, mut number: usize) -> Vec<Set> {
         let mut sets: Vec<Set> = Vec::with_capacity(self.axes.len());
         for axis in self.axes.iter().rev() {
@@ -55,7 +56,8 @@ impl Grid {
     }
 }
 
-/// What the grid of a file varies, each key with each of its values. What is wrong with it is not said here.
+/// Returns each key that the file's grid varies with each of its values. Faults of the grid are
+/// reported elsewhere.
 pub(crate) fn varied(root: &Table) -> Vec<Set> {
     let vary = root.get("grid").and_then(Item::as_table).and_then(|grid| grid.get("vary")?.as_table());
     let mut axes = Vec::new();
@@ -68,7 +70,8 @@ pub(crate) fn varied(root: &Table) -> Vec<Set> {
     axes.into_iter().flat_map(sets).collect()
 }
 
-/// Reads `[grid]`. `seed` is the file's; what `given` and `given_seed` set is not varied.
+/// Reads `[grid]`. `seed` is the file's seed. Keys in `given` and a `given_seed` are fixed, so the
+/// grid does not vary them.
 pub(crate) fn read(
     root: &Table,
     seed: Seed,
@@ -121,7 +124,8 @@ pub(crate) fn read(
     grid
 }
 
-/// Collects what is varied. `link.bottleneck.rate = [...]` without quotes is a table in tables, and means the same.
+/// Collects the varied keys. `link.bottleneck.rate = [...]` without quotes is a nested table in
+/// TOML, and means the same as with quotes.
 fn collect(vary: &Table, before: &str, axes: &mut Vec<Axis>, faults: &Faults) {
     for (key, item) in &vary.entries {
         let name = if before.is_empty() { key.name.clone() } else { format!("{before}.{}", key.name) };
@@ -133,7 +137,8 @@ fn collect(vary: &Table, before: &str, axes: &mut Vec<Axis>, faults: &Faults) {
             Value::Array(values) => {
                 let spoken: Vec<String> = values.iter().map(Item::spoken).collect();
                 for (index, value) in values.iter().enumerate() {
-                    // Long lists make too many runs in any case.
+                    // The check for duplicates is quadratic. Longer lists exceed the limit of runs
+                    // in any case.
                     if index < MAX_LIST.min(1000) && spoken[..index].contains(&spoken[index]) {
                         faults.add(
                             value.place,
@@ -153,7 +158,7 @@ fn collect(vary: &Table, before: &str, axes: &mut Vec<Axis>, faults: &Faults) {
                     item.place,
                     format!("`{name}` is varied over a list of values, not over {what}: put it into [ ]"),
                 );
-                // Whether there is such a key, and whether that is a value of it, is looked at all the same.
+                // The axis is kept, so that the key and its value are checked as well.
                 axes.push(Axis { key: Key::new(name, key.place), values: vec![item.clone()] });
             }
         }

@@ -1,4 +1,4 @@
-//! Reading a table strictly: every key has to be known, every value has to be of its kind.
+//! Strict reading of a table: every key must be known, and every value must have its key's type.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::nearest::{hint, nearest};
 use crate::quantity::{self, Of};
 use crate::schema::{self, Schema};
 
-/// The keys of a table as they are read. What is wrong is told to the faults; the caller goes on with a default.
+/// Reader of a table's keys. Errors go to `faults`, and the caller continues with a default.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
     table: &'a Table,
@@ -19,16 +19,17 @@ pub(crate) struct Keys<'a> {
     pub(crate) faults: &'a Faults,
 }
 
-/// A word of a closed list, and what it means.
+/// Word of a closed list, with its meaning.
 pub(crate) type Word<T> = (&'static str, T);
 
 impl<'a> Keys<'a> {
-    /// Opens a table, and refuses all keys that it does not have.
+    /// Opens a table, and adds a fault for each key outside its schema.
     pub(crate) fn open(table: &'a Table, schema: &'static Schema, faults: &'a Faults) -> Self {
         Self::open_beside(table, schema, &[], faults)
     }
 
-    /// Opens a table that could also have been one of `others`: what belongs to those is refused with their names.
+    /// Opens a table that could also have been one of `others`. The fault for one of their keys
+    /// names the kind that it belongs to.
     pub(crate) fn open_beside(
         table: &'a Table,
         schema: &'static Schema,
@@ -45,7 +46,8 @@ impl<'a> Keys<'a> {
                 Some(other) => {
                     format!("`{name}` is a key of {}, but this is {what}: leave it out", other.what)
                 }
-                // In TOML, what follows a header belongs to it: the commonest slip of all.
+                // In TOML, keys after a header belong to that table. A key of the scenario below a
+                // header is the most common mistake.
                 None if schema::ROOT.has(name) && nearest(name, schema.all()).is_none() => {
                     format!(
                         "`{name}` is not a key of {what} but of the scenario: put it above the first [table]"
@@ -58,38 +60,39 @@ impl<'a> Keys<'a> {
         Self { table, schema, faults }
     }
 
-    /// Opens a table of which some keys may belong to another schema.
+    /// Opens a table without a check of its keys, as some may belong to another schema.
     pub(crate) fn trusting(table: &'a Table, schema: &'static Schema, faults: &'a Faults) -> Self {
         Self { table, schema, faults }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn item(&self, key: &str) -> Option<&'a Item> {
         debug_assert!(self.schema.has(key), "{key} is missing from the schema of {}", self.schema.what);
         self.table.get(key)
     }
 
-    /// The value of a key that not every table of this family has.
+    /// Returns the value of a key that only some tables of this family have.
     pub(crate) fn optional(&self, key: &str) -> Option<&'a Item> {
         if self.schema.has(key) { self.table.get(key) } else { None }
     }
 
-    /// Whether a grid or `--set` chooses the value of a key: what of the file fits another value is then left out.
+    /// Returns whether a grid or `--set` chooses the value of a key. Keys of the file that only fit
+    /// another value are then ignored.
     pub(crate) fn is_chosen(&self, key: &str) -> bool {
         self.table.origin(key).is_some_and(|origin| origin != Origin::File)
     }
 
-    /// Whether a grid or `--set` gives a key its value.
+    /// Returns whether a grid or `--set` gives a key its value.
     pub(crate) fn is_set(&self, key: &str) -> bool {
         self.table.origin(key) == Some(Origin::Set)
     }
 
-    /// Where a key's value stands; without one, where the table does.
+    /// Returns the place of a key's value, or of the table if the key has no value.
     pub(crate) fn place(&self, key: &str) -> Place {
         self.table.place_of(key)
     }
 
-    /// Where the table stands.
+    /// Returns the place of the table.
     pub(crate) fn here(&self) -> Place {
         self.table.place
     }
@@ -98,7 +101,8 @@ impl<'a> Keys<'a> {
         self.faults.add(self.place(key), problem.into());
     }
 
-    /// Whether the key is there; if not, that is a fault. `advice` says what it is for, and gives an example.
+    /// Returns whether the key exists, and adds a fault if not. `advice` explains the key's use and
+    /// gives an example.
     pub(crate) fn need(&self, key: &str, advice: &str) -> bool {
         let there = self.item(key).is_some();
         if !there {
@@ -171,7 +175,7 @@ impl<'a> Keys<'a> {
                 return None;
             }
         };
-        // A number that is none lies in no range.
+        // NaN lies in no range, so it is refused here.
         if range.contains(&number) {
             return Some(number);
         }
@@ -193,7 +197,7 @@ impl<'a> Keys<'a> {
         self.quantity(key, Of::Span).map(Duration::from_nanos)
     }
 
-    /// A span above 0.
+    /// Reads a span above 0.
     pub(crate) fn some_span(&self, key: &str) -> Option<Duration> {
         let span = self.span(key)?;
         if span.is_zero() {
@@ -207,7 +211,7 @@ impl<'a> Keys<'a> {
         self.quantity(key, Of::Size).map(Bytes::new)
     }
 
-    /// A size above 0.
+    /// Reads a size above 0.
     pub(crate) fn some_size(&self, key: &str) -> Option<Bytes> {
         let size = self.size(key)?;
         if size.is_zero() {
@@ -221,7 +225,7 @@ impl<'a> Keys<'a> {
         self.quantity(key, Of::Rate).map(Rate::from_bps)
     }
 
-    /// A rate above 0.
+    /// Reads a rate above 0.
     pub(crate) fn some_rate(&self, key: &str) -> Option<Rate> {
         let rate = self.rate(key)?;
         if rate == Rate::ZERO {
@@ -262,7 +266,7 @@ impl<'a> Keys<'a> {
         self.word(key, &[("high", Layer::High), ("low", Layer::Low)])
     }
 
-    /// The items of a list, at most `most` of them.
+    /// Reads a list of at most `most` items.
     pub(crate) fn list(&self, key: &str, most: usize) -> Option<&'a [Item]> {
         let item = self.item(key)?;
         match &item.value {
@@ -281,7 +285,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The tables of a list; what else is in it is a fault.
+    /// Reads a list of tables; any other item is a fault.
     pub(crate) fn tables(&self, key: &'a str, most: usize) -> impl Iterator<Item = &'a Table> + use<'a> {
         let faults = self.faults;
         let items = match self.item(key) {
@@ -301,7 +305,7 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The strings of a list, and where they stand.
+    /// Reads a list of strings with their places.
     pub(crate) fn strings(&self, key: &str, most: usize) -> Vec<(&'a str, Place)> {
         let mut strings = Vec::new();
         for item in self.list(key, most).unwrap_or_default() {
@@ -318,7 +322,7 @@ impl<'a> Keys<'a> {
         strings
     }
 
-    /// A table under a key.
+    /// Reads a table under a key.
     pub(crate) fn table(&self, key: &str) -> Option<&'a Table> {
         let item = self.item(key)?;
         let table = item.as_table();
@@ -328,18 +332,18 @@ impl<'a> Keys<'a> {
         table
     }
 
-    /// A table with a `kind`, or the kind alone as a string.
+    /// Reads a table with a `kind`, or the kind alone as a string.
     pub(crate) fn tagged<T: Copy>(&self, key: &str, kinds: &[Kind<T>]) -> Option<(T, Tagged<'a>)> {
         tagged_of(key, self.item(key)?, kinds, self.faults)
     }
 }
 
-/// A kind of something: its name, what stands for it, and its keys.
+/// Kind of a tagged table: its name, its value and its keys.
 pub(crate) type Kind<T> = (&'static str, T, &'static Schema);
 
-/// The keys beside a kind.
+/// Keys of a tagged table, other than `kind`.
 pub(crate) struct Tagged<'a> {
-    /// What was written, or an empty table where there was only a word.
+    /// Table of the file, or an empty one if the file has only the kind as a string.
     table: std::borrow::Cow<'a, Table>,
     schema: &'static Schema,
     faults: &'a Faults,
@@ -351,7 +355,7 @@ impl Tagged<'_> {
     }
 }
 
-/// What to say of something that should be a table.
+/// Returns the message for a value that should be a table.
 pub(crate) fn no_table(key: &str, item: &Item) -> String {
     let mend = match &item.value {
         Value::Array(items) if items.iter().any(|item| item.as_table().is_some()) => {
@@ -362,7 +366,8 @@ pub(crate) fn no_table(key: &str, item: &Item) -> String {
     format!("`{key}` is a table, not {}{mend}", item.value.what())
 }
 
-/// What one may have meant by a number where a kind belongs.
+/// Returns advice for a number that stands where a kind belongs: the table that it probably stands
+/// for.
 fn instead(key: &str, value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) if text.starts_with(|c: char| c.is_ascii_digit()) => text.trim(),
@@ -444,7 +449,8 @@ pub(crate) fn tagged_of<'a, T: Copy>(
     if known.is_none() {
         faults.add(place, format!("`{name}` is not a kind of {of}: {}", hint(&name, names.iter().copied())));
     }
-    // What was mistyped is read as what was meant, so that all else that is wrong with it is said, too.
+    // A mistyped kind is read as its nearest match, so that further errors of the table are
+    // reported too.
     let meant = || nearest(&name, names.iter().copied());
     let &(_, value, schema) = match known {
         Some(known) => known,
@@ -458,7 +464,8 @@ pub(crate) fn tagged_of<'a, T: Copy>(
             let others: Vec<&'static Schema> = kinds.iter().map(|(.., schema)| *schema).collect();
             let is_chosen = table.origin("kind").is_some_and(|origin| origin != Origin::File);
             let table = if is_chosen {
-                // The file has the keys of each kind that a grid varies over; this one has no use for all of them.
+                // The file has the keys of every kind that the grid varies over. Those of other
+                // kinds are removed, except where `--set` gives them.
                 let mut own = table.clone();
                 own.entries.retain(|(key, _)| {
                     let of_others = others.iter().any(|other| other.has(&key.name));
@@ -541,7 +548,7 @@ pub(crate) fn quantity_of(key: &str, item: &Item, of: Of, faults: &Faults) -> Op
     None
 }
 
-/// The unit that most likely was meant.
+/// Returns the unit that the key most likely needs, for the advice in a message.
 fn usual_unit(key: &str, of: Of) -> &'static str {
     match key {
         "duration" | "warm-up" | "start" | "start-jitter" | "stop" | "at" | "stagger" | "on" | "off" => "s",
@@ -554,7 +561,8 @@ fn example(key: &str, of: Of) -> String {
     format!("10 {}", usual_unit(key, of))
 }
 
-/// Whether this is a name; if not, that is a fault. Names stand in keys, in the names of files and in commands.
+/// Checks a name, and adds a fault if it is invalid. Names appear in keys, file names and commands,
+/// which limits their characters.
 pub(crate) fn check_name(what: &str, name: &str, place: Place, faults: &Faults) -> bool {
     let most = crate::limit::MAX_NAME;
     let good = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
@@ -573,7 +581,7 @@ pub(crate) fn check_name(what: &str, name: &str, place: Place, faults: &Faults) 
     false
 }
 
-/// Whether `name` is among these; if not, that is a fault.
+/// Checks that `name` is in the list, and adds a fault if not.
 pub(crate) fn check_known<'n>(
     what: &str,
     name: &str,
@@ -582,7 +590,7 @@ pub(crate) fn check_known<'n>(
     faults: &Faults,
 ) -> bool {
     let known = among.clone().into_iter().any(|one| one == name);
-    // What could not be read was told already, and has no name.
+    // An item that could not be read has an empty name and was already reported.
     if !known && !name.is_empty() && faults.has_names(what) {
         if faults.is_full() {
             faults.add(place, String::new());

@@ -1,10 +1,12 @@
-//! What an experiment is: hosts, links, queues, traffic, seeds, outputs and grids, read from strict TOML.
+//! Experiments as data: hosts, links, queues, traffic, seeds, outputs and grids, read from strict
+//! TOML.
 //!
-//! A [`Scenario`] is a file; an [`Experiment`] is one run of it, completely said, for a simulator or an emulator to
-//! build. This crate knows neither: its types are plain, and whoever runs them converts.
+//! A [`Scenario`] is a file. An [`Experiment`] is one complete run of it, from which a simulator or
+//! an emulator is built. This crate depends on neither: its types are plain, and each user converts
+//! them.
 //!
-//! Reading is strict: a key that nothing reads, a quantity without its unit or a name that leads nowhere is an error.
-//! All that is wrong with a file is told at once, each thing with its line, its column and what to do about it.
+//! Reading is strict. An unknown key, a quantity without a unit and a name without a referent are
+//! errors. All errors of a file are reported together, each with line, column and remedy.
 #![forbid(unsafe_code)]
 
 mod chance;

@@ -1,175 +1,184 @@
-//! A link: two directions between two nodes.
+//! Link with two directions between two nodes.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 
 use crate::queue::Queue;
 
-/// A link between two nodes.
+/// Link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// What it is called; unless the file says otherwise, its nodes' names with a hyphen between them.
+    /// Name of the link; by default its nodes' names, joined by a hyphen.
     pub name: String,
-    /// The nodes at its ends, by name.
+    /// Names of the nodes at its ends.
     pub between: [String; 2],
-    /// The largest IP packet that passes, in either direction.
+    /// Largest IP packet that passes, in either direction.
     pub mtu: Bytes,
-    /// From the first node to the second.
+    /// Direction from the first node to the second.
     pub there: Direction,
-    /// From the second node to the first.
+    /// Direction from the second node to the first.
     pub back: Direction,
-    /// What changes during the run, in order of time.
+    /// Changes during the run, in order of time.
     pub changes: Vec<Change>,
 }
 
-/// One direction of a link.
+/// Configuration of one direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
-    /// How fast packets leave.
+    /// Rate of the transmitter.
     pub rate: Capacity,
     /// Propagation delay.
     pub delay: Duration,
-    /// Bytes that the link adds to each IP packet: 2 for PPP, 18 for Ethernet with its check sequence.
+    /// Bytes that the link adds to each IP packet: 2 for PPP, 18 for Ethernet with its check
+    /// sequence.
     pub framing: Bytes,
-    /// What waits before the transmitter.
+    /// Queue in front of the transmitter.
     pub queue: Queue,
-    /// What the wire loses.
+    /// Packet loss on the wire.
     pub loss: Loss,
-    /// By how much the wire's delay varies; `None`: not at all.
+    /// Variation of the wire's delay; `None` for a constant delay.
     pub jitter: Option<Jitter>,
-    /// Probability that a packet comes out twice, 0 to 1.
+    /// Probability that a packet is duplicated, 0 to 1.
     pub duplication: f64,
-    /// Whether the ECN field of each packet that comes is cleared, as some devices do.
+    /// Clears the ECN field of each arriving packet, as some devices do.
     pub bleach_ecn: bool,
 }
 
-/// How fast packets leave.
+/// Rate of a transmitter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// At once: the link only delays.
+    /// No transmission time: the link only delays.
     Unlimited,
-    /// At this rate.
+    /// Constant rate.
     Rate(Rate),
-    /// At the times that a trace in mahimahi's format gives: each line is a millisecond at which 1500 bytes may leave,
-    /// and after the last one the trace begins again. The file's path, relative to the scenario's.
+    /// Transmission times of a trace in mahimahi's format, given by the file's path relative to the
+    /// scenario's.
+    ///
+    /// Each line is a millisecond at which 1500 bytes may leave. After the last line the trace
+    /// starts over.
     Trace(String),
 }
 
-/// What a wire loses of the packets put on it.
+/// Loss of packets on a wire.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// Nothing.
+    /// No loss.
     #[default]
     None,
-    /// Each packet on its own with this probability.
+    /// Independent random loss of each packet.
     Random {
-        /// The probability, 0 to 1.
+        /// Probability, 0 to 1.
         probability: f64,
     },
-    /// Exactly every so-manieth packet: of 1000, the 1000th, the 2000th, and so on.
+    /// Periodic loss (every Nth packet): for 1000, the 1000th, the 2000th, and so on.
     Every {
-        /// Every so-manieth; at least 1.
+        /// Period in packets; at least 1.
         packets: u64,
     },
-    /// The packets with these ordinals, counted from 0 and ascending.
+    /// Loss of the packets with these indexes, counted from 0 and ascending.
     Script {
-        /// The ordinals.
+        /// Indexes of lost packets.
         packets: Vec<u64>,
     },
-    /// In bursts: a chain of two states, each with its own probability of loss.
+    /// Loss in bursts: a chain of two states, each with its own probability of loss.
     GilbertElliott(GilbertElliott),
 }
 
-/// The parameters of Gilbert's and Elliott's model. A file gives them, or the mean loss and the mean length of a burst;
-/// then everything is lost in the bad state and nothing in the good one.
+/// Parameters of the Gilbert–Elliott model.
+///
+/// A file gives either these, or the mean loss and the mean length of a burst. The latter form
+/// means that everything is lost in the bad state and nothing in the good one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// The probability, per packet, of going from the good state to the bad one.
+    /// Probability, per packet, of a transition from the good state to the bad one.
     pub p: f64,
-    /// The probability, per packet, of going back: 1 by the mean length of a burst, in packets.
+    /// Probability, per packet, of a transition back: the reciprocal of the mean burst length in
+    /// packets.
     pub r: f64,
-    /// The probability of loss in the good state.
+    /// Probability of loss in the good state.
     pub loss_good: f64,
-    /// The probability of loss in the bad state.
+    /// Probability of loss in the bad state.
     pub loss_bad: f64,
 }
 
 impl GilbertElliott {
-    /// The share of packets lost in the long run.
+    /// Returns the long-run share of packets lost.
     pub fn mean_loss(&self) -> f64 {
         let bad = self.p / (self.p + self.r);
         self.loss_bad * bad + self.loss_good * (1.0 - bad)
     }
 }
 
-/// By how much a wire's delay varies, beyond the propagation delay.
+/// Variation of a wire's delay, in addition to the propagation delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
-    /// What is added to the delay of each packet.
+    /// Distribution of the delay added to each packet.
     pub added: Added,
-    /// Whether a packet may overtake another. If not, it arrives no earlier than the one before it.
+    /// Allows packets to be reordered. If not set, a packet arrives no earlier than the one before
+    /// it.
     pub reorder: bool,
 }
 
-/// What is added to a delay.
+/// Distribution of an added delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// Between the two, uniformly.
+    /// Uniform distribution.
     Uniform {
-        /// The least.
+        /// Lower bound.
         least: Duration,
-        /// The most.
+        /// Upper bound.
         most: Duration,
     },
-    /// Normally distributed; what would be below 0 is 0.
+    /// Normal distribution; negative draws count as 0.
     Normal {
-        /// The mean.
+        /// Mean.
         mean: Duration,
-        /// The standard deviation.
+        /// Standard deviation.
         deviation: Duration,
     },
-    /// Exponentially distributed.
+    /// Exponential distribution.
     Exponential {
-        /// The mean.
+        /// Mean.
         mean: Duration,
     },
 }
 
-/// What changes on a link at an instant.
+/// Change of a link at one instant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// In which direction.
+    /// Direction or directions that change.
     pub way: Way,
-    /// The rate from then on, if it changes. Zero stops the link and loses nothing.
+    /// New rate; `None` keeps the rate. Zero stops the link without losing packets.
     pub rate: Option<Rate>,
-    /// Whether the link is up from then on, if that changes. While it is down it loses everything.
+    /// New state, up or down; `None` keeps the state. A link that is down loses every packet.
     pub up: Option<bool>,
-    /// The propagation delay of packets that begin to leave from then on, if it changes. Packets under way keep theirs.
+    /// New propagation delay; `None` keeps the delay. It applies to packets that begin to leave
+    /// from then on, not to those in flight.
     pub delay: Option<Duration>,
-    /// Whether packets with a shorter delay may overtake those under way.
+    /// Allows packets with a shorter delay to overtake those in flight.
     pub reorder: bool,
-    /// What the wire loses from then on, if that changes.
+    /// New loss; `None` keeps it.
     pub loss: Option<Loss>,
-    /// The queue from then on, if it changes. Waiting packets move over.
+    /// New queue; `None` keeps it. Waiting packets move to the new queue.
     pub queue: Option<Queue>,
 }
 
 impl Change {
-    /// A change at this instant that changes nothing yet. A shorter delay lets packets overtake others.
+    /// Creates a change without effect at this time; `reorder` is set.
     pub const fn new(at: Time, way: Way) -> Self {
         Self { at, way, rate: None, up: None, delay: None, reorder: true, loss: None, queue: None }
     }
 }
 
-/// In which direction of a link.
+/// Direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
-    /// In both.
+    /// Both directions.
     #[default]
     Both,
-    /// From the first of its nodes to the second.
+    /// First node to the second.
     There,
-    /// From the second to the first.
+    /// Second node to the first.
     Back,
 }

@@ -1,8 +1,9 @@
-//! What somebody may have meant.
+//! Suggestions for mistyped words.
 
-/// The word of `among` that lies nearest to `word`, if any lies near: at most a third of its letters are wrong.
+/// Returns the word of `among` nearest to `word`; `None` if it differs in more than a third of the
+/// letters, and more than one.
 pub(crate) fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Names are short; whoever writes a longer word means none of them.
+    // All valid names are short, so a longer word cannot be a slip. The limit also bounds the time.
     if word.len() > 2 * crate::limit::MAX_NAME {
         return None;
     }
@@ -20,8 +21,10 @@ pub(crate) fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) 
     best.map(|(_, other)| other)
 }
 
-/// How many letters have to be put in, taken out, changed or swapped with their neighbour to make one word of the other
-/// (optimal string alignment); `None` if it is more than `most`.
+/// Returns the edit distance of two words (optimal string alignment), counting insertions,
+/// deletions, substitutions and swaps of neighbours.
+///
+/// `None` means that it exceeds `most`.
 fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
     if a.chars().count().abs_diff(b.chars().count()) > most {
         return None;
@@ -42,7 +45,8 @@ fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
             }
             row[j + 1] = least;
         }
-        // What is too far in this row and in the one above stays so.
+        // Later rows derive from these two and never fall below their minimum, so the result
+        // exceeds `most` as well.
         if row.iter().chain(&above).all(|&least| least > most) {
             return None;
         }
@@ -52,7 +56,7 @@ fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
     Some(above[b.len()]).filter(|&distance| distance <= most)
 }
 
-/// `: did you mean X?` for the nearest, else a list of what there is.
+/// Returns `did you mean X?` for the nearest word, or else a list of the valid words.
 pub(crate) fn hint<'a>(word: &str, among: impl IntoIterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = nearest(word, among.clone()) {
         return format!("did you mean `{near}`?");

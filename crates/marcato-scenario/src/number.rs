@@ -1,29 +1,29 @@
-//! Values of settings as numbers.
+//! Numeric values of settings.
 
 use marcato_units::{Bytes, Duration, Rate};
 
 use crate::Setting;
 use crate::quantity::{self, Of};
 
-/// The value of a setting as a number, where it is one.
+/// Numeric value of a setting, by unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A number without a unit.
+    /// Number without a unit.
     Plain(f64),
-    /// A rate.
+    /// Rate.
     Rate(Rate),
-    /// A size.
+    /// Size.
     Size(Bytes),
-    /// A number of packets.
+    /// Number of packets.
     Packets(u64),
-    /// A span of time.
+    /// Span of time.
     Span(Duration),
-    /// A frequency, per second.
+    /// Frequency, per second.
     PerSecond(f64),
 }
 
 impl Setting {
-    /// The value as a number; `None` for a word, a list or a table.
+    /// Returns the value as a number; `None` for a word, a list or a table.
     ///
     /// ```
     /// use marcato_scenario::{Number, Setting};
@@ -60,7 +60,7 @@ impl Setting {
     }
 }
 
-/// A decimal number. Words that Rust reads as numbers, such as `inf`, are none.
+/// Parses a decimal number. Words that Rust reads as numbers, such as `inf`, are refused.
 fn finite(text: &str) -> Option<f64> {
     let begins = text.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit());
     text.parse().ok().filter(|number: &f64| begins && number.is_finite())

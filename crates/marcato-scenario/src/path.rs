@@ -1,4 +1,4 @@
-//! The way that packets take from one node to another, and what it is like.
+//! Routes between nodes, and their properties.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,45 +7,46 @@ use marcato_units::{Bytes, Duration, Rate};
 use crate::experiment::Experiment;
 use crate::link::{Capacity, Direction, Link};
 
-/// The longest way that a packet can count.
+/// Largest number of links of a route: the hop count of a packet must fit in 8 bits.
 pub const MAX_HOPS: usize = 255;
 
 /// One step of a [`Route`].
 #[derive(Clone, Copy, Debug)]
 pub struct Hop<'a> {
-    /// The link.
+    /// Link that the packet crosses.
     pub link: &'a Link,
-    /// Whether it is taken from its second node to its first.
+    /// Direction: set if the packet crosses from the link's second node to its first.
     pub back: bool,
 }
 
 impl<'a> Hop<'a> {
-    /// The direction that is taken.
+    /// Returns the configuration of the direction that the packet uses.
     pub const fn direction(&self) -> &'a Direction {
         if self.back { &self.link.back } else { &self.link.there }
     }
 }
 
-/// The way from one node to another: that of the fewest links; of several, that whose links come first in the file, as
-/// the simulator has it.
+/// Route from one node to another with the fewest links. Ties go to the links that come first in
+/// the file, as in the simulator.
 #[derive(Clone, Debug)]
 pub struct Route<'a> {
-    /// Its links, in order.
+    /// Links in order of travel.
     pub hops: Vec<Hop<'a>>,
 }
 
 impl Route<'_> {
-    /// The sum of the propagation delays.
+    /// Returns the sum of the propagation delays.
     pub fn delay(&self) -> Duration {
         self.hops.iter().fold(Duration::ZERO, |sum, hop| sum.saturating_add(hop.direction().delay))
     }
 
-    /// The largest IP packet that passes.
+    /// Returns the largest IP packet that passes every link.
     pub fn mtu(&self) -> Bytes {
         self.hops.iter().map(|hop| hop.link.mtu).min().unwrap_or(Bytes::MAX)
     }
 
-    /// The slowest link that has a rate, and that rate; the first of several.
+    /// Returns the slowest link with a rate, and that rate; the first one of several. `None` if no
+    /// link has a rate.
     pub fn bottleneck(&self) -> Option<(&Hop<'_>, Rate)> {
         let rated = self.hops.iter().filter_map(|hop| match hop.direction().rate {
             Capacity::Rate(rate) => Some((hop, rate)),
@@ -54,13 +55,13 @@ impl Route<'_> {
         rated.min_by_key(|&(_, rate)| rate)
     }
 
-    /// The first link that follows a trace.
+    /// Returns the first link that follows a trace.
     pub fn trace(&self) -> Option<&Hop<'_>> {
         self.hops.iter().find(|hop| matches!(hop.direction().rate, Capacity::Trace(_)))
     }
 }
 
-/// The links of an experiment by node, for looking up many routes.
+/// Links of an experiment by node, for finding many routes.
 pub(crate) struct Map<'a> {
     experiment: &'a Experiment,
     leaving: HashMap<&'a str, Vec<(Hop<'a>, &'a str)>>,
@@ -77,7 +78,8 @@ impl<'a> Map<'a> {
         Self { experiment, leaving }
     }
 
-    /// The way from one node to another; `None` if there is none, or it is too long, or they are one.
+    /// Returns the route between two nodes; `None` if there is none, if it exceeds [`MAX_HOPS`], or
+    /// if both nodes are the same.
     pub(crate) fn route(&self, from: &str, to: &str) -> Option<Route<'a>> {
         let node = |name: &str| self.experiment.nodes.iter().find(|node| *node == name).map(String::as_str);
         let (from, to) = (node(from)?, node(to)?);
@@ -107,7 +109,7 @@ impl<'a> Map<'a> {
 }
 
 impl Experiment {
-    /// The way that packets take from one node to another; `None` if there is none.
+    /// Returns the route between two nodes; `None` if there is none.
     pub fn route(&self, from: &str, to: &str) -> Option<Route<'_>> {
         Map::new(self).route(from, to)
     }
