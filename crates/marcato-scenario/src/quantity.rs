@@ -1,8 +1,8 @@
-//! Quantities as a person writes them: a number, a space, a unit. Read and written exactly, never through floats.
+//! Quantities in text: a number, a space, a unit. Both directions are exact and use no floats.
 
 use marcato_units::{Bytes, Duration, Rate};
 
-/// A unit: how it is written, and how many of the smallest ones it is.
+/// Unit of a quantity: its symbol, and its size in the smallest unit of its kind.
 type Unit = (&'static str, u64);
 
 const SPANS: &[Unit] = &[
@@ -37,7 +37,7 @@ const RATES: &[Unit] = &[
 
 const PACKETS: &[Unit] = &[("packets", 1), ("packet", 1)];
 
-/// What people write that is none of ours, and what they mean.
+/// Common spellings of other conventions, with the units that they stand for.
 const MEANT: &[(&str, &str)] = &[
     ("bps", "bit/s"),
     ("kbps", "kbit/s"),
@@ -68,7 +68,7 @@ const MEANT: &[(&str, &str)] = &[
     ("p", "packets"),
 ];
 
-/// What a quantity is of.
+/// Kind of quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Span,
@@ -87,7 +87,7 @@ impl Of {
         }
     }
 
-    /// With its article.
+    /// Returns the kind's name with its article, for error messages.
     pub(crate) const fn what(self) -> &'static str {
         match self {
             Self::Span => "a span of time",
@@ -97,7 +97,7 @@ impl Of {
         }
     }
 
-    /// The unit that one most likely means where one has said none.
+    /// Returns the most likely unit of a number without one, for the advice in a message.
     pub(crate) const fn usual(self) -> &'static str {
         match self {
             Self::Span => "ms",
@@ -108,10 +108,10 @@ impl Of {
     }
 }
 
-/// Why a text is no quantity, ready to stand behind a colon.
+/// Error message of a text that is not a quantity; stands after a colon.
 pub(crate) type Wrong = String;
 
-/// The text split into its number and its unit; the number may be empty.
+/// Splits a text into its number and its unit. The number may be empty.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -119,13 +119,13 @@ fn split(text: &str) -> (&str, &str) {
     (number, unit.trim_start())
 }
 
-/// Whether the text is a quantity of this kind, as far as its unit goes.
+/// Returns whether the text's unit is one of this kind; the number is not checked.
 pub(crate) fn is_of(text: &str, of: Of) -> bool {
     let (_, unit) = split(text);
     of.units().iter().any(|(name, _)| *name == unit)
 }
 
-/// Reads a quantity, in the smallest units of its kind.
+/// Reads a quantity, in the smallest unit of its kind.
 pub(crate) fn read(text: &str, of: Of) -> Result<u64, Wrong> {
     let (number, unit) = split(text);
     let what = of.what();
@@ -174,7 +174,7 @@ fn example(of: Of) -> String {
     format!("{number} {}", of.usual())
 }
 
-/// A decimal number times a factor, if that is whole and fits.
+/// Returns a decimal number times a factor, if the product is whole and fits.
 fn exact(number: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
@@ -188,7 +188,8 @@ fn exact(number: &str, factor: u64) -> Option<u64> {
     if product.is_multiple_of(scale) { u64::try_from(product / scale).ok() } else { None }
 }
 
-/// How often something happens, as the time between: `5 /s`, `2 /min`; or that time itself.
+/// Reads a frequency, such as `5 /s` or `2 /min`, as the interval between events. A span is taken
+/// as that interval itself.
 pub(crate) fn read_frequency(text: &str) -> Result<Duration, Wrong> {
     if let Some((number, unit)) = text.split_once('/') {
         let per: u64 = match unit.trim() {
@@ -197,7 +198,7 @@ pub(crate) fn read_frequency(text: &str) -> Result<Duration, Wrong> {
             "h" => 3_600_000_000_000,
             _ => return Err(format!("`{text}` is not a frequency: say \"5 /s\", \"2 /min\" or \"1 /h\"")),
         };
-        // In thousandths, so that "0.5 /s" can be said.
+        // Thousandths allow frequencies such as "0.5 /s".
         return match exact(number.trim(), 1000) {
             Some(0) => Err(format!("`{text}` is never: say more than 0")),
             Some(thousandths) => {
@@ -214,8 +215,8 @@ pub(crate) fn read_frequency(text: &str) -> Result<Duration, Wrong> {
     })
 }
 
-/// Writes a number exactly, in the largest of `units` in which it is whole; or, where it is ten of them or more, has one
-/// digit behind the point.
+/// Writes a number exactly, in the largest of `units` in which it is whole, or is at least ten with
+/// one decimal digit.
 fn write(value: u64, units: &[Unit]) -> String {
     let whole = |unit: &&Unit| value != 0 && value.is_multiple_of(unit.1);
     let tenths =
@@ -231,17 +232,18 @@ fn write(value: u64, units: &[Unit]) -> String {
     }
 }
 
-/// A span, exactly.
+/// Formats a span exactly.
 pub(crate) fn span(span: Duration) -> String {
     match u64::try_from(span.as_nanos()) {
         Ok(0) => "0 s".to_owned(),
-        // Hours would turn 3600 s into 1 h: exact, but not what one expects to see.
+        // Without minutes and hours: 3600 s would become 1 h, which is exact but not the customary
+        // form.
         Ok(nanos) => write(nanos, &SPANS[..4]),
         Err(_) => format!("{} s", span.as_secs()),
     }
 }
 
-/// A size, exactly.
+/// Formats a size exactly.
 pub(crate) fn size(bytes: Bytes) -> String {
     let decimal = write(bytes.get(), &SIZES[..4]);
     if decimal.ends_with(" B") && bytes.get() >= 1024 && bytes.get().is_multiple_of(1024) {
@@ -250,7 +252,7 @@ pub(crate) fn size(bytes: Bytes) -> String {
     decimal
 }
 
-/// A rate, exactly.
+/// Formats a rate exactly.
 pub(crate) fn rate(rate: Rate) -> String {
     write(rate.as_bps(), &RATES[..4])
 }

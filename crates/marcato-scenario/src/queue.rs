@@ -1,33 +1,33 @@
-//! What waits before a transmitter.
+//! Queue in front of a transmitter.
 
 use marcato_units::{Bytes, Duration};
 
 use crate::traffic::Preset;
 
-/// A queue discipline and its parameters.
+/// Queue discipline with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// First in, first out; what finds the buffer full is dropped.
+    /// FIFO queue that drops arriving packets when it is full.
     DropTail {
-        /// How much may wait.
+        /// Capacity.
         limit: Limit,
     },
     /// CoDel (RFC 8289).
     Codel(Codel),
-    /// A queue with a CoDel of its own for each of many groups of flows, served in turn (RFC 8290).
+    /// FQ-CoDel (RFC 8290): one CoDel queue for each of many groups of flows, served in turn.
     FqCodel {
-        /// What each queue does. Its limit is that of all of them together.
+        /// CoDel parameters of each queue. The limit applies to all queues together.
         codel: Codel,
-        /// Into how many queues flows are sorted, rounded up to a power of two.
+        /// Number of queues into which flows are hashed, rounded up to a power of two.
         flows: u32,
-        /// How many bytes a queue may send in its turn.
+        /// Bytes that a queue may send per turn.
         quantum: Bytes,
     },
-    /// A queue for flows that answer congestion signals, and one for all others (CRQ).
+    /// CRQ: one queue for flows that respond to congestion signals, and one for all others.
     Crq(Crq),
-    /// First in, first out; packets above a threshold are marked (DCTCP).
+    /// FIFO queue that marks packets above a threshold (DCTCP).
     StepMark {
-        /// Room of the buffer.
+        /// Capacity of the buffer.
         limit: Limit,
         /// Threshold above which packets are marked.
         threshold: Threshold,
@@ -36,51 +36,56 @@ pub enum Queue {
     Red(Red),
     /// PIE (RFC 8033).
     Pie(Pie),
-    /// Two classes with a queue of their own each; a packet of the low layer leaves only when none of the high one can.
+    /// Strict priority of two layers, each with its own queue. A low packet leaves only if no high
+    /// one can.
     Strict {
-        /// The queue of the high layer: one of a single class, and not CRQ.
+        /// Queue of the high layer. It must have a single class, and not be CRQ.
         high: Box<Self>,
-        /// The queue of the low layer: one of a single class, and not CRQ.
+        /// Queue of the low layer. It must have a single class, and not be CRQ.
         low: Box<Self>,
-        /// A packet of the low layer that is being sent when one of the high layer comes stops, and goes on after it.
-        /// The high layer is then the same to the nanosecond as if there were no low one. Otherwise it is finished.
+        /// Lets an arriving high packet interrupt the transmission of a low one, which resumes
+        /// afterwards.
+        ///
+        /// The high layer's timing is then the same to the nanosecond as without low traffic. If
+        /// not set, the low packet is finished first.
         preempt: bool,
     },
-    /// Two classes in one buffer: a packet of the high layer that finds it full displaces the last ones of the low layer.
+    /// Two layers in one buffer. A high packet that finds it full displaces the last packets of the
+    /// low layer.
     PushOut {
-        /// Room for both classes together.
+        /// Capacity for both layers together.
         limit: Limit,
     },
 }
 
-/// How CoDel is set up.
+/// Parameters of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codel {
-    /// The sojourn time that is acceptable as a standing queue.
+    /// Acceptable sojourn time of a standing queue.
     pub target: Duration,
-    /// How long the sojourn time must stay at or above the target before the first drop.
+    /// Time for which the sojourn time must stay at or above the target before the first drop.
     pub interval: Duration,
-    /// How much may wait.
+    /// Capacity.
     pub limit: Limit,
-    /// The link's MTU with its header: a queue with no more than this left is never dropped from.
+    /// MTU of the link, with its header. A queue with no more bytes than this is exempt from drops.
     pub maxpacket: Bytes,
-    /// Mark packets that are capable of ECN instead of dropping them.
+    /// Marks ECN-capable packets instead of dropping them.
     pub ecn: bool,
 }
 
 /// Threshold of step marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
-    /// Packets or bytes that wait.
+    /// Waiting packets or bytes.
     Waiting(Limit),
     /// Sojourn time.
     Sojourn(Duration),
 }
 
-/// Configuration of RED. The names in the paper are in brackets.
+/// Configuration of RED. Names in brackets are those of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Red {
-    /// Room of the buffer.
+    /// Capacity of the buffer.
     pub limit: Limit,
     /// Average queue up to which nothing is signalled (`min_th`), in the unit of `max_threshold`.
     pub min_threshold: Limit,
@@ -88,74 +93,77 @@ pub struct Red {
     pub max_threshold: Limit,
     /// Probability of a signal at `max_threshold` (`max_p`), in millionths.
     pub max_probability: u32,
-    /// Weight of the present queue in the average (`w_q`), in millionths.
+    /// Weight of the current queue in the average (`w_q`), in millionths.
     pub weight: u32,
-    /// Transmission time of a small packet, by which the average falls while the link is idle (`s`).
+    /// Transmission time of a small packet (`s`), which sets the decay of the average while the
+    /// link is idle.
     pub idle: Duration,
-    /// The probability rises to 1 between `max_threshold` and twice that, instead of jumping there.
+    /// Raises the probability gradually to 1 between `max_threshold` and twice that value, instead
+    /// of at once.
     pub gentle: bool,
-    /// Mark packets that are capable of ECN instead of dropping them.
+    /// Marks ECN-capable packets instead of dropping them.
     pub ecn: bool,
 }
 
-/// Configuration of PIE. The names in RFC 8033 are in brackets.
+/// Configuration of PIE. Names in brackets are those of RFC 8033.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pie {
-    /// Room of the buffer.
+    /// Capacity of the buffer.
     pub limit: Limit,
-    /// Latency to steer for (`QDELAY_REF`).
+    /// Target latency (`QDELAY_REF`).
     pub target: Duration,
-    /// Period of the controller (`T_UPDATE`).
+    /// Update period of the controller (`T_UPDATE`).
     pub update: Duration,
-    /// Duration of a burst that passes after an idle time (`MAX_BURST`).
+    /// Length of a burst that passes unsignalled after idle time (`MAX_BURST`).
     pub burst: Duration,
     /// Weight of the latency's distance from the target (`alpha`), in thousandths per second.
     pub alpha: u32,
     /// Weight of the latency's change (`beta`), in thousandths per second.
     pub beta: u32,
-    /// Mark packets that are capable of ECN instead of dropping them, below a drop probability of 10 %.
+    /// Marks ECN-capable packets instead of dropping them, below a drop probability of 10 %.
     pub ecn: bool,
 }
 
-/// How congestion-responsive queuing is set up.
+/// Parameters of congestion-responsive queuing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crq {
-    /// What each of the two queues does, with a limit of its own. Where they mark, it is the answer to marks that counts.
+    /// CoDel parameters of each of the two queues, each with its own limit. Where they mark, flows
+    /// are judged by their response to marks.
     pub codel: Codel,
-    /// What the queue of flows without an answer does.
+    /// Discipline of the queue for unresponsive flows.
     pub standard: Standard,
-    /// By which rules flows are judged.
+    /// Rules by which flows are judged.
     pub preset: Preset,
-    /// How the two queues share the link.
+    /// Division of the link between the two queues.
     pub sharing: Sharing,
-    /// With strict sharing, the least share of the link for the queue of flows without an answer, in thousandths.
+    /// Smallest share of the link for unresponsive flows under strict sharing, in thousandths.
     pub standard_least: u16,
-    /// How many flows are judged at most, rounded up to a power of two.
+    /// Largest number of flows judged at a time, rounded up to a power of two.
     pub flows: u32,
 }
 
-/// What CRQ's queue of flows without an answer does.
+/// Discipline of CRQ's queue for unresponsive flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// The same as the other one.
+    /// CoDel, with the parameters of the responsive queue.
     Codel,
-    /// It drops what finds it full, and nothing else.
+    /// Drop-tail: drops arriving packets when the queue is full.
     DropTail,
 }
 
-/// How CRQ's two queues share the link.
+/// Division of the link between CRQ's two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each has half while both have packets; otherwise one has all.
+    /// Half of the link each while both have packets; otherwise all of it.
     Weighted,
-    /// Each has half and never more.
+    /// Half of the link each, and never more.
     Split,
-    /// Flows that answer come first.
+    /// Priority for responsive flows.
     Strict,
 }
 
 impl Sharing {
-    /// Its name, as a file has it.
+    /// Returns the name used in a file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Weighted => "weighted",
@@ -165,31 +173,32 @@ impl Sharing {
     }
 }
 
-/// How much may wait. A file may also give a span: it stands for what the link carries in it, and so becomes bytes.
+/// Capacity of a queue. A file may also give a span, which becomes the bytes that the link carries
+/// in that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many packets of any size.
+    /// Number of packets of any size.
     Packets(u64),
-    /// So many bytes in any number of packets.
+    /// Number of bytes in any number of packets.
     Bytes(Bytes),
 }
 
 impl Default for Limit {
-    /// 1000 packets.
+    /// Returns 1000 packets.
     fn default() -> Self {
         Self::Packets(1000)
     }
 }
 
 impl Default for Queue {
-    /// Drop-tail of 1000 packets.
+    /// Returns drop-tail with 1000 packets.
     fn default() -> Self {
         Self::DropTail { limit: Limit::default() }
     }
 }
 
 impl Queue {
-    /// The discipline's name, as a file has it.
+    /// Returns the discipline's name in a file.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::DropTail { .. } => "droptail",
@@ -204,7 +213,7 @@ impl Queue {
         }
     }
 
-    /// Whether it marks packets that are capable of ECN; of a strict queue, in either class.
+    /// Returns whether the queue marks ECN-capable packets; for strict priority, in either class.
     pub fn marks(&self) -> bool {
         match self {
             Self::DropTail { .. } | Self::PushOut { .. } => false,
@@ -217,7 +226,7 @@ impl Queue {
         }
     }
 
-    /// How much may wait, of both classes or queues where there are two: each limit on its own.
+    /// Returns the capacity of each buffer; several for CRQ and strict priority.
     pub fn limits(&self) -> Vec<Limit> {
         match self {
             Self::DropTail { limit } | Self::StepMark { limit, .. } | Self::PushOut { limit } => vec![*limit],

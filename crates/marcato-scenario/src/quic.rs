@@ -4,77 +4,78 @@ use marcato_units::{Bytes, Duration, Layer, Priority};
 
 use crate::traffic::{Bulk, Message, Preset, Source};
 
-/// Prioritised messages over multipath QUIC: one session. The client opens it and sends.
+/// Session of prioritised messages over multipath QUIC. The client opens it and sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quic {
-    /// Its paths, each of which becomes a lane: the session begins on the first.
+    /// Paths, each of which becomes a lane. The session begins on the first.
     pub paths: Vec<Path>,
-    /// Which lane scheduler it uses.
+    /// Lane scheduler.
     pub scheduler: Scheduler,
-    /// Whether paths of the low layer carry only what those of the high one have no room for (PLT).
+    /// Restricts low-layer paths to what high-layer paths have no room for (PLT).
     pub layered: bool,
-    /// The congestion control of each lane.
+    /// Congestion controller of each lane.
     pub controller: Controller,
-    /// Where each lane's window begins; `None`: the controller's own choice.
+    /// Initial window of each lane; `None` leaves the controller's default.
     pub initial_window: Option<Bytes>,
-    /// The rules of debt.
+    /// Rules of debt.
     pub preset: Preset,
-    /// The largest chunk that the Conductor grants.
+    /// Largest chunk that the Conductor grants.
     pub chunk: Bytes,
     /// Messages that are sent once, in order of time.
     pub messages: Vec<Message>,
     /// Periodic sources.
     pub sources: Vec<Source>,
-    /// Data that fills whatever room there is.
+    /// Bulk data, which fills all remaining room.
     pub bulk: Vec<Bulk>,
-    /// Who spreads packets over a round trip.
+    /// Component that paces packets.
     pub pacing: Pacing,
-    /// How reserved windows grow.
+    /// Growth of windows with a reserved part.
     pub growth: Growth,
-    /// Which streams carry messages.
+    /// Streams that carry messages.
     pub streams: StreamUse,
-    /// How many packets are handed to the engine at once.
+    /// Number of packets handed to the engine at once.
     pub batch: u32,
-    /// The UDP payload that the session begins with.
+    /// Initial UDP payload size.
     pub initial_mtu: Bytes,
-    /// Whether it looks for a larger one.
+    /// Enables path MTU discovery.
     pub mtu_discovery: bool,
-    /// After how many later packets one is believed lost.
+    /// Packet threshold of loss detection: number of later packets after which one is declared
+    /// lost.
     pub packet_threshold: u32,
-    /// After how much of a round trip one is believed lost.
+    /// Time threshold of loss detection, in round-trip times.
     pub time_threshold: f64,
-    /// What a round trip is believed to take before one was measured.
+    /// Round-trip time assumed before the first measurement.
     pub initial_rtt: Duration,
 }
 
-/// A path of a session.
+/// Path of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// The node at the client's end, by name.
+    /// Name of the node at the client's end.
     pub from: String,
-    /// The node at the server's end, by name.
+    /// Name of the node at the server's end.
     pub to: String,
-    /// The class in which the network serves it.
+    /// Class in which the network serves the path.
     pub layer: Layer,
 }
 
-/// Chooses lanes for packets.
+/// Lane scheduler: chooses lanes for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
-    /// The fastest lane with room.
+    /// Lane of lowest round-trip time with room.
     LowRtt,
-    /// One lane after the other.
+    /// Lanes in turn.
     RoundRobin,
     /// Congestion window reservation.
     Cwr(Reserving),
     /// Congestion window reservation with redundancy.
     CwrRed(Reserving),
-    /// Redundancy that ignores the window, for data of this level and above: for comparison only.
+    /// Redundancy that ignores the window, for data of this level and above; for comparison only.
     Selective(Priority),
 }
 
 impl Scheduler {
-    /// Its name, as a file has it.
+    /// Returns the name used in a file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LowRtt => "low-rtt",
@@ -86,47 +87,48 @@ impl Scheduler {
     }
 }
 
-/// How congestion window reservation is set up.
+/// Parameters of congestion window reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserving {
-    /// Data of this level and above is urgent: it may use what is reserved.
+    /// Least urgent level that may use the reserved window.
     pub threshold: Priority,
-    /// The part of each window, in thousandths, that reservations leave to background data.
+    /// Part of each window, in thousandths, that reservations leave to background data.
     pub background_share: u32,
-    /// Whether periods are learned from sources that are named but not declared.
+    /// Learns the periods of sources that are named but not declared.
     pub learn: bool,
-    /// How much may be sent twice; `None`: without bound.
+    /// Limit on duplicate bytes; `None` for no limit.
     pub budget: Option<Budget>,
 }
 
 impl Reserving {
-    /// As the paper has it.
+    /// Parameters of the paper.
     pub const PAPER: Self = Self { threshold: Priority::P0, background_share: 0, learn: false, budget: None };
-    /// For use: at most half of a window is reserved, sources are learned, and copies have a budget.
+    /// Parameters for use: at most half of a window is reserved, sources are learned, and
+    /// duplicates have a budget.
     pub const MARCATO: Self =
         Self { threshold: Priority::P0, background_share: 500, learn: true, budget: Some(Budget::DEFAULT) };
 }
 
-/// How much may be sent twice.
+/// Limit on duplicate bytes: a fixed allowance plus a share of first transmissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// So many bytes in any case.
+    /// Bytes allowed in any case.
     pub allowance: Bytes,
-    /// And this part of what is sent for the first time, in thousandths.
+    /// Further bytes allowed, in thousandths of the bytes sent for the first time.
     pub share: u32,
 }
 
 impl Budget {
-    /// 100 kB and a tenth.
+    /// 100 kB plus a tenth of first transmissions.
     pub const DEFAULT: Self = Self { allowance: Bytes::kb(100), share: 100 };
 }
 
-/// The congestion control of a lane.
+/// Congestion controller of a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Controller {
     /// NewReno (RFC 9002 §7).
     NewReno {
-        /// What is left of the window after a loss.
+        /// Factor applied to the window after a loss.
         loss_reduction: f64,
     },
     /// CUBIC (RFC 9438).
@@ -136,7 +138,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    /// Its name, as a file has it.
+    /// Returns the name used in a file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NewReno { .. } => "new-reno",
@@ -146,34 +148,34 @@ impl Controller {
     }
 }
 
-/// Who spreads packets over a round trip.
+/// Component that spreads packets over a round trip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// Nobody.
+    /// No pacing.
     Off,
-    /// The session, all but data of the most urgent level.
+    /// Pacing by the session, except for data of the most urgent level.
     #[default]
     Session,
-    /// The session, data of every level.
+    /// Pacing by the session, for data of every level.
     Strict,
 }
 
-/// How the window of a lane grows while a part of it has to stay empty for a reservation.
+/// Growth of a lane's window while a part of it must stay empty for a reservation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
-    /// By what is acknowledged.
+    /// Growth by acknowledged bytes.
     #[default]
     Acknowledged,
-    /// As if what is acknowledged had filled the reserved part, too.
+    /// Growth as if the acknowledged bytes had filled the reserved part as well.
     Credited,
 }
 
-/// Which streams carry messages.
+/// Streams that carry messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamUse {
-    /// A new stream for each copy of each message.
+    /// New stream for each copy of each message.
     #[default]
     PerMessage,
-    /// A stream again, once the receiver has acknowledged its message on it (CWR §III-B).
+    /// Stream reused once the receiver has acknowledged its message (CWR §III-B).
     Reuse,
 }

@@ -1,48 +1,49 @@
-//! What is written down during a run.
+//! Data recorded during a run.
 
 use marcato_units::{Bytes, Duration};
 
-/// What is written down during a run.
+/// Data recorded during a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// How often series are sampled.
+    /// Sampling interval of the series.
     pub every: Duration,
-    /// Which series.
+    /// Series to record.
     pub series: Vec<Series>,
-    /// What is captured of packets.
+    /// Packet capture.
     pub pcap: Pcap,
 }
 
-/// What is captured of packets.
+/// Configuration of packet capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pcap {
-    /// The links whose packets are captured, by name.
+    /// Names of the links whose packets are captured.
     pub links: Vec<String>,
-    /// How much of each packet is kept, headers included; `None`: all of it.
+    /// Bytes kept of each packet, headers included; `None` keeps whole packets.
     pub snaplen: Option<Bytes>,
-    /// Into which files.
+    /// File format.
     pub format: CaptureFormat,
 }
 
 impl Default for Pcap {
-    /// Nothing; if there were links, 128 bytes of each packet, in a file for each direction.
+    /// Captures no link. The defaults for links that are added are 128 bytes of each packet and a
+    /// file per direction.
     fn default() -> Self {
         Self { links: Vec::new(), snaplen: Some(Bytes::new(128)), format: CaptureFormat::Pcap }
     }
 }
 
-/// How captured packets become files.
+/// Format of capture files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CaptureFormat {
-    /// A pcap file for each direction of each link.
+    /// One pcap file for each direction of each link.
     #[default]
     Pcap,
-    /// One pcapng file for all of them, with the secrets that decrypt QUIC.
+    /// One pcapng file for all links, with the secrets that decrypt QUIC.
     PcapNg,
 }
 
 impl CaptureFormat {
-    /// Its name, as a file has it.
+    /// Returns the name used in a file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pcap => "pcap",
@@ -52,29 +53,29 @@ impl CaptureFormat {
 }
 
 impl Default for Record {
-    /// Nothing; if there were series, every 100 ms.
+    /// Records nothing. The default interval for series that are added is 100 ms.
     fn default() -> Self {
         Self { every: Duration::from_millis(100), series: Vec::new(), pcap: Pcap::default() }
     }
 }
 
-/// A number that is sampled over time.
+/// Value sampled over time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Series {
-    /// Of a flow; of each of its instances, if it has several.
+    /// Value of a flow, or of each of its instances.
     Flow {
-        /// The flow, by name.
+        /// Name of the flow.
         flow: String,
-        /// What.
+        /// Sampled value.
         metric: FlowMetric,
     },
-    /// Of a link, in one direction.
+    /// Value of one direction of a link.
     Link {
-        /// The link, by name.
+        /// Name of the link.
         link: String,
-        /// Which direction: `link.NAME.METRIC` is there, `link.NAME.back.METRIC` is back.
+        /// Direction: `link.NAME.METRIC` if false, `link.NAME.back.METRIC` if true.
         back: bool,
-        /// What.
+        /// Sampled value.
         metric: LinkMetric,
     },
 }
@@ -96,10 +97,10 @@ macro_rules! metrics {
         pub enum $name { $($(#[$doc])* $variant),+ }
 
         impl $name {
-            /// All of them.
+            /// All metrics.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Its name, as a file has it.
+            /// Returns the name used in a file.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
@@ -108,49 +109,49 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// What can be sampled of a flow.
+    /// Metric of a flow.
     FlowMetric {
-        /// The congestion window, in bytes; of QUIC, of all lanes together.
+        /// Congestion window in bytes; for QUIC, the sum over all lanes.
         Cwnd = "cwnd",
-        /// The slow-start threshold, in bytes. TCP.
+        /// Slow-start threshold in bytes; TCP only.
         Ssthresh = "ssthresh",
         /// Bytes in flight.
         InFlight = "in-flight",
-        /// The window of the low layer, in bytes, headers included. TCP with a low layer.
+        /// Window of the low layer in bytes, headers included; only TCP with a low layer.
         LowWindow = "low-window",
-        /// The smoothed round-trip time, in ms; of QUIC, of the fastest lane.
+        /// Smoothed round-trip time in ms; for QUIC, that of the fastest lane.
         Srtt = "srtt",
-        /// The rate at which it is paced, in Mbit/s, if it is.
+        /// Pacing rate in Mbit/s, if the flow is paced.
         PacingRate = "pacing-rate",
-        /// Payload that arrived since the last sample, in Mbit/s.
+        /// Payload received since the last sample, in Mbit/s.
         Throughput = "throughput",
         /// Retransmissions so far.
         Retransmissions = "retransmissions",
-        /// Packets dropped or lost on the way so far.
+        /// Packets dropped or lost in the network so far.
         Losses = "losses",
-        /// The mean one-way delay of what arrived since the last sample, in ms.
+        /// Mean one-way delay of data received since the last sample, in ms.
         Delay = "delay",
     }
 }
 
 metrics! {
-    /// What can be sampled of a direction of a link.
+    /// Metric of one direction of a link.
     LinkMetric {
-        /// Bytes that wait.
+        /// Waiting bytes.
         Queue = "queue",
-        /// Packets that wait.
+        /// Waiting packets.
         QueuePackets = "queue-packets",
-        /// Mean sojourn time in the queue of the packets that left it since the last sample, in ms.
+        /// Mean sojourn time, in ms, of packets that left the queue since the last sample.
         QueueDelay = "queue-delay",
-        /// IP bytes that came out since the last sample, in Mbit/s.
+        /// IP bytes delivered since the last sample, in Mbit/s.
         Throughput = "throughput",
-        /// The share of the link's rate that was used since the last sample.
+        /// Share of the link's rate used since the last sample.
         Utilisation = "utilisation",
-        /// Packets that the queue dropped so far.
+        /// Packets dropped by the queue so far.
         Drops = "drops",
-        /// Packets that the wire lost so far.
+        /// Packets lost on the wire so far.
         Losses = "losses",
-        /// Packets that the queue marked so far.
+        /// Packets marked by the queue so far.
         Marks = "marks",
     }
 }

@@ -1,4 +1,4 @@
-//! A scenario: an experiment, and which of its settings are varied.
+//! Scenario: an experiment, with the settings that vary.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
@@ -17,38 +17,39 @@ use crate::sizes::{SizeList, SizeListError};
 use crate::trace::{Trace, TraceError};
 use crate::{check, read, topology};
 
-/// What is said beside the file, on the command line.
+/// Settings from the command line, in addition to the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Settings as `KEY=VALUE`, for example `link.bottleneck.rate=5 Mbit/s`. What is set here is not varied.
+    /// Settings as `KEY=VALUE`, for example `link.bottleneck.rate=5 Mbit/s`. The grid does not vary
+    /// these keys.
     pub set: Vec<String>,
-    /// The seed, instead of the file's; seeds are then not varied.
+    /// Seed that replaces the file's; the grid then varies no seeds.
     pub seed: Option<u64>,
 }
 
-/// A scenario file: an experiment, and which of its settings are varied.
+/// Scenario file: an experiment, with the settings that vary.
 ///
 /// ```
 /// use marcato_scenario::Scenario;
 /// let text = r#"
-///     name = "one-flow"
-///     duration = "10 s"
-///     nodes = ["client", "server"]
+///   name = "one-flow"
+///   duration = "10 s"
+///   nodes = ["client", "server"]
 ///
-///     [[link]]
-///     between = ["client", "server"]
-///     rate = "10 Mbit/s"
-///     delay = "20 ms"
+///   [[link]]
+///   between = ["client", "server"]
+///   rate = "10 Mbit/s"
+///   delay = "20 ms"
 ///
-///     [[flow]]
-///     name = "bulk"
-///     kind = "tcp"
-///     from = "client"
-///     to = "server"
+///   [[flow]]
+///   name = "bulk"
+///   kind = "tcp"
+///   from = "client"
+///   to = "server"
 ///
-///     [grid]
-///     seeds = 2
-///     vary = { "flow.bulk.congestion" = ["reno", "cubic"] }
+///   [grid]
+///   seeds = 2
+///   vary = { "flow.bulk.congestion" = ["reno", "cubic"] }
 /// "#;
 /// let scenario = Scenario::parse("one-flow.toml", text)?;
 /// let ids: Vec<String> = scenario.runs().map(|run| run.id).collect();
@@ -62,44 +63,45 @@ pub struct Overrides {
 pub struct Scenario {
     file: String,
     root: Table,
-    /// What was set from elsewhere, and as it was said.
+    /// Settings of the command line, parsed and as written.
     given: Vec<Set>,
     said: Vec<String>,
     grid: Grid,
     experiment: Experiment,
-    /// Notes on events of the file that come after the end of `experiment`.
+    /// Notes on events of the file after the end of `experiment`.
     notes: Vec<String>,
-    /// The mean rates of the traces, where they have been looked at.
+    /// Mean rates of the traces that have been read, by path.
     trace_rates: BTreeMap<String, Rate>,
-    /// What the files of sizes have, where they have been looked at.
+    /// Contents of the files of sizes that have been read, by path.
     sizes: BTreeMap<String, SizeList>,
 }
 
-/// A setting that is varied, and what it is in one run.
+/// Varied setting, with its value in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The key, for example `link.bottleneck.rate`.
+    /// Key, for example `link.bottleneck.rate`.
     pub key: String,
-    /// The value, as one writes it after `--set KEY=`.
+    /// Value, as a user writes it after `--set KEY=`.
     pub value: String,
 }
 
 /// One run of a scenario.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its name among the scenario's runs, fit for a file's name: `rate=5Mbit-s,congestion=reno,seed=3`.
+    /// Name among the scenario's runs, fit for a file name: `rate=5Mbit-s,congestion=reno,seed=3`.
     pub id: String,
-    /// What is varied, and what it is in this run; the seed aside.
+    /// Varied settings with their values in this run, without the seed.
     pub settings: Vec<Setting>,
-    /// Its seed.
+    /// Seed of the run.
     pub seed: Seed,
-    /// What runs.
+    /// Experiment to run.
     pub experiment: Experiment,
-    /// What of the file the run leaves out, because it ends earlier: its duration was set or varied.
+    /// Notes on events of the file that are left out because `--set` or the grid ends the run
+    /// earlier.
     pub notes: Vec<String>,
 }
 
-/// The runs of a scenario, in order: the first key that is varied changes slowest, the seed fastest.
+/// Iterator over the runs of a scenario. The first varied key changes slowest, the seed fastest.
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
     scenario: &'a Scenario,
@@ -123,7 +125,7 @@ impl Iterator for Runs<'_> {
 
 impl ExactSizeIterator for Runs<'_> {}
 
-/// Reads an experiment from `root` with these settings made.
+/// Reads an experiment from `root` with these settings applied.
 fn build<'a>(
     root: &Table,
     sets: impl Iterator<Item = &'a Set> + Clone,
@@ -136,7 +138,7 @@ fn build<'a>(
         set.make(&mut root, When::BeforeTopology, faults);
     }
     topology::spell_out(&mut root, faults);
-    // The links of a topology are there only now.
+    // The links of a topology exist only from here on.
     varied.iter().filter(|set| set.key.name.starts_with("link.")).for_each(|set| set.note(&mut root));
     for set in sets {
         set.make(&mut root, When::AfterTopology, faults);
@@ -145,19 +147,20 @@ fn build<'a>(
 }
 
 impl Scenario {
-    /// Reads a scenario. `name` is what errors call the file. Traces are not looked at.
+    /// Reads a scenario from text. Errors refer to it as `name`. Traces are not read.
     ///
     /// # Errors
-    /// Everything that is wrong with it, each with its place.
+    /// All faults of the scenario, each with its place.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
         Self::parse_with(name, text, &Overrides::default())
     }
 
-    /// Reads a scenario, with settings from elsewhere. The file has to be right without its grid, and every combination
-    /// of the grid has to be right, too.
+    /// Reads a scenario from text, with settings from the command line.
+    ///
+    /// The file must be valid without its grid, and so must every combination of the grid.
     ///
     /// # Errors
-    /// Everything that is wrong with it or with the settings, each with its place.
+    /// All faults of the scenario or of the settings, each with its place.
     pub fn parse_with(name: &str, text: &str, overrides: &Overrides) -> Result<Self, ScenarioError> {
         let (scenario, sources, faults) = Self::read(name, text, overrides)?;
         faults.into_error(&sources).map(|()| scenario)
@@ -173,7 +176,7 @@ impl Scenario {
         let faults = Faults::default();
         let (mut root, readable) = document::parse(0, text, &faults);
         if !readable {
-            // A file that is no TOML would only be misunderstood.
+            // After an error of TOML's grammar, further faults would be misleading.
             faults.into_error(&sources)?;
             return Err(ScenarioError::unreadable(shown, "this is not TOML"));
         }
@@ -225,7 +228,7 @@ impl Scenario {
         Ok((scenario, sources, faults))
     }
 
-    /// Reads a scenario from a file, and looks at the traces that it names.
+    /// Reads a scenario from a file, and the traces that it names.
     ///
     /// # Errors
     /// As [`parse_with`](Self::parse_with); or if the file or a trace cannot be read.
@@ -238,8 +241,10 @@ impl Scenario {
         Self::load_bytes(&name, bytes, overrides)
     }
 
-    /// Reads a scenario from `input`, for example the standard input, and looks at the traces that it names: relative to the
-    /// working directory. Its [`file`](Self::file) is `-`.
+    /// Reads a scenario from `input`, for example the standard input, and the traces that it names,
+    /// relative to the working directory.
+    ///
+    /// Its [`file`](Self::file) is `-`.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -273,7 +278,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Reads the files that UDP flows take their sizes from.
+    /// Reads the files from which UDP flows take their sizes.
     fn load_sizes(&mut self, faults: &Faults) {
         let mut named = Vec::new();
         find_paths(&self.root, "file", false, &mut named);
@@ -294,32 +299,34 @@ impl Scenario {
         check::check_packets(&self.experiment, &self.root, faults);
     }
 
-    /// What the files have that UDP flows take their sizes from, by their paths, where they have been read.
+    /// Returns the contents of the files from which UDP flows take their sizes, by path; files not
+    /// yet read are omitted.
     pub fn size_lists(&self) -> &BTreeMap<String, SizeList> {
         &self.sizes
     }
 
-    /// The path of the file; `-` if it was read from elsewhere.
+    /// Returns the path of the file; `-` for another source.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The directory that the paths of traces are relative to: that of the file.
+    /// Returns the directory of the file, to which the paths of traces are relative.
     pub fn dir(&self) -> PathBuf {
         Path::new(&self.file).parent().map(Path::to_path_buf).unwrap_or_default()
     }
 
-    /// The experiment as the file has it, with what is set from elsewhere, and nothing varied.
+    /// Returns the file's experiment with the settings of the command line, and without the grid's.
     pub fn experiment(&self) -> &Experiment {
         &self.experiment
     }
 
-    /// Notes on events left out because they come after the end of [`experiment`](Self::experiment), whose duration was set.
+    /// Returns notes on events after the end of [`experiment`](Self::experiment), whose duration
+    /// was set.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The mean rate of a trace, if it has been looked at.
+    /// Returns the mean rate of a trace, if it has been read.
     pub(crate) fn trace_rate(&self, path: &str) -> Option<Rate> {
         self.trace_rates.get(path).copied()
     }
@@ -328,30 +335,31 @@ impl Scenario {
         &self.grid
     }
 
-    /// Which topology was spelt out, if any.
+    /// Returns the kind of the topology that was expanded, if any.
     pub(crate) fn topology(&self) -> Option<&str> {
         let topology = self.root.get("topology")?;
         topology.as_str().or_else(|| topology.as_table()?.get("kind")?.as_str())
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub fn count(&self) -> usize {
         self.grid.combinations() * self.grid.seeds.len()
     }
 
-    /// The runs, each with its settings applied: every combination of what is varied, with every seed.
+    /// Returns every combination of the varied settings with every seed, each as a run with its
+    /// settings applied.
     pub fn runs(&self) -> Runs<'_> {
         Runs { scenario: self, next: 0 }
     }
 
-    /// The run with this number, counted from 0.
+    /// Returns a run, counted from 0; `None` if the number is too large.
     pub fn run(&self, number: usize) -> Option<Run> {
         if number >= self.count() {
             return None;
         }
         let (combination, seed) = (number / self.grid.seeds.len(), number % self.grid.seeds.len());
         let sets = self.grid.combination(combination);
-        // Every combination was checked when the file was read.
+        // Every combination was checked when the file was read, so new faults are impossible.
         let (mut experiment, notes) = build(&self.root, self.given.iter().chain(&sets), &Faults::default());
         let seed = Seed::new(self.grid.seeds[seed]);
         experiment.seed = seed;
@@ -361,7 +369,7 @@ impl Scenario {
         Some(Run { id: self.id(&settings, seed), settings, seed, experiment, notes })
     }
 
-    /// The command that repeats exactly this run.
+    /// Returns the command line that repeats exactly this run.
     pub fn one_line(&self, run: &Run) -> String {
         let mut line = format!("marcato sim {}", shell(&self.file));
         let varied: HashSet<&str> = run.settings.iter().map(|setting| setting.key.as_str()).collect();
@@ -377,7 +385,8 @@ impl Scenario {
         line + &format!(" --seed {}", run.seed.get())
     }
 
-    /// Names a run after what is varied in it: by as much of each key as tells it from the others.
+    /// Returns the name of a run: its varied settings, with each key cut to a suffix that
+    /// identifies it.
     fn id(&self, settings: &[Setting], seed: Seed) -> String {
         let keys: Vec<&str> = self.grid.axes.iter().map(|axis| axis.key.name.as_str()).collect();
         let mut parts = Vec::new();
@@ -392,20 +401,22 @@ impl Scenario {
         if exact && id.len() <= LONGEST_ID {
             return id;
         }
-        // What was left out is told apart by a hash of all of it.
+        // A hash of all settings distinguishes runs whose shortened names are equal.
         let all: Vec<String> =
             settings.iter().map(|setting| format!("{}={}", setting.key, setting.value)).collect();
         let short: String = parts[..parts.len() - 1].join(",").chars().take(LONGEST_ID - 40).collect();
         format!("{short}-{:08x},seed={}", hash(&all.join("\n")), seed.get())
     }
 
-    /// Reads each combination, and tells what is wrong with it: each thing once, of the first in which it is. Of more than
-    /// `most` or [`MAX_RUNS`] combinations, it reads each value on its own.
+    /// Reads each combination and reports its faults, each once with the first combination that has
+    /// it.
+    ///
+    /// Above `most` or [`MAX_RUNS`] combinations, it reads each value separately.
     fn check_combinations(&self, faults: &Faults, most: usize) {
         let most = most.min(MAX_RUNS);
         let is_each = self.grid.combinations() <= most;
         let mut told: HashSet<(Place, String)> = faults.so_far().into_iter().collect();
-        // What is wrong in the file itself is wrong in every combination.
+        // A fault of the file itself recurs in every combination, and was already reported.
         let wrong: HashSet<Place> = told.iter().map(|(place, _)| *place).collect();
         let before = told.len();
         let mut ids: HashMap<String, usize> = HashMap::new();
@@ -426,7 +437,7 @@ impl Scenario {
                 settings.iter().map(|one| format!("{} = {}", one.key, one.value)).collect();
             let note = format!(" (in the runs with {})", with.join(", "));
             for ((place, problem), (_, noted)) in found.noted(&note) {
-                // What stands in the grid speaks for itself.
+                // A fault inside the grid already shows the setting, so it needs no note.
                 let in_grid = sets.iter().any(|set| place == set.item.place || place == set.key.place);
                 if (in_grid || !wrong.contains(&place)) && told.insert((place, problem.clone())) {
                     faults.add(place, if in_grid { problem } else { noted });
@@ -439,7 +450,7 @@ impl Scenario {
     }
 }
 
-/// The name of a scenario that comes from the standard input.
+/// File name of a scenario from the standard input.
 const STDIN: &str = "-";
 
 /// Reads the text of a file that a scenario names.
@@ -449,7 +460,7 @@ fn read_text(path: &Path) -> Result<String, String> {
         .map_err(|wrong| format!("line {}, column {}: {wrong}", wrong.line, wrong.column))
 }
 
-/// Reads at most `most` bytes.
+/// Reads at most `most` bytes; more are an error.
 fn read_bounded(input: impl std::io::Read, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = input.take(most as u64 + 1).read_to_end(&mut bytes);
@@ -460,8 +471,8 @@ fn read_bounded(input: impl std::io::Read, most: usize) -> Result<Vec<u8>, Strin
     Ok(bytes)
 }
 
-/// Makes lists of what was written as one table, and one table of what was written as a list, with a fault: so all else that
-/// is wrong with it is found.
+/// Normalises tables written as lists and lists written as tables, with a fault for each, so that
+/// the remaining faults are found as well.
 fn list_tables(root: &mut Table, faults: &Faults) {
     for name in ["topology", "record", "grid"] {
         let Some(item) = root.get_mut(name) else { continue };
@@ -481,7 +492,7 @@ fn list_tables(root: &mut Table, faults: &Faults) {
     }
 }
 
-/// Says of each fault that the file does not have by itself which settings it comes with.
+/// Appends the responsible settings to each fault that the file alone does not have.
 fn note_settings(root: &Table, given: &[Set], said: &[String], faults: &Faults) {
     if given.is_empty() || faults.so_far().iter().all(|(place, _)| place.source != 0) {
         return;
@@ -497,7 +508,7 @@ fn note_settings(root: &Table, given: &[Set], said: &[String], faults: &Faults) 
     });
 }
 
-/// A text of at most as many characters as an error shows of a setting.
+/// Shortens a text to the number of characters that an error shows of a setting.
 fn shorten(text: &str) -> String {
     const MOST: usize = 80;
     if text.chars().count() <= MOST {
@@ -506,11 +517,11 @@ fn shorten(text: &str) -> String {
     text.chars().take(MOST).chain(['…']).collect()
 }
 
-/// The longest name of a run that is not cut.
+/// Longest name of a run that is not cut.
 const LONGEST_ID: usize = 120;
 
-/// How many combinations can be checked before that takes minutes: by how often the file is read, and how far routes are
-/// sought.
+/// Returns the number of combinations that can be checked before that takes minutes, from the cost
+/// of reading the file and of finding routes.
 fn most_combinations(experiment: &Experiment, text: &str) -> usize {
     const MOST: usize = 200_000_000;
     let size = experiment.nodes.len() + experiment.links.len();
@@ -519,12 +530,12 @@ fn most_combinations(experiment: &Experiment, text: &str) -> usize {
     MOST / once.max(1)
 }
 
-/// Whether this is the key of a path to a trace or to a file of sizes.
+/// Returns whether this is the key of a path to a trace or to a file of sizes.
 fn is_path(key: &str, what: &str) -> bool {
     key.strip_suffix(what).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// The strings under every key `what`, in lists too where grids have them.
+/// Collects the strings under every key `what`, including those in lists, as grids have them.
 fn find_paths<'a>(table: &'a Table, what: &str, under: bool, found: &mut Vec<&'a Item>) {
     for (key, item) in &table.entries {
         let is_it = under && matches!(item.value, Value::Array(_)) || is_path(&key.name, what);
@@ -541,7 +552,7 @@ fn walk<'a>(item: &'a Item, what: &str, is_it: bool, found: &mut Vec<&'a Item>) 
     }
 }
 
-/// As many of a key's last parts as no other key ends with.
+/// Returns the shortest suffix of whole parts of a key that no other key shares.
 fn shortest<'k>(key: &'k str, keys: &[&str]) -> &'k str {
     let starts = key.match_indices('.').map(|(at, _)| at + 1).rev().chain([0]);
     let ends_alike = |tail: &str| {
@@ -550,7 +561,10 @@ fn shortest<'k>(key: &'k str, keys: &[&str]) -> &'k str {
     starts.map(|start| &key[start..]).find(|tail| !ends_alike(tail)).unwrap_or(key)
 }
 
-/// A value as it can stand in a file's name, and whether no two values become one by it that are likely to be varied.
+/// Returns a value in a form fit for a file name.
+///
+/// The flag says whether the form is unambiguous, as far as values that are likely to vary are
+/// concerned.
 fn plain(value: &str) -> (String, bool) {
     let mut exact = true;
     let mut out = String::new();
@@ -575,7 +589,7 @@ fn hash(text: &str) -> u64 {
     (hash ^ hash >> 32) & 0xffff_ffff
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell where necessary.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "./_-+:,=@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

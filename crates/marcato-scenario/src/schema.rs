@@ -1,21 +1,21 @@
-//! Which keys each table has. What reads a table and what documents it both go by this.
+//! Keys of each table. Both the readers and the reference documentation use these lists.
 
-/// The keys of a table.
+/// Keys of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
-    /// What the table is, with its article, as errors say it.
+    /// Name of the table with its article, for error messages.
     pub what: &'static str,
-    /// Its keys, in groups.
+    /// Keys, in groups.
     pub keys: &'static [&'static [&'static str]],
 }
 
 impl Schema {
-    /// All of its keys.
+    /// Returns all keys.
     pub fn all(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
         self.keys.iter().flat_map(|group| group.iter().copied())
     }
 
-    /// Whether it has this key.
+    /// Returns whether the table has this key.
     pub fn has(&self, key: &str) -> bool {
         self.all().any(|one| one == key)
     }
@@ -25,7 +25,7 @@ macro_rules! schemas {
     ($($(#[$doc:meta])* $name:ident = $what:literal: $($group:expr),+;)+) => {
         $($(#[$doc])* pub(crate) const $name: Schema = Schema { what: $what, keys: &[$($group),+] };)+
 
-        /// Every table of the format.
+        /// All tables of the format.
         pub const TABLES: &[Schema] = &[$($name),+];
     };
 }
@@ -35,7 +35,7 @@ const FLOW_COMMON: &[&str] =
 const FLOW_TCP: &[&str] = &["congestion", "tcp", "tcp-to"];
 const DIRECTION: &[&str] =
     &["rate", "trace", "delay", "framing", "queue", "loss", "jitter", "duplication", "bleach-ecn"];
-/// The keys of a link beside its name and ends, which a topology passes on to the links that it is about.
+/// Keys of a link, excluding its name and ends. A topology passes them on to its own links.
 pub(crate) const WIRE: &[&str] = &[
     "rate",
     "trace",

@@ -1,18 +1,19 @@
-//! Settings from elsewhere: `--set` and grids.
+//! Settings from `--set` and grids.
 
 use crate::document::{Item, Key, Origin, Place, Table, Value};
 use crate::fault::Faults;
 use crate::nearest::hint;
 use crate::read::link_name;
 
-/// A setting: which key becomes what.
+/// Setting: a key and its new value.
 #[derive(Clone, Debug)]
 pub(crate) struct Set {
     pub(crate) key: Key,
     pub(crate) item: Item,
 }
 
-/// Which settings are made: those of the topology before it is spelt out, all others after.
+/// Time at which a setting is applied: those of the topology before it is expanded, all others
+/// after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     BeforeTopology,
@@ -25,7 +26,8 @@ impl Set {
         if of_topology { When::BeforeTopology } else { When::AfterTopology }
     }
 
-    /// Makes the setting in `root`, if it is time. A key that names nothing is a fault.
+    /// Applies the setting to `root`, if its time is `when`. A key that refers to nothing is a
+    /// fault.
     pub(crate) fn make(&self, root: &mut Table, when: When, faults: &Faults) {
         if self.when() != when {
             return;
@@ -49,7 +51,7 @@ impl Set {
             }
             [what @ ("link" | "flow"), name, rest @ ..] => {
                 match (find(root, what, name), rest, &self.item.value) {
-                    // Several settings at once.
+                    // A table as the value of a whole link or flow sets several of its keys at once.
                     (Ok(table), [], Value::Table(settings)) => {
                         for (key, item) in &settings.entries {
                             table.set(key.clone().set(), item.clone());
@@ -71,7 +73,8 @@ impl Set {
         }
     }
 
-    /// Notes in `root` that a grid varies the key: what of the file then fits no other value of it is left out.
+    /// Marks the key in `root` as varied by a grid. Keys of the file that do not fit another of its
+    /// values are then ignored.
     pub(crate) fn note(&self, root: &mut Table) {
         let parts: Vec<&str> = self.key.name.split('.').collect();
         match parts.as_slice() {
@@ -88,7 +91,7 @@ impl Set {
         }
     }
 
-    /// Sets what `path` leads to from `table`.
+    /// Sets the value at `path`, starting from `table`.
     fn put(&self, table: &mut Table, path: &[&str], faults: &Faults) {
         let place = self.key.place;
         match path {
@@ -106,7 +109,7 @@ impl Set {
         }
     }
 
-    /// Sets what `path` leads to from `item`, which is called `name`.
+    /// Sets the value at `path`, starting from `item`, whose name is `name`.
     fn enter(&self, item: &mut Item, name: &str, path: &[&str], faults: &Faults) {
         // queue = "codel" is short for { kind = "codel" }, to which keys can be added.
         if let Value::String(_) = item.value {
@@ -117,7 +120,7 @@ impl Set {
         }
         match (&mut item.value, path) {
             (Value::Table(table), _) => self.put(table, path, faults),
-            // Of a list, the entry with this number, counted from 1 as people do.
+            // A number selects an entry of a list, counted from 1.
             (Value::Array(items), [number, rest @ ..]) => {
                 let many = items.len();
                 let index = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
@@ -138,7 +141,7 @@ impl Set {
     }
 }
 
-/// Notes that the key to which `path` leads from `table` is varied, if the file has it.
+/// Marks the key at `path`, starting from `table`, as varied, if the file has it.
 fn vary(table: &mut Table, path: &[&str]) {
     let [part, rest @ ..] = path else { return };
     let Some((key, item)) = table.entries.iter_mut().find(|(key, _)| key.name == *part) else { return };
@@ -162,7 +165,7 @@ fn second(what: &str) -> &'static str {
     if what == "link" { "rate" } else { "start" }
 }
 
-/// The link or flow of this name; without it, the names that there are.
+/// Returns the link or flow of this name, or else the names that exist.
 fn find<'a>(root: &'a mut Table, what: &str, name: &str) -> Result<&'a mut Table, Vec<String>> {
     let name_of = |table: &Table| match what {
         "link" => link_name(table),
@@ -181,7 +184,7 @@ fn find<'a>(root: &'a mut Table, what: &str, name: &str) -> Result<&'a mut Table
     Err(names)
 }
 
-/// Reads `KEY=VALUE`, which is source `source`.
+/// Reads `KEY=VALUE` from the text with index `source`.
 pub(crate) fn read(source: usize, text: &str, faults: &Faults) -> Option<Set> {
     let Some((key, value)) = text.split_once('=') else {
         let place = Place { source, start: 0, end: text.len() };

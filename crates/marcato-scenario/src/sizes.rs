@@ -1,11 +1,11 @@
-//! Lists of sizes in files: one size in each line.
+//! Lists of sizes in files, one size per line.
 
 use std::str::FromStr;
 use std::sync::Arc;
 
 use marcato_units::Bytes;
 
-/// A list of sizes of UDP payloads, as a file has it: a whole number of bytes in each line.
+/// List of UDP payload sizes from a file: a whole number of bytes per line.
 ///
 /// ```
 /// use marcato_scenario::sizes::SizeList;
@@ -16,51 +16,52 @@ use marcato_units::Bytes;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeList {
-    /// At least one. Shared, since many flows may have the same.
+    /// At least one size. Shared, since many flows may use the same list.
     sizes: Arc<[u16]>,
 }
 
-/// Error returned for a text that is no list of sizes.
+/// Error returned for a text that is not a list of sizes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeListError {
-    /// There is no size.
+    /// No size in the text.
     #[error("the list is empty: give a line with a size in bytes for each packet")]
     Empty,
-    /// A line does not hold a size.
+    /// Line that is not a size.
     #[error("line {line}: {found:?} is no size in bytes, 1 to {}", SizeList::LARGEST)]
     NotSize {
-        /// Which line, counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// How the line begins.
+        /// Beginning of the line.
         found: String,
     },
-    /// There are more lines than [`SizeList::MOST`].
+    /// More lines than [`SizeList::MOST`].
     #[error("the list has more than {} lines: cut it", SizeList::MOST)]
     TooMany,
 }
 
-/// How much of a line an error repeats.
+/// Number of characters of a line that an error repeats.
 const MOST_SHOWN: usize = 24;
 
 impl SizeList {
-    /// The most sizes that a list may have.
+    /// Largest number of sizes in a list.
     pub const MOST: usize = 1_000_000;
 
-    /// The largest payload of a UDP packet over IPv4, in bytes. RFC 768, RFC 791.
+    /// Largest payload of a UDP packet over IPv4, in bytes. RFC 768, RFC 791.
     pub const LARGEST: u16 = 65_507;
 
-    /// How many sizes there are; at least one.
+    /// Returns the number of sizes; at least one.
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
         self.sizes.len()
     }
 
-    /// The size with this number, counted from 0; after the last the list begins again.
+    /// Returns the size at this index, counted from 0. The list starts over after its last size.
     pub fn get(&self, number: usize) -> Bytes {
         Bytes::new(self.sizes[number % self.sizes.len()].into())
     }
 
-    /// The largest of them, and its line, counted from 1: the first such line.
+    /// Returns the line, counted from 1, and the value of the largest size; the first one of
+    /// several.
     pub fn largest(&self) -> (usize, Bytes) {
         let (mut line, mut largest) = (1, 0);
         for (number, &size) in (1..).zip(self.sizes.iter()) {
@@ -71,13 +72,13 @@ impl SizeList {
         (line, Bytes::new(largest.into()))
     }
 
-    /// The mean, rounded down.
+    /// Returns the mean, rounded down.
     pub fn mean(&self) -> Bytes {
         let sum: u64 = self.sizes.iter().map(|&size| u64::from(size)).sum();
         Bytes::new(sum / self.sizes.len() as u64)
     }
 
-    /// The sizes in order, in bytes.
+    /// Returns the sizes in order, in bytes.
     pub fn as_slice(&self) -> &[u16] {
         &self.sizes
     }

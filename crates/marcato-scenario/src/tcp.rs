@@ -1,58 +1,61 @@
-//! How an end of a TCP connection behaves.
+//! Configuration of one end of a TCP connection.
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
-/// The headers of IPv4 and TCP without options.
+/// Length of IPv4 and TCP headers without options.
 const HEADERS: u64 = 40;
 
-/// How one end of a TCP connection behaves. The defaults are the simulator's: those of a Linux host of today where they
-/// matter to a measurement.
+/// Configuration of one end of a TCP connection. The defaults are the simulator's, which follow a
+/// current Linux host where that matters to a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     /// Congestion control.
     pub congestion: Congestion,
-    /// Most payload in a segment, in bytes.
+    /// Largest payload of a segment, in bytes.
     pub mss: u32,
     /// Initial window, in segments.
     pub initial_window: u32,
-    /// Initial slow start threshold, in segments; `None`: as high as can be.
+    /// Initial slow-start threshold, in segments; `None` for no threshold.
     pub initial_ssthresh: Option<u32>,
-    /// How acknowledgements make the window of Reno, CUBIC and DCTCP grow.
+    /// Growth of the window of Reno, CUBIC and DCTCP per acknowledgement.
     pub growth: Growth,
-    /// Bytes written and not yet acknowledged that the endpoint holds for the application.
+    /// Capacity for bytes written by the application and not yet acknowledged.
     pub send_buffer: Bytes,
-    /// Bytes that the receiver holds for its application.
+    /// Capacity for bytes received and not yet read by the application.
     pub receive_buffer: Bytes,
-    /// Begin with a receive buffer of this size and let it grow up to `receive_buffer`; `None`: it is as large as it may be
-    /// from the start.
+    /// Initial receive buffer, which then grows up to `receive_buffer`; `None` uses
+    /// `receive_buffer` from the start.
     pub receive_buffer_from: Option<Bytes>,
-    /// Call the endpoint writable while fewer bytes than this are unsent; `None`: while the send buffer has room.
+    /// Unsent bytes below which the endpoint is writable; `None` makes it writable while the send
+    /// buffer has room.
     pub notsent_lowat: Option<Bytes>,
-    /// When data is acknowledged.
+    /// Timing of acknowledgements.
     pub delayed_ack: DelayedAck,
-    /// Least retransmission timeout.
+    /// Smallest retransmission timeout.
     pub min_rto: Duration,
-    /// Greatest retransmission timeout.
+    /// Largest retransmission timeout.
     pub max_rto: Duration,
-    /// Retransmission timeout of the SYN and until a round trip has been measured.
+    /// Retransmission timeout of the SYN, and of all segments until a round trip has been measured.
     pub initial_rto: Duration,
     /// Timestamps option (RFC 7323).
     pub timestamps: bool,
-    /// Selective acknowledgements (RFC 2018), if both ends have them.
+    /// Selective acknowledgements (RFC 2018), if both ends enable them.
     pub sack: bool,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: bool,
-    /// The form in which data segments carry their priority; `None`: not at all.
+    /// Form of the option with a data segment's priority; `None` sends no option.
     pub priority_option: Option<PriorityOption>,
-    /// How losses are detected.
+    /// Algorithm of loss detection.
     pub loss_detection: LossDetection,
-    /// Space segments out where the congestion control has no rate of its own.
+    /// Paces segments where the congestion control has no rate of its own.
     pub pacing: bool,
-    /// Send in bursts of up to so much, as where the network card cuts segments; `None`: each segment on its own.
+    /// Largest burst, as from a network card that cuts segments; `None` sends each segment
+    /// separately.
     pub segmentation_offload: Option<Bytes>,
-    /// Fall back to the initial window after an idle retransmission timeout.
+    /// Returns to the initial window after the connection was idle for a retransmission timeout.
     pub slow_start_after_idle: bool,
-    /// A second layer, which the network serves after this one (PLT); `None`: there is one layer. Both ends need it.
+    /// Second layer, which the network serves after the first (PLT); `None` for one layer. Both
+    /// ends need it.
     pub low_layer: Option<LowLayer>,
 }
 
@@ -86,14 +89,18 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// Bytes of a full segment's IPv4 packet. RFC 791: 20, RFC 9293: 20, and the options of a data segment, padded.
+    /// Returns the length of a full segment's IPv4 packet: 20 B of RFC 791, 20 B of RFC 9293, and
+    /// the padded options of a data segment.
     pub fn packet(&self) -> Bytes {
         let options = self.timestamp_option() + self.priority_option.map_or(0, PriorityOption::len);
         Bytes::new(HEADERS + options.next_multiple_of(4) + u64::from(self.mss))
     }
 
-    /// Bytes of the longest IPv4 packet without payload: an acknowledgement with three SACK blocks (RFC 2018 §3), or, with
-    /// a low layer, one of four ranges of low packets; without either a SYN, which has 20 bytes of options.
+    /// Returns the length of the longest IPv4 packet without payload.
+    ///
+    /// This is an acknowledgement with three SACK blocks (RFC 2018 §3), or with four ranges of low
+    /// packets if there is a low layer. Without SACK and low layer it is a SYN, which has 20 bytes
+    /// of options.
     pub fn acknowledgement(&self) -> Bytes {
         let ranges = match (self.low_layer, self.sack) {
             (Some(_), _) => 4,
@@ -103,41 +110,42 @@ impl Tcp {
         Bytes::new(HEADERS + self.timestamp_option() + 4 + 8 * ranges)
     }
 
-    /// Bytes of the timestamps option behind two no-operations. RFC 7323 appendix A.
+    /// Returns the length of the timestamps option after two no-operations. RFC 7323 appendix A.
     const fn timestamp_option(&self) -> u64 {
         if self.timestamps { 12 } else { 0 }
     }
 }
 
-/// How acknowledgements make a window grow.
+/// Growth of a window per acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// By the bytes that they acknowledge; in slow start one acknowledgement counts for so many segments at most (RFC 3465).
+    /// Growth by acknowledged bytes. In slow start, one acknowledgement counts for at most `limit`
+    /// segments (RFC 3465).
     Bytes {
-        /// So many: L.
+        /// Limit L of RFC 3465, in segments.
         limit: u32,
     },
-    /// By their number (RFC 5681).
+    /// Growth by the number of acknowledgements (RFC 5681).
     Acknowledgements,
 }
 
 impl Default for Growth {
-    /// By bytes, two segments an acknowledgement at most.
+    /// Returns growth by bytes, with at most two segments per acknowledgement.
     fn default() -> Self {
         Self::Bytes { limit: 2 }
     }
 }
 
-/// Which congestion control a sender runs.
+/// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// Reno (RFC 5681).
     Reno,
     /// CUBIC (RFC 9438).
     Cubic {
-        /// Leave slow start when a queue begins to grow.
+        /// Leaves slow start when a queue begins to grow (HyStart).
         hystart: bool,
-        /// Make room for newcomers (RFC 9438 §4.7).
+        /// Releases bandwidth to new flows (fast convergence, RFC 9438 §4.7).
         fast_convergence: bool,
     },
     /// DCTCP (RFC 8257). It needs ECN.
@@ -147,10 +155,10 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// CUBIC as Linux runs it.
+    /// CUBIC as in Linux.
     pub const CUBIC: Self = Self::Cubic { hystart: true, fast_convergence: true };
 
-    /// Its name, as a file has it.
+    /// Returns the name used in a file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reno => "reno",
@@ -161,16 +169,16 @@ impl Congestion {
     }
 }
 
-/// When a receiver acknowledges.
+/// Timing of a receiver's acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayedAck {
-    /// Acknowledge every so many data segments at the latest; 1 is every one.
+    /// Number of data segments after which an acknowledgement is due; 1 acknowledges every segment.
     pub every: u32,
-    /// Acknowledge after this long at the latest.
+    /// Time after which an acknowledgement is due.
     pub timeout: Duration,
-    /// Acknowledge the first data segment of the connection at once.
+    /// Acknowledges the first data segment of the connection at once.
     pub first_at_once: bool,
-    /// Acknowledge P0 and P1 segments at once (CATS §II-D2).
+    /// Acknowledges P0 and P1 segments at once (CATS §II-D2).
     pub urgent_at_once: bool,
 }
 
@@ -180,14 +188,14 @@ impl Default for DelayedAck {
     }
 }
 
-/// The form of the option that carries a segment's priority.
+/// Form of the option that carries a segment's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriorityOption {
     /// Kind 254 with an experiment identifier, 5 bytes (RFC 6994).
     Rfc6994,
     /// Kind 254, 3 bytes (CATS §II-D2).
     Short,
-    /// Kind 253, 4 bytes, as the authors' program sends it.
+    /// Kind 253, 4 bytes, as sent by the authors' program.
     Authors,
 }
 
@@ -201,42 +209,43 @@ impl PriorityOption {
     }
 }
 
-/// How a sender finds out what was lost before its retransmission timer expires.
+/// Algorithm that detects losses before the retransmission timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// By time, with probes of the tail (RFC 8985).
+    /// Detection by time, with tail loss probes (RFC 8985).
     Rack,
-    /// By three segments above (RFC 6675).
+    /// Detection by three segments above the gap (RFC 6675).
     DupThresh,
 }
 
-/// The low layer of a connection: what cannot be sent otherwise is sent at low priority (PLT §3).
+/// Low layer of a connection, which sends at low priority what the high layer cannot send (PLT §3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowLayer {
-    /// The rate of loss below which its window grows; `None`: it is found at run time.
+    /// Loss rate below which the window grows; `None` determines it at run time.
     pub target: Option<f64>,
-    /// After how long its window may change; `None`: a round trip.
+    /// Interval between changes of the window; `None` for a round trip.
     pub epoch: Option<Duration>,
-    /// Its initial window, in full packets.
+    /// Initial window, in full packets.
     pub initial_window: u32,
-    /// The most that its window may be, in full packets.
+    /// Largest window, in full packets.
     pub most_window: u32,
-    /// Its least timeout.
+    /// Smallest timeout.
     pub min_rto: Duration,
-    /// The same until the first of its packets has been acknowledged, if that is more.
+    /// Smallest timeout until the first low packet has been acknowledged; applies if it exceeds
+    /// `min_rto`.
     pub first_rto: Duration,
-    /// How often it sends a lost packet again before the high layer does.
+    /// Number of low retransmissions of a packet before the high layer retransmits it.
     pub retransmissions: u8,
-    /// The layer of the acknowledgements of its packets.
+    /// Layer of the acknowledgements of low packets.
     pub ack_layer: Layer,
-    /// Acknowledge every so many of its packets at the latest.
+    /// Number of low packets after which an acknowledgement is due.
     pub ack_every: u32,
-    /// New data that is less urgent than this goes low only; `None`: the high layer takes all.
+    /// Least urgent level of new data that may use the high layer; `None` for all levels.
     pub high_for: Option<Priority>,
 }
 
 impl LowLayer {
-    /// As in PLT §4.1, whose windows are those of 250 Mbit/s and 80 ms in packets of 1000 bytes.
+    /// Parameters of PLT §4.1, whose windows are for 250 Mbit/s and 80 ms in packets of 1000 bytes.
     pub const PAPER: Self = Self {
         target: Some(0.005),
         epoch: Some(Duration::from_millis(100)),
@@ -250,8 +259,8 @@ impl LowLayer {
         high_for: None,
     };
 
-    /// For paths of which nothing is known: epochs of a round trip, a target that is found at run time, and patience with
-    /// the first packets, which may have to wait.
+    /// Parameters for unknown paths: epochs of a round trip, a loss target determined at run time,
+    /// and a long timeout for the first packets, which may have to wait.
     pub const MARCATO: Self = Self {
         target: None,
         epoch: None,

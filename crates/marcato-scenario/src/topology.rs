@@ -1,5 +1,7 @@
-//! Shorthands for topologies that everybody draws. They are spelt out in the tree, before it is read, so that what they
-//! make can be changed as if it stood in the file.
+//! Shorthands for common topologies.
+//!
+//! They are expanded in the tree before it is read, so that their nodes and links can be changed as
+//! if the file contained them.
 
 use crate::document::{Item, Key, Place, Table, Value};
 use crate::fault::Faults;
@@ -21,11 +23,12 @@ const KINDS: &[Kind<Name>] = &[
     ("asymmetric", Name::Asymmetric, &schema::ASYMMETRIC),
 ];
 
-/// The most pairs, hops or paths. Each makes up to three nodes.
+/// Largest number of pairs, hops or paths. Each makes up to three nodes.
 const MOST: u64 = 256;
 
-/// Spells out `[topology]`, if there is one: its nodes and links come before those of the file. What it is made from
-/// stays in the tree; reading it again does nothing.
+/// Expands `[topology]`, if there is one: its nodes and links precede those of the file.
+///
+/// Its table stays in the tree; reading it again has no effect.
 pub(crate) fn spell_out(root: &mut Table, faults: &Faults) {
     let Some(item) = root.get("topology").cloned() else { return };
     if !matches!(item.value, Value::Table(_)) {
@@ -48,14 +51,14 @@ pub(crate) fn spell_out(root: &mut Table, faults: &Faults) {
     prepend(root, "link", place, links);
 }
 
-/// Puts items before those of a list, which may not be there yet.
+/// Inserts items before those of a list, which is created if missing.
 fn prepend(root: &mut Table, name: &str, place: Place, mut items: Vec<Item>) {
     match root.get_mut(name) {
         Some(Item { value: Value::Array(old), .. }) => {
             items.append(old);
             *old = items;
         }
-        // Something else than a list: whoever reads it says so.
+        // The reader of this key reports a value that is not a list.
         Some(_) => {}
         None => root.set(Key::new(name, place), Item { value: Value::Array(items), place }),
     }
@@ -73,7 +76,7 @@ impl Made<'_> {
         self.nodes.push(Item::string(name, self.place));
     }
 
-    /// A link of this name with these settings.
+    /// Adds a link of this name with these settings.
     fn link(&mut self, name: Option<&str>, ends: [&str; 2], settings: Vec<(Key, Item)>) {
         let place = self.place;
         let key = |name: &str| Key::new(name, place);
@@ -89,7 +92,7 @@ impl Made<'_> {
         self.links.push(Item { value: Value::Table(table), place });
     }
 
-    /// How many there are of something; `usual` if nothing is said. If it cannot be read, some names are unknown.
+    /// Reads a count, with `usual` as its default. If it cannot be read, some names are unknown.
     fn many(&self, key: &'static str, most: u64, usual: u64) -> u64 {
         let read = self.keys.integer(key, 1..=most);
         if read.is_none() && self.keys.item(key).is_some() {
@@ -98,18 +101,18 @@ impl Made<'_> {
         read.unwrap_or(usual)
     }
 
-    /// The settings of the topology's own links.
+    /// Returns the settings of the topology's own links.
     fn wire(&self) -> Vec<(Key, Item)> {
         schema::WIRE.iter().filter_map(|key| self.setting(key, key)).collect()
     }
 
-    /// The settings of the links between hosts and routers.
+    /// Returns the settings of the links between hosts and routers.
     fn access(&self) -> Vec<(Key, Item)> {
         let settings = [("access-rate", "rate"), ("access-delay", "delay"), ("mtu", "mtu")];
         settings.iter().filter_map(|(key, name)| self.setting(key, name)).collect()
     }
 
-    /// A setting of the topology, as a link calls it.
+    /// Returns a setting of the topology under its name in a link.
     fn setting(&self, key: &str, name: &str) -> Option<(Key, Item)> {
         // Not every topology has every key.
         let item = self.keys.optional(key)?;
@@ -153,7 +156,7 @@ fn parking_lot(made: &mut Made<'_>) {
     }
     made.link(None, ["client", "router-0"], made.access());
     made.link(None, [&format!("router-{hops}"), "server"], made.access());
-    // The traffic that crosses hop n comes in before it and leaves after it.
+    // Traffic across hop n enters before it and leaves after it.
     for n in 1..=hops {
         made.link(None, [&format!("client-{n}"), &format!("router-{}", n - 1)], made.access());
         made.link(None, [&format!("router-{n}"), &format!("server-{n}")], made.access());

@@ -1,28 +1,32 @@
-//! Traces: recordings of when a real link could send.
+//! Traces: recordings of the times at which a real link could send.
 //!
-//! References: R. Netravali et al., "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC 2015; K. Winstein,
-//! A. Sivaraman and H. Balakrishnan, "Stochastic forecasts achieve high throughput and low delay over cellular
-//! networks", NSDI 2013 (where such recordings come from).
+//! References: R. Netravali et al., "Mahimahi: accurate record-and-replay for HTTP", USENIX ATC
+//! 2015; K. Winstein, A. Sivaraman and H. Balakrishnan, "Stochastic forecasts achieve high
+//! throughput and low delay over cellular networks", NSDI 2013 (the source of such recordings).
 
 use std::str::FromStr;
 use std::sync::Arc;
 
 use marcato_units::{Bytes, Duration, Rate};
 
-/// A packet-delivery trace as mahimahi's: a time in whole milliseconds for each opportunity to put
-/// [1504 bytes](Self::OPPORTUNITY) on the wire, from the beginning again when it has ended.
+/// Packet-delivery trace in mahimahi's format.
 ///
-/// A link that has one sends by it instead of by a rate:
+/// Each line is a time in whole milliseconds: an opportunity to put [1504 bytes](Self::OPPORTUNITY)
+/// on the wire. After the last one the trace starts over. A link with a trace sends at these
+/// opportunities instead of at a rate:
 ///
-/// - A packet leaves the queue at an opportunity. If it is larger than what is left of that, it goes on in the next; if
-///   it is smaller, the packet behind it begins in what is left. It is out when its last byte is.
-/// - What is left when the queue is empty is gone. A packet that is offered in the very instant of an opportunity still
-///   takes what is left of it; in mahimahi, whose clock has milliseconds, it comes too late.
-/// - The last time is also how long the trace takes until it begins again: an opportunity at 0 comes together with the
-///   last of the round before.
+/// - A packet leaves the queue at an opportunity. If it exceeds the opportunity's remaining bytes,
+///   it continues in the next one. If it is smaller, the next packet starts in the remainder. A
+///   packet is sent once its last byte is.
+/// - The remainder is lost when the queue is empty. A packet offered at the very instant of an
+///   opportunity still uses the remainder. In mahimahi, whose clock counts milliseconds, it is too
+///   late.
+/// - The last time is also the period of the trace. An opportunity at 0 coincides with the last one
+///   of the previous period.
 ///
-/// The bytes are those of the IP packet and of the link's [framing](crate::link::Direction::framing). Mahimahi's framing
-/// is 4 bytes, the header of its tun device: 1500 bytes of IP, its MTU, then fill an opportunity exactly, and larger
+/// The bytes are those of the IP packet and of the link's
+/// [framing](crate::link::Direction::framing). Mahimahi's framing is 4 bytes, the header of its tun
+/// device. An IP packet of its MTU, 1500 bytes, then fills an opportunity exactly, and larger
 /// packets do not occur.
 ///
 /// ```
@@ -37,70 +41,72 @@ use marcato_units::{Bytes, Duration, Rate};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Ascending; the last is not 0. Shared, since many links may have the same.
+    /// Ascending times, the last above 0. Shared, since many links may use the same trace.
     millis: Arc<[u32]>,
 }
 
-/// Error returned for a text or list that is no trace.
+/// Error returned for a text or list that is not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// There is no opportunity.
+    /// No opportunity in the trace.
     #[error("the trace is empty: give a line with a time in ms for each opportunity to send")]
     Empty,
-    /// A line does not hold a time.
+    /// Line that is not a time.
     #[error(
         "line {line}: {found:?} is no whole number of ms from 0 to 4294967295: write one, and nothing else"
     )]
     NotMillis {
-        /// Which line, counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// How the line begins.
+        /// Beginning of the line.
         found: String,
     },
-    /// Time goes back.
+    /// Time earlier than the one before it.
     #[error("line {line}: {found} ms comes after {before} ms: sort the lines by time")]
     Descending {
-        /// Which line, counted from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The time in it.
+        /// Time in this line.
         found: u32,
-        /// The time in the line before.
+        /// Time in the line before.
         before: u32,
     },
-    /// All opportunities are at 0, so that the trace would begin again at once, for ever.
+    /// All opportunities at 0, so that the trace would repeat forever without time passing.
     #[error("the trace ends at 0 ms, where it begins: end it later")]
     NoTime,
-    /// There are more opportunities than [`Trace::MOST`].
+    /// More opportunities than [`Trace::MOST`].
     #[error("the trace has more than {} lines: cut it", Trace::MOST)]
     TooMany,
 }
 
 impl Trace {
-    /// What one opportunity carries, framing included.
+    /// Bytes that one opportunity carries, including framing.
     pub const OPPORTUNITY: Bytes = Bytes::new(OPPORTUNITY);
 
-    /// The most opportunities that a trace may have: a quarter of an hour at 100 Mbit/s, and 40 MB of memory.
+    /// Largest number of opportunities of a trace: a quarter of an hour at 100 Mbit/s, and 40 MB of
+    /// memory.
     pub const MOST: usize = 10_000_000;
 
-    /// A trace with opportunities at these times in ms.
+    /// Creates a trace from opportunities at these times in ms.
     ///
     /// # Errors
-    /// [`TraceError`] if there are none or too many, they descend, or the last is 0. The first counts as line 1.
+    /// [`TraceError`] if there are none or too many, they descend, or the last is 0. The first
+    /// counts as line 1.
     pub fn from_millis(millis: impl IntoIterator<Item = u32>) -> Result<Self, TraceError> {
         Self::collect(millis.into_iter().map(Ok))
     }
 
-    /// The times in ms.
+    /// Returns the times in ms.
     pub fn millis(&self) -> &[u32] {
         &self.millis
     }
 
-    /// How long it takes until it begins again: its last time.
+    /// Returns the period after which the trace starts over: its last time.
     pub fn period(&self) -> Duration {
         Duration::from_millis(self.millis.last().copied().unwrap_or(0).into())
     }
 
-    /// What it carries at most, on average.
+    /// Returns the average capacity.
     pub fn mean_rate(&self) -> Rate {
         Rate::from_bytes_over(Self::OPPORTUNITY * self.millis.len() as u64, self.period())
     }
@@ -130,7 +136,7 @@ impl Trace {
 impl FromStr for Trace {
     type Err = TraceError;
 
-    /// Reads the text of a trace file: a whole number of ms in each line.
+    /// Reads the text of a trace file: a whole number of ms per line.
     fn from_str(text: &str) -> Result<Self, TraceError> {
         Self::collect((1..).zip(text.lines()).map(|(line, content)| {
             let content = content.trim();
@@ -142,10 +148,10 @@ impl FromStr for Trace {
     }
 }
 
-/// Mahimahi's link queue calls it the greatest payload of its tun device.
+/// Largest payload of the tun device in mahimahi's link queue.
 const OPPORTUNITY: u64 = 1504;
 
-/// How much of a line an error repeats.
+/// Number of characters of a line that an error repeats.
 const MOST_SHOWN: usize = 24;
 
 #[cfg(test)]

@@ -1,37 +1,37 @@
-//! What applications send, and when.
+//! Sizes and times of application data.
 
 use marcato_units::{Bytes, Duration, Priority};
 
-/// How long a message or an answer is.
+/// Distribution of message and response sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// Always the same.
+    /// Constant size.
     Constant(Bytes),
-    /// Exponentially distributed.
+    /// Exponential distribution.
     Exponential {
-        /// The mean.
+        /// Mean.
         mean: Bytes,
     },
-    /// Pareto distributed, cut off above.
+    /// Pareto distribution with an upper limit.
     Pareto {
-        /// The exponent of the tail, above 1: the lower, the heavier. Of files on the web, 1.1 to 1.3.
+        /// Tail index, above 1; lower values give a heavier tail. Files on the web have 1.1 to 1.3.
         shape: f64,
-        /// The mean of the distribution before it is cut off.
+        /// Mean of the distribution without the upper limit.
         mean: Bytes,
-        /// The most; what would be longer is this long.
+        /// Upper limit; larger draws are reduced to it.
         most: Bytes,
     },
-    /// The logarithm is normally distributed.
+    /// Log-normal distribution.
     LogNormal {
-        /// The mean.
+        /// Mean of the sizes, not of their logarithms.
         mean: Bytes,
-        /// The standard deviation of the natural logarithm.
+        /// Standard deviation of the natural logarithm.
         sigma: f64,
     },
 }
 
 impl Size {
-    /// The mean; of a Pareto distribution, before it is cut off.
+    /// Returns the mean; for a Pareto distribution, without its upper limit.
     pub const fn mean(&self) -> Bytes {
         match *self {
             Self::Constant(mean)
@@ -42,20 +42,20 @@ impl Size {
     }
 }
 
-/// How long a pause is.
+/// Distribution of pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Always the same.
+    /// Constant pause.
     Constant(Duration),
-    /// Exponentially distributed.
+    /// Exponential distribution.
     Exponential {
-        /// The mean.
+        /// Mean.
         mean: Duration,
     },
 }
 
 impl Pause {
-    /// The mean.
+    /// Returns the mean.
     pub const fn mean(&self) -> Duration {
         match *self {
             Self::Constant(mean) | Self::Exponential { mean } => mean,
@@ -63,107 +63,108 @@ impl Pause {
     }
 }
 
-/// Sends for a while, then is silent for a while, and so on.
+/// Alternating periods of sending and silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnOff {
-    /// How long it sends.
+    /// Duration of a period of sending.
     pub on: Pause,
-    /// How long it is silent.
+    /// Duration of a period of silence.
     pub off: Pause,
 }
 
-/// How often new connections begin: as a Poisson process.
+/// Rate of new connections, which arrive as a Poisson process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// So far apart on average.
+    /// Mean interval between arrivals.
     Every(Duration),
-    /// So often that their sizes make up this rate on average.
+    /// Mean offered load, from which the arrival rate follows by the mean size.
     Load(marcato_units::Rate),
 }
 
-/// A message that an application sends once.
+/// Message that an application sends once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Name under which its completion is reported on a line of its own; `None`: together with the others.
+    /// Name for a separate line in results; `None` reports the message with the others.
     pub name: Option<String>,
-    /// When, from the start of the flow.
+    /// Release time, from the start of the flow.
     pub after: Duration,
-    /// Its length.
+    /// Length.
     pub size: Bytes,
-    /// How much it matters.
+    /// Priority.
     pub priority: Priority,
-    /// How long it is worth sending; `None`: for ever.
+    /// Lifetime; `None` if the message never expires.
     pub lifetime: Option<Duration>,
 }
 
-/// A source of messages: one in each period.
+/// Periodic source of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// From one message to the next.
+    /// Interval between messages.
     pub period: Duration,
-    /// Bytes of each.
+    /// Bytes of each message.
     pub size: Bytes,
-    /// How much they matter.
+    /// Priority of the messages.
     pub priority: Priority,
-    /// When the first is released, from the start of the flow.
+    /// Release time of the first message, from the start of the flow.
     pub first: Duration,
-    /// When they are released.
+    /// Timing of releases.
     pub release: Release,
-    /// On how many lanes they travel. Means something to QUIC only.
+    /// Redundancy across lanes; used by QUIC only.
     pub redundancy: Redundancy,
-    /// How long each is worth sending; `None`: for ever.
+    /// Lifetime of each message; `None` if messages never expire.
     pub lifetime: Option<Duration>,
-    /// Whether the lane scheduler is told of the source. Means something to QUIC only.
+    /// Declares the source to the lane scheduler; used by QUIC only.
     pub declared: bool,
-    /// Whether its messages name it, so that it can be learned. Means something to QUIC only.
+    /// Names the source in its messages, so that its period can be learned; used by QUIC only.
     pub named: bool,
 }
 
-/// When a source releases its messages.
+/// Timing of a source's releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Release {
-    /// At equal distances.
+    /// Equal intervals.
     #[default]
     Periodic,
-    /// On a grid, each up to so much before or after its time, uniformly.
+    /// Equal intervals with a uniform deviation of up to this much, before or after.
     Jittered(Duration),
-    /// As a Poisson process, a period apart on average.
+    /// Poisson process, with the period as its mean interval.
     Poisson,
 }
 
-/// On how many lanes a message travels.
+/// Redundancy of a message across lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redundancy {
-    /// On one.
+    /// One lane.
     #[default]
     Once,
-    /// Whole on every lane that can take it.
+    /// Whole copy on every lane that can take it.
     EveryLane,
 }
 
-/// Data that fills whatever room there is.
+/// Bulk data that fills all remaining room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
-    /// How much it matters.
+    /// Priority.
     pub priority: Priority,
     /// Bytes of each message.
     pub size: Bytes,
 }
 
-/// By which rules levels run up and pay back debt (CATS §II-E), or flows are judged (CRQ §III).
+/// Rules by which levels run up and pay back debt (CATS §II-E), or by which flows are judged (CRQ
+/// §III).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
-    /// As the authors ran it.
+    /// Rules as run by the authors.
     Authors,
-    /// As the paper prints it.
+    /// Rules as printed in the paper.
     Paper,
-    /// Our own: debt run up while nothing less urgent waited is forgiven.
+    /// Rules of this project; debt run up while nothing less urgent waited is forgiven.
     #[default]
     Marcato,
 }
 
 impl Preset {
-    /// Its name, as a file has it.
+    /// Returns the name used in a file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Authors => "authors",

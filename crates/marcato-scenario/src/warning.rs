@@ -1,4 +1,4 @@
-//! Warnings: what is possible, and most likely not what was meant.
+//! Warnings about settings that are valid, but probably unintended.
 
 use crate::experiment::Experiment;
 use crate::link::{Capacity, Way};
@@ -6,12 +6,13 @@ use crate::path::{Map, Route};
 use crate::queue::Queue;
 
 impl Experiment {
-    /// Warnings about parts that are valid, and most likely not what was meant; each is a sentence with a remedy.
+    /// Returns warnings about settings that are valid, but probably unintended. Each is a sentence
+    /// with a remedy.
     pub fn warnings(&self) -> Vec<String> {
         self.unmarked()
     }
 
-    /// ECN that no queue ever makes use of.
+    /// Returns warnings about ECN that no queue uses.
     fn unmarked(&self) -> Vec<String> {
         let map = Map::new(self);
         let asks = |ends: &crate::flow::TcpEnds| ends.from.ecn && ends.to.ecn;
@@ -31,7 +32,8 @@ impl Experiment {
     }
 }
 
-/// Whether a queue in which packets wait marks them, from the start or after a change.
+/// Returns whether any queue on the route in which packets wait marks them, initially or after a
+/// change.
 fn marks(route: &Route<'_>) -> bool {
     route.hops.iter().filter(|hop| hop.direction().rate != Capacity::Unlimited).any(|hop| {
         let taken = if hop.back { Way::Back } else { Way::There };

@@ -1,4 +1,4 @@
-//! An experiment as a file that reads back as the same.
+//! Serialisation of an experiment as a file that reads back as an equal one.
 
 use marcato_units::{Layer, Priority, Time};
 
@@ -16,7 +16,7 @@ use crate::tcp::Growth as WindowGrowth;
 use crate::tcp::{Congestion, LossDetection, LowLayer, PriorityOption, Tcp};
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Redundancy, Release, Size, Source};
 
-/// Keys and values as they are written, one after the other.
+/// Keys and values in the order of output.
 struct Pairs(Vec<(&'static str, String)>);
 
 impl Pairs {
@@ -24,7 +24,7 @@ impl Pairs {
         Self(Vec::new())
     }
 
-    /// What stands as it is: numbers, tables, lists.
+    /// Adds a value in its TOML form: a number, a table or a list.
     fn raw(&mut self, key: &'static str, value: impl ToString) -> &mut Self {
         self.0.push((key, value.to_string()));
         self
@@ -35,7 +35,8 @@ impl Pairs {
     }
 
     fn float(&mut self, key: &'static str, value: f64) -> &mut Self {
-        // Debug gives the shortest text that reads back as the same, and always with a point or an exponent.
+        // Debug output is the shortest text that reads back as the same float, and always has a
+        // point or an exponent.
         self.raw(key, format!("{value:?}"))
     }
 
@@ -74,8 +75,10 @@ const fn layer(layer: Layer) -> &'static str {
 }
 
 impl Experiment {
-    /// The experiment as a scenario file, with everything said: it reads back as an equal experiment, as
-    /// long as it is not longer than a [file may be](crate::limit::MAX_FILE).
+    /// Returns the experiment as a scenario file with every default spelled out.
+    ///
+    /// The file reads back as an equal experiment, unless it exceeds the [limit of a
+    /// file](crate::limit::MAX_FILE).
     pub fn to_toml(&self) -> String {
         let mut root = Pairs::new();
         root.text("name", &self.name);
@@ -455,7 +458,7 @@ fn tcp(of: &Tcp) -> Pairs {
         },
     );
     pairs.text("send-buffer", size(of.send_buffer)).text("receive-buffer", size(of.receive_buffer));
-    // Said even where there is none: the far end would otherwise take over what the near one has.
+    // Also written as "none": the far end would otherwise inherit the near end's value.
     for (key, bytes) in [("receive-buffer-from", of.receive_buffer_from), ("notsent-lowat", of.notsent_lowat)]
     {
         pairs.text(key, bytes.map_or_else(|| "none".to_owned(), size));

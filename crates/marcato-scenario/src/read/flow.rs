@@ -1,4 +1,4 @@
-//! Flows.
+//! Reader of flows.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 
@@ -37,9 +37,9 @@ const KINDS: &[Kind<Name>] = &[
     ("quic", Name::Quic, &schema::QUIC),
 ];
 
-/// The largest payload of a UDP packet over IPv4. RFC 768, RFC 791.
+/// Largest payload of a UDP packet over IPv4. RFC 768, RFC 791.
 const MOST_PAYLOAD: Bytes = Bytes::new(SizeList::LARGEST as u64);
-/// What payloads that are drawn are at most, unless it is said otherwise: with 28 B of headers they fill Ethernet's 1500 B.
+/// Default upper limit of drawn payloads: with 28 B of headers they fill Ethernet's 1500 B.
 const USUAL_MOST: Bytes = Bytes::new(1472);
 
 pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
@@ -114,10 +114,10 @@ pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     }
 }
 
-/// The pairs of nodes that `from` and `to` name, over which `count` instances are spread.
+/// Returns the pairs of nodes that `from` and `to` name, over which `count` instances are spread.
 fn pairs(keys: &Keys<'_>, nodes: &[String], count: u32) -> Vec<[String; 2]> {
     let (from, to) = (ends_named(keys, "from", nodes), ends_named(keys, "to", nodes));
-    // What could not be read was told already.
+    // A list that could not be read was already reported.
     let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
     let many = from.len().max(to.len());
     if [&from, &to].iter().any(|ends| ends.len() != many && ends.len() != 1) {
@@ -140,8 +140,8 @@ fn pairs(keys: &Keys<'_>, nodes: &[String], count: u32) -> Vec<[String; 2]> {
     pairs
 }
 
-/// The nodes that `from` or `to` names: one, a list, or all whose names fit a pattern with a `*`. If there is none, that
-/// was told.
+/// Returns the nodes that `from` or `to` names: one, a list, or all whose names match a pattern
+/// with a `*`. If there are none, the fault has been reported.
 fn ends_named(keys: &Keys<'_>, key: &str, nodes: &[String]) -> Option<Vec<String>> {
     let item = keys.item(key)?;
     if let Value::Array(items) = &item.value {
@@ -169,13 +169,13 @@ fn ends_named(keys: &Keys<'_>, key: &str, nodes: &[String]) -> Option<Vec<String
     Some(found)
 }
 
-/// What stands for a flow of which not even the kind is known: what all kinds have is read.
+/// Returns a placeholder for a flow of unknown kind, and checks the keys that all kinds share.
 fn nothing(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     let mut ends = TcpEnds::default();
-    // Of such packets none is too large for a link.
+    // Packets this small fit every link, so the placeholder adds no fault of its own.
     (ends.from.mss, ends.to.mss) = (1, 1);
     let tcp = TcpFlow { tcp: ends, size: None, priority: Default::default(), on_off: None };
-    // Which other keys it has depends on its kind.
+    // The kind determines the other keys, so unknown keys cannot be judged.
     let keys = Keys::trusting(table, &schema::TCP_FLOW, faults);
     let name = keys.string("name").filter(|name| check_name("flow", name, keys.place("name"), faults));
     let most = u32::try_from(MAX_FLOWS).unwrap_or(u32::MAX);
@@ -224,7 +224,7 @@ fn udp(keys: &Keys<'_>) -> FlowKind {
     })
 }
 
-/// What the packets of a UDP flow carry.
+/// Reads the payload of a UDP flow's packets.
 fn payload(keys: &Keys<'_>) -> Option<Payload> {
     let most = keys.some_size("most-payload");
     let (key, said) = match udp_sizes(keys, "payload")? {
@@ -297,7 +297,8 @@ fn messages(keys: &Keys<'_>) -> FlowKind {
     if matches!(feeder, Feeder::Fifo | Feeder::Writers) {
         (messaging.preset, messaging.chunk) = (Preset::default(), CHUNK);
         for key in ["preset", "chunk"] {
-            // A grid over feeders has what each of them needs in one file.
+            // A grid over feeders has the keys of every feeder in one file, so only keys given by
+            // `--set` are refused.
             if keys.is_set(key) {
                 let problem = format!(
                     "`{key}` is the conductor's, and this feeder has none: leave it out, or vary both in one, for example \

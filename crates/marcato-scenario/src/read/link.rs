@@ -1,4 +1,4 @@
-//! Links.
+//! Reader of links.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 
@@ -12,12 +12,12 @@ use crate::link::{Added, Capacity, Change, Direction, GilbertElliott, Jitter, Li
 use crate::queue::Queue;
 use crate::schema;
 
-/// The smallest MTU. RFC 791 §3.2: what every module must be able to forward.
+/// Smallest MTU. RFC 791 §3.2: every module must forward 68 octets without fragmenting them.
 const LEAST_MTU: Bytes = Bytes::new(68);
-/// The largest MTU. RFC 791 §3.1: what the total length can say.
+/// Largest MTU. RFC 791 §3.1: the largest value of the total length field.
 const MOST_MTU: Bytes = Bytes::new(65_535);
 
-/// What was meant as a rate counts as one, so that only it is wrong.
+/// Placeholder for a rate that could not be read, so that only the rate is a fault.
 const MEANT: Capacity = Capacity::Rate(Rate::from_mbps(1000));
 
 pub(super) fn link(table: &Table, duration: Duration, faults: &Faults) -> Link {
@@ -149,7 +149,7 @@ fn gilbert_elliott(keys: &Keys<'_>) -> Option<GilbertElliott> {
         if there != [true, true] {
             return None;
         }
-        // Of the chain's stationary distribution, p / (p + r) is the share of the bad state.
+        // In the chain's stationary distribution, p / (p + r) is the share of the bad state.
         let r = 1.0 / burst?;
         let p = mean? * r / (1.0 - mean?);
         if p > 1.0 {
@@ -219,7 +219,7 @@ fn jitter(keys: &Keys<'_>) -> Option<Jitter> {
     Some(Jitter { added, reorder })
 }
 
-/// The changes of a link in order of time.
+/// Reads the changes of a link, in order of time.
 fn changes(keys: &Keys<'_>, duration: Duration, mtu: Bytes, of: [&Direction; 2]) -> Vec<Change> {
     let read = |table| {
         let keys = Keys::open(table, &schema::CHANGE, keys.faults);
@@ -227,7 +227,7 @@ fn changes(keys: &Keys<'_>, duration: Duration, mtu: Bytes, of: [&Direction; 2])
     };
     let mut changes: Vec<(Change, Keys<'_>)> = keys.tables("changes", MAX_LIST).filter_map(read).collect();
     changes.sort_by_key(|(change, _)| change.at);
-    // Limits in time are of the rate that holds by then.
+    // A limit in time becomes bytes at the rate in force at that moment.
     let mut rates = of.map(|direction| fixed(&direction.rate));
     for (change, keys) in &mut changes {
         let concerned = concerned(change.way);
@@ -257,7 +257,7 @@ fn changes(keys: &Keys<'_>, duration: Duration, mtu: Bytes, of: [&Direction; 2])
     changes.into_iter().map(|(change, _)| change).collect()
 }
 
-/// Whether a change concerns the way there, and the way back.
+/// Returns whether a change applies to each of the two directions.
 const fn concerned(way: Way) -> [bool; 2] {
     match way {
         Way::Both => [true, true],
@@ -277,7 +277,8 @@ const fn preempts(queue: &Queue) -> bool {
     matches!(queue, Queue::Strict { preempt: true, .. })
 }
 
-/// The queue of a change before each of these transmitters, for all of which it has to be the same.
+/// Reads a change's queue in front of each of these transmitters. It must be the same for all of
+/// them.
 fn changed_queue(item: &Item, before: &[Before], keys: &Keys<'_>) -> Option<Queue> {
     let (first, others) = before.split_first()?;
     let one = queue(item, *first, keys.faults)?;

@@ -1,4 +1,4 @@
-//! What prioritised flows send.
+//! Reader of prioritised messages, sources and bulk data.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::limit::{MAX_LIST, MAX_SOURCES};
 use crate::schema;
 use crate::traffic::{Bulk, Message, Preset, Redundancy, Release, Source};
 
-/// What messages flows and QUIC flows have in common.
+/// Settings that `messages` flows and QUIC flows share.
 pub(super) struct Messaging {
     pub(super) preset: Preset,
     pub(super) chunk: Bytes,
@@ -20,11 +20,12 @@ pub(super) struct Messaging {
     pub(super) bulk: Vec<Bulk>,
 }
 
-/// Chunks of one TCP segment without options, as the Conductor's default.
+/// Default chunk, which is also the Conductor's: the payload of a TCP segment without options.
 pub(super) const CHUNK: Bytes = Bytes::new(1460);
-/// The least high watermark of every preset, that of P3: a chunk above it would put the level into debt each time.
+/// Lowest high watermark of every preset, that of P3. A larger chunk would put the level into debt
+/// each time.
 const LEAST_WATERMARK: Bytes = Bytes::kb(6);
-/// A message begins with 16 bytes that say whose it is and when it was released.
+/// Shortest message: 16 bytes at its start identify its sender and its release time.
 const SHORTEST: Bytes = Bytes::new(16);
 
 pub(super) fn messaging(keys: &Keys<'_>) -> Messaging {
@@ -86,7 +87,7 @@ fn message(table: &Table, faults: &Faults) -> Option<Message> {
     Some(Message { name: name.map(str::to_owned), after, size: long_enough(&keys)?, priority, lifetime })
 }
 
-/// Whether results name a line so that is not about one message.
+/// Returns whether results use this name for a line that is not about one message.
 fn is_line_of_others(name: &str) -> bool {
     name == "messages" || name.starts_with("source-") || name.starts_with("bulk-")
 }
@@ -146,7 +147,7 @@ fn source(table: &Table, faults: &Faults) -> Option<Source> {
     (period.is_some() && size.is_some()).then_some(source)
 }
 
-/// `bulk`: a priority, a table, or a list of either.
+/// Reads `bulk`: a priority, a table, or a list of either.
 fn bulk(keys: &Keys<'_>) -> Vec<Bulk> {
     let Some(item) = keys.item("bulk") else { return Vec::new() };
     let single;

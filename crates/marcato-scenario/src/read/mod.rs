@@ -1,7 +1,8 @@
-//! From a tree to an experiment.
+//! Conversion of a tree to an experiment.
 //!
-//! Every part is read whatever is wrong with the others: what cannot be read is a fault and has its default, so that all
-//! faults are found at once. An experiment of which there were faults is never handed out.
+//! Each part is read regardless of errors in the others. A value that cannot be read is a fault and
+//! is replaced by its default, so that all faults are found at once. An experiment with faults is
+//! never returned to users.
 
 mod flow;
 mod link;
@@ -23,8 +24,10 @@ use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
 use crate::schema;
 
-/// Reads an experiment from a document whose topology has been spelt out, and says what of the file comes after the end of a
-/// run whose duration the file alone does not say.
+/// Reads an experiment from a tree whose topology is expanded.
+///
+/// If `--set` or a grid chooses the duration, the second value has notes on the events left out
+/// after the run's end.
 pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<String>) {
     let keys = Keys::open(root, &schema::ROOT, faults);
     let name = match keys.need("name", "say what it is called, for example name = \"two-flows\"") {
@@ -48,7 +51,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
             "the warm-up ends no earlier than the run, and nothing would be measured: shorten it",
         );
     }
-    // Nothing comes after the end of a run of which the end is unknown.
+    // Without a known end, no event is too late.
     let duration = duration.unwrap_or(Duration::MAX);
 
     if root.get("nodes").is_none() && root.get("topology").is_none() {
@@ -65,7 +68,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
         faults.forget_nodes();
     }
     for (node, place) in keys.strings("nodes", MAX_NODES) {
-        // Whoever refers to a node by a name that it cannot have is not wrong, too.
+        // A reference to a node with an invalid name is no second fault.
         check_name("node", node, place, faults);
         if nodes.iter().any(|other| other == node) {
             faults.add(place, format!("there are two nodes `{node}`: rename one"));
@@ -76,7 +79,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
     if root.get("link").is_none() {
         keys.need("link", "say what joins the nodes, for example [[link]]");
     }
-    // What a run that is cut short leaves out is no fault of the file.
+    // Events left out of a shortened run are no faults of the file.
     let is_cut = keys.is_chosen("duration");
     let end = if is_cut { Duration::MAX } else { duration };
     let links = keys.tables("link", MAX_LINKS).map(|table| link::link(table, end, faults)).collect();
@@ -112,8 +115,8 @@ fn about(keys: &Keys<'_>) -> String {
     about.to_owned()
 }
 
-/// `above` with what `below` says beside it, as far as `above` does not say otherwise. `instead` names keys of which either
-/// takes the place of the other.
+/// Returns `above` with the keys of `below` that `above` does not have. `instead` names keys that
+/// replace each other.
 fn overlay(below: &Table, above: &Table, keep: impl Fn(&str) -> bool, instead: [&str; 2]) -> Table {
     let replaced = instead.iter().any(|key| above.get(key).is_some());
     let mut merged = Table::empty(above.place);
@@ -128,7 +131,7 @@ fn overlay(below: &Table, above: &Table, keep: impl Fn(&str) -> bool, instead: [
     merged
 }
 
-/// The name of a link: its own, or that of its nodes.
+/// Returns the name of a link: its own, or that of its nodes joined by a hyphen.
 pub(crate) fn link_name(table: &Table) -> Option<String> {
     match table.get("name") {
         Some(name) => name.as_str().map(ToOwned::to_owned),
@@ -142,7 +145,7 @@ pub(crate) fn link_name(table: &Table) -> Option<String> {
     }
 }
 
-/// A key that stands where another does.
+/// Returns a key at the place of another.
 fn renamed(name: &str, like: &Item) -> Key {
     Key::new(name, like.place)
 }

@@ -1,4 +1,4 @@
-//! Queues.
+//! Reader of queues.
 
 use marcato_units::{Bytes, Duration, Rate};
 
@@ -10,7 +10,7 @@ use crate::queue::{Codel, Crq, Limit, Pie, Queue, Red, Sharing, Standard, Thresh
 use crate::schema;
 use crate::traffic::Preset;
 
-/// What a queue stands before.
+/// Transmitter behind a queue.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     pub(super) rate: Option<Rate>,
@@ -42,7 +42,7 @@ const KINDS: &[Kind<Name>] = &[
     ("push-out", Name::PushOut, &schema::PUSH_OUT),
 ];
 
-/// The bytes that a link-layer header adds to the MTU in CoDel's `maxpacket`: Ethernet's.
+/// Bytes that Ethernet's header adds to the MTU in CoDel's `maxpacket`.
 const HEADER: Bytes = Bytes::new(14);
 
 pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queue> {
@@ -89,7 +89,7 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
     })
 }
 
-/// What is not said of CoDel: its limit, and whether it marks.
+/// Defaults of CoDel: its limit, and whether it marks.
 type Unsaid = (Limit, bool);
 
 const CODEL: Unsaid = (Limit::Packets(1000), false);
@@ -148,7 +148,7 @@ fn step_mark(keys: &Keys<'_>, before: Before) -> Queue {
         Some(_) => keys.some_span("threshold").map(Threshold::Sojourn),
         None => read_amount(keys, "threshold", before, Bytes::ZERO).map(Threshold::Waiting),
     };
-    // K at 10 Gbit/s in DCTCP's paper, §3.4.
+    // K for 10 Gbit/s in the DCTCP paper, §3.4.
     let threshold = threshold.unwrap_or(Threshold::Waiting(Limit::Packets(65)));
     let never = match (threshold, limit) {
         (Threshold::Waiting(Limit::Packets(threshold)), Limit::Packets(limit)) => threshold >= limit,
@@ -162,7 +162,7 @@ fn step_mark(keys: &Keys<'_>, before: Before) -> Queue {
 }
 
 fn red(keys: &Keys<'_>, before: Before) -> Option<Red> {
-    // What the paper calls a small packet.
+    // Size of a small packet in the paper.
     let small = before.rate.map_or(Duration::from_micros(40), |rate| rate.transmission_time(Bytes::new(500)));
     let of = |key, packets| read_amount(keys, key, before, Bytes::ZERO).unwrap_or(Limit::Packets(packets));
     let red = Red {
@@ -214,7 +214,7 @@ fn pie(keys: &Keys<'_>, before: Before) -> Pie {
     }
 }
 
-/// A probability above 0, in millionths.
+/// Reads a probability above 0, in millionths.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -224,10 +224,11 @@ fn millionths(keys: &Keys<'_>, key: &str) -> Option<u32> {
     keys.number(key, 1e-6..=1.0).map(|part| (part * 1e6).round() as u32)
 }
 
-/// The least share of CRQ's standard queue under strict sharing, in thousandths.
+/// Default smallest share of CRQ's queue for unresponsive flows under strict sharing, in
+/// thousandths.
 const STANDARD_LEAST: u16 = 50;
 
-/// A number from 0 to `most`, in thousandths.
+/// Reads a number from 0 to `most`, in thousandths.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -237,7 +238,7 @@ fn thousandths(keys: &Keys<'_>, key: &str, most: f64) -> Option<u16> {
     keys.number(key, 0.0..=most).map(|share| (share * 1e3).round() as u16)
 }
 
-/// How much may wait: packets, bytes, or what the link carries in a span.
+/// Reads a capacity: packets, bytes, or the bytes that the link carries in a span.
 fn limit(keys: &Keys<'_>, before: Before) -> Limit {
     read_limit(keys, before).unwrap_or_default()
 }
@@ -246,7 +247,7 @@ fn read_limit(keys: &Keys<'_>, before: Before) -> Option<Limit> {
     read_amount(keys, "limit", before, before.mtu)
 }
 
-/// An amount of packets or bytes under `key`, of at least so many bytes.
+/// Reads an amount of packets, or of at least `least` bytes, under `key`.
 fn read_amount(keys: &Keys<'_>, key: &str, before: Before, least: Bytes) -> Option<Limit> {
     let item = keys.item(key)?;
     let fault = |problem: String| {

@@ -1,4 +1,4 @@
-//! QUIC flows.
+//! Reader of QUIC flows.
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
@@ -9,12 +9,12 @@ use crate::limit::MAX_PATHS;
 use crate::quic::{Budget, Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
 use crate::schema;
 
-/// The smallest UDP payload that a QUIC path must carry. RFC 9000 §14.
+/// Smallest UDP payload that a QUIC path must carry. RFC 9000 §14.
 const LEAST_MTU: Bytes = Bytes::new(1200);
-/// The largest UDP payload. RFC 9000 §18.2.
+/// Largest UDP payload. RFC 9000 §18.2.
 const MOST_MTU: Bytes = Bytes::new(65_527);
 
-/// Reads a session; `ends` are the flow's `from` and `to`, if it has them.
+/// Reads a session. `ends` are the flow's `from` and `to`, if it has them.
 pub(super) fn quic(keys: &Keys<'_>, ends: Option<[&str; 2]>, layer: Layer) -> Quic {
     let messaging = messaging(keys);
     let initial_mtu = keys.size("initial-mtu").unwrap_or(LEAST_MTU);
@@ -147,7 +147,7 @@ fn reserving(keys: &Keys<'_>) -> Reserving {
             let keys = Keys::open(table, &schema::BUDGET, keys.faults);
             Some(Budget {
                 allowance: keys.size("allowance").unwrap_or(Budget::DEFAULT.allowance),
-                // A copy on each of fifteen other lanes.
+                // The upper limit allows one copy on each of fifteen other lanes.
                 share: keys.small("share", 0..=15_000).unwrap_or(Budget::DEFAULT.share),
             })
         }

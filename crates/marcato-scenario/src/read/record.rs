@@ -1,4 +1,4 @@
-//! What is recorded.
+//! Reader of records.
 
 use std::collections::{HashMap, HashSet};
 
@@ -69,9 +69,10 @@ pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) ->
     Record { every, series, pcap }
 }
 
-/// The least of a packet that is kept: the largest headers of IP and TCP. RFC 791 §3.1, RFC 9293 §3.1.
+/// Smallest length of a captured packet: the largest headers of IP and TCP. RFC 791 §3.1, RFC 9293
+/// §3.1.
 const LEAST_SNAPLEN: Bytes = Bytes::new(120);
-/// The longest packet.
+/// Longest IP packet.
 const MOST_SNAPLEN: Bytes = Bytes::new(65_535);
 
 fn snaplen(keys: &Keys<'_>) -> Option<Bytes> {
@@ -92,11 +93,11 @@ fn format(keys: &Keys<'_>) -> CaptureFormat {
     keys.word("pcap-format", &formats).unwrap_or_default()
 }
 
-/// Whether a flow of this kind has this metric.
+/// Returns whether a flow of this kind has this metric.
 fn has(flow: &Flow, metric: FlowMetric) -> bool {
     match flow.kind {
         FlowKind::Udp(_) => matches!(metric, FlowMetric::Throughput | FlowMetric::Losses | FlowMetric::Delay),
-        // Of connections that come and go, only what they do together.
+        // Connections of a process come and go, so only their sums are sampled.
         FlowKind::TcpProcess(_) => matches!(metric, FlowMetric::Throughput | FlowMetric::Losses),
         FlowKind::Quic(_) => !matches!(metric, FlowMetric::Ssthresh | FlowMetric::LowWindow),
         FlowKind::Tcp(_) | FlowKind::RequestResponse(_) | FlowKind::Messages(_) => {
@@ -105,13 +106,14 @@ fn has(flow: &Flow, metric: FlowMetric) -> bool {
     }
 }
 
-/// Whether there is more to see of it than that there is nothing: a low layer may be there in other runs of a grid.
+/// Returns whether a series of this metric would show anything. [`has`] also accepts the low window
+/// of a flow without a low layer, as other runs of a grid may have one.
 fn shows(flow: &Flow, metric: FlowMetric) -> bool {
     let is_layered = flow.kind.tcp().is_some_and(|ends| ends.from.low_layer.is_some());
     has(flow, metric) && (metric != FlowMetric::LowWindow || is_layered)
 }
 
-/// Every series that shows something.
+/// Returns every series that shows something.
 pub(crate) fn all(experiment: &Experiment) -> Vec<Series> {
     let mut series = Vec::new();
     for flow in &experiment.flows {

@@ -1,4 +1,4 @@
-//! TCP's options.
+//! Reader of TCP options.
 
 use marcato_units::Bytes;
 
@@ -10,10 +10,11 @@ use crate::keys::{Keys, Kind};
 use crate::schema;
 use crate::tcp::{Congestion, DelayedAck, Growth, LossDetection, LowLayer, PriorityOption, Tcp};
 
-/// The most that window scaling can offer. RFC 7323 §2.3.
+/// Largest window that window scaling can offer. RFC 7323 §2.3.
 const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(1 << 30);
 
-/// The ends of a flow's connections: `tcp` for both, `congestion` beside it, and `tcp-to` where the far end differs.
+/// Reads both ends of a flow's connections: `tcp` for both, `congestion` of the flow itself, and
+/// `tcp-to` for differences of the far end.
 pub(super) fn ends(flow: &Keys<'_>) -> TcpEnds {
     let faults = flow.faults;
     let mut table = flow.table("tcp").cloned().unwrap_or_else(|| Table::empty(flow.here()));
@@ -106,7 +107,8 @@ fn tcp(table: &Table, faults: &Faults) -> Tcp {
     tcp
 }
 
-/// A number of segments, or "none": where an end differs, that is how to take back what the other says.
+/// Reads a number of segments, or "none". The far end needs "none" to override the near end's
+/// number.
 fn initial_ssthresh(keys: &Keys<'_>) -> Option<u32> {
     let is_none = keys.item("initial-ssthresh")?.as_str() == Some("none");
     if is_none { None } else { keys.small("initial-ssthresh", 1..=1_000_000) }
@@ -128,7 +130,7 @@ fn growth(keys: &Keys<'_>) -> Option<Growth> {
     )
 }
 
-/// A size, or "none": where an end differs, that is how to take back what the other says.
+/// Reads a size, or "none". The far end needs "none" to override the near end's size.
 fn optional_size(keys: &Keys<'_>, key: &str) -> Option<Bytes> {
     if keys.item(key)?.as_str() == Some("none") { None } else { keys.some_size(key) }
 }
@@ -153,7 +155,7 @@ fn low_layer(keys: &Keys<'_>) -> Option<LowLayer> {
     let (preset, tagged) = keys.tagged("low-layer", LOW_LAYERS)?;
     let preset = preset?;
     let keys = tagged.keys();
-    // A word stands for what is not given as a number.
+    // Some keys take a word instead of a number.
     let says = |key, word| keys.item(key).is_some_and(|item| item.as_str() == Some(word));
     let high_for = match says("high-for", "all") {
         true => None,
@@ -186,7 +188,7 @@ fn low_layer(keys: &Keys<'_>) -> Option<LowLayer> {
     Some(low)
 }
 
-/// What the simulator's TCP would refuse, refused where it stands.
+/// Checks the limits that the simulator's TCP would refuse, and reports them at their place.
 fn check(keys: &Keys<'_>, tcp: &Tcp) {
     let mss = Bytes::from(tcp.mss);
     for (key, buffer) in [("send-buffer", tcp.send_buffer), ("receive-buffer", tcp.receive_buffer)] {

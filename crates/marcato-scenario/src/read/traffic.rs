@@ -1,4 +1,4 @@
-//! Sizes, pauses and when something is sent at all.
+//! Reader of sizes, pauses, and periods of sending.
 
 use marcato_units::Bytes;
 
@@ -23,7 +23,7 @@ const SIZES: &[Kind<SizeName>] = &[
     ("log-normal", SizeName::LogNormal, &schema::SIZE_LOG_NORMAL),
 ];
 
-/// A size, or a distribution of sizes.
+/// Reads a size, or a distribution of sizes.
 pub(super) fn size(keys: &Keys<'_>, key: &str) -> Option<Size> {
     let item = keys.item(key)?;
     if !matches!(item.value, Value::Table(_)) {
@@ -47,7 +47,7 @@ const UDP_SIZES: &[Kind<Option<SizeName>>] = &[
     ("file", None, &schema::SIZES_LISTED),
 ];
 
-/// A size, a distribution of sizes, or a file with sizes.
+/// Reads a size, a distribution of sizes, or a file with sizes.
 pub(super) fn udp_sizes(keys: &Keys<'_>, key: &str) -> Option<UdpSizes> {
     let item = keys.item(key)?;
     if !matches!(item.value, Value::Table(_)) {
@@ -101,7 +101,7 @@ fn drawn(name: SizeName, keys: Keys<'_>) -> Option<Size> {
 const PAUSES: &[Kind<bool>] =
     &[("constant", false, &schema::PAUSE_CONSTANT), ("exponential", true, &schema::PAUSE_EXPONENTIAL)];
 
-/// A span, or a distribution of spans.
+/// Reads a span, or a distribution of spans.
 pub(super) fn pause(keys: &Keys<'_>, key: &str) -> Option<Pause> {
     let item = keys.item(key)?;
     if !matches!(item.value, Value::Table(_)) {
@@ -118,7 +118,7 @@ pub(super) fn pause(keys: &Keys<'_>, key: &str) -> Option<Pause> {
     }
 }
 
-/// `on` and `off`: both or none.
+/// Reads `on` and `off`: both or neither.
 pub(super) fn on_off(keys: &Keys<'_>) -> Option<OnOff> {
     match (keys.item("on"), keys.item("off")) {
         (None, None) => return None,
@@ -137,7 +137,7 @@ pub(super) fn on_off(keys: &Keys<'_>) -> Option<OnOff> {
     Some(OnOff { on: on?, off: off? })
 }
 
-/// How often connections begin.
+/// Reads the arrival rate of connections, as the mean interval.
 pub(super) fn frequency(keys: &Keys<'_>, key: &str) -> Option<marcato_units::Duration> {
     let item: &Item = keys.item(key)?;
     let Some(text) = item.as_str() else {
@@ -150,7 +150,7 @@ pub(super) fn frequency(keys: &Keys<'_>, key: &str) -> Option<marcato_units::Dur
                 );
             }
             _ => {
-                // Says what is wrong with its type.
+                // The call reports the wrong type.
                 quantity_of(key, item, Of::Span, keys.faults);
             }
         }
