@@ -1,4 +1,4 @@
-//! What the command can be asked.
+//! Arguments of the command line.
 
 use std::ffi::OsString;
 use std::num::NonZeroU16;
@@ -16,7 +16,7 @@ use marcato_units::{Bytes, Seed};
 use crate::perf::plan::{BulkSpec, EngineName, LaneSpec, PathName, SourceSpec, StreamName};
 use crate::perf::{self, quantity};
 
-/// The version and the commit that it was built from.
+/// Version, with the commit of the build.
 static PROGRAM: LazyLock<String> = LazyLock::new(|| format!("{VERSION} ({COMMIT})"));
 
 /// Marcato delivers what matters first.
@@ -106,7 +106,7 @@ pub(crate) struct Completions {
     pub(crate) shell: Shell,
 }
 
-/// What `marcato sim` is asked.
+/// Arguments of `marcato sim`.
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
     /// The scenario; `-` reads it from standard input, and traces are then relative to the working directory
@@ -142,7 +142,7 @@ pub(crate) struct Sim {
     pub(crate) resume: bool,
 }
 
-/// What `marcato demo` is asked.
+/// Arguments of `marcato demo`.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Load the page so often in each way
@@ -170,7 +170,7 @@ pub(crate) struct Demo {
     pub(crate) format: Format,
 }
 
-/// The queues that the demo knows.
+/// Queue disciplines of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QueueName {
     /// First in, first out, with room for what the link carries in a round trip
@@ -179,7 +179,7 @@ pub(crate) enum QueueName {
     Codel,
 }
 
-/// What `marcato perf` is asked.
+/// Arguments of `marcato perf`.
 #[derive(Debug, Args)]
 pub(crate) struct Perf {
     #[command(subcommand)]
@@ -206,7 +206,7 @@ pub(crate) enum PerfRole {
     Client(Box<PerfClient>),
 }
 
-/// What `marcato perf server` is asked.
+/// Arguments of `marcato perf server`.
 #[derive(Debug, Args)]
 pub(crate) struct PerfServer {
     /// Listen here, on TCP and UDP; again for each further lane
@@ -238,7 +238,7 @@ pub(crate) struct PerfServer {
     pub(crate) once: bool,
 }
 
-/// What `marcato perf client` is asked.
+/// Arguments of `marcato perf client`.
 #[derive(Debug, Args)]
 pub(crate) struct PerfClient {
     /// The server: HOST, HOST:PORT (4433), or HOST:PORT@LOCAL to leave from a local address
@@ -326,7 +326,7 @@ pub(crate) struct PerfClient {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Reads a probability of loss. At 1 nothing would ever arrive.
+/// Parses a probability of loss below 1, at which nothing would ever arrive.
 fn loss(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(loss) if (0.0..1.0).contains(&loss) => Ok(loss),
@@ -334,13 +334,13 @@ fn loss(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a seed.
+/// Parses a seed.
 fn seed(text: &str) -> Result<u64, String> {
     let seed = text.parse().ok().filter(|seed| *seed <= Seed::MOST);
     seed.ok_or_else(|| format!("a seed is 0 to {}", Seed::MOST))
 }
 
-/// Reads how many runs are made at once.
+/// Parses the number of concurrent runs.
 fn jobs(text: &str) -> Result<NonZeroU16, String> {
     let jobs = text.parse().ok().filter(|jobs: &NonZeroU16| jobs.get() <= 4096);
     jobs.ok_or_else(|| "give 1 to 4096".to_owned())
@@ -353,7 +353,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What `marcato papers` is asked.
+/// Arguments of `marcato papers`.
 #[derive(Debug, Args)]
 pub(crate) struct Papers {
     /// The paper, or all of them
@@ -396,7 +396,7 @@ pub(crate) struct Papers {
     pub(crate) format: Format,
 }
 
-/// What `marcato validate` is asked.
+/// Arguments of `marcato validate`.
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
     /// Shorten the runs; where chance has a part, bands are wider
@@ -427,7 +427,7 @@ pub(crate) struct Validate {
     pub(crate) format: Format,
 }
 
-/// How rows are printed.
+/// Output format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Aligned tables
@@ -438,7 +438,7 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// The names of the worlds.
+/// Worlds in which experiments run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WorldName {
     /// Virtual time: the simulator
@@ -456,9 +456,9 @@ impl From<WorldName> for World {
     }
 }
 
-/// The command line. Which papers there are is the registry's to say.
+/// Returns the definition of the command line. Its papers are those of the registry.
 pub(crate) fn command(registry: &Registry) -> clap::Command {
-    // Listed in the help, but judged by the registry, whose refusal says more than clap's would.
+    // clap only lists the papers. The registry checks the name, as its error says more than clap's.
     let mut listed: Vec<String> =
         registry.iter().map(|one| format!("\n{:<6}{}", one.name(), one.about())).collect();
     let about = if listed.is_empty() {
@@ -471,7 +471,7 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
         .mut_subcommand("papers", |papers| papers.mut_arg("paper", |argument| argument.help(about)))
 }
 
-/// Reads the command line.
+/// Parses the command line.
 pub(crate) fn parse<I>(registry: &Registry, arguments: I) -> Result<Command, clap::Error>
 where
     I: IntoIterator<Item = OsString>,

@@ -1,7 +1,8 @@
-//! `marcato demo`: the web page of the CATS paper and a periodic source over real QUIC sockets, through an emulated link.
+//! `marcato demo`: the web page of the CATS paper and a periodic source over real QUIC sockets,
+//! through an emulated link.
 //!
-//! Everything runs in this process: sender, link and receiver, each on its own sockets of the loopback interface. So all
-//! times are of one clock.
+//! Sender, link and receiver run in this process, each on its own sockets of the loopback
+//! interface. All times are therefore of one clock.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,23 +33,24 @@ use crate::output;
 use crate::progress::Bar;
 use crate::table::Table;
 
-/// The link, each way: the bottleneck of CATS §III-A.
+/// Link in each direction: the bottleneck of CATS §III-A.
 const RATE: Rate = Rate::from_mbps(2);
 const DELAY: Duration = Duration::from_millis(50);
-/// The drop-tail queue holds what the link carries in a round trip of 100 ms.
+/// Capacity of the drop-tail queue: the bytes that the link carries in a round trip of 100 ms.
 const BUFFER: Bytes = Bytes::kb(25);
-/// The source: small critical messages, such as keystrokes or commands.
+/// Period of the source of small critical messages, such as keystrokes or commands.
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long its messages are taken after the page.
+/// Time for which the source's messages are received after the page.
 const AFTER: Duration = Duration::from_millis(500);
 const SIZE: usize = 250;
-/// A page is there after 1.5 s. Whoever waits so long waits in vain.
+/// Timeout of a load, which normally takes 1.5 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NAME: &str = "demo.marcato";
-/// The first byte of a message of the source; those of the page's groups are below.
+/// First byte of a message of the source. Messages of the page begin with the number of their
+/// group.
 const SOURCE: u8 = 0xff;
 
-/// Why there is no demo.
+/// Error that prevents the demo.
 #[derive(Debug, Error)]
 pub(crate) enum DemoError {
     #[error("cannot start: {0}")]
@@ -79,12 +81,12 @@ pub(crate) enum DemoError {
     Print(io::Error),
 }
 
-/// Whose bytes go next.
+/// Order in which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
-    /// First come, first served: all messages are of one level.
+    /// First in, first out: all messages have the same level.
     Fifo,
-    /// The Conductor, as `marcato-net` has it by default.
+    /// Conductor with the defaults of `marcato-net`.
     Marcato,
 }
 
@@ -105,7 +107,7 @@ impl Scheme {
         }
     }
 
-    /// The level that something of this priority is sent at.
+    /// Returns the level at which data of this priority is sent.
     fn level(self, priority: Priority) -> Priority {
         match self {
             Self::Fifo => Priority::P2,
@@ -114,18 +116,18 @@ impl Scheme {
     }
 }
 
-/// One load of the page. Times are in ms since the page was handed over.
+/// Results of one load of the page. Times are in ms since the page was offered.
 #[derive(Clone, Debug)]
 struct Load {
-    /// When each group was there.
+    /// Arrival time of each group.
     done: [f64; Priority::COUNT],
-    /// When each message of the source was released, and how long it took.
+    /// Release time and completion time of each message of the source.
     source: Vec<(f64, f64)>,
     forward: LinkCounters,
 }
 
 impl Load {
-    /// When everything up to this priority was there.
+    /// Returns the time by which all groups up to this priority had arrived.
     fn upto(&self, priority: Priority) -> f64 {
         self.done[..=priority.index()].iter().copied().fold(0.0, f64::max)
     }
@@ -166,7 +168,7 @@ fn write(out: &Path, page: &Page, document: &Document) -> Result<(), DemoError> 
     page.images().into_iter().try_for_each(|(id, svg)| file(&format!("{id}.svg"), &svg))
 }
 
-/// Every load: for each scheme, in the order of [`Scheme::BOTH`].
+/// Runs all loads, and returns them for each scheme, in the order of [`Scheme::BOTH`].
 async fn all(asked: &Demo) -> Result<[Vec<Load>; 2], DemoError> {
     let identity = Identity::self_signed(NAME)?;
     let trust = identity.certificate().cloned().map(Trust::Certificate);
@@ -179,7 +181,7 @@ async fn all(asked: &Demo) -> Result<[Vec<Load>; 2], DemoError> {
     let mut progress = Bar::new();
     progress.begin("loading the page", Some(u64::from(asked.loads) * 2));
     for number in 0..u64::from(asked.loads) {
-        // Both ways in turn, so that whatever else this machine does meets both.
+        // Alternating the schemes exposes both to the same disturbances of this machine.
         for (scheme, loads) in Scheme::BOTH.into_iter().zip(&mut loads) {
             let load = load(asked, scheme, number, &config, &endpoint, &security);
             loads.push(timeout(PATIENCE, load).await.map_err(|_| DemoError::TooSlow)??);
@@ -203,7 +205,7 @@ fn link(asked: &Demo) -> Result<LinkConfig<Datagram>, DemoError> {
     })
 }
 
-/// Loads the page once, on a connection and through a link of its own.
+/// Loads the page once, over a new connection and a new link.
 async fn load(
     asked: &Demo,
     scheme: Scheme,
@@ -212,7 +214,7 @@ async fn load(
     endpoint: &Endpoint,
     security: &ClientSecurity,
 ) -> Result<Load, DemoError> {
-    // The same draws for both schemes, others for each load.
+    // Both schemes use the same random draws; each load uses others.
     let seed = Seed::new(asked.seed.wrapping_add(number));
     let server = endpoint.local_addrs().first().copied();
     let server = server.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -238,7 +240,7 @@ async fn load(
         error = source => return Err(error.into()),
     };
     let forward = between.forward();
-    // What is still on its way belongs to nobody any more.
+    // Data still in flight is no longer needed.
     sender.abort();
     receiver.abort();
 
@@ -250,7 +252,7 @@ async fn load(
     Ok(Load { done: received.done.map(ms), source: source.collect(), forward })
 }
 
-/// Releases a message of the source in each period, for ever, and notes when.
+/// Releases a message of the source in each period, without end, and records the release times.
 async fn release(
     sender: &Connection,
     scheme: Scheme,
@@ -271,19 +273,19 @@ async fn release(
     }
 }
 
-/// What has arrived, and when.
+/// Arrivals, with their times.
 struct Arrived {
     done: [Instant; Priority::COUNT],
-    /// The source's messages by their numbers.
+    /// Messages of the source, by their sequence numbers.
     source: Vec<(u32, Instant)>,
 }
 
-/// Takes what comes until half a second after the page is there: first come, first served, the messages of the source
-/// that waited longest come right after it.
+/// Receives messages until [`AFTER`] past the end of the page. Under FIFO, the most delayed
+/// messages of the source arrive right after the page.
 async fn receive(receiver: &Connection) -> Result<Arrived, Closed> {
     let mut done = [None; Priority::COUNT];
     let mut source = Vec::new();
-    // When the page was there, and until when to go on.
+    // Completion time of the page, and the time until which to continue.
     let mut page = None;
     loop {
         let message = receiver.recv().await?;
@@ -311,12 +313,12 @@ async fn receive(receiver: &Connection) -> Result<Arrived, Closed> {
     }
 }
 
-/// The mean over loads, with its confidence interval.
+/// Returns one value per load, of which a row computes the mean and its confidence interval.
 fn means(loads: &[Load], value: impl Fn(&Load) -> f64) -> Vec<f64> {
     loads.iter().map(value).collect()
 }
 
-/// A part of the results: what is measured in both ways.
+/// Part of the results, with the measurements of both schemes.
 struct Part {
     title: &'static str,
     text: String,
@@ -354,7 +356,8 @@ fn parts(loads: &[Vec<Load>; 2]) -> [Part; 4] {
         let ratios: Vec<f64> = pairs.map(|(fifo, marcato)| marcato.upto(upto) / fifo.upto(upto)).collect();
         let row = Row::new(format!("demo.{id}.ratio"), format!("{name}, Marcato over FIFO"), Unit::Ratio);
         let row = row.samples(&ratios);
-        // The page as a whole takes as long; that it does is not claimed of a machine that does other things.
+        // The whole page takes equally long with both schemes. No bound is claimed, because other
+        // work on this machine varies the ratio around 1.
         user.push(if upto == Priority::P4 { row } else { row.at_most(1.0) });
     }
     let mut source = Vec::new();
@@ -412,20 +415,20 @@ fn parts(loads: &[Vec<Load>; 2]) -> [Part; 4] {
     ]
 }
 
-/// A quantity in both ways, and their ratio where it is measured.
+/// Quantity measured with both schemes, and the ratio where there is one.
 #[derive(Default)]
 struct Compared<'a> {
-    /// Its rows' id without the way.
+    /// Common part of the rows' ids, without the scheme.
     id: String,
     what: &'a str,
     unit: Option<Unit>,
-    /// FIFO, Marcato, ratio.
+    /// Rows for FIFO, Marcato and their ratio.
     rows: [Option<&'a Row>; 3],
 }
 
 const WAYS: [(&str, &str); 3] = [("fifo", "FIFO"), ("marcato", "Marcato"), ("ratio", "Marcato over FIFO")];
 
-/// The rows of a part, side by side.
+/// Groups the rows of a part by quantity.
 fn compared(rows: &[Row]) -> Vec<Compared<'_>> {
     let mut all: Vec<Compared<'_>> = Vec::new();
     for row in rows {
@@ -445,7 +448,7 @@ fn compared(rows: &[Row]) -> Vec<Compared<'_>> {
     all
 }
 
-/// The verdict, in a sentence.
+/// Returns the verdict as a sentence.
 fn verdict(document: &Document) -> &'static str {
     if document.holds() {
         "What matters came earlier by Marcato."
@@ -479,7 +482,7 @@ fn text(parts: &[Part], document: &Document) -> String {
     text + verdict(document) + "\n"
 }
 
-/// As many digits as a measurement in real time has.
+/// Formats a number with the digits that a measurement in real time justifies.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 {
         format!("{value:.0}")

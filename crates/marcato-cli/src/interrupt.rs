@@ -1,4 +1,4 @@
-//! Interrupts (Ctrl-C) while results are being made.
+//! Interrupts (Ctrl-C) during the computation of results.
 
 use std::io;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::SIGINT;
 use signal_hook::{SigId, flag, low_level};
 
-/// The exit status of a command that was interrupted: 128 + SIGINT, as shells have it.
+/// Exit status of an interrupted command: 128 + SIGINT, as in shells.
 pub(crate) const STATUS: u8 = 130;
 
-/// Notes an interrupt, so that a command can say what is kept and end by itself. A second interrupt ends the process at once.
+/// Records an interrupt, so that a command can report what is kept and then end. A second interrupt
+/// ends the process at once.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     came: Arc<AtomicBool>,
@@ -18,19 +19,20 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Listens until it is dropped.
+    /// Handles interrupts until the value is dropped.
     ///
     /// # Errors
     /// When the operating system refuses.
     pub(crate) fn listen() -> io::Result<Self> {
         let came = Arc::new(AtomicBool::new(false));
-        // In this order: the first interrupt is noted after it was found not to be the second.
+        // The order matters: the shutdown checks the flag before the first interrupt sets it.
+        // Otherwise the first interrupt would already end the process.
         let second = flag::register_conditional_shutdown(SIGINT, i32::from(STATUS), Arc::clone(&came))?;
         let first = flag::register(SIGINT, Arc::clone(&came))?;
         Ok(Self { came, registered: vec![second, first] })
     }
 
-    /// Returns whether an interrupt has come.
+    /// Returns whether an interrupt has arrived.
     pub(crate) fn came(&self) -> bool {
         self.came.load(Ordering::Relaxed)
     }
@@ -44,7 +46,7 @@ impl Drop for Interrupt {
     }
 }
 
-/// Ends the process on an interrupt, for work that cannot be asked to stop.
+/// Ends the process on an interrupt, for work that cannot be stopped otherwise.
 #[derive(Debug)]
 pub(crate) struct EndsOnInterrupt {
     handle: signal_hook::iterator::Handle,
@@ -52,7 +54,8 @@ pub(crate) struct EndsOnInterrupt {
 }
 
 impl EndsOnInterrupt {
-    /// Until it is dropped, an interrupt prints what `say` returns on standard error, and ends the process with [`STATUS`].
+    /// Handles interrupts until the value is dropped: one prints the result of `say` on standard
+    /// error, and ends the process with [`STATUS`].
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -61,7 +64,7 @@ impl EndsOnInterrupt {
         let handle = signals.handle();
         let thread = std::thread::spawn(move || {
             if signals.forever().next().is_some() {
-                // Behind whatever progress is shown.
+                // The newline separates the message from a progress bar.
                 eprintln!("\ninterrupted: {}", say());
                 std::process::exit(i32::from(STATUS));
             }
@@ -74,7 +77,7 @@ impl Drop for EndsOnInterrupt {
     fn drop(&mut self) {
         self.handle.close();
         if let Some(thread) = self.thread.take() {
-            // It cannot have panicked but by standard error's failure, which nobody could be told.
+            // The thread can only panic if standard error fails, and then no report is possible.
             let _ = thread.join();
         }
     }

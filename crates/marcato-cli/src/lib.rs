@@ -1,7 +1,8 @@
 //! The command `marcato`, as a function of its arguments, so that tests can call it.
 //!
-//! Results go to standard output, progress and errors to standard error. The exit status is 0 when every row lies
-//! in its band, 1 when one does not, 2 when the command was wrong or could not be carried out, and 130 when it was interrupted.
+//! Results go to standard output, progress and errors to standard error. The exit status is 0 when
+//! every row lies in its band, and 1 when one does not. It is 2 when the command was wrong or could
+//! not be carried out, and 130 when it was interrupted.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -22,10 +23,10 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use marcato_papers::Registry;
 
-/// What the exit status says.
+/// Result of a command, which determines the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Every row lies in its band, or help was asked for: 0.
+    /// Every row lies in its band, or help was requested: 0.
     Ok,
     /// A row lies outside its band: 1.
     Outside,
@@ -47,10 +48,11 @@ impl From<Status> for u8 {
 }
 
 /// Runs the command with `arguments`, the program's name first, and the experiments of `registry`.
-/// Results are written to `stdout`, errors to `stderr`; progress is shown on the process's standard error if
-/// that is a terminal.
 ///
-/// A reader of `stdout` that has gone away is no error: it chose not to read on.
+/// Results are written to `stdout`, errors to `stderr`. Progress is shown on the process's standard
+/// error if that is a terminal.
+///
+/// A broken pipe at `stdout` is no error: its reader chose to stop.
 pub fn run<I>(registry: &Registry, arguments: I, stdout: &mut dyn Write, stderr: &mut dyn Write) -> Status
 where
     I: IntoIterator<Item = OsString>,
@@ -70,7 +72,7 @@ where
         arguments::Command::Demo(asked) => demo::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Sim(asked) => match sim::run(&asked, stdout) {
             Err(error @ sim::SimError::Interrupted(_)) => {
-                // Nobody is left to tell if that fails.
+                // If standard error fails, no report is possible.
                 let _ = writeln!(stderr, "{error}");
                 Ok(Status::Interrupted)
             }
@@ -107,14 +109,16 @@ where
         }
         Ok(status) => status,
         Err(error) => {
-            // Nobody is left to tell if that fails.
+            // If standard error fails, no report is possible.
             let _ = writeln!(stderr, "error: {error}");
             Status::Error
         }
     }
 }
 
-/// The reports that a command may write. Only a reader of text is told of them: a program that reads JSON or CSV knows.
+/// Returns the paths of the reports that a command may write.
+///
+/// Only users of text output are shown these paths. Programs that read JSON or CSV know them.
 fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
     use arguments::{Command, Format, PerfRole};
     let (out, format, name) = match command {
@@ -137,12 +141,12 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
     }
 }
 
-/// The command line as clap has it, for manual pages and for tests of what documents say of it.
+/// Returns the command line's definition, for manual pages and for tests of the documentation.
 pub fn command(registry: &Registry) -> clap::Command {
     arguments::command(registry)
 }
 
-/// Prints what clap has to say: help and version are answers, everything else is an error.
+/// Prints a message of clap. Help and version count as success, everything else as an error.
 fn said(error: &clap::Error, stdout: &mut dyn Write, stderr: &mut dyn Write) -> Status {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -158,7 +162,8 @@ fn said(error: &clap::Error, stdout: &mut dyn Write, stderr: &mut dyn Write) -> 
     }
 }
 
-/// The command as the process runs it: real arguments, real streams, every experiment that is built.
+/// Runs the command as a process: with its real arguments and streams, and with every experiment
+/// that is built in.
 pub fn run_process() -> Status {
     let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr());
     run(&marcato_papers::registry(), std::env::args_os(), &mut stdout, &mut stderr)

@@ -1,4 +1,4 @@
-//! The command `marcato`; see the library crate beside it.
+//! The command `marcato`. Its code is in the library crate of this package.
 
 use std::process::ExitCode;
 

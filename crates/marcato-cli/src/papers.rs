@@ -15,7 +15,7 @@ use crate::interrupt::EndsOnInterrupt;
 use crate::output;
 use crate::progress::Bar;
 
-/// Why the experiments could not be run or their results not be handed over.
+/// Error of running experiments or of writing their results.
 #[derive(Debug, Error)]
 pub(crate) enum PapersError {
     #[error(transparent)]
@@ -50,7 +50,8 @@ pub(crate) fn run(
     };
     let kept = asked.out.as_ref().map(|out| out.join("runs"));
     let reports = {
-        // What is written afterwards takes no time, and is written whole.
+        // Files written after this block take little time, and each is written atomically. An
+        // interrupt then needs no message.
         let _ends =
             EndsOnInterrupt::saying(move || what_is_kept(kept.as_deref())).map_err(PapersError::Interrupt)?;
         run_each(&chosen, &options)?
@@ -72,7 +73,7 @@ pub(crate) fn run(
     Ok(if document.holds() { Status::Ok } else { Status::Outside })
 }
 
-/// Message after an interrupt: the runs that were kept, and the command that goes on.
+/// Returns the message after an interrupt: the runs that were kept, and the command that resumes.
 fn what_is_kept(runs: Option<&Path>) -> String {
     let Some(runs) = runs else {
         return "nothing is kept; with --out DIR, long experiments keep the runs that are done".to_owned();
@@ -90,26 +91,26 @@ fn what_is_kept(runs: Option<&Path>) -> String {
     }
 }
 
-/// What makes the outcomes.
+/// Returns the identity of the program, which keys the runs kept from earlier invocations.
 fn program() -> String {
-    // What was built from the same commit may still differ by changes that are not committed.
+    // Builds of one commit may differ by uncommitted changes, so the executable is hashed as well.
     let build = match std::env::current_exe().and_then(std::fs::read) {
         Ok(program) => digest(&SHA256, &program).as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
-        // Nobody knows what this is: it finds nothing that was kept.
+        // Without a hash, the process number makes the identity unique: no kept runs are reused.
         Err(_) => format!("process {}", std::process::id()),
     };
     format!("{VERSION} ({COMMIT}) {build}")
 }
 
 fn run_each(chosen: &[&dyn Experiment], options: &RunOptions) -> Result<Vec<Report>, RunError> {
-    // Before the first of them takes an hour.
+    // All options are checked first, as each experiment may take an hour.
     chosen.iter().try_for_each(|&experiment| Registry::check(experiment, options))?;
     let mut progress = Bar::new();
     chosen.iter().map(|&experiment| Registry::run(experiment, options, &mut progress)).collect()
 }
 
-/// One paper's files go into the directory itself; with `all`, each paper's go into one of its own, and the rows
-/// of all of them into the directory.
+/// Writes the files of the reports. Those of one paper go into the directory itself. With `all`,
+/// each paper has a subdirectory, and the directory has the rows of all papers.
 fn write(asked: &Papers, reports: &[Report], document: &Document) -> Result<(), PapersError> {
     let Some(out) = &asked.out else { return Ok(()) };
     if asked.paper != Registry::ALL {

@@ -1,4 +1,4 @@
-//! Progress on a terminal.
+//! Progress display on a terminal.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl Bar {
         Self::on(ProgressDrawTarget::stderr())
     }
 
-    /// Shows it elsewhere.
+    /// Creates a bar that draws to `target`.
     fn on(target: ProgressDrawTarget) -> Self {
         Self(ProgressBar::with_draw_target(None, target))
     }
@@ -26,7 +26,7 @@ impl Bar {
     }
 }
 
-/// An estimate of the time left, once there is anything to estimate from.
+/// Writes an estimate of the time left, once the first step is done.
 fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
     // Writing to the bar's buffer cannot fail.
     let _ = match state.pos() {
@@ -51,7 +51,7 @@ impl Progress for Bar {
             bar.set_style(style.with_key("left", left));
         }
         bar.set_message(what.to_owned());
-        // At once: long before the first step is done, it shows that there are steps.
+        // Drawn at once: the first step may take long, and the bar shows the number of steps.
         bar.tick();
         bar.enable_steady_tick(Duration::from_millis(200));
     }
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps everything that was ever drawn.
+    /// Terminal that records everything drawn.
     #[derive(Clone, Debug, Default)]
     struct Paper(Arc<Mutex<String>>);
 

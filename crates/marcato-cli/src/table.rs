@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// A table: words to the left, numbers to the right.
+/// Table with words aligned left and numbers aligned right.
 pub(crate) struct Table {
-    /// How many of the first columns hold words.
+    /// Number of leading columns that hold words.
     words: usize,
     rows: Vec<Vec<String>>,
 }
@@ -14,7 +14,7 @@ impl Table {
         Self { words: 1, rows: vec![header.into_iter().map(Into::into).collect()] }
     }
 
-    /// The first so many columns hold words.
+    /// Sets the number of leading columns that hold words.
     pub(crate) fn words(self, words: usize) -> Self {
         Self { words, ..self }
     }

@@ -11,7 +11,7 @@ use crate::output;
 use crate::papers::PapersError;
 use crate::progress::Bar;
 
-/// Runs `experiment`, which is no paper's, and hands its report over as `marcato papers` does.
+/// Runs `experiment`, which belongs to no paper, and outputs its report as `marcato papers` does.
 pub(crate) fn run(
     experiment: &dyn Experiment,
     asked: &Validate,

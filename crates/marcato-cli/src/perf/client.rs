@@ -1,4 +1,4 @@
-//! `marcato perf client`: sends, and hears from the server what became of it.
+//! `marcato perf client`: sends messages, and receives reports of their arrival from the server.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -32,28 +32,28 @@ use crate::Status;
 use crate::arguments::{Format, PerfClient};
 use crate::output;
 
-/// The server has answered by then, or is no perf server.
+/// Time within which a perf server answers.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Exchanges of the time before anything is sent ...
+/// Number of clock exchanges before anything is sent.
 const FIRST_PINGS: u64 = 10;
-/// ... and how often afterwards.
+/// Interval between clock exchanges after that.
 const PINGS: Duration = Duration::from_secs(1);
-/// How often lanes are looked at and the live line is drawn.
+/// Interval of sampling the lanes and of redrawing the progress line.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long messages may still arrive after the end.
+/// Time for which messages may still arrive after the end.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long farewells may take.
+/// Time limit of closing the connection, of the last report after an interrupt, and of lane setup.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// A source's release may be so late: the runtime's timers tick in ms.
+/// Tolerated delay of a source's release: the runtime's timers have a resolution of 1 ms.
 const JITTER: Duration = Duration::from_millis(2);
-/// Bytes that messages are filled with, again and again.
+/// Length of the random data with which messages are filled repeatedly.
 const FILLING: usize = 1 << 16;
 
 pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     let plan = plan(asked)?;
     super::outcome::prepare(asked.out.as_deref(), asked.svg.as_deref())?;
     let (outcome, end) = super::runtime()?.block_on(measure(asked, &plan))?;
-    // Before anything is printed: a directory that cannot be written is an error, not an afterthought.
+    // Files are written before anything is printed, so that a failed write shows as an error first.
     outcome.write(asked.out.as_deref(), asked.svg.as_deref())?;
     let printed = match asked.format {
         Format::Text => outcome.to_text(),
@@ -68,7 +68,7 @@ pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, 
     }
 }
 
-/// What was asked, with what was left open.
+/// Returns the plan for these arguments, with defaults for what they leave open.
 fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
     let tcp = asked.engine == EngineName::Tcp;
     let path = match asked.path_scheduler {
@@ -95,7 +95,7 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
     Ok(plan)
 }
 
-/// Whom to believe, and by which name.
+/// Returns the certificates to accept, and the server's name to verify.
 fn security(asked: &PerfClient, host: &str) -> Result<ClientSecurity, PerfError> {
     let named = |usual: &str| asked.name.clone().unwrap_or_else(|| usual.to_owned());
     if let Some(fingerprint) = asked.fingerprint {
@@ -126,24 +126,24 @@ async fn remote(asked: &PerfClient) -> Result<Remote, PerfError> {
     Ok(Remote { lanes, security: security(asked, &host)? })
 }
 
-/// What is known of the other end, as it becomes known.
+/// Information received from the server so far.
 #[derive(Default)]
 struct Heard {
     offset: Offset,
-    /// Which question is open, and when it was asked.
+    /// Number of the open clock request, and the time at which it was sent.
     asked: Option<(u64, u64)>,
-    /// When each message of each source arrived, in ns of the server's clock.
+    /// Arrival time of each message of each source, in ns of the server's clock.
     arrived: Vec<Vec<Option<u64>>>,
     arrivals: usize,
-    /// The latest report at the beginning of what counts, and the latest within it.
+    /// Latest report up to the start of the measured interval, and the latest within it.
     first: Option<(i128, Vec<Total>)>,
     last: Option<(i128, Vec<Total>)>,
-    /// Some of the latest, for the live line.
+    /// Times and byte counts of the last reports, for the progress line.
     recent: VecDeque<(i128, u64)>,
     done: bool,
 }
 
-/// What counts, in ns of our clock.
+/// Measured interval, in ns of the local clock.
 #[derive(Clone, Copy)]
 struct Counted {
     from: i128,
@@ -166,7 +166,8 @@ impl Heard {
         let releases = lock(releases);
         for arrival in report.arrivals {
             let source = usize::from(arrival.source);
-            // What was never sent cannot have arrived.
+            // An arrival of a message that was never sent is ignored: the server's reports are not
+            // trusted.
             let Some(sent) = releases.get(source).map(Vec::len) else { continue };
             let Ok(sequence) = usize::try_from(arrival.sequence) else { continue };
             if sequence >= sent {
@@ -181,7 +182,7 @@ impl Heard {
         self.done |= report.last;
     }
 
-    /// Mbit/s over about the last second.
+    /// Returns the rate over about the last second, in Mbit/s.
     fn rate(&self) -> f64 {
         let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0.0 };
         mbps(last.1.saturating_sub(first.1), last.0 - first.0)
@@ -203,13 +204,14 @@ async fn hear(connection: &Connection) -> Result<Reply, PerfError> {
     Ok(Reply::decode(&connection.recv().await?.bytes)?)
 }
 
-/// Shakes hands; whether the server is on this host.
+/// Performs the handshake, and returns whether the server is on this host.
 async fn greet(connection: &Connection, plan: &Plan, server: &str) -> Result<bool, PerfError> {
     let kinds = plan.sources.iter().map(|_| SourceKind { each: true });
     let sources = kinds.chain(plan.bulk.map(|_| SourceKind { each: false })).collect();
     let nonce = clock::random();
     let mark = clock::host_mark(&nonce);
-    // A server that sends us away may have done so already: what it said is there all the same.
+    // A server that refuses may have closed the connection already. Its reply can still be read, so
+    // an error of sending is kept for later.
     let said = say(connection, &Request::Hello(Hello { nonce, host: mark, sources })).await;
     let server = || server.to_owned();
     match timeout(ANSWER, hear(connection)).await {
@@ -224,13 +226,14 @@ async fn greet(connection: &Connection, plan: &Plan, server: &str) -> Result<boo
     }
 }
 
-/// Asks for the time, again and again, before there is any load that would delay the answer.
+/// Exchanges clock readings repeatedly, before any load could delay the replies.
 async fn compare_clocks(connection: &Connection, heard: &Mutex<Heard>) -> Result<(), PerfError> {
     for number in 0..FIRST_PINGS {
         let sent = clock::now();
         say(connection, &Request::Ping { number }).await?;
         loop {
-            // Reports may come in between; nothing of the run has been sent yet.
+            // Reports may arrive in between. They are ignored, as nothing of the run has been sent
+            // yet.
             if let Reply::Pong { number: answer, received, answered } = hear(connection).await?
                 && answer == number
             {
@@ -279,7 +282,7 @@ async fn measure(asked: &PerfClient, plan: &Plan) -> Result<(Outcome, End), Perf
     Ok((outcome, end))
 }
 
-/// Further lanes come up after the first.
+/// Waits until all lanes are usable, up to [`FAREWELL`]; further lanes follow the first.
 async fn wait_for_lanes(connection: &Connection, lanes: usize) {
     let until = Instant::now() + FAREWELL;
     while connection.stats().lanes.iter().filter(|lane| lane.usable).count() < lanes && Instant::now() < until
@@ -288,11 +291,11 @@ async fn wait_for_lanes(connection: &Connection, lanes: usize) {
     }
 }
 
-/// Resolves when the user asks to end the run (Ctrl-C).
+/// Resolves when the user interrupts the run (Ctrl-C).
 async fn interrupted() -> PerfError {
     match tokio::signal::ctrl_c().await {
         Ok(()) => PerfError::Interrupted,
-        // Without a handler the system ends the process by itself.
+        // Without a handler, the operating system ends the process on an interrupt.
         Err(_) => std::future::pending().await,
     }
 }
@@ -300,16 +303,16 @@ async fn interrupted() -> PerfError {
 /// Reason why sending ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// When it was planned to.
+    /// Planned end.
     Planned,
-    /// When the user asked for it; the connection is still of use.
+    /// Interrupt by the user; the connection is still usable.
     Interrupted,
-    /// When nothing more was heard of the server.
+    /// Silence or failure of the server.
     Lost,
 }
 
-/// Sends all that is planned, and waits for it to arrive. If the run is cut short, the outcome holds what had been measured
-/// by then, and the reason.
+/// Sends everything planned, and waits for it to arrive. If the run is cut short, the outcome has
+/// the measurements until then and the reason.
 async fn load(
     connection: &Connection,
     plan: &Plan,
@@ -338,7 +341,7 @@ async fn load(
     if plan.stream == StreamName::Rr {
         let wholes = sending.mixed();
         let bulk = plan.bulk.map(|bulk| (bulk_index, bulk));
-        // It must not keep itself alive by a sender of its own.
+        // The mixer ends when all senders are dropped, so it must not hold one itself.
         let mixing = Sending { mixer: None, ..sending.clone() };
         tasks.spawn(mixing.mix(wholes, plan.level(Priority::P2), bulk));
     } else if let (Some(bulk), Some(level)) = (plan.bulk, bulk_level) {
@@ -382,7 +385,7 @@ async fn load(
     };
     let cut = tokio::select! {
         done = work => done.err(),
-        // It ends only when nothing more will be heard.
+        // `listen` ends only when nothing more can be received.
         error = &mut listening => Some(error),
         error = interrupted() => Some(error),
     };
@@ -393,7 +396,8 @@ async fn load(
         Some(_) => End::Lost,
     };
     if end == End::Interrupted {
-        // What has arrived since the last report is worth a moment. It is incomplete with these last words or without.
+        // Data that arrived since the last report is worth a short wait. The result is marked
+        // incomplete in either case.
         tokio::select! {
             _ = finish(connection, heard, &finished, server, FAREWELL) => {}
             _ = listening => {}
@@ -408,8 +412,8 @@ fn ns(span: Duration) -> i128 {
     i128::try_from(span.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// Takes what the server says, until the connection ends or the server has said nothing for `idle`: it reports ten times
-/// a second.
+/// Processes messages of the server until the connection ends, or until the server is silent for
+/// `idle`. A server reports ten times a second.
 async fn listen(
     connection: &Connection,
     heard: &Mutex<Heard>,
@@ -442,7 +446,7 @@ async fn listen(
     }
 }
 
-/// What was seen of a lane while it was looked at.
+/// Samples of one lane.
 #[derive(Clone, Debug, Default)]
 struct Watched {
     first: Option<LaneStats>,
@@ -454,8 +458,8 @@ struct Watched {
     most_unsent: u64,
 }
 
-/// Looks at the lanes, shows how it goes, and asks for the time, until the end. What was seen of the lanes stands in
-/// `watched` however this ends.
+/// Samples the lanes, draws progress and exchanges clock readings, until the end. The samples in
+/// `watched` remain even if this future is dropped.
 async fn watch(
     connection: &Connection,
     plan: &Plan,
@@ -476,7 +480,7 @@ async fn watch(
         tokio::select! {
             _ = ticks.tick() => {}
             () = sleep_until(span.end) => break,
-            // A source that has sent all may end before.
+            // A source that has sent all its messages may end early.
             Some(ended) = tasks.join_next() => {
                 joined(ended)?;
                 continue;
@@ -486,7 +490,7 @@ async fn watch(
         let stats = connection.stats();
         if now >= span.begin + plan.warm_up {
             for lane in &stats.lanes {
-                // Lanes may go and new ones come.
+                // Lanes may disappear, and new ones may appear.
                 match watched.iter_mut().find(|watched| watched.last.is_some_and(|last| last.id == lane.id)) {
                     Some(watched) => watched.look(*lane),
                     None => watched.push(Watched::begin(*lane)),
@@ -524,7 +528,7 @@ fn joined(
     }
 }
 
-/// Waits for what is under way, as long as that may take.
+/// Waits for data in flight, up to [`LINGER`].
 async fn drain(
     heard: &Mutex<Heard>,
     releases: &Releases,
@@ -552,7 +556,7 @@ async fn drain(
     Ok(())
 }
 
-/// Says that nothing more comes, and waits for the server's last report.
+/// Announces the end of the data, and waits for the server's last report.
 async fn finish(
     connection: &Connection,
     heard: &Mutex<Heard>,
@@ -622,7 +626,8 @@ fn outcome(
             let arrived = arrived.get(sequence).copied().flatten();
             match arrived {
                 Some(at) => Some((offset.ours(at) - i128::from(*released)) as f64 / 1e6),
-                // Of a run that was cut short, nobody knows whether it would still have come.
+                // In a run that was cut short, a missing message might still have arrived, so it is
+                // not counted as infinite.
                 None => cut.is_none().then_some(f64::INFINITY),
             }
         };
@@ -660,13 +665,13 @@ fn outcome(
     }
 }
 
-/// Reads a fingerprint from the command line.
+/// Parses a fingerprint from the command line.
 pub(crate) fn fingerprint(text: &str) -> Result<Fingerprint, String> {
     text.parse().map_err(|error: marcato_quic::FingerprintError| error.to_string())
 }
 
-/// Reads how long a server may say nothing. It reports every 100 ms, and both ends close a silent connection after
-/// [`SILENCE`].
+/// Parses the longest silence of a server. A server reports every 100 ms, and both ends close a
+/// silent connection after [`SILENCE`].
 pub(crate) fn idle_timeout(text: &str) -> Result<Duration, String> {
     let idle = super::quantity::span(text)?;
     if idle < Duration::from_millis(500) || idle > SILENCE {
@@ -675,7 +680,7 @@ pub(crate) fn idle_timeout(text: &str) -> Result<Duration, String> {
     Ok(idle)
 }
 
-/// A backlog has room for a message.
+/// Parses a backlog, which must have room for a message.
 pub(crate) fn backlog(text: &str) -> Result<Bytes, String> {
     let bytes = super::quantity::size(text)?;
     if bytes < Bytes::kb(1) || bytes > Bytes::kb(1_000_000) {

@@ -1,23 +1,27 @@
-//! What time it is, here and over there.
+//! Clocks of the two ends.
 //!
-//! A one-way time needs two clocks that agree. On one host both ends read the same monotonic clock. Between hosts the
-//! offset is estimated as NTP does (RFC 5905 §8): of many exchanges, the one that took least counts, and it is believed
-//! to have taken as long there as back. The error is then at most half of what it took.
+//! One-way delay needs two clocks that agree. On one host, both ends read the same monotonic clock.
+//! Between hosts, the offset is estimated as in NTP (RFC 5905 §8). Of several exchanges the one
+//! with the lowest delay counts, and its delay is assumed to be equal in both directions. The error
+//! is then at most half of that delay.
 
 use ring::digest::{Context, SHA256};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::protocol::HostMark;
 
-/// ns of the system's monotonic clock, whose zero is the same for every process of a host.
+/// Returns the system's monotonic clock in ns. Its zero is the same for all processes of a host.
 pub(crate) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
     seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos.unwrap_or(0))
 }
 
-/// What this host is called in a run with this nonce. The system's boot is random and known to everybody on the host,
-/// and nothing else follows from its hash. Where there is no such thing, each end is a host of its own.
+/// Returns a mark of this host for a run with this nonce.
+///
+/// It is a hash of the boot identifier, which is random and readable by every process of the host.
+/// The hash reveals nothing else. Without a boot identifier the mark is random, so that each end
+/// counts as a separate host.
 pub(crate) fn host_mark(nonce: &[u8; 16]) -> HostMark {
     let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return random() };
     let mut hash = Context::new(&SHA256);
@@ -28,14 +32,16 @@ pub(crate) fn host_mark(nonce: &[u8; 16]) -> HostMark {
     mark
 }
 
-/// Bytes that nobody can foresee; zeros if the system has none, which only makes hosts look alike.
+/// Returns unpredictable bytes. They are zeros if the system provides none, with the only effect
+/// that hosts look alike.
 pub(crate) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
     bytes
 }
 
-/// A question and its answer, in ns: the outer times by our clock, the inner ones by the peer's.
+/// Request and reply, with times in ns. The outer times are of the local clock, the inner ones of
+/// the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub(crate) sent: u64,
@@ -45,13 +51,13 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// How long the question and the answer were under way, in ns.
+    /// Returns the total delay of request and reply in both directions, in ns.
     fn delay(self) -> i128 {
         let span = |from: u64, to: u64| i128::from(to) - i128::from(from);
         span(self.sent, self.returned) - span(self.received, self.answered)
     }
 
-    /// What has to be taken from the peer's time to get ours, in ns.
+    /// Returns the difference to subtract from the peer's time to get local time, in ns.
     fn offset(self) -> i128 {
         let ahead = i128::from(self.received) - i128::from(self.sent);
         let behind = i128::from(self.returned) - i128::from(self.answered);
@@ -59,12 +65,12 @@ impl Exchange {
     }
 }
 
-/// How the peer's clock is related to ours.
+/// Relation of the peer's clock to the local clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offset {
     best: Option<Exchange>,
     exchanges: u64,
-    /// Whether the peer says that it is on this host.
+    /// Set if the peer claims to be on this host.
     same_host: bool,
 }
 
@@ -73,38 +79,41 @@ impl Offset {
         Self { best: None, exchanges: 0, same_host }
     }
 
-    /// One more exchange.
+    /// Takes another exchange into account.
     pub(crate) fn learn(&mut self, exchange: Exchange) {
         self.exchanges += 1;
         let better = |best: Exchange| exchange.delay() < best.delay();
-        // An answer that took less than no time comes of a clock that nobody should believe.
+        // A negative delay shows that a clock is unreliable, so the exchange is ignored.
         if exchange.delay() >= 0 && self.best.is_none_or(better) {
             self.best = Some(exchange);
         }
     }
 
-    /// Whether the two ends read one clock: they say so, and the exchanges do not speak against it.
+    /// Returns whether both ends read one clock: the peer claims so, and the exchanges do not
+    /// contradict it.
     pub(crate) fn is_shared(&self) -> bool {
         let agrees = |best: Exchange| best.offset().abs() <= best.delay() / 2 + 1000;
         self.same_host && self.best.is_none_or(agrees)
     }
 
-    /// A time of the peer's clock by ours, in ns; it may lie before the beginning of ours.
+    /// Converts a time of the peer's clock to local time, in ns. The result may precede the zero of
+    /// the local clock.
     pub(crate) fn ours(&self, theirs: u64) -> i128 {
         i128::from(theirs) - self.offset_ns()
     }
 
-    /// How far the peer's clock is ahead, in ns.
+    /// Returns the lead of the peer's clock, in ns.
     pub(crate) fn offset_ns(&self) -> i128 {
         if self.is_shared() { 0 } else { self.best.map_or(0, Exchange::offset) }
     }
 
-    /// By how much that may be wrong at most, in ns, if the clocks run alike.
+    /// Returns the largest possible error of the offset, in ns, if both clocks run at the same
+    /// rate.
     pub(crate) fn error_ns(&self) -> i128 {
         if self.is_shared() { 0 } else { self.best.map_or(i128::from(u32::MAX), |best| best.delay() / 2) }
     }
 
-    /// How many exchanges there were.
+    /// Returns the number of exchanges.
     pub(crate) const fn exchanges(&self) -> u64 {
         self.exchanges
     }
@@ -116,7 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// An exchange with a peer whose clock is so far ahead, over ways that take so long.
+    /// Returns an exchange with a peer whose clock is ahead by `ahead`, over one-way delays of
+    /// `there` and `back`.
     fn exchange(sent: u64, ahead: u64, there: u64, back: u64) -> Exchange {
         let received = sent + there + ahead;
         Exchange { sent, received, answered: received + 10, returned: sent + there + 10 + back }

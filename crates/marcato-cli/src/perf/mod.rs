@@ -1,4 +1,5 @@
-//! `marcato perf`: a generator of periodic messages and background data (CWR §III-A), and what becomes of them.
+//! `marcato perf`: a generator of periodic messages and background data (CWR §III-A), with its
+//! measurements.
 
 mod client;
 mod clock;
@@ -23,14 +24,16 @@ use tokio::runtime::Runtime;
 pub(crate) use client::{backlog, fingerprint, idle_timeout, run as client};
 pub(crate) use server::run as server;
 
-/// The longest silence that either end tolerates: a server reports ten times a second, and a client asks for the time even
-/// if its sources are slow. The engines wait as long, so that the application notices first and says what happened.
+/// Longest silence that either end tolerates. A server reports ten times a second, and a client
+/// exchanges clock readings even if its sources are slow.
+///
+/// The engines have the same timeout, so that the application notices first and reports the reason.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
-/// For whom the certificate is that a server makes for itself.
+/// Name in a server's self-signed certificate.
 const NAME: &str = "marcato-perf";
 
-/// Why there is no result.
+/// Error that prevents a result.
 #[derive(Debug, Error)]
 pub(crate) enum PerfError {
     #[error("{0}")]
@@ -89,10 +92,10 @@ pub(crate) enum PerfError {
     Print(io::Error),
 }
 
-/// Part of what a client says that was shown another certificate than the one it pins.
+/// Part of the engine's error for a certificate other than the pinned one.
 const MISMATCH: &str = "was expected";
 
-/// What to do about a connection that does not come about.
+/// Returns advice for a connection that could not be established.
 fn mend(error: &ConnectError) -> &'static str {
     let text = error.to_string();
     if text.contains(MISMATCH) {
@@ -110,7 +113,7 @@ pub(crate) fn runtime() -> Result<Runtime, PerfError> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(PerfError::Runtime)
 }
 
-/// The first address of a name.
+/// Returns the first address of a name.
 async fn resolve(host: &str, port: u16) -> Result<SocketAddr, PerfError> {
     let failed = |source| PerfError::Resolve { name: host.to_owned(), source };
     let mut found = tokio::net::lookup_host((host, port)).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What a run has shown: as text, as JSON, as a picture.
+//! Results of a run as text, JSON and figures.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -14,22 +14,22 @@ use super::plan::{EngineName, Plan, SourceSpec, StreamName};
 use super::quantity::{shown_size, shown_span};
 use crate::table::Table;
 
-/// The version of the JSON document. It changes when a key changes its meaning or goes.
+/// Version of the JSON document. It changes when a key changes its meaning or is removed.
 const FORMAT: u32 = 1;
-/// The most points of a distribution that the JSON has.
+/// Largest number of points of a distribution in the JSON document.
 const MOST_POINTS: usize = 1000;
 
-/// What is measured, in words, for whoever reads only the result.
+/// Definition of the measured quantity, for readers who have only the result.
 const MCT: &str = "Message completion time, one way: from the release of a message at the client to the moment at\n\
                    which the server's application has all of it, waiting before the connection included";
 
-/// How the two clocks were compared.
+/// Result of the comparison of the two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) shared: bool,
-    /// How far the server's is ahead.
+    /// Lead of the server's clock.
     pub(crate) offset_ms: f64,
-    /// By how much that may be wrong.
+    /// Largest possible error of the lead.
     pub(crate) error_ms: f64,
     pub(crate) exchanges: u64,
 }
@@ -47,24 +47,24 @@ impl Clock {
     }
 }
 
-/// What became of a source's messages.
+/// Results of one source.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceOutcome {
     pub(crate) spec: SourceSpec,
-    /// Messages released after the warm-up.
+    /// Number of messages released after the warm-up.
     pub(crate) sent: usize,
-    /// Completion times of these messages in ms: infinite if a message did not arrive, missing if the run was cut short
-    /// before it could.
+    /// Completion times of these messages in ms. Infinite if a message did not arrive; missing if
+    /// the run was cut short before it could.
     pub(crate) mct_ms: Samples,
 }
 
-/// How a lane was.
+/// Results of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneOutcome {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) layer: Layer,
-    /// Means over time.
+    /// Mean over time, as for `cwnd` and `unsent`.
     pub(crate) srtt_ms: f64,
     pub(crate) cwnd: Bytes,
     pub(crate) unsent: Bytes,
@@ -79,22 +79,22 @@ impl LaneOutcome {
     }
 }
 
-/// The result of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
     pub(crate) sources: Vec<SourceOutcome>,
-    /// The time over which bytes were counted.
+    /// Length of the interval in which bytes were counted.
     pub(crate) seconds: f64,
-    /// Bytes that arrived in it.
+    /// Bytes received in it.
     pub(crate) by_priority: [Bytes; Priority::COUNT],
     pub(crate) lanes: Vec<LaneOutcome>,
     pub(crate) clock: Clock,
-    /// Why the run ended before its time, if it did.
+    /// Reason for an early end; `None` if the run was complete.
     pub(crate) cut: Option<String>,
 }
 
-/// The percentiles that are told, and what they are called.
+/// Percentiles of the output, with their names.
 const PERCENTILES: [(&str, Percentile); 4] = [
     ("p50", Percentile::P50),
     ("p99", Percentile::P99),
@@ -114,7 +114,7 @@ impl SourceOutcome {
             .map(|(name, percentile)| (name.to_owned(), json!(finite(self.mct_ms.percentile(percentile)))))
             .collect();
         let steps = self.mct_ms.ccdf();
-        // The tail is what matters, so the last point is always among them.
+        // Thinning starts at the end, so that the last point of the tail is always kept.
         let thin = steps.len().div_ceil(MOST_POINTS).max(1);
         let kept = steps.iter().rev().step_by(thin).rev();
         let ccdf: Vec<[f64; 2]> = kept.map(|&(at, share)| [at, share]).collect();
@@ -140,7 +140,7 @@ impl Outcome {
         self.by_priority.iter().copied().sum()
     }
 
-    /// The priorities that were sent, what arrived of each, and which share that is.
+    /// Returns the priorities that were sent, with the rate received and the share of each.
     fn shares(&self) -> impl Iterator<Item = (Priority, f64, f64)> {
         let sent = |priority: &Priority| {
             self.plan.sources.iter().any(|source| source.priority == *priority)
@@ -225,7 +225,7 @@ impl Outcome {
             },
             "lanes": lanes,
         });
-        // Strings, finite numbers and maps with string keys.
+        // Strings, finite numbers and maps with string keys cannot fail to serialise.
         serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
     }
 
@@ -296,7 +296,7 @@ impl Outcome {
         text
     }
 
-    /// A line for each source; `complete` is the same in all of them.
+    /// Returns a line for each source; `complete` is the same in all of them.
     pub(crate) fn to_csv(&self) -> String {
         let mut csv = String::from("source,priority,period_ms,size_bytes,sent,arrived");
         PERCENTILES.iter().for_each(|(name, _)| csv += &format!(",{name}_ms"));
@@ -315,7 +315,8 @@ impl Outcome {
         csv
     }
 
-    /// The tails: which share of the messages took longer than so many ms.
+    /// Returns the tails of the distributions: the share of messages slower than each of several
+    /// thresholds in ms.
     fn tails(&self) -> String {
         let longest = self.sources.iter().flat_map(|source| source.mct_ms.sorted().last()).copied();
         let finite = self.sources.iter().flat_map(|source| source.mct_ms.sorted());
@@ -323,7 +324,7 @@ impl Outcome {
         if longest.fold(0.0, f64::max) <= 0.0 {
             return String::new();
         }
-        // 1, 2, 5, 10 … up to the longest that arrived.
+        // Steps of 1, 2, 5, 10 … up to the slowest message that arrived.
         let steps = (-2..7).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));
         let above = |at: f64| self.sources.iter().map(move |source| source.mct_ms.share_above(at));
         let mut steps: Vec<f64> = steps.take_while(|at| *at < finite).collect();
@@ -337,7 +338,7 @@ impl Outcome {
         format!("\nShare of the messages that took longer\n{table}")
     }
 
-    /// The distributions as a picture.
+    /// Returns the distributions as a figure.
     pub(crate) fn to_svg(&self) -> String {
         let few = self.sources.iter().map(|source| source.mct_ms.len()).max().unwrap_or(0).max(10);
         let axis = Axis::new("message completion time, one way", "ms");
@@ -348,8 +349,8 @@ impl Outcome {
         self.sources.iter().fold(chart, |chart, source| chart.series(series(source))).to_svg()
     }
 
-    /// Writes what was asked for: `result.json`, `result.csv`, `result.txt` and `mct.svg` into a directory, the picture into
-    /// a file.
+    /// Writes the requested files: `result.json`, `result.csv`, `result.txt` and `mct.svg` into a
+    /// directory, and the figure into a file.
     pub(crate) fn write(&self, out: Option<&Path>, svg: Option<&Path>) -> Result<(), PerfError> {
         let file = |path: &Path, text: &str| {
             AtomicFile::write(path, text).map_err(|source| PerfError::File { path: path.to_owned(), source })
@@ -364,7 +365,7 @@ impl Outcome {
     }
 }
 
-/// Sees to it that results can be written, before a run takes its time.
+/// Checks before a run that its results can be written.
 pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<(), PerfError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -428,7 +429,7 @@ mod tests {
         assert_eq!((&json["complete"], &json["incomplete_because"]), (&false.into(), &"interrupted".into()));
         let source = &json["sources"][0];
         assert_eq!((&source["sent"], &source["arrived"]), (&5.into(), &2.into()));
-        // Nobody knows whether the other three would still have come.
+        // The other three messages might still have arrived.
         assert_eq!(source["mct_ms"]["max"], 3.0);
         let text = cut.to_text();
         assert!(text.contains("INCOMPLETE: interrupted.") && !text.contains("never"), "{text}");

@@ -1,4 +1,4 @@
-//! What a client is to do.
+//! Plan of a client's run.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,18 +17,18 @@ use super::SILENCE;
 use super::protocol::{MAX_DATA_HEADER, MAX_SOURCES};
 use super::quantity::{priority, shown_size, shown_span, size, span};
 
-/// The port unless another is given.
+/// Default port.
 pub(crate) const PORT: u16 = 4433;
-/// A message has to hold the header of its piece.
+/// Shortest message: it must hold the header of its piece.
 const SHORTEST: Bytes = Bytes::new(32);
-/// What `marcato perf server` takes as a whole.
+/// Longest message that `marcato perf server` accepts as a whole.
 const LONGEST: Bytes = Bytes::new(16_000_000);
-/// The most messages of one source: what is remembered of each takes 16 bytes.
+/// Largest number of messages of one source. Each takes 16 bytes of memory.
 const MOST_MESSAGES: u128 = 10_000_000;
 
 const _: () = assert!(MAX_DATA_HEADER as u64 <= SHORTEST.get());
 
-/// The transport.
+/// Transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
     /// The kernel's TCP with TLS 1.3
@@ -46,7 +46,7 @@ impl From<EngineName> for marcato_net::Engine {
     }
 }
 
-/// The lane schedulers.
+/// Lane scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PathName {
     /// The fastest lane with room
@@ -59,7 +59,7 @@ pub(crate) enum PathName {
     CwrRed,
 }
 
-/// Whose bytes go next.
+/// Order in which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StreamName {
     /// The Conductor: by priority, with debts
@@ -103,7 +103,7 @@ impl fmt::Display for EngineName {
     }
 }
 
-/// A periodic source: a message of this size in each period.
+/// Periodic source: a message of this size in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceSpec {
     pub(crate) period: Duration,
@@ -136,7 +136,7 @@ impl fmt::Display for SourceSpec {
     }
 }
 
-/// Background data without end, in messages of this size.
+/// Endless background data, in messages of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BulkSpec {
     pub(crate) priority: Priority,
@@ -166,12 +166,12 @@ fn sendable(text: &str) -> Result<Bytes, String> {
     Ok(bytes)
 }
 
-/// A way to the server, as it is written.
+/// Path to the server, as written on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneSpec {
-    /// A name or an address, with a port or without.
+    /// Host name or address, with an optional port.
     pub(crate) remote: String,
-    /// Where it leaves from.
+    /// Local address to send from; `None` lets the system choose.
     pub(crate) local: Option<IpAddr>,
 }
 
@@ -194,7 +194,7 @@ impl FromStr for LaneSpec {
 }
 
 impl LaneSpec {
-    /// The host and the port.
+    /// Returns the host and the port.
     pub(crate) fn host_port(&self) -> Result<(String, u16), String> {
         let remote = self.remote.as_str();
         if remote.is_empty() {
@@ -207,7 +207,7 @@ impl LaneSpec {
         if remote.contains('/') {
             return Err(format!("`{remote}` is no host: write HOST or HOST:PORT, without a path"));
         }
-        // The resolver would take a bare number for an IPv4 address.
+        // The resolver would read a bare number as an IPv4 address.
         let bare = remote.strip_prefix(':').unwrap_or(remote);
         if bare.bytes().all(|byte| byte.is_ascii_digit()) {
             let port = if bare.is_empty() { "4433" } else { bare };
@@ -232,7 +232,7 @@ impl LaneSpec {
     }
 }
 
-/// What is sent, and how.
+/// Load to send, with its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) engine: EngineName,
@@ -247,7 +247,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// Why a plan cannot be carried out.
+/// Reason why a plan cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlanError {
     #[error("{given} sources are too many: give at most {MAX_SOURCES}, bulk included")]
@@ -274,7 +274,7 @@ pub(crate) enum PlanError {
 }
 
 impl Plan {
-    /// The stream that a source's messages are offered at.
+    /// Returns the level at which messages of this priority are offered.
     pub(crate) fn level(&self, priority: Priority) -> Priority {
         match self.stream {
             StreamName::Cats | StreamName::Pfifo => priority,
@@ -282,7 +282,7 @@ impl Plan {
         }
     }
 
-    /// Whether room in the congestion window is kept for the sources.
+    /// Returns whether the sources have reservations in the congestion window.
     pub(crate) fn reserves(&self) -> bool {
         self.engine == EngineName::Quic && matches!(self.path, PathName::Cwr | PathName::CwrRed)
     }
@@ -312,7 +312,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The endpoint's configuration.
+    /// Returns the endpoint's configuration.
     pub(crate) fn config(&self, connect_timeout: Duration) -> Config {
         let debt = match self.stream {
             StreamName::Pfifo => Debt::strict(),

@@ -1,19 +1,20 @@
-//! What the two ends of `marcato perf` say to each other: `docs/perf.md` describes it.
+//! Protocol between the two ends of `marcato perf`, specified in `docs/perf.md`.
 //!
-//! Each [`Request`] and each [`Reply`] is one message of `marcato/1`. What comes from a peer is read without panic, takes
-//! no more memory than the message it came in, and is refused if it is not wholly understood.
+//! Each [`Request`] and each [`Reply`] is one message of `marcato/1`. Decoding never panics, and
+//! uses no more memory than the message itself. A message that is not understood completely is
+//! refused.
 
 use marcato_wire::VarInt;
 
-/// The version of this protocol. Both ends have to be of the same.
+/// Version of this protocol. Both ends must have the same.
 pub const VERSION: u64 = 1;
-/// The most sources of one run.
+/// Largest number of sources of one run.
 pub const MAX_SOURCES: usize = 64;
-/// The most arrivals in one report.
+/// Largest number of arrivals in one report.
 pub const MAX_ARRIVALS: usize = 1024;
-/// The longest header of a [`Request::Data`]; so short may a message be.
+/// Longest header of a [`Request::Data`], and so the shortest message that every header fits.
 pub const MAX_DATA_HEADER: usize = 2 + 3 * VarInt::MAX_LEN;
-/// The longest message of a source.
+/// Longest message of a source.
 pub const MAX_MESSAGE: u64 = 1 << 40;
 
 const MAGIC: [u8; 4] = *b"MPRF";
@@ -26,64 +27,65 @@ const REFUSED: u8 = 17;
 const PONG: u8 = 18;
 const REPORT: u8 = 19;
 
-/// Names a host without telling who it is: the same for both ends of a run on one host, and never again.
+/// Anonymous mark of a host. Both ends of a run on one host have the same mark, which differs in
+/// every run.
 pub type HostMark = [u8; 16];
 
-/// What a server has to know of a source.
+/// Server's settings for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceKind {
-    /// Whether each of its messages is reported, and not only how many there were.
+    /// Requests a report of each message, instead of their number only.
     pub each: bool,
 }
 
-/// The client's first words.
+/// First message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Drawn anew for each run.
+    /// Random value, new for each run.
     pub nonce: [u8; 16],
-    /// The client's host.
+    /// Mark of the client's host.
     pub host: HostMark,
-    /// What will be sent; at most [`MAX_SOURCES`].
+    /// Sources that will send; at most [`MAX_SOURCES`].
     pub sources: Vec<SourceKind>,
 }
 
-/// A piece of a message of a source. Header and payload together are the piece.
+/// Piece of a message of a source. It consists of this header and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Which source, counted from 0.
+    /// Index of the source, counted from 0.
     pub source: u8,
-    /// Which of its messages, counted from 0.
+    /// Sequence number of the message within its source, counted from 0.
     pub sequence: u64,
-    /// Where in the message the piece begins.
+    /// Offset of the piece in the message, in bytes.
     pub offset: u64,
-    /// The length of the whole message.
+    /// Length of the whole message, in bytes.
     pub total: u64,
 }
 
-/// What a client says.
+/// Message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The first words.
+    /// First message.
     Hello(Hello),
-    /// What time is it over there?
+    /// Request for the server's time.
     Ping {
-        /// Which question.
+        /// Number of the request.
         number: u64,
     },
-    /// A piece of a message of a source; the rest of the bytes is payload.
+    /// Piece of a message of a source; the remaining bytes are payload.
     Data(Piece),
-    /// Nothing more comes.
+    /// End of the data.
     Finish,
 }
 
-/// Why a server does not serve.
+/// Reason of a server's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It serves as many as it may.
+    /// Largest number of clients reached.
     Busy,
-    /// It is of another version.
+    /// Different version of the protocol.
     Version,
-    /// It does not understand.
+    /// Message not understood.
     Protocol,
 }
 
@@ -99,94 +101,94 @@ impl Refusal {
     }
 }
 
-/// How much of a source has arrived since the beginning.
+/// Amount received of a source since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Messages that are complete.
+    /// Complete messages.
     pub messages: u64,
-    /// Bytes of its pieces.
+    /// Bytes of pieces, headers included.
     pub bytes: u64,
 }
 
-/// A message that has become complete.
+/// Completion of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Which source.
+    /// Index of the source.
     pub source: u8,
-    /// Which of its messages.
+    /// Sequence number of the message.
     pub sequence: u64,
-    /// When, in ns of the server's clock.
+    /// Completion time in ns of the server's clock.
     pub at: u64,
 }
 
-/// What has arrived.
+/// Report of received data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// When this was written, in ns of the server's clock.
+    /// Time of writing, in ns of the server's clock.
     pub at: u64,
-    /// Whether it is the last.
+    /// Set in the last report of a run.
     pub last: bool,
-    /// For each source; at most [`MAX_SOURCES`].
+    /// Amount received of each source; at most [`MAX_SOURCES`].
     pub totals: Vec<Total>,
-    /// Since the report before; at most [`MAX_ARRIVALS`].
+    /// Completions since the previous report; at most [`MAX_ARRIVALS`].
     pub arrivals: Vec<Arrival>,
 }
 
-/// What a server says.
+/// Message of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Go on.
+    /// Acceptance of the client.
     Welcome {
-        /// The server's host.
+        /// Mark of the server's host.
         host: HostMark,
     },
-    /// Go away.
+    /// Refusal of the client.
     Refused(Refusal),
-    /// The answer to a [`Request::Ping`].
+    /// Reply to a [`Request::Ping`].
     Pong {
-        /// Which question.
+        /// Number of the request.
         number: u64,
-        /// When it came, in ns of the server's clock.
+        /// Time of the request's arrival, in ns of the server's clock.
         received: u64,
-        /// When it was answered.
+        /// Time of the reply, in ns of the server's clock.
         answered: u64,
     },
-    /// What has arrived.
+    /// Report of received data.
     Report(Report),
 }
 
-/// Why a message is none of this protocol.
+/// Reason why a message is not valid in this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The peer speaks something else.
+    /// The peer uses another protocol.
     #[error("the peer does not speak marcato perf: is another program listening there?")]
     NotPerf,
-    /// The peer is of another version.
+    /// The peer uses another version.
     #[error("the peer is of version {version} of marcato perf, this is {VERSION}: update one of them")]
     Version {
-        /// Its version.
+        /// Version of the peer.
         version: u64,
     },
-    /// Of no known type.
+    /// The message has an unknown type.
     #[error("a message of type {kind} is not known")]
     Type {
-        /// Its type.
+        /// Type of the message.
         kind: u8,
     },
-    /// Too short or too long for what it is.
+    /// The message is too short or too long for its type.
     #[error("a message is too short or too long for what it says it is")]
     Length,
-    /// A value out of its range.
+    /// A value is out of range.
     #[error("{what} of {value} is out of range")]
     Value {
-        /// Of what.
+        /// Name of the value.
         what: &'static str,
-        /// The value.
+        /// Value received.
         value: u64,
     },
 }
 
-/// Reads from the front.
+/// Reader from the front of a message.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -218,7 +220,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of things that follow.
+    /// Reads the number of items that follow, at most `most`.
     fn count(&mut self, what: &'static str, most: usize) -> Result<usize, ProtocolError> {
         let value = self.integer()?;
         let count = usize::try_from(value).ok().filter(|count| *count <= most);
@@ -239,7 +241,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes to the back.
+/// Writer to the end of a message.
 struct Writer<'a>(&'a mut Vec<u8>);
 
 impl Writer<'_> {
@@ -247,7 +249,8 @@ impl Writer<'_> {
         self.0.push(byte);
     }
 
-    /// What an integer of the wire cannot hold becomes the largest that it can. Nanoseconds reach it after 146 years.
+    /// Writes an integer. A value beyond the wire format is replaced by the largest possible one;
+    /// nanoseconds reach it after 146 years.
     fn integer(&mut self, value: u64) {
         let mut room = [0; VarInt::MAX_LEN];
         let written = VarInt::new(value).unwrap_or(VarInt::MAX).encode(&mut room);
@@ -260,7 +263,7 @@ impl Writer<'_> {
 }
 
 impl Piece {
-    /// Writes the header of the piece, which is also its beginning.
+    /// Writes the piece's header, with which the piece begins.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut out = Writer(out);
         out.byte(DATA);
@@ -272,7 +275,7 @@ impl Piece {
 }
 
 impl Request {
-    /// Writes the message; of a piece, its header.
+    /// Writes the message; for a piece, only its header.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Hello(Hello { nonce, host, sources }) => {
@@ -294,11 +297,11 @@ impl Request {
         }
     }
 
-    /// Reads a whole message.
+    /// Decodes a whole message.
     ///
     /// # Errors
     ///
-    /// If it is none of a client.
+    /// If it is not a valid message of a client.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader(message);
         let request = match reader.byte()? {
@@ -337,7 +340,8 @@ impl Request {
 }
 
 impl Reply {
-    /// Writes the message. Of a report, no more than [`MAX_SOURCES`] and [`MAX_ARRIVALS`] are written.
+    /// Writes the message. Of a report, at most [`MAX_SOURCES`] totals and [`MAX_ARRIVALS`]
+    /// arrivals are written.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Welcome { host } => {
@@ -376,11 +380,11 @@ impl Reply {
         }
     }
 
-    /// Reads a whole message.
+    /// Decodes a whole message.
     ///
     /// # Errors
     ///
-    /// If it is none of a server.
+    /// If it is not a valid message of a server.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader(message);
         let kind = reader.byte()?;
@@ -503,14 +507,15 @@ mod tests {
             source in 0..u8::try_from(MAX_SOURCES).unwrap(), sequence in integer(),
             offset in 0..1u64 << 39, payload in 0..100usize, rest in 0..1u64 << 38,
         ) {
-            // How long the header is depends on the total, whose integer takes eight bytes here at most.
+            // The header's length depends on the total, whose integer takes at most eight bytes
+            // here.
             let mut out = Vec::new();
             let piece = Piece { source, sequence, offset, total: offset + MAX_DATA_HEADER as u64 + 100 + rest };
             piece.encode(&mut out);
             prop_assert!(out.len() <= MAX_DATA_HEADER);
             out.resize(out.len() + payload, 7);
             prop_assert_eq!(Request::decode(&out), Ok(Request::Data(piece)));
-            // A piece that goes beyond its message is none.
+            // A piece must not extend beyond its message.
             let mut out = Vec::new();
             Piece { total: offset, ..piece }.encode(&mut out);
             prop_assert!(Request::decode(&out).is_err());

@@ -1,4 +1,4 @@
-//! How spans, sizes and priorities are written on the command line.
+//! Spans, sizes and priorities on the command line.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit))
 }
 
-/// Reads a span: `100ms`, `1.5s`, `500us`, `2m`.
+/// Parses a span: `100ms`, `1.5s`, `500us`, `2m`.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no span: write 500us, 100ms, 1.5s or 2m");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -28,7 +28,7 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Reads a size: `500B`, `10kB` (1000 bytes), `64KiB` (1024), `1MB`, `1MiB`.
+/// Parses a size: `500B`, `10kB` (1000 bytes), `64KiB` (1024), `1MB`, `1MiB`.
 pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     let wrong = || format!("`{text}` is no size: write 500B, 10kB, 64KiB or 1MB");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -48,14 +48,14 @@ pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     Ok(Bytes::new(bytes.round() as u64))
 }
 
-/// Reads a priority: `p0` to `p4`.
+/// Parses a priority: `p0` to `p4`.
 pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     let digit = text.strip_prefix(['p', 'P']).and_then(|digit| digit.parse().ok());
     let priority = digit.and_then(Priority::from_index);
     priority.ok_or_else(|| format!("`{text}` is no priority: write p0 (critical) to p4 (background)"))
 }
 
-/// A size as a person writes it.
+/// Formats a size for readers.
 pub(crate) fn shown_size(bytes: Bytes) -> String {
     match bytes.get() {
         n if n >= 1_000_000 && n % 100_000 == 0 => format!("{}MB", n as f64 / 1e6),
@@ -64,7 +64,7 @@ pub(crate) fn shown_size(bytes: Bytes) -> String {
     }
 }
 
-/// A span as a person writes it.
+/// Formats a span for readers.
 pub(crate) fn shown_span(span: Duration) -> String {
     match span.as_micros() {
         0 => "0s".to_owned(),

@@ -1,4 +1,4 @@
-//! What sends: periodic sources, background data, and, where packets of messages take turns, who mixes them.
+//! Senders: periodic sources, background data, and a mixer for packets of several messages in turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,18 +16,18 @@ use super::clock;
 use super::plan::{BulkSpec, SourceSpec};
 use super::protocol::Piece;
 
-/// Where messages that are mixed are cut: what a QUIC packet of the least size carries.
+/// Length of mixed pieces: the payload of a QUIC packet of the smallest size.
 const PIECE: Bytes = Bytes::new(1120);
-/// How often the mixer looks how much has left.
+/// Interval at which the mixer checks the amount sent.
 const MIX: Duration = Duration::from_millis(1);
-/// Messages that wait to be mixed. Beyond them, a source waits.
+/// Largest number of messages in the mixer. Beyond it, sources wait.
 const MIXED: usize = 4096;
 
-/// When a run begins and ends, on both of our clocks.
+/// Start and end of a run, on both local clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) begin: Instant,
-    /// The same moment in ns of [`clock::now`].
+    /// Start in ns of [`clock::now`].
     pub(crate) begin_ns: u64,
     pub(crate) end: Instant,
 }
@@ -38,33 +38,33 @@ impl Span {
         Self { begin, begin_ns, end: begin + duration }
     }
 
-    /// A moment in ns of [`clock::now`].
+    /// Converts a time to ns of [`clock::now`].
     fn ns(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.begin).as_nanos();
         self.begin_ns.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
 }
 
-/// When the messages of each source were released, in ns; in the order of their numbers.
+/// Release times of the messages of each source in ns, by sequence number.
 pub(crate) type Releases = Arc<Mutex<Vec<Vec<u64>>>>;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all that send have in common.
+/// State that all senders share.
 #[derive(Clone)]
 pub(crate) struct Sending {
     pub(crate) connection: Connection,
     pub(crate) span: Span,
     pub(crate) releases: Releases,
-    /// What messages are filled with: nothing that compresses.
+    /// Incompressible data with which messages are filled.
     pub(crate) filling: Arc<[u8]>,
-    /// Where messages go that are to be mixed.
+    /// Channel to the mixer; `None` if messages are sent directly.
     pub(crate) mixer: Option<mpsc::Sender<Whole>>,
 }
 
-/// A message before it is cut.
+/// Message before it is cut into pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole {
     source: u8,
@@ -72,35 +72,37 @@ pub(crate) struct Whole {
     len: Bytes,
 }
 
-/// Background messages that may still wait before the connection. Dropped, it takes them back, so that a run that is
-/// interrupted closes its connection as quickly as one that ends.
+/// Background messages that may still be queued in the connection.
+///
+/// Dropping this cancels them, so that an interrupted run closes its connection as quickly as a
+/// complete one.
 struct Waiting(VecDeque<MessageHandle>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         for handle in &self.0 {
-            // A message that has left cannot be taken back.
+            // A message that has been sent completely cannot be cancelled.
             let _ = handle.cancel();
         }
     }
 }
 
-/// A source and how its messages are offered.
+/// Source, with the way in which its messages are offered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Periodic {
     pub(crate) index: u8,
     pub(crate) spec: SourceSpec,
-    /// How long after the beginning its first message is due.
+    /// Time from the start until the first message is due.
     pub(crate) phase: Duration,
-    /// The level that it is offered at.
+    /// Level at which messages are offered.
     pub(crate) level: Priority,
-    /// Whether room is kept for it.
+    /// Set if the source has a reservation.
     pub(crate) reserved: bool,
     pub(crate) redundancy: Redundancy,
 }
 
 impl Sending {
-    /// So many bytes of a message, of which the header is the beginning.
+    /// Returns `len` bytes of a message, beginning with the header.
     fn body(&self, piece: &Piece, len: Bytes) -> Vec<u8> {
         let len = usize::try_from(len.get()).unwrap_or(usize::MAX);
         let mut body = Vec::with_capacity(len);
@@ -118,8 +120,9 @@ impl Sending {
 
     /// Sends a message in each period, until the end.
     ///
-    /// A message is released when the source wakes for it; where the source was held up by the message before, because
-    /// as much waited as may, it is released when it was due. So what waits before the connection counts.
+    /// A message is released when the source wakes for it. If a full queue has delayed the source,
+    /// the message counts as released when it was due. Waiting in front of the connection is thus
+    /// measured.
     pub(crate) async fn periodic(self, source: Periodic) -> Result<(), SendError> {
         let Periodic { index, spec, .. } = source;
         let mut due = self.span.begin + source.phase;
@@ -135,7 +138,8 @@ impl Sending {
             };
             lock(&self.releases)[usize::from(index)].push(released);
             if let Some(mixer) = &self.mixer {
-                // A mixer that is gone has met with the end of the connection, which others tell of.
+                // A closed channel means that the connection has ended, which is reported
+                // elsewhere.
                 let _ = mixer.send(Whole { source: index, sequence, len: spec.size }).await;
             } else {
                 let mut message = Message::new(self.whole(index, sequence, spec.size))
@@ -151,7 +155,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Keeps as much waiting as may wait, until the end; then takes back what has not left.
+    /// Keeps the backlog full until the end, then cancels the messages that have not been sent.
     pub(crate) async fn bulk(
         self,
         index: u8,
@@ -159,7 +163,8 @@ impl Sending {
         level: Priority,
         backlog: Bytes,
     ) -> Result<(), SendError> {
-        // No more than these can wait.
+        // Largest number of messages that can be queued. Handles of older ones are no longer
+        // needed.
         let most = usize::try_from(backlog.get() / spec.size.get()).unwrap_or(usize::MAX) + 2;
         let mut waiting = Waiting(VecDeque::new());
         let mut sequence = 0;
@@ -180,8 +185,10 @@ impl Sending {
         Ok(())
     }
 
-    /// Takes a packet of each message in turn (CWR §III-C, Fig. 2a). The Conductor underneath gets pieces of one level,
-    /// and so few that what waits there is gone within two looks at it.
+    /// Sends a packet of each message in turn (CWR §III-C, Fig. 2a).
+    ///
+    /// The Conductor below receives pieces of one level, and only as many as leave it within about
+    /// two ticks.
     pub(crate) async fn mix(
         self,
         mut wholes: mpsc::Receiver<Whole>,
@@ -226,12 +233,12 @@ impl Sending {
                 let Some(front) = order.peek(Bytes::new(1)) else { break };
                 let Some(&(whole, offset)) = open.get(&front.stream.0) else { break };
                 if bulk_open == Some(front.stream.0) && !running {
-                    // What is left of it is not worth anything any more.
+                    // The rest of a background message is worthless after the end.
                     order.reset(front.stream);
                     open.remove(&front.stream.0);
                     continue;
                 }
-                // All pieces of a message are of about one length, so that none is shorter than its header.
+                // Pieces of equal length: a short last piece could be shorter than its header.
                 let pieces = whole.len.get().div_ceil(PIECE.get()).max(1);
                 let Some(frame) = order.next(Bytes::new(whole.len.get().div_ceil(pieces))) else { break };
                 let piece = Piece {
@@ -259,7 +266,7 @@ impl Sending {
         }
     }
 
-    /// Whoever mixes, and where to hand messages over.
+    /// Directs messages to a mixer, and returns the channel from which it receives them.
     pub(crate) fn mixed(&mut self) -> mpsc::Receiver<Whole> {
         let (sender, wholes) = mpsc::channel(64);
         self.mixer = Some(sender);

@@ -1,4 +1,4 @@
-//! `marcato perf server`: takes what clients send, and tells them when it came.
+//! `marcato perf server`: receives data from clients, and reports arrival times to them.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,11 +24,11 @@ use crate::Status;
 use crate::arguments::PerfServer;
 use crate::output;
 
-/// How often a client is told what has arrived.
+/// Interval of reports to a client.
 const REPORTS: Duration = Duration::from_millis(100);
-/// A client that has connected says what it wants within this time, and one that is done closes within it.
+/// Time limit for a client's first message after connecting, and for its close after the end.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Messages of which only a part has come; one more ends the run.
+/// Largest number of partly received messages. One more ends the run.
 const MOST_OPEN: usize = 4096;
 
 pub(crate) fn run(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
@@ -36,7 +36,7 @@ pub(crate) fn run(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, 
     runtime.block_on(serve(asked, stdout))
 }
 
-/// What a server shows, and how clients come to believe it.
+/// Returns the server's certificate: that of the arguments, or else a new self-signed one.
 fn identity(asked: &PerfServer) -> Result<Identity, PerfError> {
     let (Some(cert), Some(key)) = (&asked.cert, &asked.key) else {
         return Ok(Identity::self_signed(super::NAME)?);
@@ -65,21 +65,22 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
     if let Some(local) = asked.listen.iter().find_map(|lane| lane.local) {
         return Err(PlanError::LocalListen { local }.into());
     }
-    // Both engines share a port: what the system chooses for the first, the second gets too.
+    // Both engines share the ports: the second uses those that the system chose for the first.
     let mut at = super::resolve_all(&asked.listen).await?;
     let mut low_at = Vec::new();
     let mut endpoints = Vec::new();
     for engine in engines {
         let mut config = Config::new(engine.into()).layered(asked.layered && engine == EngineName::Quic);
-        // Reports are all that leaves here.
+        // The server sends nothing except reports, so a small queue suffices.
         config.limits = Limits { queued: Bytes::new(1 << 20), ..config.limits };
-        // Those who are too many are told so, and not left to wait.
+        // More connections are accepted than served, so that surplus clients receive a refusal
+        // instead of waiting.
         config.quic.session.idle_timeout = SILENCE;
         config.tcp.idle_timeout = SILENCE;
         config.quic.max_connections = asked.max_clients.saturating_mul(2).saturating_add(16);
         let local: Vec<LocalAddress> = at.iter().map(|addr| (*addr).into()).collect();
         let endpoint = Endpoint::listen(&config, &local, &security).await?;
-        // Those of low lanes come after them.
+        // The addresses of low lanes follow.
         let (own, low) = endpoint.local_addrs().split_at(at.len());
         low_at = low.to_vec();
         at = own.to_vec();
@@ -110,7 +111,8 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
             let mut number = 0u64;
             while let Ok(connection) = endpoint.accept().await {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    // As few as are served may be sent away at once; the rest is cut off.
+                    // The limit of connections bounds the refusals in progress. Beyond it, the
+                    // engine drops connections.
                     tokio::spawn(async move {
                         let _ = timeout(PATIENCE, refuse(&connection, Refusal::Busy)).await;
                     });
@@ -145,7 +147,7 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
     Ok(Status::Ok)
 }
 
-/// Why a client was not served to its end.
+/// Reason why a client was not served to its end.
 #[derive(Debug, thiserror::Error)]
 enum ClientError {
     #[error(transparent)]
@@ -172,7 +174,7 @@ async fn say(connection: &Connection, reply: &Reply) -> Result<(), marcato_net::
 
 async fn refuse(connection: &Connection, refusal: Refusal) {
     if say(connection, &Reply::Refused(refusal)).await.is_ok() {
-        // The client leaves when it has read that.
+        // The client closes the connection after it has read the refusal.
         let _ = connection.close().await;
     }
 }
@@ -219,16 +221,17 @@ async fn client(connection: &Connection) -> Result<Vec<Total>, ClientError> {
     Ok(book.totals)
 }
 
-/// What a server knows of a run. A client can make it grow up to [`MOST_OPEN`] messages and [`MAX_ARRIVALS`] arrivals.
+/// Server's state of a run. A client can grow it to at most [`MOST_OPEN`] messages and
+/// [`MAX_ARRIVALS`] arrivals.
 struct Book {
     kinds: Vec<SourceKind>,
     totals: Vec<Total>,
     arrivals: Vec<Arrival>,
-    /// How much has come of messages of which not all has.
+    /// Bytes received of each incomplete message.
     open: HashMap<(u8, u64), u64>,
 }
 
-/// What follows from a request.
+/// Action that follows a request.
 enum Next {
     Nothing,
     Say(Reply),
@@ -262,7 +265,8 @@ impl Book {
         let source = usize::from(piece.source);
         let total = self.totals.get_mut(source).ok_or(ClientError::Source)?;
         total.bytes += len;
-        // A piece is read only if it lies within its message, so that the whole is one of the whole's length.
+        // The decoder refuses pieces that extend beyond their message, so complete messages have
+        // exactly their length.
         if len < piece.total {
             let key = (piece.source, piece.sequence);
             if !self.open.contains_key(&key) && self.open.len() >= MOST_OPEN {

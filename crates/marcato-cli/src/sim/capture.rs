@@ -1,4 +1,4 @@
-//! Files that are written while a run goes on.
+//! Files written during a run.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,8 +14,8 @@ use super::error::SimError;
 use super::result::direction;
 use crate::interrupt::Interrupt;
 
-/// Follows a run: shows how far it is, writes what is captured and what is completed, and ends it when it is interrupted or
-/// nothing can be written any more.
+/// Observer of a run. It shows progress, writes captures and completions, and stops the run on an
+/// interrupt or a write error.
 pub(crate) struct Captures<'a> {
     directory: Option<&'a Path>,
     progress: &'a mut dyn Progress,
@@ -27,7 +27,7 @@ pub(crate) struct Captures<'a> {
 }
 
 impl<'a> Captures<'a> {
-    /// Without a directory, nothing is written.
+    /// Creates the observer. Without a directory, nothing is written.
     pub(crate) fn new(
         directory: Option<&'a Path>,
         progress: &'a mut dyn Progress,
@@ -37,12 +37,12 @@ impl<'a> Captures<'a> {
         Self { directory, progress, interrupt, seconds: 0, files: BTreeMap::new(), completions, error: None }
     }
 
-    /// Whole seconds that were simulated.
+    /// Returns the number of whole simulated seconds.
     pub(crate) const fn seconds(&self) -> u64 {
         self.seconds
     }
 
-    /// Puts the files into their places.
+    /// Moves the complete files to their final names.
     pub(crate) fn finish(self) -> Result<(), SimError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -54,7 +54,7 @@ impl<'a> Captures<'a> {
         self.completions.map_or(Ok(()), Completions::finish)
     }
 
-    /// Appends to a file; after one error, nothing more.
+    /// Appends to a file. After the first error, nothing more is written.
     fn append(&mut self, name: &str, part: &[u8]) {
         let Some(directory) = self.directory else { return };
         if self.error.is_none()

@@ -1,4 +1,4 @@
-//! Figures of what was recorded and of completion times.
+//! Figures of recorded series and of completion times.
 
 use marcato_report::Figure;
 use marcato_report::chart::{Axis, LineChart, Series as Line};
@@ -7,10 +7,10 @@ use marcato_sim::scenario::{FlowOutcome, Outcome, SeriesOutcome};
 
 use super::result::direction;
 
-/// A distribution of fewer samples says nothing.
+/// Smallest number of samples of which a distribution is drawn.
 const FEW: usize = 10;
 
-/// What a chart is of: its name, what is on the vertical axis, its unit, and by how much numbers are divided for that.
+/// Kind of chart: its name, vertical axis and unit, and the divisor of its values.
 struct Kind {
     id: &'static str,
     title: &'static str,
@@ -53,7 +53,7 @@ fn label(series: &SeriesOutcome) -> String {
     }
 }
 
-/// A chart for each metric that was recorded, with a line for each flow or link.
+/// Returns a chart for each recorded metric, with a line for each flow or link.
 pub(crate) fn series(outcome: &Outcome) -> Vec<Figure> {
     let mut charts: Vec<(Kind, LineChart)> = Vec::new();
     for one in &outcome.series {
@@ -74,7 +74,7 @@ pub(crate) fn series(outcome: &Outcome) -> Vec<Figure> {
     charts.into_iter().map(|(of, chart)| Figure::new(of.id, chart.to_svg(), of.title)).collect()
 }
 
-/// How long things took, as complementary distributions: a line for each flow and kind; bulk data aside.
+/// Returns the CCDF of completion times, with a line for each flow and kind. Bulk data is excluded.
 pub(crate) fn completions(flows: &[FlowOutcome]) -> Option<Figure> {
     let mut chart = LineChart::ccdf("completion times", Axis::new("completion time", "ms").log(), true);
     let mut any = false;

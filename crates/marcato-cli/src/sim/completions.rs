@@ -1,4 +1,4 @@
-//! A row for each completion, written as they come.
+//! Table of completions, written during the run.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -11,10 +11,11 @@ use super::error::SimError;
 use super::frame::Frame;
 use super::parquet::Writer;
 
-/// Rows that are kept in memory, and the size of a Parquet row group.
+/// Number of rows kept in memory, and size of a Parquet row group.
 const CHUNK: usize = 16_384;
 
-/// Writes `completions.csv` and `completions.parquet`. Memory is bounded: there may be millions of completions.
+/// Writer of `completions.csv` and `completions.parquet`. Its memory is bounded, since a run may
+/// have millions of completions.
 pub(crate) struct Completions<'a> {
     directory: &'a Path,
     rows: Rows,
@@ -65,7 +66,7 @@ impl Rows {
 }
 
 impl<'a> Completions<'a> {
-    /// Into this directory.
+    /// Creates a writer to this directory.
     pub(crate) fn new(directory: &'a Path) -> Self {
         Self { directory, rows: Rows::default(), files: None }
     }
@@ -103,7 +104,7 @@ impl<'a> Completions<'a> {
         files.parquet.add(frame).map_err(failed)
     }
 
-    /// Puts the files into their places; none if nothing was timed.
+    /// Moves the complete files to their final names; there are none if nothing was timed.
     ///
     /// # Errors
     /// When the files cannot be written.

@@ -1,4 +1,4 @@
-//! Why there are no results.
+//! Errors that prevent results.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -9,7 +9,7 @@ use marcato_sim::scenario::BuildError;
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
-/// Why a scenario could not be run or its results not be handed over.
+/// Error of running a scenario or of writing its results.
 #[derive(Debug, Error)]
 pub(crate) enum SimError {
     #[error("the scenario cannot be run:\n{0}")]
@@ -37,7 +37,7 @@ pub(crate) enum SimError {
     NothingToResume(PathBuf),
     #[error("interrupted: {0}")]
     Interrupted(Kept),
-    /// The directory could not take a run of a grid.
+    /// A run of a grid could not be written to the directory.
     #[error("{source}\n{kept}")]
     Unkept { source: Box<Self>, kept: Kept },
     #[error("--explain prints text, or JSON with --format json, but no table: leave out --format csv")]
@@ -56,30 +56,30 @@ pub(crate) enum SimError {
     Print(io::Error),
 }
 
-/// Results kept of a scenario that was interrupted, and the way to go on.
+/// Results kept of an interrupted scenario, with the way to resume.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    /// Of a single run, nothing.
+    /// A single run keeps nothing.
     Nothing {
-        /// Seconds that were simulated.
+        /// Simulated seconds.
         seconds: u64,
-        /// Seconds that there are to simulate.
+        /// Seconds to simulate.
         of: u64,
     },
-    /// Of a grid without a directory, nothing either.
+    /// A grid without a directory keeps nothing either.
     NoDirectory {
-        /// Runs that were done.
+        /// Completed runs.
         done: usize,
-        /// Runs that there are.
+        /// Number of runs.
         of: usize,
     },
-    /// Of a grid, the runs that are done.
+    /// A grid with a directory keeps its completed runs.
     Runs {
         /// Directory of the results.
         directory: PathBuf,
-        /// Runs that are done.
+        /// Completed runs.
         done: usize,
-        /// Runs that there are.
+        /// Number of runs.
         of: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The explained scenario as JSON.
+//! Resolved scenario as JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use serde_json::Value;
 
 use super::result::config;
 
-/// The document of a scenario that was not run.
+/// Document of a scenario that was not run.
 #[derive(Serialize)]
 struct Document<'a> {
     scenario: &'a str,
     about: &'a str,
     version: &'a str,
     commit: &'a str,
-    /// Runs that there would be: every experiment with every seed.
+    /// Number of runs: every combination with every seed.
     runs: usize,
     seeds: Vec<u64>,
     experiments: Vec<Explained>,
 }
 
-/// A combination of what is varied; of a scenario without a grid, the scenario.
+/// Combination of the varied settings, or the scenario itself if it has no grid.
 #[derive(Serialize)]
 struct Explained {
     settings: BTreeMap<String, String>,
-    /// The names of its runs, seed by seed.
+    /// Names of its runs, seed by seed.
     runs: Vec<String>,
     /// Notes on events after its end, where the duration was set or varied.
     left_out: Vec<String>,
-    /// The experiment, completely said, with its first seed.
+    /// Resolved experiment, with its first seed.
     config: Value,
 }
 
-/// The experiments of a scenario, completely said, as one JSON document.
+/// Returns the resolved experiments of a scenario as one JSON document.
 pub(super) fn to_json(scenario: &Scenario) -> String {
     let mut seeds = Vec::new();
     let mut experiments: Vec<Explained> = Vec::new();
@@ -61,6 +61,6 @@ pub(super) fn to_json(scenario: &Scenario) -> String {
         seeds,
         experiments,
     };
-    // Strings, finite numbers and maps with string keys: serialising them cannot fail.
+    // Strings, finite numbers and maps with string keys cannot fail to serialise.
     serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
 }

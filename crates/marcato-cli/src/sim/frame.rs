@@ -3,18 +3,18 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// A table by columns: CSV, JSON and Parquet are written from the same one.
+/// Table by columns. CSV, JSON and Parquet are written from the same one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Frame(Vec<Column>);
 
-/// A column. Its name ends with its unit.
+/// Column, whose name ends with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) cells: Cells,
 }
 
-/// What stands in a column.
+/// Cells of a column, by type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cells {
     Text(Vec<String>),
@@ -40,12 +40,12 @@ impl Cells {
         }
     }
 
-    /// A cell as CSV has it: empty if there is nothing.
+    /// Returns a cell as in CSV: empty if it has no value.
     fn text(&self, row: usize) -> String {
         match self {
             Self::Text(cells) => cells.get(row).cloned(),
             Self::Count(cells) => cells.get(row).copied().flatten().map(|count| count.to_string()),
-            // The shortest text that reads back as the same number.
+            // Shortest text that reads back as the same number.
             Self::Number(cells) => cells.get(row).copied().flatten().map(|number| number.to_string()),
         }
         .unwrap_or_default()
@@ -57,14 +57,14 @@ impl Frame {
         Self(Vec::new())
     }
 
-    /// With a column of words.
+    /// Adds a column of words.
     pub(crate) fn text<S: Into<String>>(mut self, name: &str, cells: impl IntoIterator<Item = S>) -> Self {
         let cells = Cells::Text(cells.into_iter().map(Into::into).collect());
         self.0.push(Column { name: name.to_owned(), cells });
         self
     }
 
-    /// With a column of whole numbers.
+    /// Adds a column of whole numbers.
     pub(crate) fn count<C: Into<Option<u64>>>(
         mut self,
         name: &str,
@@ -75,7 +75,7 @@ impl Frame {
         self
     }
 
-    /// With a column of numbers; what is not finite is left out.
+    /// Adds a column of numbers; values that are not finite are left out.
     pub(crate) fn number<N: Into<Option<f64>>>(
         mut self,
         name: &str,
@@ -91,29 +91,29 @@ impl Frame {
         &self.0
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.0.first().map_or(0, |column| column.cells.len())
     }
 
-    /// The rows, to be serialised with the columns' names as keys, in the columns' order.
+    /// Returns the rows, which serialise with the columns' names as keys, in the columns' order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.len()).map(|row| Row { frame: self, row })
     }
 
-    /// As CSV (RFC 4180, but with bare newlines), a header first.
+    /// Returns the table as CSV (RFC 4180, except for bare newlines), beginning with a header.
     pub(crate) fn to_csv(&self) -> String {
         self.csv_head() + &self.csv_rows()
     }
 
-    /// The header of the CSV.
+    /// Returns the header of the CSV.
     pub(crate) fn csv_head(&self) -> String {
         let mut csv = String::new();
         line(&mut csv, self.0.iter().map(|column| column.name.clone()));
         csv
     }
 
-    /// The CSV without its header.
+    /// Returns the CSV without its header.
     pub(crate) fn csv_rows(&self) -> String {
         let mut csv = String::new();
         for row in 0..self.len() {
@@ -139,7 +139,7 @@ fn line(csv: &mut String, fields: impl Iterator<Item = String>) {
     csv.push('\n');
 }
 
-/// A row of a frame.
+/// Row of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     frame: &'a Frame,

@@ -1,4 +1,4 @@
-//! Every combination with every seed, on all cores.
+//! Runs of a grid: every combination with every seed, on all cores.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,32 +22,32 @@ use super::store::Store;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
 
-/// A combination of what is varied, and the means over its seeds.
+/// Combination of varied settings, with the means over its seeds.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) settings: Vec<Setting>,
     pub(crate) seeds: Vec<u64>,
-    /// In the order of the documents; without intervals where nothing is random.
+    /// Means in the order of the documents; without intervals where nothing is random.
     pub(crate) metrics: Vec<(String, Mean)>,
     /// True if its runs depend on their seeds.
     pub(crate) is_random: bool,
-    /// The command that repeats it, all seeds of it.
+    /// Command that repeats the combination with all its seeds.
     pub(crate) one_line: String,
 }
 
-/// What a worker tells.
+/// Message of a worker.
 enum Told {
-    /// So many virtual seconds have passed.
+    /// Virtual seconds that have passed.
     Seconds(u64),
-    /// A run is done, and kept where that was asked for.
+    /// A run is done, and was written where that was requested.
     Done(usize, String),
     /// A run failed.
     Failed(usize, SimError),
-    /// A run is done but could not be kept.
+    /// A run is done but could not be written.
     Unkept(SimError),
 }
 
-/// Tells how far a run is, and ends it when it is to stop.
+/// Observer of a run: reports its progress, and stops it on request.
 struct Watch<'a> {
     seconds: u64,
     tell: &'a mut dyn FnMut(u64),
@@ -70,7 +70,7 @@ impl Watcher for Watch<'_> {
     }
 }
 
-/// Runs one run and gives its document; `None` if it was stopped.
+/// Executes one run and returns its document; `None` if it was stopped.
 fn one(
     run: &Run,
     traces: &Traces,
@@ -80,7 +80,7 @@ fn one(
     let failed = |problem: String| SimError::Run { id: run.id.clone(), problem };
     let mut watch = Watch { seconds: 0, tell, stop };
     let attempt = || -> Result<Option<String>, SimError> {
-        // What is recorded changes nothing else, and a document has none of it.
+        // Recording does not influence the run, and the document contains no records.
         let experiment = Experiment { record: Record::default(), ..run.experiment.clone() };
         let world = build(&experiment, traces).map_err(|error| failed(error.to_string()))?;
         let outcome = world.run(&mut watch).map_err(|error| failed(error.to_string()))?;
@@ -90,16 +90,18 @@ fn one(
         let tables = Tables::of(&outcome);
         Ok(Some(json(run, &outcome, &tables)))
     };
-    // One run that hits a defect does not take the others with it.
+    // A panic in one run must not end the others.
     catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| Err(SimError::Panic(run.id.clone())))
 }
 
-/// Runs every run that `store` does not have yet, on so many threads, and gives the documents of all, in order. The documents do
-/// not depend on how many threads there are.
+/// Executes every run that `store` does not have yet on `threads` threads, and returns the
+/// documents of all runs in order.
+///
+/// The documents do not depend on the number of threads.
 ///
 /// # Errors
-/// If a run failed: all such runs are named, after the others have been run. If a document could not be kept, or there was an
-/// interrupt, no further run begins, and the error says what is kept.
+/// If runs failed: all of them are named, after the others have been executed. After a failed write
+/// or an interrupt no further run starts, and the error states what is kept.
 pub(crate) fn run(
     scenario: &Scenario,
     traces: &Traces,
@@ -133,7 +135,7 @@ pub(crate) fn run(
                     let told = Cell::new(0);
                     let mut tell = |seconds| {
                         told.set(told.get() + seconds);
-                        // Whoever listens, listens until all is done.
+                        // The receiver lives until all workers have ended.
                         let _ = send.send(Told::Seconds(seconds));
                     };
                     let ended = match one(run, traces, &mut tell, stop) {
@@ -165,7 +167,7 @@ pub(crate) fn run(
                 }
                 Told::Failed(place, error) => problems.push((place, error.to_string())),
                 Told::Unkept(error) => {
-                    // The next would fare no better.
+                    // The next write would fail as well.
                     is_full.store(true, Ordering::Relaxed);
                     unkept.get_or_insert(error);
                 }
@@ -190,18 +192,18 @@ pub(crate) fn run(
     Ok(documents.into_iter().flatten().collect())
 }
 
-/// Numbers by their names, in order.
+/// Numbers with their names, in order.
 pub(crate) type Numbers = Vec<(String, f64)>;
 
-/// The numbers of a document, by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`, `group.NAME.METRIC`,
-/// `link.NAME.METRIC`, `link.NAME.back.METRIC`.
+/// Returns the numbers of a document by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`,
+/// `group.NAME.METRIC`, `link.NAME.METRIC`, `link.NAME.back.METRIC`.
 fn metrics(document: &Value) -> Numbers {
     let mut all = Vec::new();
     let list = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let word = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut add = |stem: &str, of: &Value| {
         for (key, value) in of.as_object().into_iter().flatten() {
-            // A number that is missing is missing from the mean, too.
+            // NaN stands for a missing number, which the means leave out.
             if value.is_null() || value.is_number() {
                 all.push((format!("{stem}.{key}"), value.as_f64().unwrap_or(f64::NAN)));
             }
@@ -226,22 +228,22 @@ fn metrics(document: &Value) -> Numbers {
     all
 }
 
-/// A run that is done: what was varied in it, and its numbers.
+/// Completed run, with its varied settings and its numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub(crate) run: Run,
-    /// In the order of its document.
+    /// Numbers in the order of its document.
     pub(crate) numbers: Numbers,
 }
 
-/// The runs of a grid with what their `documents` say, which are in the same order.
+/// Returns the runs of a grid with the numbers of their `documents`, which are in the same order.
 pub(crate) fn done(scenario: &Scenario, documents: &[String]) -> Vec<Done> {
-    // The same text, read the same way, whether it has just been written or long ago.
+    // New and kept documents are both read from their text, so that they give identical numbers.
     let read = |document: &String| metrics(&serde_json::from_str(document).unwrap_or_default());
     scenario.runs().zip(documents).map(|(run, document)| Done { run, numbers: read(document) }).collect()
 }
 
-/// The runs of each combination, and the means over them.
+/// Returns the combinations, with the means over the runs of each.
 pub(crate) fn points(scenario: &Scenario, done: &[Done]) -> Vec<Point> {
     let mut points: Vec<(Point, Vec<&Numbers>)> = Vec::new();
     for Done { run, numbers } in done {
@@ -280,8 +282,8 @@ pub(crate) fn points(scenario: &Scenario, done: &[Done]) -> Vec<Point> {
     points.into_iter().map(|(point, _)| point).collect()
 }
 
-/// The command that repeats a combination with all its seeds; the file by its name alone, so that the results do not depend on
-/// where it lies.
+/// Returns the command that repeats a combination with all its seeds. The file's directory is left
+/// out, so that results do not depend on it.
 fn one_line(scenario: &Scenario, run: &Run) -> String {
     let line = scenario.one_line(run);
     let seed = format!(" --seed {}", run.seed.get());
@@ -293,7 +295,7 @@ fn one_line(scenario: &Scenario, run: &Run) -> String {
     }
 }
 
-/// A line for each combination and metric.
+/// Returns a line for each combination and metric.
 pub(crate) fn frame(points: &[Point]) -> Frame {
     let rows: Vec<(&Point, &(String, Mean))> =
         points.iter().flat_map(|point| point.metrics.iter().map(move |metric| (point, metric))).collect();
@@ -309,7 +311,7 @@ pub(crate) fn frame(points: &[Point]) -> Frame {
         .text("repeat_with", rows.iter().map(|(point, _)| point.one_line.as_str()))
 }
 
-/// The document of a grid.
+/// Document of a grid.
 #[derive(Serialize)]
 struct Document<'a> {
     scenario: &'a str,
@@ -322,7 +324,7 @@ struct Document<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// The document of a grid as JSON.
+/// Returns the document of a grid as JSON.
 pub(crate) fn to_json(scenario: &Scenario, points: &[Point], frame: &Frame) -> String {
     let document = Document {
         scenario: &scenario.experiment().name,
@@ -333,11 +335,11 @@ pub(crate) fn to_json(scenario: &Scenario, points: &[Point], frame: &Frame) -> S
         config: super::result::config(scenario.experiment()),
         rows: frame.rows().collect(),
     };
-    // Strings, finite numbers and maps with string keys: serialising them cannot fail.
+    // Strings, finite numbers and maps with string keys cannot fail to serialise.
     serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
 }
 
-/// Notice that runs do not depend on their seeds; `None` if all of them do.
+/// Returns a notice that runs do not depend on their seeds; `None` if all of them do.
 pub(crate) fn unrandom(points: &[Point]) -> Option<String> {
     match points.iter().filter(|point| !point.is_random).count() {
         0 => None,

@@ -1,4 +1,4 @@
-//! `marcato sim`: from a scenario to results.
+//! `marcato sim`: runs scenarios and writes their results.
 
 mod capture;
 mod chart;
@@ -65,7 +65,7 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
     Ok(Status::Ok)
 }
 
-/// The traces that any of the runs follows.
+/// Reads the traces that any of the runs follows.
 fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
     let mut named = BTreeSet::new();
     for run in scenario.runs() {
@@ -81,7 +81,7 @@ fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
     named.into_iter().map(read).collect()
 }
 
-/// Runs the one run that there is; what is to be printed.
+/// Executes the only run of a scenario, and returns the text to print.
 fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Result<String, SimError> {
     let out = asked.out.as_deref();
     if let Some(out) = out {
@@ -89,7 +89,7 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
     }
     let mut experiment = one.experiment.clone();
     if out.is_none() {
-        // Nobody would get it.
+        // Without a directory, captures would be discarded.
         experiment.record.pcap.links.clear();
     }
     let world = build(&experiment, traces)?;
@@ -133,7 +133,7 @@ fn write(out: &Path, one: &Run, outcome: &Outcome, tables: &Tables, json: &str) 
         ("series", series),
     ];
     for (name, frame) in all {
-        // What was not recorded, or has nothing timed in it, has no file.
+        // A table without rows has no file.
         if frame.len() > 0 {
             file(&format!("{name}.csv"), frame.to_csv().as_bytes())?;
             file(&format!("{name}.parquet"), &parquet::of(frame)?)?;
@@ -144,7 +144,7 @@ fn write(out: &Path, one: &Run, outcome: &Outcome, tables: &Tables, json: &str) 
     page.images().into_iter().try_for_each(|(id, svg)| file(&format!("{id}.svg"), svg.as_bytes()))
 }
 
-/// Runs every combination with every seed; what is to be printed.
+/// Executes every combination with every seed, and returns the text to print.
 fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, SimError> {
     let store = match asked.out.as_deref() {
         None => None,
@@ -178,7 +178,7 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, Si
     })
 }
 
-/// What the runs of a scenario are made from: each of them completely said, and the traces.
+/// Returns the manifest of a scenario, from its resolved runs and its traces.
 fn manifest(scenario: &Scenario, traces: &Traces) -> Manifest {
     let runs: Vec<[String; 2]> = scenario.runs().map(|run| [run.id, run.experiment.to_toml()]).collect();
     let said: Vec<String> = traces.values().map(|trace| format!("{:?}", trace.millis())).collect();

@@ -13,12 +13,13 @@ use parquet::schema::types::Type;
 
 use super::frame::{Cells, Column, Frame};
 
-/// A Parquet file that is written in parts, each a row group of its own, without compression: strings (UTF-8), 64-bit
-/// integers and doubles, of which numbers may be missing.
+/// Parquet file written in parts, each as a row group without compression.
+///
+/// Columns are strings (UTF-8), 64-bit integers and doubles; numbers may be missing.
 pub(crate) struct Writer<W: Write + Send>(SerializedFileWriter<W>);
 
 impl<W: Write + Send> Writer<W> {
-    /// A file with the columns of `like`, whose rows are not written.
+    /// Creates a file with the columns of `like`, without its rows.
     ///
     /// # Errors
     /// When `out` fails.
@@ -28,7 +29,7 @@ impl<W: Write + Send> Writer<W> {
         let schema = Type::group_type_builder("schema").with_fields(fields).build()?;
         let properties = WriterProperties::builder()
             .set_created_by(format!("marcato version {VERSION}"))
-            // Few rows, most of them different.
+            // Rows are few and mostly distinct, so a dictionary would save nothing.
             .set_dictionary_enabled(false)
             .build();
         SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties)).map(Self)
@@ -73,17 +74,17 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-/// The frame as a Parquet file of one row group.
+/// Returns the frame as a Parquet file of one row group.
 ///
 /// # Errors
-/// None that a frame could cause: its columns are of the types that the schema says.
+/// None that a frame could cause: its columns have the types of the schema.
 pub(crate) fn of(frame: &Frame) -> Result<Vec<u8>, ParquetError> {
     let mut writer = Writer::new(Vec::new(), frame)?;
     writer.add(frame)?;
     writer.finish()
 }
 
-/// The definition levels of a column: 1 where there is something.
+/// Returns the definition levels of a column: 1 where a cell has a value.
 fn present<T>(cells: &[Option<T>]) -> Vec<i16> {
     cells.iter().map(|cell| i16::from(cell.is_some())).collect()
 }

@@ -1,4 +1,4 @@
-//! The page about one run.
+//! Report of one run, as a page.
 
 use marcato_report::page::{Page, Section};
 use marcato_report::{COMMIT, VERSION};
@@ -8,12 +8,12 @@ use marcato_sim::scenario::Outcome;
 use super::result::Tables;
 use super::{chart, sheet};
 
-/// The version and commit, as pages have them.
+/// Returns the version and commit for a page.
 pub(super) fn program() -> String {
     format!("Marcato {VERSION} ({COMMIT})")
 }
 
-/// Description of an experiment, with its duration.
+/// Returns the description of an experiment, with its duration.
 pub(super) fn about(experiment: &marcato_scenario::Experiment) -> String {
     let mut about = experiment.about.clone();
     if !about.is_empty() && !about.ends_with(['.', '!', '?']) {
@@ -27,7 +27,7 @@ pub(super) fn about(experiment: &marcato_scenario::Experiment) -> String {
     format!("{about} {seconds} s in virtual time, {measured}.").trim_start().to_owned()
 }
 
-/// The report of one run: figures, tables, and what was run.
+/// Returns the report of one run: figures, tables and the resolved experiment.
 pub(super) fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
     let experiment = &run.experiment;
     let page = Page::new(&experiment.name).about(about(experiment)).provenance(format!(

@@ -1,4 +1,4 @@
-//! The result of one run: its tables, and the document that holds them.
+//! Result of one run: its tables, and the document that holds them.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +13,31 @@ use serde_json::Value;
 
 use super::frame::{Frame, Row};
 
-/// What came of a run, as tables.
+/// Results of a run as tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
-    /// A line for each flow.
+    /// One row per flow.
     pub(crate) flows: Frame,
-    /// A line for each kind of thing whose completion was timed.
+    /// One row per kind of completion, such as a flow's transfers or messages.
     pub(crate) times: Frame,
-    /// A line for each flow with several instances, and for each process.
+    /// One row for each flow with several instances, and for each process.
     pub(crate) groups: Frame,
-    /// A line for each lane of QUIC.
+    /// One row per lane of QUIC.
     pub(crate) lanes: Frame,
-    /// A line for each direction of a link.
+    /// One row per direction of a link.
     pub(crate) links: Frame,
-    /// A line for each sample.
+    /// One row per sample.
     pub(crate) series: Frame,
 }
 
-/// 95 of 100 samples are not greater.
+/// 95th percentile.
 const P95: Option<Percentile> = Percentile::from_thousandths(950);
 
 fn percentile(samples: &Samples, percentile: Option<Percentile>) -> Option<f64> {
     percentile.and_then(|percentile| samples.percentile(percentile)).filter(|value| value.is_finite())
 }
 
-/// With the percentiles of these samples.
+/// Adds columns with the percentiles of these samples.
 fn completion(frame: Frame, samples: &[Samples]) -> Frame {
     let of = |which| samples.iter().map(move |samples| percentile(samples, which)).collect::<Vec<_>>();
     frame
@@ -117,12 +117,12 @@ fn lanes(flows: &[FlowOutcome]) -> Frame {
         .number("srtt_end_ms", all.iter().map(|(_, lane)| lane.srtt))
 }
 
-/// The name of a link's direction.
+/// Returns the name of a link's direction.
 pub(crate) const fn direction(back: bool) -> &'static str {
     if back { "back" } else { "there" }
 }
 
-/// A figure of the sojourn times of each queue, in ms.
+/// Returns one value of the sojourn times of each queue, in ms.
 fn queue_delay<'a>(
     links: &'a [LinkOutcome],
     of: impl Fn(DelaySummary) -> Duration + 'a,
@@ -158,7 +158,7 @@ fn links(links: &[LinkOutcome]) -> Frame {
 
 fn series(series: &[SeriesOutcome]) -> Frame {
     let Some(first) = series.first() else { return Frame::new() };
-    // All of them are sampled at the same times.
+    // All series are sampled at the same times.
     let time = Frame::new().number("time_s", first.points.iter().map(|&(at, _)| at.as_secs_f64()));
     series.iter().fold(time, |frame, one| frame.number(&one.name, one.points.iter().map(|&(_, value)| value)))
 }
@@ -176,14 +176,14 @@ impl Tables {
     }
 }
 
-/// An experiment, resolved, as JSON: what its TOML says.
+/// Returns a resolved experiment as JSON, converted from its TOML.
 pub(crate) fn config(experiment: &Experiment) -> Value {
-    // What an experiment is written as is TOML; were it not, the text itself would still say everything.
+    // The text is valid TOML. As a fallback, the text itself contains everything.
     let text = experiment.to_toml();
     toml::from_str(&text).unwrap_or(Value::String(text))
 }
 
-/// The document of one run.
+/// Document of one run.
 #[derive(Serialize)]
 struct Document<'a> {
     scenario: &'a str,
@@ -194,7 +194,7 @@ struct Document<'a> {
     random: bool,
     settings: BTreeMap<&'a str, &'a str>,
     config: Value,
-    /// Signs that the run did not do what was meant.
+    /// Warnings that the run may not have done what was intended.
     warnings: Vec<String>,
     /// Notes on events after the end of a run whose duration was set or varied.
     left_out: &'a [String],
@@ -204,7 +204,7 @@ struct Document<'a> {
     links: Vec<Row<'a>>,
 }
 
-/// A flow's row, with its completion times and lanes.
+/// Row of a flow, with its completion times and lanes.
 struct FlowRow<'a> {
     row: Row<'a>,
     times: Vec<Row<'a>>,
@@ -221,7 +221,7 @@ impl Serialize for FlowRow<'_> {
     }
 }
 
-/// The document of a run as JSON, indented, with a newline at its end.
+/// Returns the document of a run as indented JSON with a trailing newline.
 pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
     let mut times = tables.times.rows();
     let mut lanes = tables.lanes.rows();
@@ -245,6 +245,6 @@ pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
         groups: tables.groups.rows().collect(),
         links: tables.links.rows().collect(),
     };
-    // Strings, finite numbers and maps with string keys: serialising them cannot fail.
+    // Strings, finite numbers and maps with string keys cannot fail to serialise.
     serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The runs of a grid, a row for each.
+//! Table of a grid's runs, one row each.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,10 @@ use marcato_units::Duration;
 use super::frame::Frame;
 use super::grid::Done;
 
-/// A row for each run: its name, what is varied in it, its seed and every metric. Settings that are quantities are numbers,
-/// whose unit is in the column's name; all others are words.
+/// Returns a row for each run: its name, its varied settings, its seed and every metric.
+///
+/// Settings that are quantities become numbers, with the unit in the column's name. All others are
+/// words.
 pub(super) fn frame(done: &[Done]) -> Frame {
     let keys = done.first().map_or(&[][..], |done| &done.run.settings);
     let frame = Frame::new().text("run", done.iter().map(|done| done.run.id.as_str()));
@@ -18,7 +20,7 @@ pub(super) fn frame(done: &[Done]) -> Frame {
         setting(frame, &settings)
     });
     let frame = frame.count("seed", done.iter().map(|done| done.run.seed.get()));
-    // Runs may differ in what there is to measure: an empty cell where a run has nothing.
+    // Runs may have different metrics; the cell of a missing one is empty.
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut metrics: Vec<(&str, Vec<Option<f64>>)> = Vec::new();
     for (row, one) in done.iter().enumerate() {
@@ -43,7 +45,8 @@ fn setting(frame: Frame, settings: &[&Setting]) -> Frame {
     }
 }
 
-/// The values of one key as numbers of one unit; `None` unless all are quantities of one kind.
+/// Returns the values of one key as numbers of one unit; `None` unless all are quantities of one
+/// kind.
 pub(super) fn scaled(settings: &[&Setting]) -> Option<(&'static str, Vec<f64>)> {
     let numbers: Vec<Number> = settings.iter().map(|one| one.number()).collect::<Option<_>>()?;
     let kind = std::mem::discriminant(numbers.first()?);

@@ -4,7 +4,7 @@ use marcato_report::page::{Cell, Column, Table};
 
 use super::frame::{Cells, Frame};
 
-/// Ends of column names and the units that they stand for.
+/// Suffixes of column names, with their units.
 const UNITS: [(&str, &str); 8] = [
     ("_mbit_per_s", "Mbit/s"),
     ("_per_s", "/s"),
@@ -16,7 +16,7 @@ const UNITS: [(&str, &str); 8] = [
     ("_kb", "kB"),
 ];
 
-/// A column's name in words, and its unit.
+/// Returns a column's name in words, and its unit.
 pub(super) fn head(name: &str) -> (String, &'static str) {
     let unit = UNITS.iter().find_map(|(end, unit)| Some((name.strip_suffix(end)?, *unit)));
     let (name, unit) = unit.unwrap_or((name, ""));
@@ -27,7 +27,7 @@ pub(super) fn head(name: &str) -> (String, &'static str) {
     (words, unit)
 }
 
-/// The frame as a table; columns without any value are left out.
+/// Returns the frame as a table without its empty columns.
 pub(super) fn table(caption: &str, frame: &Frame) -> Table {
     let shown: Vec<_> = frame.columns().iter().filter(|column| column.cells.has_any()).collect();
     let heads = shown.iter().map(|column| {

@@ -1,4 +1,4 @@
-//! Files that are there as a whole or not at all.
+//! Files that are written atomically.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use super::error::SimError;
 
-/// Writes a file so that nobody ever sees a part of it.
+/// Writes a file atomically: readers see all of it or nothing.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), SimError> {
     AtomicFile::write(path, content).map_err(SimError::file(path))
 }
 
-/// What the results in a directory are of.
+/// Identity of the scenario whose results a directory has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     version: String,
     commit: String,
-    /// SHA-256 of everything that its runs are made from.
+    /// SHA-256 of everything that determines its runs.
     scenario: String,
 }
 
 impl Manifest {
-    /// The manifest of a scenario that is made from these parts.
+    /// Returns the manifest of a scenario that consists of these parts.
     pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hash = Context::new(&SHA256);
         for part in parts {
@@ -39,7 +39,8 @@ impl Manifest {
         format!("{} ({})", self.version, self.commit)
     }
 
-    /// Refuses a directory that has results of anything else. Whether it has a manifest already.
+    /// Checks that a directory has no results of another scenario, and returns whether it has a
+    /// manifest.
     pub(crate) fn check(&self, directory: &Path) -> Result<bool, SimError> {
         let found = fs::read(directory.join(MANIFEST)).ok();
         match found.and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok()) {
@@ -49,15 +50,15 @@ impl Manifest {
                 Err(SimError::OtherVersion { path: directory.to_owned(), theirs, ours })
             }
             Some(_) => Err(SimError::OtherScenario(directory.to_owned())),
-            // Results without a manifest are of nobody knows what.
+            // Results without a manifest have an unknown origin, so they are refused.
             None if holds_results(directory) => Err(SimError::OtherScenario(directory.to_owned())),
             None => Ok(false),
         }
     }
 
-    /// Writes it into a directory.
+    /// Writes the manifest into a directory.
     pub(crate) fn write(&self, directory: &Path) -> Result<(), SimError> {
-        // Strings: serialising them cannot fail.
+        // Serialising strings cannot fail.
         let json = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         write(&directory.join(MANIFEST), json.as_bytes())
     }
@@ -65,14 +66,15 @@ impl Manifest {
 
 const MANIFEST: &str = "manifest.json";
 
-/// The directory of a grid: a manifest, a file for each run, and what they add up to.
+/// Directory of a grid: a manifest, a file for each run, and the summaries.
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
 }
 
 impl Store {
-    /// Opens or makes the directory of this scenario. `is_resumed` insists that it is there.
+    /// Opens or creates the directory of this scenario. With `is_resumed`, it must have results
+    /// already.
     pub(crate) fn open(directory: &Path, manifest: &Manifest, is_resumed: bool) -> Result<Self, SimError> {
         let is_there = manifest.check(directory)?;
         if is_resumed && !is_there {
@@ -86,7 +88,7 @@ impl Store {
         Ok(Self { directory: directory.to_owned() })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -95,20 +97,20 @@ impl Store {
         self.directory.join("runs").join(format!("{id}.json"))
     }
 
-    /// The document of a run that is done; `None` if it is not.
+    /// Returns the document of a completed run; `None` if the run has to be executed.
     pub(crate) fn load(&self, id: &str) -> Option<String> {
         let text = fs::read_to_string(self.run(id)).ok()?;
-        // What somebody else has written there, or cut, is made anew.
+        // A truncated or foreign file is ignored, and its run repeated.
         serde_json::from_str::<serde_json::Value>(&text).ok()?.get("flows")?;
         Some(text)
     }
 
-    /// Keeps the document of a run.
+    /// Writes the document of a run.
     pub(crate) fn save(&self, id: &str, document: &str) -> Result<(), SimError> {
         write(&self.run(id), document.as_bytes())
     }
 
-    /// Writes a file beside the runs.
+    /// Writes a file next to the runs.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> Result<(), SimError> {
         write(&self.directory.join(name), content)
     }

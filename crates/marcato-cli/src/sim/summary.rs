@@ -1,4 +1,4 @@
-//! The page about a grid.
+//! Report of a grid, as a page.
 
 use marcato_report::chart::{Axis, Interval, IntervalChart};
 use marcato_report::page::{Cell, Column, Page, Section, Table};
@@ -9,7 +9,7 @@ use super::grid::{Point, unrandom};
 use super::report::{about, program};
 use super::sheet;
 
-/// The metrics that are shown, of flows and of links; the files have all.
+/// Metrics of flows and of links in the report; the files have all.
 const FLOW: [&str; 9] = [
     "goodput_mbit_per_s",
     "completion_p50_ms",
@@ -29,7 +29,7 @@ const LINK: [&str; 6] = [
     "marked_packets",
     "lost_packets",
 ];
-/// Those of them that are drawn.
+/// Metrics with a chart.
 const DRAWN: [&str; 8] = [
     "goodput_mbit_per_s",
     "completion_p50_ms",
@@ -40,7 +40,7 @@ const DRAWN: [&str; 8] = [
     "lost_packets",
     "dropped_packets",
 ];
-/// More lines than this are not told apart in one chart.
+/// Largest number of distinguishable lines in a chart.
 const MOST_LINES: usize = 12;
 
 /// Subject of a metric: a flow, or a direction of a link.
@@ -52,7 +52,8 @@ struct Subject {
     metrics: &'static [&'static str],
 }
 
-/// The flows and links of all points. Of a link without a rate nothing is of interest.
+/// Returns the flows and links of all points. A link without a rate has no metric of interest and
+/// is left out.
 fn subjects(points: &[Point]) -> Vec<Subject> {
     let mut all: Vec<Subject> = Vec::new();
     for (metric, mean) in points.iter().flat_map(|point| &point.metrics) {
@@ -80,12 +81,13 @@ fn mean<'a>(point: &'a Point, subject: &Subject, metric: &str) -> Option<&'a Mea
     point.metrics.iter().find(|(name, _)| is_it(name)).map(|(_, mean)| mean).filter(|mean| mean.n > 0)
 }
 
-/// The last part of a key, which is what a reader looks for.
+/// Returns the last part of a key, which identifies it to a reader.
 fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// A line of a chart: a subject, with the settings other than the one along the axis.
+/// Returns the name of a line in a chart: the subject, with the settings other than the one along
+/// the axis.
 fn line(subject: &Subject, point: &Point, along: usize, several: bool) -> String {
     let others = point.settings.iter().enumerate().filter(|&(place, _)| place != along);
     let others: Vec<String> =
@@ -98,7 +100,7 @@ fn line(subject: &Subject, point: &Point, along: usize, several: bool) -> String
     }
 }
 
-/// One chart of a metric by a key.
+/// Returns one chart of a metric by a key.
 fn chart(
     points: &[Point],
     subjects: &[&Subject],
@@ -129,7 +131,7 @@ fn chart(
     (!lines.is_empty()).then_some((chart, lines.len()))
 }
 
-/// Three digits are enough beside a bar.
+/// Formats a number with three digits, for a bar's label.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -140,12 +142,12 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The charts by one key.
+/// Returns the charts by one key.
 fn by_key(points: &[Point], subjects: &[Subject], along: usize) -> Vec<Figure> {
     let mut figures = Vec::new();
     for metric in DRAWN {
         let of: Vec<&Subject> = subjects.iter().filter(|subject| subject.metrics.contains(&metric)).collect();
-        // What is 0 everywhere needs no picture.
+        // A metric that is 0 everywhere needs no chart.
         let of: Vec<&Subject> = of
             .into_iter()
             .filter(|subject| {
@@ -173,7 +175,7 @@ fn by_key(points: &[Point], subjects: &[Subject], along: usize) -> Vec<Figure> {
     figures
 }
 
-/// Number of values of a key.
+/// Returns the number of distinct values of a key.
 fn distinct(points: &[Point], place: usize) -> usize {
     let mut values: Vec<&str> =
         points.iter().filter_map(|point| Some(point.settings.get(place)?.value.as_str())).collect();
@@ -182,7 +184,7 @@ fn distinct(points: &[Point], place: usize) -> usize {
     values.len()
 }
 
-/// A row for each combination and subject, a column for each metric.
+/// Returns a table with a row for each combination and subject, and a column for each metric.
 fn means(caption: &str, points: &[Point], subjects: &[&Subject], metrics: &[&str]) -> Table {
     let exists = |metric: &&&str| {
         points.iter().any(|point| subjects.iter().any(|subject| mean(point, subject, metric).is_some()))
@@ -207,17 +209,19 @@ fn means(caption: &str, points: &[Point], subjects: &[&Subject], metrics: &[&str
     Table::new(caption).columns(columns).rows(rows.map(row))
 }
 
-/// A setting's cell: quantities are sorted as such.
+/// Returns a setting's cell. Quantities are sorted by value.
 fn value(setting: &Setting) -> Cell {
     match super::runs::scaled(&[setting]) {
-        // One value alone is in seconds if it is long, which the others may not be.
+        // `scaled` chooses the unit for this value alone: s for long spans, ms for others. A common
+        // unit is needed for sorting.
         Some(("s", seconds)) => Cell::valued(&setting.value, seconds[0] * 1e3),
         Some((_, values)) => Cell::valued(&setting.value, values[0]),
         None => Cell::text(&setting.value),
     }
 }
 
-/// The report of a grid: charts by each key that is varied, tables of means, and what was run.
+/// Returns the report of a grid: charts by each varied key, tables of means, and the resolved
+/// experiment.
 pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
     let experiment = scenario.experiment();
     let seeds = points.first().map_or(0, |point| point.seeds.len());

@@ -10,7 +10,7 @@ use super::grid::Point;
 use super::result::direction;
 use crate::table::Table;
 
-/// A number with as many digits as say something, or a dash.
+/// Formats a number with its significant digits, or a dash if there is none.
 fn number(value: impl Into<Option<f64>>) -> String {
     match value.into().filter(|value| value.is_finite()) {
         None => "-".to_owned(),
@@ -26,7 +26,7 @@ fn percentile(times: &Times, percentile: Option<Percentile>) -> String {
     number(percentile.and_then(|percentile| samples.percentile(percentile)))
 }
 
-/// The result of one run.
+/// Returns the result of one run.
 pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
     let experiment = &run.experiment;
     let mut text = experiment.name.clone();
@@ -152,7 +152,7 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
     text
 }
 
-/// Whether a metric is one of those that are shown; the files have all.
+/// Returns whether a metric is shown on the terminal; the files have all.
 fn is_shown(metric: &str) -> bool {
     let ends = [
         "goodput_mbit_per_s",
@@ -165,14 +165,14 @@ fn is_shown(metric: &str) -> bool {
         "utilisation_percent",
         "queue_mean_bytes",
     ];
-    // Of each flow and link the totals: `flow.NAME.METRIC`, not what its parts add.
+    // Only totals, `flow.NAME.METRIC`, and not metrics of a flow's or a link's parts.
     ends.iter().any(|end| metric.ends_with(end)) && metric.matches('.').count() == 2
 }
 
-/// How many points stand side by side.
+/// Number of points in one table.
 const ABREAST: usize = 5;
 
-/// The result of a grid: the metrics that matter most, a column for each point.
+/// Returns the result of a grid: the most important metrics, with a column for each point.
 pub(crate) fn of_grid(name: &str, points: &[Point]) -> String {
     let mut text = String::new();
     let runs: usize = points.iter().map(|point| point.seeds.len()).sum();
@@ -214,14 +214,14 @@ fn cell(point: &Point, metric: &str) -> String {
     }
 }
 
-/// The metrics that matter most, of which there is anything, in their order. Of a link without a rate nothing does.
+/// Returns the most important metrics that have a value, in order. Links without a rate have none.
 fn shown<'a>(points: &[(usize, &'a Point)]) -> Vec<&'a str> {
     let exists = |metric: &str| points.iter().any(|(_, point)| mean(point, metric).is_some());
     let mut shown: Vec<&str> = Vec::new();
     for (metric, _) in points.iter().flat_map(|(_, point)| &point.metrics) {
         let link = metric.strip_suffix("queue_mean_bytes").filter(|_| metric.starts_with("link."));
         let has_rate = link.is_none_or(|link| exists(&format!("{link}utilisation_percent")));
-        // The completion of each message that has a name.
+        // Completion time of each message that has a name.
         let named = metric.strip_suffix("completion_p50_ms").filter(|stem| stem.matches('.').count() == 3);
         let is_alone =
             named.is_some_and(|stem| !stem.ends_with(".transfer.") && exists(&format!("{stem}released_s")));
