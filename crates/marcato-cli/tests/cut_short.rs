@@ -1,4 +1,4 @@
-//! Commands that are cut short: by an interrupt, or by a disk that takes no more.
+//! Tests of commands that end early: by an interrupt, or because a disk is full.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -38,7 +38,7 @@ fn scenario(text: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
     (directory, file, out)
 }
 
-/// Every file below a directory, by its name.
+/// Returns every file below a directory, by its name.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(directory).into_iter().flatten().map(Result::unwrap);
     let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|entry| entry.path().is_dir());
@@ -51,7 +51,8 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Runs the command where no file may be longer than `blocks` of 512 bytes. It is what a full disk looks like, without one.
+/// Runs the command where no file may exceed `blocks` of 512 bytes. Writes then fail as on a full
+/// disk.
 fn with_files_of_at_most(blocks: u32, arguments: &[&str]) -> Output {
     let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
     let shell =
@@ -81,7 +82,7 @@ fn a_full_disk_leaves_a_run_as_it_was() {
         assert!(said.contains("wire.there.pcap"), "{said}");
         assert_eq!(files(&out), whole);
     }
-    // Without the capture, the report is what is too long.
+    // Without the capture, the report is the first file that is too large.
     let (_directory, file, out) = scenario(&SCENARIO.replace("pcap = [\"wire\"]", ""));
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let said = refused(&with_files_of_at_most(16, &arguments));
@@ -122,20 +123,20 @@ fn start(arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Waits until the process would not be killed by an interrupt.
+/// Waits until the process handles SIGINT.
 fn listens(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     let caught = |text: &str| {
         let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim();
         u64::from_str_radix(mask, 16).ok()
     };
-    // SIGINT is the second signal.
+    // SIGINT is signal 2, which is bit 1 of the mask.
     while caught(&fs::read_to_string(&status).unwrap()).unwrap() & 0b10 == 0 {
         yield_now();
     }
 }
 
-/// Interrupts it, and gives what it says.
+/// Interrupts the process, and returns its standard error.
 fn interrupt(child: Child) -> String {
     let number = child.id().to_string();
     assert!(Command::new("sh").args(["-c", "kill -INT \"$0\"", &number]).status().unwrap().success());
@@ -165,7 +166,7 @@ fn an_interrupted_grid_says_what_is_kept_and_goes_on_from_there() {
     );
     assert_eq!(said, expected);
     assert_eq!(files(&out).into_keys().collect::<Vec<_>>(), ["duration=1s,seed=1.json", "manifest.json"]);
-    // And there it goes on: the run that is done is not made again.
+    // The command resumes: the completed run is not repeated.
     let child = start(&[&arguments[..], &["--resume"]].concat());
     listens(&child);
     assert_eq!(interrupt(child), expected);
@@ -176,7 +177,7 @@ fn an_interrupted_run_leaves_nothing_behind() {
     let endless = SCENARIO.replace("size = \"200 kB\"\n", "").replace("\"2 s\"", "\"1000000 s\"");
     let (_directory, file, out) = scenario(&endless);
     let child = start(&["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    // Its captures have been begun.
+    // Captures have started once a file exists.
     while files(&out).is_empty() {
         yield_now();
     }

@@ -1,4 +1,7 @@
-//! `marcato demo`: a short one over real sockets. How fast the machine is is not asked; what no machine can beat is.
+//! Test of `marcato demo` with a short run over real sockets.
+//!
+//! It does not test the speed of the machine, but only bounds that the link enforces on any
+//! machine.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::process::{Command, Output, Stdio};
@@ -17,7 +20,7 @@ fn the_page_and_the_source_arrive_in_both_ways_and_no_earlier_than_the_link_allo
     let arguments = ["--loads", "1", "--seed", "7", "--format", "json", "--out", out.to_str().unwrap()];
     let output = demo(&arguments);
     let said = String::from_utf8_lossy(&output.stderr);
-    // On a machine that is busy enough a claim may fail; there is a report all the same.
+    // A claim may fail on a busy machine. A report is written in any case.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&document["world"], &document["seeds"]), (&"lab".into(), &serde_json::json!([7])));
@@ -29,7 +32,7 @@ fn the_page_and_the_source_arrive_in_both_ways_and_no_earlier_than_the_link_allo
     };
     for scheme in ["fifo", "marcato"] {
         for (group, bytes) in [8_000.0, 25_000.0, 40_000.0, 60_000.0, 150_000.0].into_iter().enumerate() {
-            // 50 ms of delay, and 4 us for each byte.
+            // 50 ms of delay, and 4 µs for each byte.
             let limit = 50.0 + bytes * 0.004;
             let there = value(&format!("demo.page.{scheme}.p{group}"));
             assert!(there >= limit, "{scheme}: P{group} after {there} ms");

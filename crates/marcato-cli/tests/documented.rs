@@ -1,4 +1,4 @@
-//! Tests that hold the documents, help and manual pages against the command line itself.
+//! Tests of documents, help and manual pages against the command line itself.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
 
-/// The whole command line; what clap makes by itself is in it.
+/// Returns the whole command line, including what clap generates.
 fn marcato() -> Command {
     let mut command = marcato_cli::command(&marcato_papers::registry());
     command.build();
@@ -17,7 +17,7 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
 }
 
-/// The commands without further ones, by what one types: `marcato perf server`.
+/// Collects the commands without subcommands, by their full names: `marcato perf server`.
 fn leaves(command: &Command, before: &str, found: &mut BTreeMap<String, Command>) {
     let name = format!("{before}{}", command.get_name());
     if visible(command).next().is_none() {
@@ -41,7 +41,7 @@ fn options(command: &Command) -> BTreeMap<String, Arg> {
         .collect()
 }
 
-/// The options that a text names, each with what follows it.
+/// Returns the options that a text names, each with the word that follows it.
 fn named(text: &str) -> BTreeMap<String, String> {
     let words: Vec<&str> = text.split([' ', '[', ']', '…']).filter(|word| !word.is_empty()).collect();
     let mut named = BTreeMap::new();
@@ -54,7 +54,7 @@ fn named(text: &str) -> BTreeMap<String, String> {
     named
 }
 
-/// The README, CONTRIBUTING.md and every page of `docs/`, by name.
+/// Returns the README, CONTRIBUTING.md and every page of `docs/`, by path.
 fn documents() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
@@ -63,7 +63,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     files.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// The lines of a document that are a command, those that go on in the next line joined.
+/// Returns the command lines of a document, with continued lines joined.
 fn lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut goes_on = false;
@@ -83,7 +83,7 @@ fn lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// The command that a line calls, and the rest of the line.
+/// Returns the command that a line calls, and the rest of the line.
 fn called<'a>(commands: &'a BTreeMap<String, Command>, line: &str) -> Option<(&'a str, &'a Command, String)> {
     let of = |name: &&String| line == **name || line.starts_with(&format!("{name} "));
     let name = commands.keys().find(of)?;
@@ -121,11 +121,11 @@ fn every_option_that_a_document_names_exists() {
     let everywhere: BTreeSet<String> =
         commands.values().flat_map(|command| options(command).into_keys()).collect();
     let always = ["help", "version"];
-    // Of cargo and of criterion.
+    // Options of cargo and of criterion.
     let others = ["save-baseline", "baseline"];
     let mut checked = 0;
     for (path, text) in documents() {
-        // Code in running text is between backticks; every second part is.
+        // Code in running text is between backticks, so every second part is code.
         let prose: String = text.split("```").step_by(2).collect();
         let words = |span: &str| span.split_whitespace().collect::<Vec<_>>().join(" ");
         let spans: Vec<String> = prose.split('`').skip(1).step_by(2).map(words).collect();
@@ -146,7 +146,8 @@ fn every_option_that_a_document_names_exists() {
     assert!(checked > 80, "{checked}");
 }
 
-/// The workspace's crates that each crate depends on outside of its tests, names without `marcato-`.
+/// Returns the workspace crates that each crate depends on outside of tests, as names without
+/// `marcato-`.
 fn manifests() -> BTreeMap<String, BTreeSet<String>> {
     let crates = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
     let manifests = crates.map(|entry| entry.unwrap().path()).filter(|path| path.join("Cargo.toml").exists());
@@ -161,7 +162,7 @@ fn manifests() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// Every crate that a crate depends on, directly or not.
+/// Returns every crate that a crate depends on, directly or indirectly.
 fn reachable(from: &str, manifests: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     let direct = &manifests[from];
     direct.iter().flat_map(|one| reachable(one, manifests)).chain(direct.iter().cloned()).collect()
@@ -183,7 +184,7 @@ fn the_crate_diagram_has_the_edges_of_the_manifests() {
     assert!(manifests.keys().all(|name| text.contains(&format!("| `marcato-{name}` |"))));
 }
 
-/// The anchors of a page's headings, as GitHub makes them.
+/// Returns the anchors of a page's headings, as GitHub generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let kept = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
     let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));

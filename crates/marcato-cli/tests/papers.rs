@@ -1,4 +1,4 @@
-//! `marcato papers`, called with an experiment that is made for the test.
+//! Tests of `marcato papers`, with an experiment made for the purpose.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use marcato_cli::{Status, run};
 use marcato_papers::{Experiment, Progress, Registry, RunError, RunOptions, over_seeds};
 use marcato_report::{Document, Report, Row, Section, Unit};
 
-/// Reports its seed, and claims that it is at most 10.
+/// Experiment that reports its seed, and claims that it is at most 10.
 struct Demo(&'static str);
 
 impl Experiment for Demo {
@@ -41,7 +41,7 @@ fn one() -> Registry {
     Registry::new(vec![Box::new(Demo("cats"))])
 }
 
-/// Runs the command and gives its status, standard output and standard error.
+/// Runs the command, and returns its status, standard output and standard error.
 fn marcato(registry: &Registry, line: &str) -> (Status, String, String) {
     let (mut out, mut err) = (vec![], vec![]);
     let arguments = ["marcato"].into_iter().chain(line.split_whitespace()).map(OsString::from);
@@ -194,7 +194,7 @@ fn help_lists_only_what_is_built() {
     assert!(none.contains("no experiment is built"), "{none}");
 }
 
-/// Refuses every byte with one kind of error.
+/// Writer that refuses every byte with one kind of error.
 struct Refuse(ErrorKind);
 
 impl Write for Refuse {

@@ -1,4 +1,5 @@
-//! `marcato perf`: real runs over loopback, and what goes wrong. What takes how long is not asked: machines are busy.
+//! Tests of `marcato perf`: real runs over loopback, and errors. They do not test speed, as
+//! machines may be busy.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +14,7 @@ fn marcato(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_marcato")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// A server that ends with the test.
+/// Server process that ends with the test.
 struct Server {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -50,7 +51,7 @@ impl Server {
         marcato(&[&ours[..], arguments].concat())
     }
 
-    /// What it says until it ends.
+    /// Waits for the server to end, and returns its remaining output.
     fn end(mut self) -> String {
         let mut rest = String::new();
         self.said.read_to_string(&mut rest).unwrap();
@@ -85,7 +86,7 @@ fn run_over(engine: &str) {
     let sources = run["sources"].as_array().unwrap();
     for (source, expected) in sources.iter().zip([35, 14]) {
         let sent = source["sent"].as_u64().unwrap();
-        // The first is due at a phase that is drawn.
+        // The first message is due at a random phase.
         assert!((expected - 1..=expected).contains(&sent), "{source}");
         assert_eq!(source["arrived"], sent, "everything arrives");
         let mct = |name: &str| source["mct_ms"][name].as_f64().unwrap();
@@ -216,7 +217,7 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
     let addr = server.addrs[0].as_str();
     let zeros = "0".repeat(64);
     let mismatch = format!("presented the certificate {}, but {zeros} was expected", server.fingerprint);
-    // A port at which nobody listens, as likely as can be.
+    // Port that was free a moment ago, so that most likely nothing listens on it.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (arguments, said) in [
         (&["client"][..], "<ADDR>"),
@@ -260,7 +261,7 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
     }
 }
 
-/// An emulated link to a server, at work until the test ends.
+/// Emulated link to a server, which runs until the test ends.
 fn link_to(addr: &str) -> (tokio::runtime::Runtime, marcato_lab::UdpLink) {
     use marcato_units::{Duration, Rate, Seed};
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -281,17 +282,19 @@ fn what_is_measured_over_a_link_is_what_the_link_allows() {
         let how = ["--duration", "800ms", "--source", "50ms:2kB", "--bulk", "p4", "--backlog", "200kB"];
         let run = json(&marcato(&[&ours[..], &how, &["--stream-scheduler", stream]].concat()));
         let mct = &run["sources"][0]["mct_ms"];
-        // 20 ms of delay and 2 kB at 10 Mbit/s; both ends read one clock.
+        // 20 ms of delay and 2 kB at 10 Mbit/s. Both ends read one clock.
         assert!(mct["p50"].as_f64().unwrap() >= 21.6, "{stream}: {mct}");
         assert!(run["lanes"][0]["srtt_ms"].as_f64().unwrap() >= 40.0, "{stream}: {run}");
         assert!(link.forward().delivered > 100);
     }
 }
 
-/// Bytes of a client by which its messages are certainly under way: a handshake and ten questions for the time are short.
+/// Bytes sent by a client after which its messages are certainly in flight: the handshake and ten
+/// clock exchanges are shorter.
 const UNDER_WAY: usize = 100_000;
 
-/// Passes a connection on to a server, and returns once the client has sent [`UNDER_WAY`]. Passing on continues in threads.
+/// Relays a connection to a server, and returns once the client has sent [`UNDER_WAY`]. Threads
+/// continue the relay.
 fn relay_tcp(listener: &TcpListener, server: &str) {
     let (mut client, _) = listener.accept().unwrap();
     let mut server = TcpStream::connect(server).unwrap();
@@ -310,7 +313,7 @@ fn relay_tcp(listener: &TcpListener, server: &str) {
     thread::spawn(move || std::io::copy(&mut client, &mut server));
 }
 
-/// Forwards datagrams in the same way.
+/// Relays datagrams in the same way.
 fn relay_udp(front: UdpSocket, server: &str) {
     let behind = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
     behind.connect(server).unwrap();
@@ -321,7 +324,7 @@ fn relay_udp(front: UdpSocket, server: &str) {
         let (front, behind) = (Arc::clone(&front), Arc::clone(&behind));
         move || {
             let (len, client) = front.recv_from(&mut buffer).unwrap();
-            // A server that is gone refuses it.
+            // A server that has ended refuses datagrams.
             let _ = behind.send(&buffer[..len]);
             (len, client)
         }
@@ -346,7 +349,7 @@ fn relay_udp(front: UdpSocket, server: &str) {
     });
 }
 
-/// Output of a client whose run is `cut` while its messages are under way.
+/// Returns the output of a client whose run is `cut` while its messages are in flight.
 fn cut_short(
     engine: &str,
     format: &str,
@@ -356,7 +359,7 @@ fn cut_short(
     let mut server = Server::start(&["--listen", "127.0.0.1:0", "--engine", engine]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let front = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // A client that has ended without a word fails the test instead of hanging it.
+    // The timeout makes the test fail instead of hang if the client has already ended.
     front.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
     let addr = if engine == "tcp" { listener.local_addr() } else { front.local_addr() };
     let client = Command::new(env!("CARGO_BIN_EXE_marcato"))

@@ -1,4 +1,4 @@
-//! The program itself: exit statuses and streams.
+//! Tests of the program as a process: exit statuses and streams.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::io::{Read, Write};
@@ -47,7 +47,7 @@ fn a_closed_standard_output_is_no_panic() {
     assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
 }
 
-/// A link that follows a trace, which is named relative to something.
+/// Link that follows a trace, whose path is relative.
 const SCENARIO: &str = r#"
 name = "piped"
 duration = "2 s"
@@ -69,7 +69,7 @@ size = "20 kB"
 vary = { "flow.bulk.congestion" = ["reno", "cubic"] }
 "#;
 
-/// Result of `marcato sim -` on a text, called in this directory.
+/// Runs `marcato sim -` on a text in this directory.
 fn piped(directory: &Path, arguments: &[&str], text: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
         .args(["sim", "-"])

@@ -1,4 +1,4 @@
-//! `marcato sim`.
+//! Tests of `marcato sim`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use marcato_cli::{Status, run};
 use marcato_papers::Registry;
 use serde_json::Value;
 
-/// Runs the command and gives its status, standard output and standard error.
+/// Runs the command, and returns its status, standard output and standard error.
 fn marcato<S: Into<OsString>>(arguments: impl IntoIterator<Item = S>) -> (Status, String, String) {
     let (mut out, mut err) = (vec![], vec![]);
     let arguments =
@@ -23,7 +23,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// Every file below a directory, by its path there.
+/// Returns every file below a directory, by its relative path.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
@@ -80,7 +80,7 @@ seeds = 2
 vary = { "flow.bulk.congestion" = ["reno", "cubic"], "link.bottleneck.delay" = ["10 ms", "20 ms"] }
 "#;
 
-/// A directory with a scenario in it.
+/// Creates a directory with a scenario in it.
 fn scenario(text: &str) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("one.toml");
@@ -89,7 +89,7 @@ fn scenario(text: &str) -> (tempfile::TempDir, String) {
     (directory, file)
 }
 
-/// Last line on standard error where text is printed and a report was written.
+/// Returns the last line on standard error after text output with a report.
 fn named(out: &str) -> String {
     format!("report: {out}/report.html\n")
 }
@@ -135,7 +135,7 @@ fn one_run_gives_the_same_bytes_in_every_file_each_time() {
     assert_eq!(found[Path::new("result.json")], printed[0].as_bytes());
     let html = String::from_utf8(found[Path::new("report.html")].clone()).unwrap();
     assert!(html.matches("<svg").count() == 3 && !html.contains("src="));
-    // A capture begins with its magic number, and each packet of it is there.
+    // A capture begins with its magic number and has every packet.
     assert_eq!(found[Path::new("bottleneck.there.pcap")][..4], 0xa1b2_3c4d_u32.to_le_bytes());
     let (_, other, _) = marcato([&file, "--format", "json", "--seed", "2"]);
     assert_ne!(other, printed[0]);
@@ -218,14 +218,14 @@ fn a_grid_gives_the_same_bytes_on_any_number_of_threads_and_after_an_interrupt()
     let found = files(Path::new(&whole));
     assert_eq!(found, files(Path::new(&cut)));
     assert_eq!(found.keys().filter(|name| name.starts_with("runs/")).count(), 8);
-    // As an interrupt leaves it: some runs missing, one cut short, and no means yet.
+    // State after an interrupt: some runs missing, one truncated, and no means yet.
     let runs: Vec<PathBuf> = found.keys().filter(|name| name.starts_with("runs")).cloned().collect();
     for name in ["grid.csv", "grid.json", "grid.parquet", "runs.csv", "runs.parquet", "report.html"] {
         fs::remove_file(Path::new(&cut).join(name)).unwrap();
     }
     fs::remove_file(Path::new(&cut).join(&runs[1])).unwrap();
     fs::write(Path::new(&cut).join(&runs[2]), "{\"flows\": [").unwrap();
-    // A run that is done is not made again: what stands in it is taken.
+    // A completed run is not repeated: its file's content is used.
     let kept = Path::new(&cut).join(&runs[5]);
     let made = fs::metadata(&kept).unwrap().modified().unwrap();
     let (status, resumed, _) = marcato([&file, "--out", &cut, "--resume"]);
@@ -253,7 +253,7 @@ fn means_are_over_seeds_and_each_row_says_how_to_repeat_it() {
         line.replace("--set link.bottleneck.delay=\"20 ms\"", "--set \"link.bottleneck.delay=20 ms\""),
         said
     );
-    // That point alone, each seed on its own.
+    // Only that point, each seed separately.
     let of = |seed: &str| {
         let set = ["--set", "flow.bulk.congestion=cubic", "--set", "link.bottleneck.delay=20 ms"];
         let line = [&*file, "--format", "json", "--seed", seed].into_iter().chain(set);
@@ -314,7 +314,7 @@ fn a_directory_of_something_else_is_refused() {
 
 #[test]
 fn a_run_that_fails_is_named_and_the_others_are_done() {
-    // Half of a bit per second is no rate.
+    // Half a bit per second is not a valid rate.
     let grid = "\n[grid]\nvary = { \"link.bottleneck.rate\" = [\"8 Mbit/s\", \"1 bit/s\"] }\n";
     let text = ONE.replace("pcap = [\"bottleneck\"]\n", "") + grid;
     let text = text.replace(r#"kind = "droptail""#, r#"kind = "crq", sharing = "split""#);
@@ -354,7 +354,7 @@ fn explaining_runs_nothing() {
     assert!(!Path::new(&out).exists());
 }
 
-/// How long each example has to run for all that it has in it to happen at all.
+/// Duration for each example in which all its events occur.
 const EXAMPLES: [(&str, &str); 11] = [
     ("cats", "2 s"),
     ("cellular", "2 s"),
@@ -398,11 +398,12 @@ fn one_file_shows_a_page_first_in_first_out_against_a_conductor() {
         let row = rows.iter().find(|row| row["flow.page.feeder"] == feeder && row["metric"] == *metric);
         row.unwrap_or_else(|| panic!("{metric} by {feeder}"))["mean"].as_f64().unwrap()
     };
-    // 15 kB alone take 60 ms of the link and one or two round trips of 120 ms; behind 1.42 MB they take 5.7 s and more.
+    // 15 kB alone take 60 ms of the link and one or two round trips of 120 ms. Behind 1.42 MB they
+    // take at least 5.7 s.
     assert!((120.0..600.0).contains(&completion("conductor", "html")), "{}", completion("conductor", "html"));
     assert!(completion("fifo", "html") > 5_700.0);
     assert!(completion("conductor", "styles") < completion("fifo", "styles") / 4.0);
-    // Without a Conductor analytics go first.
+    // Without a Conductor, analytics are sent first.
     assert!(completion("fifo", "analytics") < completion("conductor", "analytics"));
     let (_, text, _) = marcato([file]);
     for message in ["html", "styles", "fonts", "images", "analytics"] {
@@ -410,7 +411,7 @@ fn one_file_shows_a_page_first_in_first_out_against_a_conductor() {
     }
 }
 
-/// Flows of every kind whose completions are timed, some of which do not complete.
+/// Flows of every kind with timed completions, some of which do not complete.
 const KINDS: &str = r#"
 name = "kinds"
 duration = "4 s"
@@ -465,7 +466,7 @@ messages = [{ after = "1.5 s", size = "2 kB", priority = "p1" }]
 sources = [{ period = "20 ms", size = "500 B", priority = "p0" }]
 "#;
 
-/// The lines of a CSV without commas in its cells, as maps from the columns' names.
+/// Returns the rows of a CSV without commas in its cells, as maps from column names.
 fn table(csv: &[u8]) -> Vec<BTreeMap<String, String>> {
     let mut lines = std::str::from_utf8(csv).unwrap().lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -503,7 +504,7 @@ fn completions_has_a_row_for_each_thing_that_times_counts() {
             let count = of.iter().filter(|one| one["state"] == state).count();
             assert_eq!(count.to_string(), row[state], "{state} of {row:?}");
         }
-        // The longest of them is the longest of the percentiles.
+        // The longest completion in the list equals the reported maximum.
         let took = |one: &&&BTreeMap<String, String>| {
             let second = |key: &str| one[key].parse::<f64>().ok();
             second("end_s").zip(second("start_s")).map(|(end, start)| (end - start) * 1e3)
@@ -530,7 +531,7 @@ fn a_single_run_refuses_a_directory_of_anything_else() {
     let out = path(directory.path(), "out");
     assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
     let before = files(Path::new(&out));
-    // The same again is the same.
+    // Repeating the same command is accepted.
     assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
     for other in [&["--seed", "2"][..], &["--set", "flow.file.size=100 kB"], &["--set", "record.every=50 ms"]]
     {
@@ -554,7 +555,7 @@ fn runs_has_a_row_for_each_run_with_settings_as_numbers() {
     let found = files(Path::new(&out));
     assert!(found.contains_key(Path::new("runs.parquet")));
     let text = String::from_utf8(found[Path::new("runs.csv")].clone()).unwrap();
-    // Names of runs have commas in them.
+    // Names of runs contain commas.
     let lines: Vec<(&str, Vec<&str>)> = text
         .lines()
         .map(|line| {
@@ -637,7 +638,8 @@ fn a_trace_is_read_by_one_parser_whether_explained_or_run() {
     }
 }
 
-/// A session over two paths, of which one loses, beside a TCP flow; with each controller that can be repeated.
+/// Session over two paths, one of them lossy, with a concurrent TCP flow; for each controller with
+/// repeatable results.
 const QUIC: &str = r#"
 name = "lanes"
 duration = "3 s"
@@ -682,7 +684,8 @@ fn quic_gives_the_same_bytes_in_every_file_but_captures() {
         let [first, second] = outs.each_ref().map(|out| files(Path::new(out)));
         assert!(first.len() > 10 && first.keys().eq(second.keys()), "{:?}", first.keys());
         for (name, content) in &first {
-            // Keys of TLS are the operating system's, and so are those that decrypt the captures.
+            // TLS keys come from the operating system's random numbers, and so do captures and the
+            // keys that decrypt them.
             if name.extension().is_some_and(|extension| extension == "pcap" || extension == "keys") {
                 assert_eq!(content.len(), second[name].len(), "{}", name.display());
             } else {
@@ -745,7 +748,8 @@ fn a_shorter_run_says_what_it_leaves_out() {
     assert_eq!(json["experiments"][0]["left_out"], serde_json::json!([note]));
 }
 
-/// The text of every cell of the table under a caption, row by row, the head first.
+/// Returns the text of each cell of the table with this caption, row by row, beginning with the
+/// head.
 fn cells(html: &str, caption: &str) -> Vec<Vec<String>> {
     let caption = format!(">{caption}</caption>");
     let table =
@@ -767,7 +771,7 @@ fn the_report_of_a_run_shows_charts_first_and_then_tables_flow_by_flow_and_the_s
     let titles: Vec<&str> =
         html.split("<h2 id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     assert_eq!(titles, ["charts", "flows", "completion-times", "links", "scenario"]);
-    // Nothing of a paper's form.
+    // The page has no part of a paper's report.
     for word in [" paper", ">paper", "band", "unclaimed", "Rows:"] {
         assert!(!html.split("<script>").next().unwrap().contains(word), "{word}");
     }
@@ -781,7 +785,7 @@ fn the_report_of_a_run_shows_charts_first_and_then_tables_flow_by_flow_and_the_s
         let exact: f64 = flow["goodput_mbit_per_s"].parse().unwrap();
         assert!((row[column].parse::<f64>().unwrap() / exact - 1.0).abs() < 1e-3, "{row:?}");
     }
-    // The scenario is on the page as a file that runs.
+    // The scenario on the page is a file that runs.
     let said = html.split("<pre>").nth(1).unwrap().split("</pre>").next().unwrap().replace("&quot;", "\"");
     let (_other, again) = scenario(&said);
     let [first, second] = [&file, &again].map(|file| marcato([file, "--format", "csv"]).1);
@@ -839,7 +843,7 @@ fn a_grid_in_which_nothing_is_random_says_so_instead_of_an_interval_of_0() {
     let json: Value = serde_json::from_slice(&fs::read(Path::new(&out).join("grid.json")).unwrap()).unwrap();
     assert_eq!(json["random"], false);
     assert!(json["rows"].as_array().unwrap().iter().all(|row| row["ci95"].is_null()));
-    // One chance is enough, and where it is missing nothing is claimed.
+    // One random combination suffices for intervals, and combinations without randomness have none.
     let half = text.replace(
         "vary = {",
         "vary = { \"link.bottleneck.loss\" = [\"none\", { kind = \"random\", probability = 0.01 }],",

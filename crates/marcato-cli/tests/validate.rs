@@ -1,4 +1,4 @@
-//! `marcato validate`: its command line. What it measures is tested where it is measured.
+//! Tests of the command line of `marcato validate`. The measurements are tested in their own crate.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use marcato_cli::{Status, run};
 use marcato_papers::Registry;
 
-/// Runs the command and gives its status, standard output and standard error.
+/// Runs the command, and returns its status, standard output and standard error.
 fn marcato(line: &str) -> (Status, String, String) {
     let (mut out, mut err) = (vec![], vec![]);
     let arguments = ["marcato"].into_iter().chain(line.split_whitespace()).map(OsString::from);

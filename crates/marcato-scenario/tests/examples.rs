@@ -1,10 +1,10 @@
-//! Every example reads, explains and reads back.
+//! Tests that every example can be read, explained, written and read back.
 
 use std::path::{Path, PathBuf};
 
 use marcato_scenario::{Overrides, Scenario, explain};
 
-/// The examples at the root of the repository, by name.
+/// Names of the examples at the root of the repository.
 const EXAMPLES: [&str; 11] = [
     "cats",
     "cellular",
@@ -53,13 +53,14 @@ fn every_example_is_named_after_its_file_and_has_runs_of_different_names() {
     }
 }
 
-/// The explanations stand in `tests/explained`; `MARCATO_BLESS=1 cargo test` writes them anew, to be read and committed.
+/// Expected explanations are in `tests/explained`. `MARCATO_BLESS=1 cargo test` rewrites them;
+/// review and commit the result.
 #[test]
 fn every_example_is_explained_as_before() {
     for name in EXAMPLES {
         let scenario = example(name);
         let file = scenario.file().to_owned();
-        // Where the repository lies is nobody's business.
+        // The repository's directory differs between machines, so it is removed.
         let explained = explain(&scenario).replace(&file, &format!("examples/{name}.toml"));
         let path = directory("tests/explained").join(format!("{name}.txt"));
         if std::env::var_os("MARCATO_BLESS").is_some() {

@@ -1,4 +1,4 @@
-//! What flows say of their messages, their ends and their kinds, and what is said of them when they are wrong.
+//! Tests of flows: their messages, ends and kinds, and the errors of invalid ones.
 
 use marcato_scenario::flow::{Feeder, FlowKind, Listed, Payload};
 use marcato_scenario::queue::Queue;
@@ -6,7 +6,7 @@ use marcato_scenario::traffic::{Message, Preset, Size};
 use marcato_scenario::{Overrides, Scenario, explain};
 use marcato_units::Bytes;
 
-/// A scenario of one flow, whose keys begin in line 10.
+/// Scenario with one flow, whose keys begin in line 10.
 fn of_flow(flow: &str) -> String {
     format!(
         "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"8 \
@@ -14,14 +14,14 @@ fn of_flow(flow: &str) -> String {
     )
 }
 
-/// The ends and the name of a flow.
+/// Name and ends of a flow.
 const F: &str = "name = \"f\"\nfrom = \"a\"\nto = \"b\"\n";
 
 fn read(text: &str) -> Scenario {
     Scenario::parse("t.toml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The faults of a text, each with its line and its column.
+/// Returns the faults of a text, each with line and column.
 fn faults(text: &str) -> Vec<String> {
     faults_with(text, &[])
 }
@@ -68,7 +68,7 @@ fn a_message_has_a_name_that_nothing_else_has() {
     );
 }
 
-/// A page by messages or quic, with the keys of both and this grid.
+/// Scenario of a `messages` or `quic` flow, with the keys of both kinds and this grid.
 fn page(kind: &str, grid: &str) -> String {
     let keys = "feeder = \"conductor\"\npreset = \"paper\"\nchunk = \"1000 B\"\ncongestion = \"reno\"\npaths = [[\"a\", \
                 \"b\"]]\ncontroller = \"new-reno\"\nbulk = \"p4\"\n";
@@ -99,7 +99,7 @@ fn a_grid_over_feeders_leaves_the_conductors_keys_to_the_conductor() {
         .collect();
     assert_eq!(feeders[0], (Feeder::Fifo, Preset::Marcato, 1460));
     assert_eq!(feeders[2], (Feeder::Conductor, Preset::Paper, 1000));
-    // By --set likewise; but what is set itself has to fit.
+    // The same holds for `--set`, except that a key given by `--set` itself has to fit.
     let conducted = alone.replace("\"fifo\"", "\"conductor\"");
     assert_eq!(faults_with(&conducted, &["flow.f.feeder=fifo"]), [""; 0]);
     let [fault] = &faults_with(&conducted, &["flow.f.feeder=fifo", "flow.f.preset=authors"])[..] else {
@@ -127,7 +127,7 @@ fn a_grid_over_kinds_leaves_each_kind_its_keys() {
             assert_eq!(*read(&run.experiment.to_toml()).experiment(), run.experiment);
         }
     }
-    // What the grid itself sets has to fit every combination.
+    // A key that the grid itself varies has to fit every combination.
     let both = page(
         "quic",
         "\"flow.f.kind\" = [\"messages\", \"quic\"], \"flow.f.congestion\" = [\"reno\", \"cubic\"]",
@@ -185,7 +185,7 @@ fn a_grid_over_kinds_of_queues_leaves_each_queue_its_keys() {
     assert_eq!(codel.target, marcato_units::Duration::from_millis(1));
 }
 
-/// A dumbbell of so many pairs with a flow.
+/// Dumbbell with `pairs` pairs and one flow.
 fn dumbbell(pairs: u32, flow: &str) -> String {
     format!(
         "name = \"t\"\nduration = \"10 s\"\n[topology]\nkind = \"dumbbell\"\npairs = {pairs}\nrate = \"8 Mbit/s\"\ndelay = \"10 \
@@ -268,7 +268,7 @@ fn a_pattern_follows_the_pairs_that_a_grid_varies() {
     assert_eq!(pairs, [1, 4]);
 }
 
-/// A file of ten seconds in which something happens in each.
+/// Scenario of ten seconds with an event in each second.
 const BUSY: &str = r#"name = "busy"
 duration = "10 s"
 nodes = ["a", "b"]
@@ -337,13 +337,13 @@ fn a_run_that_is_set_to_be_shorter_leaves_out_what_comes_after_its_end_and_says_
     );
     let experiment = scenario.experiment();
     let names: Vec<&str> = experiment.flows.iter().map(|flow| flow.name.as_str()).collect();
-    // Of the twins the first goes on under its own name.
+    // Only the first instance of `twins` is left, and it keeps its numbered name.
     assert_eq!(names, ["early", "twins-1", "talk"]);
     let series: Vec<String> = experiment.record.series.iter().map(ToString::to_string).collect();
     assert_eq!(series, ["flow.twins-1.cwnd", "link.l.queue"]);
-    // What is left is a scenario of its own.
+    // The shortened experiment is itself a valid scenario.
     assert_eq!(read(&experiment.to_toml()).experiment(), experiment);
-    // A run as long as the file's, or longer, leaves out nothing.
+    // A run at least as long as the file's leaves out nothing.
     for duration in ["duration=10 s", "duration=1 h"] {
         let overrides = Overrides { set: vec![duration.to_owned()], seed: None };
         let whole = Scenario::parse_with("busy.toml", BUSY, &overrides).unwrap();
@@ -392,7 +392,7 @@ fn a_file_that_is_too_short_for_itself_is_wrong_and_so_is_a_run_with_nothing_in_
     );
 }
 
-/// A UDP flow with these keys.
+/// UDP flow with these keys.
 fn udp(keys: &str) -> String {
     of_flow(&format!("{F}kind = \"udp\"\nrate = \"1 Mbit/s\"\n{keys}\n"))
 }

@@ -1,4 +1,4 @@
-//! What a file means.
+//! Tests of the experiment that a file describes.
 
 use marcato_scenario::flow::FlowKind;
 use marcato_scenario::link::{Capacity, Loss};
@@ -9,7 +9,7 @@ use marcato_scenario::traffic::Release;
 use marcato_scenario::{Experiment, Scenario};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
-/// A scenario of this topology with a flow between these nodes.
+/// Scenario of this topology, with a flow between these nodes.
 fn of_topology(topology: &str, from: &str, to: &str) -> Scenario {
     let text = format!(
         "name = \"t\"\nduration = \"10 s\"\n[topology]\n{topology}\n[[flow]]\nname = \"f\"\nkind = \"tcp\"\nfrom = \"{from}\"\nto = \
@@ -18,14 +18,14 @@ fn of_topology(topology: &str, from: &str, to: &str) -> Scenario {
     Scenario::parse("t.toml", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The names of the links on the way of the flow.
+/// Returns the names of the links on the flow's route.
 fn way(experiment: &Experiment) -> Vec<&str> {
     let flow = &experiment.flows[0];
     let route = experiment.route(&flow.from, &flow.to).expect("links lead there");
     route.hops.iter().map(|hop| hop.link.name.as_str()).collect()
 }
 
-/// A scenario of one link and one flow with these settings.
+/// Scenario of one link and one flow with these settings.
 fn simple(link: &str, flow: &str) -> Scenario {
     let delay = if link.contains("delay") { "" } else { "delay = \"1 ms\"\n" };
     let text = format!(
@@ -71,7 +71,7 @@ fn paths_differ_in_what_they_say_themselves() {
         (&one.there.rate, one.there.delay),
         (&Capacity::Rate(Rate::from_mbps(8)), Duration::from_millis(30))
     );
-    // A trace takes the place of a rate.
+    // A trace replaces a rate.
     assert_eq!(
         (&two.there.rate, two.there.delay),
         (&Capacity::Trace("x.trace".to_owned()), Duration::from_millis(10))
@@ -239,7 +239,7 @@ fn a_low_layer_is_a_kind_or_a_kind_with_differences_and_is_at_both_ends() {
         let experiment = scenario.experiment();
         let ends = experiment.flows[0].kind.tcp().unwrap();
         assert_eq!(ends.from, ends.to);
-        // What has no low layer has no window of it.
+        // A flow without a low layer has no low window.
         let recorded =
             experiment.record.series.iter().any(|series| series.to_string() == "flow.f.low-window");
         assert_eq!(recorded, ends.from.low_layer.is_some());

@@ -1,11 +1,11 @@
-//! What holds of every scenario.
+//! Properties of every scenario.
 
 use std::fmt::Write as _;
 
 use marcato_scenario::{Overrides, Scenario, explain};
 use proptest::prelude::*;
 
-/// One of these texts.
+/// Strategy for one of these texts.
 fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     proptest::sample::select(texts)
 }
@@ -92,7 +92,7 @@ fn link() -> impl Strategy<Value = String> {
                 let (later, loss, delay, reorder) = later;
                 let _ = write!(text, "changes = [{{ at = \"2 s\", up = false }}, {{ at = \"1 s\", way = \"back\", rate = \"0 bit/s\" }}");
                 let _ = write!(text, ", {{ at = \"3 s\", way = \"there\", delay = \"{delay} ns\", reorder = {reorder}, loss = {loss} }}");
-                // A link that pre-empts does so always.
+                // A change must not switch pre-emption on or off.
                 if later.contains("preempt = true") == queue.contains("preempt = true") {
                     let _ = write!(text, ", {{ at = \"3 s\", way = \"there\", queue = {later} }}");
                 }
@@ -145,7 +145,7 @@ fn flow() -> impl Strategy<Value = String> {
 }
 
 prop_compose! {
-    /// A file that is right.
+    /// Strategy for valid files.
     fn file()(
         links in proptest::collection::vec(link(), 1..4),
         flows in proptest::collection::vec((flow(), 1u32..4), 1..4),
@@ -160,7 +160,7 @@ prop_compose! {
         for (n, (flow, count)) in flows.iter().enumerate() {
             let last = links.len();
             let _ = write!(text, "[[flow]]\nname = \"f{n}\"\ncount = {count}\nstagger = \"1 s\"\n{flow}");
-            // A session whose paths say where it leads says it once.
+            // A session with `paths` has no `from` and `to`.
             if !flow.contains("paths") {
                 let _ = write!(text, "from = \"n0\"\nto = \"n{last}\"\n");
             }
@@ -169,7 +169,8 @@ prop_compose! {
     }
 }
 
-/// A file that is right but for a limit in time that a slow link turns into less than a packet.
+/// Parses a generated file, which is valid except where a slow link turns a limit in time into less
+/// than a packet.
 fn parse(text: &str) -> Option<Scenario> {
     match Scenario::parse("any.toml", text) {
         Ok(scenario) => Some(scenario),
@@ -192,7 +193,7 @@ proptest! {
             let written = run.experiment.to_toml();
             let again = Scenario::parse("again.toml", &written).unwrap_or_else(|error| panic!("{error}\n{written}"));
             prop_assert_eq!(again.experiment(), &run.experiment);
-            // And once more it is the same text, so that files can be compared.
+            // Writing is idempotent, so that files can be compared.
             prop_assert_eq!(again.experiment().to_toml(), written);
         }
     }
@@ -216,7 +217,7 @@ proptest! {
     ) {
         let from = from.index(text.len());
         let end = (from + len).min(text.len());
-        // What is generated is ASCII, so every index is a boundary.
+        // Generated text is ASCII, so every index is a character boundary.
         let broken = format!("{}{with}{}", &text[..from], &text[end..]);
         if let Err(error) = Scenario::parse("broken.toml", &broken) {
             prop_assert!(!error.faults().is_empty());

@@ -1,4 +1,5 @@
-//! `docs/scenarios.md` has every key of every table, and none that is not there; scenarios in `docs/` are valid.
+//! Tests that `docs/scenarios.md` lists exactly the keys of each table, and that scenarios in
+//! `docs/` are valid.
 
 use marcato_scenario::Scenario;
 use marcato_scenario::record::{FlowMetric, LinkMetric};
@@ -6,8 +7,8 @@ use marcato_scenario::schema::{Schema, TABLES};
 
 const REFERENCE: &str = include_str!("../../../docs/scenarios.md");
 
-/// A part of the reference: its heading in lower case, what stands under it, and what stands above the first part of its
-/// chapter, which holds for all of them.
+/// Section of the reference: its heading in lower case, its text, and the introduction of its
+/// chapter, which applies to every section.
 struct Part {
     heading: String,
     text: String,
@@ -30,7 +31,7 @@ fn parts() -> Vec<Part> {
     parts
 }
 
-/// Whether the heading names the table: alone, or in a list behind a colon.
+/// Returns whether the heading names the table: alone, or in a list after a colon.
 fn names(heading: &str, schema: &Schema) -> bool {
     let list = heading.split_once(": ").map_or(heading, |(_, list)| list);
     list.split(", ").any(|name| name == schema.what)
@@ -57,7 +58,7 @@ fn the_reference_has_no_key_that_is_not_read() {
         for row in part.text.lines().filter_map(|line| line.strip_prefix("| `")) {
             let key = row.split('`').next().unwrap_or_default();
             let known = match of.as_slice() {
-                // What a chapter's flows have in common stands above them.
+                // Keys common to all flows are listed in the introduction of their chapter.
                 [] => TABLES.iter().any(|schema| schema.has(key)),
                 of => of.iter().any(|schema| schema.has(key)),
             };

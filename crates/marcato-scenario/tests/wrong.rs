@@ -1,8 +1,8 @@
-//! Files that are wrong, and exactly what is said of them.
+//! Tests of invalid files, with their exact error messages.
 
 use marcato_scenario::{Overrides, Scenario};
 
-/// A file of which nothing is wrong. Each case changes something in it.
+/// Valid file. Each case changes a part of it.
 const RIGHT: &str = r#"name = "right"
 duration = "30 s"
 warm-up = "5 s"
@@ -53,12 +53,12 @@ seeds = 3
 vary = { "link.bottleneck.rate" = ["5 Mbit/s", "10 Mbit/s"] }
 "#;
 
-/// A file that is right but for this.
+/// Invalid file: `RIGHT` with one error.
 struct Case {
     what: &'static str,
-    /// What is changed into what.
+    /// Replacements, from old to new text.
     but: &'static [(&'static str, &'static str)],
-    /// The line, the column and the message of each fault.
+    /// Line, column and message of each fault.
     says: &'static [&'static str],
 }
 
@@ -641,7 +641,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// The faults of a text, each with its line and its column.
+/// Returns the faults of a text, each with line and column.
 fn faults(text: &str, overrides: &Overrides) -> Vec<String> {
     match Scenario::parse_with("wrong.toml", text, overrides) {
         Ok(_) => Vec::new(),
@@ -865,7 +865,7 @@ fn a_fault_that_a_setting_brings_names_the_setting() {
           duration=5 s)"
         ]
     );
-    // What is wrong in any case is not the setting's fault.
+    // A fault that the file has anyway is not attributed to the setting.
     let wrong = RIGHT.replace("layer = \"low\"", "layer = \"lower\"");
     let overrides = Overrides { set: vec!["record.every=1 s".to_owned()], seed: None };
     assert_eq!(faults(&wrong, &overrides), ["40:9: `lower` is not a layer: there are `high`, `low`"]);
@@ -878,47 +878,50 @@ fn a_seed_from_elsewhere_has_the_same_bound() {
     assert_eq!(with(most), [""; 0]);
     let says = format!("1:1: a seed is 0 to {most}, not {}", most + 1);
     assert_eq!(with(most + 1), [says]);
-    // The last seeds that there are can be used.
+    // The highest possible seeds are accepted.
     let text = RIGHT.replace("seed = 1", &format!("seed = {}", most - 2));
     assert_eq!(Scenario::parse("last.toml", &text).unwrap().runs().last().unwrap().seed.get(), most);
 }
 
-/// What cannot be judged while something else is wrong: of the cases whose names have the first in them, what of other cases'
-/// problems has the second in it.
+/// Faults that cannot be detected while another fault exists.
+///
+/// In files of a case whose name contains the first text, faults of other cases that contain the
+/// second text are hidden.
 const HIDDEN: &[(&str, &str)] = &[
-    // What comes after the end of the run.
+    // Events after the end of the run.
     ("a span without a unit", "the run"),
     ("no duration", "the run"),
     ("a span without a unit", "samples"),
     ("no duration", "samples"),
-    // Who is joined with whom.
+    // Ends of links.
     ("a string where a list belongs", "node"),
     ("no nodes", "node"),
     ("a link", "no links lead"),
     ("a node that there is not", "no links lead"),
     ("two links between", "no links lead"),
-    // Which packets a path lets through follows from links, routes and options together.
+    // The packets that fit a path depend on links, routes and options together.
     ("", "packet of this flow"),
     ("", "take no time"),
-    // How many flows there are of one name, and how many series.
+    // The number of instances of a flow, and of series.
     ("a count", "two flows would be called"),
     ("a count", "samples"),
     ("a count", "might start at or after the end"),
     ("two flows of one name", "samples"),
     ("a series", "samples"),
     ("a list of tables", "samples"),
-    // What only some kinds have.
+    // Keys of some kinds only.
     ("a flow without a kind", ""),
     ("a flow of a kind that there is not", ""),
     ("a kind of queue that there is not", "`ecn`"),
     ("a key of another kind of queue", "`ecn`"),
     ("a congestion control that there is not", "dctcp"),
-    // Names that change what other messages list.
+    // Names listed by other messages.
     ("two links of one name", "link"),
     ("two links between", "`access`"),
     ("a capture", "there is no link `access`"),
     ("several faults at once", "there is no link `access`"),
-    // What of a grid depends on its keys, and the number of its runs on its values and seeds.
+    // Faults of a grid that depend on its keys, and the number of its runs, which depends on values
+    // and seeds.
     ("a grid", "there is no link"),
     ("a grid", "`rat` is not a key"),
     ("a grid", "say which setting"),
@@ -948,11 +951,11 @@ fn two_things_that_are_wrong_are_both_told() {
         HIDDEN.iter().any(|(what, part)| by.what.contains(what) && problem.contains(part))
     };
     let (mut pairs, mut missing) = (0, Vec::new());
-    // A text that is no TOML is not read any further.
+    // After an error of TOML's grammar, no further fault is detected.
     let cases: Vec<&Case> = CASES.iter().filter(|case| case.what != "what is not toml").collect();
     for (index, one) in cases.iter().enumerate() {
         for other in &cases[index + 1..] {
-            // Both have to change the text independently.
+            // The two replacements must be independent.
             let Some(both) = apply(RIGHT, one).and_then(|text| apply(&text, other)) else { continue };
             if apply(RIGHT, other).and_then(|text| apply(&text, one)).as_ref() != Some(&both) {
                 continue;
@@ -991,10 +994,10 @@ fn what_is_no_text_is_refused_where_it_stops_being_text() {
         said(&[latin, b"\xf6\n\x00"].concat()),
         format!("2:5: this is not text, for the byte 0xf6 {remedy}")
     );
-    // UTF-16, and what is no text at all.
+    // UTF-16, and binary data.
     assert_eq!(said(b"\xff\xfen\x00"), format!("1:1: this is not text, for the byte 0xff {remedy}"));
     assert_eq!(said(b"\x7fELF\x02\x80"), format!("1:6: this is not text, for the byte 0x80 {remedy}"));
-    // Of a trace, too.
+    // The same holds for a trace.
     std::fs::write(directory.path().join("lte.trace"), b"1\n2\xff\n").unwrap();
     let text = RIGHT.replace("rate = \"10 Mbit/s\"\n", "trace = \"lte.trace\"\n");
     let said = said(text.as_bytes());
