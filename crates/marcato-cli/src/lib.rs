@@ -26,13 +26,13 @@ use marcato_papers::Registry;
 /// Result of a command, which determines the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Every row lies in its band, or help was requested: 0.
+    /// Success: every row lies in its band, or help was requested. Exit status 0.
     Ok,
-    /// A row lies outside its band: 1.
+    /// Completed command with a row outside its band. Exit status 1.
     Outside,
-    /// The command was wrong, or could not be carried out: 2.
+    /// Wrong command, or one that could not be carried out. Exit status 2.
     Error,
-    /// The command was interrupted (Ctrl-C) before it was done: 130.
+    /// Interrupt (Ctrl-C) before the end of the command. Exit status 130.
     Interrupted,
 }
 

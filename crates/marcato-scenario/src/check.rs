@@ -148,6 +148,7 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
         );
         faults.add(table.place_of("stagger"), problem);
     } else if last + flow.start_jitter > end {
+        // The jitter's bound is exclusive: if the sum equals the end, every start is before it.
         let problem = format!("the flow might start at or after the end of the run, {shown}: say less");
         faults.add(table.place_of("start-jitter"), problem);
     }
@@ -175,6 +176,7 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
 fn process(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     let FlowKind::TcpProcess(process) = &flow.kind else { return };
     let expected = duration.as_nanos() / process.mean_gap().as_nanos().max(1) * u128::from(flow.count);
+    // Without a valid duration, `Duration::MAX` stands for it, and the count means nothing.
     if duration != Duration::MAX && expected > u128::from(MAX_CONNECTIONS) {
         let key = if table.get("load").is_some() { "load" } else { "arrivals" };
         let problem = format!(
@@ -336,6 +338,7 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
                 ),
                 false => format!("the pair from `{from}` to `{to}` is there twice: leave one out"),
             };
+            // A session may have a lane of each layer on one path (PLT).
             if !matches!(&flow.kind, FlowKind::Quic(quic) if layers_differ(quic, from, to)) {
                 faults.add(places[0], problem);
             }

@@ -40,6 +40,8 @@ pub(crate) fn cut(experiment: &mut Experiment, root: &Table, faults: &Faults) ->
         if let Some(name) = fewer(flow, end, &mut notes) {
             renamed.push((name, Some(flow.name.clone())));
         }
+        // Time left after the latest start. An event is kept only if it happens for every draw of
+        // the jitter.
         let left = end.since(flow.start + flow.start_jitter);
         if let Err(problem) = shorten(flow, left, &mut notes)
             && let Some(table) = table
@@ -90,6 +92,7 @@ fn fewer(flow: &mut Flow, end: Time, notes: &mut Vec<String>) -> Option<String> 
     notes.push(format!("{} of {} flows `{}`", flow.count - count, flow.count, flow.name));
     let first = (count == 1).then(|| flow.instances().swap_remove(0));
     flow.count = count;
+    // Instances use the pairs in turn, so the later pairs have lost theirs.
     flow.also.truncate(count.saturating_sub(1) as usize);
     first.map(|first| std::mem::replace(&mut flow.name, first))
 }

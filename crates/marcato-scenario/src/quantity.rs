@@ -141,6 +141,7 @@ pub(crate) fn read(text: &str, of: Of) -> Result<u64, Wrong> {
         }
         let meant =
             of.units().iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(name, _)| *name);
+        // Wrong capitals are the first guess, and spellings of other conventions the second.
         let meant = meant.or_else(|| {
             let lower = unit.to_lowercase();
             MEANT
@@ -158,6 +159,8 @@ pub(crate) fn read(text: &str, of: Of) -> Result<u64, Wrong> {
         return Err(format!("`{text}` is not {what}: {hint}"));
     };
     exact(number, factor).ok_or_else(|| match number.parse::<f64>() {
+        // 2^64 is about 1.845e19. Below it, only a fraction of the smallest unit is left as the
+        // cause.
         Ok(value) if value * factor as f64 > 1.8e19 => format!("`{text}` is more than can be counted"),
         Ok(_) => format!("`{text}` is not a whole number of {}: say it with fewer digits", of.units()[0].0),
         Err(_) => format!("`{number}` is not a number"),

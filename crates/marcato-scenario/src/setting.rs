@@ -62,6 +62,7 @@ impl Set {
                         second(what)
                     )),
                     (Ok(table), rest, _) => self.put(table, rest, faults),
+                    // The name may belong to a table that could not be read.
                     (Err(_), ..) if !faults.has_names(what) => {}
                     (Err(names), ..) => fault(format!(
                         "there is no {what} `{name}`: {}",

@@ -47,7 +47,7 @@ pub struct Tcp {
     pub priority_option: Option<PriorityOption>,
     /// Algorithm of loss detection.
     pub loss_detection: LossDetection,
-    /// Paces segments where the congestion control has no rate of its own.
+    /// Paces segments where the congestion control sets no rate.
     pub pacing: bool,
     /// Largest burst, as from a network card that cuts segments; `None` sends each segment
     /// separately.
@@ -89,8 +89,9 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// Returns the length of a full segment's IPv4 packet: 20 B of RFC 791, 20 B of RFC 9293, and
-    /// the padded options of a data segment.
+    /// Returns the length of a full segment's IPv4 packet.
+    ///
+    /// Its headers have 20 B (RFC 791), 20 B (RFC 9293), and the padded options of a data segment.
     pub fn packet(&self) -> Bytes {
         let options = self.timestamp_option() + self.priority_option.map_or(0, PriorityOption::len);
         Bytes::new(HEADERS + options.next_multiple_of(4) + u64::from(self.mss))
@@ -259,8 +260,10 @@ impl LowLayer {
         high_for: None,
     };
 
-    /// Parameters for unknown paths: epochs of a round trip, a loss target determined at run time,
-    /// and a long timeout for the first packets, which may have to wait.
+    /// Parameters for unknown paths.
+    ///
+    /// An epoch is a round trip, and the loss target is determined at run time. The first packets
+    /// have a long timeout, as they may have to wait.
     pub const MARCATO: Self = Self {
         target: None,
         epoch: None,

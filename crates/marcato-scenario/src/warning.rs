@@ -35,6 +35,7 @@ impl Experiment {
 /// Returns whether any queue on the route in which packets wait marks them, initially or after a
 /// change.
 fn marks(route: &Route<'_>) -> bool {
+    // No packet ever waits on a link without a rate, so its queue never marks.
     route.hops.iter().filter(|hop| hop.direction().rate != Capacity::Unlimited).any(|hop| {
         let taken = if hop.back { Way::Back } else { Way::There };
         let changes = hop.link.changes.iter().filter(|change| [Way::Both, taken].contains(&change.way));

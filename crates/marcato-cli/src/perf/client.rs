@@ -433,6 +433,8 @@ async fn listen(
         let mut heard = lock(heard);
         match reply {
             Reply::Pong { number, received, answered } => {
+                // Only a reply to the latest request has a known time of sending. Others are
+                // ignored.
                 if let Some((_, sent)) = heard.asked.take_if(|(asked, _)| *asked == number) {
                     heard.offset.learn(Exchange { sent, received, answered, returned: now });
                 }

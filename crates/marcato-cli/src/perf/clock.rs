@@ -92,6 +92,8 @@ impl Offset {
     /// Returns whether both ends read one clock: the peer claims so, and the exchanges do not
     /// contradict it.
     pub(crate) fn is_shared(&self) -> bool {
+        // A shared clock has an offset of 0. The estimate may miss it by half of the delay, plus 1
+        // µs of tolerance.
         let agrees = |best: Exchange| best.offset().abs() <= best.delay() / 2 + 1000;
         self.same_host && self.best.is_none_or(agrees)
     }

@@ -219,6 +219,7 @@ impl LaneSpec {
         if let Ok(addr) = self.remote.parse::<SocketAddr>() {
             return Ok((addr.ip().to_string(), addr.port()));
         }
+        // A bare IPv6 address has colons itself, so it is tried before HOST:PORT.
         if let Ok(ip) = self.remote.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             return Ok((ip.to_string(), PORT));
         }

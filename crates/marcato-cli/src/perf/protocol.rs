@@ -160,25 +160,25 @@ pub enum Reply {
 /// Reason why a message is not valid in this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The peer uses another protocol.
+    /// Message of another protocol.
     #[error("the peer does not speak marcato perf: is another program listening there?")]
     NotPerf,
-    /// The peer uses another version.
+    /// Message of another version of this protocol.
     #[error("the peer is of version {version} of marcato perf, this is {VERSION}: update one of them")]
     Version {
         /// Version of the peer.
         version: u64,
     },
-    /// The message has an unknown type.
+    /// Message of an unknown type.
     #[error("a message of type {kind} is not known")]
     Type {
         /// Type of the message.
         kind: u8,
     },
-    /// The message is too short or too long for its type.
+    /// Message too short or too long for its type.
     #[error("a message is too short or too long for what it says it is")]
     Length,
-    /// A value is out of range.
+    /// Message with a value out of range.
     #[error("{what} of {value} is out of range")]
     Value {
         /// Name of the value.

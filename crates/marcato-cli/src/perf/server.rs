@@ -206,6 +206,7 @@ async fn client(connection: &Connection) -> Result<Vec<Total>, ClientError> {
                     Next::Say(reply) => say(connection, &reply).await?,
                     Next::End => break,
                 }
+                // A full report is sent at once, which bounds the memory that a client can claim.
                 if book.arrivals.len() >= MAX_ARRIVALS {
                     say(connection, &Reply::Report(book.report(false))).await?;
                 }

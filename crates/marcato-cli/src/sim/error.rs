@@ -37,7 +37,7 @@ pub(crate) enum SimError {
     NothingToResume(PathBuf),
     #[error("interrupted: {0}")]
     Interrupted(Kept),
-    /// A run of a grid could not be written to the directory.
+    /// Error of writing a run of a grid to the directory.
     #[error("{source}\n{kept}")]
     Unkept { source: Box<Self>, kept: Kept },
     #[error("--explain prints text, or JSON with --format json, but no table: leave out --format csv")]
@@ -59,21 +59,21 @@ pub(crate) enum SimError {
 /// Results kept of an interrupted scenario, with the way to resume.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    /// A single run keeps nothing.
+    /// Single run, of which nothing is kept.
     Nothing {
         /// Simulated seconds.
         seconds: u64,
         /// Seconds to simulate.
         of: u64,
     },
-    /// A grid without a directory keeps nothing either.
+    /// Grid without a directory, of which nothing is kept either.
     NoDirectory {
         /// Completed runs.
         done: usize,
         /// Number of runs.
         of: usize,
     },
-    /// A grid with a directory keeps its completed runs.
+    /// Grid with a directory, which keeps the completed runs.
     Runs {
         /// Directory of the results.
         directory: PathBuf,

@@ -39,11 +39,11 @@ pub(crate) struct Point {
 enum Told {
     /// Virtual seconds that have passed.
     Seconds(u64),
-    /// A run is done, and was written where that was requested.
+    /// Index and document of a completed run, which was written if there is a store.
     Done(usize, String),
-    /// A run failed.
+    /// Index and error of a failed run.
     Failed(usize, SimError),
-    /// A run is done but could not be written.
+    /// Error of writing a completed run.
     Unkept(SimError),
 }
 

@@ -172,7 +172,7 @@ fn ends_named(keys: &Keys<'_>, key: &str, nodes: &[String]) -> Option<Vec<String
 /// Returns a placeholder for a flow of unknown kind, and checks the keys that all kinds share.
 fn nothing(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     let mut ends = TcpEnds::default();
-    // Packets this small fit every link, so the placeholder adds no fault of its own.
+    // Packets this small fit every link, so the placeholder adds no fault.
     (ends.from.mss, ends.to.mss) = (1, 1);
     let tcp = TcpFlow { tcp: ends, size: None, priority: Default::default(), on_off: None };
     // The kind determines the other keys, so unknown keys cannot be judged.

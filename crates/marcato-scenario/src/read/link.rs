@@ -48,6 +48,8 @@ pub(super) fn link(table: &Table, duration: Duration, faults: &Faults) -> Link {
     let back = match keys.table("back") {
         Some(back) => {
             Keys::open(back, &schema::BACK, faults);
+            // `back` inherits the link's keys, and its own `rate` replaces an inherited `trace`, or
+            // the reverse.
             let merged = overlay(table, back, |key| schema::BACK.has(key), ["rate", "trace"]);
             direction(&Keys::open(&merged, &schema::BACK, faults), mtu)
         }
@@ -231,6 +233,7 @@ fn changes(keys: &Keys<'_>, duration: Duration, mtu: Bytes, of: [&Direction; 2])
     let mut rates = of.map(|direction| fixed(&direction.rate));
     for (change, keys) in &mut changes {
         let concerned = concerned(change.way);
+        // A new rate applies to the queue of the same change.
         for (rate, _) in rates.iter_mut().zip(concerned).filter(|(_, concerned)| *concerned) {
             *rate = change.rate.or(*rate);
         }
@@ -282,6 +285,7 @@ const fn preempts(queue: &Queue) -> bool {
 fn changed_queue(item: &Item, before: &[Before], keys: &Keys<'_>) -> Option<Queue> {
     let (first, others) = before.split_first()?;
     let one = queue(item, *first, keys.faults)?;
+    // Only limits in time depend on the transmitter, so equal rates give equal queues.
     let differs = |other: &Before| {
         other.rate != first.rate && queue(item, *other, &Faults::default()).as_ref() != Some(&one)
     };

@@ -100,6 +100,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
         record: crate::record::Record::default(),
     };
     if let Some(table) = keys.table("record") {
+        // Records refer to links and flows, so they are read last.
         experiment.record = record::record(table, &experiment, faults);
     }
     check(&experiment, root, end, faults);

@@ -53,6 +53,7 @@ pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queu
         Name::Codel => Queue::Codel(codel(&keys, before, CODEL)),
         Name::FqCodel => Queue::FqCodel {
             codel: codel(&keys, before, FQ_CODEL),
+            // RFC 8290 §5.2: 1024 queues, and a quantum of a full Ethernet frame.
             flows: keys.small("flows", 1..=65_536).unwrap_or(1024),
             quantum: keys.some_size("quantum").unwrap_or(before.mtu + HEADER),
         },
@@ -98,6 +99,7 @@ const FQ_CODEL: Unsaid = (Limit::Packets(10_240), true);
 
 fn codel(keys: &Keys<'_>, before: Before, (unsaid, marks): Unsaid) -> Codel {
     let codel = Codel {
+        // RFC 8289 §4: 100 ms, a common round trip, and 5 % of it.
         target: keys.some_span("target").unwrap_or(Duration::from_millis(5)),
         interval: keys.some_span("interval").unwrap_or(Duration::from_millis(100)),
         limit: read_limit(keys, before).unwrap_or(unsaid),
@@ -142,6 +144,7 @@ fn crq(keys: &Keys<'_>, before: Before) -> Crq {
 
 fn step_mark(keys: &Keys<'_>, before: Before) -> Queue {
     let limit = limit(keys, before);
+    // A span is a threshold of sojourn time here, whereas in a limit it stands for bytes.
     let sojourn =
         keys.item("threshold").filter(|item| item.as_str().is_some_and(|text| is_of(text, Of::Span)));
     let threshold = match sojourn {

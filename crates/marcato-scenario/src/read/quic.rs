@@ -61,6 +61,7 @@ pub(super) fn quic(keys: &Keys<'_>, ends: Option<[&str; 2]>, layer: Layer) -> Qu
         batch: keys.small("batch", 1..=64).unwrap_or(10),
         initial_mtu,
         mtu_discovery: keys.boolean("mtu-discovery").unwrap_or(true),
+        // Defaults: RFC 9002 §6.1.1, §6.1.2 and §6.2.2.
         packet_threshold: keys.small("packet-threshold", 1..=1_000_000).unwrap_or(3),
         time_threshold: keys.number("time-threshold", 1.0..=100.0).unwrap_or(9.0 / 8.0),
         initial_rtt: keys.some_span("initial-rtt").unwrap_or(Duration::from_millis(333)),

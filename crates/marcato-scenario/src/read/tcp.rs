@@ -211,6 +211,7 @@ fn check(keys: &Keys<'_>, tcp: &Tcp) {
     if tcp.min_rto > tcp.max_rto {
         keys.fault("min-rto", "`min-rto` is above `max-rto`: lower it");
     }
+    // RFC 8985 §4: a connection MUST use SACK for RACK-TLP.
     if !tcp.sack && tcp.loss_detection == LossDetection::Rack {
         keys.fault("sack", "rack goes by selective acknowledgements: say loss-detection = \"dup-thresh\" beside sack = false");
     }
