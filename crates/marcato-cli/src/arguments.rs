@@ -326,7 +326,7 @@ pub(crate) struct PerfClient {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Parses a probability of loss below 1, at which nothing would ever arrive.
+/// Parses a probability of loss, from 0 to below 1. With 1, nothing would ever arrive.
 fn loss(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(loss) if (0.0..1.0).contains(&loss) => Ok(loss),
