@@ -189,8 +189,8 @@ pub struct Listed {
     pub list: Option<SizeList>,
 }
 
-/// Ignores the file's contents: two flows that name the same file are equal whether or not it was
-/// read.
+/// Compares the path and the order of use. The file's contents do not count, so that an experiment
+/// whose files have been read equals one whose files have not.
 impl PartialEq for Listed {
     fn eq(&self, other: &Self) -> bool {
         self.file == other.file && self.is_random == other.is_random

@@ -71,7 +71,7 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
     let mut endpoints = Vec::new();
     for engine in engines {
         let mut config = Config::new(engine.into()).layered(asked.layered && engine == EngineName::Quic);
-        // The server sends nothing except reports, so a small queue suffices.
+        // The server sends only reports and short replies, so a small queue suffices.
         config.limits = Limits { queued: Bytes::new(1 << 20), ..config.limits };
         // More connections are accepted than served, so that surplus clients receive a refusal
         // instead of waiting.
@@ -111,8 +111,8 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
             let mut number = 0u64;
             while let Ok(connection) = endpoint.accept().await {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    // The limit of connections bounds the refusals in progress. Beyond it, the
-                    // engine drops connections.
+                    // The limit of connections bounds the refusals in progress. Further connections
+                    // are cut off.
                     tokio::spawn(async move {
                         let _ = timeout(PATIENCE, refuse(&connection, Refusal::Busy)).await;
                     });
