@@ -97,6 +97,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_fill_rate_needs_a_span_and_bounds_in_order_that_hold_a_packet() {
+        let mtu = Bytes::new(1514);
+        let sized = |span, least, most| {
+            let [least, most] = [least, most].map(Bytes::new);
+            let buffer = Buffer::FillRate { span: Duration::from_millis(span), least, most };
+            buffer
+                .sized(Class::Standard, Rate::from_mbps(10), mtu)
+                .map(|(limit, rate)| (limit, rate.is_some()))
+        };
+        assert_eq!(sized(100, 1514, 1514), Ok((Limit::Bytes(mtu), true)));
+        assert_eq!(sized(100, 1514, 3000), Ok((Limit::Bytes(Bytes::new(3000)), true)));
+        let refused = CrqError::FillRate(Class::Standard);
+        assert_eq!((sized(0, 1514, 3000), sized(100, 3000, 2999)), (Err(refused), Err(refused)));
+        let least = Bytes::new(1513);
+        let refused = CrqError::FillRateLeast { class: Class::Standard, least, mtu };
+        assert_eq!(sized(100, 1513, 3000), Err(refused));
+    }
+
+    #[test]
     fn a_buffer_follows_arrivals_and_halves_in_each_silent_span() {
         let mut rate = FillRate::new(100_000_000, Bytes::new(100), Bytes::new(5000));
         let mut arrive = |millis, len| rate.arrive(Time::from_millis(millis), Bytes::new(len));

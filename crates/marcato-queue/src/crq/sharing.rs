@@ -175,3 +175,27 @@ impl Scheduler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use marcato_units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn queues_that_were_idle_for_unequal_times_are_equals() {
+        let rate = Rate::from_mbps(10);
+        let mut config = CrqConfig::new(rate, Duration::from_millis(20), true);
+        config.sharing = Sharing::Split { burst: config.mtu };
+        let share = Share::new(&config, 1, 3, rate).unwrap();
+        let mut scheduler = Scheduler::new(config.sharing, [share; Class::ALL.len()]);
+        let responsive = Class::ALL.len() - 1;
+        let waits = |class| class == STANDARD || class == responsive;
+        // The standard queue has been idle for longer, which earns it nothing.
+        scheduler.charge(Time::ZERO, responsive, config.mtu, waits);
+        let now = Time::from_secs(10);
+        scheduler.wake(now, STANDARD);
+        scheduler.wake(now, responsive);
+        assert_eq!(scheduler.next(now, waits), Some(responsive));
+    }
+}
