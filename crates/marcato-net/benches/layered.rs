@@ -1,14 +1,16 @@
-//! Two lanes on one path over real sockets, of which an emulated link serves one first: PLT on QUIC.
+//! Two lanes on one path over real sockets, of which an emulated link serves one first: PLT on
+//! QUIC.
 //!
 //! `cargo bench -p marcato-net --bench layered`: in about three minutes, prints
 //!
 //! - the goodput with one lane and with two at losses of 0, 1e-4 and 1e-3;
-//! - what becomes of a plain QUIC connection beside it, which sends 10 kB each 20 ms;
-//! - the goodput where the low layer is dropped, and after how long low lanes are stopped where the link makes no
-//!   difference.
+//! - the completion times of a competing plain QUIC connection, which sends 10 kB each 20 ms;
+//! - the goodput if the low layer is dropped, and the time until low lanes are stopped if the link
+//!   serves both layers alike.
 //!
-//! The link is in this process: 50 Mbit/s, 80 ms there and back, and for each class a buffer of what fits into that
-//! (417 packets). It knows the layer of a datagram by its port. Numbers vary with the machine and what else it does.
+//! The link is in this process: 50 Mbit/s, a round trip of 80 ms, and for each class a buffer of
+//! one bandwidth-delay product (417 packets). It identifies the layer of a datagram by its port.
+//! Results vary with the machine and its other load.
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
 
 use std::net::SocketAddr;
@@ -33,7 +35,7 @@ const WARM_UP: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(6);
 const ROUNDS: u64 = 4;
 
-/// What the link does with the low layer.
+/// Treatment of the low layer by the link.
 #[derive(Clone, Copy, PartialEq)]
 enum Queueing {
     Strict,
@@ -41,7 +43,7 @@ enum Queueing {
     DropsLow,
 }
 
-/// A queue without room for the low layer.
+/// Queue without room for the low layer.
 struct Intolerant(Strict<DropTail<Datagram>, DropTail<Datagram>>);
 
 impl Discipline<Datagram> for Intolerant {
@@ -90,14 +92,14 @@ fn localhost() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// A connection over the link: from its client, and to its server.
+/// Connection over the link: its client's and its server's end.
 struct Over {
     client: Connection,
     server: Connection,
     _endpoint: Endpoint,
 }
 
-/// A server with a socket for each lane.
+/// Starts a server with a socket for each lane.
 async fn server(config: &Config) -> (Endpoint, Trust) {
     let identity = Identity::self_signed(NAME).unwrap();
     let trust = Trust::Certificate(identity.certificate().unwrap().clone());
@@ -117,7 +119,7 @@ async fn connect(config: &Config, endpoint: Endpoint, trust: Trust, addrs: &[Soc
     Over { client: client.unwrap(), server: server.unwrap(), _endpoint: endpoint }
 }
 
-/// The link, a connection that fills it, and a plain one beside that.
+/// The link, a connection that fills it, and a plain competing one.
 struct World {
     _link: UdpLink,
     filling: Over,
@@ -162,14 +164,15 @@ impl World {
         world
     }
 
-    /// Mbit/s while it is measured.
+    /// Returns the goodput in Mbit/s during the measurement.
     async fn goodput(&self) -> f64 {
         tokio::time::sleep(WARM_UP).await;
         let (before, began) = (self.received.load(Relaxed), Instant::now());
         tokio::time::sleep(MEASURED).await;
         let gained = self.received.load(Relaxed) - before;
         if gained == 0 {
-            // Nothing at all is no result but a fault: say what there is to say.
+            // No goodput at all is a fault rather than a result, so the connections' states are
+            // printed.
             for connection in [&self.filling.client, &self.filling.server] {
                 let closed = tokio::time::timeout(Duration::from_millis(10), connection.closed()).await.ok();
                 let stats = connection.stats();
@@ -179,7 +182,7 @@ impl World {
         gained as f64 * 8e-6 / began.elapsed().as_secs_f64()
     }
 
-    /// How long the messages of the plain connection took, in ms.
+    /// Returns the completion times of the plain connection's messages, in ms.
     async fn beside(&self) -> Vec<f64> {
         tokio::time::sleep(WARM_UP).await;
         let (client, server) = (self.beside.client.clone(), self.beside.server.clone());
@@ -209,7 +212,7 @@ impl World {
         took
     }
 
-    /// After how long the low lane was stopped.
+    /// Returns the time after which the low lane was stopped.
     async fn stopped(&self, patience: Duration) -> Option<f64> {
         let began = Instant::now();
         let mut idle = 0;
@@ -217,7 +220,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let lanes = self.filling.client.stats().lanes;
             let low = lanes.iter().find(|lane| lane.layer == Layer::Low);
-            // Pauses of a test last a second at most.
+            // The test pauses lanes for a second at most.
             idle = if low.is_some_and(|low| low.sent > 0 && !low.usable) { idle + 1 } else { 0 };
             if idle == 40 {
                 return Some(began.elapsed().as_secs_f64() - 2.0);
@@ -252,7 +255,8 @@ async fn main() {
         }
         println!("{row}");
     }
-    // Its own few losses decide how its slowest messages fare: several rounds, one way and the other in turn.
+    // The plain connection's few losses determine its slowest messages, so several rounds alternate
+    // the order.
     println!("\na plain connection beside it, 10 kB each 20 ms, {ROUNDS} rounds");
     println!(
         "{:>8} {:>8} {:>9} {:>9} {:>9} {:>9}",

@@ -1,4 +1,4 @@
-//! A chat beside a file transfer, on one connection: the lines overtake the file.
+//! Chat and file transfer on one connection: the lines overtake the file.
 //!
 //!     cargo run --release -p marcato-net --example chat_beside_file -- tcp
 //!     cargo run --release -p marcato-net --example chat_beside_file -- quic
@@ -10,9 +10,9 @@ use marcato_net::{ClientSecurity, Config, Connection, Endpoint, Engine, Message,
 use marcato_quic::{Identity, Trust};
 use marcato_units::Priority;
 
-/// The file, in messages of a megabyte.
+/// Length of the file, in messages of a megabyte.
 const MEGABYTES: usize = 500;
-/// How often a line is sent.
+/// Interval between lines.
 const PERIOD: Duration = Duration::from_millis(5);
 
 #[tokio::main]
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         ticks.tick().await;
         let sent = Instant::now();
         let mut line = connection.send(Message::new("are you there?").with_priority(Priority::P0)).await?;
-        // Until the server has said that it has it.
+        // The server confirms each line before the next is sent.
         line.delivered().await?;
         latencies.push(sent.elapsed());
     }
@@ -74,7 +74,7 @@ async fn send_file(connection: Connection) -> Result<(), Box<dyn Error + Send + 
     let mut last = None;
     for _ in 0..MEGABYTES {
         let message = Message::new(megabyte.clone()).with_priority(Priority::P4);
-        // Waits while as much waits at P4 as may.
+        // Waits while the P4 queue is full.
         last = Some(connection.send(message).await?);
     }
     if let Some(last) = &mut last {

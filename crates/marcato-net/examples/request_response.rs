@@ -1,4 +1,5 @@
-//! Requests and their responses, many at once on one connection: what the user waits for is answered first.
+//! Requests and their responses, many at once on one connection: what the user waits for is
+//! answered first.
 //!
 //!     cargo run --release -p marcato-net --example request_response -- tcp
 //!     cargo run --release -p marcato-net --example request_response -- quic
@@ -16,8 +17,8 @@ use tokio::sync::oneshot;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Asks, and hands each response to whoever waits for it. Messages are not answered by Marcato itself: a number before
-/// each says what belongs together.
+/// Client that sends requests and matches responses to them. Marcato does not pair messages, so a
+/// number before each identifies the pair.
 struct Client {
     connection: Connection,
     waiting: Arc<Mutex<Waiting>>,
@@ -42,13 +43,13 @@ impl Client {
                     let _ = response.send(message.bytes);
                 }
             }
-            // Nobody is left waiting.
+            // No response will arrive any more, so all waiting requests fail.
             answered.lock().unwrap_or_else(PoisonError::into_inner).responses.clear();
         });
         Self { connection, waiting }
     }
 
-    /// Sends a request of this priority, and gives the response.
+    /// Sends a request of this priority, and returns the response.
     async fn ask(&self, priority: Priority, request: &[u8]) -> Result<Bytes, Failure> {
         let (sender, response) = oneshot::channel();
         let number = {
@@ -70,14 +71,15 @@ fn numbered(number: u64, body: &[u8]) -> Bytes {
     message.freeze()
 }
 
-/// Answers each request at its own priority, with as many bytes as it asks for.
+/// Answers each request at its own priority, with the number of bytes that it asks for.
 async fn serve(connection: Connection) {
     while let Ok(mut request) = connection.recv().await {
         let (Ok(number), Ok(len)) = (request.bytes.try_get_u64(), request.bytes.try_get_u32()) else {
             continue;
         };
         let connection = connection.clone();
-        // Each in a task of its own: one that waits for room at its level keeps none back at another.
+        // Each response has a separate task: one that waits for room at its level delays none at
+        // another.
         tokio::spawn(async move {
             let body = vec![0; usize::try_from(len).unwrap_or(0)];
             let response = Message::new(numbered(number, &body)).with_priority(request.priority);
@@ -116,7 +118,7 @@ async fn main() -> Result<(), Failure> {
             })
         })
         .collect();
-    // Until they are under way.
+    // Waits until they are in flight.
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     let began = Instant::now();
     let page = client.ask(Priority::P0, &20_000u32.to_be_bytes()).await?;

@@ -1,10 +1,10 @@
-//! Critical telemetry over two interfaces, beside an upload in the background: room for each reading is kept in the
-//! congestion window, so that it leaves at once when it is due.
+//! Critical telemetry over two interfaces, with a background upload on the same connection. Room
+//! for each reading is kept in the congestion window, so that it leaves at once when it is due.
 //!
 //!     cargo run --release -p marcato-net --example telemetry
 //!
-//! Here both lanes are on loopback. On a machine with two interfaces, give each lane the address of its own
-//! (`LaneConfig::from`), for example that of the mobile network and that of the wireless one.
+//! Here both lanes are on loopback. On a machine with two interfaces, give each lane the address of
+//! one (`LaneConfig::from`), for example of the mobile network and of the wireless one.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use marcato_quic::{Identity, Trust};
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Duration, Priority};
 
-/// Every 100 ms a reading of 3 kB, as CWR's example has it.
+/// Period of a reading of 3 kB, as in CWR's example.
 const PERIOD: Duration = Duration::from_millis(100);
 const READING: usize = 3000;
 const READINGS: usize = 50;
-/// What the source is called on this connection.
+/// Identifier of the source on this connection.
 const SENSOR: SourceKey = SourceKey(1);
 
 #[tokio::main]
@@ -29,12 +29,12 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let config = Config::default();
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
 
-    // The server has two addresses: each lane needs one of its own.
+    // The server has two addresses, because each lane needs its own.
     let identity = Identity::self_signed("plant.example")?;
     let trust = Trust::Certificate(identity.certificate().ok_or("it has a certificate")?.clone());
     let at = [any.into(), any.into()];
     let mut receiving = config.clone();
-    // The upload comes piece by piece, too.
+    // The upload is received piece by piece, too.
     receiving.limits.long_messages = LongMessages::Stream;
     let endpoint = Endpoint::listen(&receiving, &at, &ServerSecurity::Tls(identity)).await?;
     let addrs = endpoint.local_addrs().to_vec();
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut reading = connection.send(reading).await?;
         match reading.delivered().await {
             Ok(()) => delays.push(due.elapsed()),
-            // The next is due: nobody wants this one any more.
+            // The next reading is due, so this one is obsolete.
             Err(_) => late += 1,
         }
     }
@@ -86,7 +86,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             lane.cwnd
         );
     }
-    // What is left of the upload is not waited for.
+    // The rest of the upload is discarded.
     connection.abort();
     let arrived = server.await??;
     let at =
@@ -99,19 +99,19 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// Takes what is uploaded.
+/// Receives uploads.
 async fn keep(connection: Connection) {
     while let Ok(mut file) = connection.accept_long().await {
         while let Ok(Some(_piece)) = file.next().await {}
     }
 }
 
-/// Something large that nobody waits for.
+/// Uploads background data without end.
 async fn upload(connection: Connection) -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut file = connection.send_long(Priority::P4)?;
     let piece = bytes::Bytes::from(vec![7; 1 << 20]);
     loop {
-        // Waits while a megabyte of it waits.
+        // Waits while a megabyte of it is queued.
         file.write(piece.clone()).await?;
     }
 }

@@ -1,4 +1,4 @@
-//! How an endpoint is set up.
+//! Configuration of an endpoint.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,50 +11,53 @@ use rustls::RootCertStore;
 
 use crate::error::TrustError;
 
-/// With which receive window sessions begin: what 100 Mbit/s carry in 100 ms. More would only fill queues until it has
-/// been seen how much a round trip takes, and what is urgent would wait in them.
+/// Initial receive window of sessions: the data of 100 ms at 100 Mbit/s. Until a round trip's need
+/// has been measured, more would only fill queues, in which urgent data would wait.
 const FIRST_WINDOW: Bytes = Bytes::kb(1250);
 
-/// The transport underneath.
+/// Transport protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Engine {
-    /// The kernel's TCP, with TLS 1.3 unless that is [switched off](ServerSecurity::Plaintext): one lane.
+    /// The kernel's TCP, with TLS 1.3 unless that is [switched off](ServerSecurity::Plaintext): one
+    /// lane.
     Tcp,
     /// Multipath QUIC over UDP: up to sixteen lanes.
     #[default]
     Quic,
 }
 
-/// How connections behave. The [default](Self::default) is for use; only those of the two engines that is chosen
-/// matters.
+/// Configuration of connections. The [default](Self::default) is for general use; only the selected
+/// engine's section applies.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The transport underneath.
+    /// Transport protocol.
     pub engine: Engine,
-    /// Whose bytes leave next. How much may wait is said by [`limits`](Self::limits), not here.
+    /// Rules of the Conductor, which chooses the next bytes. Its queue limits come from
+    /// [`limits`](Self::limits), not from here.
     pub conductor: ConductorConfig,
-    /// Bounds on what waits and on what the peer can make us keep.
+    /// Bounds of queued data, and of data that the peer can make us hold.
     pub limits: Limits,
-    /// What is particular to kernel TCP.
+    /// Settings for kernel TCP.
     pub tcp: TcpConfig,
-    /// What is particular to QUIC.
+    /// Settings for QUIC.
     pub quic: QuicConfig,
 }
 
 impl Config {
-    /// The default, over this engine.
+    /// Creates the default configuration for this engine.
     pub fn new(engine: Engine) -> Self {
         Self { engine, ..Self::default() }
     }
 
-    /// The same with [two layers](QuicConfig::layered), or without.
+    /// Returns this configuration with [two layers](QuicConfig::layered), or with one.
     #[must_use]
     pub fn layered(mut self, layered: bool) -> Self {
         self.quic.layered = layered;
         self
     }
 
-    /// The Conductor with the bounds of the limits: each level has its share, so that no level fills another's.
+    /// Conductor configuration with the limits' bounds: each level has its share, so that no level
+    /// fills another's.
     pub(crate) fn conductor(&self) -> ConductorConfig {
         ConductorConfig {
             max_messages: self.limits.unfinished.saturating_mul(Priority::COUNT),
@@ -64,41 +67,41 @@ impl Config {
     }
 }
 
-/// Bounds of one connection. What goes out is bounded level by level, so that a full background queue never keeps an
-/// urgent message out; what comes in is bounded together.
+/// Bounds of one connection. Outgoing data is bounded level by level, so that a full background
+/// queue never blocks an urgent message. Incoming data is bounded in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of each level that wait to be sent (64 MiB). Beyond them, [`send`](crate::Connection::send) waits.
+    /// Queued bytes of each level (64 MiB). At the limit, [`send`](crate::Connection::send) waits.
     pub queued: Bytes,
-    /// Messages of each level that have not been delivered (13 107). Beyond them, [`send`](crate::Connection::send)
+    /// Undelivered messages of each level (13 107). At the limit, [`send`](crate::Connection::send)
     /// waits.
     pub unfinished: usize,
-    /// Bytes of a message that is [sent piece by piece](crate::Connection::send_long) that wait to be sent (1 MiB).
-    /// Beyond them, [`write`](crate::LongSender::write) waits.
+    /// Queued bytes of a message that is [sent piece by piece](crate::Connection::send_long) (1
+    /// MiB). At the limit, [`write`](crate::LongSender::write) waits.
     pub streamed: Bytes,
-    /// The longest message that is received as a whole (16 MiB). What becomes of a longer one,
-    /// [`long_messages`](Self::long_messages) says.
+    /// Length of the longest message that is received as a whole (16 MiB).
+    /// [`long_messages`](Self::long_messages) determines the handling of longer ones.
     pub max_message: Bytes,
-    /// What becomes of messages longer than [`max_message`](Self::max_message).
+    /// Handling of messages longer than [`max_message`](Self::max_message).
     pub long_messages: LongMessages,
-    /// Messages of which something is missing (4096). A peer that begins more loses its connection.
+    /// Incomplete messages (4096). A peer that begins more loses its connection.
     pub open_messages: usize,
-    /// Bytes of messages of which something is missing (80 MiB, which is one of the longest of each level). A peer
+    /// Bytes of incomplete messages (80 MiB, one of the longest messages of each level). A peer
     /// that sends more loses its connection.
     pub open: Bytes,
-    /// Bytes that were received and that the application has not taken (4 MiB). Beyond them nothing more is read, and
-    /// the peer is slowed down.
+    /// Bytes received and not taken by the application (4 MiB). At the limit reading stops, which
+    /// slows the peer down.
     pub unread: Bytes,
-    /// Complete messages that the application has not taken (16 384). Beyond them nothing more is read.
+    /// Complete messages not taken by the application (16 384). At the limit reading stops.
     pub unread_messages: usize,
-    /// Bytes of unreliable messages that have come and that the application has not taken, each counted with 64 bytes
-    /// more (256 KiB). Beyond them the least urgent are dropped, the oldest first. With zero, none are taken: peers are
-    /// told so.
+    /// Bytes of unreliable messages received and not taken by the application, each counted with 64
+    /// bytes more (256 KiB). Beyond the limit the least urgent are dropped, the oldest first. Zero
+    /// disables them, and peers are informed.
     pub unreliable: Bytes,
-    /// Messages given up by the peer of which the application has not [heard](crate::Connection::missed) (1024).
-    /// Beyond them the oldest are forgotten.
+    /// Messages abandoned by the peer and not yet [reported](crate::Connection::missed) to the
+    /// application (1024). Beyond the limit the oldest are forgotten.
     pub missed: usize,
-    /// Receipts that wait to be sent (65 536). Beyond them nothing more is read. Only over TCP.
+    /// Receipts waiting to be sent (65 536). At the limit reading stops. Only over TCP.
     pub receipts: usize,
 }
 
@@ -122,34 +125,36 @@ impl Default for Limits {
     }
 }
 
-/// What becomes of messages that are longer than [`Limits::max_message`].
+/// Handling of messages longer than [`Limits::max_message`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LongMessages {
     /// The peer loses its connection.
     #[default]
     Refuse,
-    /// They are handed out piece by piece, by [`Connection::accept_long`](crate::Connection::accept_long). Who asks for
-    /// this has to take them: as long as a long message is not read, [`Limits::unread`] stops everything else as well.
+    /// They are handed out piece by piece, by
+    /// [`Connection::accept_long`](crate::Connection::accept_long). The application has to take
+    /// them: while a long message is not read, [`Limits::unread`] stops everything else as well.
     Stream,
 }
 
-/// What is particular to kernel TCP.
+/// Settings for kernel TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
     /// The kernel's congestion controller; `None` for the system's default.
     pub congestion: Option<TcpCongestion>,
-    /// How large a chunk the feeder hands over at once.
+    /// Size of the chunks that the feeder hands over.
     pub chunk: ChunkRule,
-    /// After how long a TLS handshake that makes no progress is given up (10 s).
+    /// Time after which a TLS handshake without progress is abandoned (10 s).
     pub handshake_timeout: Duration,
-    /// After how long without an acknowledgement the connection is given up (30 s; `TCP_USER_TIMEOUT`, RFC 5482). A
-    /// quiet connection is probed as often as to notice within about that time.
+    /// Time without an acknowledgement after which the connection is closed (30 s;
+    /// `TCP_USER_TIMEOUT`, RFC 5482). Keep-alive probes on a quiet connection detect a dead peer
+    /// within about that time.
     pub idle_timeout: Duration,
-    /// How long a connection that is being closed waits for its peer (5 s).
+    /// Time for which a closing connection waits for its peer (5 s).
     pub linger: Duration,
-    /// Handshakes at once (256). Beyond them, those who knock wait in the kernel.
+    /// Limit of concurrent handshakes (256). Further peers wait in the kernel.
     pub max_handshakes: usize,
-    /// The most connections of an endpoint (4096). Beyond them, those who knock are refused.
+    /// Limit of an endpoint's connections (4096). Further peers are refused.
     pub max_connections: usize,
 }
 
@@ -167,32 +172,34 @@ impl Default for TcpConfig {
     }
 }
 
-/// What is particular to QUIC.
+/// Settings for QUIC.
 #[derive(Clone, Debug)]
 pub struct QuicConfig {
-    /// How its sessions behave. Their Conductor is that of the [`Config`], and so is what may be unfinished.
+    /// Configuration of the sessions. The [`Config`] overrides their Conductor and their limit of
+    /// unfinished messages.
     pub session: SessionConfig,
-    /// Two layers (PLT): beside each lane of the high layer one of the low layer, marked DSCP LE (RFC 8622), for what the
-    /// high one has no room for (not).
+    /// Adds to each lane of the high layer one of the low layer (PLT), marked DSCP LE (RFC 8622).
+    /// The low lane carries data that the high one has no room for. Off by default.
     ///
-    /// Both ends have to say so. Unless an address or a lane of the low layer is given, a server listens for low lanes at
-    /// the port after each of its own, and a client opens one to the port after that of each lane, by a local port of its
-    /// own: a lane needs a port of its own at either end.
+    /// Both ends have to set it. Unless low addresses or lanes are given, a server listens for low
+    /// lanes at the port after each of its ports. A client opens one to the port after that of each
+    /// lane, from a separate local port: a lane needs its own port at either end.
     ///
-    /// It is for networks that serve DSCP LE after all else. Where one does not, low lanes are stopped once that is noticed
-    /// ([`SessionConfig::low_lanes`]); where one drops it, they are left alone and tried again.
+    /// It is for networks that serve DSCP LE after all other traffic. If a network does not, low
+    /// lanes are stopped once that is detected ([`SessionConfig::low_lanes`]). If a network drops
+    /// it, they rest and are retried.
     pub layered: bool,
-    /// The most connections of an endpoint (4096). Beyond them, those who knock are refused.
+    /// Limit of an endpoint's connections (4096). Further peers are refused.
     pub max_connections: usize,
-    /// Clients' handshakes at once (256). Beyond them, clients have to show first that they receive what is sent to
-    /// their address, which costs them a round trip.
+    /// Limit of clients' concurrent handshakes (256). Beyond it, clients have to prove first that
+    /// they receive packets at their address, which costs a round trip.
     pub max_handshakes: usize,
-    /// Whether clients have to show first that they receive what is sent to their address, which costs them a round
-    /// trip (not).
+    /// Requires every client to prove first that it receives packets at its address, which costs a
+    /// round trip (off).
     pub validate_addresses: bool,
-    /// What is asked of the system for each socket, each way (4 MB). It may give less.
+    /// Buffer size requested for each socket, in each direction (4 MB). The system may grant less.
     pub socket_buffer: Bytes,
-    /// After how long a handshake that makes no progress is given up (10 s).
+    /// Time after which a handshake without progress is abandoned (10 s).
     pub handshake_timeout: Duration,
 }
 
@@ -210,7 +217,7 @@ impl Default for QuicConfig {
     }
 }
 
-/// A congestion controller of the kernel.
+/// Congestion controller of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpCongestion {
     /// CUBIC (RFC 9438).
@@ -219,7 +226,7 @@ pub enum TcpCongestion {
     Bbr,
     /// Reno (RFC 5681).
     Reno,
-    /// Another, by the kernel's name for it.
+    /// Another controller, by the kernel's name for it.
     Named(String),
 }
 
@@ -234,15 +241,15 @@ impl TcpCongestion {
     }
 }
 
-/// How large a chunk the feeder hands to the kernel at once: what the connection sends in a span of time, within
-/// bounds.
+/// Size of the chunks that the feeder hands to the kernel: the data that the connection sends in a
+/// time span, within bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRule {
-    /// The span (1 ms).
+    /// Time span (1 ms).
     pub span: Duration,
-    /// At least so many segments (1).
+    /// Lower bound in segments (1).
     pub min_segments: u32,
-    /// At most so many bytes (64 kB).
+    /// Upper bound in bytes (64 kB).
     pub max: Bytes,
 }
 
@@ -252,12 +259,13 @@ impl Default for ChunkRule {
     }
 }
 
-/// A local address that peers may connect to.
+/// Local address that peers may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// The address. With port 0 the system chooses one.
+    /// Address. With port 0 the system chooses one.
     pub addr: SocketAddr,
-    /// In which class the network is to serve what leaves by it. Only QUIC has lanes of the low layer.
+    /// Class in which the network should serve packets that leave by it. Only QUIC has lanes of the
+    /// low layer.
     pub layer: Layer,
 }
 
@@ -267,96 +275,100 @@ impl From<SocketAddr> for LocalAddress {
     }
 }
 
-/// What a server shows to its clients.
+/// Credentials that a server presents to its clients.
 #[derive(Clone, Debug)]
 pub enum ServerSecurity {
     /// TLS 1.3 with this certificate.
     Tls(Identity),
-    /// No encryption and no authentication. Only over TCP, for links that are protected otherwise and for measuring.
+    /// No encryption and no authentication. Only over TCP, for links that are protected otherwise
+    /// and for measurements.
     Plaintext,
 }
 
-/// What a client asks of its server.
+/// Authentication that a client requires of its server.
 #[derive(Clone, Debug)]
 pub enum ClientSecurity {
     /// TLS 1.3; the server's certificate has to be for this name.
     Tls {
-        /// The name.
+        /// Name in the certificate.
         name: String,
-        /// Whom to believe; `None` for whom the system believes.
+        /// Certificates to accept; `None` for those that the system trusts.
         trust: Option<Trust>,
     },
-    /// No encryption and no authentication. Only over TCP, for links that are protected otherwise and for measuring.
+    /// No encryption and no authentication. Only over TCP, for links that are protected otherwise
+    /// and for measurements.
     Plaintext,
 }
 
 impl ClientSecurity {
-    /// TLS for this name, with a certificate that the system believes.
+    /// TLS for this name, with a certificate that the system trusts.
     pub fn verified(name: impl Into<String>) -> Self {
         Self::Tls { name: name.into(), trust: None }
     }
 
-    /// TLS for this name, with a certificate that `trust` vouches for. Here a self-signed certificate is opted into.
+    /// TLS for this name, with a certificate that `trust` accepts. A self-signed certificate has to
+    /// be given here.
     pub fn trusting(name: impl Into<String>, trust: Trust) -> Self {
         Self::Tls { name: name.into(), trust: Some(trust) }
     }
 }
 
-/// One way to a server: a path and a layer.
+/// Lane to a server: a path and a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneConfig {
-    /// The local address, as a rule that of an interface; `None` for the system's choice. With port 0 the system
-    /// chooses one.
+    /// Local address, usually of one interface; `None` for the system's choice. With port 0 the
+    /// system chooses one.
     pub local: Option<SocketAddr>,
-    /// The server's address. Each lane needs its own: if the server has one address only, its own port.
+    /// Server's address. Each lane needs its own: a server with a single address needs several
+    /// ports.
     pub remote: SocketAddr,
-    /// In which class the network is to serve it.
+    /// Class in which the network should serve it.
     pub layer: Layer,
-    /// Whether it is to be used only while no other can be.
+    /// Restricts the lane to times when no other is available.
     pub backup: bool,
 }
 
 impl LaneConfig {
-    /// A lane of the high layer to this address.
+    /// Creates a lane of the high layer to this address.
     pub const fn new(remote: SocketAddr) -> Self {
         Self { local: None, remote, layer: Layer::High, backup: false }
     }
 
-    /// The same lane, leaving by this address.
+    /// Returns this lane, leaving by this address.
     #[must_use]
     pub const fn from(self, local: SocketAddr) -> Self {
         Self { local: Some(local), ..self }
     }
 
-    /// The same lane in this layer.
+    /// Returns this lane in this layer.
     #[must_use]
     pub const fn in_layer(self, layer: Layer) -> Self {
         Self { layer, ..self }
     }
 
-    /// The same lane, used only while no other can be.
+    /// Returns this lane as a backup, used only while no other is available.
     #[must_use]
     pub const fn as_backup(self) -> Self {
         Self { backup: true, ..self }
     }
 }
 
-/// A server, and the ways to it.
+/// Server, and the lanes to it.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The ways; at least one, and over TCP just one.
+    /// Lanes; at least one, and over TCP just one.
     pub lanes: Vec<LaneConfig>,
-    /// What is asked of it.
+    /// Authentication required of it.
     pub security: ClientSecurity,
 }
 
 impl Remote {
-    /// A server at one address.
+    /// Creates a remote for a server at one address.
     pub fn new(addr: SocketAddr, security: ClientSecurity) -> Self {
         Self { lanes: vec![LaneConfig::new(addr)], security }
     }
 
-    /// The same server, with one more way to it.
+    /// Returns this remote with one more lane.
     #[must_use]
     pub fn and_lane(mut self, lane: LaneConfig) -> Self {
         self.lanes.push(lane);
@@ -364,7 +376,7 @@ impl Remote {
     }
 }
 
-/// Whom the system believes.
+/// Returns the root certificates that the system trusts.
 ///
 /// # Errors
 ///

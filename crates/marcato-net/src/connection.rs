@@ -1,4 +1,4 @@
-//! A connection: messages go in, messages come out.
+//! Connections and messages: the application's interface.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,9 @@ use crate::long::LongSender;
 use crate::shared::{Shared, Transport, lock};
 use crate::stats::ConnectionStats;
 
-/// A message to be sent. In the words of TAPS (RFC 9622 §9.1.3): `msgPriority` and `msgLifetime` are set here, all
-/// messages are `msgReliable` unless they are [unreliable](Message::unreliable) and none is `msgOrdered` against others.
+/// Message to be sent. In the terms of TAPS (RFC 9622 §9.1.3): `msgPriority` and `msgLifetime` are
+/// set here. All messages are `msgReliable` unless they are [unreliable](Message::unreliable), and
+/// none is `msgOrdered` relative to others.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub(crate) body: Payload,
@@ -35,8 +36,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of priority P2 that never expires and is only of use when whole. It takes no copy: the bytes are those
-    /// of `body` until they have left.
+    /// Creates a message of priority P2 that never expires and is of use only when whole. It does
+    /// not copy `body`, whose bytes stay in use until they have left.
     pub fn new(body: impl Into<Payload>) -> Self {
         Self {
             body: body.into(),
@@ -49,56 +50,60 @@ impl Message {
         }
     }
 
-    /// The same message of this priority (`msgPriority`).
+    /// Returns this message with this priority (`msgPriority`).
     #[must_use]
     pub fn with_priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
 
-    /// The same message, worth sending for `lifetime` only (`msgLifetime`). Once bytes of it have left it is finished
-    /// all the same, unless it [allows partial delivery](Self::allowing_partial_delivery). The receiver learns that it
+    /// Returns this message, worth sending for `lifetime` only (`msgLifetime`). Once bytes of it
+    /// have left it is completed nevertheless, unless it [allows partial
+    /// delivery](Self::allowing_partial_delivery). The receiver learns that it
     /// [missed](Connection::missed) it.
     #[must_use]
     pub fn with_lifetime(self, lifetime: Duration) -> Self {
         Self { lifetime: Some(lifetime), ..self }
     }
 
-    /// The same message, which need not arrive (`msgReliable` is false).
+    /// Returns this message, with permission to lose it (`msgReliable` is false).
     ///
-    /// Over QUIC it travels in one DATAGRAM frame (RFC 9221), in its order among the others and within the congestion
-    /// window, and is not sent again if it is lost. It has to fit a packet
-    /// ([`max_unreliable`](Connection::max_unreliable)), travels on one lane, and waits with its level where flow control
-    /// stops that. [`delivered`](MessageHandle::delivered) then says that it has left. A receiver that does not take it
-    /// in time drops it, the least urgent first ([`Limits::unreliable`](crate::Limits::unreliable)).
+    /// Over QUIC it travels in one DATAGRAM frame (RFC 9221), in its order among the others and
+    /// within the congestion window. It is not retransmitted if lost. It has to fit a packet
+    /// ([`max_unreliable`](Connection::max_unreliable)), travels on one lane, and waits with its
+    /// level where flow control stops that. [`delivered`](MessageHandle::delivered) then reports
+    /// that it has left. A receiver that does not take it in time drops it, the least urgent first
+    /// ([`Limits::unreliable`](crate::Limits::unreliable)).
     ///
-    /// Over TCP, which has nothing of the kind, it is sent like any other message, so that a program does the same over
-    /// both engines: nothing says that an unreliable message must be lost. Give it a
-    /// [lifetime](Self::with_lifetime), so that there as well it is not sent when it is of no use any more.
+    /// TCP has no unreliable delivery, so there it is sent like any other message. A program
+    /// behaves alike over both engines, because an unreliable message need not be lost. Give it a
+    /// [lifetime](Self::with_lifetime), so that TCP does not send it either once it is useless.
     #[must_use]
     pub fn unreliable(self) -> Self {
         Self { reliable: false, ..self }
     }
 
-    /// The same message, on as many lanes. Without a lane scheduler that makes copies it travels once.
+    /// Returns this message with this redundancy. Without a lane scheduler that makes copies it
+    /// travels once.
     #[must_use]
     pub fn with_redundancy(self, redundancy: Redundancy) -> Self {
         Self { redundancy, ..self }
     }
 
-    /// The same message, which may be given up after a part of it has left.
+    /// Returns this message, with permission to abandon it after a part of it has left.
     #[must_use]
     pub fn allowing_partial_delivery(self) -> Self {
         Self { partial_ok: true, ..self }
     }
 
-    /// The same message, made by a periodic source for which room is [reserved](Connection::reserve).
+    /// Returns this message as one of a periodic source for which room is
+    /// [reserved](Connection::reserve).
     #[must_use]
     pub fn from_source(self, source: SourceKey) -> Self {
         Self { source: Some(source), ..self }
     }
 }
 
-/// A message that was handed over. Dropping the handle changes nothing: the message goes on.
+/// Handle of an accepted message. Dropping it does not cancel the message.
 pub struct MessageHandle {
     id: MessageId,
     transport: Arc<dyn Transport>,
@@ -116,12 +121,12 @@ impl fmt::Debug for MessageHandle {
 }
 
 impl MessageHandle {
-    /// Waits until the receiver has all of the message; of an [unreliable](Message::unreliable) one over QUIC, until it
-    /// has left. It can be called again, and cancelled without loss.
+    /// Waits until the receiver has all of the message; for an [unreliable](Message::unreliable)
+    /// one over QUIC, until it has left. It can be called again, and cancelling loses nothing.
     ///
     /// # Errors
     ///
-    /// [`NotDelivered`], once it is certain that it will not be, or the connection is over.
+    /// [`NotDelivered`], once that is certain, or if the connection has ended.
     pub async fn delivered(&mut self) -> Result<(), NotDelivered> {
         if let Some(known) = &self.known {
             return known.clone();
@@ -134,7 +139,8 @@ impl MessageHandle {
         outcome
     }
 
-    /// Takes the message back, if something of it still waits. The receiver is told if it has got a part.
+    /// Cancels the message, if part of it is still queued. If part of it has left, the receiver is
+    /// informed.
     ///
     /// # Errors
     ///
@@ -143,8 +149,8 @@ impl MessageHandle {
         self.transport.cancel(self.id)
     }
 
-    /// Moves what still waits of the message to another level. The receiver goes on seeing the priority of its first
-    /// byte that left.
+    /// Moves the queued rest of the message to another level. For the receiver, the message keeps
+    /// the priority of its first byte that left.
     ///
     /// # Errors
     ///
@@ -154,7 +160,7 @@ impl MessageHandle {
     }
 }
 
-/// The connection ends with its last handle.
+/// Owner of the transport: the connection ends with its last handle.
 struct Handle(Arc<dyn Transport>);
 
 impl Drop for Handle {
@@ -163,8 +169,8 @@ impl Drop for Handle {
     }
 }
 
-/// A connection over either engine. It is cheap to clone; with the last clone the connection ends at once, so
-/// [`close`](Self::close) it first.
+/// Connection over either engine. It is cheap to clone. With the last clone the connection ends at
+/// once, so [`close`](Self::close) it first.
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
 
@@ -187,32 +193,35 @@ impl Connection {
         self.transport().shared()
     }
 
-    /// To look at it, also after its end. That does not keep it from ending.
+    /// Returns the transport for inspection, also after its end. It does not keep the connection
+    /// open.
     pub(crate) fn share(&self) -> Arc<dyn Transport> {
         Arc::clone(&self.0.0)
     }
 
-    /// The connection's time now: what the releases of a [`Source`] are told in.
+    /// Returns the connection's current time, in which the releases of a [`Source`] are given.
     pub fn now(&self) -> Time {
         self.transport().now()
     }
 
-    /// Hands a message over, if there is room for it.
+    /// Queues a message, if there is room for it.
     ///
     /// # Errors
     ///
-    /// [`SendError::Busy`] if as much of its level waits as may, and what [`send`](Self::send) says.
+    /// [`SendError::Busy`] if the queue of its level is full, and the errors of
+    /// [`send`](Self::send).
     pub fn try_send(&self, message: &Message) -> Result<MessageHandle, SendError> {
         let (ticket, outcome) = oneshot::channel();
         let id = self.transport().offer(message, ticket)?;
         Ok(MessageHandle { id, transport: Arc::clone(&self.0.0), outcome, known: None })
     }
 
-    /// Hands a message over, as soon as there is room for it at its level. Dropped before that, it has sent nothing.
+    /// Queues a message as soon as there is room for it at its level. If it is cancelled before
+    /// that, nothing is sent.
     ///
     /// # Errors
     ///
-    /// If the connection is over or being closed, or the message cannot be sent at all.
+    /// If the connection has ended or is closing, or the message cannot be sent at all.
     pub async fn send(&self, message: Message) -> Result<MessageHandle, SendError> {
         Shared::wait_for(&self.shared().room, || match self.try_send(&message) {
             Err(SendError::Busy { .. }) => None,
@@ -221,31 +230,33 @@ impl Connection {
         .await
     }
 
-    /// Begins a message that is sent piece by piece, for such as are not there as a whole or are too long to be kept in
+    /// Begins a message that is sent piece by piece, because it is not complete yet or too long for
     /// memory.
     ///
     /// # Errors
     ///
-    /// If the connection is over or being closed.
+    /// If the connection has ended or is closing.
     pub fn send_long(&self, priority: Priority) -> Result<LongSender, SendError> {
         LongSender::new(Arc::clone(&self.0.0), priority)
     }
 
-    /// The longest [unreliable](Message::unreliable) message that can be sent now; `None` if the peer takes none, or the
-    /// connection is over. Over TCP it is the longest message of all.
+    /// Returns the longest [unreliable](Message::unreliable) message that can be sent now; `None`
+    /// if the peer accepts none, or the connection has ended. Over TCP it is the longest message of
+    /// all.
     pub fn max_unreliable(&self) -> Option<Bytes> {
         self.transport().max_unreliable()
     }
 
-    /// The most urgent of the messages that have wholly arrived; waits for one. What had arrived when the connection
-    /// ended is still given.
+    /// Waits for a message that has wholly arrived, and takes the most urgent. Messages that had
+    /// arrived before the connection ended are still returned.
     ///
-    /// While nobody takes messages, reading stops at [`Limits::unread`](crate::Limits::unread), and the peer is slowed
-    /// down: an urgent message then waits as well. It can be cancelled without loss.
+    /// While the application takes no messages, reading stops at
+    /// [`Limits::unread`](crate::Limits::unread) and the peer is slowed down: an urgent message
+    /// then waits as well. Cancelling loses nothing.
     ///
     /// # Errors
     ///
-    /// If the connection is over.
+    /// If the connection has ended.
     pub async fn recv(&self) -> Result<Received, Closed> {
         let received = Shared::wait_for(&self.shared().readable, || {
             let mut inbound = lock(&self.shared().inbound);
@@ -256,12 +267,12 @@ impl Connection {
         Ok(received)
     }
 
-    /// The next long message that has begun to arrive, if they are to be
-    /// [streamed](crate::LongMessages::Stream); waits for one.
+    /// Waits for the next long message that begins to arrive, if they are
+    /// [streamed](crate::LongMessages::Stream).
     ///
     /// # Errors
     ///
-    /// If the connection is over.
+    /// If the connection has ended.
     pub async fn accept_long(&self) -> Result<LongMessage, Closed> {
         let begun = Shared::wait_for(&self.shared().readable, || {
             let mut inbound = lock(&self.shared().inbound);
@@ -271,11 +282,12 @@ impl Connection {
         Ok(LongMessage { number, priority, transport: Arc::clone(&self.0.0), ended: false })
     }
 
-    /// The next message that the peer has given up, for example because its lifetime was over; waits for one.
+    /// Waits for the next message that the peer has abandoned, for example because its lifetime
+    /// ended.
     ///
     /// # Errors
     ///
-    /// If the connection is over.
+    /// If the connection has ended.
     pub async fn missed(&self) -> Result<Missed, Closed> {
         Shared::wait_for(&self.shared().readable, || {
             let mut inbound = lock(&self.shared().inbound);
@@ -284,23 +296,24 @@ impl Connection {
         .await
     }
 
-    /// Announces a periodic source, so that room in the congestion window is kept for its messages
-    /// ([`from_source`](Message::from_source)) when they are due. Announced again, it is changed.
+    /// Declares a periodic source, so that room in the congestion window is kept for its messages
+    /// ([`from_source`](Message::from_source)) when they are due. Declaring it again changes it.
     ///
     /// # Errors
     ///
-    /// If the source cannot be, or the engine cannot keep room: kernel TCP.
+    /// If the source is invalid, or the engine cannot keep room: kernel TCP.
     pub fn reserve(&self, key: SourceKey, source: Source) -> Result<(), ReserveError> {
         self.transport().reserve(key, source)
     }
 
-    /// Takes an announcement back; `false` if there was none.
+    /// Withdraws a source; returns `false` if there was none.
     pub fn release(&self, key: SourceKey) -> bool {
         self.transport().release(key)
     }
 
-    /// Adds a lane while the connection runs: the client's part. It carries data as soon as the path has been validated;
-    /// [`stats`](Self::stats) tell when it is usable. Called within the runtime.
+    /// Adds a lane while the connection runs: only at a client. It carries data as soon as the path
+    /// has been validated; [`stats`](Self::stats) reports when it is usable. Call it within the
+    /// runtime.
     ///
     /// ```no_run
     /// # async fn roam(connection: &marcato_net::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -317,13 +330,14 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Over TCP, at a server, if the system refuses the address, if there are as many lanes as may be, or if another lane
-    /// goes to the same address.
+    /// Over TCP, at a server, if the system refuses the address, at the limit of lanes, or if
+    /// another lane goes to the same address.
     pub fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError> {
         self.transport().add_lane(lane)
     }
 
-    /// Gives up a lane while the connection runs. What is under way on it is sent again on others.
+    /// Closes a lane while the connection runs. Its packets in flight are sent again on other
+    /// lanes.
     ///
     /// # Errors
     ///
@@ -332,7 +346,8 @@ impl Connection {
         self.transport().remove_lane(lane)
     }
 
-    /// Says whether a lane is to be used only while no other can be. The peer is told, and does the same.
+    /// Sets whether a lane is used only while no other is available. The peer is informed, and does
+    /// the same.
     ///
     /// # Errors
     ///
@@ -341,19 +356,20 @@ impl Connection {
         self.transport().set_backup(lane, backup)
     }
 
-    /// Refuses messages less urgent than `threshold` from now on and drops those that wait (Save-Data). With
-    /// [`Priority::P4`] everything is sent again.
+    /// Refuses messages less urgent than `threshold` from now on and drops those queued
+    /// (Save-Data). [`Priority::P4`] accepts every level again.
     pub fn discard_less_urgent_than(&self, threshold: Priority) {
         self.transport().discard_less_urgent_than(threshold);
     }
 
-    /// How the connection is.
+    /// Returns the connection's state and counters.
     pub fn stats(&self) -> ConnectionStats {
         self.transport().stats()
     }
 
-    /// Ends the connection when all that was sent has been delivered; nothing more can be sent from now on. If the peer
-    /// does not take what was sent, this waits as long: give it a timeout and [`abort`](Self::abort) after that.
+    /// Ends the connection when all messages have been delivered; no more can be sent from now on.
+    /// If the peer does not take them, this waits without limit: set a timeout and then
+    /// [`abort`](Self::abort).
     ///
     /// # Errors
     ///
@@ -366,18 +382,19 @@ impl Connection {
         }
     }
 
-    /// Ends the connection now. What has not been delivered may be lost.
+    /// Ends the connection now. Undelivered messages may be lost.
     pub fn abort(&self) {
         self.transport().abort();
     }
 
-    /// Waits until the connection is over, and says why.
+    /// Waits until the connection has ended, and returns the reason.
     pub async fn closed(&self) -> Closed {
         Shared::wait_for(&self.shared().readable, || self.shared().closed()).await
     }
 }
 
-/// A long message that is arriving. Dropped before its end, the rest of it is thrown away as it comes.
+/// Long message that is arriving. If it is dropped before its end, the rest is discarded on
+/// arrival.
 pub struct LongMessage {
     number: MessageNumber,
     priority: Priority,
@@ -395,21 +412,21 @@ impl fmt::Debug for LongMessage {
 }
 
 impl LongMessage {
-    /// The sender's number for it.
+    /// Returns the sender's number for it.
     pub const fn number(&self) -> MessageNumber {
         self.number
     }
 
-    /// What it matters to its sender.
+    /// Returns the priority given by the sender.
     pub const fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Its next bytes; `None` once all of it has been given. Waits for them. It can be cancelled without loss.
+    /// Waits for the next bytes; `None` once all have been returned. Cancelling loses nothing.
     ///
     /// # Errors
     ///
-    /// If the sender gave it up, or the connection ended: what was given of it is void.
+    /// If the sender abandoned it, or the connection ended: the bytes returned so far are void.
     pub async fn next(&mut self) -> Result<Option<Payload>, Missed> {
         if self.ended {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Where connections come from.
+//! Endpoints, which connect to peers and accept connections.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
 use crate::{quic, tcp};
 
-/// Connections that wait to be accepted; beyond them, handshakes wait.
+/// Limit of connections waiting to be accepted; at the limit, handshakes wait.
 const BACKLOG: usize = 128;
 
 enum Listener {
@@ -19,27 +19,27 @@ enum Listener {
     Quic(quic::Listener),
 }
 
-/// What an endpoint has seen, and what it holds.
+/// Counters and current load of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointStats {
-    /// Connections that there are.
+    /// Current connections.
     pub connections: usize,
-    /// Handshakes that are under way.
+    /// Handshakes in progress.
     pub handshakes: usize,
-    /// Peers that were let in.
+    /// Peers accepted.
     pub accepted: u64,
-    /// Peers that were refused because there were as many connections as may be.
+    /// Peers refused because of the limit of connections.
     pub refused: u64,
-    /// Peers that were asked to show that they receive what is sent to their address. Only over QUIC.
+    /// Peers asked to prove that they receive packets at their address. Only over QUIC.
     pub retried: u64,
-    /// Handshakes that came to nothing.
+    /// Handshakes that failed.
     pub failed: u64,
     /// Datagrams that belonged to no connection and began none. Only over QUIC.
     pub stray: u64,
 }
 
-/// Where peers connect to. Connections that were accepted outlive it.
+/// Server's endpoint, to which peers connect. Accepted connections outlive it.
 pub struct Endpoint {
     addrs: Vec<SocketAddr>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
@@ -82,7 +82,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If the configuration cannot be used or the system refuses an address.
+    /// If the configuration is invalid or the system refuses an address.
     pub async fn listen(
         config: &Config,
         at: &[LocalAddress],
@@ -106,11 +106,11 @@ impl Endpoint {
         Ok(Self { addrs, accepted: Mutex::new(accepted), listener })
     }
 
-    /// Connects to a server, over all lanes that are given; returns as soon as the first carries messages.
+    /// Connects to a server over all lanes given; returns as soon as the first carries messages.
     ///
     /// # Errors
     ///
-    /// If the configuration cannot be used, the server cannot be reached or is not the one that was asked for.
+    /// If the configuration is invalid, the server cannot be reached or fails authentication.
     pub async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
         config.validate()?;
         match config.engine {
@@ -119,18 +119,18 @@ impl Endpoint {
         }
     }
 
-    /// The addresses that peers can connect to, with the ports that the system has chosen; after them those that are for
-    /// low lanes because of [`QuicConfig::layered`](crate::QuicConfig::layered).
+    /// Returns the addresses that peers can connect to, with the ports that the system has chosen.
+    /// Those for low lanes because of [`QuicConfig::layered`](crate::QuicConfig::layered) follow.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }
 
-    /// What the endpoint has seen, and what it holds.
+    /// Returns the counters and current load.
     pub fn stats(&self) -> EndpointStats {
         self.observe()()
     }
 
-    /// To look at it, also when it has been dropped.
+    /// Returns a function that reads the statistics, even after the endpoint was dropped.
     pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
         match &self.listener {
             Listener::Tcp(listener) => listener.observe(),
@@ -138,11 +138,11 @@ impl Endpoint {
         }
     }
 
-    /// The next peer that has connected. It can be cancelled without loss.
+    /// Waits for the next peer that connects. Cancelling loses nothing.
     ///
     /// # Errors
     ///
-    /// If the endpoint lets nobody in any more.
+    /// If the endpoint accepts no more connections.
     pub async fn accept(&self) -> Result<Connection, AcceptError> {
         self.accepted.lock().await.recv().await.ok_or(AcceptError::Closed)
     }

@@ -1,4 +1,4 @@
-//! Why something was not done: one enum per operation.
+//! Errors: one enum per operation.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,220 +10,220 @@ use marcato_units::{Bytes, Priority};
 
 use crate::config::Engine;
 
-/// Why the system's trust cannot be used.
+/// Error returned when the system's trust cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// Nobody is trusted.
+    /// There are no root certificates.
     #[error(
         "the system has no root certificates ({reason}): install them (Debian: ca-certificates), or name whom to trust"
     )]
     NoRoots {
-        /// What was met with first.
+        /// First error met, as text.
         reason: String,
     },
 }
 
-/// Why a configuration cannot be used.
+/// Error returned for an invalid configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The Conductor's rules.
+    /// The Conductor's rules are invalid.
     #[error("the conductor cannot be configured so: {0}")]
     Conductor(#[from] DebtError),
-    /// The QUIC session's.
+    /// The QUIC session's configuration is invalid.
     #[error(transparent)]
     Session(#[from] SessionConfigError),
-    /// The identity or the trust.
+    /// The identity or the trust cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The system's trust.
+    /// The system's trust cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// TLS refuses them.
+    /// TLS rejects the certificate, the key or the protocol versions.
     #[error("tls cannot be set up so: {0}")]
     Tls(#[from] rustls::Error),
-    /// A limit that nothing could pass.
+    /// A limit is zero, so nothing could pass.
     #[error("the limit {limit} must not be zero")]
     Zero {
-        /// Its name.
+        /// Name of the limit.
         limit: &'static str,
     },
-    /// No address at all.
+    /// No address was given.
     #[error("give at least one address")]
     NoAddress,
-    /// More lanes than the engine has.
+    /// More lanes were given than the engine allows.
     #[error("{engine:?} has {most} lanes at most, not {given}")]
     TooManyLanes {
-        /// The engine.
+        /// Selected engine.
         engine: Engine,
-        /// The most lanes.
+        /// Limit of lanes.
         most: usize,
-        /// How many were given.
+        /// Number given.
         given: usize,
     },
-    /// Layers are lanes.
+    /// Two layers need lanes, which TCP does not have.
     #[error("kernel TCP has one lane, and so no layers: leave `layered` out, or use quic")]
     LayeredTcp,
-    /// There is no port after the last.
+    /// There is no port after the last one.
     #[error("{addr} has no port after it for its low lane: use a lower one, or name the low lane's address")]
     NoLowPort {
-        /// The address.
+        /// Address whose port is the last.
         addr: SocketAddr,
     },
-    /// QUIC has no other mode.
+    /// QUIC is always encrypted.
     #[error("quic is always encrypted: use tls, or the tcp engine")]
     PlaintextQuic,
-    /// Such a name is in no certificate.
+    /// No certificate can have this name.
     #[error("{name:?} is no name that a certificate can have")]
     Name {
-        /// The name given.
+        /// Name given.
         name: String,
     },
 }
 
-/// Why nobody can connect to an address.
+/// Error returned when an endpoint cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The system refuses.
+    /// The system refused the address.
     #[error("cannot listen at {addr}: {source}")]
     Bind {
-        /// The address.
+        /// Address refused.
         addr: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The QUIC endpoint cannot be made.
+    /// The QUIC endpoint cannot be created.
     #[error(transparent)]
     Endpoint(#[from] marcato_quic::EndpointError),
 }
 
-/// Why no connection came in.
+/// Error returned when no connection can be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
-    /// Nobody is let in any more.
+    /// The endpoint accepts no more connections.
     #[error("the endpoint is closed: listen anew")]
     Closed,
 }
 
-/// Why there is no connection.
+/// Error returned when a connection cannot be established.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The system refuses a local address.
+    /// The system refused a local address.
     #[error("cannot use the local address {addr}: {source}")]
     Bind {
-        /// The address.
+        /// Address refused.
         addr: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The peer cannot be reached.
     #[error("cannot connect to {addr}: {source}")]
     Unreachable {
-        /// Its address.
+        /// Address of the peer.
         addr: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// TLS could not agree; above all if the certificate is not trusted.
+    /// The TLS handshake failed; most often the certificate is not trusted.
     #[error("the tls handshake with {addr} failed: {source}")]
     Tls {
-        /// The peer's address.
+        /// Address of the peer.
         addr: SocketAddr,
-        /// What TLS says.
+        /// Error of TLS.
         source: io::Error,
     },
     /// The peer speaks another protocol.
     #[error("{addr} does not speak marcato/1: connect to another port, or update one of the two ends")]
     Protocol {
-        /// Its address.
+        /// Address of the peer.
         addr: SocketAddr,
     },
-    /// Nothing came of it in time.
+    /// The handshake did not complete in time.
     #[error("{addr} did not answer in time")]
     TimedOut {
-        /// Its address.
+        /// Address of the peer.
         addr: SocketAddr,
     },
     /// The QUIC connection ended before it was established.
     #[error("the connection to {addr} ended during the handshake: {reason}")]
     Ended {
-        /// The peer's address.
+        /// Address of the peer.
         addr: SocketAddr,
-        /// Why.
+        /// Reason, as text.
         reason: String,
     },
-    /// The QUIC endpoint cannot be made.
+    /// The QUIC endpoint cannot be created.
     #[error(transparent)]
     Endpoint(#[from] marcato_quic::EndpointError),
-    /// The QUIC engine refuses.
+    /// The QUIC engine refused the connection.
     #[error(transparent)]
     Session(#[from] marcato_quic::ConnectError),
-    /// The QUIC engine refuses a lane.
+    /// The QUIC engine refused a lane.
     #[error(transparent)]
     Lane(#[from] marcato_quic::LaneError),
 }
 
-/// Why a connection is over.
+/// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Closed {
-    /// This end has closed it.
+    /// This end closed it.
     #[error("this end has closed the connection")]
     Here,
-    /// The peer has closed it, after everything that it wanted to send.
+    /// The peer closed it, after all that it had to send.
     #[error("the peer has closed the connection")]
     ByPeer,
-    /// It was cut off: by the peer, by the network, or because the peer broke the protocol or a limit.
+    /// The peer or the network aborted it, or the peer violated the protocol or a limit.
     #[error("the connection was lost: {reason}")]
     Lost {
-        /// What happened.
+        /// Reason, as text.
         reason: String,
     },
 }
 
-/// Why a message was not taken.
+/// Error returned when a message is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The connection is over, or being closed.
+    /// The connection has ended or is closing.
     #[error(transparent)]
     Closed(#[from] Closed),
-    /// As much of its level waits as may. [`Connection::send`](crate::Connection::send) waits instead of saying so.
+    /// The queue of its level is full. [`Connection::send`](crate::Connection::send) waits instead.
     #[error("as much waits at {priority} as may: send again after some has been delivered")]
     Busy {
-        /// The level.
+        /// Level of the message.
         priority: Priority,
     },
-    /// It has no bytes.
+    /// The message is empty.
     #[error("a message needs at least one byte")]
     Empty,
-    /// It is longer than all that may wait at its level.
+    /// The message is longer than the queue of its level.
     #[error(
         "the message is longer than the {limit} that may wait: send it with `send_long`, or raise `Limits::queued`"
     )]
     TooLong {
-        /// The most that may wait.
+        /// Limit of queued bytes.
         limit: Bytes,
     },
-    /// An unreliable message that fits no packet.
+    /// The unreliable message fits no packet.
     #[error("an unreliable message has {limit} at most here: send it reliably, or cut it")]
     TooLongForDatagram {
-        /// The most that fits now. It changes with the lanes.
+        /// Largest length that fits now. It changes with the lanes.
         limit: Bytes,
     },
-    /// The peer takes no unreliable messages.
+    /// The peer accepts no unreliable messages.
     #[error("the peer takes no unreliable messages: send it reliably, or raise its `Limits::unreliable`")]
     NoDatagrams,
-    /// The message that it was to be a piece of is complete or was given up.
+    /// The message to be continued was completed or abandoned.
     #[error("the message is complete or was given up: begin another")]
     Ended,
     /// Its level is being discarded.
     #[error("messages less urgent than {threshold} are being discarded")]
     Discarding {
-        /// The least urgent level that is accepted.
+        /// Least urgent level that is accepted.
         threshold: Priority,
     },
 }
@@ -241,24 +241,24 @@ impl SendError {
     }
 }
 
-/// Why a message that is sent piece by piece does not go on.
+/// Error returned when a message that is sent piece by piece cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LongSendError {
-    /// The next piece was not taken.
+    /// The next piece was not accepted.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// What was taken will not be delivered.
+    /// The pieces accepted so far will not be delivered.
     #[error(transparent)]
     NotDelivered(#[from] NotDelivered),
 }
 
-/// Why a message was not delivered.
+/// Reason for which a message was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotDelivered {
-    /// It was taken back.
+    /// It was cancelled.
     #[error("the message was cancelled")]
     Cancelled,
-    /// Its lifetime was over.
+    /// Its lifetime ended.
     #[error("the message was not sent within its lifetime")]
     Expired,
     /// Its level is being discarded.
@@ -267,13 +267,13 @@ pub enum NotDelivered {
     /// It was shed under persistent congestion.
     #[error("the message was shed under congestion")]
     Shed,
-    /// It waited while a more urgent message needed its room.
+    /// It was evicted from the queue for a more urgent message.
     #[error("the message gave way to a more urgent one: send it again later, or raise `Limits::queued`")]
     Evicted,
     /// The receiver wanted no more of it.
     #[error("the receiver declined the message")]
     Declined,
-    /// The connection ended before the receiver had said that it has all of it. It may have it.
+    /// The connection ended before the receiver acknowledged all of it. The receiver may have it.
     #[error("the connection ended before the message was acknowledged: {0}")]
     Closed(#[from] Closed),
 }
@@ -290,7 +290,7 @@ impl From<conductor::Removal> for NotDelivered {
     }
 }
 
-/// Why a message cannot be cancelled or moved to another level any more.
+/// Error returned when a message can no longer be cancelled or moved to another level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// All of it has been handed to the engine, or it was removed.
@@ -301,7 +301,7 @@ pub enum ChangeError {
         "messages less urgent than {threshold} are being discarded: cancel it, or keep it at {threshold}"
     )]
     Discarding {
-        /// The least urgent level that is accepted.
+        /// Least urgent level that is accepted.
         threshold: Priority,
     },
 }
@@ -315,55 +315,55 @@ impl From<conductor::ReprioritiseError> for ChangeError {
     }
 }
 
-/// Why a lane was not added.
+/// Error returned when a lane cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddLaneError {
     /// The kernel's TCP has one path.
     #[error("kernel tcp has one lane: use the quic engine")]
     NotOverTcp,
-    /// The connection is over.
+    /// The connection has ended.
     #[error("the connection is over")]
     Closed,
-    /// The system refuses the local address.
+    /// The system refused the local address.
     #[error("cannot use the local address {addr}: {source}")]
     Bind {
-        /// The address.
+        /// Address refused.
         addr: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// No more sockets.
+    /// The limit of 256 sockets is reached.
     #[error("the connection has 256 sockets, as many as it may: wait until a lane that was removed is gone")]
     TooManySockets,
-    /// The session refuses.
+    /// The session refused the lane.
     #[error(transparent)]
     Session(#[from] marcato_quic::LaneError),
 }
 
-/// Why a lane was not removed or changed.
+/// Error returned when a lane cannot be removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeLaneError {
     /// The kernel's TCP has one path.
     #[error("kernel tcp has one lane: use the quic engine")]
     NotOverTcp,
-    /// The connection is over.
+    /// The connection has ended.
     #[error("the connection is over")]
     Closed,
-    /// The session refuses.
+    /// The session refused the change.
     #[error(transparent)]
     Session(#[from] marcato_quic::LaneError),
 }
 
-/// Why no room is kept for a source.
+/// Error returned when no room can be reserved for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReserveError {
-    /// The source cannot be, or as many are declared as may.
+    /// The source is invalid, or the limit of declared sources is reached.
     #[error(transparent)]
     Declare(#[from] DeclareError),
-    /// The kernel's congestion window is not ours.
+    /// The kernel controls its congestion window.
     #[error("kernel tcp keeps no part of its window free: use the quic engine")]
     NotOverTcp,
-    /// The connection is over.
+    /// The connection has ended.
     #[error("the connection is over")]
     Closed,
 }

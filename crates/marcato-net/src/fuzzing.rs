@@ -1,4 +1,4 @@
-//! What the fuzz targets in `fuzz/` reach of what is private. Only built with `--cfg fuzzing`.
+//! Access of the fuzz targets in `fuzz/` to private code. Only built with `--cfg fuzzing`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,8 +14,9 @@ use crate::inbound::{Inbound, LongNext};
 use crate::pool::Pool;
 use crate::tcp::fuzzing::{Pipe, Reader, Sender, client_tls, server_tls};
 
-/// Bytes of a peer after the handshake. The first say how they are cut, what is being sent meanwhile and whether long
-/// messages are taken. No bytes make the reader panic, or keep more than its limits allow.
+/// Feeds the bytes of a peer after the handshake. The first ones determine their split, the data
+/// being sent, and the handling of long messages. No input may make the reader panic, or hold more
+/// than its limits allow.
 pub fn tcp_frames(script: &[u8]) {
     let Some((&[cut, sending, reading], mut bytes)) = script.split_first_chunk() else { return };
     let mut config = Config::default();
@@ -37,7 +38,7 @@ pub fn tcp_frames(script: &[u8]) {
         }
     }
     let mut out = Vec::new();
-    // What has been written may be acknowledged.
+    // The bytes written here may be acknowledged.
     sender.fill(Time::ZERO, usize::from(sending >> 3) * 8, &mut out);
     let (mut reader, mut inbound) = (Reader::new(), Inbound::new(config.limits, Pool::default()));
     let mut long = None;
@@ -77,7 +78,7 @@ struct Tls {
     client: Arc<ClientConfig>,
 }
 
-/// One for all inputs: to make one takes far longer than to run one.
+/// Returns one configuration for all inputs: creating one takes far longer than a run.
 fn tls() -> &'static Tls {
     static TLS: OnceLock<Tls> = OnceLock::new();
     TLS.get_or_init(|| {
@@ -90,8 +91,9 @@ fn tls() -> &'static Tls {
     })
 }
 
-/// What somebody sends to a TCP port that expects TLS, or a server answers to a client: a handshake that the script
-/// changes, and then bytes of its own. It ends in an error or waits for more, and gives no bytes of ours.
+/// Feeds arbitrary input to a server that expects TLS, or as a server's answer to a client. It is a
+/// handshake that the script modifies, followed by the script's own bytes. The result has to be an
+/// error or a wait for more, and no plaintext.
 pub fn tcp_handshake(script: &[u8]) {
     let Some((&[whom, changes], mut script)) = script.split_first_chunk() else { return };
     let name = ServerName::try_from("server").expect("a name");
@@ -100,7 +102,7 @@ pub fn tcp_handshake(script: &[u8]) {
     let mut wire = Vec::new();
     let _ = client.write_tls(&mut wire);
     if whom & 1 == 1 {
-        // The client is the one to be fooled.
+        // The client is the one attacked.
         let _ = server.read_tls(&mut &wire[..]);
         let _ = server.process_new_packets();
         wire.clear();
@@ -135,7 +137,7 @@ pub fn tcp_handshake(script: &[u8]) {
     assert_eq!(ours, 0, "bytes without a handshake");
 }
 
-/// Why reading TLS ends.
+/// Error that ends the reading of TLS.
 struct TlsOrIo;
 
 impl From<std::io::Error> for TlsOrIo {

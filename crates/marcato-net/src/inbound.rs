@@ -1,4 +1,4 @@
-//! What comes in: pieces become messages, and messages wait for the application.
+//! Received data: assembles pieces into messages, and holds messages for the application.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,33 +11,33 @@ use crate::config::{Limits, LongMessages};
 use crate::error::Closed;
 use crate::pool::{Part, Pool};
 
-/// A message that has wholly arrived.
+/// Message that has wholly arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its bytes.
+    /// Content.
     pub bytes: Payload,
-    /// What it matters to its sender.
+    /// Priority given by the sender.
     pub priority: Priority,
-    /// The sender's number for it: the first message that it sent anything of is 0. `None` if it came as an
+    /// Sender's number for it: 0 for the first message of which it sent anything. `None` for an
     /// [unreliable](crate::Message::unreliable) message.
     pub number: Option<MessageNumber>,
 }
 
-/// A message that will not come, because its sender gave it up.
+/// Message that will not arrive, because its sender abandoned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// The sender's number for it.
+    /// Sender's number for it.
     pub number: MessageNumber,
-    /// Why.
+    /// Reason given by the sender.
     pub reason: MissedReason,
-    /// How much of it had arrived.
+    /// Bytes of it that had arrived.
     pub received: Bytes,
 }
 
-/// Why a message will not come.
+/// Reason for which a message will not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MissedReason {
-    /// The sender took it back.
+    /// The sender cancelled it.
     Cancelled,
     /// The sender discards its level.
     Discarded,
@@ -45,14 +45,15 @@ pub enum MissedReason {
     Expired,
     /// The sender shed it under congestion.
     Shed,
-    /// The sender needed its room for a more urgent message.
+    /// The sender evicted it for a more urgent message.
     Evicted,
-    /// The sender speaks of a reason that we do not know.
+    /// The sender gave a code that we do not know.
     Other(u64),
 }
 
 impl MissedReason {
-    /// What the code of a RESET frame means. Both engines write the place of the reason among [`Removal`]'s.
+    /// Decodes the code of a RESET frame. Both engines send the index of the reason among
+    /// [`Removal`]'s variants.
     pub(crate) const fn from_code(code: u64) -> Self {
         match code {
             0 => Self::Cancelled,
@@ -75,33 +76,33 @@ impl MissedReason {
     }
 }
 
-/// What has come in since the connection was made, and the most that waited at once.
+/// Counters of received data since the connection began, and peaks of waiting data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InboundCounters {
-    /// Payload.
+    /// Bytes of payload.
     pub bytes: Bytes,
-    /// And of each level.
+    /// Bytes of payload, by level.
     pub level_bytes: [Bytes; Priority::COUNT],
-    /// Messages that became complete, level by level.
+    /// Messages that became complete, by level.
     pub messages: [u64; Priority::COUNT],
-    /// Of those, such as came unreliably.
+    /// Unreliable messages among these.
     pub unreliable: u64,
-    /// Of those, such as were dropped because the application did not take them.
+    /// Unreliable messages dropped because the application did not take them.
     pub unreliable_dropped: u64,
-    /// Messages that the peer gave up.
+    /// Messages that the peer abandoned.
     pub missed: u64,
-    /// Of those, such as the application was never told of because it did not ask.
+    /// Abandoned messages that were forgotten before the application asked for them.
     pub forgotten: u64,
-    /// Times that reading stopped because the application had not taken what was there.
+    /// Times that reading stopped because the application had not taken messages.
     pub stops: u64,
-    /// The most bytes that waited for the application.
+    /// Largest number of bytes that waited for the application.
     pub unread_peak: Bytes,
-    /// The most bytes of messages of which something was missing.
+    /// Largest number of bytes of incomplete messages.
     pub open_peak: Bytes,
 }
 
-/// The peer exceeded a limit.
+/// Error returned when the peer exceeded a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer exceeded the limit {limit} of {most}")]
 pub(crate) struct Overrun {
@@ -109,26 +110,26 @@ pub(crate) struct Overrun {
     most: u64,
 }
 
-/// A message of which something is missing.
+/// Incomplete message.
 #[derive(Debug)]
 struct Open {
     priority: Priority,
     received: u64,
-    /// What has arrived, unless the message is long.
+    /// Received bytes, unless the message is long.
     bytes: Part,
     long: bool,
 }
 
-/// A long message, until the application has all of it.
+/// Long message, until the application has taken all of it.
 #[derive(Debug)]
 struct Long {
     pieces: VecDeque<Payload>,
     end: Option<Result<(), Missed>>,
-    /// The application has no use for the rest.
+    /// Set when the application wants no more of it.
     unwanted: bool,
 }
 
-/// What an application gets of a long message.
+/// Next result for an application that reads a long message.
 #[derive(Debug)]
 pub(crate) enum LongNext {
     Piece(Payload),
@@ -136,7 +137,7 @@ pub(crate) enum LongNext {
     End(Result<(), Missed>),
 }
 
-/// All that has come in on a connection and was not taken.
+/// Received data of a connection that the application has not taken.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     limits: Limits,
@@ -146,11 +147,11 @@ pub(crate) struct Inbound {
     ready: [VecDeque<Received>; Priority::COUNT],
     ready_messages: usize,
     unread: u64,
-    /// What has come unreliably, and what it counts.
+    /// Unreliable messages, and in `unreliable_bytes` their charge against the limit.
     unreliable: [VecDeque<Received>; Priority::COUNT],
     unreliable_bytes: u64,
     longs: HashMap<u64, Long>,
-    /// Long messages that the application has not accepted.
+    /// Long messages that the application has not accepted yet.
     begun: VecDeque<(MessageNumber, Priority)>,
     missed: VecDeque<Missed>,
     closed: Option<Closed>,
@@ -158,7 +159,7 @@ pub(crate) struct Inbound {
     counters: InboundCounters,
 }
 
-/// What an unreliable message counts besides its bytes.
+/// Bytes that an unreliable message counts besides its content.
 const UNRELIABLE_COST: u64 = 64;
 
 fn length(bytes: &[u8]) -> u64 {
@@ -190,7 +191,7 @@ impl Inbound {
         &self.counters
     }
 
-    /// How much of an unfinished message has arrived, and its priority.
+    /// Returns the priority of an incomplete message, and the bytes of it that have arrived.
     pub(crate) fn progress(&self, number: MessageNumber) -> Option<(Priority, u64)> {
         self.open.get(&number.0).map(|open| (open.priority, open.received))
     }
@@ -199,7 +200,7 @@ impl Inbound {
         self.open.len()
     }
 
-    /// Whether nothing more should be read until the application has taken something.
+    /// Returns whether reading has to stop until the application takes something.
     pub(crate) fn is_full(&mut self) -> bool {
         let full =
             self.unread >= self.limits.unread.get() || self.ready_messages >= self.limits.unread_messages;
@@ -210,7 +211,7 @@ impl Inbound {
         full
     }
 
-    /// The next bytes of a message, and whether they are its last.
+    /// Adds the next bytes of a message; `last` completes it.
     pub(crate) fn piece(
         &mut self,
         number: MessageNumber,
@@ -278,14 +279,15 @@ impl Inbound {
         }
         self.counters.open_peak = self.counters.open_peak.max(Bytes::new(self.open_bytes));
         self.counters.unread_peak = self.counters.unread_peak.max(Bytes::new(self.unread));
-        // A message that is complete now is no longer held against its sender.
+        // The limit is checked last, so a message that is now complete no longer counts.
         if self.open_bytes > open_limit.get() {
             return Err(Overrun { limit: "open", most: open_limit.get() });
         }
         Ok(())
     }
 
-    /// An unreliable message. Where there is no room, the least urgent goes, of these the oldest.
+    /// Adds an unreliable message. Without room, the least urgent is dropped, and of these the
+    /// oldest.
     pub(crate) fn unreliable(&mut self, priority: Priority, bytes: Payload) {
         let len = length(&bytes);
         self.counters.bytes += Bytes::new(len);
@@ -303,7 +305,7 @@ impl Inbound {
         }
     }
 
-    /// The peer gives up a message.
+    /// Records that the peer abandoned a message.
     pub(crate) fn give_up(&mut self, number: MessageNumber, code: u64) {
         let open = self.open.remove(&number.0);
         let received = open.as_ref().map_or(0, |open| open.received);
@@ -326,7 +328,7 @@ impl Inbound {
     fn end_long(&mut self, number: MessageNumber, missed: Missed) {
         let Some(long) = self.longs.get_mut(&number.0) else { return };
         long.end = Some(Err(missed));
-        // What was not read of it is void.
+        // The unread bytes of the message are void.
         let void: u64 = long.pieces.drain(..).map(|piece| length(&piece)).sum();
         self.unread -= void;
         if long.unwanted {
@@ -334,7 +336,7 @@ impl Inbound {
         }
     }
 
-    /// Nothing more comes. What is complete can still be taken.
+    /// Ends reception. Complete messages can still be taken.
     pub(crate) fn close(&mut self, closed: Closed) {
         if self.closed.is_some() {
             return;
@@ -357,8 +359,8 @@ impl Inbound {
         self.closed.as_ref()
     }
 
-    /// The most urgent complete message, of one level the first. What came unreliably is the first of its level: it is
-    /// worth less by the moment.
+    /// Takes the most urgent complete message, the oldest first within a level. Unreliable messages
+    /// go first in their level, because their value falls with time.
     pub(crate) fn take(&mut self) -> Option<Received> {
         let levels = self.unreliable.iter_mut().zip(&mut self.ready);
         let received =
@@ -376,7 +378,7 @@ impl Inbound {
         self.missed.pop_front()
     }
 
-    /// A long message that has begun.
+    /// Takes a long message that has begun to arrive.
     pub(crate) fn take_long(&mut self) -> Option<(MessageNumber, Priority)> {
         self.begun.pop_front()
     }
@@ -396,7 +398,7 @@ impl Inbound {
         }
     }
 
-    /// The application does not want the rest of a long message.
+    /// Discards the rest of a long message that the application does not want.
     pub(crate) fn forget_long(&mut self, number: MessageNumber) {
         let Some(long) = self.longs.get_mut(&number.0) else { return };
         long.unwanted = true;
@@ -443,7 +445,7 @@ mod tests {
 
         let mut small = inbound(|limits| limits.open = Bytes::new(4));
         small.piece(MessageNumber(0), P2, b"abcd", false).unwrap();
-        // Complete at once, it is not open.
+        // A message that is complete at once never counts as open.
         small.piece(MessageNumber(1), P2, b"abcde", true).unwrap();
         assert!(small.piece(MessageNumber(0), P2, b"e", false).is_err());
 

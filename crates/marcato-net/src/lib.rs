@@ -1,8 +1,9 @@
-//! Real sockets: prioritised messages over the kernel's TCP or over multipath QUIC, with one API.
+//! Transport over real sockets: prioritised messages over the kernel's TCP or over multipath QUIC,
+//! with one API.
 //!
-//! A [`Connection`] carries messages, each of a [`Priority`](marcato_units::Priority) from P0 (what the user waits for)
-//! to P4 (background). What is handed over leaves in the order that matters at the moment at which it leaves, not in the
-//! order in which it came; what the receiver gets are whole messages, the most urgent first.
+//! A [`Connection`] carries messages, each of a [`Priority`](marcato_units::Priority) from P0 (what
+//! the user waits for) to P4 (background). Data leaves in the order of priority at the moment of
+//! sending, not in that of submission. The receiver gets whole messages, the most urgent first.
 //!
 //! # Getting started
 //!
@@ -46,49 +47,60 @@
 //! # }
 //! ```
 //!
-//! The crate's examples go on from here: `chat_beside_file`, `request_response`, and `telemetry`, with critical periodic data
-//! over two interfaces. What else there is:
+//! The crate's examples continue from here: `chat_beside_file`, `request_response`, and
+//! `telemetry`, with critical periodic data over two interfaces. Further features:
 //!
-//! - what is long or not yet there is sent piece by piece: [`Connection::send_long`]; received so:
-//!   [`Connection::accept_long`];
-//! - what is of no use when late has a [lifetime](Message::with_lifetime), and what need not arrive is
-//!   [unreliable](Message::unreliable);
-//! - a message can be [taken back](MessageHandle::cancel) and [moved](MessageHandle::reprioritise) until it has left;
-//! - lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a connection runs;
-//! - [`Connection::stats`] and [`Endpoint::stats`] tell how all is, [`Metrics`] tells Prometheus; spans and events of `tracing`
-//!   tell what happens, and with the feature `qlog` QUIC connections write it down.
+//! - A message that is long or not complete yet is sent piece by piece, with
+//!   [`Connection::send_long`], and received so, with [`Connection::accept_long`].
+//! - A message that is useless when late has a [lifetime](Message::with_lifetime). A message that
+//!   may be lost is [unreliable](Message::unreliable).
+//! - A message can be [cancelled](MessageHandle::cancel) and [moved to another
+//!   level](MessageHandle::reprioritise) until it has left.
+//! - Lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a
+//!   connection runs.
+//! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
+//!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC
+//!   connections write logs.
 //!
 //! # Engines
 //!
-//! [`Engine::Tcp`] is the kernel's TCP with TLS 1.3. A task feeds it one chunk whenever it has sent what it had
-//! (`TCP_NOTSENT_LOWAT`), so that the order stays open until the last moment; a chunk is what leaves in a millisecond, one
-//! segment at least and 64 kB at most ([`ChunkRule`]). [`Engine::Quic`] runs on UDP, with up to sixteen lanes
-//! ([`LaneConfig`]), room reserved for periodic sources ([`Connection::reserve`]) and lanes of the lower-effort class. Both
-//! speak `marcato/1`, which `docs/wire.md` describes.
+//! [`Engine::Tcp`] is the kernel's TCP with TLS 1.3. A task feeds it one chunk whenever it has sent
+//! the previous data (`TCP_NOTSENT_LOWAT`), so that the order stays open until the last moment. A
+//! chunk is the data of one millisecond, at least one segment and at most 64 kB ([`ChunkRule`]).
+//!
+//! [`Engine::Quic`] runs on UDP, with up to sixteen lanes ([`LaneConfig`]), room reserved for
+//! periodic sources ([`Connection::reserve`]) and lanes of the lower-effort class.
+//!
+//! Both speak `marcato/1`, which `docs/wire.md` describes.
 //!
 //! # Two layers
 //!
-//! [`Config::layered`], at both ends, has a lane of the lower-effort class (DSCP LE, RFC 8622) beside each lane. It carries
-//! what the high lane's window has no room for, with a controller that takes what it can get: on a network that serves that
-//! class last it uses what losses or a cautious window would leave idle, and takes nothing from others. The server listens
-//! for it at the port after each of its own. Where the network drops the class, the connection does without and tries
-//! again later; where it serves both alike, low lanes do harm, which is noticed by what it does to the high ones, and they
-//! are stopped.
+//! [`Config::layered`], at both ends, adds to each lane one of the lower-effort class (DSCP LE, RFC
+//! 8622). It carries data that does not fit the high lane's window, with a controller that takes
+//! all capacity it can get. On a network that serves that class last, it uses capacity that losses
+//! or a cautious window would leave idle, and takes none from others. The server listens for it at
+//! the port after each of its own.
 //!
-//! # When things do not flow
+//! - If the network drops the class, the connection works without it and retries later.
+//! - If the network serves both classes alike, low lanes do harm. The connection detects that from
+//!   the high lanes' performance, and stops them.
 //!
-//! - *Sending.* Each level has room of its own ([`Limits::queued`], [`Limits::unfinished`]), so that a full background queue
-//!   keeps no urgent message out. Where its level is full, [`Connection::send`] waits and [`Connection::try_send`] says so.
-//! - *Receiving.* An application that takes nothing stops reading at [`Limits::unread`] and so slows its peer down, by TCP's
-//!   window or QUIC's flow control. That stops *all* levels: whatever the order in which messages leave, an urgent one
-//!   then waits until the application takes something. Of what waits for it, the application gets the most urgent first.
-//! - *Peers.* All that a peer can make us keep is bounded by [`Limits`]; a peer that exceeds one of them, or sends what is no
-//!   frame, loses its connection.
+//! # Flow control and limits
+//!
+//! - *Sending.* Each level has its own room ([`Limits::queued`], [`Limits::unfinished`]), so that a
+//!   full background queue never blocks an urgent message. If its level is full,
+//!   [`Connection::send`] waits and [`Connection::try_send`] fails.
+//! - *Receiving.* For an application that takes no messages, reading stops at [`Limits::unread`].
+//!   That slows its peer down, by TCP's window or QUIC's flow control. It stops *all* levels: an
+//!   urgent message then waits until the application takes something. Of the messages that wait for
+//!   it, the application gets the most urgent first.
+//! - *Peers.* [`Limits`] bounds all data that a peer can make us hold. A peer that exceeds a limit,
+//!   or sends an invalid frame, loses its connection.
 //!
 //! # Not supported
 //!
-//! Room reserved over TCP, 0-RTT. Marks, segmentation offload and TCP's measurements are Linux's; elsewhere lanes are unmarked, datagrams leave
-//! one by one and chunks are single segments.
+//! Room reserved over TCP, and 0-RTT. Marks, segmentation offload and TCP's measurements need
+//! Linux; elsewhere lanes are unmarked, datagrams leave one by one and chunks are single segments.
 #![deny(unsafe_code)]
 
 mod config;
@@ -124,7 +136,7 @@ pub use long::LongSender;
 pub use metrics::Metrics;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
 
-/// The quick start of the README, compiled and run.
+/// Quick start of the README, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! Messages that are sent piece by piece, before all of them is there.
+//! Messages that are sent piece by piece, before they are complete.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,25 +13,26 @@ use crate::connection::Message;
 use crate::error::{ChangeError, Closed, LongSendError, NotDelivered, SendError};
 use crate::shared::{Shared, Transport};
 
-/// What is handed over at once: over QUIC, what one stream carries.
+/// Bytes handed over at once: over QUIC, the data of one stream.
 const PART: usize = 128 << 10;
 
 type Outcome = Result<(), NotDelivered>;
 
-/// A message that is sent piece by piece. To the receiver it is one message: if it is long,
-/// [`accept_long`](crate::Connection::accept_long) gives it as it comes.
+/// Sender of a message that is written piece by piece. To the receiver it is one message: if it is
+/// long, [`accept_long`](crate::Connection::accept_long) returns it as it arrives.
 ///
-/// What is written leaves in parts of 128 kB, so that of a message that is not [finished](Self::finish) up to as much is
-/// kept back. Dropped before that, the message is [cancelled](Self::cancel).
+/// Data leaves in parts of 128 kB, so up to that much is held back until the message is
+/// [finished](Self::finish). If the sender is dropped before that, the message is
+/// [cancelled](Self::cancel).
 pub struct LongSender {
     transport: Arc<dyn Transport>,
     long: LongId,
     priority: Priority,
-    /// What was written and not handed over.
+    /// Bytes written and not handed over.
     pending: VecDeque<Payload>,
     pending_len: usize,
     written: Bytes,
-    /// Parts that were handed over, the earliest first.
+    /// Parts handed over, earliest first.
     parts: VecDeque<(MessageId, oneshot::Receiver<Outcome>)>,
     finished: bool,
     outcome: Option<Outcome>,
@@ -64,17 +65,19 @@ impl LongSender {
         })
     }
 
-    /// How much has been written.
+    /// Returns the number of bytes written.
     pub const fn written(&self) -> Bytes {
         self.written
     }
 
-    /// Takes the next bytes, as soon as less than [`Limits::streamed`](crate::Limits::streamed) of the message waits and
-    /// there is room at its level. Dropped before it is done, it has taken nothing.
+    /// Waits until less than [`Limits::streamed`](crate::Limits::streamed) of the message is queued
+    /// and there is room at its level, and accepts the next bytes. If it is cancelled before that,
+    /// it has accepted none.
     ///
     /// # Errors
     ///
-    /// If the connection is over, or the message cannot be delivered any more: it is then given up.
+    /// If the connection has ended, or the message can no longer be delivered: it is then
+    /// abandoned.
     pub async fn write(&mut self, bytes: impl Into<Payload>) -> Result<(), LongSendError> {
         if self.finished {
             return Err(SendError::Ended.into());
@@ -84,18 +87,19 @@ impl LongSender {
         self.written += Bytes::new(bytes.len() as u64);
         self.pending_len += bytes.len();
         self.pending.push_back(bytes);
-        // What can leave at once is not kept back until the next.
+        // Data that can leave at once does not wait for the next call.
         match self.try_hand_over(false) {
             Ok(()) | Err(LongSendError::Send(SendError::Busy { .. })) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Says that this was all, as soon as there is room for the rest. It can be called again, and cancelled without loss.
+    /// Waits for room for the rest, and ends the message. It can be called again, and cancelling
+    /// loses nothing.
     ///
     /// # Errors
     ///
-    /// If nothing was written, and as [`write`](Self::write).
+    /// If nothing was written, and the errors of [`write`](Self::write).
     pub async fn finish(&mut self) -> Result<(), LongSendError> {
         if self.written.is_zero() {
             return Err(SendError::Empty.into());
@@ -103,12 +107,12 @@ impl LongSender {
         self.hand_over(true).await
     }
 
-    /// Waits until the receiver has all of it; [finish](Self::finish) it before. It can be called again, and cancelled
-    /// without loss.
+    /// Waits until the receiver has all of the message; [finish](Self::finish) it before. It can be
+    /// called again, and cancelling loses nothing.
     ///
     /// # Errors
     ///
-    /// [`NotDelivered`], once it is certain that it will not be, or the connection is over.
+    /// [`NotDelivered`], once that is certain, or if the connection has ended.
     pub async fn delivered(&mut self) -> Result<(), NotDelivered> {
         while self.outcome.is_none() {
             let Some((_, part)) = self.parts.front_mut() else { break };
@@ -121,22 +125,22 @@ impl LongSender {
         self.outcome.clone().unwrap_or(Ok(()))
     }
 
-    /// Takes the message back. The receiver is told, if it has got a part. Of a message that is finished, what has been
-    /// handed to the engine may still arrive, and the whole be delivered.
+    /// Cancels the message. If part of it has left, the receiver is informed. Of a finished
+    /// message, data already handed to the engine may still arrive, and so may the whole.
     pub fn cancel(mut self) {
         self.give_up(Err(NotDelivered::Cancelled));
     }
 
-    /// Moves what still waits of the message, and what will be written, to another level. The receiver goes on seeing the
-    /// priority of its first byte that left.
+    /// Moves the queued rest of the message, and later writes, to another level. For the receiver,
+    /// the message keeps the priority of its first byte that left.
     ///
     /// # Errors
     ///
-    /// If the level is being discarded: it stays where it was.
+    /// If the level is being discarded: the message stays at its level.
     pub fn reprioritise(&mut self, priority: Priority) -> Result<(), ChangeError> {
         for (id, _) in &self.parts {
             match self.transport.reprioritise(*id, priority) {
-                // Of those before, all has left.
+                // Earlier parts have left completely.
                 Ok(()) | Err(ChangeError::TooLate) => {}
                 Err(error) => return Err(error),
             }
@@ -150,7 +154,7 @@ impl LongSender {
         NotDelivered::Closed(self.transport.shared().closed().unwrap_or_else(lost))
     }
 
-    /// What is known of the parts that were handed over; those that have arrived are forgotten.
+    /// Checks the outcomes of the parts handed over, and forgets those delivered.
     fn check(&mut self) -> Result<(), LongSendError> {
         if let Some(Err(error)) = &self.outcome {
             return Err(error.clone().into());
@@ -179,10 +183,10 @@ impl LongSender {
         .await
     }
 
-    /// Hands over what makes whole parts, without the last, or `all`.
+    /// Hands over all complete parts except the last, or with `all` everything.
     fn try_hand_over(&mut self, all: bool) -> Result<(), LongSendError> {
         self.check()?;
-        // The last byte stays until it is known to be the last: only then can its part say so.
+        // The last byte stays until it is known to be the last, so that its part can be marked.
         while !self.finished && (self.pending_len > PART || (all && self.pending_len > 0)) {
             let (part, last) = (self.next_part(), all && self.pending_len <= PART);
             let message = Message::new(part.clone()).with_priority(self.priority);
@@ -205,7 +209,7 @@ impl LongSender {
         Ok(())
     }
 
-    /// Takes at most a part's bytes from what is pending.
+    /// Takes at most one part's bytes from the pending ones.
     fn next_part(&mut self) -> Payload {
         let Some(mut first) = self.pending.pop_front() else { return Payload::new() };
         if first.len() > PART {

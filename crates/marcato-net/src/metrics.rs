@@ -1,4 +1,5 @@
-//! What a monitoring system reads: connections and endpoints by name, in the text format of Prometheus.
+//! Metrics for a monitoring system: connections and endpoints by name, in the text format of
+//! Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +17,12 @@ use crate::endpoint::{Endpoint, EndpointStats};
 use crate::shared::{Transport, lock};
 use crate::stats::ConnectionStats;
 
-/// A registry of connections and endpoints that Prometheus can scrape.
+/// Registry of connections and endpoints that Prometheus can scrape.
 ///
-/// What has the same name is added up, so that there are as many series as names, however many connections come and go.
-/// It costs nothing but when it is read. Besides [`encode`](Self::encode) it is a [`Collector`], for programs that have a
-/// registry of `prometheus-client` already.
+/// Values of the same name are summed, so the number of series equals the number of names, however
+/// many connections begin and end. The cost arises only on reading. Besides
+/// [`encode`](Self::encode) it is a [`Collector`], for programs that already have a registry of
+/// `prometheus-client`.
 ///
 /// ```
 /// # async fn serve(endpoint: &marcato_net::Endpoint) -> Result<(), marcato_net::AcceptError> {
@@ -48,14 +50,14 @@ struct Watched {
 /// Connections of one name.
 #[derive(Default)]
 struct Group {
-    /// Of those that are over, what only ever grows.
+    /// Sums of the counters of ended connections.
     past: Sums,
     alive: Vec<Arc<dyn Transport>>,
-    /// How many there were when those that are over were last looked for.
+    /// Number of connections when ended ones were last removed.
     looked: usize,
 }
 
-/// What is told of all connections of a name together.
+/// Sums over all connections of a name.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     connections: u64,
@@ -70,7 +72,7 @@ struct Sums {
     backlog: u64,
     cwnd: u64,
     in_flight: u64,
-    /// Of the slowest lane.
+    /// Round-trip time of the slowest lane, in seconds.
     srtt: f64,
 }
 
@@ -118,7 +120,7 @@ impl Sums {
         }
     }
 
-    /// What is left when its connections are over: what only ever grows.
+    /// Returns the counters that remain when the connections have ended: those that only grow.
     fn past(mut self) -> Self {
         for level in &mut self.levels {
             *level = Level { backlog_bytes: 0, backlog_messages: 0, unfinished: 0, ..*level };
@@ -128,7 +130,7 @@ impl Sums {
 }
 
 impl Group {
-    /// Lets go of connections that are over, and keeps their sums.
+    /// Removes ended connections, and keeps their sums.
     fn settle(&mut self) {
         let mut past = std::mem::take(&mut self.past);
         self.alive.retain(|connection| {
@@ -161,29 +163,29 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// A registry that watches nothing yet.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Watches a connection, together with the others of this name, until it is over. Names are to be few, and not of a
-    /// peer's choosing.
+    /// Adds a connection to the sums of this name until it has ended. Use few names, and none
+    /// chosen by a peer.
     pub fn watch(&self, name: &str, connection: &Connection) {
         let mut watched = lock(&self.0);
         let group = watched.connections.entry(name.to_owned()).or_default();
         group.alive.push(connection.share());
-        // Also if nobody ever reads, what is over is let go of.
+        // Ended connections are removed even if the registry is never read.
         if group.alive.len() > 2 * group.looked + 16 {
             group.settle();
         }
     }
 
-    /// Watches an endpoint, together with the others of this name, also when it has been dropped.
+    /// Adds an endpoint to the sums of this name, also after it has been dropped.
     pub fn watch_endpoint(&self, name: &str, endpoint: &Endpoint) {
         lock(&self.0).endpoints.entry(name.to_owned()).or_default().push(endpoint.observe());
     }
 
-    /// All of it in the text format that Prometheus reads.
+    /// Returns all values in the text format that Prometheus reads.
     pub fn encode(&self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self.clone()));
@@ -194,9 +196,9 @@ impl Metrics {
     }
 }
 
-/// A family by the level, and what it tells of one.
+/// Family by level: its name, help, type, and value for one level.
 type OfLevel = (&'static str, &'static str, MetricType, fn(&Level) -> u64);
-/// A family of connections, and what it tells of all of a name.
+/// Family by connection name: its name, help, type, and value of the sums.
 type OfAll = (&'static str, &'static str, MetricType, fn(&Sums) -> u64);
 type OfDoor = (&'static str, &'static str, MetricType, fn(&EndpointStats) -> u64);
 

@@ -1,4 +1,4 @@
-//! Memory for messages that are being put together.
+//! Memory for messages under assembly.
 
 use std::mem;
 use std::sync::{Arc, Mutex, Weak};
@@ -7,13 +7,14 @@ use bytes::Bytes as Payload;
 
 use crate::shared::lock;
 
-/// Shorter messages are left to the allocator, which is quick at them.
+/// Length in bytes below which messages use the allocator, which is fast for them.
 const LEAST: usize = 32 << 10;
-/// What is kept for later, at most, by an endpoint or a connection that has none.
+/// Limit of the bytes kept for reuse, per endpoint, or per connection without an endpoint.
 const KEPT: usize = 4 << 20;
 
-/// Blocks of memory that applications are done with. Long messages would else be put together in fresh pages each time,
-/// and a fifth of a receiver's processor time go into having the system clear them.
+/// Blocks of memory that applications have released. Without them, each long message would be
+/// assembled in fresh pages. The system's clearing of these takes a fifth of a receiver's processor
+/// time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool(Arc<Mutex<Free>>);
 
@@ -24,7 +25,8 @@ struct Free {
 }
 
 impl Free {
-    /// A block for `len` bytes, with room to grow: messages tend to become as long as those before.
+    /// Takes a block for `len` bytes, with room to grow: a message tends to be as long as the
+    /// previous ones.
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let fits = |block: &Vec<u8>| (len..=8 * len).contains(&block.capacity());
         let fitting = self.blocks.iter().enumerate().filter(|(_, block)| fits(block));
@@ -43,7 +45,7 @@ impl Free {
     }
 }
 
-/// A message of which something is missing: what there is of it, in order.
+/// Received bytes of an incomplete message, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Part(Vec<u8>);
 
@@ -52,11 +54,11 @@ impl Part {
         self.0.len() as u64
     }
 
-    /// Appends, if need be in a larger block.
+    /// Appends `bytes`, in a larger block if necessary.
     pub(crate) fn extend(&mut self, bytes: &[u8], pool: &Pool) {
         let len = self.0.len() + bytes.len();
         if len > self.0.capacity() && len >= LEAST {
-            // Twice as large each time, so that each byte is moved once on average.
+            // The size doubles each time, so that each byte is moved once on average.
             let wanted = len.max(2 * self.0.capacity()).next_power_of_two();
             let mut free = lock(&pool.0);
             let mut block = free.take(wanted).unwrap_or_default();
@@ -67,12 +69,13 @@ impl Part {
         self.0.extend_from_slice(bytes);
     }
 
-    /// What the application gets. It does not hold much more than the message is long.
+    /// Returns the content for the application. It holds a block of at most four times its length.
     pub(crate) fn freeze(self, pool: &Pool) -> Payload {
         let Self(bytes) = self;
         if bytes.capacity() < LEAST {
             return bytes.into();
         }
+        // A copy, so that a short message does not hold a large block.
         if bytes.len() < bytes.capacity() / 4 {
             let exact = Payload::copy_from_slice(&bytes);
             lock(&pool.0).put(bytes);
@@ -82,7 +85,7 @@ impl Part {
     }
 }
 
-/// What an application holds of a block.
+/// Block in the hands of an application.
 struct Block {
     bytes: Vec<u8>,
     pool: Weak<Mutex<Free>>,

@@ -1,4 +1,5 @@
-//! What an application's handles and the task that drives its connection share, whichever the engine.
+//! State shared by an application's handles and the task that drives its connection, for both
+//! engines.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,21 +18,22 @@ use crate::inbound::Inbound;
 use crate::pool::Pool;
 use crate::stats::ConnectionStats;
 
-/// Tells the sender of a message what has become of it.
+/// Channel that reports the outcome of a message to its sender.
 pub(crate) type Ticket = oneshot::Sender<Result<(), NotDelivered>>;
 
-/// Locks. A thread that panicked while it held the lock has left nothing half-done that matters more than going on.
+/// Locks a mutex, even after a panic of another thread: no state is left that would justify
+/// stopping.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The receiving side, and who waits for what.
+/// Receiving side of a connection, and the notifications for waiting tasks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) inbound: Mutex<Inbound>,
-    /// Something can be taken, or the connection is over.
+    /// Notified when data can be taken, or the connection has ended.
     pub(crate) readable: Notify,
-    /// Something has left a queue, or the connection is over.
+    /// Notified when a message has left a queue, or the connection has ended.
     pub(crate) room: Notify,
 }
 
@@ -41,7 +43,7 @@ impl Shared {
         Self { inbound, readable: Notify::new(), room: Notify::new() }
     }
 
-    /// The connection is over.
+    /// Ends the connection and notifies all waiting tasks.
     pub(crate) fn close(&self, closed: Closed) {
         lock(&self.inbound).close(closed);
         self.readable.notify_waiters();
@@ -52,7 +54,7 @@ impl Shared {
         lock(&self.inbound).closed().cloned()
     }
 
-    /// Waits until `what` gives something, which may change whenever `of` is notified.
+    /// Waits until `what` returns a value, which may change with each notification of `of`.
     pub(crate) async fn wait_for<T>(of: &Notify, mut what: impl FnMut() -> Option<T>) -> T {
         loop {
             let notified = of.notified();
@@ -67,7 +69,7 @@ impl Shared {
     }
 }
 
-/// One connection of either engine, as its handles see it. Nothing here waits.
+/// Connection of either engine, as its handles see it. No method blocks.
 pub(crate) trait Transport: Send + Sync + 'static {
     fn shared(&self) -> &Shared;
     fn now(&self) -> Time;
@@ -82,7 +84,7 @@ pub(crate) trait Transport: Send + Sync + 'static {
         ticket: Ticket,
     ) -> Result<MessageId, SendError>;
     fn cancel_long(&self, long: LongId);
-    /// The most that an unreliable message may have; `None` if there are none.
+    /// Returns the largest length of an unreliable message; `None` if there are none.
     fn max_unreliable(&self) -> Option<Bytes>;
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError>;
     fn reprioritise(&self, id: MessageId, priority: Priority) -> Result<(), ChangeError>;
@@ -92,11 +94,11 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError>;
     fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError>;
     fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError>;
-    /// The application has taken something: what had stopped may go on.
+    /// Resumes reading after the application has taken something.
     fn resume(&self);
-    /// Nothing more is sent; when all is delivered, the connection ends.
+    /// Stops sending; the connection ends when all is delivered.
     fn finish(&self);
-    /// The connection ends now.
+    /// Ends the connection now.
     fn abort(&self);
     fn stats(&self) -> ConnectionStats;
 }

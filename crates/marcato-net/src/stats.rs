@@ -1,4 +1,4 @@
-//! How a connection is, and what it has done.
+//! State and counters of a connection.
 
 use std::net::SocketAddr;
 
@@ -8,75 +8,76 @@ use marcato_units::{Bytes, Duration, Layer, Priority};
 
 use crate::inbound::InboundCounters;
 
-/// A snapshot of a connection; after its end, how it was then.
+/// Snapshot of a connection; after its end, its last state.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionStats {
-    /// Its lanes; over TCP one.
+    /// Lanes; over TCP one.
     pub lanes: Vec<LaneStats>,
-    /// What passed through the Conductor, level by level.
+    /// Counters of the Conductor, by level.
     pub conducted: Counters,
-    /// Messages that have not been delivered, level by level.
+    /// Messages that have not been delivered, by level.
     pub unfinished: [usize; Priority::COUNT],
-    /// What has come in.
+    /// Counters of received data.
     pub received: InboundCounters,
 }
 
-/// A snapshot of a lane. What the engine does not tell is zero.
+/// Snapshot of a lane. Values that the engine does not report are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneStats {
-    /// Its name within the connection.
+    /// Identifier within the connection.
     pub id: LaneId,
-    /// Our address; `None` if the engine does not tell.
+    /// Local address; `None` if the engine does not report it.
     pub local: Option<SocketAddr>,
-    /// The peer's; `None` if the engine does not tell.
+    /// Remote address; `None` if the engine does not report it.
     pub remote: Option<SocketAddr>,
-    /// In which class the network is to serve it.
+    /// Class in which the network should serve it.
     pub layer: Layer,
-    /// Whether it carries data now.
+    /// Set if it carries data now.
     pub usable: bool,
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time.
     pub srtt: Duration,
-    /// The congestion window.
+    /// Congestion window in bytes.
     pub cwnd: Bytes,
-    /// How much of it is taken.
+    /// Bytes in flight that count against the window.
     pub in_flight: Bytes,
-    /// What has been handed over and never left: over TCP, the bytes that the kernel has not sent; over QUIC, what the
-    /// lane's UDP socket holds, with the kernel's overhead and that of all connections which use it.
+    /// Bytes handed over and not sent. Over TCP these are the bytes that the kernel has not sent.
+    /// Over QUIC it is the content of the lane's UDP socket, with the kernel's overhead, for all
+    /// connections that use the socket.
     pub backlog: Bytes,
-    /// Packets with data that were sent, those sent again included.
+    /// Data packets sent, including retransmissions.
     pub sent: u64,
-    /// And their bytes.
+    /// Bytes of these packets.
     pub sent_bytes: Bytes,
-    /// Packets that were lost; over TCP, those sent again.
+    /// Packets lost; over TCP, packets retransmitted.
     pub lost: u64,
 }
 
 impl LaneStats {
-    /// Which part of what was sent was lost, 0 to 1; 0 if nothing was sent.
+    /// Returns the share of packets that were lost, 0 to 1; 0 if none was sent.
     pub fn loss(&self) -> f64 {
         if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
     }
 }
 
-/// What has become of the messages of one level.
+/// Outcomes of the messages of one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelStats {
-    /// What waits to be sent.
+    /// Messages and bytes queued.
     pub backlog: Tally,
-    /// What has been handed to the engine.
+    /// Messages and bytes handed to the engine.
     pub sent: Tally,
     /// Messages that have not been delivered.
     pub unfinished: usize,
     /// Messages whose lifetime ended before they were sent.
     pub expired: u64,
-    /// Messages that were taken back, discarded, shed or evicted for more urgent ones.
+    /// Messages that were cancelled, discarded, shed or evicted for more urgent ones.
     pub dropped: u64,
-    /// What has come in at this level: messages that are complete, and all bytes.
+    /// Messages completely received and bytes received.
     pub received: Tally,
 }
 
 impl ConnectionStats {
-    /// What has become of the messages of `priority`.
+    /// Returns the outcomes of the messages of `priority`.
     pub fn level(&self, priority: Priority) -> LevelStats {
         let level = self.conducted.level(priority);
         let at = priority.index();

@@ -1,7 +1,7 @@
-//! The system calls that no safe interface offers: sending and receiving datagrams with their TOS octet and in
-//! segments, and asking TCP how it is. All that is unsafe in this crate is here.
+//! System calls without a safe interface: sending and receiving datagrams with their TOS octet and
+//! in segments, and TCP's measurements. All unsafe code of this crate is here.
 //!
-//! Linux. Elsewhere datagrams travel one by one and unmarked, and TCP tells nothing.
+//! Linux only. Elsewhere datagrams travel one by one and unmarked, and TCP reports no measurements.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,29 +9,29 @@ use std::net::SocketAddr;
 use bytes::BytesMut;
 use marcato_units::{Bytes, Duration, Rate};
 
-/// What came in by one call.
+/// Result of one receiving call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Incoming {
     pub(crate) from: SocketAddr,
     /// Bytes of all datagrams together.
     pub(crate) len: usize,
-    /// How long each datagram is, but the last.
+    /// Length of every datagram except the last.
     pub(crate) segment: usize,
-    /// The TOS octet or the traffic class.
+    /// TOS octet or traffic class.
     pub(crate) tos: u8,
 }
 
 impl Incoming {
-    /// Whether `next`, which came in afterwards, could have come in by the same call.
+    /// Returns whether the same call could have received `next`, which arrived afterwards.
     pub(crate) fn is_continued_by(&self, next: &Self) -> bool {
         let alike = (self.from, self.tos, self.segment) == (next.from, next.tos, next.segment);
-        // A shorter datagram is the last of its call.
+        // A datagram shorter than the segment size ends its call.
         let whole = |incoming: &Self| incoming.len > 0 && incoming.len.is_multiple_of(incoming.segment);
         alike && whole(self) && next.len > 0
     }
 }
 
-/// How a TCP connection is.
+/// Measurements of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
     pub(crate) mss: Bytes,
@@ -39,12 +39,12 @@ pub(crate) struct TcpInfo {
     pub(crate) cwnd_segments: u32,
     pub(crate) in_flight_segments: u32,
     pub(crate) retransmitted_segments: u32,
-    /// Segments with data, those sent again included, and their bytes.
+    /// Data segments sent, including retransmissions; `bytes_out` are their bytes.
     pub(crate) data_segments_out: u32,
     pub(crate) bytes_out: Bytes,
-    /// Bytes that were never sent yet.
+    /// Bytes never sent yet.
     pub(crate) unsent: Bytes,
-    /// The latest delivery rate; zero if there is none yet.
+    /// Latest delivery rate; zero if there is none yet.
     pub(crate) delivery_rate: Rate,
 }
 
@@ -63,7 +63,8 @@ mod linux {
 
     use super::*;
 
-    /// Room for control messages, aligned as they have to be: TOS as an integer (24 bytes) and a segment size (24).
+    /// Buffer for control messages, suitably aligned: TOS as an integer (24 bytes) and a segment
+    /// size (24).
     #[repr(align(8))]
     struct Control([u8; 128]);
 
@@ -87,8 +88,9 @@ mod linux {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Prepares a UDP socket: what comes in tells its TOS octet and may be several datagrams of one size, what goes out
-    /// is not fragmented. Whether datagrams can be sent in segments.
+    /// Prepares a UDP socket. Received datagrams carry their TOS octet and may arrive several of
+    /// one size at once; sent ones are not fragmented. Returns whether datagrams can be sent in
+    /// segments.
     pub(crate) fn prepare_udp(socket: &SockRef<'_>, v6: bool) -> io::Result<bool> {
         if v6 {
             set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
@@ -97,7 +99,8 @@ mod linux {
             set_int(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
             set_int(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
         }
-        // Kernels before 5.0 have no GRO, before 4.18 no GSO. Without them all works, one datagram at a time.
+        // Kernels before 5.0 have no GRO, and before 4.18 no GSO. Without them, datagrams travel
+        // one at a time.
         let _ = set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
         Ok(set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok())
     }
@@ -125,9 +128,10 @@ mod linux {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
             SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
         };
-        // SAFETY: `control` is aligned for `cmsghdr` and holds both messages: CMSG_SPACE of an int is 24, of a u16 24,
-        // of 128. The macros stay within `msg_controllen`, and the pointer that they give is checked before it is
-        // written to. Each message's data is written with its own type, unaligned.
+        // SAFETY: `control` is aligned for `cmsghdr` and holds both messages: CMSG_SPACE of an int
+        // is 24, of a u16 24, of 128. The macros stay within `msg_controllen`, and the pointer that
+        // they give is checked before it is written to. Each message's data is written with its own
+        // type, unaligned.
         let used = unsafe {
             let first = libc::CMSG_FIRSTHDR(&raw const header);
             if first.is_null() {
@@ -146,8 +150,8 @@ mod linux {
             used
         };
         header.msg_controllen = used as _;
-        // SAFETY: all that `header` points to (the name, the payload, the control messages) lives through the call, and
-        // the kernel only reads it.
+        // SAFETY: all that `header` points to (the name, the payload, the control messages) lives
+        // through the call, and the kernel only reads it.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
@@ -158,8 +162,8 @@ mod linux {
     ///
     /// From `at` on, CMSG_SPACE of `T` bytes can be written.
     unsafe fn put<T>(at: *mut libc::cmsghdr, level: c_int, kind: c_int, value: T) {
-        // SAFETY: as the caller has promised; `cmsghdr` is aligned because the buffer is and all messages have lengths
-        // that are multiples of its alignment.
+        // SAFETY: as the caller has promised; `cmsghdr` is aligned because the buffer is and all
+        // messages have lengths that are multiples of its alignment.
         unsafe {
             (*at).cmsg_level = level;
             (*at).cmsg_type = kind;
@@ -168,8 +172,8 @@ mod linux {
         }
     }
 
-    /// Receives a datagram, or several of one size from one peer, and appends them to `buf`. What there is no room for is
-    /// lost.
+    /// Receives a datagram, or several of one size from one peer, and appends them to `buf`. Bytes
+    /// beyond its room are lost.
     pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut BytesMut) -> io::Result<Incoming> {
         let room = buf.spare_capacity_mut();
         let mut iov = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
@@ -180,8 +184,9 @@ mod linux {
         header.msg_iovlen = 1;
         header.msg_control = (&raw mut control.0).cast();
         header.msg_controllen = control.0.len() as _;
-        // SAFETY: the kernel writes no more than the lengths given into the name, the buffer and the control messages,
-        // all of which live through the call; and it sets `msg_namelen` to what it has written of the name.
+        // SAFETY: the kernel writes no more than the lengths given into the name, the buffer and
+        // the control messages, all of which live through the call; and it sets `msg_namelen` to
+        // what it has written of the name.
         let received = unsafe {
             SockAddr::try_init(|name, len| {
                 header.msg_name = name.cast();
@@ -194,11 +199,13 @@ mod linux {
         let (len, from) = received?;
         let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
         let filled = buf.len() + len;
-        // SAFETY: the kernel has written `len` bytes where the buffer's were to end, into room that the buffer has.
+        // SAFETY: the kernel has written `len` bytes where the buffer's were to end, into room that
+        // the buffer has.
         unsafe { buf.set_len(filled) };
         let (mut tos, mut segment) = (0, len);
-        // SAFETY: `header` describes control messages that the kernel has written into `control`, which still lives. The
-        // macros stay within `msg_controllen`. Data is read unaligned, as much as the message says that there is.
+        // SAFETY: `header` describes control messages that the kernel has written into `control`,
+        // which still lives. The macros stay within `msg_controllen`. Data is read unaligned, as
+        // much as the message says that there is.
         unsafe {
             let mut at = libc::CMSG_FIRSTHDR(&raw const header);
             while let Some(message) = at.as_ref() {
@@ -222,7 +229,8 @@ mod linux {
         Ok(Incoming { from, len, segment: segment.clamp(1, len.max(1)), tos })
     }
 
-    /// What the kernel holds of what was sent by a UDP socket and has not left, its own overhead included (`SIOCOUTQ`).
+    /// Returns the bytes that the kernel holds of a UDP socket's data, its own overhead included
+    /// (`SIOCOUTQ`).
     pub(crate) fn unsent(socket: &SockRef<'_>) -> io::Result<Bytes> {
         let mut queued: c_int = 0;
         // SAFETY: the kernel writes one `int`, which lives through the call.
@@ -233,8 +241,9 @@ mod linux {
         Ok(Bytes::new(u64::try_from(queued).unwrap_or(0)))
     }
 
-    /// Whether a TCP socket has less unsent than its low-water mark. If not, the kernel is thereby asked to tell when it
-    /// has: without that, a socket that was never seen full would not be reported as writable again.
+    /// Returns whether a TCP socket has less unsent than its low-water mark. If not, the call also
+    /// asks the kernel for a notification. Without that, a socket never seen full would not be
+    /// reported as writable again.
     pub(crate) fn poll_writable(socket: &SockRef<'_>) -> io::Result<bool> {
         let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one `pollfd`, which lives through the call; it does not wait.
@@ -246,8 +255,9 @@ mod linux {
         Ok(ready > 0)
     }
 
-    /// How a TCP connection is. Offsets are those of `struct tcp_info` in Linux's `include/uapi/linux/tcp.h`, which only
-    /// ever grows at its end; what an older kernel does not fill in is zero.
+    /// Returns the measurements of a TCP connection. Offsets are those of `struct tcp_info` in
+    /// Linux's `include/uapi/linux/tcp.h`, which only grows at its end; fields that an older kernel
+    /// lacks are zero.
     pub(crate) fn tcp_info(socket: &SockRef<'_>) -> io::Result<TcpInfo> {
         let mut raw = [0u8; 256];
         let mut len = socklen(raw.len());
@@ -306,7 +316,7 @@ mod portable {
 
     pub(crate) fn recv(socket: &SockRef<'_>, buf: &mut BytesMut) -> io::Result<Incoming> {
         let from = socket.peek_sender()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        // The socket is read by one task only, so that this is the datagram whose sender was looked up.
+        // One task alone reads the socket, so this is the datagram of the sender found above.
         let filled = buf.len();
         buf.resize(buf.capacity(), 0);
         let read = io::Read::read(&mut &**socket, &mut buf[filled..]);
@@ -377,7 +387,8 @@ mod tests {
         let first = Incoming { from, len: 2400, segment: 1200, tos: 2 };
         let next = Incoming { len: 1200, ..first };
         assert!(first.is_continued_by(&next));
-        // The last of a call may be shorter, and tells its length by itself if it comes alone.
+        // The last datagram of a call may be shorter; alone in its call, it gives its own length as
+        // the segment size.
         assert!(first.is_continued_by(&Incoming { len: 1300, ..next }));
         assert!(!Incoming { len: 2500, ..first }.is_continued_by(&next));
         for other in [

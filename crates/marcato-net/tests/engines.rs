@@ -1,5 +1,5 @@
-//! Both engines over real loopback sockets, through the same tests. Whatever waits has a limit of time, which only a
-//! failure reaches.
+//! Both engines over real loopback sockets, through the same tests. Every wait has a time limit,
+//! which only a failure reaches.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -100,7 +100,8 @@ async fn one_byte_and_64_mib_arrive_unchanged_in_both_directions(engine: Engine)
 
 async fn an_urgent_message_overtakes_queued_bulk(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
-    // More than anything underneath buffers, so that it cannot all have left before the urgent one comes.
+    // More than all buffers hold, so that some bulk data is still queued when the urgent message
+    // arrives.
     for number in 0..60 {
         client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P4)).await.unwrap();
     }
@@ -152,7 +153,8 @@ async fn a_storm_of_cancellations_loses_nothing_else(engine: Engine) {
         let message = Message::new(body(number, 50_000)).with_priority(priority_of(number));
         handles.push(client.send(message).await.unwrap());
         if number % 2 == 1 {
-            // Some of those before have left already: then it is too late, and they arrive.
+            // Some earlier messages have already left: the cancellation is too late, and they
+            // arrive.
             let _ = handles[usize::try_from(number / 2).unwrap()].cancel();
         }
     }
@@ -179,7 +181,7 @@ async fn a_peer_that_goes_leaves_nobody_waiting(engine: Engine) {
         handles.push(client.send(Message::new(body(number, 1 << 20))).await.unwrap());
     }
     within(server.recv()).await.unwrap();
-    // The last handle goes, and the connection with it.
+    // With the last handle, the connection ends.
     drop(server);
     let closed = within(client.closed()).await;
     assert!(matches!(closed, Closed::Lost { .. } | Closed::ByPeer), "{closed:?}");
@@ -215,14 +217,14 @@ async fn a_slow_reader_slows_its_peer_down(engine: Engine) {
     }
     within(sender).await.unwrap();
     let peak = server.stats().received.unread_peak;
-    // What is read at once comes on top.
+    // The bytes of one read are added to the limit.
     assert!(peak >= Bytes::new(256 << 10) && peak < Bytes::new(512 << 10), "{peak}");
     close(client, server).await;
 }
 
 async fn a_missed_deadline_is_told_to_its_sender(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
-    // Nothing is read at the other end, so that what is queued stays.
+    // The other end reads nothing, so the queue stays full.
     for number in 0..40 {
         client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P1)).await.unwrap();
     }
@@ -232,7 +234,7 @@ async fn a_missed_deadline_is_told_to_its_sender(engine: Engine) {
         assert_eq!(within(server.recv()).await.unwrap().priority, Priority::P1);
     }
     assert_eq!(within(late.delivered()).await, Err(NotDelivered::Expired));
-    // It was never begun. The receiver is told all the same.
+    // No part of it was sent. The receiver is informed nevertheless.
     let missed = within(server.missed()).await.unwrap();
     assert_eq!((missed.reason, missed.received), (MissedReason::Expired, Bytes::ZERO));
     close(client, server).await;
@@ -312,7 +314,7 @@ async fn only_the_certificate_that_is_trusted_will_do(engine: Engine) {
         assert!(error.to_string().contains("certificate"), "{error}");
     }
     within(Endpoint::connect(&config, &server.remote())).await.unwrap();
-    // Whoever knows the certificate's fingerprint needs no name.
+    // With a pinned fingerprint, the name does not matter.
     let Trust::Certificate(certificate) = &server.trust else { panic!("it is self-signed") };
     let pinned = ClientSecurity::trusting("another.test", Trust::Fingerprint(Fingerprint::of(certificate)));
     within(Endpoint::connect(&config, &Remote::new(addr, pinned))).await.unwrap();
@@ -337,7 +339,7 @@ async fn many_connections_share_an_endpoint(engine: Engine) {
         let connection = within(server.endpoint.accept()).await.unwrap();
         let received = within(connection.recv()).await.unwrap();
         assert!(seen.insert(number_of(&received.bytes)));
-        // It stays until the client is through.
+        // The connection stays open until the client has finished.
         tokio::spawn(async move { connection.closed().await });
     }
     for client in clients {
@@ -369,7 +371,7 @@ async fn statistics_tell_of_lanes_and_levels_also_after_the_end(engine: Engine) 
     assert_eq!(lane.remote.map(|remote| remote.ip()), Some(common::localhost().ip()));
 }
 
-/// Bytes that mean nothing.
+/// Returns bytes without meaning.
 fn garbage(len: usize) -> Vec<u8> {
     body(99, len)[8..].to_vec()
 }
@@ -387,7 +389,7 @@ async fn garbage_leaves_others_alone(engine: Engine) {
                 let mut stream = TcpStream::connect(addr).await.unwrap();
                 let _ = stream.write_all(&garbage(len + 8)).await;
                 let _ = stream.shutdown().await;
-                // Whatever the server answers, it ends.
+                // The connection ends, whatever the server answers.
                 let _ = within(stream.read_to_end(&mut Vec::new())).await;
             }
             Engine::Quic => {
@@ -409,7 +411,7 @@ async fn a_server_that_never_answers_is_given_up(engine: Engine) {
     let mut config = config(engine);
     config.tcp.handshake_timeout = Duration::from_millis(50);
     config.quic.handshake_timeout = Duration::from_millis(50);
-    // Both are open, and nobody is behind them.
+    // Both sockets are open, and nothing answers on them.
     let tcp = TcpListener::bind(common::localhost()).await.unwrap();
     let udp = UdpSocket::bind(common::localhost()).await.unwrap();
     let addr = if engine == Engine::Tcp { tcp.local_addr() } else { udp.local_addr() }.unwrap();
@@ -420,7 +422,7 @@ async fn a_server_that_never_answers_is_given_up(engine: Engine) {
     assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
 }
 
-/// Without TLS what a peer sends reaches the frames themselves.
+/// Without TLS, the peer's bytes reach the frame decoder itself.
 #[tokio::test]
 async fn a_peer_that_sends_no_frames_over_plain_tcp_loses_its_connection() {
     let config = config(Engine::Tcp);

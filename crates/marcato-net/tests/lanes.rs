@@ -1,4 +1,5 @@
-//! Several QUIC lanes over real loopback sockets, and what becomes of messages when one of them is lost.
+//! Several QUIC lanes over real loopback sockets, and the delivery of messages when one of them is
+//! lost.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -19,7 +20,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-/// Passes datagrams on between clients and a server, until it is cut.
+/// Relay that forwards datagrams between clients and a server, until it is cut.
 struct Relay {
     addr: SocketAddr,
     task: JoinHandle<()>,
@@ -51,13 +52,13 @@ impl Relay {
         Self { addr, task }
     }
 
-    /// From now on everything is lost.
+    /// Drops everything from now on.
     fn cut(&self) {
         self.task.abort();
     }
 }
 
-/// A client with two lanes, each through a relay.
+/// Returns a connection with two lanes, each through a relay.
 async fn two_lanes(config: &Config, layer: Layer) -> (Connection, Connection, [Relay; 2]) {
     let low = LocalAddress { layer, ..localhost().into() };
     let server = server_at(config, &[localhost().into(), low]).await;
@@ -80,7 +81,7 @@ async fn two_lanes(config: &Config, layer: Layer) -> (Connection, Connection, [R
     (client, accepted, relays)
 }
 
-/// One of two lanes is cut while both carry messages: nothing is lost, and nothing comes twice.
+/// Cuts one of two lanes while both carry messages: nothing is lost, and nothing arrives twice.
 async fn survives_the_loss_of(lane: usize) {
     const COUNT: u64 = 300;
     let mut config = Config::new(Engine::Quic);
@@ -99,7 +100,7 @@ async fn survives_the_loss_of(lane: usize) {
     let mut seen = BTreeSet::new();
     let mut cut = false;
     for received in 0..COUNT {
-        // As soon as both are in use: on a busy machine that takes one of them a while.
+        // The cut waits until both lanes are in use, which takes a while on a busy machine.
         if !cut && received >= 20 && client.stats().lanes.iter().all(|lane| lane.sent > 100) {
             relays[lane].cut();
             cut = true;
@@ -124,7 +125,7 @@ async fn the_first_lane_lost_mid_message_loses_nothing() {
     survives_the_loss_of(0).await;
 }
 
-/// A message of 30 MB is written piece by piece when one of its two lanes is cut.
+/// Cuts one of two lanes while a message of 30 MB is written piece by piece.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_lost_within_a_message_that_is_being_written_loses_nothing_of_it() {
     const PIECES: usize = 100;
@@ -159,7 +160,7 @@ async fn a_lane_lost_within_a_message_that_is_being_written_loses_nothing_of_it(
     close(client, server).await;
 }
 
-/// Waits until so many lanes are usable, and no other is left.
+/// Waits until exactly this number of lanes is left, all usable.
 async fn until_there_are(count: usize, connection: &Connection) {
     within(async {
         loop {
@@ -205,7 +206,7 @@ async fn lanes_come_and_go_while_messages_flow() {
             assert!(seen.insert(number), "{number} came twice");
         }
     });
-    // More often than a connection has places for sockets of lanes that are gone.
+    // More rounds than a connection has room for sockets of closed lanes.
     let mut gone = 0;
     for round in 0..6 {
         client.add_lane(LaneConfig::new(addrs[1 + round % 2]).from(localhost())).unwrap();
@@ -216,7 +217,7 @@ async fn lanes_come_and_go_while_messages_flow() {
         client.remove_lane(leaves).unwrap();
         until_there_are(1, &client).await;
         assert!(client.stats().lanes.iter().all(|lane| lane.id != leaves));
-        // What went by the first may come again once the server has let go of it.
+        // The first address may be used again once the server has released it.
         if round % 2 == 0 {
             client.add_lane(LaneConfig::new(addrs[0]).from(localhost())).unwrap();
             until_there_are(2, &client).await;
@@ -291,7 +292,7 @@ async fn a_periodic_source_finds_its_reservation_beside_bulk() {
     close(client, server).await;
 }
 
-/// The lanes of a layered connection, once they are up.
+/// Returns a layered connection, once its lanes are up.
 async fn layered_pair(config: &Config, server: &common::Server, remote: &Remote) -> (Connection, Connection) {
     let (client, accepted) =
         within(async { tokio::join!(Endpoint::connect(config, remote), server.endpoint.accept()) }).await;
@@ -314,7 +315,7 @@ async fn one_flag_at_both_ends_opens_a_low_lane_at_the_port_after() {
         layers.sort_unstable();
         assert_eq!(layers, [Layer::High, Layer::Low]);
     }
-    // Both ways, more than a window of it.
+    // In both directions, more than a window.
     for (from, to) in [(&client, &accepted), (&accepted, &client)] {
         let (from, to) = (from.clone(), to.clone());
         let sender = tokio::spawn(async move {

@@ -1,5 +1,5 @@
-//! How much the kernel is given ahead of what it can send, and what an urgent message waits for when the peer's window is
-//! shut.
+//! Data handed to the kernel ahead of what it can send, and the wait of an urgent message while the
+//! peer's window is closed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,8 @@ use marcato_wire::{Decoded, Frame};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
-/// The largest chunk, and what the kernel may add before it says that it has enough: a chunk more.
+/// Largest chunk, plus what the kernel may accept before it reports that it is full: one more
+/// chunk.
 const LEAN: Bytes = Bytes::new(2 * (64 << 10));
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,7 +24,7 @@ async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
     let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
     let (mut peer, _) = within(listener.accept()).await.unwrap();
 
-    // The peer reads nothing, so that its window shuts.
+    // The peer reads nothing, so its window closes.
     for _ in 0..60 {
         client.send(Message::new(vec![4; 1 << 20]).with_priority(Priority::P4)).await.unwrap();
     }
@@ -74,7 +75,7 @@ async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
     })
     .await;
     assert!(urgent.last && urgent.len == Bytes::new(100));
-    // What had been granted when it came, and no more than a chunk that was granted in that moment.
+    // Data granted before the urgent message came, and at most one chunk granted at that moment.
     assert!(
         ahead <= before + Bytes::new(64 << 10),
         "{ahead} left before it, of which {before} had been granted"

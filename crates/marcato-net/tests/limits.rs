@@ -1,4 +1,4 @@
-//! What strangers and peers that fall silent can take from an endpoint, and for how long.
+//! Resources that strangers and silent peers can hold at an endpoint, and for how long.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -15,7 +15,7 @@ use marcato_quic::{EndpointConfig, LocalSocket, SessionConfig, SocketId};
 use marcato_units::Time;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-/// Waits until the endpoint is as `wanted` says.
+/// Waits until the endpoint's statistics satisfy `wanted`.
 async fn until(endpoint: &Endpoint, wanted: impl Fn(&EndpointStats) -> bool) -> EndpointStats {
     within(async {
         loop {
@@ -43,12 +43,12 @@ async fn beyond_the_most_connections_those_who_knock_are_refused(engine: Engine)
     within(Endpoint::connect(&config, &remote)).await.unwrap_err();
     let stats = until(&server.endpoint, |stats| stats.refused > 0 && stats.handshakes == 0).await;
     assert_eq!((stats.connections, stats.accepted), (2, 2));
-    // One goes, and there is room again.
+    // One connection ends, and its room is available again.
     let (client, accepted) = pairs.pop().unwrap();
     close(client, accepted).await;
     let client = within(async {
         loop {
-            // A QUIC connection that is over lingers for three PTOs.
+            // A QUIC connection that has ended lingers for three PTOs.
             if let Ok(client) = Endpoint::connect(&config, &remote).await {
                 return client;
             }
@@ -63,7 +63,7 @@ for_both_engines! {
     beyond_the_most_connections_those_who_knock_are_refused
 }
 
-/// A QUIC client's first datagram, to which nothing will follow.
+/// Returns a QUIC client's first datagram, which nothing follows.
 fn first_datagram(server: SocketAddr, trust: &marcato_quic::Trust) -> Vec<u8> {
     let config = EndpointConfig::new(vec![LocalSocket::new(localhost())]);
     let mut endpoint = marcato_quic::Endpoint::new(config, Instant::now()).unwrap();
@@ -87,7 +87,7 @@ async fn quic_handshakes_that_do_not_go_on_keep_nobody_out_and_are_given_up() {
     }
     let stats = until(&server.endpoint, |stats| stats.retried >= 16).await;
     assert_eq!((stats.handshakes, stats.connections), (4, 0));
-    // Somebody who receives what is sent to his address gets in.
+    // A client that receives packets at its address is accepted.
     let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
     let accepted = within(server.endpoint.accept()).await.unwrap();
     client.send(Message::new("hello")).await.unwrap();
@@ -108,13 +108,13 @@ async fn tls_handshakes_that_do_not_begin_are_given_up() {
     for _ in 0..5 {
         silent.push(TcpStream::connect(addr).await.unwrap());
     }
-    // Only so many at once; the others wait in the kernel, and then have their turn.
+    // The limit admits only some at once; the others wait in the kernel for their turn.
     let stats = until(&server.endpoint, |stats| stats.failed == 5).await;
     assert_eq!((stats.connections, stats.accepted), (0, 0));
 }
 
-/// A connection over plain TCP to a peer that goes without a word: its kernel drops whatever comes, as if the cable had
-/// been cut.
+/// Returns a connection over plain TCP to a peer that vanishes silently: its kernel drops all
+/// packets, as if the cable had been cut.
 #[cfg(target_os = "linux")]
 async fn with_a_peer_that_vanishes() -> (marcato_net::Connection, TcpStream) {
     let listener = TcpListener::bind(localhost()).await.unwrap();
@@ -123,7 +123,7 @@ async fn with_a_peer_that_vanishes() -> (marcato_net::Connection, TcpStream) {
     let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
     let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
     let (peer, _) = within(listener.accept()).await.unwrap();
-    // BPF_RET | BPF_K: so many bytes of each segment are let through.
+    // BPF_RET | BPF_K: passes this number of bytes of each segment.
     let drop_all = [socket2::SockFilter::new(0x06, 0, 0, 0)];
     socket2::SockRef::from(&peer).attach_filter(&drop_all).unwrap();
     (client, peer)
@@ -158,7 +158,7 @@ async fn a_quic_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
     let addr = server.endpoint.local_addrs()[0];
     let remote =
         Remote::new(front.local_addr().unwrap(), ClientSecurity::trusting(NAME, server.trust.clone()));
-    // Passes datagrams on, until it is cut.
+    // Forwards datagrams, until it is cut.
     let relay = tokio::spawn(async move {
         let (mut ours, mut theirs) = (vec![0; 65_536], vec![0; 65_536]);
         let mut client = None;
@@ -178,7 +178,7 @@ async fn a_quic_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
         within(async { tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept()) }).await;
     let (client, accepted) = (client.unwrap(), accepted.unwrap());
     relay.abort();
-    // It may be passing something on right now.
+    // It may still be forwarding a datagram.
     let _ = relay.await;
     let mut message = client.send(Message::new("are you there?")).await.unwrap();
     for connection in [&client, &accepted] {

@@ -1,4 +1,4 @@
-//! What a monitoring system reads of connections and endpoints.
+//! Metrics of connections and endpoints for a monitoring system.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{body, close, for_both_engines, pair, within};
 use marcato_net::{Config, Endpoint, Engine, Message, Metrics};
 use marcato_units::Priority;
 
-/// The value of a series.
+/// Returns the value of a series.
 fn value(text: &str, series: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()

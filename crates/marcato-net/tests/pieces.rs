@@ -13,7 +13,7 @@ use marcato_net::{
 use marcato_units::{Bytes, Priority};
 use ring::digest::{Context, SHA256, digest};
 
-/// Long messages are streamed to the receiver, too.
+/// Returns a configuration in which the receiver streams long messages, too.
 fn config(engine: Engine) -> Config {
     let mut config = Config::new(engine);
     config.limits.max_message = Bytes::new(1 << 20);
@@ -21,7 +21,7 @@ fn config(engine: Engine) -> Config {
     config
 }
 
-/// The next long message to its end, and its hash.
+/// Reads the next long message to its end, and returns its priority and its hash.
 async fn receive_long(connection: &Connection) -> (Priority, Vec<u8>) {
     let mut long = within(connection.accept_long()).await.unwrap();
     let mut context = Context::new(&SHA256);
@@ -79,7 +79,7 @@ async fn a_writer_waits_for_its_reader(engine: Engine) {
         long.delivered().await.unwrap();
         peak
     });
-    // Nobody reads yet: it stops reading, and so the writer has to wait.
+    // The application does not read yet, so reading stops and the writer has to wait.
     within(async {
         while server.stats().received.stops == 0 {
             tokio::task::yield_now().await;
@@ -87,7 +87,7 @@ async fn a_writer_waits_for_its_reader(engine: Engine) {
     })
     .await;
     assert!(!writer.is_finished());
-    // Something urgent on the same connection does not wait for the writer.
+    // An urgent message on the same connection does not wait for the writer.
     client.send(Message::new("urgent").with_priority(Priority::P0)).await.unwrap();
     let mut long = within(server.accept_long()).await.unwrap();
     let mut len = 0;
@@ -97,7 +97,7 @@ async fn a_writer_waits_for_its_reader(engine: Engine) {
     assert_eq!(len, LEN);
     assert_eq!(within(server.recv()).await.unwrap().bytes, b"urgent"[..]);
     let peak = within(writer).await.unwrap();
-    // A part more than the limit, as the last is let in while there is room for a byte.
+    // One part more than the limit, because the last is accepted while there is room for a byte.
     assert!(peak <= config.limits.streamed + Bytes::new(128 << 10), "{peak} waited");
     close(client, server).await;
 }
@@ -129,7 +129,7 @@ async fn what_is_cancelled_or_dropped_halfway_is_missed(engine: Engine) {
         assert_eq!(missed.reason, MissedReason::Cancelled);
         assert_eq!(within(server.missed()).await.unwrap().number, missed.number);
     }
-    // Nothing was written of this one, so that nobody hears of it.
+    // Nothing of this message was written, so the receiver never learns of it.
     let mut empty = client.send_long(Priority::P1).unwrap();
     assert_eq!(empty.finish().await, Err(LongSendError::Send(SendError::Empty)));
     drop(empty);

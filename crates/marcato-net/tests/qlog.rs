@@ -1,4 +1,4 @@
-//! What a QUIC connection writes down, if it is asked to.
+//! Logs of a QUIC connection, if requested.
 #![cfg(feature = "qlog")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -26,7 +26,7 @@ struct Counts {
     aborted: AtomicU64,
 }
 
-/// What a message of this number has to be.
+/// Returns the required content of a message with this number.
 fn contents(number: u64) -> Payload {
     body(number, 8 + usize::try_from(number.wrapping_mul(0x9e37_79b9) % 30_000).unwrap())
 }
@@ -35,7 +35,7 @@ fn priority(random: &mut Stream) -> Priority {
     Priority::ALL[usize::try_from(random.next_u64() % 5).unwrap()]
 }
 
-/// One connection's life.
+/// Runs one connection from its begin to its end.
 async fn live(connection: Connection, mut random: Stream, counts: Arc<Counts>) {
     let mut handles = Vec::new();
     for number in 0..20 + random.next_u64() % 60 {
@@ -60,7 +60,7 @@ async fn live(connection: Connection, mut random: Stream, counts: Arc<Counts>) {
         }
         let handle = connection.send(message).await.unwrap();
         counts.messages.fetch_add(1, Relaxed);
-        // Now and then it has left already.
+        // Occasionally the message has already left.
         for _ in 0..random.next_u64() % 3 {
             tokio::task::yield_now().await;
         }
@@ -87,7 +87,7 @@ async fn live(connection: Connection, mut random: Stream, counts: Arc<Counts>) {
     within(connection.close()).await.unwrap();
 }
 
-/// Takes what comes, and looks whether it is what was sent.
+/// Reads messages, and checks that they are as sent.
 async fn take(connection: Connection) {
     let mut seen = BTreeSet::new();
     while let Ok(received) = connection.recv().await {

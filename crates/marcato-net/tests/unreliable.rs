@@ -20,11 +20,11 @@ async fn unreliable_messages_come_unchanged_and_at_most_once(engine: Engine) {
             let message = Message::new(body(number, 500)).with_priority(priority).unreliable();
             handles.push(sending.send(message).await.unwrap());
         }
-        // They have left, or are there.
+        // They have left, or have arrived.
         for handle in &mut handles {
             handle.delivered().await.unwrap();
         }
-        // Behind all of them.
+        // The end marker follows all of them.
         let end = Message::new(body(COUNT, 500)).with_priority(Priority::P4);
         sending.send(end).await.unwrap().delivered().await.unwrap();
     });
@@ -44,7 +44,7 @@ async fn unreliable_messages_come_unchanged_and_at_most_once(engine: Engine) {
     if engine == Engine::Tcp {
         assert_eq!(seen.len() as u64, COUNT + 1);
     } else {
-        // What the receiver's limit let through at least: it was never without any.
+        // Lower bound of the messages that the receiver's limit let through: it always held some.
         assert!(seen.len() > 100, "{}", seen.len());
         assert_eq!(client.stats().conducted.total().granted.messages, COUNT + 1);
     }
@@ -71,8 +71,8 @@ async fn what_nobody_takes_is_dropped_and_counted_and_the_rest_goes_on(engine: E
     if engine == Engine::Tcp {
         assert_eq!((taken, received.unreliable), (COUNT, 0));
     } else {
-        // 20 kB in messages of 864 wait at once. The engine may send the end before the last datagrams; those that came while
-        // room was being made are no fault.
+        // Messages of 864 bytes fill the limit of 20 kB. The engine may send the end before the
+        // last datagrams; those that arrived while room was being made are acceptable.
         let later = server.stats().received.unreliable - received.unreliable;
         assert!(taken <= 23 + later, "{taken}, of which {later} came later at most");
         assert!(received.unreliable <= COUNT && received.unreliable_dropped >= received.unreliable - 23);
@@ -82,7 +82,7 @@ async fn what_nobody_takes_is_dropped_and_counted_and_the_rest_goes_on(engine: E
 
 async fn an_unreliable_message_expires_like_any_other(engine: Engine) {
     let (client, server, _listener) = pair(&Config::new(engine)).await;
-    // Nothing is read at the other end, so that what is queued stays.
+    // The other end reads nothing, so the queue stays full.
     for number in 0..40 {
         client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P1)).await.unwrap();
     }

@@ -1,8 +1,9 @@
-//! What feeding packet by packet costs the sender: the bare engine against the session, with the same number of
-//! datagrams per poll. Both send one large message in memory, over two lanes whose windows never fill; only the
-//! sender's time counts.
+//! Sender's cost of feeding packet by packet: the bare engine against the session, with the same
+//! number of datagrams per poll. Both send one large message in memory, over two lanes whose
+//! windows never fill; only the sender's time counts.
 //!
-//! `cargo bench -p marcato-quic --bench fed` prints MB/s of one core, CPU s per GB, and ratios within one run.
+//! `cargo bench -p marcato-quic --bench fed` prints MB/s of one core, CPU s per GB, and ratios
+//! within one run.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -27,14 +28,14 @@ use rustls::RootCertStore;
 
 const MTU: u16 = 1452;
 const MESSAGE: usize = 64 << 20;
-/// More than is ever under way.
+/// Window in bytes: more than is ever in flight.
 const WINDOW: u64 = 1 << 30;
-/// Between the two ends, each way.
+/// One-way delay between the two ends.
 const DELAY: Duration = Duration::from_micros(200);
-/// Datagrams that leave in one instant: a socket's buffer full.
+/// Datagrams that leave in one instant: a full socket buffer.
 const BURST: usize = 400;
 
-/// A datagram under way: by which lane, and its bytes.
+/// Datagram in flight: its lane and its bytes.
 type Datagram = (u8, Vec<u8>);
 
 fn client_addr(lane: u8) -> SocketAddr {
@@ -51,13 +52,13 @@ trait End {
     fn transmit(&mut self, now: Time, most: usize) -> Vec<Datagram>;
     /// Bytes that this end has handed to its application.
     fn received(&self) -> usize;
-    /// Whether a message that this end sends may be begun.
+    /// Returns whether this end may begin to send a message.
     fn ready(&self) -> bool;
     fn send(&mut self, now: Time, body: Payload);
     fn next_timeout(&self) -> Option<Time>;
 }
 
-/// Splits what one poll gave into datagrams.
+/// Splits the result of one poll into datagrams.
 fn split(lane: u8, bytes: &[u8], segment: Option<usize>, out: &mut Vec<Datagram>) {
     out.extend(bytes.chunks(segment.unwrap_or(bytes.len()).max(1)).map(|part| (lane, part.to_vec())));
 }
@@ -175,7 +176,7 @@ impl End for Fed {
     }
 }
 
-/// The engine with nothing around it.
+/// Engine without a session.
 struct Bare {
     endpoint: noq_proto::Endpoint,
     conn: Option<(ConnectionHandle, Connection)>,
@@ -364,7 +365,7 @@ impl End for Bare {
     }
 }
 
-/// The sender's time for one message, and the bytes that it put on the wire.
+/// Returns the sender's time for one message, and the bytes that it sent.
 fn transfer([mut client, mut server]: [Box<dyn End>; 2]) -> (Span, usize) {
     let body = Payload::from(vec![0; MESSAGE]);
     let mut now = Time::ZERO;
@@ -387,7 +388,7 @@ fn transfer([mut client, mut server]: [Box<dyn End>; 2]) -> (Span, usize) {
         back = server.transmit(later, usize::MAX);
         now = later + DELAY;
         if back.is_empty() {
-            // Nothing is under way: on to whatever is waited for.
+            // Nothing is in flight, so time advances to the next timer.
             let next = [client.next_timeout(), server.next_timeout()].into_iter().flatten().min();
             now = now.max(next.unwrap_or(now));
         }

@@ -1,4 +1,4 @@
-//! How a session is set up.
+//! Configuration of a session.
 
 use std::sync::Arc;
 
@@ -18,51 +18,55 @@ use crate::inbox::InboxLimits;
 use crate::low::LowLanes;
 use crate::scheduler::Scheduler;
 
-/// What a full packet holds back from stream data: its header with an 8-byte connection ID, the frame's own header, the
-/// AEAD's tag, and room for an acknowledgement that the engine may add. With 70 bytes or more, no chunk was ever seen
-/// to spill into a second packet.
+/// Bytes of a full packet that stream data does not use: its header with an 8-byte connection ID,
+/// the frame's own header, the AEAD's tag, and room for an acknowledgement that the engine may add.
+/// With 70 bytes or more, no chunk was ever seen to spill into a second packet.
 pub(crate) const HEADROOM: Bytes = Bytes::new(80);
 
-/// What it holds back while the engine has something to send again: too little for the engine to fill with a sliver of
-/// that (it begins a frame where more than 25 bytes are left, and headers take 30 or more), yet room for most
-/// acknowledgements. Slivers that are lost in turn go again many to a packet, and of two dozen small frames of one stream
-/// in one packet the engine forgets some: out of order, it takes the count of the bytes read for an offset, and drops
-/// what lies before it when it tidies up.
+/// Bytes of a full packet that stream data does not use while the engine has data to retransmit.
+///
+/// That is too little for the engine to add a sliver of that data, yet room for most
+/// acknowledgements. The engine begins a frame where more than 25 bytes are left, and headers take
+/// 30 or more. Lost slivers would be retransmitted many to a packet. Of two dozen small frames of
+/// one stream in one packet, the engine forgets some: in unordered reading it takes the count of
+/// the bytes read for an offset, and drops earlier bytes when it tidies up.
 pub(crate) const TIGHT: Bytes = Bytes::new(52);
 
-/// What a full packet counts against the congestion window beyond the stream bytes that it carries.
+/// Bytes that a full packet counts against the congestion window beyond its stream bytes.
 pub(crate) const OVERHEAD: Bytes = Bytes::new(44);
 
-/// What the engine may hold of DATAGRAM frames: more than one packet can bring, however small they are.
+/// Buffer for DATAGRAM frames in the engine, in bytes: more than one packet can bring, however
+/// small the frames.
 const ENGINE_DATAGRAMS: usize = 4 << 20;
 
-/// Which lane scheduler a session uses.
+/// Lane scheduler of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathScheduler {
-    /// The fastest lane with room.
+    /// Fastest lane with room.
     LowRtt,
-    /// One lane after the other.
+    /// Lanes in rotation.
     RoundRobin,
-    /// Congestion window reservation. Its framing is set by the session.
+    /// Congestion window reservation (CWR). The session sets its framing.
     Cwr(CwrConfig),
-    /// Congestion window reservation with redundancy. Its framing is set by the session.
+    /// Congestion window reservation with redundancy (CWR-RED). The session sets its framing.
     CwrRed(CwrConfig),
-    /// Redundancy that ignores the window: for comparison only.
+    /// Redundancy that ignores the window, for messages at least as urgent as this priority: for
+    /// comparison only.
     Selective(Priority),
-    /// Low lanes take what high ones have no room for; among those, another chooses.
+    /// Low lanes carry what high ones have no room for; the base scheduler chooses among high ones.
     Layered(BaseScheduler, LayeredConfig),
 }
 
-/// What chooses among the high lanes of [`PathScheduler::Layered`].
+/// Scheduler of the high lanes in [`PathScheduler::Layered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseScheduler {
-    /// The fastest lane with room.
+    /// Fastest lane with room.
     LowRtt,
-    /// One lane after the other.
+    /// Lanes in rotation.
     RoundRobin,
-    /// Congestion window reservation. Its framing is set by the session.
+    /// Congestion window reservation (CWR). The session sets its framing.
     Cwr(CwrConfig),
-    /// Congestion window reservation with redundancy. Its framing is set by the session.
+    /// Congestion window reservation with redundancy (CWR-RED). The session sets its framing.
     CwrRed(CwrConfig),
 }
 
@@ -94,63 +98,69 @@ impl PathScheduler {
     }
 }
 
-/// Who spreads packets over a round trip.
+/// Pacing of packets over a round trip.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// Nobody: what the window allows leaves at once. BBR must not be run so: without pacing it was seen to double the
-    /// round-trip time.
+    /// None: all that the window allows leaves at once. Do not combine with BBR: without pacing it
+    /// was seen to double the round-trip time.
     Off,
-    /// The session, all but data of the most urgent level, which leaves at once if the window allows.
+    /// The session paces all data except the most urgent level, which leaves at once if the window
+    /// allows.
     #[default]
     Session,
-    /// The session, data of every level.
+    /// The session paces data of every level.
     Strict,
 }
 
-/// How the window of a lane grows while a part of it has to stay empty for a reservation.
+/// Growth of a lane's window while a part of it has to stay empty for a reservation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
-    /// By what is acknowledged, as the controllers have it. A lane that reserves grows more slowly (CWR, Table I).
+    /// By the bytes acknowledged, as controllers do. A lane that reserves grows more slowly (CWR,
+    /// Table I).
     #[default]
     Acknowledged,
-    /// As if what is acknowledged had filled the part that background data was kept from, too. A window that is
-    /// under-used only because it is reserved then grows as fast as a full one.
+    /// By the bytes acknowledged plus a share for the part kept from background data, as if that
+    /// had been filled. A window underused only because of a reservation then grows as fast as a
+    /// full one.
     Credited,
 }
 
-/// Which streams carry messages.
+/// Streams that carry messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamUse {
     /// A new unidirectional stream for each copy of each message.
     #[default]
     PerMessage,
-    /// A bidirectional stream again, once the receiver has acknowledged its message on it (CWR §III-B).
+    /// A reused bidirectional stream, once the receiver has acknowledged its message on it (CWR
+    /// §III-B).
     Reuse,
 }
 
-/// When a lane that stays silent is believed dead.
+/// Time after which a silent lane counts as stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// After so many smoothed round-trip times without an acknowledgement, in thousandths, with data in flight ...
+    /// Smoothed round-trip times without an acknowledgement, in thousandths, with data in flight
+    /// ...
     pub rtts: u32,
-    /// ... but not before one round-trip time and this: acknowledgements may be delayed.
+    /// ... but at least one round-trip time and this: acknowledgements may be delayed.
     pub floor: Duration,
 }
 
 impl Default for Stall {
-    /// 2.5 round-trip times, at least one and 50 ms: twice the acknowledgement delay that QUIC allows by default.
+    /// 2.5 round-trip times, at least one and 50 ms: twice the acknowledgement delay that QUIC
+    /// allows by default.
     fn default() -> Self {
         Self { rtts: 2500, floor: Duration::from_millis(50) }
     }
 }
 
-/// How many packets are handed to the engine at once.
+/// Bound on the packets handed to the engine at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// At most so many, all of one message and on one lane.
+    /// Limit of packets, all of one message and on one lane.
     pub packets: usize,
-    /// At most what the lane sends in this time, so that something more urgent waits no longer than that. Data of the
-    /// most urgent level is not held to it: nothing can be more urgent.
+    /// Time in which the lane sends the batch at most, so that more urgent data waits no longer.
+    /// The most urgent level is exempt: nothing can be more urgent.
     pub span: Duration,
 }
 
@@ -165,79 +175,82 @@ impl Default for Batch {
     }
 }
 
-/// How a session behaves. The [default](Self::default) is for use; what the reproduction of CWR changes stands with it.
+/// Configuration of a session. The [default](Self::default) is for general use; the
+/// reproduction of CWR documents the settings that it changes.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// Whose bytes leave next.
+    /// Rules of the Conductor, which chooses the next bytes.
     pub conductor: ConductorConfig,
-    /// On which lanes.
+    /// Lane scheduler.
     pub path_scheduler: PathScheduler,
-    /// The controller of a lane that asks for none of its own.
+    /// Controller of lanes whose request names none.
     pub congestion: Congestion,
-    /// Where its window begins; `None` for the controller's own choice.
+    /// Initial window in bytes; `None` for the controller's own choice.
     pub initial_window: Option<Bytes>,
-    /// Who paces.
+    /// Pacing.
     pub pacing: Pacing,
-    /// How reserved windows grow.
+    /// Growth of windows with a reservation.
     pub growth: Growth,
-    /// Which streams carry messages.
+    /// Streams that carry messages.
     pub streams: StreamUse,
-    /// How many packets at once.
+    /// Packets handed to the engine at once.
     pub batch: Batch,
-    /// When a lane is believed dead.
+    /// Time after which a silent lane counts as stalled.
     pub stall: Stall,
-    /// Whether the peer's wish to have a lane used only while no other can be is followed, and not only reported. Both
-    /// ends also express it for a lane that does not answer.
+    /// Follows the peer's request to use a lane only while no other is available, instead of only
+    /// reporting it. Both ends also make that request for a lane that does not answer.
     pub heed_backup: bool,
-    /// UDP payload of a full packet until more is known to pass: 1200 to 65 527 bytes.
+    /// UDP payload of a full packet until larger ones are known to pass: 1200 to 65 527 bytes.
     pub initial_mtu: u16,
-    /// Whether larger packets are probed for.
+    /// Probes for larger packets.
     pub mtu_discovery: bool,
-    /// After how many later packets one is declared lost (RFC 9002 §6.1.1). `u32::MAX` leaves it to time alone.
+    /// Distance in packets, behind an acknowledged one, at which a packet is declared lost (RFC
+    /// 9002 §6.1.1). `u32::MAX` leaves it to time alone.
     pub packet_threshold: u32,
-    /// After how many round-trip times a packet older than an acknowledged one is declared lost (RFC 9002 §6.1.2).
+    /// Round-trip times after which a packet older than an acknowledged one is declared lost (RFC
+    /// 9002 §6.1.2).
     pub time_threshold: f32,
-    /// What a round trip is believed to take before one was measured.
+    /// Round-trip time assumed before one was measured.
     pub initial_rtt: Duration,
-    /// The most lanes, 1 to 16.
+    /// Limit of lanes, 1 to 16.
     pub max_lanes: u8,
-    /// After how long without any packet the connection is given up.
+    /// Time without any packet after which the connection is closed.
     pub idle_timeout: Duration,
-    /// After how long without an acknowledgement of what was sent on it one lane is given up, if there is another;
+    /// Time without an acknowledgement after which a stalled lane is closed, if there is another;
     /// `None` for never.
     pub lane_idle_timeout: Option<Duration>,
-    /// How often a quiet lane is kept alive; `None` for never.
+    /// Interval of keep-alives on a quiet lane; `None` for none.
     pub keep_alive: Option<Duration>,
-    /// Whether observers on the path may see the round-trip time (RFC 9000 §17.4). One in eight connections does not
-    /// show it all the same, and with more than one active path what it shows is noise.
+    /// Shows observers on the path the round-trip time by the spin bit (RFC 9000 §17.4). One in
+    /// eight connections hides it nevertheless, and with more than one active path it shows noise.
     pub spin: bool,
-    /// Bounds on what the peer can make us keep.
+    /// Bounds of the data that the peer can make us hold.
     pub inbox: InboxLimits,
     /// Streams that the peer may have open, of each kind: at least 2.
     pub max_streams: u32,
-    /// What the peer may send on one stream before we have read it. Above 2 MB, an engine that is read too late
-    /// closes the connection.
+    /// Bytes that the peer may send on one stream before we have read them. Above 2 MB, an engine
+    /// that is read too late closes the connection.
     pub stream_window: Bytes,
-    /// What the peer may send on all streams before we have read it.
+    /// Bytes that the peer may send on all streams before we have read them.
     pub receive_window: Bytes,
-    /// Begin with a receive window of this size and let it grow with what the peer sends in a round trip, up to
-    /// `receive_window`. `None`: it is as large as it may be from the start.
+    /// Initial receive window in bytes, which grows with the peer's data per round trip, up to
+    /// `receive_window`. `None`: the window is `receive_window` from the start.
     pub receive_window_from: Option<Bytes>,
-    /// What we may have sent and not seen acknowledged, on all streams.
+    /// Limit of unacknowledged bytes sent, on all streams.
     pub send_window: Bytes,
-    /// Messages that wait, or that have left and whose end has not been acknowledged. P0 may exceed it by an eighth.
+    /// Limit of messages that are queued or not wholly acknowledged. P0 may exceed it by an eighth.
     pub max_unfinished: usize,
-    /// Bytes of unreliable messages that have come and were not taken, each counted with 64 more; beyond them the oldest
-    /// are dropped. `None` if there are to be none, either way: the peer is told so.
+    /// Limit of the bytes of unread unreliable messages, each counted with 64 more; beyond it the
+    /// oldest are dropped. `None` disables them in both directions, and the peer is informed.
     pub datagrams: Option<Bytes>,
-    /// A directory into which each session writes a file of what it does, in the format of qlog
-    /// (draft-ietf-quic-qlog-main-schema). It costs much: for looking into things.
+    /// Directory into which each session writes a log in the qlog format
+    /// (draft-ietf-quic-qlog-main-schema). The cost is high: for debugging.
     #[cfg(feature = "qlog")]
     pub qlog: Option<std::path::PathBuf>,
-    /// Whether each change of a window is reported as an event, for those who study them.
+    /// Reports each change of a window as an event, for analysis.
     pub trace_windows: bool,
-    /// What is particular to lanes of the low layer. `None` if they are lanes like all others, which is for networks
-    /// of which something else is known.
+    /// Management of lanes of the low layer. `None` treats them like all others, for networks whose
+    /// treatment of the layers is known.
     pub low_lanes: Option<LowLanes>,
 }
 
@@ -280,72 +293,72 @@ impl Default for SessionConfig {
     }
 }
 
-/// Why a session cannot be set up so.
+/// Error returned for an invalid session configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionConfigError {
-    /// The Conductor's rules.
+    /// The Conductor's rules are invalid.
     #[error("the conductor cannot be configured so: {0}")]
     Conductor(#[from] marcato_sched::conductor::DebtError),
-    /// The lane scheduler's.
+    /// The lane scheduler's configuration is invalid.
     #[error("the lane scheduler cannot be configured so: {0}")]
     PathScheduler(#[from] CwrConfigError),
-    /// No lane, or more than there are names for.
+    /// There is no lane, or more than there are identifiers.
     #[error("a session has 1 to {MAX_LANES} lanes, not {asked}")]
     Lanes {
-        /// What was asked for.
+        /// Value given.
         asked: u8,
     },
-    /// The controller of low lanes.
+    /// The configuration of the low lanes' controller is invalid.
     #[error("the low layer's controller cannot be configured so: {0}")]
     LowPriority(#[from] LcmConfigError),
-    /// Smaller than every QUIC packet may be, or larger than UDP's.
+    /// The packet size is below QUIC's minimum, or above UDP's maximum.
     #[error("an initial mtu of {asked} bytes is not between 1200 and 65527")]
     Mtu {
-        /// What was asked for.
+        /// Value given.
         asked: u16,
     },
-    /// The control stream takes one for ever.
+    /// The control stream occupies one permanently.
     #[error("with {asked} streams of each kind, a control stream leaves none for messages: allow at least 2")]
     Streams {
-        /// What was asked for.
+        /// Value given.
         asked: u32,
     },
-    /// A window that the engine cannot survive.
+    /// The stream window is too large for the engine's reassembly.
     #[error("a stream window of {asked} lets the engine's assembler fail: give at most 2 MB")]
     StreamWindow {
-        /// What was asked for.
+        /// Value given.
         asked: Bytes,
     },
     /// The receive window would have to shrink.
     #[error("a receive window that begins with {from} may not end with {most}: raise receive_window")]
     ReceiveWindow {
-        /// What it was to begin with.
+        /// Initial window given.
         from: Bytes,
-        /// And what it may be.
+        /// Largest window given.
         most: Bytes,
     },
-    /// Chunks would not fit the watermarks.
+    /// A timeout is too long for the wire format.
     #[error("{what} is too long for the wire: give less than {limit:?}")]
     TooLong {
-        /// Which setting.
+        /// Name of the setting.
         what: &'static str,
-        /// What it must stay below.
+        /// Exclusive upper bound.
         limit: Duration,
     },
-    /// Zero of something of which at least one is needed.
+    /// A setting that must be at least one is zero.
     #[error("{what} must not be zero")]
     Zero {
-        /// Which setting.
+        /// Name of the setting.
         what: &'static str,
     },
 }
 
-/// No timeout is longer.
+/// Exclusive upper bound of all timeouts.
 const LONGEST: Duration = Duration::from_secs(1 << 30);
 
 impl SessionConfig {
-    /// The same, with low lanes for what high ones have no room for: PLT. Among the high ones, what chose among all
-    /// chooses now.
+    /// Returns this configuration with low lanes for the data that high ones have no room for: PLT.
+    /// The scheduler so far now chooses among the high lanes.
     #[must_use]
     pub fn layered(self) -> Self {
         let base = match self.path_scheduler {
@@ -368,12 +381,12 @@ impl SessionConfig {
         mtu - HEADROOM
     }
 
-    /// The same while the engine has something to send again.
+    /// Stream bytes in a full packet while the engine has data to retransmit.
     pub(crate) fn tight_payload(mtu: Bytes) -> Bytes {
         mtu - TIGHT
     }
 
-    /// What messages count against windows.
+    /// Bytes that messages count against windows.
     pub(crate) fn framing(&self) -> Framing {
         let payload = Self::payload(Bytes::from(u32::from(self.initial_mtu)));
         Framing::new(payload, OVERHEAD).unwrap_or(Framing::NONE)
@@ -391,6 +404,7 @@ impl SessionConfig {
         if self.max_lanes == 0 || usize::from(self.max_lanes) > MAX_LANES {
             return Err(SessionConfigError::Lanes { asked: self.max_lanes });
         }
+        // RFC 9000 §14: QUIC must not use a path that cannot carry datagrams of 1200 bytes.
         if !(1200..=65_527).contains(&self.initial_mtu) {
             return Err(SessionConfigError::Mtu { asked: self.initial_mtu });
         }
@@ -428,7 +442,8 @@ impl SessionConfig {
         Ok(())
     }
 
-    /// The engine's own configuration. Each connection needs its own: the gates of its lanes are made by it.
+    /// Returns the engine's configuration. Each connection needs its own, because it makes the
+    /// gates of its lanes.
     pub(crate) fn transport(&self) -> Arc<TransportConfig> {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
         let mut transport = TransportConfig::default();
@@ -436,12 +451,13 @@ impl SessionConfig {
             .max_concurrent_uni_streams(VarInt::from_u32(self.max_streams))
             .max_concurrent_bidi_streams(VarInt::from_u32(self.max_streams))
             .stream_receive_window(varint(self.stream_window))
-            // They are taken out of the engine as they come, so that it drops none uncounted.
+            // The session takes them out of the engine at once, so the engine drops none uncounted.
             .datagram_receive_buffer_size(self.datagrams.map(|_| ENGINE_DATAGRAMS))
             .datagram_send_buffer_size(ENGINE_DATAGRAMS)
             .receive_window(varint(self.receive_window_from.unwrap_or(self.receive_window)))
             .send_window(self.send_window.get())
-            // Without it, an interrupted stream is finished before any other, whatever its priority.
+            // Without it, an interrupted stream is finished before any other, whatever its
+            // priority.
             .send_fairness(true)
             .packet_threshold(self.packet_threshold)
             .time_threshold(self.time_threshold)
@@ -450,7 +466,7 @@ impl SessionConfig {
             .min_mtu(self.initial_mtu.min(1200))
             .mtu_discovery_config(self.mtu_discovery.then(MtuDiscoveryConfig::default))
             .max_idle_timeout(self.idle_timeout.try_into().ok())
-            // The session gives up silent lanes by itself.
+            // The session itself closes silent lanes.
             .default_path_max_idle_timeout(None)
             .default_path_keep_alive_interval(self.keep_alive)
             .allow_spin(self.spin)

@@ -1,4 +1,4 @@
-//! Which congestion controller a lane gets.
+//! Choice of a lane's congestion controller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,12 +9,13 @@ use noq_proto::congestion::{Bbr3Config, Controller, ControllerFactory, CubicConf
 
 use crate::low_controller::LowPriority;
 
-/// The congestion controller of a lane. Lanes are not coupled.
+/// Congestion controller of a lane. Lanes are not coupled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Congestion {
     /// NewReno (RFC 9002 §7).
     NewReno {
-        /// What is left of the window after a loss. RFC 9002 says 0.5; the implementation that CWR builds on used 0.7.
+        /// Factor by which a loss multiplies the window. RFC 9002 recommends 0.5; the
+        /// implementation that CWR builds on used 0.7.
         loss_reduction_factor: f32,
     },
     /// CUBIC (RFC 9438).
@@ -22,16 +23,17 @@ pub enum Congestion {
     Cubic,
     /// BBR, version 3 (draft-ietf-ccwg-bbr). It needs pacing.
     Bbr3,
-    /// PLT's controller of the low layer (PLT §3.1). It takes what it can get: it is for lanes that the network serves
-    /// last, and for no others. Its window begins as it says, whatever the session's do.
+    /// PLT's controller of the low layer (PLT §3.1). It takes all capacity it can get, so it is
+    /// only for lanes that the network serves last. Its own initial window applies, not the
+    /// session's.
     LowPriority(LcmConfig),
 }
 
 impl Congestion {
-    /// NewReno as RFC 9002 has it.
+    /// NewReno as in RFC 9002.
     pub const RENO: Self = Self::NewReno { loss_reduction_factor: 0.5 };
 
-    /// A controller of this kind.
+    /// Builds a controller of this kind.
     pub(crate) fn build(self, now: Instant, mtu: u16, initial_window: Option<Bytes>) -> Box<dyn Controller> {
         match self {
             Self::NewReno { loss_reduction_factor } => {
@@ -58,7 +60,8 @@ impl Congestion {
             }
             Self::LowPriority(config) => {
                 let low = LowPriority::new(now, mtu, config);
-                // A configuration that a lane brings along and that cannot be: the default, which can.
+                // A lane may bring an invalid configuration. The default, which is valid, replaces
+                // it.
                 match low.or_else(|_| LowPriority::new(now, mtu, LcmConfig::marcato())) {
                     Ok(low) => Box::new(low),
                     Err(_) => Self::RENO.build(now, mtu, initial_window),

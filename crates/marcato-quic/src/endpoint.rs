@@ -1,4 +1,4 @@
-//! An endpoint: its sockets by name, and the sessions that share them.
+//! Endpoint: its sockets by identifier, and the sessions that share them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -24,34 +24,35 @@ use crate::identity::{Identity, IdentityError, Trust};
 use crate::lane::LaneRequest;
 use crate::session::{Session, Transmit};
 
-/// A socket of an endpoint, by its place among them.
+/// Index of a socket among those of its endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u8);
 
-/// A socket that packets leave and come in by. Its owner binds it; here it is a name.
+/// Socket by which packets leave and arrive. The owner binds it; the endpoint knows only its
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocalSocket {
-    /// Its address.
+    /// Address that it is bound to.
     pub addr: SocketAddr,
-    /// In which class the network is to serve what leaves by it.
+    /// Class in which the network should serve packets that leave by it.
     pub layer: Layer,
-    /// The controller of lanes that a peer opens to it; the session's if `None`.
+    /// Controller of lanes that a peer opens to it; the session's if `None`.
     pub congestion: Option<Congestion>,
 }
 
 impl LocalSocket {
-    /// A socket of the high layer.
+    /// Creates a socket of the high layer.
     pub const fn new(addr: SocketAddr) -> Self {
         Self { addr, layer: Layer::High, congestion: None }
     }
 }
 
-/// The sockets of an endpoint.
+/// Sockets of an endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Sockets(pub(crate) Arc<[LocalSocket]>);
 
 impl Sockets {
-    /// The lane that a peer has opened to one of them.
+    /// Request of the lane that a peer has opened to a socket.
     pub(crate) fn request(&self, socket: SocketId, remote: SocketAddr) -> LaneRequest {
         let known = self.0.get(usize::from(socket.0));
         LaneRequest {
@@ -61,40 +62,42 @@ impl Sockets {
         }
     }
 
-    /// The address by which packets leave, if the socket is bound to one.
+    /// Source address of packets from the socket, if it is bound to one.
     pub(crate) fn ip(&self, socket: SocketId) -> Option<IpAddr> {
         let ip = self.0.get(usize::from(socket.0))?.addr.ip();
         Some(ip).filter(|ip| !ip.is_unspecified())
     }
 }
 
-/// A session within its endpoint. No name is given twice.
+/// Identifier of a session within its endpoint, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u64);
 
-/// How an endpoint is set up.
+/// Configuration of an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Its sockets, 1 to 256.
+    /// Sockets, 1 to 256.
     pub sockets: Vec<LocalSocket>,
-    /// Where everything random comes from. In virtual time a seed, so that a run can be repeated; on a network `None`
-    /// for the operating system, because whoever knows the seed can forge connection IDs and tokens.
+    /// Source of all random values: a seed in virtual time, so that a run can be repeated. On a
+    /// network use `None` for the operating system's source: knowing the seed suffices to forge
+    /// connection IDs and tokens.
     pub seed: Option<Seed>,
-    /// The most sessions at once. Beyond them, those who knock are refused.
+    /// Limit of concurrent sessions; further peers are refused.
     pub max_sessions: usize,
-    /// Whether clients have to show first that they receive what is sent to their address.
+    /// Requires every client to prove first that it receives packets at its address.
     pub validate_addresses: bool,
-    /// Handshakes of peers that are under way; beyond them, clients have to show first that they receive what is sent to
-    /// their address (RFC 9000 §8.1), so that forged ones keep nobody out.
+    /// Limit of peers' handshakes in progress. Beyond it, clients have to prove first that they
+    /// receive packets at their address (RFC 9000 §8.1), so that forged handshakes exclude no
+    /// client.
     pub max_handshakes: usize,
-    /// After how long a peer's handshake is given up; `None` for when nothing has come for as long as an idle session
-    /// lasts.
+    /// Time after which a peer's handshake is abandoned. `None` closes it after the idle timeout of
+    /// sessions without a packet.
     pub handshake_timeout: Option<Duration>,
 }
 
 impl EndpointConfig {
-    /// An endpoint with these sockets, 4096 sessions, 256 of them in their handshake, and the operating system's
-    /// randomness.
+    /// Creates a configuration with these sockets, 4096 sessions, 256 of them in their handshake,
+    /// and the operating system's randomness.
     pub const fn new(sockets: Vec<LocalSocket>) -> Self {
         Self {
             sockets,
@@ -107,69 +110,69 @@ impl EndpointConfig {
     }
 }
 
-/// Why an endpoint is none.
+/// Error returned when an endpoint cannot be created or listen.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// None, or more than there are names for.
+    /// There are no sockets, or more than there are identifiers.
     #[error("an endpoint has 1 to 256 sockets, not {given}")]
     Sockets {
-        /// How many were given.
+        /// Number given.
         given: usize,
     },
-    /// Its sessions cannot be set up so.
+    /// The configuration of its sessions is invalid.
     #[error(transparent)]
     Session(#[from] SessionConfigError),
-    /// Its identity cannot be used.
+    /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
 
-/// Why no session was begun.
+/// Error returned when a session cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// There is no such socket.
     #[error("there is no socket {0:?}: the endpoint has fewer")]
     Socket(SocketId),
-    /// Acknowledgements would be of the low layer.
+    /// The first lane, which carries acknowledgements, would be of the low layer.
     #[error(
         "socket {0:?} is of the low layer: begin by one of the high layer, and add the low lane afterwards"
     )]
     LowFirst(SocketId),
-    /// As many as may be.
+    /// The limit of sessions is reached.
     #[error("{limit} sessions are open, as many as may be: close one first")]
     TooMany {
-        /// The most that may be.
+        /// [`EndpointConfig::max_sessions`].
         limit: usize,
     },
-    /// It cannot be set up so.
+    /// The configuration of the session is invalid.
     #[error(transparent)]
     Session(#[from] SessionConfigError),
     /// The trust cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The engine refused.
+    /// The engine refused the operation.
     #[error("the engine refuses: {0}")]
     Engine(#[from] noq_proto::ConnectError),
 }
 
-/// What an endpoint has seen.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointStats {
-    /// Datagrams that came in.
+    /// Datagrams received.
     pub datagrams: u64,
-    /// Of those, such as belong to no session and begin none.
+    /// Received datagrams that belong to no session and begin none.
     pub stray: u64,
     /// Sessions that peers began.
     pub accepted: u64,
-    /// Peers that were refused because there were too many sessions.
+    /// Peers refused because of the limit of sessions.
     pub refused: u64,
-    /// Peers that were asked to show that they receive what is sent to their address.
+    /// Peers asked to prove that they receive packets at their address.
     pub retried: u64,
-    /// Handshakes of peers that are under way.
+    /// Peers' handshakes in progress.
     pub handshakes: usize,
-    /// Handshakes of peers that came to nothing.
+    /// Peers' handshakes that failed.
     pub failed: u64,
-    /// Sessions that there are.
+    /// Current sessions.
     pub sessions: usize,
 }
 
@@ -178,12 +181,12 @@ struct Listener {
     session: Arc<SessionConfig>,
 }
 
-/// Several sessions over the same sockets, without sockets.
+/// Several sessions over common sockets, without I/O.
 ///
-/// Whoever drives it hands in datagrams and the time, and after each such call takes datagrams out until there are none:
+/// The owner passes in datagrams and the time, and takes datagrams out until there are none:
 ///
-/// 1. [`handle_datagrams`](Self::handle_datagrams), [`handle_timeout`](Self::handle_timeout), or anything done to a
-///    [`session`](Self::session);
+/// 1. [`handle_datagrams`](Self::handle_datagrams), [`handle_timeout`](Self::handle_timeout), or
+///    any change to a [`session`](Self::session);
 /// 2. [`poll_transmit`](Self::poll_transmit) until `None`;
 /// 3. [`poll_event`](Self::poll_event) until `None`;
 /// 4. wait for a datagram, or until [`next_timeout`](Self::next_timeout).
@@ -195,19 +198,20 @@ pub struct Endpoint {
     random: Arc<Random>,
     listener: Option<Listener>,
     sessions: BTreeMap<SessionId, Place>,
-    /// The engine's names for sessions, which it gives again.
+    /// Sessions by the engine's handles, which the engine reuses.
     handles: HashMap<ConnectionHandle, SessionId>,
-    /// Peers' sessions in their handshake, and when each is given up.
+    /// Peers' sessions in their handshake. `deadlines` has the time at which each is abandoned.
     handshakes: BTreeSet<SessionId>,
     deadlines: VecDeque<(Time, SessionId)>,
     next: u64,
-    /// Sessions that may have something to send, in turn.
+    /// Sessions that may have packets to send, in rotation.
     ready: VecDeque<SessionId>,
-    /// When each session waits for something.
+    /// Sessions by the time of their next timeout.
     timeouts: BTreeSet<(Time, SessionId)>,
-    /// Sessions of which nothing is left but what their owner may want to read, until it has heard that they are over.
+    /// Ended sessions of which only unread data remains, until the owner has taken their last
+    /// event.
     over: VecDeque<SessionId>,
-    /// What the endpoint itself has to say: refusals, retries, resets.
+    /// Packets of the endpoint itself: refusals, retries, resets.
     answers: VecDeque<(Transmit, Vec<u8>)>,
     events: VecDeque<(SessionId, Event)>,
     scratch: Vec<u8>,
@@ -221,12 +225,13 @@ struct Place {
     timeout: Option<Time>,
 }
 
-/// Datagrams of which a session looks only once at what came of them. Looking costs a tenth of a receiver's processor
-/// time if done for each; more than these would leave the engine with more small frames of one stream than it puts up
-/// with (see [`TIGHT`](crate::config::TIGHT)).
+/// Limit of datagrams after which a session processes the engine's results once for all of them.
+/// Processing after each would cost a tenth of a receiver's processor time. With more, the engine
+/// would hold more small frames of one stream than it handles correctly (see
+/// [`TIGHT`](crate::config::TIGHT)).
 const TOGETHER: usize = 8;
 
-/// Answers that wait to be sent; beyond them, whoever knocks is not answered.
+/// Limit of answers waiting to be sent; beyond it, new peers get no answer.
 const MAX_ANSWERS: usize = 256;
 
 impl std::fmt::Debug for Endpoint {
@@ -240,7 +245,7 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint whose time counts from `epoch`.
+    /// Creates an endpoint whose time counts from `epoch`.
     ///
     /// # Errors
     ///
@@ -258,7 +263,7 @@ impl Endpoint {
                 Box::new(SeededIds(Arc::clone(&ids))) as Box<dyn ConnectionIdGenerator>
             }));
         }
-        // The sockets' owner says what fits a datagram; 65 527 is all that UDP can carry.
+        // The sockets' owner limits the size of datagrams; 65 527 is UDP's maximum.
         let _ = engine.max_udp_payload_size(65_527);
         Ok(Self {
             engine: noq_proto::Endpoint::new(Arc::new(engine), None, true),
@@ -282,7 +287,7 @@ impl Endpoint {
         })
     }
 
-    /// Adds a socket; `None` if there are 256 already.
+    /// Adds a socket; `None` if there are already 256.
     pub fn add_socket(&mut self, socket: LocalSocket) -> Option<SocketId> {
         let id = SocketId(u8::try_from(self.config.sockets.len()).ok()?);
         self.config.sockets.push(socket);
@@ -293,7 +298,7 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Puts another socket in the place of one that no session uses any more; `false` if there is none.
+    /// Replaces a socket that no session uses any more; returns `false` if there is no such socket.
     pub fn replace_socket(&mut self, id: SocketId, socket: LocalSocket) -> bool {
         let Some(place) = self.config.sockets.get_mut(usize::from(id.0)) else { return false };
         *place = socket;
@@ -304,7 +309,7 @@ impl Endpoint {
         true
     }
 
-    /// A socket, as it was given.
+    /// Returns a socket's description.
     pub fn socket(&self, id: SocketId) -> Option<&LocalSocket> {
         self.config.sockets.get(usize::from(id.0))
     }
@@ -325,11 +330,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Begins a session with the server at `to`, by one of the sockets. Its certificate has to be for `name`.
+    /// Begins a session with the server at `to`, by one of the sockets. The server's certificate
+    /// has to be for `name`.
     ///
     /// # Errors
     ///
-    /// If there are too many sessions, or something about this one cannot be.
+    /// If there are too many sessions, or the socket, trust or configuration is invalid.
     pub fn connect(
         &mut self,
         now: Time,
@@ -352,7 +358,7 @@ impl Endpoint {
         }
         session.validate()?;
         let mut client = ClientConfig::new(trust.client_crypto()?);
-        // No ticket of one session changes what another does.
+        // No token of one session affects another.
         client.transport_config(session.transport()).token_store(Arc::new(NoneTokenStore));
         if self.config.seed.is_some() {
             let random = Arc::clone(&self.random);
@@ -373,7 +379,7 @@ impl Endpoint {
         id
     }
 
-    /// Something may have changed in a session: it is asked for datagrams, and for its timeout.
+    /// Marks a session as changed, so that its datagrams and its timeout are polled.
     fn touch(&mut self, id: SessionId) {
         let Some(place) = self.sessions.get_mut(&id) else { return };
         if !place.ready {
@@ -382,23 +388,23 @@ impl Endpoint {
         }
     }
 
-    /// A session, to do something with it. The endpoint has to be polled afterwards.
+    /// Returns a session for changes. The endpoint has to be polled afterwards.
     pub fn session(&mut self, id: SessionId) -> Option<&mut Session> {
         self.touch(id);
         self.sessions.get_mut(&id).map(|place| &mut place.session)
     }
 
-    /// A session, to look at.
+    /// Returns a session for inspection.
     pub fn peek(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id).map(|place| &place.session)
     }
 
-    /// What the endpoint has seen.
+    /// Returns the counters.
     pub fn stats(&self) -> EndpointStats {
         EndpointStats { handshakes: self.handshakes.len(), sessions: self.sessions.len(), ..self.stats }
     }
 
-    /// A datagram has come in.
+    /// Processes a received datagram.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -411,8 +417,9 @@ impl Endpoint {
         self.handle_datagrams(now, socket, from, ecn, segment, payload);
     }
 
-    /// Datagrams have come in together, from one address and with one mark: each of `segment` bytes, but the last, which
-    /// may be shorter. What has come of them is looked at once for several.
+    /// Processes datagrams received together, from one address and with one ECN codepoint. Each has
+    /// `segment` bytes except the last, which may be shorter. A session processes the results of
+    /// several at once.
     pub fn handle_datagrams(
         &mut self,
         now: Time,
@@ -423,7 +430,7 @@ impl Endpoint {
         mut payload: BytesMut,
     ) {
         self.bury();
-        // What has been handed to a session that has not looked at what came of it.
+        // Session with datagrams whose results it has not processed, and their number.
         let mut unseen: Option<(SessionId, usize)> = None;
         loop {
             let datagram = payload.split_to(segment.max(1).min(payload.len()));
@@ -450,7 +457,8 @@ impl Endpoint {
         }
     }
 
-    /// Hands a datagram to the session that it is for, which has to look at what came of it; `None` if it is for none.
+    /// Passes a datagram to its session, which has to process the results afterwards; `None` if it
+    /// belongs to none.
     fn take_in(
         &mut self,
         now: Time,
@@ -484,7 +492,7 @@ impl Endpoint {
         to
     }
 
-    /// Lets a session look at what came of the datagrams that it was handed.
+    /// Makes a session process the results of its datagrams.
     fn look_at(&mut self, now: Time, id: SessionId) {
         if let Some(place) = self.sessions.get_mut(&id) {
             place.session.after_engine(now);
@@ -509,6 +517,7 @@ impl Endpoint {
             let transmit = self.engine.refuse(incoming, buf);
             return self.answer(socket, &transmit, buf);
         }
+        // RFC 9000 §8.1.2: a Retry packet makes the client prove its address before the handshake.
         let validate = self.config.validate_addresses || self.handshakes.len() >= self.config.max_handshakes;
         if validate && !incoming.remote_address_validated() && incoming.may_retry() {
             self.stats.retried += 1;
@@ -518,7 +527,7 @@ impl Endpoint {
             }
             return;
         }
-        // Each session has gates of its own, and so a configuration of its own.
+        // Each session needs its own gates, and so its own configuration.
         let mut server = (*listener.crypto).clone();
         server.transport_config(listener.session.transport());
         let session = Arc::clone(&listener.session);
@@ -534,13 +543,13 @@ impl Endpoint {
                         self.handshakes.insert(id);
                         if let Some(timeout) = self.config.handshake_timeout {
                             self.deadlines.push_back((now + timeout, id));
-                            // Most are done long before.
+                            // Most handshakes end long before their deadlines.
                             if self.deadlines.len() > 2 * self.handshakes.len() + 64 {
                                 self.deadlines.retain(|(_, id)| self.handshakes.contains(id));
                             }
                         }
                     }
-                    // The configuration was checked when listening began.
+                    // The configuration was validated when listening began.
                     Err(_) => self.stats.refused += 1,
                 }
             }
@@ -567,7 +576,7 @@ impl Endpoint {
         self.answers.push_back((answer, buf[..transmit.size.min(buf.len())].to_vec()));
     }
 
-    /// What was waited for may have come.
+    /// Handles every timer that has expired.
     pub fn handle_timeout(&mut self, now: Time) {
         self.bury();
         while let Some(&(at, id)) = self.deadlines.front() {
@@ -593,14 +602,15 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else comes first. It holds once
-    /// [`poll_transmit`](Self::poll_transmit) has answered `None`.
+    /// Returns the time to call [`handle_timeout`](Self::handle_timeout), if nothing else comes
+    /// first. It is valid once [`poll_transmit`](Self::poll_transmit) has returned `None`.
     pub fn next_timeout(&self) -> Option<Time> {
         let handshake = self.deadlines.front().map(|(at, _)| *at);
         self.timeouts.first().map(|(at, _)| *at).into_iter().chain(handshake).min()
     }
 
-    /// The next datagram to be sent, or up to `max` of equal length but the last; its bytes are appended to `buf`.
+    /// Builds the next datagram to be sent, or up to `max` of equal length except the last; appends
+    /// its bytes to `buf`.
     pub fn poll_transmit(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.bury();
         if let Some((answer, bytes)) = self.answers.pop_front() {
@@ -613,7 +623,7 @@ impl Endpoint {
                 continue;
             };
             if let Some(transmit) = place.session.poll_transmit(now, max, buf) {
-                // One after the other, so that no session starves.
+                // Sessions take turns, so that none starves.
                 if self.ready.len() > 1 {
                     self.ready.rotate_left(1);
                 }
@@ -626,7 +636,7 @@ impl Endpoint {
         None
     }
 
-    /// A session has nothing to send: what it has for the endpoint, for its owner, and when it wakes.
+    /// Collects events and the timeout of a session that has nothing to send.
     fn settle(&mut self, now: Time, id: SessionId) {
         let Some(place) = self.sessions.get_mut(&id) else { return };
         while let Some(event) = place.session.poll_endpoint_event() {
@@ -663,13 +673,13 @@ impl Endpoint {
             if self.handles.get(&place.handle) == Some(&id) {
                 self.handles.remove(&place.handle);
                 self.over.push_back(id);
-                // If its owner has heard of the end already, this is the end.
+                // If the owner has already taken the last event, the session is forgotten now.
                 self.bury();
             }
         }
     }
 
-    /// Forgets the sessions that are over and of which the owner has taken every event.
+    /// Forgets ended sessions once the owner has taken every event.
     fn bury(&mut self) {
         if self.events.is_empty() {
             for id in self.over.drain(..) {
@@ -678,22 +688,22 @@ impl Endpoint {
         }
     }
 
-    /// What has happened, and in which session. Events come once [`poll_transmit`](Self::poll_transmit) has answered
-    /// `None`.
+    /// Takes the next event and its session. Events are complete once
+    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
     ///
-    /// A session that is over can be read from until anything but this, [`session`](Self::session) and
-    /// [`peek`](Self::peek) is called after its last event was taken.
+    /// An ended session can be read after its last event was taken, until any other method except
+    /// this, [`session`](Self::session) and [`peek`](Self::peek) is called.
     pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
         self.events.pop_front()
     }
 
-    /// The sessions that there are.
+    /// Returns the identifiers of all sessions.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.sessions.keys().copied()
     }
 }
 
-/// Where an endpoint's random bytes come from.
+/// Source of an endpoint's random bytes.
 struct Random(Option<Mutex<Stream>>);
 
 impl Random {
@@ -711,7 +721,7 @@ impl Random {
                 }
             }
             None => {
-                // It fails only where there is no source of randomness at all, and then TLS fails too.
+                // It fails only without any source of randomness, and then TLS fails too.
                 let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
             }
         }
@@ -736,7 +746,7 @@ impl ConnectionIdGenerator for SeededIds {
     }
 }
 
-/// Seals address tokens, with a key derived for each from its nonce.
+/// Seals address tokens, each with a key derived from its nonce.
 struct TokenKey(hkdf::Prk);
 
 impl TokenKey {
@@ -758,7 +768,7 @@ impl TokenKey {
 
 impl HandshakeTokenKey for TokenKey {
     fn seal(&self, nonce: u128, data: &mut Vec<u8>) -> Result<(), CryptoError> {
-        // Each nonce has a key of its own, so one fixed AEAD nonce is used once with each.
+        // Each nonce has its own key, so the fixed AEAD nonce is used once with each key.
         let zero = aead::Nonce::assume_unique_for_key([0; aead::NONCE_LEN]);
         self.key(nonce)?.seal_in_place_append_tag(zero, aead::Aad::empty(), data).map_err(|_| CryptoError)
     }

@@ -1,124 +1,126 @@
-//! What a session tells its owner.
+//! Events that a session reports to its owner.
 
 use marcato_sched::conductor::{MessageId, Removal};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Time};
 use marcato_wire::MessageNumber;
 
-/// Why a lane is gone, or never came.
+/// Reason for which a lane closed or failed to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaneLoss {
-    /// We closed it.
+    /// This end closed it.
     Closed,
     /// The peer closed it.
     ClosedByPeer,
-    /// Nothing was heard on it for too long.
+    /// The lane was silent for too long.
     Silent,
     /// It could not be opened.
     Refused(String),
 }
 
-/// What becomes of a low lane, beside what may become of any.
+/// Change of state of a low lane, in addition to those of any lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LowLaneChange {
-    /// The network does not serve the high layer first, or no longer: high lanes fare worse while low ones send. Nothing
-    /// is sent on it but what keeps it alive, until it is tried again.
+    /// The network does not, or no longer, serve the high layer first: high lanes suffer while low
+    /// ones send. The lane carries only keep-alives until it is retried.
     Unprioritised,
-    /// It is tried again whether the network serves the high layer first.
+    /// The lane sends again, to test again whether the network serves the high layer first.
     Retried,
-    /// It carries everything, because no high lane works.
+    /// The lane carries all data, because no high lane works.
     Alone,
     /// A high lane works again.
     Relieved,
 }
 
-/// How a window changed.
+/// Kind of change of a congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowChange {
-    /// It grew in slow start, or under a controller that has no such phases.
+    /// It grew in slow start, or under a controller without such phases.
     Opened,
     /// It grew in congestion avoidance.
     Grew,
     /// It was reduced.
     Reduced,
-    /// A reduction was taken back: what had been declared lost has arrived.
+    /// A reduction was undone, because packets declared lost have arrived.
     Restored,
 }
 
-/// Something that the owner of a session may want to know.
+/// Event of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The handshake is done; messages leave from now on.
+    /// The handshake is complete; messages leave from now on.
     Connected,
-    /// The session is over. Nothing else follows.
+    /// The session has ended. No event follows.
     Closed {
-        /// Why, in words.
+        /// Reason, as text.
         reason: String,
     },
-    /// There is something to [read](crate::Session::read).
+    /// There is data to [read](crate::Session::read).
     Readable,
     /// The receiver has all of this message.
     Delivered(MessageId),
-    /// This unreliable message has left. Nothing more will be known of it.
+    /// This unreliable message has left. No later event reports its fate.
     Sent(MessageId),
-    /// There is an unreliable message to [take](crate::Session::read_datagram).
+    /// There is an unreliable message to [read](crate::Session::read_datagram).
     Datagram,
     /// The receiver wants no more of this message, although it does not have all of it.
     Declined(MessageId),
     /// The rest of this message will not be sent.
     Dropped {
-        /// Which message.
+        /// Message that was dropped.
         message: MessageId,
-        /// How much of it had been handed to the engine.
+        /// Bytes of it that had been handed to the engine.
         sent: Bytes,
-        /// Why.
+        /// Reason for dropping it.
         reason: Removal,
     },
-    /// The peer gave up this message that it was sending. What was read of it is void.
+    /// The peer abandoned this message that it was sending. The bytes already read are void.
     GivenUp {
-        /// Which message.
+        /// Message that was abandoned.
         message: MessageNumber,
-        /// Why, in the peer's application's words.
+        /// Reason, as a code of the peer's application.
         code: u64,
     },
     /// A lane carries data from now on.
     LaneUp(LaneId),
-    /// Nothing has been heard for too long of what was sent on this lane; what is stuck there goes elsewhere too.
+    /// Packets on this lane were not acknowledged for too long. Data that is stuck there is also
+    /// sent on other lanes.
     LaneStalled(LaneId),
     /// A stalled lane answers again.
     LaneRecovered(LaneId),
-    /// The peer wishes to have this lane used only if no other can be, or takes the wish back.
+    /// The peer asks for this lane to be used only if no other is available, or withdraws that.
     LaneBackup {
-        /// Which lane.
+        /// Lane concerned.
         lane: LaneId,
-        /// Whether it is to be the last choice.
+        /// Set if the lane is to be a backup.
         backup: bool,
     },
-    /// Something has become of a low lane. Only with [`SessionConfig::low_lanes`](crate::SessionConfig).
+    /// A low lane changed state. Only with [`SessionConfig::low_lanes`](crate::SessionConfig).
     LowLane {
-        /// Which lane.
+        /// Lane concerned.
         lane: LaneId,
-        /// What has become of it.
+        /// Change of its state.
         change: LowLaneChange,
     },
-    /// The address of the lane's other end has changed.
+    /// The remote address of the lane has changed.
     LaneMoved(LaneId),
-    /// A lane is gone.
+    /// A lane has closed, or could not be opened.
     LaneDown {
-        /// Which lane; `None` if it never had a name.
+        /// Lane concerned; `None` if it never had an identifier.
         lane: Option<LaneId>,
-        /// Why.
+        /// Reason for its end.
         reason: LaneLoss,
     },
-    /// The window of a lane has changed. Only with [`SessionConfig::trace_windows`](crate::SessionConfig).
+    /// The window of a lane has changed. Only with
+    /// [`SessionConfig::trace_windows`](crate::SessionConfig).
     Window {
-        /// Which lane.
+        /// Lane concerned.
         lane: LaneId,
-        /// When.
+        /// Time of the change.
         at: Time,
-        /// How.
+        /// Kind of change.
         change: WindowChange,
-        /// To what.
+        /// Window after the change, in bytes.
         window: Bytes,
     },
 }

@@ -1,8 +1,10 @@
-//! The gate in each congestion controller: how an unmodified engine is made to send on one lane and not on another.
+//! Gate in each congestion controller: makes an unmodified engine send on one lane and not on
+//! another.
 //!
-//! The engine asks a path's controller for its window before it builds a packet. A shut gate answers zero, so the engine
-//! passes on to the next path. Whatever the engine tells the controller, the gate writes into a log that the session
-//! reads: that is how it knows which packet left on which lane and what became of it.
+//! The engine asks a path's controller for its window before it builds a packet. A shut gate
+//! answers zero, so the engine passes on to the next path. The gate logs every call that the engine
+//! makes to the controller. From this log the session learns which packet left on which lane, and
+//! whether it was acknowledged or lost.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,49 +18,52 @@ use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use crate::controller::Congestion;
 use crate::event::WindowChange;
 
-/// What the engine told a controller.
+/// Engine's report to a controller, as the gate logs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// This packet, which has to be acknowledged, has left.
+    /// An ack-eliciting packet has left.
     Sent { pn: u64, bytes: u16 },
-    /// It has been acknowledged, so many microseconds after it was sent.
+    /// A packet has been acknowledged, `micros` microseconds after it was sent.
     Acked { pn: u64, bytes: u64, micros: u32 },
-    /// It has been declared lost.
+    /// A packet has been declared lost.
     Lost { pn: u64, bytes: u16 },
-    /// The window has another size.
+    /// The window has changed.
     Window { at: Instant, change: WindowChange, window: u64 },
 }
 
-/// What a session and the controller of one lane share.
+/// State shared by a session and the controller of one lane.
 ///
-/// The engine's controllers have to be `Send + Sync`, although one session alone uses them; hence atomics and a lock
-/// that nobody contends for.
+/// The engine requires controllers to be `Send + Sync`, although one session alone uses them; hence
+/// atomics and an uncontended lock.
 #[derive(Debug)]
 pub(crate) struct Gate {
     shut: AtomicBool,
-    /// Subtracted from the window while the gate is open: room kept from what the engine retransmits by itself.
+    /// Bytes subtracted from the window while the gate is open: room kept from the engine's own
+    /// retransmissions.
     reserve: AtomicU64,
-    /// Added to the window: selective redundancy, which ignores it.
+    /// Bytes added to the window: selective redundancy, which ignores it.
     overdraft: AtomicU64,
-    /// The inner controller's window.
+    /// Window of the inner controller in bytes.
     window: AtomicU64,
     in_flight: AtomicU64,
     mtu: AtomicU64,
-    /// Whether what the session has for this lane is less than its window. The engine's own flag is useless under a
-    /// session that writes only what leaves at once (it would always say so, and no window would ever grow).
+    /// Set when the session has less data for this lane than its window. The engine's own flag is
+    /// useless here: the session writes only packets that leave at once. The flag would always be
+    /// set, and no window would ever grow.
     app_limited: AtomicBool,
-    /// The session would have sent more, had the window had room.
+    /// Set when the session would have sent more if the window had had room.
     cwnd_limited: AtomicBool,
-    /// Nothing was heard for so long that all that is under way may be lost.
+    /// Set when the lane was silent for so long that all packets in flight may be lost.
     timed_out: AtomicBool,
-    /// How much of the window has been kept empty for reservations, in thousandths: growth is credited with it.
+    /// Share of the window kept empty for reservations, in thousandths: growth is credited with it.
     idle_share: AtomicU64,
-    /// How often the engine wanted to send here and found no room, the gate being shut or not.
+    /// Number of times that the engine wanted to send here and found no room, the gate being shut
+    /// or not.
     blocked: AtomicU64,
-    /// How the engine should pace here, if at all.
+    /// Set if the engine paces this path.
     engine_paces: bool,
     pacing_rate: AtomicU64,
-    /// Another controller, from the next packet on.
+    /// Controller that replaces the inner one from the next packet on.
     replacement: Mutex<Option<Box<dyn Controller>>>,
     replaced: AtomicBool,
     log: Mutex<Vec<Happening>>,
@@ -67,7 +72,7 @@ pub(crate) struct Gate {
 impl Gate {
     fn new(window: u64, mtu: u16, engine_paces: bool) -> Self {
         Self {
-            // Born open: a new path that is shut while data waits could not be validated.
+            // Initially open: a new path that is shut while data waits could not be validated.
             shut: AtomicBool::new(false),
             reserve: AtomicU64::new(0),
             overdraft: AtomicU64::new(0),
@@ -88,12 +93,12 @@ impl Gate {
     }
 
     fn log(&self) -> MutexGuard<'_, Vec<Happening>> {
-        // Whoever panicked while holding it left a log that is still good to read.
+        // A panic while the lock was held leaves a log that is still valid.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the lane another controller, from its next packet on. The engine has one kind for all paths of a
-    /// connection, and does not tell the factory which path it builds for.
+    /// Gives the lane another controller, from its next packet on. The engine has one kind for all
+    /// paths of a connection, and does not tell the factory which path it builds for.
     pub(crate) fn replace(&self, now: Instant, congestion: Congestion, initial_window: Option<Bytes>) {
         let mtu = u16::try_from(self.mtu.load(Relaxed)).unwrap_or(u16::MAX);
         let controller = congestion.build(now, mtu, initial_window);
@@ -102,52 +107,55 @@ impl Gate {
         self.replaced.store(true, Relaxed);
     }
 
-    /// Lets nothing pass but what needs no window, or everything again.
+    /// Shuts the gate to all packets that count against the window, or opens it.
     pub(crate) fn set_shut(&self, shut: bool) {
         self.shut.store(shut, Relaxed);
     }
 
-    /// Keeps this much of the window from the engine while the gate is open.
+    /// Sets the bytes of the window that the engine may not use while the gate is open.
     pub(crate) fn set_reserve(&self, reserve: Bytes) {
         self.reserve.store(reserve.get(), Relaxed);
     }
 
-    /// Lets the engine exceed its window by this much.
+    /// Sets the bytes by which the engine may exceed its window.
     pub(crate) fn set_overdraft(&self, overdraft: Bytes) {
         self.overdraft.store(overdraft.get(), Relaxed);
     }
 
-    /// Says whether the window is more than there is to send.
+    /// Sets whether the window exceeds the data that the session has to send.
     pub(crate) fn set_app_limited(&self, limited: bool) {
         self.app_limited.store(limited, Relaxed);
     }
 
-    /// Says that more would have been sent, had there been room.
+    /// Records that the session would have sent more if there had been room.
     pub(crate) fn set_cwnd_limited(&self) {
         self.cwnd_limited.store(true, Relaxed);
     }
 
-    /// Says that nothing was heard for too long. The controller learns of it before whatever is heard next.
+    /// Records that the lane was silent for too long. The controller learns of it before the next
+    /// packet or acknowledgement.
     pub(crate) fn set_timed_out(&self) {
         self.timed_out.store(true, Relaxed);
     }
 
-    /// Credits growth with a part of the window, in thousandths, that is empty only because it is reserved.
+    /// Sets the share of the window, in thousandths, that is empty only because it is reserved, and
+    /// credits growth with it. At most 900.
     pub(crate) fn set_idle_share(&self, thousandths: u64) {
+        // The cap limits the credit to ten times the acknowledged bytes.
         self.idle_share.store(thousandths.min(900), Relaxed);
     }
 
-    /// The window of the controller itself.
+    /// Window of the inner controller, whether the gate is shut or not.
     pub(crate) fn window(&self) -> Bytes {
         Bytes::new(self.window.load(Relaxed))
     }
 
-    /// What is under way and counts against the window.
+    /// Bytes in flight that count against the window.
     pub(crate) fn in_flight(&self) -> Bytes {
         Bytes::new(self.in_flight.load(Relaxed))
     }
 
-    /// The size of a full packet.
+    /// Size of a full packet in bytes.
     pub(crate) fn mtu(&self) -> Bytes {
         Bytes::new(self.mtu.load(Relaxed))
     }
@@ -157,12 +165,12 @@ impl Gate {
         self.pacing_rate.load(Relaxed)
     }
 
-    /// How often the engine was refused here.
+    /// Number of times that the engine was refused here.
     pub(crate) fn blocked(&self) -> u64 {
         self.blocked.load(Relaxed)
     }
 
-    /// Puts what happened since the last time in the place of what `into` holds.
+    /// Replaces the content of `into` with the log since the last call.
     pub(crate) fn take(&self, into: &mut Vec<Happening>) {
         into.clear();
         std::mem::swap(into, &mut *self.log());
@@ -174,9 +182,9 @@ impl Gate {
 pub(crate) struct GateFactory {
     pub(crate) congestion: Congestion,
     pub(crate) initial_window: Option<Bytes>,
-    /// Whether the engine paces. If it does, a chunk may stay in it until the pacer lets it go.
+    /// Set if the engine paces. If it does, a chunk may stay in it until the pacer releases it.
     pub(crate) engine_paces: bool,
-    /// Whether the log tells of each change of the window. Else it tells of reductions.
+    /// Logs each change of the window if set; otherwise only reductions.
     pub(crate) trace_windows: bool,
 }
 
@@ -187,17 +195,18 @@ impl ControllerFactory for GateFactory {
     }
 }
 
-/// A controller behind its gate.
+/// Controller behind its gate.
 #[derive(Debug)]
 pub(crate) struct Gated {
     gate: Arc<Gate>,
     inner: Box<dyn Controller>,
     trace_windows: bool,
-    /// What is to be written down when the acknowledgements are through: the log is locked once for all.
+    /// Acknowledgements to be logged when the engine has processed the frame, so that the log is
+    /// locked once.
     acked: Vec<Happening>,
-    /// The window that the log knows.
+    /// Window as last logged.
     logged: u64,
-    /// A reduction was taken back since.
+    /// Set when a reduction was undone since the last logged change.
     restored: bool,
 }
 
@@ -209,13 +218,13 @@ impl Gated {
         Self { gate, inner, trace_windows, acked: Vec::new(), logged: window, restored: false }
     }
 
-    /// The gate of the controller that the engine uses on a path. There is no other way to learn which of the
-    /// controllers that a factory built went to which path.
+    /// Returns the gate of the controller that the engine uses on a path. The session has no other
+    /// way to learn which of a factory's controllers went to which path.
     pub(crate) fn gate_of(controller: &dyn Controller) -> Option<Arc<Gate>> {
         controller.clone_box().into_any().downcast::<Self>().ok().map(|gated| gated.gate)
     }
 
-    /// Takes the controller that it was given, if any.
+    /// Switches to the replacement controller, if one was given.
     fn follow_replacement(&mut self) {
         if self.gate.replaced.load(Relaxed) {
             self.gate.replaced.store(false, Relaxed);
@@ -227,7 +236,7 @@ impl Gated {
         }
     }
 
-    /// Tells the controller of a silence, as of persistent congestion.
+    /// Reports a silence to the controller as persistent congestion (RFC 9002 §7.6).
     fn follow_timeout(&mut self, now: Instant) {
         if self.gate.timed_out.load(Relaxed) {
             self.gate.timed_out.store(false, Relaxed);
@@ -242,7 +251,7 @@ impl Gated {
         }
     }
 
-    /// Publishes the window, and writes down how it changed; without a time, at the next opportunity.
+    /// Publishes the window, and logs its change; without `now`, the next call with a time logs it.
     fn publish(&mut self, now: Option<Instant>, reduced: bool) {
         let window = self.inner.window();
         self.gate.window.store(window, Relaxed);
@@ -295,13 +304,15 @@ impl Controller for Gated {
         let app_limited = self.gate.app_limited.load(Relaxed);
         let credited = match self.gate.idle_share.load(Relaxed) {
             0 => bytes,
-            // A controller with a rate of its own measures it by these bytes; it would believe in a faster link.
+            // A controller with its own rate measures that rate by these bytes, so a credit would
+            // make it overestimate the link.
             _ if self.inner.metrics().pacing_rate.is_some() => bytes,
-            // What was acknowledged stands for a window of which a part had to stay empty.
+            // The acknowledged bytes stand for a window of which a part had to stay empty.
             idle => bytes * 1000 / (1000 - idle),
         };
         self.inner.on_ack(now, sent, credited, pn, app_limited, rtt);
-        // Whoever looks at the window looks after `on_end_acks`.
+        // The session reads the window only after `on_end_acks`, so this call is for the trace
+        // alone.
         if self.trace_windows {
             self.publish(Some(now), false);
         }
@@ -309,7 +320,7 @@ impl Controller for Gated {
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, largest: Option<u64>) {
         self.gate.log().append(&mut self.acked);
-        // Lost MTU probes are told to nobody, so the sum is put right here.
+        // The engine does not report lost MTU probes to controllers, so the sum is corrected here.
         self.gate.in_flight.store(in_flight, Relaxed);
         let app_limited = self.gate.app_limited.load(Relaxed);
         self.inner.on_end_acks(now, in_flight, app_limited, largest);
@@ -338,8 +349,8 @@ impl Controller for Gated {
     }
 
     fn on_packet_lost(&mut self, lost_bytes: u16, pn: u64, now: Instant) {
-        // The engine tells of a lost packet of mere acknowledgements too, with no size. It was never in flight, and
-        // nobody has to send it again.
+        // The engine also reports lost packets that carried only acknowledgements, with size 0.
+        // They do not count as in flight (RFC 9002 §2) and are not retransmitted.
         if lost_bytes == 0 {
             return;
         }
@@ -375,12 +386,13 @@ impl Controller for Gated {
         window.saturating_sub(self.gate.reserve.load(Relaxed))
     }
 
-    /// Never from the gated window: the pacer divides by it.
+    /// Returns the inner controller's metrics, never the gated window: the engine's pacer divides
+    /// by it.
     fn metrics(&self) -> ControllerMetrics {
         let mut metrics = self.inner.metrics();
         if !self.gate.engine_paces {
-            // Above 2^32 the engine's pacer lets everything pass. A huge rate would not do: its delays can be zero
-            // and yet not over, and virtual time would stand still.
+            // Above 2^32 the engine's pacer lets everything pass. A huge rate would not do: its
+            // delays can be zero and yet not over, and virtual time would stand still.
             metrics.congestion_window = u64::MAX / 4;
             metrics.pacing_rate = None;
             metrics.send_quantum = None;
@@ -388,7 +400,8 @@ impl Controller for Gated {
         metrics
     }
 
-    /// The gate is shared: the engine clones a controller when a peer's port changes, and the lane is still the same.
+    /// Clones the controller with a shared gate: the engine clones it when a peer's port changes,
+    /// and the lane stays the same.
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             gate: Arc::clone(&self.gate),

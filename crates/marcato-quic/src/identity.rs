@@ -1,4 +1,4 @@
-//! Who a server is, and whom a client believes.
+//! Identity of a server, and the certificates that a client accepts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,26 +13,26 @@ use rustls::{ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, Ser
 
 use crate::secrets::Secrets;
 
-/// Why an identity, or a trust in one, is none.
+/// Error returned for an invalid identity or trust.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A name that no certificate can carry, or no randomness for a key.
+    /// The name cannot stand in a certificate, or there is no randomness for a key.
     #[error("cannot make a certificate for {name:?}: {reason}")]
     Certificate {
-        /// The name asked for.
+        /// Name asked for.
         name: String,
-        /// What went wrong.
+        /// Reason, as text.
         reason: String,
     },
-    /// The key and the certificate do not belong together, or are not understood.
+    /// The key and the certificate do not match, or are not understood.
     #[error("the key or the certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
-    /// There is no cipher suite for the first packets.
+    /// The TLS provider has no cipher suite for QUIC's Initial packets.
     #[error("the cryptography offers no suite for QUIC's first packets")]
     NoInitialSuite,
 }
 
-/// A certificate chain and its key: what a server shows.
+/// Certificate chain and key that a server presents.
 #[derive(Debug)]
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
@@ -47,13 +47,13 @@ impl Clone for Identity {
 }
 
 impl Identity {
-    /// A chain and its key as read from files.
+    /// Creates an identity of a chain and its key, as read from files.
     pub const fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {
         Self { chain, key, secrets: None }
     }
 
-    /// A certificate that nobody but its maker vouches for. Its signature is Ed25519, which always has the same length:
-    /// two runs in virtual time then have packets of equal sizes.
+    /// Creates a self-signed certificate and its key. The signature is Ed25519, which has a fixed
+    /// length, so packet sizes in virtual time do not vary from run to run.
     ///
     /// # Errors
     ///
@@ -70,23 +70,23 @@ impl Identity {
         Ok(Self { chain, key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(), secrets: None })
     }
 
-    /// Notes the TLS secrets of each QUIC connection that a server of this identity accepts.
+    /// Logs the TLS secrets of each QUIC connection that a server with this identity accepts.
     #[must_use]
     pub fn log_secrets(self, secrets: &Secrets) -> Self {
         Self { secrets: Some(secrets.clone()), ..self }
     }
 
-    /// The certificate itself, for a client that is to [trust](Trust::Certificate) it alone.
+    /// Returns the certificate, for a client that [accepts](Trust::Certificate) it alone.
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.chain.first()
     }
 
-    /// What the certificate is recognised by, for a client that is told of it by hand.
+    /// Returns the certificate's fingerprint, for a client that pins it.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         self.chain.first().map(Fingerprint::of)
     }
 
-    /// The chain and the key, for other TLS servers.
+    /// Returns the chain and the key, for other TLS servers.
     pub fn parts(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         (self.chain.clone(), self.key.clone_key())
     }
@@ -97,6 +97,7 @@ impl Identity {
             .with_no_client_auth()
             .with_single_cert(self.chain.clone(), self.key.clone_key())?;
         config.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+        // No 0-RTT: early data can be replayed (RFC 8446 §8).
         config.max_early_data_size = 0;
         if let Some(secrets) = &self.secrets {
             config.key_log = Arc::new(secrets.clone());
@@ -105,7 +106,7 @@ impl Identity {
     }
 }
 
-/// The SHA-256 of a certificate: short enough to be read out.
+/// SHA-256 of a certificate: short enough to be read out.
 ///
 /// ```
 /// use marcato_quic::{Fingerprint, Identity};
@@ -117,7 +118,7 @@ impl Identity {
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// That of this certificate.
+    /// Returns the fingerprint of a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Self {
         let digest = ::ring::digest::digest(&::ring::digest::SHA256, certificate);
         let mut bytes = [0; 32];
@@ -132,7 +133,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Why a text is no [`Fingerprint`].
+/// Error returned for a text that is no [`Fingerprint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a fingerprint has 64 hexadecimal digits, with or without colons between them")]
 pub struct FingerprintError;
@@ -140,7 +141,8 @@ pub struct FingerprintError;
 impl FromStr for Fingerprint {
     type Err = FingerprintError;
 
-    /// As `openssl x509 -fingerprint -sha256` prints it, too.
+    /// Parses 64 hexadecimal digits, with or without colons, as `openssl x509 -fingerprint -sha256`
+    /// prints them.
     fn from_str(text: &str) -> Result<Self, FingerprintError> {
         let mut bytes = [0; 32];
         let mut digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16));
@@ -153,19 +155,19 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Whom a client believes.
+/// Certificates that a client accepts.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Whoever shows a certificate that one of these has signed.
+    /// Every certificate signed by one of these roots.
     Roots(Arc<RootCertStore>),
-    /// Only this certificate, which its owner may have signed: what is agreed on beforehand.
+    /// Only this certificate, agreed on beforehand. It may be self-signed.
     Certificate(CertificateDer<'static>),
-    /// Only the certificate of this fingerprint, whatever name it is for and until when.
+    /// Only the certificate with this fingerprint, whatever its name and validity period.
     Fingerprint(Fingerprint),
 }
 
 impl Trust {
-    /// TLS 1.3 for a client that believes so, without any protocol of its own yet.
+    /// Returns a TLS 1.3 configuration for a client with this trust, without ALPN protocols.
     ///
     /// # Errors
     ///
@@ -197,7 +199,7 @@ impl Trust {
     }
 }
 
-/// The peer has another certificate than the one that is pinned.
+/// Error returned for a peer whose certificate is not the pinned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer presented the certificate {presented}, but {expected} was expected")]
 struct Mismatch {
@@ -205,7 +207,7 @@ struct Mismatch {
     presented: Fingerprint,
 }
 
-/// Believes whoever shows the certificate of this fingerprint, and has its key.
+/// Verifier that accepts a peer with the certificate of this fingerprint and its key.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: Fingerprint,

@@ -1,4 +1,4 @@
-//! The lanes of a session: one path of the engine in one layer each.
+//! Lanes of a session: each is one path of the engine in one layer.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,159 +14,164 @@ use crate::gate::Gate;
 use crate::outbox::{Key, Run};
 use crate::pacer::Pacer;
 
-/// A lane that a client wishes to have.
+/// Request of a client for a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaneRequest {
-    /// The socket that its packets leave by.
+    /// Socket that its packets leave by.
     pub socket: SocketId,
-    /// Where they go. No other lane of the session may have the same remote address: it is all that tells lanes apart
-    /// when a packet leaves. Two lanes between the same hosts need two ports at both ends.
+    /// Remote address. No other lane of the session may have the same one: only this address tells
+    /// lanes apart when a packet leaves. Two lanes between the same hosts need two ports at both
+    /// ends.
     pub remote: SocketAddr,
-    /// In which class the network is to serve it.
+    /// Class in which the network should serve it.
     pub layer: Layer,
-    /// Its controller; the session's if `None`.
+    /// Congestion controller; the session's if `None`.
     pub congestion: Option<Congestion>,
-    /// Whether it is to be used only while no other can be.
+    /// Restricts the lane to times when no other is available.
     pub backup: bool,
 }
 
 impl LaneRequest {
-    /// A lane of the high layer like all others.
+    /// Creates a request for an ordinary lane of the high layer.
     pub const fn new(socket: SocketId, remote: SocketAddr) -> Self {
         Self { socket, remote, layer: Layer::High, congestion: None, backup: false }
     }
 }
 
-/// How a lane is.
+/// State of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaneState {
-    /// It carries data.
+    /// The lane carries data.
     Up,
-    /// Nothing is heard of what was sent on it. It is used only if there is no other.
+    /// No acknowledgement arrives for packets sent on the lane. It is used only if there is no
+    /// other.
     Stalled,
     /// The path is being validated.
     Opening,
-    /// It has been given up by either end.
+    /// Either end has given up the lane.
     Closing,
 }
 
-/// What a lane has done.
+/// Counters of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
-    /// Packets that had to be acknowledged.
+    /// Ack-eliciting packets sent.
     pub packets: u64,
-    /// And their bytes.
+    /// Bytes of those packets, including retransmissions.
     pub bytes: Bytes,
-    /// Bytes of those acknowledged.
+    /// Bytes of acknowledged packets.
     pub acked: Bytes,
     /// Packets declared lost.
     pub lost: u64,
-    /// Packets that repeat what was lost or stuck.
+    /// Packets with data that the engine retransmitted.
     pub repairs: u64,
-    /// Reductions of the window.
+    /// Reductions of the congestion window.
     pub reductions: u64,
-    /// How often it was believed dead.
+    /// Times that the lane was declared stalled.
     pub stalls: u64,
 }
 
-/// What a packet carried, so far as the session knows.
+/// Content of a packet, as far as the session knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// A run of bytes of a message, of a batch of packets that carried it, on this stream.
+    /// Run of bytes of a message on this stream, carried by a packet or a batch of packets.
     Run { key: Key, stream: StreamId, run: Run, priority: Priority, pinned: bool },
-    /// What the engine sent again by itself.
+    /// Data that the engine retransmitted by itself.
     Repair { priority: Priority, pinned: bool },
-    /// Control frames, probes.
+    /// Control frames, probes and unreliable messages.
     Other,
 }
 
-/// A packet under way.
+/// Packet in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) pn: u64,
     pub(crate) bytes: u16,
     pub(crate) load: Load,
     settled: bool,
-    /// What it carried goes by another lane.
+    /// Set when another lane sends its content.
     given_up: bool,
 }
 
 impl Sent {
-    /// Whether its acknowledgement is waited for.
+    /// Returns whether its acknowledgement is awaited.
     const fn counts(&self) -> bool {
         !self.settled && !self.given_up
     }
 }
 
-/// Something that the engine has to send again.
+/// Packet's worth of lost data that the engine has to retransmit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owed {
-    /// Whether it is a copy, and its twin is on another lane: it stays where it was if it can.
+    /// Set for a copy that has another copy on another lane. It stays on its lane if possible.
     pub(crate) pinned: bool,
-    /// Where it was.
+    /// Lane on which it was lost.
     pub(crate) lost_on: LaneId,
 }
 
-/// A lane that dies again within this has not really recovered.
+/// Period after a recovery in which another stall counts as a flap.
 const SOON: Duration = Duration::from_secs(10);
-/// Half of how long it is then left alone at first. It doubles each time.
+/// Half of the first hold after a flap. The hold doubles with each flap.
 const HOLD: Duration = Duration::from_millis(125);
 
-/// Each trial of a lane is twice as long as the one before, but so many times at most.
+/// Limit of the doublings of a lane's trial period: each trial lasts twice as long as the one
+/// before.
 const MAX_TRIALS: u32 = 4;
 
-/// A lane as its session knows it.
+/// Lane as its session knows it.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) id: LaneId,
     pub(crate) path: noq_proto::PathId,
-    /// The number of the path, for schedulers and for people.
+    /// Number of the path, for schedulers and for display.
     pub(crate) number: u32,
     pub(crate) gate: Arc<Gate>,
     pub(crate) layer: Layer,
     pub(crate) socket: SocketId,
     pub(crate) remote: SocketAddr,
     pub(crate) state: LaneState,
-    /// Its owner wants it to be used only while no other can be.
+    /// Set if the owner wants the lane used only while no other is available.
     pub(crate) backup: bool,
-    /// The peer wants that.
+    /// Set if the peer wants the lane used only while no other is available.
     pub(crate) shunned: bool,
-    /// What the peer was told.
+    /// Backup status last sent to the peer.
     pub(crate) told_backup: bool,
-    /// Its own controller, if it asked for one.
+    /// The lane's own controller, if its request named one.
     pub(crate) congestion: Option<Congestion>,
     pub(crate) srtt: Duration,
-    /// The least that it was.
+    /// Least smoothed round-trip time since the address last changed.
     pub(crate) least_rtt: Option<Duration>,
-    /// It is of the low layer, and the session sees to it.
+    /// The lane is of the low layer, and the session manages it.
     pub(crate) managed: bool,
-    /// It is to send nothing, because it does harm or because it is tested whether it does.
+    /// The lane sends nothing, because it does harm or is being tested for harm.
     pub(crate) parked: bool,
-    /// Its owner has been told that it carries everything.
+    /// The owner was informed that this lane carries all data.
     pub(crate) alone: bool,
-    /// A chunk was fed and nothing left: the path is being validated again. Until something happens, it is left alone.
+    /// A chunk was fed and nothing left, because the path is being validated again. The lane rests
+    /// until the next event.
     pub(crate) paused: bool,
     pub(crate) pacer: Pacer,
     pub(crate) stats: LaneStats,
-    /// When it was last believed dead.
+    /// Time of the last stall.
     pub(crate) stalled_at: Time,
-    /// Packets with data under way, by packet number. As many as the window holds.
+    /// Data packets in flight, by packet number. The window bounds them.
     sent: VecDeque<Sent>,
-    /// Of those, how many have not been acknowledged and were not given up.
+    /// Number of these packets that are neither settled nor given up.
     loaded: usize,
-    /// Up to this one, packets left before the path's address changed: of these the engine tells losses only.
+    /// Last packet number before the path's address changed. The engine reports only losses of
+    /// packets up to it.
     before_move: Option<u64>,
-    /// It has told of one that left after that.
+    /// The engine has reported a packet that left after the change.
     told_since_move: bool,
-    /// When an acknowledgement came last, or the first packet after a silence left.
+    /// Time of the last acknowledgement, or of the first packet after an idle period.
     heard: Time,
-    /// How often it has been tried anew in vain.
+    /// Number of consecutive trials without an answer, at most [`MAX_TRIALS`].
     trials: u32,
-    /// It answers, although it is still believed dead.
+    /// Set when an acknowledgement has arrived while the lane was in doubt.
     answers: bool,
-    /// When it recovered last.
+    /// Time of the last recovery.
     recovered_at: Option<Time>,
-    /// How often it died again soon after it had recovered.
+    /// Number of stalls that each followed soon after a recovery.
     flaps: u32,
 }
 
@@ -214,12 +219,12 @@ impl Lane {
         }
     }
 
-    /// Whether data may be sent on it now.
+    /// Returns whether data may be sent on the lane now.
     pub(crate) fn is_usable(&self) -> bool {
         self.state == LaneState::Up && !self.paused && !self.parked
     }
 
-    /// What a lane scheduler may know.
+    /// Snapshot of the lane for a lane scheduler.
     pub(crate) fn view(&self, usable: bool) -> LaneView {
         LaneView {
             id: self.id,
@@ -233,13 +238,13 @@ impl Lane {
         }
     }
 
-    /// Notes a packet that has left.
+    /// Records a packet that has left.
     pub(crate) fn sent(&mut self, now: Time, pn: u64, bytes: u16, load: Load) {
         self.stats.packets += 1;
         self.stats.bytes += Bytes::from(u32::from(bytes));
         self.stats.repairs += u64::from(matches!(load, Load::Repair { .. }));
-        // Of other packets nothing has to be known later. Some of them are never settled: of probes that are lost, and of
-        // the handshake's packets, the engine tells nothing.
+        // Other packets need no record. Some would never be settled: the engine reports neither
+        // lost probes nor packets of the handshake.
         if load == Load::Other || self.sent.back().is_some_and(|last| last.pn >= pn) {
             return;
         }
@@ -250,23 +255,25 @@ impl Lane {
         self.sent.push_back(Sent { pn, bytes, load, settled: false, given_up: false });
     }
 
-    /// Takes a packet out that was acknowledged or lost.
+    /// Settles a packet that was acknowledged or lost, and returns its content; `None` if unknown.
     pub(crate) fn settle(&mut self, pn: u64, bytes: u64) -> Option<Load> {
         if let Some(last) = self.before_move.filter(|last| pn > *last) {
             self.told_since_move = true;
-            // Whatever of before is not lost by now has arrived (RFC 9002 §6.1.1).
+            // Three later packets make an earlier one lost (RFC 9002 §6.1.1), so all others from
+            // before the change have arrived.
             if pn > last.saturating_add(3) {
                 self.forget_before_move();
             }
         }
-        // Unless packets of which nothing is kept came between, it is as far from the first as its number says.
+        // Packet numbers are usually consecutive, so the difference is the index, unless unrecorded
+        // packets came between.
         let guess = usize::try_from(pn.checked_sub(self.sent.front()?.pn)?).ok()?;
         let at = match self.sent.get(guess) {
             Some(sent) if sent.pn == pn => guess,
             _ => self.sent.binary_search_by_key(&pn, |sent| sent.pn).ok()?,
         };
         let sent = &mut self.sent[at];
-        // A packet of the handshake may have the same number, but not the same length as well.
+        // A packet of the handshake may have the same number, but not also the same length.
         if sent.settled || u64::from(sent.bytes) != bytes {
             return None;
         }
@@ -279,14 +286,15 @@ impl Lane {
         Some(load)
     }
 
-    /// Its address has changed: of packets sent before, the engine no longer tells that they were acknowledged.
+    /// Records a change of address. The engine no longer reports acknowledgements of earlier
+    /// packets.
     pub(crate) fn moved(&mut self) {
         self.least_rtt = None;
         self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
         self.told_since_move = false;
     }
 
-    /// Forgets what left before the address changed.
+    /// Forgets packets that left before the address changed.
     fn forget_before_move(&mut self) {
         let Some(last) = self.before_move.take() else { return };
         while let Some(sent) = self.sent.front().filter(|sent| sent.pn <= last || sent.settled) {
@@ -295,9 +303,11 @@ impl Lane {
         }
     }
 
-    /// Whether its silence means nothing, since all that it seems to owe is the acknowledgement of packets that left
-    /// before its address changed. If a later one was heard of, those were either lost, which would have been told
-    /// within 9/8 of a round trip (RFC 9002 §6.1.2), or have arrived.
+    /// Returns whether the lane's silence means nothing, because it owes acknowledgements only of
+    /// packets that left before its address changed.
+    ///
+    /// Once the engine has reported a later packet, the earlier ones are settled. A loss would have
+    /// been reported within 9/8 of a round trip (RFC 9002 §6.1.2), so the rest has arrived.
     pub(crate) fn owes_nothing(&mut self) -> bool {
         if self.told_since_move {
             self.forget_before_move();
@@ -305,41 +315,41 @@ impl Lane {
         self.loaded == 0 && self.trials == 0
     }
 
-    /// Forgets what is under way: the path is no more, and whatever it carried goes elsewhere.
+    /// Forgets packets in flight: the path is closed, and other lanes carry their content.
     pub(crate) fn forget(&mut self) {
         self.sent.clear();
         self.loaded = 0;
     }
 
-    /// Packets with data under way.
+    /// Number of recorded data packets in flight.
     pub(crate) fn under_way(&self) -> usize {
         self.sent.len()
     }
 
-    /// An acknowledgement has come.
+    /// Records an acknowledgement.
     pub(crate) fn heard(&mut self, now: Time) {
         self.heard = now;
         self.answers = self.is_in_doubt();
     }
 
-    /// Whether it is believed dead, or used only because the others are.
+    /// Returns whether the lane is stalled, or used only because the others are.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.state == LaneState::Stalled || self.trials > 0
     }
 
-    /// Its silence counts from now on.
+    /// Restarts the measurement of silence.
     pub(crate) fn spare(&mut self, now: Time) {
         self.heard = now;
     }
 
-    /// It is believed dead from now on.
+    /// Records a stall.
     pub(crate) fn fall_silent(&mut self, now: Time) {
         self.stats.stalls += 1;
         self.stalled_at = now;
         self.answers = false;
         match self.recovered_at.take() {
-            // A low lane is starved again and again, and is well all the same: what answers for it is an acknowledgement of
-            // what it has carried.
+            // A low lane is starved again and again without being dead. Its evidence of life is an
+            // acknowledgement of packets that it carried itself.
             Some(at) if now.since(at) < SOON => {
                 self.flaps = (self.flaps + 1).min(if self.managed { 2 } else { 6 });
             }
@@ -348,15 +358,18 @@ impl Lane {
         }
     }
 
-    /// When it is used again, if it answers. At once; later if it died again soon after it had recovered: what travels
-    /// by other lanes may answer for a lane on which nothing comes back, again and again.
+    /// Time from which the lane is used again, if it answers.
+    ///
+    /// Normally that is at once. It is later if the lane stalled again soon after a recovery: an
+    /// acknowledgement that travels by another lane may repeatedly revive a lane whose return
+    /// direction is dead.
     pub(crate) fn recovers_at(&self) -> Option<Time> {
         let hold = if self.flaps == 0 { Duration::ZERO } else { HOLD.saturating_mul(1 << self.flaps) };
         let living = matches!(self.state, LaneState::Up | LaneState::Stalled);
         (self.answers && living).then(|| self.stalled_at + hold)
     }
 
-    /// It is used again because it answers.
+    /// Returns the lane to service because it answers.
     pub(crate) fn recover(&mut self, now: Time) {
         self.state = LaneState::Up;
         self.answers = false;
@@ -364,14 +377,15 @@ impl Lane {
         self.recovered_at = Some(now);
     }
 
-    /// It is used again although nothing has come.
+    /// Returns the lane to service on trial, although nothing has arrived.
     pub(crate) fn try_again(&mut self, now: Time) {
         self.state = LaneState::Up;
         self.heard = now;
         self.trials = (self.trials + 1).min(MAX_TRIALS);
     }
 
-    /// Takes out what carries runs of messages and has not been heard of; whether there were repairs beside.
+    /// Passes each unacknowledged run to `take`, and marks its packet as given up. Returns whether
+    /// there were also engine retransmissions.
     pub(crate) fn take_unheard(&mut self, mut take: impl FnMut(Key, StreamId, Run, Priority)) -> bool {
         let mut repaired = false;
         for sent in self.sent.iter_mut().filter(|sent| sent.counts()) {
@@ -386,9 +400,9 @@ impl Lane {
         repaired
     }
 
-    /// When its silence will have been too long.
+    /// Time at which the lane's silence becomes a stall; `None` if no acknowledgement is due.
     pub(crate) fn stalls_at(&self, stall: crate::config::Stall) -> Option<Time> {
-        // One that is on trial has to answer something, be it only a probe.
+        // A lane on trial has to answer something, even if only a probe.
         if self.state != LaneState::Up || (self.loaded == 0 && self.trials == 0) {
             return None;
         }
@@ -397,19 +411,20 @@ impl Lane {
         Some(self.heard + patience.saturating_mul(1 << self.trials))
     }
 
-    /// Whether nothing has come for a round trip although something should have.
+    /// Returns whether an acknowledgement is due and none has arrived for a round trip.
     pub(crate) fn is_quiet(&self, now: Time) -> bool {
         self.loaded > 0 && now.since(self.heard) >= self.srtt
     }
 
-    /// Sets the pacer to what the controller says now.
+    /// Updates the pacer from the controller's rate and window.
     pub(crate) fn pace(&mut self, now: Time) {
         let gate = &self.gate;
         self.pacer.adjust(now, gate.pacing_rate(), gate.window(), self.srtt, gate.mtu());
     }
 }
 
-/// The lanes of one session, each in the place of its name; at most [`MAX_LANES`](marcato_sched::lane::MAX_LANES).
+/// Lanes of one session, indexed by their identifiers; at most
+/// [`MAX_LANES`](marcato_sched::lane::MAX_LANES).
 #[derive(Debug, Default)]
 pub(crate) struct Lanes(Vec<Option<Lane>>);
 
@@ -430,7 +445,7 @@ impl Lanes {
         self.0.get_mut(id.index())?.as_mut()
     }
 
-    /// A name that no lane has.
+    /// Returns an identifier that no lane has.
     pub(crate) fn vacant(&self) -> Option<LaneId> {
         (0..).map_while(LaneId::new).find(|id| self.get(*id).is_none())
     }
@@ -449,7 +464,8 @@ impl Lanes {
         self.iter().find(|lane| lane.path == path).map(|lane| lane.id)
     }
 
-    /// The lane that goes there. One that has been given up may still be known beside the one that replaces it.
+    /// Returns the lane with this remote address. A lane that is closing may coexist with its
+    /// replacement, which is preferred.
     pub(crate) fn to(&self, remote: SocketAddr) -> Option<&Lane> {
         self.iter().filter(|lane| lane.remote == remote).min_by_key(|lane| lane.state == LaneState::Closing)
     }
@@ -461,7 +477,7 @@ impl Lanes {
         }
     }
 
-    /// How often the engine has been refused so far.
+    /// Total number of times that the gates refused the engine.
     pub(crate) fn blocked(&self) -> u64 {
         self.iter().map(|lane| lane.gate.blocked()).sum()
     }
@@ -500,7 +516,7 @@ mod tests {
     fn packets_of_which_the_engine_tells_nothing_are_not_kept() {
         let mut lane = lane();
         for pn in 0..10_000 {
-            // A probe for a larger packet is lost in silence; what comes after it is acknowledged.
+            // A lost MTU probe is not reported; later packets are acknowledged.
             let load = if pn % 100 == 0 { Load::Other } else { REPAIR };
             lane.sent(ms(pn), pn, 1200, load);
             if pn % 100 != 0 {
@@ -535,7 +551,7 @@ mod tests {
         for pn in 10..20 {
             lane.sent(ms(2), pn, 1200, REPAIR);
         }
-        // Of those before, losses are told still.
+        // Losses of earlier packets are still reported.
         assert_eq!(lane.settle(3, 1200), Some(REPAIR));
         assert_eq!(lane.settle(10, 1200), Some(REPAIR));
         assert_eq!(lane.under_way(), 20);
@@ -554,7 +570,7 @@ mod tests {
             lane.sent(ms(1), pn, 1200, REPAIR);
         }
         lane.moved();
-        // The new address may be dead. Silence counts as ever.
+        // The new address may be dead, so silence counts as before.
         assert!(!lane.owes_nothing());
         lane.sent(ms(2), 3, 1200, REPAIR);
         assert_eq!(lane.settle(3, 1200), Some(REPAIR));
@@ -572,7 +588,7 @@ mod tests {
         assert!(lane.take_unheard(|_, _, _, _| {}));
         assert!(!lane.take_unheard(|_, _, _, _| {}));
         assert_eq!(lane.stalls_at(Stall::default()), None);
-        // It is lost or acknowledged all the same, one day.
+        // The packet is still reported as lost or acknowledged later.
         assert_eq!(lane.settle(4, 1200), Some(REPAIR));
     }
 
@@ -594,7 +610,7 @@ mod tests {
             now += Duration::from_millis(100);
         }
         assert_eq!(holds, [0, 250, 500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        // After a good while, it is believed at once again.
+        // After a longer time in service, the lane recovers at once again.
         now += SOON;
         lane.state = LaneState::Stalled;
         lane.fall_silent(now);

@@ -1,8 +1,9 @@
-//! Multipath QUIC whose packets leave in the order that matters.
+//! Multipath QUIC that sends the most important packets first.
 //!
-//! A session drives an unmodified `noq-proto` connection packet by packet: the Conductor says whose bytes leave next, a
-//! lane scheduler says on which lanes, and gated congestion controllers make the engine obey. Nothing here opens a
-//! socket or reads a clock: datagrams and the time come in as arguments.
+//! A session drives an unmodified `noq-proto` connection packet by packet. The Conductor chooses
+//! the message whose bytes leave next, a lane scheduler chooses the lanes, and gated congestion
+//! controllers enforce the choice in the engine. Nothing here opens a socket or reads a clock:
+//! datagrams and the time are arguments.
 #![forbid(unsafe_code)]
 
 mod clock;

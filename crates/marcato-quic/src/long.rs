@@ -1,35 +1,36 @@
-//! Messages that are handed over part by part: what their parts share.
+//! Messages that are handed over part by part: state shared by their parts.
 //!
-//! To the Conductor and to the engine each part is a message of its own. On the wire they are one: the frames of all
-//! parts have one number, one priority, and offsets that go on from part to part (`docs/wire.md`, "Messages").
+//! To the Conductor and to the engine each part is a separate message. On the wire they are one:
+//! the frames of all parts have one number, one priority, and offsets that continue from part to
+//! part (`docs/wire.md`, "Messages").
 
 use marcato_sched::conductor::MessageId;
 use marcato_units::{Bytes, Priority};
 use marcato_wire::MessageNumber;
 
-/// The name of a message that is handed over part by part, within its session. No name is given twice.
+/// Identifier of a message that is handed over part by part, within its session; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LongId(pub u64);
 
-/// Where a part belongs.
+/// Position of a part in its message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) long: LongId,
-    /// Where in the whole it begins.
+    /// Offset in the whole message at which it begins.
     pub(crate) base: u64,
-    /// Whether the whole ends with it.
+    /// Set if the whole message ends with it.
     pub(crate) last: bool,
 }
 
-/// A message that is handed over part by part.
+/// Message that is handed over part by part.
 #[derive(Debug, Default)]
 pub(crate) struct Long {
-    /// Its number and its priority on the wire, once its first byte has left.
+    /// Number and priority on the wire, once the first byte has left.
     pub(crate) told: Option<(MessageNumber, Priority)>,
-    /// How long it is so far.
+    /// Length so far.
     pub(crate) len: Bytes,
-    /// The parts that are not wholly acknowledged. As many as the owner hands over ahead.
+    /// Parts that are not wholly acknowledged: as many as the owner hands over ahead.
     pub(crate) parts: Vec<MessageId>,
-    /// No other part comes: the last is here, or it was given up.
+    /// Set when no other part follows: the last was handed over, or the message was abandoned.
     pub(crate) over: bool,
 }

@@ -1,4 +1,4 @@
-//! Lanes of the low layer: how they are used, and what has become of those that died.
+//! Lanes of the low layer: their configuration, and the reopening of those that closed.
 
 use marcato_sched::lowprio::LcmConfig;
 use marcato_units::{Duration, Time};
@@ -6,20 +6,23 @@ use marcato_units::{Duration, Time};
 use crate::lane::LaneRequest;
 use crate::watch::PriorityTest;
 
-/// How lanes of the low layer are used.
+/// Management of lanes of the low layer.
 ///
-/// A low lane takes what it can get, which is safe only where the network serves the high layer first. Its controller
-/// is PLT's, unless the lane asks for another. When it falls silent, because it is starved or because the network drops
-/// what is marked as of lower effort, what was under way on it is sent again on other lanes, as of any lane; it is used
-/// again as soon as it answers, or opened again if it was given up meanwhile. Where the network does not serve the high
-/// layer first, it is stopped. If all high lanes are down, low ones carry everything.
+/// A low lane takes all capacity it can get, which is safe only where the network serves the high
+/// layer first. Its controller is PLT's, unless the lane asks for another.
+///
+/// - A low lane falls silent if it is starved, or if the network drops packets marked as lower
+///   effort. As with any lane, other lanes then resend its packets in flight.
+/// - The session uses it again as soon as it answers, or reopens it if it was closed meanwhile.
+/// - If the network does not serve the high layer first, low lanes are stopped.
+/// - If all high lanes are down, low ones carry all data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowLanes {
-    /// The controller of low lanes that ask for none of their own.
+    /// Controller of low lanes whose request names none.
     pub controller: LcmConfig,
-    /// When a client opens one again that was given up; `None` for never.
+    /// Schedule by which a client reopens a low lane that was given up; `None` for never.
     pub retry: Option<Retry>,
-    /// How it is tested whether the network serves the high layer first; `None` if that is known.
+    /// Test of whether the network serves the high layer first; `None` if that is known.
     pub test: Option<PriorityTest>,
 }
 
@@ -33,12 +36,12 @@ impl Default for LowLanes {
     }
 }
 
-/// When a lane is opened again that was given up.
+/// Schedule for reopening a lane that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// After this, which doubles each time that it comes to nothing, ...
+    /// First delay, which doubles with each failure, ...
     pub first: Duration,
-    /// ... up to this. A lane that has been up for as long is taken to be well again.
+    /// ... up to this. A lane that was up for this long counts as recovered.
     pub longest: Duration,
 }
 
@@ -51,21 +54,22 @@ impl Default for Retry {
 
 impl Retry {
     fn after(&self, failures: u32) -> Duration {
+        // The cap keeps the shift within the factor's width.
         self.first.saturating_mul(1 << failures.min(20)).min(self.longest)
     }
 }
 
-/// A low lane that was asked for, by its request: it outlives its paths.
+/// Low lane that was requested: it outlives its paths.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     request: LaneRequest,
     failures: u32,
     up_at: Option<Time>,
-    /// When it is opened again, if it was given up.
+    /// Time at which it is reopened, if it was given up.
     again_at: Option<Time>,
 }
 
-/// The low lanes that a client keeps up; no more than it may have lanes.
+/// Low lanes that a client maintains; no more than its limit of lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper(Vec<Kept>);
 
@@ -74,18 +78,18 @@ impl Keeper {
         self.0.iter_mut().find(|kept| kept.request.remote == to)
     }
 
-    /// A lane was asked for.
+    /// Adds a lane.
     pub(crate) fn keep(&mut self, request: LaneRequest) {
         self.0.retain(|kept| kept.request.remote != request.remote);
         self.0.push(Kept { request, failures: 0, up_at: None, again_at: None });
     }
 
-    /// Its owner wants it no more.
+    /// Removes a lane that its owner no longer wants.
     pub(crate) fn drop(&mut self, to: std::net::SocketAddr) {
         self.0.retain(|kept| kept.request.remote != to);
     }
 
-    /// It is up.
+    /// Records that a lane is up.
     pub(crate) fn up(&mut self, now: Time, to: std::net::SocketAddr) {
         if let Some(kept) = self.find(to) {
             kept.up_at = Some(now);
@@ -93,7 +97,7 @@ impl Keeper {
         }
     }
 
-    /// It was given up.
+    /// Records that a lane was given up, and schedules its reopening.
     pub(crate) fn down(&mut self, now: Time, to: std::net::SocketAddr, retry: Retry) {
         let Some(kept) = self.find(to).filter(|kept| kept.again_at.is_none()) else { return };
         if kept.up_at.take().is_some_and(|at| now.since(at) >= retry.longest) {
@@ -103,7 +107,7 @@ impl Keeper {
         kept.failures = kept.failures.saturating_add(1);
     }
 
-    /// It is to be opened again at once: that was no failure.
+    /// Schedules an immediate reopening, which does not count as a failure.
     pub(crate) fn reopen(&mut self, now: Time, to: std::net::SocketAddr) {
         if let Some(kept) = self.find(to) {
             kept.up_at = None;
@@ -111,22 +115,22 @@ impl Keeper {
         }
     }
 
-    /// Whether a lane to this address waits to be opened again.
+    /// Returns whether a lane to this address waits to be reopened.
     pub(crate) fn waits(&self, to: std::net::SocketAddr) -> bool {
         self.0.iter().any(|kept| kept.again_at.is_some() && kept.request.remote == to)
     }
 
-    /// How many wait to be opened again.
+    /// Number of lanes that wait to be reopened.
     pub(crate) fn waiting(&self) -> usize {
         self.0.iter().filter(|kept| kept.again_at.is_some()).count()
     }
 
-    /// When the next is opened again.
+    /// Time at which the next lane is reopened.
     pub(crate) fn next(&self) -> Option<Time> {
         self.0.iter().filter_map(|kept| kept.again_at).min()
     }
 
-    /// One whose time has come.
+    /// Takes a lane that is due to be reopened.
     pub(crate) fn due(&mut self, now: Time) -> Option<LaneRequest> {
         let kept = self.0.iter_mut().find(|kept| kept.again_at.is_some_and(|at| at <= now))?;
         kept.again_at = None;

@@ -1,4 +1,4 @@
-//! The controller of a low lane: PLT's, as the engine wants it.
+//! Controller of a low lane: PLT's, behind the engine's interface.
 
 use std::any::Any;
 use std::time::Instant;
@@ -8,18 +8,19 @@ use marcato_units::{Bytes, Time};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerMetrics};
 
-/// An LCM (PLT §3.1) behind the engine's interface.
+/// LCM (PLT §3.1) behind the engine's interface.
 ///
-/// The engine tells of a lost packet only when a later one is acknowledged, so it has no timeouts of its own. Persistent
-/// congestion (RFC 9002 §7.6) counts as one, and so does a lane's silence, of which the session tells in the same way.
-/// What is in flight then is not counted as lost: the engine tells later which of it was.
+/// The engine reports a lost packet only when a later one is acknowledged, so there are no timeouts
+/// as such. Persistent congestion (RFC 9002 §7.6) counts as a timeout. So does a lane's silence,
+/// which the session reports in the same way. Packets in flight at that time do not count as lost:
+/// the engine reports later which of them were.
 #[derive(Clone, Debug)]
 pub(crate) struct LowPriority {
     lcm: Lcm,
     epoch: Instant,
     in_flight: u64,
     mtu: u64,
-    /// The engine was refused since it was last told the time.
+    /// Set when the engine was refused since the last call with a time.
     limited: bool,
 }
 
@@ -76,7 +77,8 @@ impl Controller for LowPriority {
         _: u64,
     ) {
         let now = self.time(now);
-        // Losses are told one by one as well; an ECN mark on a low lane says nothing that loss does not.
+        // Losses are also reported one by one; an ECN mark on a low lane adds no information to
+        // them.
         if is_persistent_congestion {
             self.lcm.on_timeout(now, Bytes::ZERO);
         }
@@ -92,7 +94,8 @@ impl Controller for LowPriority {
         self.mtu = new_mtu.into();
     }
 
-    /// At least one packet: with less the engine would never send again, and nothing could be learned.
+    /// Returns at least one packet: with less the engine would never send again, and the controller
+    /// would learn nothing.
     fn window(&self) -> u64 {
         self.lcm.window().get().max(self.mtu)
     }
@@ -136,7 +139,7 @@ mod tests {
             assert_eq!(low.lcm().counters().lost, Bytes::ZERO);
             low.on_end_acks(start + MS * 20, 12_000 - 1200 * pn, false, None);
         }
-        // Nothing was acknowledged, so nothing grew; and everything is lost.
+        // Without acknowledgements nothing grew, and everything is lost.
         for pn in 0..10 {
             low.on_packet_lost(1200, pn, start + MS * 50);
         }

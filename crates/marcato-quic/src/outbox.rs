@@ -1,4 +1,4 @@
-//! Messages that are being sent: their bytes, and the streams that carry them.
+//! Messages being sent: their bytes, and the streams that carry them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,14 +12,14 @@ use rustc_hash::FxHashMap;
 
 use crate::long::{Long, LongId, Part};
 
-/// A message within the outbox: a slot, and which of its tenants.
+/// Reference to a message in the outbox: a slot, and the generation of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     slot: u32,
     tenant: u32,
 }
 
-/// Bytes of one message, from `start` up to but without `end`.
+/// Half-open range of bytes of one message: `start` included, `end` excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
     pub(crate) start: u64,
@@ -32,12 +32,13 @@ impl Run {
     }
 }
 
-/// The most that one stream carries of a message. The engine looks through all that it holds of a stream for each
-/// packet; with a long message on one stream its cost would grow with the window.
+/// Longest run in bytes that one stream carries of a message. For each packet, the engine searches
+/// all data that it holds of a stream. With a long message on one stream, that cost would grow with
+/// the window.
 const LONGEST_RUN: u64 = 128 << 10;
 
 impl Run {
-    /// The run from `start` on that a new stream carries of a message of `len` bytes.
+    /// Run from `start` on that a new stream carries of a message of `len` bytes.
     pub(crate) fn from(start: u64, len: u64) -> Self {
         Self { start, end: len.min(start - start % LONGEST_RUN + LONGEST_RUN) }
     }
@@ -47,56 +48,56 @@ impl Run {
     }
 }
 
-/// What a stream carries for its message.
+/// Role of a stream for its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A run of it, in the first place.
+    /// First transmission of a run.
     Main,
-    /// The same run once more, on the lane that it stays on; until something could not be sent twice.
+    /// Copy of the same run, confined to this lane, until some chunk could not be sent twice.
     Copy(LaneId),
-    /// A run that got stuck elsewhere.
+    /// Run that was stuck on another lane.
     Repair,
 }
 
-/// A stream that carries a message, or a run of it.
+/// Stream that carries a message, or a run of it.
 #[derive(Debug)]
 pub(crate) struct Carrier {
     pub(crate) stream: StreamId,
     pub(crate) role: Role,
-    /// What it will carry.
+    /// Run that it carries.
     pub(crate) run: Run,
-    /// How far it has been written.
+    /// Offset in the message up to which data was written.
     pub(crate) written: u64,
-    /// The frame's header, as far as it has not been written.
+    /// Unwritten rest of the frame's header.
     pub(crate) header: Payload,
-    /// All of it has been acknowledged.
+    /// Set when the stream and its end have been acknowledged.
     pub(crate) acknowledged: bool,
-    /// Nothing more will be written to it.
+    /// Set when nothing more will be written to it.
     pub(crate) ended: bool,
 }
 
-/// A message that is being sent.
+/// Message being sent.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) id: MessageId,
-    /// Its number on the wire, once its first byte has left.
+    /// Number on the wire, once the first byte has left.
     pub(crate) number: Option<MessageNumber>,
     pub(crate) body: Payload,
     pub(crate) priority: Priority,
     pub(crate) carriers: Vec<Carrier>,
-    /// Everything has been granted.
+    /// Set when the Conductor has granted every byte.
     pub(crate) fed: bool,
-    /// Up to here, all of it has been acknowledged by streams as a whole.
+    /// Offset up to which acknowledged streams cover the message.
     pub(crate) reached: u64,
-    /// What has been lost and sent again by the engine, at most [`MAX_LOST`] runs.
+    /// Runs lost and retransmitted by the engine, at most [`MAX_LOST`].
     pub(crate) lost: Vec<Run>,
-    /// Where it belongs, if it is a part of a longer one.
+    /// Position in a longer message, if it is a part of one.
     pub(crate) part: Option<Part>,
-    /// It leaves in a DATAGRAM frame, or not at all.
+    /// Set if it leaves in a DATAGRAM frame, or not at all.
     pub(crate) unreliable: bool,
 }
 
-/// Beyond, the gaps between lost runs are taken for lost as well.
+/// Number of lost runs beyond which the gaps between them count as lost as well.
 const MAX_LOST: usize = 32;
 
 impl Outgoing {
@@ -108,22 +109,22 @@ impl Outgoing {
         self.body.len() as u64
     }
 
-    /// Where in the message on the wire it begins.
+    /// Offset of its first byte in the message on the wire.
     pub(crate) fn base(&self) -> u64 {
         self.part.map_or(0, |part| part.base)
     }
 
-    /// Whether the message on the wire ends with this run.
+    /// Returns whether the message on the wire ends with this run.
     pub(crate) fn ends_with(&self, run: Run) -> bool {
         run.end == self.len() && self.part.is_none_or(|part| part.last)
     }
 
-    /// The stream that carries these bytes in this role.
+    /// Stream that carries the byte at `offset` in this role.
     pub(crate) fn carrier_of(&self, role: Role, offset: u64) -> Option<&Carrier> {
         self.carriers.iter().find(|carrier| carrier.role == role && carrier.run.contains(offset))
     }
 
-    /// Goes on from what was reached, over streams of which everything was acknowledged.
+    /// Advances `reached` over streams that are fully acknowledged.
     fn reach(&mut self) {
         loop {
             let acknowledged = self.carriers.iter().filter(|carrier| carrier.acknowledged);
@@ -135,7 +136,7 @@ impl Outgoing {
         }
     }
 
-    /// Notes that a run of it was lost.
+    /// Records that a run was lost.
     pub(crate) fn lose(&mut self, run: Run) {
         let full = self.lost.len() >= MAX_LOST;
         let near = self.lost.iter_mut().find(|known| known.start <= run.end && run.start <= known.end);
@@ -150,7 +151,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether a copy of it is on its way besides the main one.
+    /// Returns whether some stream carries a copy besides the main one.
     pub(crate) fn is_copied(&self) -> bool {
         self.carriers.iter().any(|carrier| matches!(carrier.role, Role::Copy(_)))
     }
@@ -161,21 +162,21 @@ impl Outgoing {
 pub(crate) struct Outbox {
     slots: Vec<(u32, Option<Outgoing>)>,
     vacant: Vec<u32>,
-    // All their keys were given here, in turn. What a peer can name, it cannot put in.
+    // This end chose all keys, in sequence, so a peer cannot insert colliding ones.
     by_id: FxHashMap<MessageId, Key>,
     by_stream: FxHashMap<StreamId, Key>,
     next_number: u64,
-    /// Messages that are handed over part by part. As many as their owner begins.
+    /// Messages handed over part by part: as many as their owner begins.
     longs: FxHashMap<LongId, Long>,
     next_long: u64,
-    /// Streams that may carry another message ([`StreamUse::Reuse`](crate::StreamUse)), and those that may once their
-    /// DONE has come back. As many as the peer lets us open.
+    /// Streams that may carry another message ([`StreamUse::Reuse`](crate::StreamUse)), and in
+    /// `awaiting` those that may once their DONE arrives. As many as the peer lets us open.
     idle: VecDeque<StreamId>,
     awaiting: BTreeSet<StreamId>,
 }
 
 impl Outbox {
-    /// How many there are.
+    /// Number of messages.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -184,7 +185,7 @@ impl Outbox {
         let id = message.id;
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
-            // Bounded by `max_unfinished` and by what the Conductor holds.
+            // The slots are bounded by `max_unfinished` and by the Conductor's limit.
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let (tenant, place) = &mut self.slots[slot as usize];
@@ -204,7 +205,7 @@ impl Outbox {
         message.as_mut().filter(|_| *tenant == key.tenant)
     }
 
-    /// All of them.
+    /// All messages, with their keys.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut Outgoing)> {
         (0u32..)
             .zip(&mut self.slots)
@@ -219,7 +220,7 @@ impl Outbox {
         self.by_stream.get(&stream).copied()
     }
 
-    /// Gives a message its number, if it has none.
+    /// Returns the message's number on the wire, and assigns one if necessary.
     pub(crate) fn number(&mut self, key: Key) -> Option<MessageNumber> {
         let message = self.get(key)?;
         let (part, priority) = (message.part, message.priority);
@@ -238,7 +239,7 @@ impl Outbox {
         Some(number)
     }
 
-    /// The priority that the frames of a message name: that of its first. docs/wire.md, "Frames".
+    /// Priority that the frames of a message carry: that of its first. docs/wire.md, "Frames".
     pub(crate) fn told_priority(&self, key: Key) -> Option<Priority> {
         let message = self.get(key)?;
         let long = message.part.and_then(|part| self.longs.get(&part.long)?.told);
@@ -253,17 +254,17 @@ impl Outbox {
         id
     }
 
-    /// Where the next part begins; `None` if no part may come any more.
+    /// Offset at which the next part begins; `None` if no part may follow.
     pub(crate) fn next_part(&self, long: LongId) -> Option<Bytes> {
         self.longs.get(&long).filter(|known| !known.over).map(|known| known.len)
     }
 
-    /// The parts that are not wholly acknowledged, in order.
+    /// Parts that are not wholly acknowledged, in order.
     pub(crate) fn parts(&self, long: LongId) -> &[MessageId] {
         self.longs.get(&long).map_or(&[], |long| &long.parts)
     }
 
-    /// Notes a part.
+    /// Records a part.
     pub(crate) fn add_part(&mut self, part: Part, id: MessageId, len: Bytes) {
         let Some(long) = self.longs.get_mut(&part.long) else { return };
         long.len += len;
@@ -271,7 +272,8 @@ impl Outbox {
         long.parts.push(id);
     }
 
-    /// No more parts come. The number on the wire, if there is one and the receiver has not been told.
+    /// Ends a message that is handed over part by part. Returns its number on the wire, if it has
+    /// one, and its unacknowledged parts.
     pub(crate) fn end_long(&mut self, id: LongId) -> (Option<MessageNumber>, Vec<MessageId>) {
         let Some(long) = self.longs.get_mut(&id) else { return Default::default() };
         long.over = true;
@@ -288,8 +290,8 @@ impl Outbox {
         }
     }
 
-    /// A stream and its end have been acknowledged. Gives the streams that carried nothing that is still wanted, and
-    /// whether all of the message has been acknowledged.
+    /// Records that a stream and its end were acknowledged. Returns the streams that carry only
+    /// data no longer needed, and whether all of the message is acknowledged.
     pub(crate) fn acknowledge(&mut self, key: Key, stream: StreamId) -> (Vec<StreamId>, bool) {
         let Some(message) = self.get_mut(key) else { return Default::default() };
         if let Some(carrier) = message.carrier_mut(stream) {
@@ -309,7 +311,7 @@ impl Outbox {
         (losers, complete)
     }
 
-    /// Takes a stream from its message.
+    /// Removes a stream from its message.
     pub(crate) fn remove_carrier(&mut self, stream: StreamId) -> Option<Carrier> {
         let key = self.by_stream.remove(&stream)?;
         let message = self.get_mut(key)?;
@@ -317,17 +319,17 @@ impl Outbox {
         Some(message.carriers.remove(at))
     }
 
-    /// A stream that may carry another message.
+    /// Takes a stream that may carry another message.
     pub(crate) fn idle_stream(&mut self) -> Option<StreamId> {
         self.idle.pop_front()
     }
 
-    /// The message of this stream is settled, but its own DONE has not come yet.
+    /// Records that the message of this stream is settled and its own DONE is still outstanding.
     pub(crate) fn await_done(&mut self, stream: StreamId) {
         self.awaiting.insert(stream);
     }
 
-    /// A DONE has come on this stream.
+    /// Records a DONE on this stream.
     pub(crate) fn done(&mut self, stream: StreamId) {
         if self.awaiting.remove(&stream) {
             self.idle.push_back(stream);
@@ -435,7 +437,7 @@ mod tests {
             outgoing.lose(Run { start, end: start + 100 });
         }
         assert_eq!(outgoing.lost.len(), MAX_LOST);
-        // Whatever was lost is in it.
+        // Every lost run is covered.
         for start in (0..100_000).step_by(1000) {
             assert!(outgoing.lost.iter().any(|run| run.start <= start && start + 100 <= run.end), "{start}");
         }

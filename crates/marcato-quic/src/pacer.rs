@@ -1,17 +1,17 @@
-//! Spreads the packets of a lane over a round trip.
+//! Pacer: spreads the packets of a lane over a round trip.
 
 use marcato_units::{Bytes, Duration, Time};
 
-/// A token bucket, in bytes. Its rate comes from the controller: its own, if it has one, else 1.25 windows in each
-/// round trip (RFC 9002 §7.7).
+/// Token bucket, in bytes. The controller sets its rate: its own rate if it has one, else 1.25
+/// windows per round trip (RFC 9002 §7.7).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
     /// Bytes per second; 0 until known.
     rate: u64,
-    /// What may leave at once.
+    /// Bytes that may leave at once.
     burst: u64,
-    /// Tokens, in byte nanoseconds per second: whole bytes would be lost to rounding at low rates. Urgent data is
-    /// never held back, but counts: tokens may be owed.
+    /// Tokens, in bytes times nanoseconds per second: with whole bytes, low rates would lose to
+    /// rounding. Urgent data is never delayed but counts, so the balance may be negative.
     tokens: i128,
     at: Time,
 }
@@ -23,7 +23,7 @@ impl Pacer {
         Self { rate: 0, burst: 0, tokens: 0, at: now }
     }
 
-    /// Sets the rate anew: `own`, in bytes per second, unless it is 0.
+    /// Updates the rate: `own` in bytes per second, or the derived one if it is 0.
     pub(crate) fn adjust(&mut self, now: Time, own: u64, window: Bytes, srtt: Duration, mtu: Bytes) {
         self.refill(now);
         let fresh = self.rate == 0;
@@ -31,7 +31,8 @@ impl Pacer {
         let derived = u128::from(window.get()) * 1_250_000_000 / nanos;
         self.rate =
             if own > 0 { own } else { u64::try_from(derived).unwrap_or(u64::MAX) }.clamp(1, u64::MAX >> 8);
-        // Two milliseconds, at least two and at most 64 packets: timers come late, and slow start begins with ten.
+        // Two milliseconds' worth, at least 10 and at most 64 packets: timers fire late, and slow
+        // start begins with ten.
         let span = u128::from(self.rate) * 2 / 1000;
         let (few, many) = (mtu.get() * 10, mtu.get() * 64);
         self.burst = u64::try_from(span).unwrap_or(u64::MAX).clamp(few, many.max(few));
@@ -46,7 +47,7 @@ impl Pacer {
         self.tokens = self.tokens.saturating_add(nanos.saturating_mul(i128::from(self.rate))).min(full);
     }
 
-    /// When a packet of this length may leave; now or before if it may now.
+    /// Time at which a packet of this length may leave; `now` if it may leave now.
     pub(crate) fn ready(&mut self, now: Time, len: Bytes) -> Time {
         self.refill(now);
         let missing = i128::from(len.get()) * SECOND - self.tokens;
@@ -57,7 +58,7 @@ impl Pacer {
         now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// A packet of this length has left.
+    /// Charges a packet of this length that has left.
     pub(crate) fn sent(&mut self, now: Time, len: Bytes) {
         self.refill(now);
         self.tokens -= i128::from(len.get()) * SECOND;
@@ -81,7 +82,7 @@ mod tests {
             pacer.sent(now, MTU);
             sent += MTU;
         }
-        // 1.25 MB/s · 1.25 for 10 s, and the burst it began with.
+        // 1.25 MB/s · 1.25 for 10 s, and the initial burst.
         let expected = 15_625_000;
         assert!((expected..expected + 64 * MTU.get()).contains(&sent.get()), "{sent}");
     }

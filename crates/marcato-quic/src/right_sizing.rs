@@ -1,48 +1,50 @@
-//! A receive window that follows what the peer sends in a round trip. Fisk and Feng, 2001, as TCP stacks do.
+//! Receive window that follows the peer's data per round trip. Fisk and Feng, 2001; TCP stacks do
+//! the same.
 
 use marcato_units::{Bytes, Duration, Time};
 
-/// How large the receive window has to be.
+/// Estimator of the receive window.
 ///
-/// A window as large as it may ever be would let the peer fill whatever queue stands before us, where what is urgent
-/// waits behind what is not. The round trip is the least that was seen, so that such a queue is no reason for a larger
-/// window.
+/// A window at its maximum from the start would let the peer fill the queue at the bottleneck.
+/// Urgent data would wait there behind the rest. The round trip is the least one measured, so such
+/// a queue does not enlarge the window.
 #[derive(Clone, Debug)]
 pub(crate) struct RightSizing {
     window: Bytes,
     most: Bytes,
-    /// The least round trip of the slowest lane.
+    /// Least round trip of the slowest lane.
     rtt: Option<Duration>,
     began: Time,
     read: Bytes,
 }
 
 impl RightSizing {
-    /// What was read in a round trip, times this, is the window. Twice would do for a sender whose window doubles in each
-    /// round trip, if ours began with its.
+    /// Window divided by the bytes read in a round trip. Two would suffice for a sender whose
+    /// window doubles each round trip, if our rounds began with its rounds.
     const ROOM: u64 = 3;
 
     pub(crate) const fn new(window: Bytes, most: Bytes, now: Time) -> Self {
         Self { window, most, rtt: None, began: now, read: Bytes::ZERO }
     }
 
-    /// Takes note of the lanes' least round trips.
+    /// Records the lanes' least round trips.
     pub(crate) fn lanes(&mut self, rtts: impl Iterator<Item = Duration>) {
         self.rtt = rtts.max();
     }
 
-    /// So much has been read.
+    /// Records that `bytes` were read.
     pub(crate) fn read(&mut self, bytes: Bytes) {
         self.read += bytes;
     }
 
-    /// The window that there should be from now on, if that is another.
+    /// Returns the new window if it has to grow.
     pub(crate) fn grow(&mut self, now: Time) -> Option<Bytes> {
         if now.since(self.began) < self.rtt? {
             return None;
         }
         let span = now.since(self.began).as_nanos().max(1);
-        // Where little comes, the round trip is long over when the next byte does.
+        // With sparse data, the round trip is long over when the next byte arrives, so the bytes
+        // are scaled to one round trip.
         let within = u128::from(self.read.get()) * self.rtt?.as_nanos() / span;
         (self.began, self.read) = (now, Bytes::ZERO);
         let wanted = Bytes::new(u64::try_from(within).unwrap_or(u64::MAX).saturating_mul(Self::ROOM));
@@ -60,7 +62,8 @@ mod tests {
 
     const MB: u64 = 1_000_000;
 
-    /// Reads at a rate, as far as the window of each round trip lets it, and says how the window grows.
+    /// Reads at a rate limited by the window of each round trip, and returns the successive
+    /// windows.
     fn grown(rtt: Duration, per_rtt: u64, rounds: u64) -> Vec<u64> {
         let mut window = 2 * MB;
         let mut sizing = RightSizing::new(Bytes::new(window), Bytes::new(16 * MB), Time::ZERO);
@@ -94,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_queue_is_no_reason_for_a_larger_window() {
-        // 1 Gbit/s, of which a round trip of 1 ms needs 125 kB. That 40 ms stand in a queue is not seen.
+        // At 1 Gbit/s, a round trip of 1 ms needs 125 kB. The 40 ms in a queue do not count.
         let mut sizing = RightSizing::new(Bytes::new(2 * MB), Bytes::new(16 * MB), Time::ZERO);
         sizing.lanes([Duration::from_millis(1)].into_iter());
         for at in 1..1000 {

@@ -1,4 +1,4 @@
-//! The lane scheduler of a session, whichever it is.
+//! Dispatch to the lane scheduler of a session.
 
 use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
@@ -7,7 +7,8 @@ use marcato_sched::schedule::{
 };
 use marcato_units::{Bytes, Time};
 
-/// One of the lane schedulers. An enum rather than a trait object, because sources are declared to two of them only.
+/// One of the lane schedulers. An enum rather than a trait object, because only some of them take
+/// sources.
 #[derive(Debug)]
 pub(crate) enum Scheduler {
     LowRtt(LowRtt),
@@ -41,7 +42,7 @@ impl Scheduler {
         }
     }
 
-    /// Announces a periodic source; a scheduler that reserves nothing has no use for it.
+    /// Declares a periodic source; schedulers without reservations ignore it.
     pub(crate) fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
         match self {
             Self::Cwr(scheduler) => scheduler.declare(key, source),
@@ -51,7 +52,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes an announcement back.
+    /// Withdraws a source.
     pub(crate) fn withdraw(&mut self, key: SourceKey) -> bool {
         match self {
             Self::Cwr(scheduler) => scheduler.withdraw(key),
@@ -61,7 +62,7 @@ impl Scheduler {
         }
     }
 
-    /// What is known of a source.
+    /// Parameters of a source.
     pub(crate) fn source(&self, key: SourceKey) -> Option<Source> {
         match self {
             Self::Cwr(scheduler) => scheduler.reserve().source(key),

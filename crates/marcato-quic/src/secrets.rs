@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::KeyLog;
 
-/// The most that is kept until it is taken, in bytes: some thousand connections.
+/// Limit of the bytes kept until they are taken: some thousand connections.
 const MOST: usize = 1 << 20;
 
-/// TLS secrets of the connections that a [server](crate::Identity::log_secrets) accepts, as lines of an SSLKEYLOGFILE
-/// (draft-ietf-tls-keylogfile). Whoever has them can read everything: they are for captures of one's own tests.
+/// TLS secrets of the connections that a [server](crate::Identity::log_secrets) accepts, as lines
+/// of an SSLKEYLOGFILE (draft-ietf-tls-keylogfile).
 ///
-/// Clones share what is kept, which is at most a megabyte; secrets beyond that are counted and let go.
+/// They decrypt all traffic of these connections, and are meant for captures of one's own tests.
+/// Clones share the lines, at most a megabyte; secrets beyond that are counted and discarded.
 #[derive(Clone, Default)]
 pub struct Secrets(Arc<Mutex<Kept>>);
 
@@ -23,24 +24,24 @@ struct Kept {
 }
 
 impl Secrets {
-    /// Takes the lines that have come since the last time.
+    /// Takes the lines logged since the last call.
     pub fn take(&self) -> String {
         std::mem::take(&mut self.kept().lines)
     }
 
-    /// Secrets for which there was no room.
+    /// Returns the number of secrets for which there was no room.
     pub fn missed(&self) -> u64 {
         self.kept().missed
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        // Lines are appended whole: whoever panicked left none half done.
+        // Lines are appended whole, so a panic leaves no partial line.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Secrets {
-    /// Tells no secrets.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secrets").finish_non_exhaustive()
     }

@@ -1,41 +1,44 @@
-//! Finds out whether the network serves the high layer before the low one.
+//! Test of whether the network serves the high layer before the low one.
 //!
-//! Where it does, high lanes fare the same whether low ones send or not. Where it does not, the low lanes fill a queue
-//! that all share, and what is sent on high lanes takes longer or is lost. So low lanes pause now and then, and the high
-//! lanes' round trips are compared: those in the pause with those before and after it. Before *and* after, because queues
-//! also grow and shrink without any doing of the low lanes.
+//! If it does, high lanes perform the same whether low ones send or not. If it does not, the low
+//! lanes fill a common queue, and packets on high lanes take longer or are lost. So low lanes pause
+//! occasionally. The test compares the high lanes' round trips in the pause with those before and
+//! after it. It needs both, because queues also grow and shrink for other reasons.
 //!
-//! Where buffers are short, round trips say little and losses much. They are rare, so they are added up over several
-//! pauses, which are longer then. What is lost within a round trip counts once: a queue that overflows takes many.
+//! With short buffers, round trips show little and losses much. Losses are rare, so they are
+//! accumulated over several pauses, which are longer then. Losses within a round trip count once,
+//! because an overflowing queue drops many packets.
 
 use marcato_sched::lane::{LaneId, MAX_LANES};
 use marcato_units::{Bytes, Duration, Time};
 
-/// How it is tested whether the network serves the high layer first.
+/// Parameters of the test whether the network serves the high layer first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriorityTest {
-    /// High lanes are harmed if their round trips are longer by this many thousandths while low lanes send ...
+    /// High lanes are harmed if their round trips are longer by this many thousandths while low
+    /// lanes send ...
     pub longer: u32,
     /// ... and by this much ...
     pub floor: Duration,
-    /// ... or if they lose packets so many times as often, in thousandths. As many pauses have to have shown it as to
-    /// expect twelve losses in them, had they made no difference.
+    /// ... or if they lose packets this many times as often, in thousandths. The pauses compared
+    /// must be enough to expect twelve losses in them, if pausing made no difference.
     pub lossier: u32,
-    /// So many comparisons of round trips that show harm, less those that show none, and the low lanes are stopped.
+    /// Comparisons of round trips that show harm, less those that show none, after which low lanes
+    /// stop.
     pub harmful: u32,
-    /// A comparison that shows no harm is followed by one after this time; each time it doubles, ...
+    /// Time after a comparison without harm until the next one; each time it doubles, ...
     pub gap: Duration,
     /// ... up to this.
     pub longest_gap: Duration,
-    /// Low lanes that were stopped are tried again after this time; each time it doubles, ...
+    /// Time after which stopped low lanes are retried; each time it doubles, ...
     pub retest: Duration,
     /// ... up to this.
     pub longest_retest: Duration,
 }
 
 impl Default for PriorityTest {
-    /// 15 % and 5 ms longer, or three times the loss; three comparisons; after 1 s up to 60 s; tried again after 5
-    /// minutes up to an hour.
+    /// 15 % and 5 ms longer, or three times the loss; three comparisons; after 1 s up to 60 s;
+    /// retried after 5 minutes up to an hour.
     fn default() -> Self {
         Self {
             longer: 150,
@@ -50,31 +53,31 @@ impl Default for PriorityTest {
     }
 }
 
-/// Round trips of the slowest high lane that each part of a comparison lasts. Of the pause and of what follows it, the
-/// first two do not count: what was under way has to drain.
+/// Round trips of the slowest high lane that each part of a comparison lasts. Of the pause and of
+/// the part after it, the first two do not count, because packets in flight have to drain.
 const BEFORE: u32 = 4;
 const PAUSE: u32 = 4;
 const AFTER: u32 = 6;
 const SETTLE: u32 = 2;
-/// Packets of a high lane that have to be heard of in each part.
+/// Packets of a high lane that have to be acknowledged in each part.
 const ENOUGH: u64 = 5;
-/// A pause in which losses are to be counted lasts so many round trips.
+/// Round trips of a pause in which losses are counted.
 const LONG_PAUSE: u32 = 12;
-/// Losses that have to be seen while low lanes send before they are compared ...
+/// Losses required while low lanes send before rates are compared ...
 const MANY_LOST: u64 = 8;
-/// ... and that have to be more than this, per thousand packets: below it nobody is harmed much.
+/// ... and loss rate required: less harms little.
 const RATE: f64 = 0.002;
-/// Losses that have to be expected in pauses before they are compared: of a Poisson process of mean 12, fewer than 4 come
-/// once in 400 times.
+/// Losses that have to be expected in pauses before rates are compared: a Poisson variable of mean
+/// 12 is below 4 once in 400 times.
 const EXPECTED: f64 = 12.0;
-/// Losses that were found to be as frequent in pauses are not compared again for so long.
+/// Time until losses are compared again, once they were found as frequent in pauses.
 const LOSS_GAP: Duration = Duration::from_secs(60);
-/// So many packets are remembered of which few are lost: what is longer ago counts less and less.
+/// Number of packets of a low loss rate that are remembered: older ones count less and less.
 const REMEMBERED: u64 = 10_000;
-/// A round trip is never taken to be shorter: timers are not exact.
+/// Lower bound of the round trip used: timers are not exact.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// What has been heard of the packets of a high lane.
+/// Acknowledgements and losses of a high lane's packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     acked: u64,
@@ -106,64 +109,65 @@ impl Heard {
     }
 }
 
-/// Where a comparison is.
+/// Part of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// None is under way; the next begins when something is heard of a low lane, but not before this.
+    /// Between comparisons: the next begins with an acknowledgement on a low lane, but not before
+    /// this time.
     Rest(Time),
     Before,
     Pause,
     After,
-    /// Low lanes do harm. They are tried again at this time.
+    /// Low lanes do harm and are stopped. They are retried at this time.
     Stopped(Time),
 }
 
-/// What the watch has found out.
+/// Result of the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The network does not serve the high layer first.
     Harm,
-    /// It is time to try again.
+    /// The low lanes are due to be retried.
     TryAgain,
 }
 
-/// What one comparison came to.
+/// Result of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Harm,
     Clear,
-    /// There are losses, but not enough to tell.
+    /// There are losses, but too few for a decision.
     Suspect,
 }
 
-/// A test under way.
+/// State of the test.
 #[derive(Debug)]
 pub(crate) struct Watch {
     test: PriorityTest,
     part: Part,
     since: Time,
-    /// Packets sent from then on count.
+    /// Time from which on packets must have been sent to count.
     counts_from: Time,
     until: Time,
     now: [Heard; MAX_LANES],
     before: [Heard; MAX_LANES],
     pause: [Heard; MAX_LANES],
-    /// Bytes acknowledged on all lanes in this part, and on low ones.
+    /// Bytes acknowledged on all lanes in this part; `low_bytes` are those on low lanes.
     bytes: Bytes,
     low_bytes: Bytes,
-    /// How long a packet of 1500 bytes takes at the rate before the pause.
+    /// Transmission time of a packet of 1500 bytes at the rate before the pause.
     packet_time: Duration,
-    /// All that was heard while low lanes sent, and while they did not.
+    /// Totals while low lanes sent (`on`) and while they paused (`off`).
     on: Heard,
     off: Heard,
-    /// Losses are not compared before this, and then for so long not again.
+    /// Time before which losses are not compared, and interval to the comparison after that.
     losses_from: Time,
     loss_gap: Duration,
-    /// When a loss was counted last on each lane, and when a low lane was last heard of.
+    /// Time of the last counted loss on each lane, and of the last acknowledgement on a low lane.
     lost_at: [Time; MAX_LANES],
     low_at: Time,
     rtt: Duration,
-    /// Losses are being compared: pauses are long.
+    /// Set while losses are compared: pauses are long.
     suspect: bool,
     score: u32,
     gap: Duration,
@@ -198,12 +202,12 @@ impl Watch {
         }
     }
 
-    /// Whether low lanes are to send nothing now.
+    /// Returns whether low lanes have to send nothing now.
     pub(crate) const fn is_off(&self) -> bool {
         matches!(self.part, Part::Pause | Part::Stopped(_))
     }
 
-    /// When to [look](Self::look) although nothing is heard.
+    /// Returns the time to [look](Self::look) even without an acknowledgement.
     pub(crate) const fn next_timeout(&self) -> Option<Time> {
         match self.part {
             Part::Rest(_) => None,
@@ -212,15 +216,16 @@ impl Watch {
         }
     }
 
-    /// A packet on a high lane was acknowledged after so long.
+    /// Records that a packet on a high lane was acknowledged after `took`.
     pub(crate) fn acked(&mut self, now: Time, lane: LaneId, took: Duration, bytes: Bytes) {
         match self.part {
             Part::Stopped(_) => return,
-            // What comes with low lanes sending is counted all the time.
+            // Packets are counted between comparisons, too, while low lanes send.
             Part::Rest(_) if !self.low_sends(now) => return,
             _ => {}
         }
         self.bytes += bytes;
+        // Only packets sent after the part's settling time count.
         if now.since(self.counts_from) >= took {
             self.counted().acked += 1;
             let heard = &mut self.now[lane.index()];
@@ -229,7 +234,7 @@ impl Watch {
         }
     }
 
-    /// A packet on a high lane is lost.
+    /// Records that a packet on a high lane is lost.
     pub(crate) fn lost(&mut self, now: Time, lane: LaneId) {
         match self.part {
             Part::Stopped(_) => return,
@@ -237,7 +242,8 @@ impl Watch {
             _ => {}
         }
         let at = &mut self.lost_at[lane.index()];
-        // When it was sent is not told; those of before the part are found out within its settling.
+        // The time of sending is unknown; losses of packets from before the part are detected
+        // within its settling time.
         if now >= self.counts_from && now.since(*at) >= self.rtt {
             *at = now;
             self.counted().lost += 1;
@@ -248,12 +254,13 @@ impl Watch {
         now.since(self.low_at) < self.rtt
     }
 
-    /// Where losses are counted now.
+    /// Totals to which losses count now.
     fn counted(&mut self) -> &mut Heard {
         if self.part == Part::Pause { &mut self.off } else { &mut self.on }
     }
 
-    /// A packet on a low lane was acknowledged; the slowest high lane has this round-trip time.
+    /// Records that a packet on a low lane was acknowledged; `rtt` is the slowest high lane's
+    /// round-trip time.
     pub(crate) fn low_acked(&mut self, now: Time, bytes: Bytes, rtt: Duration) {
         self.low_at = now;
         self.rtt = rtt.max(SHORTEST);
@@ -281,7 +288,7 @@ impl Watch {
         self.part = Part::Rest(until);
     }
 
-    /// Goes on, if it is time; the slowest high lane has this round-trip time.
+    /// Advances the test if a part has ended; `rtt` is the slowest high lane's round-trip time.
     pub(crate) fn look(&mut self, now: Time, rtt: Duration) -> Option<Finding> {
         if self.next_timeout().is_none_or(|at| at > now) {
             return None;
@@ -289,7 +296,7 @@ impl Watch {
         match self.part {
             Part::Rest(_) => {}
             Part::Before if self.is_telling() => self.pause(now, rtt),
-            // Not enough is sent to tell anything, and so not enough to do harm.
+            // Too little is sent for a comparison, and so too little to do harm.
             Part::Before => self.rest(now + rtt),
             Part::Pause => {
                 self.pause = self.now;
@@ -297,7 +304,7 @@ impl Watch {
             }
             Part::After => return self.judge(now, rtt),
             Part::Stopped(_) => {
-                // Once more of the same is enough.
+                // One more harmful comparison is enough.
                 self.score = self.test.harmful.saturating_sub(1);
                 (self.on, self.off) = Default::default();
                 self.rest(now);
@@ -307,7 +314,8 @@ impl Watch {
         None
     }
 
-    /// Whether low lanes carry so much, and so much is heard of high ones, that they can be compared.
+    /// Returns whether low lanes carry enough, and high ones have enough acknowledgements, for a
+    /// comparison.
     fn is_telling(&self) -> bool {
         self.low_bytes * 10 >= self.bytes && self.now.iter().any(|heard| heard.acked >= ENOUGH)
     }
@@ -351,7 +359,7 @@ impl Watch {
                 if self.score == 0 {
                     self.rest(now + self.gap);
                     if self.gap >= self.test.longest_gap {
-                        // It has done no harm for long.
+                        // The low lanes have done no harm for long.
                         self.retest = self.test.retest;
                     }
                     self.gap = (self.gap * 2).min(self.test.longest_gap);
@@ -359,7 +367,7 @@ impl Watch {
                 }
             }
         }
-        // What was measured after this pause was measured before the next.
+        // The measurement after this pause also serves as the one before the next.
         if telling {
             self.pause(now, rtt);
         } else {
@@ -368,7 +376,7 @@ impl Watch {
         None
     }
 
-    /// `None` if too little was heard in one of the parts.
+    /// Compares round trips; `None` if a part has too few acknowledgements.
     fn compare_round_trips(&self) -> Option<Verdict> {
         let mut verdict = None;
         for ((before, pause), after) in self.before.iter().zip(&self.pause).zip(&self.now) {
@@ -376,9 +384,10 @@ impl Watch {
                 continue;
             }
             let alone = pause.mean();
-            // The lesser of both: a queue that fills or drains all the time would show in one of them only.
+            // The lesser of both: a queue that fills or drains steadily raises only one of them.
             let with = before.mean().min(after.mean());
-            // A packet may find one of the low layer being sent, whoever is served first: one packet's time, no more.
+            // A packet may meet a low one already in transmission, even with strict priority. So up
+            // to three packet times are allowed.
             let allowed = (alone * self.test.longer / 1000).max(self.test.floor).max(self.packet_time * 3);
             if with > alone + allowed {
                 return Some(Verdict::Harm);
@@ -388,18 +397,18 @@ impl Watch {
         verdict
     }
 
-    /// `None` if there is nothing to compare.
+    /// Compares loss rates; `None` if there is nothing to compare.
     fn compare_losses(&mut self, now: Time) -> Option<Verdict> {
         let with = self.on.rate();
         if now < self.losses_from || self.on.lost < MANY_LOST || with < RATE {
-            // Rates of long ago say nothing about today's.
+            // Old rates say little about the present.
             self.on.age();
             self.off.age();
             return None;
         }
         let expected = with * self.off.total() as f64;
         let allowed = self.off.lost as f64 * f64::from(self.test.lossier) / 1000.0;
-        // As soon as more were lost in pauses than may be at the end, the end is known.
+        // Once pauses have more losses than the final comparison allows, its result is certain.
         if expected.max(allowed) < EXPECTED {
             return Some(Verdict::Suspect);
         }
@@ -421,7 +430,7 @@ mod tests {
     const HIGH: LaneId = LaneId::FIRST;
     const STEP: Duration = Duration::from_millis(1);
 
-    /// A network in which a packet is sent on either lane each millisecond.
+    /// Network in which one packet per millisecond is sent on either lane.
     struct World {
         watch: Watch,
         now: Time,
@@ -437,7 +446,8 @@ mod tests {
             Self { watch, now: Time::ZERO, findings: Vec::new(), off: 0, round_trips: 0 }
         }
 
-        /// A high packet takes `rtt` and is lost or not, depending on the time and on whether low lanes are off.
+        /// Runs until `until`. A high packet takes `rtt` or is lost, depending on the time and on
+        /// whether low lanes are off.
         fn run(
             &mut self,
             until: Time,
@@ -491,7 +501,7 @@ mod tests {
         // Four, and three times ten round trips.
         assert!(at < Time::from_secs(4), "{at:?}");
         assert!(matches!(world.watch.part, Part::Stopped(_)));
-        // They are tried again after 300 s, 600 s, 1200 s …, and once is enough then.
+        // They are retried after 300 s, 600 s, 1200 s …, and one comparison is enough then.
         world.run(Time::from_secs(1000), |_, off| ms(if off { 80 } else { 120 }), never);
         let again = |(at, finding): &(Time, Finding)| (*finding == Finding::TryAgain).then_some(*at);
         let times: Vec<_> = world.findings.iter().filter_map(again).collect();
@@ -503,7 +513,7 @@ mod tests {
 
     #[test]
     fn queues_that_fill_and_drain_by_themselves_stop_nothing() {
-        // A sawtooth from 80 to 160 ms, of periods from half a second to twenty.
+        // A sawtooth from 80 to 160 ms, with periods from half a second to twenty.
         for period in [500, 900, 1700, 3000, 7000, 20_000] {
             let mut world = World::new();
             let saw = |now: Time, _| ms(80 + now.as_nanos() / 1_000_000 % period * 80 / period);
@@ -514,7 +524,7 @@ mod tests {
 
     #[test]
     fn losses_that_come_with_the_low_lanes_stop_them_and_others_do_not() {
-        // One of 100, with low lanes only: no queue to speak of.
+        // One loss in 100, with low lanes only and practically no queue.
         let mut world = World::new();
         world.run(Time::from_secs(60), |_, _| ms(80), |n, off| !off && n % 100 == 0);
         assert_eq!(world.findings.len(), 1);
@@ -528,7 +538,8 @@ mod tests {
 
     #[test]
     fn one_packet_s_time_is_no_harm() {
-        // 1500 bytes at 1 Mbit/s are 12 ms: so long may a high packet wait for a low one that is being sent.
+        // 1500 bytes at 1 Mbit/s take 12 ms: a high packet may wait that long for a low one in
+        // transmission.
         let mut watch = Watch::new(PriorityTest::default(), Time::ZERO);
         let mut now = Time::ZERO;
         while now < Time::from_secs(60) {

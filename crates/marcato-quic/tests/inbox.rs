@@ -1,5 +1,5 @@
-//! Whatever order, loss and repetition do to the copies of messages, each is read once, whole and in order; whatever a
-//! hostile peer sends, the inbox stays within its limits.
+//! Each message is read once, whole and in order, whatever the order, loss and repetition of its
+//! copies. The inbox stays within its limits, whatever a hostile peer sends.
 #![expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use marcato_units::{Bytes as ByteCount, Priority, Seed, Stream};
 use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Twin};
 use proptest::prelude::*;
 
-/// The byte of message `id` at `offset`.
+/// Byte of message `id` at `offset`.
 fn byte(id: u64, offset: u64) -> u8 {
     (id.wrapping_mul(31) + offset.wrapping_mul(7) + (offset >> 8)) as u8
 }
@@ -27,18 +27,18 @@ fn shuffle<T>(items: &mut [T], random: &mut Stream) {
     }
 }
 
-/// Checks that what is read is right, piece by piece.
+/// Checks every piece that is read.
 #[derive(Default)]
 struct Reader {
     read_to: BTreeMap<u64, u64>,
     complete: BTreeSet<u64>,
     bytes: u64,
-    /// Whether the bytes themselves may be wrong.
+    /// Set if the bytes themselves may be wrong.
     lied_to: bool,
 }
 
 impl Reader {
-    /// Reads one piece, and says whether there was one.
+    /// Reads one piece, and returns whether there was one.
     fn read(&mut self, inbox: &mut Inbox, priority: impl Fn(u64) -> Priority) -> bool {
         let Some(piece) = inbox.read() else { return false };
         let id = piece.message.0;
@@ -65,7 +65,7 @@ struct Sent {
     frame: MessageFrame,
     header: usize,
     bytes: Bytes,
-    /// Streams of one number are twins.
+    /// Number of the run; streams with the same number are copies of each other.
     run: usize,
     kept: Vec<bool>,
 }
@@ -76,7 +76,7 @@ impl Sent {
     }
 }
 
-/// Whether what was kept of `message`'s streams makes it whole.
+/// Returns whether the surviving bytes of `message`'s streams complete it.
 fn is_covered(sent: &[Sent], message: u64, len: u64) -> bool {
     let of_message = || sent.iter().filter(|sent| sent.frame.id.0 == message);
     let mut covered = vec![false; len as usize];
@@ -99,9 +99,9 @@ fn is_covered(sent: &[Sent], message: u64, len: u64) -> bool {
 struct Spec {
     len: u64,
     priority: usize,
-    /// For each run: where it ends as a share of 256, its copies, whether they say so.
+    /// For each run: its end as a share of 256, its copies, and whether their frames announce them.
     runs: Vec<(u8, u8, bool)>,
-    /// Overlapping ranges that are sent again.
+    /// Overlapping ranges that are retransmitted.
     again: Vec<(u64, u64)>,
     bidirectional: bool,
     receipt: bool,
@@ -171,14 +171,14 @@ fn send(specs: &[Spec]) -> Vec<Sent> {
     sent
 }
 
-/// What happens at the receiver.
+/// Event at the receiver.
 enum Event {
     /// Bytes of a stream, by their range.
     Data(usize, usize, usize),
     Fin(usize),
 }
 
-/// Cuts the streams into chunks, loses what can be lost, repeats and mixes the rest.
+/// Cuts the streams into chunks, loses the expendable ones, repeats and shuffles the rest.
 fn transmit(specs: &[Spec], sent: &mut [Sent], random: &mut Stream) -> Vec<Event> {
     let mut chunks = Vec::new();
     for (place, stream) in sent.iter().enumerate() {
@@ -207,7 +207,7 @@ fn transmit(specs: &[Spec], sent: &mut [Sent], random: &mut Stream) -> Vec<Event
     for (place, at, end) in chunks {
         events.push(Event::Data(place, at, end));
         if random.chance(0.3) {
-            // Again, and more or less of it, but nothing that was lost.
+            // A repetition of a shifted range, without bytes that were lost.
             let kept = &sent[place].kept;
             let mut from = at + random.below((end - at) as u64) as usize;
             let mut to = end;
@@ -285,7 +285,8 @@ proptest! {
     }
 }
 
-/// The streams of a hostile peer are shorter: a frame of at most 380 bytes, or two, or twenty without payload.
+/// Length of a hostile peer's longest stream: a frame of at most 380 bytes, or two, or twenty
+/// without payload.
 const LONGEST_CHUNK: u64 = 900;
 
 /// Limits that a few bytes reach.
@@ -293,7 +294,8 @@ fn tight(random: &mut Stream) -> InboxLimits {
     let scale = 1 + random.below(20);
     let mut small = |most: u64| 1 + random.below(most * scale) as usize;
     InboxLimits {
-        // No chunk is longer than this: whoever may still hand over one stays below twice the limit.
+        // No chunk is longer than this, so a caller that may still feed one stays below twice the
+        // limit.
         unread: ByteCount::new(LONGEST_CHUNK + small(400) as u64),
         unread_pieces: small(40),
         unread_messages: small(8),
@@ -313,7 +315,7 @@ fn tight(random: &mut Stream) -> InboxLimits {
     }
 }
 
-/// Whether what is held is within the limits: exactly, since a step that would exceed one fails.
+/// Checks that the load is within the limits: exactly, because a step that would exceed one fails.
 fn assert_bounded(inbox: &Inbox, limits: &InboxLimits) {
     let load = inbox.load();
     assert!(load.open_messages <= limits.open_messages, "{load:?}");
@@ -327,7 +329,7 @@ fn assert_bounded(inbox: &Inbox, limits: &InboxLimits) {
     assert!(load.actions <= limits.actions, "{load:?}");
 }
 
-/// A stream that keeps most rules, so that a hostile peer gets far.
+/// Stream that keeps most rules, so that a hostile peer gets far.
 fn hostile_stream(id: u64, lies: bool, random: &mut Stream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let control = id == 3 || random.chance(0.01);
@@ -368,14 +370,15 @@ proptest! {
         let mut random = Seed::new(seed).stream("hostile");
         let limits = tight(&mut random);
         let mut inbox = Inbox::new(Side::Client, limits);
-        // Who lies about twins has bytes put where they do not belong, until the twin's own header shows it.
+        // A peer that lies about copies has bytes misplaced, until the copy's own header reveals
+        // it.
         let lies = random.chance(0.3);
         let mut reader = Reader { lied_to: lies, ..Reader::default() };
         let mut streams: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut failed: Option<InboxError> = None;
         let greedy = random.chance(0.5);
         for _ in 0..400 {
-            // Streams of the peer, and now and then one of ours.
+            // Streams of the peer, and occasionally one of ours.
             let id = 2 * random.below(60) + u64::from(!random.chance(0.001));
             let bytes = streams.entry(id).or_insert_with(|| hostile_stream(id, lies, &mut random));
             let result = match random.below(20) {
@@ -403,7 +406,7 @@ proptest! {
                 Err(InboxError::Overfed) if !greedy => {
                     prop_assert!(false, "who heeds wants_data() is never told to have overfed");
                 }
-                // Whoever fails goes on failing the same way, and never panics.
+                // After a failure every call fails in the same way, and none panics.
                 Err(error) => prop_assert_eq!(*failed.get_or_insert(error), error),
             }
             if failed.is_none() {

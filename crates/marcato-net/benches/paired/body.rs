@@ -1,4 +1,5 @@
-//! What is sent: blocks of bulk data, urgent messages, and their framing where the stack has none.
+//! Content that is sent: blocks of bulk data, urgent messages, and their framing for stacks without
+//! messages.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,15 +10,15 @@ use ring::digest::{Context, Digest, SHA256};
 
 use crate::clock;
 
-/// Bulk data is handed over in blocks: of this size where the stack keeps a reference, ...
+/// Size of a block of bulk data for stacks that keep a reference, ...
 pub(crate) const BLOCK: usize = 1 << 20;
-/// ... and of this size where it copies.
+/// ... and for stacks that copy.
 pub(crate) const WRITE: usize = 64 << 10;
-/// An urgent message.
+/// Size of an urgent message in bytes.
 pub(crate) const URGENT: usize = 1000;
-/// The bulk data of the check: no multiple of anything.
+/// Bytes of bulk data for the check: no round number.
 pub(crate) const CHECKED: usize = 3_000_017;
-/// Kind and length, where the stack has no messages of its own.
+/// Bytes of the header (kind and length) for stacks without messages.
 pub(crate) const HEADER: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(crate) enum Kind {
     Urgent,
 }
 
-/// Bytes of which no stretch repeats.
+/// Returns bytes without repeated stretches.
 pub(crate) fn pattern(seed: u64, len: usize) -> Payload {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -40,7 +41,7 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Payload {
     bytes.into()
 }
 
-/// An urgent message that tells its number and when it was handed over.
+/// Returns an urgent message with its number and the time of hand-over.
 pub(crate) fn urgent(number: u32, at: u64) -> Payload {
     let mut bytes = pattern(u64::from(number), URGENT).to_vec();
     bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -48,7 +49,7 @@ pub(crate) fn urgent(number: u32, at: u64) -> Payload {
     bytes.into()
 }
 
-/// A block with its header.
+/// Returns a block with its header.
 pub(crate) fn framed(kind: Kind, body: &[u8]) -> Payload {
     let mut bytes = Vec::with_capacity(HEADER + body.len());
     bytes.push(match kind {
@@ -68,14 +69,15 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
 }
 
-/// What has arrived.
+/// Received data.
 pub(crate) struct Tally {
     bulk: AtomicU64,
     /// Numbers and one-way times of urgent messages.
     urgent: Mutex<Vec<(u32, u64)>>,
-    /// Of bulk data and urgent messages, if that is asked for.
+    /// Hashes of bulk data and of urgent messages, if requested.
     hashes: Option<Mutex<[Context; 2]>>,
-    /// Counts better than we do: what has arrived of a message counts at once.
+    /// Connection whose own counter is more exact: it counts the received part of a message at
+    /// once.
     connection: Mutex<Option<Connection>>,
 }
 
@@ -100,7 +102,7 @@ impl Tally {
         }
     }
 
-    /// An urgent message is complete.
+    /// Records a complete urgent message.
     pub(crate) fn urgent(&self, bytes: &[u8]) {
         let now = clock::now();
         if let Some(hashes) = &self.hashes {
@@ -111,7 +113,7 @@ impl Tally {
         self.urgent.lock().expect("no panic").push((number, now.saturating_sub(at)));
     }
 
-    /// Bytes of bulk data.
+    /// Returns the received bytes of bulk data.
     pub(crate) fn bytes(&self) -> u64 {
         match &*self.connection.lock().expect("no panic") {
             Some(connection) => connection.stats().received.bytes.get(),
@@ -123,14 +125,14 @@ impl Tally {
         self.urgent.lock().expect("no panic").clone()
     }
 
-    /// How much was hashed, and what that gave.
+    /// Returns the numbers of hashed bytes and messages, and the digests.
     pub(crate) fn hashed(&self) -> Option<(u64, usize, [Digest; 2])> {
         let hashes = self.hashes.as_ref()?.lock().expect("no panic").clone();
         Some((self.bulk.load(Ordering::Relaxed), self.urgents().len(), hashes.map(Context::finish)))
     }
 }
 
-/// Undoes [`framed`], whatever the pieces in which the bytes come.
+/// Inverse of [`framed`], for input split in any way.
 #[derive(Default)]
 pub(crate) struct Unframer {
     header: Vec<u8>,

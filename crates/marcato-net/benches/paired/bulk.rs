@@ -9,15 +9,15 @@ use crate::stack::Stack;
 use crate::table::{Asked, Report, Row};
 use crate::worker::{Failure, Purpose};
 
-/// What is compared with what, and what ratio of goodputs is asked.
+/// Two stacks to compare, and the required ratio of their goodputs, if any.
 pub(crate) type Comparison = (Stack, Stack, Option<f64>);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
-    /// Before the first mark, so that windows are open.
+    /// Time before the first mark, so that windows are open.
     pub(crate) warm: Duration,
-    /// Between the marks.
+    /// Time between the marks.
     pub(crate) window: Duration,
 }
 
@@ -46,7 +46,7 @@ async fn sample(stack: Stack, place: &Place, plan: Plan) -> Result<Sample, Failu
     Ok(Sample { rate: bytes / span * 1e3, cpu: (sender + receiver) / bytes, sender: sender / bytes })
 }
 
-/// All pairs over one place, in rounds.
+/// Measures all pairs over one place, in rounds.
 pub(crate) async fn measure(
     name: &str,
     place: &Place,
@@ -63,7 +63,7 @@ pub(crate) async fn measure(
     }
     let mut samples: Vec<Vec<Option<Sample>>> = vec![Vec::new(); stacks.len()];
     for round in 0..plan.rounds {
-        // There and back again, so that nobody always follows the same one.
+        // Rounds alternate the order, so that no stack always follows the same one.
         let mut order: Vec<usize> = (0..stacks.len()).collect();
         if round % 2 == 1 {
             order.reverse();

@@ -1,4 +1,4 @@
-//! The clocks that all processes of one machine share, and the one that each has for itself.
+//! Clocks: the one that all processes of a machine share, and each process's own.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -8,13 +8,14 @@ fn nanos(clock: ClockId) -> u64 {
     seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(nanos.unwrap_or(0))
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC: the same in each process and each network namespace of a machine.
+/// Returns nanoseconds of CLOCK_MONOTONIC: the same in each process and each network namespace of a
+/// machine.
 pub(crate) fn now() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
-/// What this process has used of processors, in user mode and in the kernel, all threads together. What the kernel does
-/// for it in softirqs counts for whoever is interrupted.
+/// Returns the processor time of this process in nanoseconds, in user mode and in the kernel, over
+/// all threads. The kernel's work in softirqs counts for the interrupted process.
 pub(crate) fn cpu() -> u64 {
     nanos(ClockId::ProcessCPUTime)
 }

@@ -1,19 +1,20 @@
-//! Where a measurement takes place: on the loopback interface, or over a link of known rate.
+//! Place of a measurement: the loopback interface, or a link of known rate.
 //!
-//! A link is three network namespaces: sender, router, receiver. The router's interfaces have HTB at the rate and a
-//! first-in-first-out queue behind it. It is a host of its own because a sender's kernel holds back what its own queues
-//! have not sent (TCP small queues), which no router on the Internet makes it do.
+//! A link is three network namespaces: sender, router, receiver. The router's interfaces have HTB
+//! at the rate and a first-in-first-out queue behind it. The router is a separate host, because a
+//! sender's kernel holds back data that its own queues have not sent (TCP small queues). No router
+//! on the Internet causes that.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a full packet counts on the link: 1500 bytes and the Ethernet header, as HTB has it.
+/// Bytes that a full packet counts on the link: 1500 bytes and the Ethernet header, as in HTB.
 pub(crate) const PACKET: f64 = 1514.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) mbps: u32,
-    /// How long a full queue takes.
+    /// Duration of a full queue, in milliseconds.
     pub(crate) queue_ms: u32,
 }
 
@@ -26,13 +27,13 @@ impl Shape {
         self.mbps * 125 * self.queue_ms
     }
 
-    /// How long bytes of the link take, in milliseconds.
+    /// Time in milliseconds that the link takes for `bytes`.
     pub(crate) fn ms(self, bytes: f64) -> f64 {
         bytes * 8.0 / (f64::from(self.mbps) * 1e3)
     }
 }
 
-/// Three namespaces, removed with it.
+/// Three namespaces, removed on drop.
 pub(crate) struct Link {
     names: [String; 3],
 }
@@ -57,7 +58,7 @@ impl Place {
         }
     }
 
-    /// The receiver's address.
+    /// Returns the receiver's address.
     pub(crate) const fn addr(&self) -> &'static str {
         match self {
             Self::Loopback => "127.0.0.1",
@@ -78,13 +79,13 @@ fn run(line: &str) -> Result<(), String> {
 }
 
 impl Link {
-    /// Makes a link, of addresses that are set aside for measurements (RFC 2544, 198.18.0.0/15).
+    /// Creates a link, with addresses reserved for measurements (RFC 2544, 198.18.0.0/15).
     pub(crate) fn new(shape: Shape) -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let base = format!("marcato-paired-{}-{number}", std::process::id());
         let [s, r, d] = ["sender", "router", "receiver"].map(|role| format!("{base}-{role}"));
-        // From here on, whatever exists of it goes with it.
+        // From here on, dropping the link removes the parts created so far.
         let link = Self { names: [s.clone(), r.clone(), d.clone()] };
         for name in &link.names {
             run(&format!("ip netns add {name}"))?;
@@ -100,8 +101,9 @@ impl Link {
         ] {
             run(&format!("ip -n {name} addr add {addr} dev {device}"))?;
             if shape.mbps < 1000 && device == "wire" {
-                // One packet at a time, so that the queue is one of packets. On fast links segments stay together, as
-                // they do up to a fast network card, and HTB counts each segment's headers all the same.
+                // One packet at a time, so that the queue holds packets. On fast links segments
+                // stay together, as they do up to a fast network card; HTB still counts each
+                // segment's headers.
                 run(&format!("ip -n {name} link set {device} gso_max_segs 1"))?;
             }
             run(&format!("ip -n {name} link set {device} up"))?;
@@ -125,7 +127,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         for name in &self.names {
-            // One that was never made is none that is left behind.
+            // Deleting a namespace that was never created fails, which is harmless.
             let _ = run(&format!("ip netns del {name}"));
         }
     }

@@ -1,16 +1,19 @@
-//! Real sockets, in pairs: Marcato against what it is built on and against what one would use instead, in one run.
+//! Real sockets, in pairs: Marcato against its foundations and against alternatives, in one run.
 //!
 //! `cargo bench -p marcato-net --bench paired [-- [--quick] [--only TEXT] [--format text|json]]`
 //!
-//! 1. Bulk data over the loopback interface, where processors are the limit: goodput and CPU s per GB.
+//! 1. Bulk data over the loopback interface, where processors are the limit: goodput and CPU s per
+//!    GB.
 //! 2. Bulk data over links of 1 Gbit/s and 100 Mbit/s.
-//! 3. Urgent messages of 1 kB each 50 ms behind bulk data without end, over the loopback interface and over links of 20
-//!    and 2 Mbit/s: percentiles of their one-way times.
-//! 4. The same over kernel TCP on 2 Mbit/s, split into what was in flight when they were handed over and the rest.
+//! 3. Urgent messages of 1 kB each 50 ms behind bulk data without end, over the loopback interface
+//!    and over links of 20 and 2 Mbit/s: percentiles of their one-way times.
+//! 4. The same over kernel TCP on 2 Mbit/s, split into the data in flight at hand-over and the
+//!    rest.
 //!
-//! Each end is a process of its own with one thread. Links are HTB between network namespaces and need root; without,
-//! they are left out, and that is said. Nothing is asserted about time: beside each ratio stands what is asked of it and
-//! whether it held. The exit status is 1 only if a stack does not carry the right bytes, or fails.
+//! Each end is a separate process with one thread. Links are HTB between network namespaces and
+//! need root; without it, they are skipped with a notice. The bench asserts no times: each ratio is
+//! printed with its target and whether it was met. The exit status is 1 only if a stack delivers
+//! wrong bytes, or fails.
 
 mod body;
 mod bulk;
@@ -47,7 +50,7 @@ const USAGE: &str =
   --only    only parts whose name contains PART: check, bulk.loopback, bulk.1000mbit, bulk.100mbit,
             urgent.loopback, urgent.20mbit, urgent.2mbit";
 
-/// In 1 Gbit/s, what is asked of QUIC and of TCP; on loopback, of QUIC only.
+/// Comparisons on loopback, with targets for QUIC only. At 1 Gbit/s, QUIC and TCP have targets.
 const LOOPBACK: [Comparison; 5] = [
     (Stack::MarcatoQuic, Stack::Noq, Some(0.85)),
     (Stack::MarcatoQuicOne, Stack::NoqOne, Some(0.55)),
@@ -62,7 +65,7 @@ const GIGABIT: [Comparison; 5] = [
     (Stack::MarcatoTcpTls, Stack::TcpTls, Some(0.97)),
     (Stack::MarcatoTcp, Stack::Tcp, Some(0.98)),
 ];
-/// QUIC is held to its ratio on 1 Gbit/s only.
+/// Comparisons on slower links, without a target for QUIC, which has one at 1 Gbit/s only.
 const SLOWER: [Comparison; 4] = [
     (Stack::MarcatoQuic, Stack::Noq, None),
     (Stack::MarcatoQuic, Stack::Quinn, None),
@@ -84,7 +87,7 @@ impl Arguments {
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                // What `cargo bench` says to every bench.
+                // Argument that `cargo bench` passes to every bench.
                 "--bench" => {}
                 "--quick" => parsed.quick = true,
                 "--only" => parsed.only = Some(arguments.next().ok_or("--only needs a part's name")?),
@@ -104,7 +107,7 @@ impl Arguments {
     }
 }
 
-/// Whether a stack delivers what it was given.
+/// Checks that a stack delivers the bytes that it was given.
 async fn check(stack: Stack) -> Result<(), Failure> {
     let hash = |bytes: &[u8]| body::hex(digest(&SHA256, bytes).as_ref());
     let expected = format!(
@@ -126,7 +129,7 @@ async fn check(stack: Stack) -> Result<(), Failure> {
     Err(format!("wrong bytes: bulk, urgent and their hashes are {hashed}, not {expected}").into())
 }
 
-/// A link, or a word about why there is none.
+/// Returns a link, or reports why there is none.
 fn place(shape: Shape, report: &mut Report, print: Print) -> Option<Place> {
     match Link::new(shape) {
         Ok(link) => Some(Place::Link(link)),
@@ -255,7 +258,7 @@ fn main() -> ExitCode {
                 Err(_) => std::future::pending().await,
             }
         };
-        // Whoever loses is dropped, and with it the links and the workers.
+        // The future that ends later is dropped, and with it the links and the workers.
         tokio::select! {
             () = measure(&arguments, &mut report, print) => false,
             _ = tokio::signal::ctrl_c() => true,

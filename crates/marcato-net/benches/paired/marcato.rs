@@ -43,7 +43,8 @@ pub(crate) async fn receive(
         if stack.is_tls() { ServerSecurity::Tls(identity.clone()) } else { ServerSecurity::Plaintext };
     let mut config = config(stack);
     if purpose == Purpose::Bulk {
-        // What the other engines' single stream may have under way, lest ours lose in slow start what they never send.
+        // The limit of bytes in flight is that of the other engines' single stream. Otherwise ours
+        // would lose data in slow start that they never send.
         config.quic.session.receive_window = Bytes::new(crate::quic::STREAM_WINDOW);
     }
     let endpoint = Endpoint::listen(&config, &[SocketAddr::new(at, 0).into()], &security).await?;

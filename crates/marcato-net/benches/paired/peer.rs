@@ -1,4 +1,4 @@
-//! The two ends of a connection, as the process that measures sees them.
+//! The two ends of a connection, seen from the measuring process.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::link::Place;
 use crate::stack::Stack;
 use crate::worker::{Failure, Purpose};
 
-/// No answer takes longer, but that of someone who sends for longer.
+/// Limit of the time for an answer, except for an order to send for longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A worker process. Dropped, it ends.
+/// Worker process, which ends on drop.
 pub(crate) struct Peer {
     name: &'static str,
     _child: Child,
@@ -21,10 +21,10 @@ pub(crate) struct Peer {
     output: Lines<BufReader<ChildStdout>>,
 }
 
-/// What an end has done so far.
+/// Progress of an end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    /// When, in nanoseconds.
+    /// Time in nanoseconds.
     pub(crate) at: u64,
     pub(crate) bytes: u64,
     /// Processor time in nanoseconds.
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// Has something done, and waits for the answer.
+    /// Sends an order, and waits for the answer.
     pub(crate) async fn ask(&mut self, order: &str, patience: Duration) -> Result<String, Failure> {
         self.input.write_all(format!("{order}\n").as_bytes()).await?;
         self.input.flush().await?;
@@ -74,7 +74,7 @@ impl Peer {
     }
 }
 
-/// The ends of one connection.
+/// Ends of one connection.
 pub(crate) struct Pair {
     pub(crate) sender: Peer,
     pub(crate) receiver: Peer,

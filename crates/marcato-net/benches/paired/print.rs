@@ -1,6 +1,7 @@
-//! Where text goes.
+//! Destinations of the text output.
 
-/// Tables go to standard output unless a JSON document does; progress goes to standard error.
+/// Output format. Tables go to standard output unless a JSON document does; progress goes to
+/// standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Print {
     pub(crate) json: bool,

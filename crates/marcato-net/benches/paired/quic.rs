@@ -1,4 +1,5 @@
-//! QUIC without Marcato: bulk data on one stream, each urgent message on a stream of its own and of higher priority.
+//! QUIC without Marcato: bulk data on one stream, each urgent message on a separate stream of
+//! higher priority.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -9,12 +10,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::worker::{Failure, client_tls, server_tls};
 
-/// Flow control of one stream; more than any of the links has under way. The most that the engine survives unread.
+/// Flow-control window of one stream, in bytes; more than any of the links has in flight. It is the
+/// largest that the engine survives unread.
 pub(crate) const STREAM_WINDOW: u64 = 2_000_000;
-/// Those of the connection: `marcato-net`'s.
+/// Flow-control windows of the connection, as in `marcato-net`.
 const RECEIVE_WINDOW: u32 = 16 << 20;
 const SEND_WINDOW: u64 = 32 << 20;
-/// What `marcato-net` asks for its sockets, each way.
+/// Buffer size that `marcato-net` requests for its sockets, in each direction.
 const SOCKET_BUFFER: usize = 4_000_000;
 
 fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
@@ -26,7 +28,8 @@ fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
     Ok(socket.into())
 }
 
-/// The same lines for both: they have one ancestor, and their interfaces are still the same.
+/// Module for one engine. The same code serves both, because they have a common ancestor and still
+/// the same interfaces.
 macro_rules! engine {
     ($engine:ident, [$($option:ident($value:expr))*], |$stream:ident| $chunk:expr) => {
         pub(crate) mod $engine {
@@ -134,14 +137,14 @@ macro_rules! engine {
     };
 }
 
-/// A chunk of a stream.
+/// Chunk of a stream.
 struct Chunk {
     bytes: bytes::Bytes,
 }
 
 engine!(
     noq,
-    // As sessions of Marcato have it, also with one lane.
+    // Setting of Marcato's sessions, which they use even with one lane.
     [max_concurrent_multipath_paths(8)],
     |stream| async { stream.read_chunk(usize::MAX).await.map(|chunk| chunk.map(|bytes| Chunk { bytes })) }
 );

@@ -1,29 +1,29 @@
-//! What is measured, and what against.
+//! Stacks that are measured and compared.
 
-/// One way to carry bulk data and urgent messages from one process to another.
+/// Stack that carries bulk data and urgent messages from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
-    /// `marcato-net` over QUIC as it is by default: batches of up to ten packets.
+    /// `marcato-net` over QUIC with its defaults: batches of up to ten packets.
     MarcatoQuic,
-    /// The same, one packet at a time.
+    /// `marcato-net` over QUIC, one packet at a time.
     MarcatoQuicOne,
     /// The engine with its own sockets and tasks, up to ten datagrams per poll.
     Noq,
-    /// The same, one datagram per poll.
+    /// The engine with its own sockets and tasks, one datagram per poll.
     NoqOne,
-    /// What most would use instead.
+    /// Quinn, the usual alternative.
     Quinn,
     /// `marcato-net` over TCP, without TLS.
     MarcatoTcp,
-    /// The same, with TLS.
+    /// `marcato-net` over TCP, with TLS.
     MarcatoTcpTls,
-    /// The same, with BBR instead of CUBIC.
+    /// `marcato-net` over TCP, with TLS and BBR instead of CUBIC.
     MarcatoTcpTlsBbr,
     /// Plain writes.
     Tcp,
     /// Plain writes to TLS.
     TcpTls,
-    /// Plain writes to TLS, with a connection for what is urgent.
+    /// Plain writes to TLS, with a second connection for urgent messages.
     TcpTlsTwo,
 }
 
@@ -42,7 +42,7 @@ impl Stack {
         Self::TcpTlsTwo,
     ];
 
-    /// Its name in rows and between processes.
+    /// Returns the name used in rows and between processes.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::MarcatoQuic => "marcato-quic",
@@ -63,7 +63,7 @@ impl Stack {
         Self::ALL.into_iter().find(|stack| stack.name() == name)
     }
 
-    /// What readers are told.
+    /// Returns a description for readers.
     pub(crate) const fn what(self) -> &'static str {
         match self {
             Self::MarcatoQuic => "Marcato QUIC, batches",
@@ -84,7 +84,7 @@ impl Stack {
         !matches!(self, Self::MarcatoTcp | Self::Tcp)
     }
 
-    /// Whether it tells what is in flight.
+    /// Returns whether it is Marcato, which reports the bytes in flight.
     pub(crate) const fn is_marcato(self) -> bool {
         matches!(
             self,

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-/// What design asks of a row.
+/// Target of a row, set by the design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     AtLeast(f64),
     AtMost(f64),
 }
 
-/// One value, with the least and the most that was seen.
+/// One value, with the least and the largest observed.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: String,
@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) value: f64,
     pub(crate) range: Option<(f64, f64)>,
     pub(crate) asked: Option<Asked>,
-    /// Over how many runs or messages.
+    /// Number of runs or messages.
     pub(crate) n: usize,
 }
 
@@ -26,7 +26,7 @@ impl Row {
         Self { id, unit, value, range: None, asked: None, n }
     }
 
-    /// The middle of these values, and how far they lie apart.
+    /// Returns a row with the median and the range of these values.
     pub(crate) fn median(id: String, unit: &'static str, values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -41,7 +41,7 @@ impl Row {
         })
     }
 
-    /// What is asked, and whether it holds.
+    /// Returns the target, and whether it was met.
     pub(crate) fn verdict(&self) -> String {
         let Some(held) = self.held() else { return String::new() };
         let held = if held { "held" } else { "NOT HELD" };
@@ -74,7 +74,7 @@ impl Row {
     }
 }
 
-/// The value below which `percent` of the sorted values lie: the nearest rank.
+/// Returns the value below which `percent` of the sorted values lie: the nearest rank.
 pub(crate) fn percentile(sorted: &[f64], percent: f64) -> f64 {
     if sorted.is_empty() {
         return f64::NAN;
@@ -84,7 +84,7 @@ pub(crate) fn percentile(sorted: &[f64], percent: f64) -> f64 {
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// All that was measured, and what was not.
+/// Results, and notes about measurements that were skipped.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,

@@ -1,5 +1,5 @@
-//! TCP without Marcato: an application that writes block after block, and what is urgent when it comes. What it has
-//! written leaves in that order.
+//! TCP without Marcato: an application that writes block after block, and urgent messages as they
+//! arise. Data leaves in the order of writing.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::worker::{Failure, Flow, NAME, Work, client_tls, server_tls};
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// As `marcato-net` prepares its sockets, but that the kernel's buffers fill.
+/// Prepares a socket as `marcato-net` does, except that the kernel's buffers may fill.
 fn prepare(stream: &TcpStream) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
     if allows("cubic") {
@@ -29,8 +29,8 @@ fn prepare(stream: &TcpStream) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether this process may choose this congestion controller: an ordinary user may not choose every one that there is.
-/// If not CUBIC, all connections have the system's own.
+/// Returns whether this process may choose this congestion controller: an ordinary user may not
+/// choose all of them. Without CUBIC, all connections use the system's default.
 pub(crate) fn allows(controller: &str) -> bool {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
         .is_ok_and(|socket| socket.set_tcp_congestion(controller.as_bytes()).is_ok())
@@ -91,7 +91,7 @@ pub(crate) async fn connect(
 struct Tcp(Vec<Mutex<Box<dyn Stream>>>);
 
 impl Tcp {
-    /// Writes to the first connection or to the last.
+    /// Writes to the first connection, or urgent data to the last.
     async fn write(&self, urgent: bool, bytes: &[u8]) -> Result<(), Failure> {
         let stream = if urgent { self.0.last() } else { self.0.first() };
         let mut stream = stream.ok_or("no connection")?.lock().await;
@@ -103,7 +103,7 @@ impl Tcp {
 impl Flow for Tcp {
     fn bulk(&self, body: Payload) -> Work<'_> {
         Box::pin(async move {
-            // The header, and then write by write, between which something urgent may come.
+            // The header, then write by write, so that urgent data may come in between.
             for part in body.chunks(WRITE - HEADER) {
                 self.write(false, &framed(Kind::Bulk, part)).await?;
             }

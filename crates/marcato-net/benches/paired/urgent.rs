@@ -1,4 +1,5 @@
-//! Urgent messages behind bulk data without end: one-way times, and what was in flight when they were handed over.
+//! Urgent messages behind bulk data without end: one-way times, and the bytes in flight at
+//! hand-over.
 
 use std::time::Duration;
 
@@ -9,26 +10,26 @@ use crate::stack::Stack;
 use crate::table::{Asked, Report, Row, percentile};
 use crate::worker::{Failure, Purpose};
 
-/// Between urgent messages.
+/// Interval between urgent messages.
 const INTERVAL_MS: u32 = 50;
 /// Payload of a full segment: 1500 bytes without the headers of IPv4 and of TCP with timestamps.
 const SEGMENT: f64 = 1448.0;
-/// On which link, in Mbit/s, it is asked what an urgent message may take beyond what is in flight.
+/// Link rate in Mbit/s for which there is a target for the time beyond the bytes in flight.
 const ASKED_AT: u32 = 2;
-/// How long is waited for messages that were handed over.
+/// Time to wait for messages that were handed over.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) messages: u32,
-    /// Before the first, so that the queues are full.
+    /// Time before the first message, so that the queues are full.
     pub(crate) warm: Duration,
 }
 
-/// What is known of one message.
+/// Measurements of one message.
 #[derive(Clone, Copy, Debug)]
 struct Journey {
-    /// One way, in milliseconds; `None` if it did not arrive in time.
+    /// One-way time in milliseconds; `None` if it did not arrive in time.
     took: Option<f64>,
     in_flight: f64,
     unsent: f64,
@@ -65,7 +66,7 @@ async fn journeys(stack: Stack, place: &Place, plan: Plan) -> Result<Vec<Journey
     }
 }
 
-/// All stacks over one place.
+/// Measures all stacks over one place.
 pub(crate) async fn measure(
     name: &str,
     place: &Place,
@@ -89,7 +90,7 @@ pub(crate) async fn measure(
                 continue;
             }
         };
-        // What did not arrive took longer than anything that did.
+        // A lost message counts as infinite: slower than every message that arrived.
         let mut took: Vec<f64> =
             journeys.iter().map(|journey| journey.took.unwrap_or(f64::INFINITY)).collect();
         took.sort_by(f64::total_cmp);
@@ -126,13 +127,14 @@ pub(crate) async fn measure(
     }
 }
 
-/// What of the one-way times was in flight at hand-over and had to go first, and what is left of them. The link has no
-/// delay of its own, so that what is left is held against three packets' time alone.
+/// Splits the one-way times into the transmission of the bytes in flight at hand-over, which had to
+/// leave first, and the rest. The link adds no delay, so the target of the rest is three packets'
+/// time alone.
 fn split(name: &str, stack: Stack, shape: Shape, journeys: &[Journey], report: &mut Report, print: Print) {
     let ms = |bytes: f64| shape.ms(bytes / SEGMENT * PACKET);
     let bound = shape.ms(3.0 * PACKET);
     let mut parts: [Vec<f64>; 5] = Default::default();
-    // What is left, of messages that nothing lost stood before.
+    // The rest for messages that had no loss ahead of them.
     let mut clear = Vec::new();
     for (at, journey) in journeys.iter().enumerate() {
         let took = journey.took.unwrap_or(f64::INFINITY);
@@ -141,8 +143,9 @@ fn split(name: &str, stack: Stack, shape: Shape, journeys: &[Journey], report: &
         for (part, value) in parts.iter_mut().zip([took, in_flight, unsent, in_flight + unsent, rest]) {
             part.push(value);
         }
-        // The counter of losses moves when something is sent again. That may stand before this message if it happens
-        // until the message arrives, or has happened so lately that it is still in the queue.
+        // The counter of losses increases when data is retransmitted. A retransmission may precede
+        // this message if it happens before the arrival, or happened so recently that it is still
+        // in the queue.
         let steps = |ms: f64| {
             let mut counts = 0..journeys.len();
             counts.find(|&count| count as f64 * f64::from(INTERVAL_MS) >= ms).unwrap_or(journeys.len())

@@ -1,5 +1,5 @@
-//! One end: a process of its own, told what to do by lines on its standard input and answering on its standard output.
-//! It ends when its input does.
+//! Worker process of one end: reads orders line by line from its standard input, and answers on its
+//! standard output. It ends with its input.
 
 use std::future::Future;
 use std::io::{BufRead as _, Write as _};
@@ -21,12 +21,12 @@ use crate::{clock, marcato, quic, tcp};
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 
-/// Whom certificates are for.
+/// Name in the certificates.
 pub(crate) const NAME: &str = "paired.test";
-/// Not Marcato's own protocol, but one has to be agreed on.
+/// Marcato's own protocol name is not used, but ALPN needs some name.
 const ALPN: &[u8] = b"paired";
 
-/// What the engine has taken and the peer has not acknowledged, and what was lost so far.
+/// Bytes that the engine has accepted and the peer has not acknowledged, and the losses so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ahead {
     pub(crate) in_flight: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Ahead {
     pub(crate) lost: u64,
 }
 
-/// What a connection is made for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Check,
@@ -54,7 +54,7 @@ impl Purpose {
     }
 }
 
-/// The sending end of a connection. Each call ends when the stack has taken what it was given.
+/// Sending end of a connection. Each call ends when the stack has accepted the data.
 pub(crate) trait Flow: Send + Sync {
     fn bulk(&self, body: Payload) -> Work<'_>;
     fn urgent(&self, body: Payload) -> Work<'_>;
@@ -63,7 +63,7 @@ pub(crate) trait Flow: Send + Sync {
     }
 }
 
-/// TLS as `marcato-net` has it: the same provider, its order of ciphers, no resumption needed.
+/// TLS as in `marcato-net`: the same provider and its order of ciphers, without resumption.
 pub(crate) fn client_tls(certificate: CertificateDer<'static>) -> Result<rustls::ClientConfig, Failure> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate)?;
@@ -87,7 +87,8 @@ pub(crate) fn server_tls(identity: &Identity) -> Result<rustls::ServerConfig, Fa
     Ok(tls)
 }
 
-/// Runs one end, on one thread, so that the two ends of a connection have a core each where there are two.
+/// Runs one end, on one thread, so that the two ends of a connection have a core each if there are
+/// two.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -144,11 +145,11 @@ async fn receive(stack: Stack, at: IpAddr, purpose: Purpose, tally: &Arc<Tally>)
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // If nobody listens any more, the input has ended as well.
+    // If the reader has closed the pipe, the input has ended as well.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Answers line by line, on a thread of its own.
+/// Answers line by line, on a separate thread.
 fn obey(mut with: impl FnMut(&Handle, &str) -> Result<String, Failure> + Send + 'static) {
     let handle = Handle::current();
     std::thread::spawn(move || {
@@ -167,7 +168,7 @@ fn mark(bytes: u64) -> String {
     format!("{} {bytes} {}", clock::now(), clock::cpu())
 }
 
-/// The receiving end.
+/// Answers an order at the receiving end.
 fn answer(tally: &Tally, line: &str) -> Result<String, Failure> {
     match line {
         "mark" => Ok(mark(tally.bytes())),
@@ -184,7 +185,7 @@ fn answer(tally: &Tally, line: &str) -> Result<String, Failure> {
     }
 }
 
-/// The sending end.
+/// Performs an order at the sending end.
 fn order(flow: &Arc<dyn Flow>, handle: &Handle, line: &str) -> Result<String, Failure> {
     let mut words = line.split(' ');
     let flow = Arc::clone(flow);
@@ -220,7 +221,8 @@ fn order(flow: &Arc<dyn Flow>, handle: &Handle, line: &str) -> Result<String, Fa
                     handed.push(format!("{number}:{in_flight}:{unsent}:{lost}"));
                     let flow = Arc::clone(&flow);
                     let message = body::urgent(number, clock::now());
-                    // Whoever cannot hand it over at once goes on trying, while the next one is made.
+                    // A message that cannot be handed over at once waits in a task, while the next
+                    // one is made.
                     tokio::spawn(async move {
                         if let Err(error) = flow.urgent(message).await {
                             eprintln!("an urgent message was not taken: {error}");

@@ -1,4 +1,4 @@
-//! The task that drives the sessions of a hub: datagrams in, datagrams out, and what has come of them.
+//! Task that drives the sessions of a hub: receives and sends datagrams, and dispatches events.
 
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
@@ -17,14 +17,15 @@ use crate::error::{Closed, NotDelivered};
 use crate::shared::lock;
 use crate::sys::Incoming;
 
-/// Datagrams that a session may hand over at once. What is granted leaves before something more urgent can: few.
+/// Limit of datagrams that a session hands over at once: small, because granted data leaves before
+/// more urgent data can.
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 /// Reads from one socket before the others have their turn.
 const READS: usize = 16;
-/// Batches that leave before what has come in has its turn.
+/// Batches sent before received datagrams have their turn.
 const WRITES: usize = 8;
 
-/// Datagrams that a socket has not taken.
+/// Datagrams that a socket has not accepted.
 struct Stuck {
     transmit: Transmit,
     from: usize,
@@ -32,7 +33,7 @@ struct Stuck {
 
 struct Driver {
     hub: Arc<Hub>,
-    /// Those of the hub.
+    /// Copy of the hub's sockets.
     sockets: Vec<Arc<Socket>>,
     changes: u64,
     input: Slabs,
@@ -66,11 +67,11 @@ pub(super) async fn drive(hub: Arc<Hub>) {
 }
 
 impl Driver {
-    /// Takes what has come in; whether that was anything.
+    /// Reads the datagrams that have arrived. Returns whether there were any.
     fn read(&mut self) -> bool {
         let mut any = false;
         for at in 0..self.sockets.len() {
-            // Datagrams that the kernel gives one by one are put together as it would have done itself.
+            // Datagrams that the kernel returns one by one are combined as GRO would have done.
             let mut together: Option<Incoming> = None;
             for _ in 0..READS {
                 if !self.input.has_room() {
@@ -79,7 +80,8 @@ impl Driver {
                 let incoming = match self.sockets[at].recv(self.input.room()) {
                     Ok(Some(incoming)) => incoming,
                     Ok(None) => break,
-                    // What the network says about datagrams that we have sent, QUIC finds out by itself.
+                    // Network errors about datagrams that we have sent are ignored: QUIC detects
+                    // the losses itself.
                     Err(error) => {
                         tracing::trace!(%error, "receiving failed");
                         break;
@@ -96,7 +98,7 @@ impl Driver {
         any
     }
 
-    /// Hands datagrams that have come in on a socket to the sessions.
+    /// Hands datagrams received on a socket to the sessions.
     fn hand_over(&mut self, socket: usize, incoming: Option<Incoming>) {
         let Some(Incoming { from, len, segment, tos }) = incoming else { return };
         let Ok(id) = u8::try_from(socket).map(SocketId) else { return };
@@ -106,10 +108,10 @@ impl Driver {
         state.endpoint.handle_datagrams(now, id, from, Ecn::from_bits(tos), segment, datagrams);
     }
 
-    /// Sends the next datagrams, one batch at a time; whether there were any.
+    /// Sends the next datagrams, one batch at a time. Returns whether there were any.
     fn write(&mut self) -> bool {
         let mut any = false;
-        // Now and then, what has come in has its turn.
+        // The limit gives received datagrams their turn.
         for _ in 0..WRITES {
             let Stuck { transmit, from } = match self.stuck.take() {
                 Some(stuck) => stuck,
@@ -149,7 +151,7 @@ impl Driver {
                     self.stuck = Some(Stuck { transmit, from });
                     return any;
                 }
-                // To QUIC that is a loss like any other.
+                // To QUIC that is an ordinary loss.
                 Err(error) => {
                     tracing::trace!(%error, to = %transmit.to, "sending failed");
                     any = true;
@@ -159,7 +161,7 @@ impl Driver {
         any
     }
 
-    /// Whether nothing is left to drive, and else until when to wait at most.
+    /// Returns whether nothing is left to drive, and the time of the next timeout.
     fn look(&self) -> (bool, Option<Time>) {
         let state = lock(&self.hub.state);
         let over = state.accepted.is_none()
@@ -189,13 +191,13 @@ impl Driver {
 }
 
 impl Hub {
-    /// Tells the connections what has happened to their sessions; whether that was anything.
+    /// Reports the events of sessions to their connections. Returns whether there were any.
     fn dispatch(self: &Arc<Self>, state: &mut State, now: Time) -> bool {
         let mut any = false;
         while let Some((id, event)) = state.endpoint.poll_event() {
             any = true;
             self.event(state, now, id, event);
-            // What it sent last may have been delivered.
+            // The last message that it sent may have been delivered.
             if state.connections.get(&id).is_some_and(|entry| entry.finishing && entry.tickets.is_empty()) {
                 state.attention.push(id);
             }
@@ -253,7 +255,7 @@ impl Hub {
                 entry.quic.shared.readable.notify_waiters();
             }
             Event::Closed { reason } => {
-                // What the peer had finished sending is here, even if it has not been read.
+                // Data that the peer had finished sending has arrived, even if it was not read.
                 let quic = Arc::clone(&entry.quic);
                 let mut inbound = lock(&quic.shared.inbound);
                 while let Some(piece) = state.endpoint.session(id).and_then(|session| session.read(now)) {
@@ -277,7 +279,7 @@ impl Hub {
         }
     }
 
-    /// A peer has connected.
+    /// Creates the connection of a peer that has connected.
     fn connected(self: &Arc<Self>, state: &mut State, now: Time, id: SessionId) {
         let permit = state.accepted.clone().and_then(|accepted| accepted.try_reserve_owned().ok());
         match permit {
@@ -293,7 +295,7 @@ impl Hub {
         }
     }
 
-    /// Reads what a session has, as far as there is room for it; whether there was.
+    /// Reads a session's data, as far as there is room. Returns whether there was.
     fn pull(state: &mut State, now: Time, id: SessionId) -> bool {
         let (Some(entry), Some(session)) = (state.connections.get_mut(&id), state.endpoint.session(id))
         else {
@@ -307,7 +309,8 @@ impl Hub {
             if entry.paused {
                 break None;
             }
-            // To read is also to let the engine give more, so that it may have something to say even if nothing came.
+            // Reading also gives the engine room, so it may have packets to send even if no piece
+            // was returned.
             any = true;
             let Some(piece) = session.read(now) else { break None };
             if let Err(overrun) = inbound.piece(piece.message, piece.priority, &piece.bytes, piece.last) {
@@ -325,13 +328,13 @@ impl Hub {
     }
 }
 
-/// Gives up lanes on which nothing is heard, if there are others: the engine says farewell on one lane only, and it must
-/// not be a dead one.
+/// Closes stalled lanes, if there are others: the engine sends its closing frame on one lane only,
+/// which must not be a dead one.
 pub(super) fn leave_silent_lanes(session: &mut Session, now: Time) {
     let lanes: Vec<_> = session.lanes().map(|(view, state, _)| (view.id, state)).collect();
     if lanes.iter().any(|(_, state)| *state == LaneState::Up) {
         for (lane, _) in lanes.iter().filter(|(_, state)| *state == LaneState::Stalled) {
-            // Whether that succeeds or not, the session ends.
+            // In either case the session ends.
             let _ = session.remove_lane(now, *lane);
         }
     }

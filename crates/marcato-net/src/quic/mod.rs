@@ -1,6 +1,7 @@
 //! Multipath QUIC: sessions of `marcato-quic` over UDP sockets, one for each lane.
 //!
-//! One task drives all sessions that share sockets. They, and what the application's handles need, are in the [`Hub`].
+//! One task drives all sessions that share sockets. The [`Hub`] holds them, and the state for the
+//! application's handles.
 
 mod driver;
 mod slab;
@@ -35,64 +36,64 @@ use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use socket::Socket;
 
-/// What a peer is told when all that was to be sent has been delivered.
+/// Reason sent to a peer when all messages have been delivered.
 const FINISHED: &str = "finished";
-/// What a peer is told when the application ends a connection at once.
+/// Reason sent to a peer when the application aborts a connection.
 const ABORTED: &str = "aborted";
 
-/// The sessions that share sockets.
+/// Sessions that share sockets.
 pub(crate) struct Hub {
     state: Mutex<State>,
     /// Wakes the task that drives them.
     wake: Notify,
     epoch: Instant,
     limits: Limits,
-    /// In which their messages are put together.
+    /// Memory in which their messages are assembled.
     pool: Pool,
-    /// What is asked of the system for each socket.
+    /// Buffer size requested for each socket.
     buffer: Bytes,
-    /// It belongs to one connection, of which this is the client's end.
+    /// Set if it belongs to one connection, of which this is the client's end.
     client: bool,
 }
 
 struct State {
     endpoint: marcato_quic::Endpoint,
-    /// By their ids, and how often they have changed.
+    /// Sockets by identifier; `changes` counts their changes.
     sockets: Vec<Arc<Socket>>,
     changes: u64,
     connections: HashMap<SessionId, Entry>,
-    /// Connections to which something has happened that is no event of their session.
+    /// Connections with work that is no event of their session.
     attention: Vec<SessionId>,
-    /// Where new connections go, as long as the endpoint lets peers in.
+    /// Channel for new connections, as long as the endpoint accepts peers.
     accepted: Option<mpsc::Sender<Connection>>,
-    /// Distinguishes connections, because sessions are named anew once they are gone.
+    /// Key of the next connection, by which handles recognise theirs.
     next_key: u64,
 }
 
-/// A connection within its hub.
+/// Connection within its hub.
 struct Entry {
     key: u64,
     quic: Arc<Quic>,
     tickets: HashMap<MessageId, (Ticket, Priority)>,
     unfinished: [usize; Priority::COUNT],
     finishing: bool,
-    /// Reading has stopped because the application takes nothing.
+    /// Set when reading has stopped because the application takes nothing.
     paused: bool,
-    /// It has taken something since.
+    /// Set when the application has taken something since.
     noticed: bool,
-    /// Everything that happens to it is told within.
+    /// Span of its log events.
     span: tracing::Span,
-    /// Whoever waits for the handshake to end.
+    /// Channel to the task that waits for the handshake.
     connecting: Option<oneshot::Sender<Result<(), String>>>,
 }
 
-/// A connection over QUIC, as its handles see it.
+/// Connection over QUIC, as its handles see it.
 pub(crate) struct Quic {
     shared: Shared,
     hub: Arc<Hub>,
     id: SessionId,
     key: u64,
-    /// How it was at the end.
+    /// Statistics at its end.
     last: Mutex<Option<ConnectionStats>>,
 }
 
@@ -140,6 +141,7 @@ impl Hub {
         EndpointStats {
             connections: state.connections.len(),
             handshakes: stats.handshakes,
+            // The session's endpoint counts a peer as accepted when its handshake begins.
             accepted: stats.accepted.saturating_sub(stats.failed).saturating_sub(stats.handshakes as u64),
             refused: stats.refused,
             retried: stats.retried,
@@ -148,7 +150,7 @@ impl Hub {
         }
     }
 
-    /// Makes a connection of a session.
+    /// Creates the connection of a session.
     fn adopt(
         self: &Arc<Self>,
         state: &mut State,
@@ -181,13 +183,13 @@ impl Hub {
 }
 
 impl State {
-    /// A connection and its session, unless it is over.
+    /// Returns a connection and its session, unless it has ended.
     fn connection(&mut self, quic: &Quic) -> Option<(&mut Entry, &mut Session)> {
         let entry = self.connections.get_mut(&quic.id).filter(|entry| entry.key == quic.key)?;
         Some((entry, self.endpoint.session(quic.id)?))
     }
 
-    /// How a connection is, but for what has come in.
+    /// Returns a connection's statistics, except those of received data.
     fn stats(&self, id: SessionId, entry: &Entry) -> ConnectionStats {
         let mut stats = ConnectionStats { unfinished: entry.unfinished, ..ConnectionStats::default() };
         let Some(session) = self.endpoint.peek(id) else { return stats };
@@ -200,7 +202,7 @@ impl State {
                 local: socket.map(|socket| socket.addr),
                 remote: route.map(|(_, remote)| remote),
                 layer: view.layer,
-                // A low lane that is not to send is up, but carries nothing.
+                // A low lane that is parked is up, but carries nothing.
                 usable: state == LaneState::Up && (view.usable || view.layer == Layer::High),
                 srtt: view.srtt,
                 cwnd: view.cwnd,
@@ -215,7 +217,7 @@ impl State {
         stats
     }
 
-    /// A connection is over for the application.
+    /// Ends a connection for the application.
     fn end(&mut self, id: SessionId, closed: Closed) {
         let Some(entry) = self.connections.remove(&id) else { return };
         entry.span.in_scope(|| tracing::debug!(%closed, "over"));
@@ -241,7 +243,7 @@ impl Entry {
 }
 
 impl Quic {
-    /// Takes a message, or a part of one and whether it is the last.
+    /// Accepts a message, or a part of one; the flag marks the last part.
     fn take(
         &self,
         message: &Message,
@@ -401,7 +403,7 @@ impl Transport for Quic {
         let mut guard = lock(&self.hub.state);
         let state = &mut *guard;
         let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
-        // The place of a socket that no lane uses any more is taken again.
+        // A socket that no lane uses any more is replaced.
         let used: Vec<SocketId> = session
             .lanes()
             .filter_map(|(view, ..)| session.route(view.id))
@@ -496,17 +498,17 @@ impl Transport for Quic {
     }
 }
 
-/// Any local address of the family of `remote`.
+/// Returns the unspecified address of the family of `remote`.
 fn any_address(remote: SocketAddr) -> SocketAddr {
     if remote.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() }
 }
 
-/// A lane, asked for by this socket.
+/// Returns the request for a lane by this socket.
 fn request(socket: SocketId, lane: &LaneConfig) -> LaneRequest {
     LaneRequest { layer: lane.layer, backup: lane.backup, ..LaneRequest::new(socket, lane.remote) }
 }
 
-/// The session's part of a configuration.
+/// Returns the session's part of a configuration.
 fn session_config(config: &Config) -> SessionConfig {
     let session = config.quic.session.clone();
     SessionConfig {
@@ -517,13 +519,13 @@ fn session_config(config: &Config) -> SessionConfig {
     }
 }
 
-/// The address of the low lane beside that of a high one.
+/// Returns the address of the low lane that belongs to a high one: the next port.
 fn low_beside(addr: SocketAddr) -> Result<SocketAddr, ConfigError> {
     let port = addr.port().checked_add(1).ok_or(ConfigError::NoLowPort { addr })?;
     Ok(SocketAddr::new(addr.ip(), port))
 }
 
-/// The lanes of a client, with those of the low layer that go without saying.
+/// Returns the lanes of a client, with the implied ones of the low layer.
 fn with_low_lanes(config: &Config, lanes: &[LaneConfig]) -> Result<Vec<LaneConfig>, ConfigError> {
     let mut all = lanes.to_vec();
     if config.quic.layered && lanes.iter().all(|lane| lane.layer == Layer::High) {
@@ -536,10 +538,10 @@ fn with_low_lanes(config: &Config, lanes: &[LaneConfig]) -> Result<Vec<LaneConfi
     Ok(all)
 }
 
-/// How often the system is asked for two ports in a row.
+/// Limit of the attempts to get two consecutive ports from the system.
 const PORT_PAIRS: u32 = 32;
 
-/// The sockets of a server, with those for low lanes that go without saying.
+/// Returns the sockets of a server, with the implied ones for low lanes.
 fn listening(config: &Config, at: &[LocalAddress]) -> Result<Vec<Arc<Socket>>, ListenError> {
     let bind = |addr, layer| {
         let socket = Socket::bind(addr, layer, config.quic.socket_buffer);
@@ -556,7 +558,7 @@ fn listening(config: &Config, at: &[LocalAddress]) -> Result<Vec<Arc<Socket>>, L
                 break;
             }
             tries -= 1;
-            // The port after one that the system has chosen may be somebody else's.
+            // The port after one that the system has chosen may be in use.
             match low_beside(socket.addr).map_err(ListenError::from).and_then(|addr| bind(addr, Layer::Low)) {
                 Ok(second) => {
                     sockets.push(socket);
@@ -572,7 +574,7 @@ fn listening(config: &Config, at: &[LocalAddress]) -> Result<Vec<Arc<Socket>>, L
     Ok(sockets)
 }
 
-/// Lets peers in, until it is dropped.
+/// Listener, until it is dropped.
 pub(crate) struct Listener {
     hub: Arc<Hub>,
     pub(crate) addrs: Vec<SocketAddr>,
@@ -608,7 +610,7 @@ impl Listener {
     }
 }
 
-/// Connects over all lanes of `to`; done when the first is up.
+/// Connects over all lanes of `to`; returns when the first is up.
 pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
     let ClientSecurity::Tls { name, trust } = &to.security else {
         return Err(ConfigError::PlaintextQuic.into());
@@ -647,7 +649,7 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
     };
     let span = tracing::debug_span!("quic", remote = %first.remote);
     tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
-    // Whoever gives up waiting ends the connection with this handle.
+    // If the caller stops waiting, the connection ends with this handle.
     let connection = Connection::new(quic);
     let addr = first.remote;
     match tokio::time::timeout(config.quic.handshake_timeout, connected).await {

@@ -4,32 +4,33 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-/// The most that one read gives: what UDP can carry, and so all that GRO puts together.
+/// Upper bound of one read, in bytes: UDP's maximum, and so that of GRO.
 const READ: usize = 64 << 10;
-/// What a slab holds: small enough to stay in a processor's cache with the others.
+/// Bytes of a slab: small enough that all slabs stay in a processor's cache.
 const SLAB: usize = 4 * READ;
-/// Slabs that are kept.
+/// Number of slabs kept.
 const KEPT: usize = 3;
 
-/// Slabs that are read into in turn. What is taken out of one keeps it alive; it is used again once nothing does, so that
-/// neither copies nor fresh pages are paid for: they took a third of a receiver's processor time.
+/// Slabs that are read into in rotation. A buffer taken out of one keeps it alive. A slab is reused
+/// once all its buffers are dropped, which saves both copies and fresh pages: they took a third of
+/// a receiver's processor time.
 ///
-/// Most of what is read is dropped before the next slab is full. A slab of which something is still in use when its turn
-/// comes is left to that, and another takes its place.
+/// Most buffers are dropped before the next slab is full. A slab still in use at its turn is left
+/// to its buffers, and a new one replaces it.
 #[derive(Debug, Default)]
 pub(super) struct Slabs {
-    /// The first is in use.
+    /// Slabs; the first is in use.
     slabs: VecDeque<BytesMut>,
 }
 
 impl Slabs {
-    /// Whether there is room for whatever one read gives without going on to another slab, for which all that was read
-    /// has to be taken first.
+    /// Returns whether one read fits the current slab. Otherwise all bytes read have to be taken
+    /// before the next slab is used.
     pub(super) fn has_room(&self) -> bool {
         self.slabs.front().is_some_and(|slab| slab.capacity() - slab.len() >= READ)
     }
 
-    /// A buffer with room for whatever one read gives. What was read before and not taken stands in it first.
+    /// Returns a buffer with room for one read. Bytes read before and not taken precede it.
     pub(super) fn room(&mut self) -> &mut BytesMut {
         if !self.has_room() {
             self.turn();
@@ -40,12 +41,12 @@ impl Slabs {
         &mut self.slabs[0]
     }
 
-    /// Takes out the first `len` bytes that were read.
+    /// Takes the first `len` bytes that were read.
     pub(super) fn take(&mut self, len: usize) -> BytesMut {
         self.slabs.front_mut().map(|slab| slab.split_to(len.min(slab.len()))).unwrap_or_default()
     }
 
-    /// Goes on to the next slab.
+    /// Switches to the next slab.
     fn turn(&mut self) {
         if self.slabs.len() < KEPT {
             self.slabs.push_front(BytesMut::with_capacity(SLAB));
@@ -77,7 +78,7 @@ mod tests {
         let mut places: Vec<_> = (0..1000).map(|_| read(&mut slabs, 10_000, 1).as_ptr() as usize).collect();
         places.sort_unstable();
         places.dedup();
-        // Each slab has as many places as leave room for the next read.
+        // Each slab has as many positions as leave room for the next read.
         assert!(
             places.len() <= KEPT * (SLAB - READ).div_ceil(10_000).saturating_add(KEPT),
             "{}",

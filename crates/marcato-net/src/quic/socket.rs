@@ -1,4 +1,4 @@
-//! The UDP socket of a lane.
+//! UDP socket of a lane.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ const DSCP_LE: u8 = 0b00_0001;
 /// DSCP DF: best effort (RFC 2474 §4.1).
 const DSCP_DF: u8 = 0;
 
-/// The socket of the lanes at one local address.
+/// Socket of the lanes at one local address.
 #[derive(Debug)]
 pub(super) struct Socket {
     udp: UdpSocket,
     pub(super) addr: SocketAddr,
     pub(super) layer: Layer,
-    /// Whether the system cuts what is sent into datagrams.
+    /// Set if the system splits a buffer into datagrams (GSO).
     segments: AtomicBool,
 }
 
@@ -35,12 +35,12 @@ impl Socket {
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
         let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
         if v6 {
-            // A lane is of one family, and so are its marks.
+            // A lane has one address family, and so do its marks.
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
         socket.bind(&addr.into())?;
-        // The system gives less if it allows no more.
+        // The system grants less if its limit is lower.
         let size = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
         let _ = socket.set_recv_buffer_size(size);
         let _ = socket.set_send_buffer_size(size);
@@ -50,7 +50,7 @@ impl Socket {
         Ok(Self { udp, addr, layer, segments })
     }
 
-    /// What is in the TOS octet or the traffic class of what leaves here.
+    /// Returns the TOS octet or traffic class of packets that leave here.
     const fn tos(&self, ecn: Ecn) -> u8 {
         let dscp = match self.layer {
             Layer::High => DSCP_DF,
@@ -59,8 +59,8 @@ impl Socket {
         dscp << 2 | ecn.to_bits()
     }
 
-    /// Sends datagrams of `segment` bytes, but the last, from `payload`; how many bytes the system took. It takes whole
-    /// datagrams.
+    /// Sends datagrams of `segment` bytes, except the last, from `payload`. Returns the number of
+    /// bytes that the system accepted, which are whole datagrams.
     pub(super) fn send(&self, to: SocketAddr, payload: &[u8], segment: usize, ecn: Ecn) -> io::Result<usize> {
         let tos = self.tos(ecn);
         let mut sent = 0;
@@ -75,7 +75,7 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
-                // Some network devices cannot cut. Then we do.
+                // Some network devices cannot segment; the socket then sends one by one.
                 Err(_) if many.is_some() => self.segments.store(false, Relaxed),
                 Err(error) => return Err(error),
             }
@@ -83,7 +83,7 @@ impl Socket {
         Ok(sent)
     }
 
-    /// What has come in, appended to `buf` as far as it has room; `None` if nothing.
+    /// Receives into `buf`, as far as it has room; `None` if nothing has arrived.
     pub(super) fn recv(&self, buf: &mut BytesMut) -> io::Result<Option<Incoming>> {
         let call = || sys::recv(&SockRef::from(&self.udp), buf);
         match self.udp.try_io(Interest::READABLE, call) {
@@ -95,7 +95,7 @@ impl Socket {
         }
     }
 
-    /// What it holds that has not left; nothing if the system does not tell.
+    /// Returns the bytes that it holds and has not sent; 0 if the system does not report them.
     pub(super) fn unsent(&self) -> Bytes {
         sys::unsent(&SockRef::from(&self.udp)).unwrap_or_default()
     }

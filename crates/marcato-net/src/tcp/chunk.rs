@@ -1,17 +1,18 @@
-//! How much the feeder hands to the kernel at once.
+//! Size of the chunks that the feeder hands to the kernel.
 
 use marcato_units::{Bytes, Rate};
 
 use crate::config::ChunkRule;
 
-/// What TLS 1.3 adds to a record: header, content type and tag (RFC 8446 §5.2).
+/// Overhead of a TLS 1.3 record: header, content type and tag (RFC 8446 §5.2).
 const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
-/// The plaintext of the largest record (RFC 8446 §5.1).
+/// Plaintext of the largest record (RFC 8446 §5.1).
 const RECORD: u64 = 1 << 14;
 
-/// Bytes on the wire, at this delivery rate: whole segments, so that no small one goes between large ones. Where less
-/// than a segment leaves in the rule's span, one is the least that keeps the wire full; where more than the largest
-/// chunk does, system calls cost more than order is worth.
+/// Returns the bytes of a chunk on the wire, at this delivery rate. Chunks are whole segments, so
+/// that no small segment goes between full ones. If less than a segment leaves in the rule's span,
+/// one is the least that keeps the wire full. If more than the largest chunk does, system calls
+/// would cost more than a finer order gains.
 pub(super) fn on_wire(rule: &ChunkRule, mss: Bytes, rate: Rate) -> Bytes {
     let mss = mss.get().max(1);
     let least = u64::from(rule.min_segments.max(1)) * mss;
@@ -20,8 +21,8 @@ pub(super) fn on_wire(rule: &ChunkRule, mss: Bytes, rate: Rate) -> Bytes {
     Bytes::new(wanted.max(least).min(most))
 }
 
-/// How much of that is ours. A chunk of one TLS record ends where the record does; of several, at most a record's
-/// overhead before its last segment does.
+/// Returns the plaintext bytes of a chunk. A chunk of one TLS record ends with the record. One of
+/// several ends at most a record's overhead before its last segment does.
 pub(super) fn plain(wire: Bytes, tls: bool) -> usize {
     let wire = wire.get();
     let plain =
@@ -40,7 +41,7 @@ mod tests {
         let segments = |mbps| on_wire(&rule, mss, Rate::from_mbps(mbps)).get() as f64 / 1448.0;
         assert_eq!([0, 2, 20, 40].map(segments), [1.0, 1.0, 1.0, 3.0]);
         assert_eq!([100, 1000, 40_000].map(segments), [8.0, 45.0, 45.0]);
-        // Loopback: a segment is larger than the largest chunk but one.
+        // On loopback, a segment can exceed the largest chunk.
         assert_eq!(on_wire(&rule, Bytes::new(65_483), Rate::from_mbps(1)), Bytes::new(65_483));
         assert_eq!(on_wire(&rule, Bytes::new(70_000), Rate::MAX), Bytes::new(70_000));
     }

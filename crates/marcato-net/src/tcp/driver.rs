@@ -1,4 +1,4 @@
-//! The task that drives a connection: reads, and writes a chunk whenever the kernel has little left.
+//! Task that drives a connection: reads, and writes a chunk whenever the kernel has little left.
 
 use std::io;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::error::Closed;
 use crate::shared::{Transport, lock};
 use crate::sys;
 
-/// How long a measurement of the connection's rate is used.
+/// Time for which a measurement of the connection's rate is used.
 const FRESH: Duration = Duration::from_millis(10);
-/// What is read at once.
+/// Bytes read at once.
 const READ: usize = 64 << 10;
-/// The largest plaintext of a TLS record, and so of what it gives at once.
+/// Plaintext of the largest TLS record, and so of one decryption.
 const RECORD: usize = 16 << 10;
-/// Chunks larger than this many segments are those of fast connections.
+/// Segments above which a chunk is that of a fast connection.
 const SLOW_SEGMENTS: u64 = 4;
 
-/// Why driving ends early.
+/// Reason for which driving ends early.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
     #[error(transparent)]
@@ -48,15 +48,15 @@ struct Driver {
     reader: Reader,
     config: TcpConfig,
     limits: Limits,
-    /// What is read into, what TLS makes of it, and what is written from.
+    /// Buffers for reading, for decrypted bytes (`plain`) and for writing (`chunk`).
     input: Vec<u8>,
     plain: Vec<u8>,
     chunk: Vec<u8>,
-    /// How much goes on the wire at once, and when that was found out.
+    /// Bytes of a chunk on the wire, and in `measured_at` the time of that measurement.
     size: Bytes,
     measured_at: Option<Time>,
     low_water: u32,
-    /// We have said that nothing more comes.
+    /// Set when we have ended our direction.
     ended: bool,
 }
 
@@ -88,14 +88,14 @@ pub(super) async fn drive(
         Err(stop) => Closed::Lost { reason: stop.to_string() },
     };
     tracing::debug!(%closed, "over");
-    // The socket goes before anybody is told that it has gone.
+    // The socket closes before its end is reported.
     drop(driver);
     tcp.end(closed);
 }
 
 impl Driver {
     async fn run(&mut self) -> Result<Closed, Stop> {
-        // What came in with the end of the handshake.
+        // Bytes that arrived with the end of the handshake.
         if self.receive(0)? {
             return self.at_end();
         }
@@ -125,7 +125,7 @@ impl Driver {
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // The peer has all that it wanted, and does not wait for us.
+                    // The peer has received all its data, and does not wait for us.
                     Err(_) if self.ended => return Ok(Closed::Here),
                     Err(error) => return Err(error.into()),
                 }
@@ -150,7 +150,8 @@ impl Driver {
             || lock(&self.tcp.shared.inbound).is_full()
     }
 
-    /// Writes what is left of a chunk, or the next one if the kernel has little left; whether that was anything.
+    /// Writes the rest of a chunk, or the next one if the kernel has little left. Returns whether
+    /// anything was written.
     fn write(&mut self) -> Result<bool, Stop> {
         let mut any = self.pipe.flush(&self.stream)?;
         if self.pipe.is_pending() || self.ended {
@@ -165,7 +166,8 @@ impl Driver {
         if done {
             self.pipe.queue_end();
             self.pipe.flush(&self.stream)?;
-            // TLS's last words are a few bytes. If not even they fit, the peer takes nothing anyway.
+            // TLS's closing alert is a few bytes. If even they do not fit, the peer is not reading
+            // anyway.
             SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write)?;
             self.ended = true;
             return Ok(true);
@@ -186,8 +188,9 @@ impl Driver {
         Ok(any)
     }
 
-    /// Whether the kernel has less unsent than the low-water mark. The runtime's own readiness is that of the latest
-    /// edge; a chunk must not be granted on it, since it would wait in the kernel while something more urgent comes.
+    /// Returns whether the kernel has less unsent than the low-water mark. The runtime's own
+    /// readiness is that of the latest edge. A chunk granted on it would wait in the kernel while
+    /// more urgent data arrives.
     fn is_writable(&self) -> io::Result<bool> {
         let poll = || {
             if sys::poll_writable(&SockRef::from(&*self.stream))? {
@@ -203,14 +206,14 @@ impl Driver {
         }
     }
 
-    /// How much goes on the wire at once, by the connection's present rate.
+    /// Returns the bytes of a chunk on the wire, at the connection's present rate.
     fn measure(&mut self, now: Time) -> io::Result<Bytes> {
         if self.measured_at.is_some_and(|at| now.since(at) < FRESH) {
             return Ok(self.size);
         }
         self.measured_at = Some(now);
         let socket = SockRef::from(&*self.stream);
-        // Where the system tells nothing, chunks are those of an Ethernet segment.
+        // Without measurements by the system, chunks are Ethernet segments.
         let (mss, rate) = sys::tcp_info(&socket)
             .map_or((Bytes::new(1448), Rate::ZERO), |info| (info.mss, info.delivery_rate));
         self.size = chunk::on_wire(&self.config.chunk, mss, rate);
@@ -223,13 +226,13 @@ impl Driver {
         Ok(self.size)
     }
 
-    /// Takes what was read; whether the peer has said that nothing more comes.
+    /// Processes the bytes read. Returns whether the peer has ended its direction.
     fn receive(&mut self, len: usize) -> Result<bool, Stop> {
         let Self { pipe, reader, tcp, input, plain, ended, .. } = self;
         let mut state = lock(&tcp.state);
         let mut inbound = lock(&tcp.shared.inbound);
         let over = pipe.receive::<Stop>(&input[..len], plain, |bytes| {
-            // Whoever has said that it ends has no answer to give any more.
+            // After our end we send no more receipts, so the bytes are ignored.
             if *ended { Ok(()) } else { Ok(reader.feed(bytes, &mut inbound, &mut state.sender)?) }
         })?;
         drop((inbound, state));
@@ -238,7 +241,7 @@ impl Driver {
         Ok(over)
     }
 
-    /// The peer sends nothing more.
+    /// Determines the outcome once the peer sends nothing more.
     fn at_end(&self) -> Result<Closed, Stop> {
         if self.ended {
             return Ok(Closed::Here);
@@ -250,6 +253,8 @@ impl Driver {
     }
 
     fn at_eof(&self) -> Result<Closed, Stop> {
+        // RFC 8446 §6.1: each side must send close_notify before it closes. Without it, the end of
+        // the data may have been cut off.
         if self.pipe.is_tls() && !self.ended {
             return Err(Stop::Truncated);
         }

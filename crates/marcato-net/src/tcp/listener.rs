@@ -1,4 +1,4 @@
-//! Lets peers in.
+//! Accepts connections of peers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
 use crate::pool::Pool;
 
-/// After the system has refused to let a peer in, for want of file descriptors as a rule, it is left alone as long.
+/// Pause after the system has refused an incoming connection, usually for lack of file descriptors.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Accepts connections at some addresses, until it is dropped.
+/// Listener at some addresses, until it is dropped.
 pub(crate) struct Listener {
     pub(crate) addrs: Vec<SocketAddr>,
     tasks: Vec<JoinHandle<()>>,
     shared: Arc<Doorkeeper>,
 }
 
-/// What all of a listener's tasks share.
+/// State shared by all of a listener's tasks.
 struct Doorkeeper {
     config: Config,
-    /// In which the messages of all connections are put together.
+    /// Memory in which the messages of all connections are assembled.
     pool: Pool,
     tls: Option<TlsAcceptor>,
     accepted: mpsc::Sender<Connection>,
-    /// What is left of handshakes and of connections.
+    /// Permits left for handshakes and for connections.
     handshakes: Arc<Semaphore>,
     connections: Arc<Semaphore>,
     let_in: AtomicU64,
@@ -59,7 +59,7 @@ impl Listener {
         security: &ServerSecurity,
         accepted: mpsc::Sender<Connection>,
     ) -> Result<Self, ListenError> {
-        // Whatever would fail for each connection fails now.
+        // Errors that would affect every connection are reported now.
         super::Sender::new(config).map_err(ConfigError::from)?;
         let tls = match security {
             ServerSecurity::Plaintext => None,
@@ -113,7 +113,7 @@ impl Listener {
 
 impl Listener {
     pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
-        // One place per address is held by who waits at the door.
+        // For each address, a permit is held by the task that waits for a peer.
         let (shared, waiting) = (Arc::clone(&self.shared), self.tasks.len());
         Arc::new(move || shared.stats(waiting))
     }
@@ -140,12 +140,12 @@ impl Doorkeeper {
     async fn welcome(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
         let timeout = self.config.tcp.handshake_timeout;
         let shaking = shake_hands(&self.config, self.tls.as_ref(), stream, place, self.pool.clone());
-        // What did not become a connection gives its place back here.
+        // A handshake that fails releases its permit here.
         let done = tokio::time::timeout(timeout, shaking).await;
         match done {
             Ok(Some(connection)) => {
                 self.let_in.fetch_add(1, Relaxed);
-                // If nobody accepts any more, the connection ends here.
+                // If the endpoint accepts no more connections, this one ends here.
                 let _ = self.accepted.send(connection).await;
             }
             Ok(None) | Err(_) => _ = self.failed.fetch_add(1, Relaxed),

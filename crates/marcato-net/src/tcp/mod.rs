@@ -1,6 +1,7 @@
 //! The kernel's TCP, fed one chunk at a time (CATS §II-C).
 //!
-//! One task drives a connection. Everything that it and the application's handles share is in [`Tcp`].
+//! One task drives a connection. [`Tcp`] holds the state that it shares with the application's
+//! handles.
 
 mod chunk;
 mod driver;
@@ -39,7 +40,7 @@ pub(crate) use listener::Listener;
 use pipe::Pipe;
 use sender::Sender;
 
-/// A connection over the kernel's TCP.
+/// Connection over the kernel's TCP.
 pub(crate) struct Tcp {
     shared: Shared,
     state: Mutex<State>,
@@ -48,32 +49,32 @@ pub(crate) struct Tcp {
     epoch: Instant,
     local: SocketAddr,
     remote: SocketAddr,
-    /// The longest message that can wait.
+    /// Length of the longest message that can be queued.
     max_message: Bytes,
 }
 
 struct State {
     sender: Sender,
     phase: Phase,
-    /// Until the connection is over.
+    /// Stream, until the connection has ended.
     stream: Option<Arc<TcpStream>>,
-    /// How it was at the end.
+    /// Last statistics of the lane.
     last: Option<LaneStats>,
 }
 
-/// How far a connection has come to its end.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Nothing more is taken; what was is delivered.
+    /// No messages are accepted; those queued are delivered.
     Finishing,
-    /// The application wants it over now.
+    /// The application aborts the connection.
     Aborted,
     Over,
 }
 
 impl Tcp {
-    /// Begins to drive a connection whose handshake is done.
+    /// Begins to drive a connection whose handshake is complete.
     fn begin(
         config: &Config,
         stream: TcpStream,
@@ -271,7 +272,8 @@ impl Transport for Tcp {
     }
 }
 
-/// Prepares a connected socket: nothing waits for more to come, and a peer that is gone is noticed.
+/// Prepares a connected socket: disables Nagle's algorithm, and enables the detection of a dead
+/// peer.
 fn prepare(stream: &TcpStream, config: &TcpConfig) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
@@ -287,7 +289,7 @@ fn prepare(stream: &TcpStream, config: &TcpConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects and shakes hands.
+/// Connects and performs the TLS handshake.
 pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connection, ConnectError> {
     let [lane] = remote.lanes[..] else {
         let given = remote.lanes.len();
@@ -340,7 +342,7 @@ pub(crate) fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError
     Ok(Arc::new(tls))
 }
 
-/// For the fuzz targets.
+/// Access for the fuzz targets.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
     pub(crate) use super::client_tls;
@@ -350,9 +352,9 @@ pub(crate) mod fuzzing {
     pub(crate) use super::sender::Sender;
 }
 
-/// What the kernel is told about when to ask for more: as soon as less than this is unsent.
+/// Returns the kernel's low-water mark: the socket is writable once less than this is unsent.
 fn low_water(chunk: Bytes, fast: bool) -> u32 {
-    // A socket counts as writable while twice what is unsent is less than the mark. One byte therefore means: when
-    // nothing is.
+    // A socket counts as writable while twice the unsent bytes are less than the mark. A mark of
+    // one byte therefore means: nothing unsent.
     if fast { u32::try_from(chunk.get().saturating_mul(2)).unwrap_or(u32::MAX) } else { 1 }
 }

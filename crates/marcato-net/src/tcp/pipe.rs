@@ -1,17 +1,18 @@
-//! The bytes of a connection, as TLS or as they are.
+//! Bytes of a connection, encrypted with TLS or plain.
 
 use std::io::{self, IoSlice, Read, Write};
 
 use rustls::Connection;
 use tokio::net::TcpStream;
 
-/// Turns our bytes into those on the wire and back. It holds at most one chunk that the socket has not taken.
+/// Converts between our bytes and those on the wire. It holds at most one chunk that the socket has
+/// not accepted.
 pub(crate) enum Pipe {
     Plain { out: Vec<u8>, at: usize },
     Tls(Box<Connection>),
 }
 
-/// A socket that says at once that it would block.
+/// Socket that reports at once that it would block.
 struct Socket<'a>(&'a TcpStream);
 
 impl Write for Socket<'_> {
@@ -34,7 +35,7 @@ impl Pipe {
     }
 
     pub(crate) fn tls(mut connection: Connection) -> Self {
-        // A chunk is taken whole; there is never more than one.
+        // A chunk is accepted whole; there is never more than one.
         connection.set_buffer_limit(None);
         Self::Tls(Box::new(connection))
     }
@@ -43,7 +44,7 @@ impl Pipe {
         matches!(self, Self::Tls(_))
     }
 
-    /// Whether the socket has not taken everything.
+    /// Returns whether the socket has not accepted everything yet.
     pub(crate) fn is_pending(&self) -> bool {
         match self {
             Self::Plain { out, at } => *at < out.len(),
@@ -51,7 +52,7 @@ impl Pipe {
         }
     }
 
-    /// Takes a chunk.
+    /// Accepts a chunk.
     pub(crate) fn queue(&mut self, chunk: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain { out, at } => {
@@ -66,14 +67,14 @@ impl Pipe {
         }
     }
 
-    /// Says that nothing more comes, if there is a way to.
+    /// Queues TLS's closing alert; without TLS, does nothing.
     pub(crate) fn queue_end(&mut self) {
         if let Self::Tls(connection) = self {
             connection.send_close_notify();
         }
     }
 
-    /// Hands to the socket what it takes; whether that was anything.
+    /// Hands bytes to the socket, as far as it accepts them. Returns whether it accepted any.
     pub(crate) fn flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
         let mut any = false;
         while self.is_pending() {
@@ -92,7 +93,8 @@ impl Pipe {
         Ok(any)
     }
 
-    /// Takes bytes from the wire and gives ours; whether the peer has said that nothing more comes.
+    /// Decrypts bytes from the wire and passes ours to `plain`. Returns whether the peer has ended
+    /// its direction.
     pub(crate) fn receive<E: From<io::Error> + From<rustls::Error>>(
         &mut self,
         mut wire: &[u8],

@@ -1,4 +1,4 @@
-//! What comes in: bytes become frames, frames become messages.
+//! Receiving direction: decodes bytes into frames, and frames into messages.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use marcato_wire::{Decoded, Frame, FrameError, MAX_FRAME_HEADER, MessageFrame, M
 use super::sender::{NotAwaited, Sender};
 use crate::inbound::{Inbound, Overrun};
 
-/// What a peer must not do on TCP.
+/// Violation of the protocol on TCP by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PeerError {
     #[error("the peer sent bytes that are no frame: {0}")]
@@ -28,22 +28,22 @@ pub(crate) enum PeerError {
     Copy,
 }
 
-/// A frame whose payload is arriving.
+/// Frame whose payload is arriving.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     frame: MessageFrame,
     rest: u64,
 }
 
-/// Reads one direction of a connection.
+/// Reader of one direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// A frame's header, as far as it has arrived.
+    /// Part of a frame's header that has arrived; `have` is its length.
     header: [u8; MAX_FRAME_HEADER],
     have: usize,
     arriving: Option<Arriving>,
     next_number: u64,
-    /// How many receipts are due for each open message. As many as there are open messages.
+    /// Number of receipts due for each open message. As many entries as there are open messages.
     due: HashMap<u64, u32>,
 }
 
@@ -52,7 +52,7 @@ impl Reader {
         Self { header: [0; MAX_FRAME_HEADER], have: 0, arriving: None, next_number: 0, due: HashMap::new() }
     }
 
-    /// Whether the connection may end here: not within a frame.
+    /// Returns whether the connection may end here: not within a frame.
     pub(crate) const fn is_between_frames(&self) -> bool {
         self.have == 0 && self.arriving.is_none()
     }
@@ -90,7 +90,7 @@ impl Reader {
                     self.have = 0;
                     self.frame(frame, inbound, sender)?;
                 }
-                // No header is longer than the buffer, so all that is left of `bytes` went into it.
+                // No header is longer than the buffer, so all remaining `bytes` went into it.
                 Decoded::Incomplete { .. } => {
                     if self.have == 0 {
                         self.header[..bytes.len()].copy_from_slice(bytes);
@@ -108,7 +108,7 @@ impl Reader {
             Frame::Message(message) => self.message(message, inbound, sender),
             Frame::Reset { id, code } => {
                 if id.0 < self.next_number && inbound.progress(id).is_none() {
-                    // It is complete already.
+                    // The message is already complete.
                     return Ok(());
                 }
                 if id.0 >= self.next_number {
@@ -156,7 +156,7 @@ impl Reader {
             let due = self.due.entry(number.0).or_default();
             *due = due.saturating_add(1);
         }
-        // Also without any payload yet: from here on the message is open.
+        // Even without payload, the message is open from here on.
         inbound.piece(number, frame.priority, &[], frame.last && frame.len.is_zero())?;
         if frame.len.is_zero() {
             self.settle(number, sender);
@@ -227,7 +227,7 @@ mod tests {
         Message::new(vec![priority as u8; len]).with_priority(priority)
     }
 
-    /// Whatever the sizes of chunks and of what is read at once, all arrives.
+    /// All data arrives, whatever the sizes of chunks and reads.
     #[test]
     fn messages_survive_any_cut() {
         for (budget, cut) in [(1, 1), (40, 7), (100, 1000), (1448, 13), (65_000, 65_000)] {

@@ -1,4 +1,4 @@
-//! What goes out: messages in the Conductor's order, and the small frames about them.
+//! Sending direction: messages in the Conductor's order, and control frames about them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,10 +15,10 @@ use crate::error::{ChangeError, Closed, NotDelivered, SendError};
 use crate::inbound::MissedReason;
 use crate::shared::Ticket;
 
-/// Less room than this at the end of a chunk is not worth a frame.
+/// Room in bytes at the end of a chunk below which no frame is begun.
 pub(crate) const SLIVER: usize = 32;
 
-/// Remembers what the Conductor removed.
+/// Collects the messages that the Conductor removed.
 #[derive(Debug, Default)]
 struct Removals(Vec<(MessageId, Removal)>);
 
@@ -30,77 +30,79 @@ impl conductor::Observer for Removals {
     }
 }
 
-/// A message of which not all has been written.
+/// Message that has not been written completely.
 #[derive(Debug)]
 struct Outgoing {
     body: Payload,
     ticket: Ticket,
-    /// The level at which it was offered: that of its share of the limits.
+    /// Level at which it was offered, whose share of the limits it uses.
     level: Priority,
-    /// Its number and its priority on the wire, once its first byte has been written. Those of a part are with the
-    /// whole.
+    /// Number and priority on the wire, once its first byte has been written. For a part, the whole
+    /// message has them.
     told: Option<(MessageNumber, Priority)>,
     part: Option<Part>,
 }
 
-/// Where a part belongs.
+/// Position of a part in its message.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     long: LongId,
-    /// Where in the whole it begins.
+    /// Offset in the whole message at which it begins.
     base: Bytes,
-    /// Whether the whole ends with it.
+    /// Set if the whole message ends with it.
     last: bool,
 }
 
-/// A message that is handed over part by part.
+/// Message that is handed over part by part.
 #[derive(Debug, Default)]
 struct Long {
     told: Option<(MessageNumber, Priority)>,
     len: Bytes,
-    /// Parts of which something waits.
+    /// Parts that are not wholly written.
     parts: VecDeque<MessageId>,
-    /// No other part comes.
+    /// Set when no other part follows.
     over: bool,
 }
 
-/// What is granted of one message in a row, and becomes one frame.
+/// Consecutive grants of one message, which become one frame.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     id: MessageId,
     number: MessageNumber,
     priority: Priority,
-    /// Where in what was handed over it begins, and where that begins in the message.
+    /// Offset in the part or message handed over; `base` is the offset of that in the message on
+    /// the wire.
     offset: Bytes,
     base: Bytes,
     len: Bytes,
-    /// It reaches to the end of what was handed over, and that to the end of the message.
+    /// Set if it reaches the end of the part or message handed over; `last` if that ends the
+    /// message.
     fin: bool,
     last: bool,
 }
 
-/// All that one connection has to send.
+/// All data that one connection has to send.
 #[derive(Debug)]
 pub(crate) struct Sender {
     conductor: Conductor<Slab, Removals>,
     limits: Limits,
-    /// The most that is granted at a time.
+    /// Limit of one grant, in bytes.
     unit: Bytes,
     messages: HashMap<MessageId, Outgoing>,
-    /// Messages that are handed over part by part. As many as the application begins.
+    /// Messages handed over part by part. As many as the application begins.
     longs: HashMap<LongId, Long>,
     next_long: u64,
-    /// Messages that were wholly written, by number, until the receiver says that it has them.
+    /// Messages written completely, by number, until the receiver acknowledges them.
     awaiting: HashMap<u64, (Ticket, Priority)>,
     unfinished: [usize; Priority::COUNT],
     next_number: u64,
-    /// DONE frames, and how often each.
+    /// DONE frames, and the number of each.
     receipts: VecDeque<(MessageNumber, u32)>,
-    /// RESET frames; of messages that were never begun without a number.
+    /// RESET frames; `None` for messages that were never begun.
     resets: VecDeque<(Option<MessageNumber>, u64)>,
 }
 
-/// The peer acknowledges what it cannot have.
+/// Error returned when the peer acknowledges a message that it cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer acknowledged message {0}, which it was not sent whole")]
 pub(crate) struct NotAwaited(u64);
@@ -171,17 +173,17 @@ impl Sender {
         Ok(id)
     }
 
-    /// Takes back a message that is handed over part by part.
+    /// Cancels a message that is handed over part by part.
     pub(crate) fn cancel_long(&mut self, long: LongId) {
         self.end_long(long, Removal::Cancelled);
         self.sweep();
     }
 
-    /// Gives up all parts of a message, and has the receiver told.
+    /// Abandons all parts of a message, and informs the receiver.
     fn end_long(&mut self, long: LongId, reason: Removal) {
         let Some(long) = self.longs.remove(&long) else { return };
         for id in long.parts {
-            // It is swept out with the rest.
+            // `sweep` removes the part with the rest.
             let _ = self.conductor.cancel(id);
         }
         if let Some((number, _)) = long.told {
@@ -213,7 +215,7 @@ impl Sender {
             partial_ok: message.partial_ok,
         };
         let offered = self.conductor.offer(now, offered);
-        // To offer is also to shed, if that is asked for.
+        // `offer` also sheds messages, if that is enabled.
         self.sweep();
         let id = offered.map_err(|error| SendError::offer(error, level))?;
         tracing::trace!(id = id.get(), priority = %level, %len, "offered");
@@ -237,7 +239,8 @@ impl Sender {
         self.sweep();
     }
 
-    /// Lets go of what the Conductor has removed, and has the receiver told if it may wait for it.
+    /// Forgets the messages that the Conductor has removed, and informs the receiver if it may wait
+    /// for them.
     fn sweep(&mut self) {
         while let Some((id, reason)) = self.conductor.observer_mut().0.pop() {
             let Some(Outgoing { ticket, level, told, part, .. }) = self.messages.remove(&id) else {
@@ -249,16 +252,17 @@ impl Sender {
                 let _ = ticket.send(Err(NotDelivered::from(reason)));
                 continue;
             }
-            // Of a message that was never begun the receiver learns only if it missed a deadline.
+            // A receiver that has seen nothing of the message learns only that it missed its
+            // deadline.
             if told.is_some() || reason == Removal::Expired {
                 self.resets.push_back((told.map(|(number, _)| number), MissedReason::code(reason)));
             }
-            // Whoever does not wait for it does not care.
+            // A sender that dropped the handle does not wait for the outcome.
             let _ = ticket.send(Err(NotDelivered::from(reason)));
         }
     }
 
-    /// The receiver is to be told that a message is settled.
+    /// Queues receipts for a message that is settled.
     pub(crate) fn acknowledge(&mut self, number: MessageNumber, times: u32) {
         self.receipts.push_back((number, times));
     }
@@ -267,7 +271,7 @@ impl Sender {
         self.receipts.len()
     }
 
-    /// The receiver has a message.
+    /// Records that the receiver has a message.
     pub(crate) fn done(&mut self, number: MessageNumber) -> Result<(), NotAwaited> {
         let (ticket, level) = self.awaiting.remove(&number.0).ok_or(NotAwaited(number.0))?;
         self.unfinished[level.index()] -= 1;
@@ -275,17 +279,17 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether there is something to write.
+    /// Returns whether there is something to write.
     pub(crate) fn wants_write(&self) -> bool {
         !self.receipts.is_empty() || !self.resets.is_empty() || !self.conductor.is_empty()
     }
 
-    /// Whether everything that was offered is delivered or dropped, and nothing is left to say.
+    /// Returns whether all messages are delivered or dropped, and no frame is queued.
     pub(crate) fn is_idle(&self) -> bool {
         self.messages.is_empty() && self.awaiting.is_empty() && !self.wants_write()
     }
 
-    /// The connection is over.
+    /// Reports the end of the connection to all senders.
     pub(crate) fn close(&mut self, closed: &Closed) {
         let waiting = self.messages.drain().map(|(_, message)| message.ticket);
         for ticket in waiting.chain(self.awaiting.drain().map(|(_, (ticket, _))| ticket)) {
@@ -311,7 +315,7 @@ impl Sender {
         }
         let mut run: Option<Run> = None;
         loop {
-            // What has just expired is told of before anything else, so that numbers go up.
+            // Messages that have just expired are reported first, so that numbers ascend.
             if !self.resets.is_empty() {
                 if let Some(run) = run.take() {
                     self.write(run, out);
@@ -332,7 +336,7 @@ impl Sender {
             }
             let Some(next) = next else { break };
             let continues = run.is_some_and(|run| run.id == next.message);
-            // The number that it has, or would get if anything of it fits.
+            // The number that it has, or would get if any of it fits.
             let told = self.told(next.message);
             let (number, priority) = told.unwrap_or((MessageNumber(self.next_number), next.priority));
             let start = Run {
@@ -390,7 +394,7 @@ impl Sender {
         number
     }
 
-    /// The number and the priority of a message on the wire, if something of it has been written.
+    /// Number and priority of a message on the wire, if any of it has been written.
     fn told(&self, id: MessageId) -> Option<(MessageNumber, Priority)> {
         let message = self.messages.get(&id)?;
         match message.part {
@@ -399,13 +403,14 @@ impl Sender {
         }
     }
 
-    /// Where in the message on the wire something that was handed over begins, and whether that ends with it.
+    /// Offset of a part or message in the message on the wire, and whether it ends that message.
     fn place(&self, id: MessageId) -> (Bytes, bool) {
         let part = self.messages.get(&id).and_then(|message| message.part);
         part.map_or((Bytes::ZERO, true), |part| (part.base, part.last))
     }
 
-    /// The number and the priority of a message on the wire, of which something is about to be written.
+    /// Assigns the number and the priority of a message on the wire, before its first byte is
+    /// written.
     fn tell(&mut self, id: MessageId, priority: Priority) -> (MessageNumber, Priority) {
         if let Some(told) = self.told(id) {
             return told;
@@ -440,7 +445,7 @@ impl Sender {
             if run.last {
                 self.awaiting.insert(run.number.0, (message.ticket, message.level));
             } else {
-                // The receiver acknowledges the whole, and with it each part.
+                // The receiver acknowledges the whole message, and with it each part.
                 self.unfinished[message.level.index()] -= 1;
                 let _ = message.ticket.send(Ok(()));
             }
@@ -460,12 +465,12 @@ const fn frame(run: &Run) -> Frame {
     })
 }
 
-/// How long the run's header is, or will be at most.
+/// Length of the run's header, or an upper bound of it.
 fn header(run: &Run) -> usize {
     frame(run).encoded_len().unwrap_or(MAX_FRAME_HEADER)
 }
 
-/// Appends a frame. Only numbers beyond 2^62 could not be written, and nobody counts that far.
+/// Appends a frame. Only numbers beyond 2^62 cannot be encoded, and none gets that far.
 fn put(out: &mut Vec<u8>, frame: &Frame) {
     let mut header = [0; MAX_FRAME_HEADER];
     if let Ok(len) = frame.encode(&mut header) {

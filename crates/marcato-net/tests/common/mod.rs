@@ -1,4 +1,4 @@
-//! What the tests over real sockets share.
+//! Helpers of the tests over real sockets.
 #![allow(dead_code, reason = "not every test needs everything")]
 
 use std::future::Future;
@@ -27,7 +27,7 @@ pub(crate) async fn server(config: &Config) -> Server {
     server_at(config, &[localhost().into()]).await
 }
 
-/// Any port of the loopback interface.
+/// Returns any port of the loopback interface.
 pub(crate) fn localhost() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// A client and its server, which take what `config` says.
+/// Returns a client and its server, configured with `config`.
 pub(crate) async fn pair(config: &Config) -> (Connection, Connection, Server) {
     let server = server(config).await;
     let remote = server.remote();
@@ -54,7 +54,7 @@ pub(crate) async fn pair(config: &Config) -> (Connection, Connection, Server) {
     (client.unwrap(), accepted.unwrap(), server)
 }
 
-/// Bytes that tell their number and have nothing in common with those of another.
+/// Returns bytes that encode their number and share nothing with those of another.
 pub(crate) fn body(number: u64, len: usize) -> Payload {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -73,13 +73,13 @@ pub(crate) fn number_of(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// Both ends close, and both learn that all went well.
+/// Closes both ends, and checks that both report a regular end.
 pub(crate) async fn close(client: Connection, server: Connection) {
     let (ours, theirs) = within(async { tokio::join!(client.close(), server.closed()) }).await;
     assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer));
 }
 
-/// Each of these as a test over each engine.
+/// Defines each of these as a test over each engine.
 #[allow(unused_macros, reason = "not every test is over both")]
 macro_rules! for_both_engines {
     ($($test:ident)*) => {

@@ -1,10 +1,10 @@
-//! One seed, one run.
+//! Reproducibility: one seed, one run.
 
 use marcato_units::Time;
 
 use super::pair::{CHUNK, Lane, Link, Pair, Passed, Setup, Who};
 
-/// Both lanes lose packets; a client and a server feed both in turn.
+/// Runs a transfer in which both lanes lose packets, and a client and a server feed both in turn.
 fn transfer(seed: u64) -> Vec<Passed> {
     let lanes =
         vec![Lane::new(0, Link::delay_ms(10).loss(0.02)), Lane::new(1, Link::delay_ms(15).loss(0.02))];

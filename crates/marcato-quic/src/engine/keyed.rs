@@ -1,4 +1,5 @@
-//! Two things that the engine keeps for the connection and not for each path: the key phase and the spin bit.
+//! Two states that the engine keeps per connection rather than per path: the key phase and the spin
+//! bit.
 
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use noq_proto::PathId;
 
 use super::pair::{CHUNK, Lane, Pair, Setup, Who};
 
-/// Feeds three packets to lane 1 for each on lane 0, far more than a first key phase lasts (10 to 1000), without any loss.
-/// Says how many packets the sender took for lost on each lane, and how many congestion events that made.
+/// Feeds three packets to lane 1 for each on lane 0, without loss, and far more than a first key
+/// phase lasts (10 to 1000). Returns the packets declared lost on each lane, and the congestion
+/// events that they caused.
 fn taken_for_lost(seed: u64, slow: u64) -> [(u64, u64); 2] {
     let lanes = vec![Lane::delay_ms(0, 10), Lane::delay_ms(1, slow)];
     let mut pair = Setup::new(seed, lanes).window(Bytes::kb(200)).establish();
@@ -48,7 +50,7 @@ fn a_key_update_loses_packets_of_the_slower_lane_although_none_was_dropped() {
     assert!(equal.iter().flatten().all(|&lost| lost == (0, 0)), "{equal:?}");
 }
 
-/// The spans between changes of the spin bit in what the client sends on each lane.
+/// Returns the spans between changes of the spin bit in the client's packets on each lane.
 fn edges(seed: u64, lanes: Vec<Lane>) -> Vec<Vec<Duration>> {
     let count = lanes.len();
     let mut pair: Pair = Setup::new(seed, lanes).window(Bytes::kb(100)).establish();
@@ -76,7 +78,7 @@ fn edges(seed: u64, lanes: Vec<Lane>) -> Vec<Vec<Duration>> {
     (0..count).map(edges_of).collect()
 }
 
-/// Whether all spans are about the round trip of 20 ms.
+/// Returns whether all spans are about the round trip of 20 ms.
 fn clean(spans: &[Duration]) -> bool {
     spans.len() > 30 && spans.iter().all(|span| (19..=23).contains(&span.as_millis()))
 }
@@ -86,7 +88,7 @@ fn the_spin_bit_shows_the_round_trip_of_a_single_path_unless_the_seed_hides_it()
     let seeds = 1..=40;
     let shown = seeds.clone().filter(|&seed| clean(&edges(seed, vec![Lane::delay_ms(0, 10)])[0])).count();
     eprintln!("{shown} of 40");
-    // Each side hides it in one connection of eight, and it takes both.
+    // Each side hides it in one connection of eight, and both have to show it.
     assert!((24..=37).contains(&shown), "{shown} of 40");
 }
 

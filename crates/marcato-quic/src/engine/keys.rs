@@ -1,4 +1,5 @@
-//! Keys, identifiers and a certificate that a seed determines, so that a run can be repeated.
+//! Seeded identifiers, fixed keys and a certificate, for repeatable runs.
+//! certificate.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,10 +14,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::pair::Who;
 
-/// The name that the certificate is for.
+/// Name in the certificate.
 pub(super) const NAME: &str = "marcato.test";
 
-/// Connection identifiers from a seeded stream. The engine's own generators take theirs from the system.
+/// Connection identifiers from a seeded stream. The engine's own generators use the system's
+/// randomness.
 struct SeededIds(Stream);
 
 impl ConnectionIdGenerator for SeededIds {
@@ -66,8 +68,8 @@ struct Certificate {
     key: Vec<u8>,
 }
 
-/// One certificate for the process. Ed25519, whose signatures are all of one length: with ECDSA the size of the
-/// server's flight would differ from run to run.
+/// Returns the process's certificate. It uses Ed25519, whose signatures have a fixed length: with
+/// ECDSA the size of the server's flight would vary from run to run.
 fn certificate() -> &'static Certificate {
     static CERTIFICATE: OnceLock<Certificate> = OnceLock::new();
     CERTIFICATE.get_or_init(|| {
@@ -78,7 +80,7 @@ fn certificate() -> &'static Certificate {
     })
 }
 
-/// The configuration of an endpoint whose every draw comes from `seed`.
+/// Returns the configuration of an endpoint that draws only from `seed`.
 pub(super) fn endpoint(seed: Seed, who: Who) -> EndpointConfig {
     let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &[5; 64])));
     let name = format!("engine/{who:?}");
@@ -97,7 +99,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A client's configuration with empty caches.
+/// Returns a client's configuration with empty caches.
 pub(super) fn client(seed: Seed) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(certificate().der.clone()).unwrap();
@@ -112,7 +114,7 @@ pub(super) fn client(seed: Seed) -> ClientConfig {
     config
 }
 
-/// A server's configuration with empty caches.
+/// Returns a server's configuration with empty caches.
 pub(super) fn server() -> ServerConfig {
     let certificate = certificate();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certificate.key.clone()));

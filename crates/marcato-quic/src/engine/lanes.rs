@@ -1,4 +1,4 @@
-//! Paths: how they come, move and die, and which of them acknowledgements take.
+//! Paths: opening, moving and failing, and the path that acknowledgements take.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn read(pair: &mut Pair, who: Who) -> usize {
     pair.host(who).read.iter().map(|piece| piece.len).sum()
 }
 
-/// A pair whose client has just appeared at another address on lane 1, and what the server kept.
+/// Pair whose client has just changed its address on lane 1, and the state that the server kept.
 struct Moved {
     pair: Pair,
     same_gate: bool,
@@ -39,7 +39,7 @@ fn moved(lanes: Vec<Lane>, to: SocketAddr) -> Moved {
     pair.rebind(1, to);
     let hello = pair.stream(Who::Client);
     pair.feed(Who::Client, 1, hello, 100);
-    // Long enough for the client's packet to come, too short for an answer to the challenge.
+    // Long enough for the client's packet to arrive, too short for an answer to the challenge.
     pair.pass(Duration::from_millis(16));
     let same_path = pair.engine(Who::Server).paths() == paths;
     assert_eq!(pair.engine(Who::Server).network_path(path(1)).unwrap().remote(), to);
@@ -47,7 +47,8 @@ fn moved(lanes: Vec<Lane>, to: SocketAddr) -> Moved {
     Moved { pair, same_gate, same_path }
 }
 
-/// A chunk fed to the lane that is being validated again stays in the engine, and the next open gate lets it out.
+/// Checks that a chunk fed to a lane under validation stays in the engine, and leaves by the next
+/// open gate.
 fn is_unusable_for_a_round_trip(pair: &mut Pair) {
     let stream = pair.stream(Who::Server);
     let fed = pair.feed(Who::Server, 1, stream, CHUNK);
@@ -103,17 +104,17 @@ fn packets_from_before_a_move_are_acknowledged_without_a_word() {
         _ => false,
     });
     assert_eq!(told.count(), 0);
-    // The sum of what is in flight is put right all the same.
+    // The engine nevertheless corrects the sum of bytes in flight.
     assert_eq!(gate.in_flight(), Bytes::new(0));
 }
 
-/// Feeds one chunk to lane 1, which then is dead in both directions; says when it has been read. The client feeds lane
-/// 0 all the while.
+/// Feeds one chunk to lane 1, which then fails in both directions, while the client feeds lane 0.
+/// Returns the time at which the chunk has been read.
 fn delivered_from_a_black_hole(setup: Setup, close_after: Option<Duration>) -> Option<Duration> {
     let mut pair = setup.establish();
     pair.host(Who::Client).fed = true;
     let (stuck, healthy) = (pair.stream(Who::Client), pair.stream(Who::Client));
-    // Before it closes a path, the session knows the round trip well.
+    // Before it closes a path, the session has measured the round trip several times.
     for tick in 0..close_after.map_or(0, |_| 30) {
         assert!(pair.settle(Who::Client));
         pair.feed(Who::Client, tick % 2, healthy, 200);
@@ -160,15 +161,15 @@ fn a_chunk_on_a_dead_lane_stays_there_until_its_path_is_closed_or_idles_out() {
     });
     let idled = delivered_from_a_black_hole(idled, None).unwrap();
     eprintln!("closed after 100 ms: {closed:?}; idled out after 1 s: {idled:?}");
-    // The peer's PATH_ABANDON and three probe timeouts later.
+    // The sum of the peer's PATH_ABANDON and three probe timeouts.
     assert!((Duration::from_millis(250)..Duration::from_millis(550)).contains(&closed), "{closed:?}");
     assert!((Duration::from_millis(1000)..Duration::from_millis(1500)).contains(&idled), "{idled:?}");
 }
 
 #[test]
 fn a_lane_that_carries_data_one_way_idles_out_although_it_works() {
-    // Its acknowledgements come back on path 0, so nothing arrives on it at the sender. The receiver's keep-alives do
-    // not help: what it receives puts them off.
+    // Its acknowledgements return on path 0, so nothing arrives on it at the sender. The receiver's
+    // keep-alives do not help, because received packets postpone them.
     let mut pair = Setup::new(1, two_lanes(10, 15))
         .tune(|_, config| {
             config.default_path_max_idle_timeout(Some(Duration::from_secs(1)));
@@ -197,7 +198,7 @@ fn a_lane_that_carries_data_one_way_idles_out_although_it_works() {
     assert!(fed > 20 && arrived + 2 >= fed, "{arrived} of {fed}");
 }
 
-/// The round trips that the client measures on each lane while it feeds both in turn.
+/// Returns the round trips that the client measures on each lane while it feeds both in turn.
 fn round_trips(backup: bool) -> [Duration; 2] {
     let mut pair = Setup::new(1, two_lanes(10, 30)).establish();
     if backup {
@@ -213,7 +214,7 @@ fn round_trips(backup: bool) -> [Duration; 2] {
             pair.feed(Who::Client, lane, stream, 500);
             ticks += 1;
         }
-        // The run moves from event to event; this makes one.
+        // The run moves from event to event; this creates one.
         pair.wake_at(start + Duration::from_millis(5 * ticks));
         pair.now > start + Duration::from_secs(2)
     });
@@ -231,15 +232,15 @@ fn acknowledgements_of_all_lanes_come_back_on_the_lowest_available_path() {
     eprintln!("{first:?} {second:?}");
     near(first, 20);
     near(second, 40);
-    // With path 0 as a backup at the receiver they take the other one.
+    // If path 0 is a backup at the receiver, they take the other one.
     let [first, second] = round_trips(true);
     eprintln!("{first:?} {second:?}");
     near(first, 40);
     near(second, 60);
 }
 
-/// Two lanes between the same two hosts. Of ten chunks fed to both in turn, how many each side sent by the socket of the
-/// lane that they were meant for.
+/// Feeds ten chunks to two lanes between the same two hosts in turn. Returns, for each side, the
+/// number that left by the socket of their lane.
 fn by_the_right_socket(client_ports: [u16; 2], server_ports: [u16; 2], local_ip_known: bool) -> [usize; 2] {
     let lane = |number: usize| {
         Lane::delay_ms(0, 10).at(
@@ -255,7 +256,8 @@ fn by_the_right_socket(client_ports: [u16; 2], server_ports: [u16; 2], local_ip_
         let stream = pair.stream(who);
         let fed = (0..10).map(|number| (number % 2, pair.feed(who, number % 2, stream, CHUNK)));
         fed.filter(|(lane, fed)| {
-            // The engine knows which path it is, whatever becomes of the datagram.
+            // The engine counts the packet for the right path, even if it leaves by the wrong
+            // socket.
             assert_eq!(fed.sent.iter().map(|(lane, _)| *lane).collect::<Vec<_>>(), [*lane]);
             fed.left == [*lane]
         })
@@ -268,12 +270,12 @@ fn two_lanes_between_the_same_hosts_need_two_ports_on_both_sides() {
     for local_ip_known in [true, false] {
         assert_eq!(by_the_right_socket([1000, 1001], [443, 444], local_ip_known), [10, 10]);
     }
-    // A destination names the socket only if it is the lane's own.
+    // A destination identifies the socket only if no other lane has it.
     assert_eq!(by_the_right_socket([1000, 1001], [443, 443], true), [5, 5]);
     assert_eq!(by_the_right_socket([1000, 1000], [443, 444], true), [10, 5]);
 }
 
-/// Datagrams in 400 ms in which the client has ten chunks to send.
+/// Returns the number of datagrams in 400 ms, while the client has ten chunks to send.
 fn datagrams(any_socket: bool) -> usize {
     let lane = |number: u8, port| {
         Lane::delay_ms(number, 10)

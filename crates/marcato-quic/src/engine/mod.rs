@@ -1,8 +1,8 @@
-//! What the engine does behind its gates, measured in virtual time.
+//! Behaviour of the engine behind its gates, measured in virtual time.
 //!
-//! These are facts about one version of `noq-proto`, not wishes. The session relies on some of them and works around
-//! others; when one changes with a version, the test that fails says which. `cargo test -p marcato-quic engine --
-//! --nocapture` prints what was measured.
+//! These tests record one version of `noq-proto` as it is. The session relies on some of these
+//! facts and works around others; a test that fails with a new version names the one that changed.
+//! `cargo test -p marcato-quic engine -- --nocapture` prints the measurements.
 
 mod determinism;
 mod keyed;

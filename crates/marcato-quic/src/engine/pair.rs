@@ -1,7 +1,9 @@
-//! A client and a server on the bare engine, the lanes between them, and time that moves from event to event.
+//! Client and server on the bare engine, the lanes between them, and time that moves from event to
+//! event.
 //!
-//! A lane has two sockets, one on each side. As in real life a host learns the socket that a datagram has to leave by
-//! from its destination alone, so lanes that share a port on the far side cannot be told apart.
+//! A lane has two sockets, one on each side. As on a real network, a host derives the socket for a
+//! datagram from its destination alone. Lanes that share a port on the far side are therefore
+//! indistinguishable.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -22,13 +24,14 @@ use super::keys;
 use crate::controller::Congestion;
 use crate::gate::{Gate, GateFactory, Gated, Happening};
 
-/// The size of every full packet, unless a test discovers it.
+/// Size of every full packet, unless a test discovers it.
 pub(super) const MTU: u16 = 1452;
 
-/// What surely fits into one packet together with its frame's header and whatever acknowledgements ride along.
+/// Size of a chunk that surely fits one packet together with its frame's header and typical
+/// acknowledgements.
 pub(super) const CHUNK: usize = MTU as usize - 80;
 
-/// A side of the connection.
+/// Side of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Who {
     Client,
@@ -49,12 +52,12 @@ impl Who {
 pub(super) struct Link {
     pub(super) delay: Duration,
     pub(super) rate: Option<Rate>,
-    /// What may wait for the link, in bytes.
+    /// Limit of the link's queue, in bytes.
     pub(super) queue: u64,
     pub(super) loss: f64,
-    /// Larger datagrams vanish.
+    /// Largest datagram in bytes; larger ones are lost.
     pub(super) limit: usize,
-    /// Nothing arrives any more.
+    /// Set if no datagram arrives any more.
     pub(super) dead: bool,
 }
 
@@ -82,19 +85,19 @@ impl Link {
     }
 }
 
-/// Two sockets and what is between them.
+/// Two sockets and the links between them.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    /// From the client to the server.
+    /// Direction from the client to the server.
     pub(super) out: Link,
-    /// From the server to the client.
+    /// Direction from the server to the client.
     pub(super) back: Link,
     pub(super) client: SocketAddr,
     pub(super) server: SocketAddr,
 }
 
 impl Lane {
-    /// The lane of this number: its own address on each side.
+    /// Creates the lane of this number, with its own address on each side.
     pub(super) fn new(number: u8, link: Link) -> Self {
         Self {
             out: link.clone(),
@@ -115,18 +118,18 @@ impl Lane {
     }
 }
 
-/// How a host reads its streams.
+/// Reading behaviour of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// Not at all.
+    /// The host reads nothing.
     Never,
-    /// As soon as something has come, in any order.
+    /// The host reads at once, in any order.
     Unordered,
 }
 
 type Tune = Box<dyn Fn(Who, &mut TransportConfig)>;
 
-/// What a pair is made of.
+/// Parameters of a pair.
 pub(super) struct Setup {
     pub(super) seed: Seed,
     pub(super) lanes: Vec<Lane>,
@@ -134,12 +137,13 @@ pub(super) struct Setup {
     pub(super) initial_window: Option<Bytes>,
     pub(super) engine_paces: bool,
     pub(super) discover_mtu: bool,
-    /// The largest datagram that the server says it takes.
+    /// Largest datagram that the server announces, in bytes.
     pub(super) largest_payload: Option<u16>,
     pub(super) local_ip_known: bool,
-    /// Whether a host that could use several sockets takes any; otherwise the one by which the peer was heard last.
+    /// Set if a host with several suitable sockets takes any of them; otherwise it takes the one on
+    /// which it last received.
     pub(super) any_socket: bool,
-    /// In the place of gated controllers.
+    /// Factory that replaces that of gated controllers.
     pub(super) factory: Option<Arc<dyn ControllerFactory + Send + Sync>>,
     pub(super) tune: Tune,
 }
@@ -242,7 +246,7 @@ impl Setup {
         pair
     }
 
-    /// Builds both hosts and lets every lane be opened.
+    /// Builds both hosts and opens every lane.
     pub(super) fn establish(self) -> Pair {
         let lanes = self.lanes.len();
         let mut pair = self.start();
@@ -250,14 +254,14 @@ impl Setup {
         for lane in 1..lanes {
             pair.open(lane);
         }
-        // Until everything that the handshake had to say has been acknowledged.
+        // Runs until all of the handshake has been acknowledged.
         pair.pass(Duration::from_millis(500));
         pair.forget();
         pair
     }
 }
 
-/// One direction of a lane at work.
+/// One direction of a lane in operation.
 struct Direction {
     link: Link,
     draws: Stream,
@@ -266,7 +270,7 @@ struct Direction {
 
 struct Running {
     number: usize,
-    /// When something last arrived at each side, as a count.
+    /// Sequence number of the last arrival at each side.
     heard: [u64; 2],
     out: Direction,
     back: Direction,
@@ -292,16 +296,16 @@ impl Running {
     }
 }
 
-/// A datagram that a host has sent.
+/// Datagram that a host has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Passed {
     pub(super) at: Time,
     pub(super) from: Who,
-    /// By whose socket it left, as far as the host could know.
+    /// Lane of the socket by which it left, as far as the host could tell.
     pub(super) lane: usize,
     pub(super) len: usize,
     pub(super) dropped: bool,
-    /// The spin bit, in packets that have one.
+    /// Spin bit, in packets that have one.
     pub(super) spin: Option<bool>,
 }
 
@@ -334,18 +338,18 @@ impl Ord for Flying {
     }
 }
 
-/// A piece of a stream that has been read.
+/// Piece of a stream that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) at: Time,
-    /// The lane of the datagram that made it readable.
+    /// Lane of the datagram that made it readable.
     pub(super) lane: usize,
     pub(super) stream: StreamId,
     pub(super) offset: u64,
     pub(super) len: usize,
 }
 
-/// What a gate wrote down.
+/// Entry of a gate's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Noted {
     pub(super) at: Time,
@@ -353,23 +357,24 @@ pub(super) struct Noted {
     pub(super) what: Happening,
 }
 
-/// One side.
+/// Host of one side.
 pub(super) struct Host {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
     accepts: Option<Arc<ServerConfig>>,
-    /// Whether packets leave only when a test feeds them, and otherwise with all gates shut.
+    /// Set if packets leave only when a test feeds them; otherwise all gates are shut.
     pub(super) fed: bool,
     pub(super) reading: Reading,
     pub(super) confirmed: bool,
     pub(super) established: BTreeSet<PathId>,
-    /// What the engine told the application, without what is merely readable.
+    /// Events of the engine, except those that only report readable data.
     pub(super) events: Vec<Event>,
     pub(super) read: Vec<Piece>,
     pub(super) noted: Vec<Noted>,
-    /// Lost packets by lane whose contents the engine has not sent again.
+    /// Lost packets, by lane, that the engine has not retransmitted.
     pub(super) owed: Vec<u64>,
-    /// How often a lane was opened for what it owes while another owed something too: then the engine chooses.
+    /// Number of times that a lane was opened for its retransmissions while another had some too,
+    /// so that the engine chose.
     pub(super) in_doubt: usize,
     gates: BTreeMap<PathId, (FourTuple, Arc<Gate>)>,
     drained: Vec<Happening>,
@@ -397,12 +402,12 @@ impl Host {
         }
     }
 
-    /// The connection, once there is one.
+    /// Returns the connection, which has to exist.
     pub(super) fn connection(&mut self) -> &mut Connection {
         &mut self.connection.as_mut().unwrap().1
     }
 
-    /// Why the connection was lost, if it was.
+    /// Returns the reason for which the connection was lost, if it was.
     pub(super) fn lost(&self) -> Option<String> {
         self.events.iter().find_map(|event| match event {
             Event::ConnectionLost { reason } => Some(reason.to_string()),
@@ -422,7 +427,7 @@ impl Host {
         let _ = chunks.finalize();
     }
 
-    /// Hears what the engine has to say after something has come to it by `lane`.
+    /// Processes the engine's output after a datagram has arrived by `lane`.
     fn pump(&mut self, at: Time, lane: usize) {
         loop {
             let Some((handle, connection)) = self.connection.as_mut() else { return };
@@ -461,12 +466,12 @@ impl Host {
     }
 }
 
-/// A chunk that was handed to the engine while one gate was open.
+/// Result of handing the engine a chunk while one gate was open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fed {
-    /// The lane and the number of each packet that has to be acknowledged and left at once.
+    /// Lane and number of each ack-eliciting packet that left at once.
     pub(super) sent: Vec<(usize, u64)>,
-    /// The lane of each datagram, by its destination.
+    /// Lane of each datagram, by its destination.
     pub(super) left: Vec<usize>,
 }
 
@@ -480,7 +485,7 @@ pub(super) struct Pair {
     wire: BinaryHeap<Reverse<Flying>>,
     wake: Option<Time>,
     arrivals: u64,
-    /// Choices among sockets, for hosts that take any.
+    /// Random choices among sockets, for hosts that take any.
     sockets: Option<Stream>,
     counter: u64,
     /// Every datagram so far.
@@ -493,7 +498,7 @@ impl Pair {
         &mut self.hosts[who as usize]
     }
 
-    /// The engine's connection of one side.
+    /// Returns the engine's connection of one side.
     pub(super) fn engine(&mut self, who: Who) -> &mut Connection {
         self.host(who).connection()
     }
@@ -506,7 +511,7 @@ impl Pair {
         self.base + self.now.since(Time::ZERO)
     }
 
-    /// One direction of a lane, seen from the sender.
+    /// Returns one direction of a lane, seen from the sender.
     pub(super) fn link(&mut self, lane: usize, from: Who) -> &mut Link {
         match from {
             Who::Client => &mut self.lanes[lane].out.link,
@@ -514,18 +519,19 @@ impl Pair {
         }
     }
 
-    /// Lets nothing through a lane any more, or lets it through again.
+    /// Sets whether a lane drops every datagram.
     pub(super) fn set_dead(&mut self, lane: usize, dead: bool) {
         self.link(lane, Who::Client).dead = dead;
         self.link(lane, Who::Server).dead = dead;
     }
 
-    /// From now on the server sees the client of this lane at another address. What is sent to the old one is lost.
+    /// Changes the client's address on this lane, as the server sees it. Datagrams to the old one
+    /// are lost.
     pub(super) fn rebind(&mut self, lane: usize, client: SocketAddr) {
         self.lanes[lane].client = client;
     }
 
-    /// The addresses of a lane as the engine of `who` sees them.
+    /// Returns the addresses of a lane as the engine of `who` sees them.
     pub(super) fn tuple(&self, lane: usize, who: Who) -> FourTuple {
         let Running { client, server, .. } = &self.lanes[lane];
         let (local, remote) = match who {
@@ -535,7 +541,7 @@ impl Pair {
         FourTuple::new(*remote, self.local_ip_known.then(|| local.ip()))
     }
 
-    /// Forgets what has been recorded so far.
+    /// Discards all records so far.
     pub(super) fn forget(&mut self) {
         for who in [Who::Client, Who::Server] {
             self.drain(who);
@@ -547,14 +553,15 @@ impl Pair {
         self.passed.clear();
     }
 
-    /// Adds a lane that nobody has opened.
+    /// Adds a lane that is not opened yet.
     pub(super) fn add(&mut self, lane: Lane) {
         self.lanes.push(Running::new(self.seed, self.lanes.len(), lane));
     }
 
     // ---- gates ----
 
-    /// Looks up the gate of every path whose addresses are new. A path that moved may have another controller.
+    /// Looks up the gate of every path whose addresses are new. A path that moved may have another
+    /// controller.
     fn resolve(&mut self, who: Who) {
         let Some((_, connection)) = &self.hosts[who as usize].connection else { return };
         let mut found = BTreeMap::new();
@@ -572,7 +579,7 @@ impl Pair {
         self.hosts[who as usize].gates = found;
     }
 
-    /// The gate of a lane, by its number.
+    /// Returns the gate of a lane, by its number.
     pub(super) fn gate(&self, who: Who, lane: usize) -> Arc<Gate> {
         let id = PathId::from(u32::try_from(lane).unwrap());
         Arc::clone(&self.hosts[who as usize].gates.get(&id).unwrap().1)
@@ -589,12 +596,12 @@ impl Pair {
         }
     }
 
-    /// How often any gate of this side refused the engine.
+    /// Returns the number of times that any gate of this side refused the engine.
     pub(super) fn blocked(&self, who: Who) -> u64 {
         self.hosts[who as usize].gates.values().map(|(_, gate)| gate.blocked()).sum()
     }
 
-    /// Takes down what the gates have written.
+    /// Records the gates' logs.
     pub(super) fn drain(&mut self, who: Who) {
         let at = self.now;
         let Host { gates, drained, noted, owed, .. } = self.host(who);
@@ -612,7 +619,7 @@ impl Pair {
 
     // ---- sending ----
 
-    /// Takes one datagram from the engine, if it has one, and puts it on its way.
+    /// Takes one datagram from the engine, if it has one, and sends it.
     pub(super) fn poll_once(&mut self, who: Who) -> Option<usize> {
         let now = self.instant();
         let host = &mut self.hosts[who as usize];
@@ -632,8 +639,8 @@ impl Pair {
     fn send(&mut self, who: Who, destination: SocketAddr, data: BytesMut) -> usize {
         let at = self.now;
         let len = data.len();
-        // Short headers begin with 0, and their third bit spins (RFC 9000 §17.3.1, §17.4). The bit after the first is
-        // greased.
+        // Short headers begin with 0, and their third bit spins (RFC 9000 §17.3.1, §17.4). The bit
+        // after the first is greased.
         let spin = (data[0] & 0x80 == 0).then(|| data[0] & 0x20 != 0);
         let leads_there = |lane: &&Running| match who {
             Who::Client => lane.server == destination,
@@ -679,7 +686,7 @@ impl Pair {
         number
     }
 
-    /// Sends whatever the gates let pass.
+    /// Sends all datagrams that the gates let pass.
     pub(super) fn flush(&mut self, who: Who) -> Vec<usize> {
         let mut left = Vec::new();
         while let Some(lane) = self.poll_once(who) {
@@ -689,7 +696,8 @@ impl Pair {
         left
     }
 
-    /// With all gates shut, lets out what needs no window, and says whether the engine holds anything else.
+    /// With all gates shut, sends packets that need no window, and returns whether the engine holds
+    /// anything else.
     pub(super) fn holds_data(&mut self, who: Who) -> bool {
         self.shut_all(who, true);
         self.flush(who);
@@ -698,8 +706,9 @@ impl Pair {
         self.blocked(who) != before
     }
 
-    /// Lets out what needs no window; then what the engine still holds, on the lane that owes it. All gates end up shut.
-    /// Says whether the engine is empty now; if not, what it holds waits for room in a window.
+    /// Sends packets that need no window, then data that the engine still holds, on the lane that
+    /// owes it. Shuts all gates. Returns whether the engine is empty; if not, its data waits for
+    /// room in a window.
     pub(super) fn settle(&mut self, who: Who) -> bool {
         while self.holds_data(who) {
             let mut lanes = self.lanes_of(who);
@@ -723,7 +732,7 @@ impl Pair {
         true
     }
 
-    /// Whether a full packet has room in the window of a lane.
+    /// Returns whether a full packet has room in the window of a lane.
     pub(super) fn has_room(&self, who: Who, lane: usize) -> bool {
         let gate = self.gate(who, lane);
         gate.window().get() >= gate.in_flight().get() + gate.mtu().get()
@@ -737,7 +746,7 @@ impl Pair {
         })
     }
 
-    /// Lets `write` hand the engine something while one gate is open.
+    /// Calls `write` on the engine while one gate is open.
     pub(super) fn feed_by(&mut self, who: Who, lane: usize, write: impl FnOnce(&mut Connection)) -> Fed {
         self.drain(who);
         self.shut_all(who, true);
@@ -755,7 +764,8 @@ impl Pair {
 
     // ---- time ----
 
-    /// Lets time pass until `until`, or until `done` says so. `done` runs before every sending opportunity.
+    /// Advances time to `until`, or until `done` returns true. `done` runs before every sending
+    /// opportunity.
     pub(super) fn run(&mut self, until: Time, mut done: impl FnMut(&mut Self) -> bool) {
         loop {
             if done(self) {
@@ -774,18 +784,19 @@ impl Pair {
         }
     }
 
-    /// Lets this much time pass.
+    /// Advances time by `span`.
     pub(super) fn pass(&mut self, span: Duration) {
         let until = self.now + span;
         self.run(until, |_| false);
     }
 
-    /// Makes sure that something happens at `at`.
+    /// Schedules an event at `at`.
     pub(super) fn wake_at(&mut self, at: Time) {
         self.wake = Some(at).filter(|&at| at > self.now);
     }
 
-    /// Moves to the next event, which is the arrival of one datagram or a timer, and says whether there was one.
+    /// Advances to the next event, which is the arrival of one datagram or a timer. Returns whether
+    /// there was one.
     fn advance(&mut self, until: Time) -> bool {
         let base = self.base;
         let arrival = self.wire.peek().map(|Reverse(flying)| flying.at);
@@ -850,7 +861,7 @@ impl Pair {
 
     // ---- paths and streams ----
 
-    /// Opens the next lane as the client has to, and waits until both sides may use it.
+    /// Opens the next lane from the client, and waits until both sides may use it.
     pub(super) fn open(&mut self, lane: usize) -> PathId {
         let tuple = self.tuple(lane, Who::Client);
         let mut opened = None;
@@ -866,7 +877,7 @@ impl Pair {
         opened.unwrap()
     }
 
-    /// Opens a stream in one direction.
+    /// Opens a unidirectional stream.
     pub(super) fn stream(&mut self, who: Who) -> StreamId {
         self.engine(who).streams().open(Dir::Uni).unwrap()
     }

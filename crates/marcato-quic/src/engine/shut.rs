@@ -1,5 +1,5 @@
-//! What passes a shut gate. The engine asks for room whenever the connection has anything pending, and then for
-//! everything, acknowledgements too.
+//! Packets that pass a shut gate. The engine checks for room whenever the connection has anything
+//! pending, and then for every packet, acknowledgements included.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,8 +63,8 @@ fn a_pending_chunk_and_shut_gates_hold_acknowledgements_back() {
     assert!(pair.passed.iter().filter(|passed| passed.from == Who::Client).all(|passed| passed.lane == 1));
 }
 
-/// The longest that the server waits for an acknowledgement, over a round trip of 100 ms, while the first packet of the
-/// client's full window is lost and has to be sent again.
+/// Returns the longest time that the server waits for an acknowledgement over a round trip of 100
+/// ms. Meanwhile the first packet of the client's full window is lost and has to be retransmitted.
 fn longest_wait(overdraft: Bytes) -> Duration {
     let mut pair = Setup::new(1, vec![Lane::delay_ms(0, 50)]).window(Bytes::kb(60)).establish();
     pair.host(Who::Client).fed = true;
@@ -93,16 +93,18 @@ fn longest_wait(overdraft: Bytes) -> Duration {
 
 #[test]
 fn a_retransmission_that_waits_for_room_holds_acknowledgements_back() {
-    // A loss halves the window, so there is no room until half of it has been acknowledged. All that time the engine
-    // has something pending, and no acknowledgement passes. Room beyond the window ends that.
+    // A loss halves the window, so there is no room until half of it has been acknowledged. Until
+    // then the engine has data pending, and no acknowledgement passes. Room beyond the window ends
+    // that.
     let (without, with) = (longest_wait(Bytes::new(0)), longest_wait(Bytes::kb(60)));
     eprintln!("{without:?} {with:?}");
     assert!(without >= Duration::from_millis(110), "{without:?}");
     assert!(with <= Duration::from_millis(104), "{with:?}");
 }
 
-/// Opens a second path while the server has something pending, or nothing, and its first gate shut; the new gate is
-/// left open, or shut before anything leaves. Says whether the client could establish the path, or gave it up.
+/// Opens a second path while the server has data pending or not, and its first gate shut. The new
+/// gate stays open, or is shut before anything leaves. Returns whether the client could establish
+/// the path, and whether it gave it up.
 fn open(pending: bool, born_shut: bool) -> (bool, bool) {
     let mut pair = Setup::new(1, vec![Lane::delay_ms(0, 10)]).establish();
     pair.add(Lane::delay_ms(1, 15));
@@ -128,7 +130,8 @@ fn open(pending: bool, born_shut: bool) -> (bool, bool) {
 fn a_path_can_only_be_validated_if_its_gate_is_open_or_nothing_is_pending() {
     assert_eq!(open(false, true), (true, false));
     assert_eq!(open(true, false), (true, false));
-    // Nor does the client give it up: it stays half open until the gate opens or the path idles out.
+    // The client does not give it up either: it stays half open until the gate opens or the path
+    // idles out.
     assert_eq!(open(true, true), (false, false));
 }
 
@@ -139,7 +142,7 @@ fn a_probe_after_a_timeout_takes_a_pending_chunk_along_whatever_the_gates_say() 
     pair.link(1, Who::Client).dead = true;
     pair.feed(Who::Client, 1, stream, CHUNK);
     pair.link(1, Who::Client).dead = false;
-    // This one is meant for lane 0. It is left in the engine while time passes.
+    // This chunk is meant for lane 0, and stays in the engine while time passes.
     write(&mut pair, Who::Client, 500);
     pair.pass(Duration::from_secs(1));
     let lanes: Vec<usize> =
@@ -156,7 +159,7 @@ fn a_poll_with_all_gates_shut_tells_whether_the_engine_holds_anything() {
     assert!(pair.settle(Who::Client));
     assert!(!pair.holds_data(Who::Client));
 
-    // Control frames count, and the end of a stream.
+    // Control frames count as data, and so does the end of a stream.
     pair.engine(Who::Client).send_stream(stream).finish().unwrap();
     assert!(pair.holds_data(Who::Client));
     assert!(!pair.engine(Who::Client).has_pending_retransmits());
@@ -168,7 +171,7 @@ fn a_poll_with_all_gates_shut_tells_whether_the_engine_holds_anything() {
     assert!(pair.holds_data(Who::Client));
     assert!(pair.settle(Who::Client));
 
-    // A lost chunk does once the engine knows of the loss.
+    // A lost chunk counts once the engine has detected the loss.
     let stream = pair.stream(Who::Client);
     pair.link(0, Who::Client).dead = true;
     pair.feed(Who::Client, 0, stream, CHUNK);
@@ -194,7 +197,8 @@ fn a_close_passes_shut_gates_and_pending_data() {
 
 #[test]
 fn packet_numbers_of_the_handshake_come_again() {
-    // The three packet number spaces of path 0 share one controller, which is told a number without its space.
+    // The three packet number spaces of path 0 share one controller, which gets a number without
+    // its space.
     let mut pair = Setup::new(1, two_lanes()).start();
     pair.pass(Duration::from_millis(200));
     let mut sent: Vec<u64> = pair

@@ -1,4 +1,4 @@
-//! What is fed while one gate is open leaves on that lane, at once and in one packet.
+//! Steering: a chunk fed while one gate is open leaves on that lane, at once and in one packet.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ fn two_lanes(loss: f64) -> Vec<Lane> {
     vec![Lane::new(0, Link::delay_ms(10).loss(loss)), Lane::new(1, Link::delay_ms(15).loss(loss))]
 }
 
-/// Feeds `chunks` of `len` bytes on each side, on lanes chosen at random; says for each which lane was meant and how it
-/// left. Returns when everything has been read.
+/// Feeds `chunks` of `len` bytes on each side, on lanes chosen at random, and runs until all have
+/// been read. Returns the chosen lane and the packets of each chunk.
 fn feed_at_random(pair: &mut Pair, seed: u64, chunks: usize, len: usize) -> Vec<(usize, Fed)> {
     let mut lanes = Seed::new(seed).stream("lane choice");
     let streams = SIDES.map(|who| {
@@ -47,7 +47,7 @@ fn feed_at_random(pair: &mut Pair, seed: u64, chunks: usize, len: usize) -> Vec<
     fed
 }
 
-/// Whether a chunk left as one packet on the lane that was meant.
+/// Returns whether a chunk left as one packet on the chosen lane.
 fn steered((lane, fed): &(usize, Fed)) -> bool {
     fed.left == [*lane] && fed.sent.len() == 1 && fed.sent[0].0 == *lane
 }
@@ -85,7 +85,8 @@ fn every_packet_that_was_sent_is_acknowledged_or_lost() {
     assert!(fed.iter().all(|(_, fed)| fed.sent.len() == 1));
 }
 
-/// How many of 6000 chunks, this much shorter than a packet, needed a second one. The window stays what it is.
+/// Counts those of 6000 chunks, `shorter` than a packet by this many bytes, that needed a second
+/// packet. The window stays constant.
 fn spilled(seed: u64, window: Bytes, loss: f64, shorter: usize) -> usize {
     let lanes =
         vec![Lane::new(0, Link::delay_ms(40).loss(loss)), Lane::new(1, Link::delay_ms(60).loss(loss))];
@@ -93,7 +94,8 @@ fn spilled(seed: u64, window: Bytes, loss: f64, shorter: usize) -> usize {
     let mut pair = Setup::new(seed, lanes).window(window).congestion(steady).establish();
     let fed = feed_at_random(&mut pair, seed, 3000, usize::from(MTU) - shorter);
     for (lane, chunk) in &fed {
-        // What does not fit follows at once, on the same lane, if it is asked for before the gate is shut.
+        // The rest follows at once on the same lane, if the engine is polled before the gate is
+        // shut.
         assert!(chunk.left == [*lane] || chunk.left == [*lane; 2], "meant for lane {lane}: {chunk:?}");
     }
     fed.iter().filter(|(_, fed)| fed.left.len() > 1).count()
@@ -104,11 +106,12 @@ fn a_chunk_80_bytes_shorter_than_a_packet_fits_into_one_unless_many_ranges_are_a
     let (narrow, wide) = (Bytes::kb(60), Bytes::kb(1000));
     assert_eq!(spilled(1, narrow, 0.0, 80), 0);
     assert_eq!(spilled(1, wide, 0.0, 80), 0);
-    // Acknowledgements that may not leave alone yet ride along. Without loss they need less than 80 bytes and more
-    // than 60.
+    // Acknowledgements that may not leave alone yet ride along. Without loss they take less than 80
+    // bytes and more than 60.
     let tight = spilled(1, wide, 0.0, 60);
     assert!((10..180).contains(&tight), "{tight}");
-    // With loss a wide window has holes, each of which lengthens the ACK frame: no fixed margin is safe.
+    // With loss a wide window has gaps, each of which lengthens the ACK frame: no fixed margin is
+    // safe.
     let holes = spilled(1, wide, 0.01, 80);
     assert!((10..180).contains(&holes), "{holes}");
 }
@@ -151,7 +154,8 @@ fn datagram_frames_are_steered_as_well_and_are_told_acknowledged_or_lost() {
             })
             .count()
     };
-    // What is lost stays lost; an acknowledgement that does not come in time makes a loss of what did arrive.
+    // Lost datagrams are not retransmitted. A late acknowledgement turns a received one into a
+    // loss.
     let (acked, lost) = (told(true, &mut pair), told(false, &mut pair));
     assert_eq!(acked + lost, 500);
     assert!((acked..=acked + 2).contains(&received), "{received} received, {acked} acknowledged");

@@ -1,4 +1,4 @@
-//! Streams: why queues are kept out of the engine, how it takes what is not read, and copies on two lanes.
+//! Streams: the reason for keeping queues out of the engine, unread data, and copies on two lanes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn write(pair: &mut Pair, stream: StreamId, len: usize) {
     stream.finish().unwrap();
 }
 
-/// Bytes of `bulk` that the server has read when it has all `len` of `urgent`.
+/// Returns the bytes of `bulk` that the server has read when it has all `len` of `urgent`.
 fn read_before(pair: &mut Pair, urgent: StreamId, len: usize, bulk: StreamId) -> usize {
     let read = |pair: &mut Pair, stream| {
         let of_stream = |piece: &&Piece| piece.stream == stream;
@@ -40,7 +40,8 @@ fn read_before(pair: &mut Pair, urgent: StreamId, len: usize, bulk: StreamId) ->
     read(pair, bulk)
 }
 
-/// Bytes of 4 MB of bulk that come before 10 kB of greater priority, written a millisecond later.
+/// Returns the bytes of 4 MB of bulk that arrive before 10 kB of greater priority, written a
+/// millisecond later.
 fn bulk_before_urgent(fair: bool) -> usize {
     let mut pair = one_lane()
         .tune(move |_, config| {
@@ -57,7 +58,7 @@ fn bulk_before_urgent(fair: bool) -> usize {
 
 #[test]
 fn what_the_window_let_out_goes_before_urgent_data_that_is_written_later() {
-    // It is on its way already: a window full, which on a real link waits in front of the bottleneck.
+    // It is already in flight: a full window, which on a real link waits before the bottleneck.
     let before = bulk_before_urgent(true);
     eprintln!("fair: {before}");
     assert!((100_000..130_000).contains(&before), "{before}");
@@ -83,7 +84,8 @@ fn a_priority_that_is_set_after_writing_changes_nothing_for_what_was_written() {
     assert!(before > BULK - 20_000, "{before}");
 }
 
-/// Writes `total` bytes in pieces of `len`, one packet each, and says how the server fared.
+/// Writes `total` bytes in pieces of `len`, one packet each, and returns the server's reason for
+/// closing, if it closed.
 fn unread(total: usize, len: usize, window: u32, reading: Reading) -> Option<String> {
     let lanes = vec![Lane::delay_ms(0, 5)];
     let mut pair = Setup::new(1, lanes)
@@ -120,16 +122,16 @@ fn more_than_2048_unread_packets_of_one_stream_end_the_connection() {
     assert!(too_many(unread(3 << 20, CHUNK, 64 << 20, Reading::Never)));
     assert_eq!(unread(3 << 20, CHUNK, 64 << 20, Reading::Unordered), None);
     assert_eq!(unread(2040 * CHUNK, CHUNK, 64 << 20, Reading::Never), None);
-    // A window of 2 MB is too small for so many full packets; not for so many small ones.
+    // A window of 2 MB is too small for that many full packets, but not for that many small ones.
     assert_eq!(unread(3 << 20, CHUNK, 2_000_000, Reading::Never), None);
     let small = unread(2100 * 300, 300, 2_000_000, Reading::Never);
     eprintln!("{small:?}");
     assert!(too_many(small));
 }
 
-/// What became of messages that were sent in copies.
+/// Results for messages sent in copies.
 struct Copies {
-    /// From writing a message to having all of it, from whichever copy.
+    /// Time from writing a message to having all of it, from any copy.
     merged: Vec<Duration>,
     pieces: usize,
     wrong_lane: usize,
@@ -137,8 +139,8 @@ struct Copies {
     pair: Pair,
 }
 
-/// Sends 100 messages of four chunks, a copy on each of these lanes, both of which lose packets; one stream for each
-/// copy. When one copy has been acknowledged, the other is reset.
+/// Sends 100 messages of four chunks, with a copy on each of these lanes, both of which lose
+/// packets. Each copy has its own stream. When one copy has been acknowledged, the other is reset.
 fn copies(lanes_used: &[usize]) -> Copies {
     let lanes =
         vec![Lane::new(0, Link::delay_ms(15).loss(0.05)), Lane::new(1, Link::delay_ms(20).loss(0.05))];
@@ -166,7 +168,8 @@ fn copies(lanes_used: &[usize]) -> Copies {
             lane_of.insert(stream, lane);
             streams.push(stream);
         }
-        // Until every stream has ended: one because all of it has been acknowledged, the other because it is reset then.
+        // Runs until every stream has ended: one because all of it has been acknowledged, the other
+        // because it is then reset.
         pair.run(start + Duration::from_secs(2), |pair| {
             let events = std::mem::take(&mut pair.host(Who::Client).events);
             for event in events {
@@ -199,7 +202,7 @@ fn copies(lanes_used: &[usize]) -> Copies {
     Copies { merged, wrong_lane, pieces, resets, pair }
 }
 
-/// A window that losses leave as it is.
+/// Controller whose window hardly changes with losses.
 fn steady() -> crate::Congestion {
     crate::Congestion::NewReno { loss_reduction_factor: 0.999 }
 }
@@ -222,7 +225,7 @@ fn copies_on_two_lanes_keep_to_their_lanes_and_the_loser_leaves_nothing_behind()
         "{wrong_lane} of {pieces}, {in_doubt} times in doubt"
     );
     assert!(pieces > 700, "{pieces}");
-    // Now and then both copies are acknowledged by the same datagram.
+    // Occasionally both copies are acknowledged by the same datagram.
     assert!((95..=100).contains(&resets), "{resets}");
     assert!(both < first && both < second, "{both:?}, {first:?}, {second:?}");
     assert_eq!(pair.engine(Who::Client).streams().send_streams(), 0);
@@ -230,8 +233,8 @@ fn copies_on_two_lanes_keep_to_their_lanes_and_the_loser_leaves_nothing_behind()
     assert_eq!(pair.engine(Who::Server).streams().remote_open_streams(noq_proto::Dir::Uni), 0);
 }
 
-/// The bytes of one stream that are read in the end, of `pieces` of which each is sent in a packet of its own and every
-/// other is lost at first, so that what is lost goes again in one packet.
+/// Sends `pieces` of one stream, each in its own packet, of which every second is lost at first.
+/// The lost ones are then retransmitted in one packet. Returns the bytes finally read.
 fn read_of_slivers(pieces: u64, len: usize) -> usize {
     let mut pair = one_lane().establish();
     let stream = pair.stream(Who::Client);
@@ -240,7 +243,7 @@ fn read_of_slivers(pieces: u64, len: usize) -> usize {
         pair.feed(Who::Client, 0, stream, len);
     }
     pair.link(0, Who::Client).loss = 0.0;
-    // The gate opens when all that was lost is known to be.
+    // The gate opens when all losses have been detected.
     pair.pass(Duration::from_millis(30));
     pair.shut_all(Who::Client, false);
     pair.pass(Duration::from_secs(5));
@@ -251,8 +254,9 @@ fn read_of_slivers(pieces: u64, len: usize) -> usize {
 
 #[test]
 fn of_many_small_frames_of_one_stream_in_one_packet_the_engine_forgets_some() {
-    // So the session leaves no room for slivers beside a chunk. As soon as this fails, it may again.
+    // The session therefore leaves no room for slivers next to a chunk. Once this assertion fails,
+    // it may again.
     assert!(read_of_slivers(61, 42) < 61 * 42);
-    // Of frames that are not as small, a packet has too few.
+    // A packet has too few larger frames for this error.
     assert_eq!(read_of_slivers(61, 120), 61 * 120);
 }

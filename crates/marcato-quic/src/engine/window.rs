@@ -1,4 +1,4 @@
-//! What controllers are asked and told, and what comes of a gate in between.
+//! Calls between engine and controllers, and the effect of a gate in between.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ use crate::controller::Congestion;
 use crate::event::WindowChange;
 use crate::gate::{Gate, GateFactory, Gated, Happening};
 
-/// What a careless wrapper would do.
+/// Mistake of a careless wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
-    /// It believes the engine's flag.
+    /// It uses the engine's app-limited flag.
     RawFlag,
-    /// It leaves `metrics` to the trait, which asks `window`.
+    /// It leaves `metrics` to the trait, which calls `window`.
     GatedMetrics,
 }
 
@@ -126,7 +126,7 @@ fn fast_lane() -> Vec<Lane> {
     vec![Lane::new(0, Link::delay_ms(20).rate(Rate::from_mbps(100), 500_000))]
 }
 
-/// Mbit/s read in the second and third second.
+/// Returns the goodput in Mbit/s in the second and third second.
 fn goodput(pair: &mut Pair) -> f64 {
     let read = |pair: &mut Pair| pair.host(Who::Server).read.iter().map(|piece| piece.len).sum::<usize>();
     let start = pair.now;
@@ -157,13 +157,14 @@ fn a_feeder_that_believes_the_engines_app_limited_flag_never_gets_a_larger_windo
         pair.gate(Who::Client, 0).set_app_limited(false);
         let overridden = goodput(&mut pair);
         eprintln!("{congestion:?}: {raw:.1} and {overridden:.1} Mbit/s");
-        // BBR goes by rates, which such a flag does not hide.
+        // BBR uses rates, which such a flag does not hide.
         assert_eq!(raw < 5.0, congestion != Congestion::Bbr3, "{congestion:?}: {raw:.1} Mbit/s");
         assert!(overridden > 80.0, "{congestion:?}: {overridden:.1} Mbit/s");
     }
 }
 
-/// The client acknowledges what the server sends while all its gates are shut and the engine paces.
+/// Makes the client acknowledge the server's data while all its gates are shut and the engine
+/// paces.
 fn acknowledge_with_gates_shut(mut setup: Setup) -> Pair {
     setup.engine_paces = true;
     let mut pair = setup.establish();
@@ -197,8 +198,9 @@ fn metrics_made_of_the_gated_window_stop_the_pacer() {
     acknowledge_with_gates_shut(setup);
 }
 
-/// Of 20 messages of 12 kB, how many leave completely in the instant in which they are written, while the engine has
-/// background without end. A message comes every 250 ms; the window is 200 kB, of which `reserve` is kept.
+/// Returns the number of 20 messages of 12 kB that leave completely in the instant of writing,
+/// while the engine has unlimited background data. A message comes every 250 ms; the window is 200
+/// kB, of which `reserve` is kept.
 fn leaves_at_once(reserve: Bytes) -> usize {
     let lanes = vec![Lane::new(0, Link::delay_ms(50).rate(Rate::from_mbps(20), u64::MAX))];
     let mut pair = Setup::new(1, lanes).window(Bytes::kb(200)).establish();
@@ -214,7 +216,7 @@ fn leaves_at_once(reserve: Bytes) -> usize {
         gate.set_reserve(Bytes::new(0));
         pair.engine(Who::Client).send_stream(urgent).write(&[0; 12_000]).unwrap();
         let left = pair.flush(Who::Client).len();
-        // Nine packets; the ninth is filled with background.
+        // Nine packets; background data fills the ninth.
         assert!(left <= 11, "{left}");
         complete += usize::from(left >= 9);
     }
@@ -231,7 +233,7 @@ fn a_reserve_keeps_room_for_a_periodic_message() {
 fn a_lost_mtu_probe_is_told_to_nobody_until_a_later_acknowledgement_puts_the_sum_right() {
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10)]);
     setup.discover_mtu = true;
-    // Room for what every path has to carry, and for no probe.
+    // The limit suffices for the minimum of every path, and for no probe.
     setup.lanes[0].out.limit = 1210;
     setup.lanes[0].back.limit = 1210;
     let mut pair = setup.establish();
@@ -281,7 +283,7 @@ fn windows_are_told_with_what_changed_them() {
     assert!(!changes[first_reduction..].contains(&WindowChange::Opened));
 }
 
-/// What a controller behind a gate was told.
+/// Calls that a controller behind a gate received.
 #[derive(Debug, Default)]
 struct Told {
     cwnd_limited: usize,
@@ -289,7 +291,7 @@ struct Told {
     app_limited: Vec<bool>,
 }
 
-/// A controller that only listens.
+/// Controller that only records calls.
 #[derive(Clone, Debug)]
 struct Listener {
     told: Arc<Mutex<Told>>,
@@ -341,11 +343,12 @@ impl Controller for Listener {
     }
 }
 
-/// A pair whose client has something to acknowledge, and what its controller is told.
+/// Returns a pair whose client has data to acknowledge, and the record of its controller.
 fn listening(rate: Option<u64>) -> (Pair, Arc<Mutex<Told>>) {
     let told: Arc<Mutex<Told>> = Arc::default();
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10)]);
-    // The server's controller listens too, but it hears nothing of interest before the client's is reset.
+    // The server's controller records too, but nothing of interest before the client's record is
+    // reset.
     setup.factory = Some(Arc::new(Listener { told: Arc::clone(&told), rate }));
     let pair = setup.establish();
     *told.lock().unwrap() = Told::default();
@@ -411,7 +414,8 @@ fn the_flag_that_a_controller_gets_is_the_sessions() {
 
 #[test]
 fn a_peer_that_takes_smaller_packets_is_not_told_to_the_controller() {
-    // Nor to later paths, unless their size is discovered: 1.4.0 then sends packets that the peer does not want.
+    // Later paths do not get it either, unless their size is discovered: 1.4.0 then sends packets
+    // that the peer rejects.
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10), Lane::delay_ms(1, 10)]);
     setup.largest_payload = Some(1300);
     let mut pair = setup.establish();

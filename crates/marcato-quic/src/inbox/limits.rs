@@ -1,4 +1,4 @@
-//! What an inbox takes from a peer before it calls that too much.
+//! Limits of the data that an inbox accepts from a peer.
 
 use core::fmt;
 
@@ -6,54 +6,58 @@ use marcato_units::Bytes;
 
 /// Bounds of everything that a peer can make an [`Inbox`](super::Inbox) hold.
 ///
-/// The three that begin with `unread` are *back-pressure*: where they are reached, [`wants_data`](super::Inbox::wants_data)
-/// says no, and the session leaves the rest in the engine, whose flow control slows the peer down. A caller who goes on
-/// feeding is refused at twice these. `hints` are forgotten, the oldest first. All others are *fatal*: an honest peer
-/// whose window they were made for never gets there.
+/// | limits | effect |
+/// |---|---|
+/// | the three that begin with `unread` | *back-pressure*: [`wants_data`](super::Inbox::wants_data) returns false, and the session leaves the rest in the engine, whose flow control slows the peer down |
+/// | twice the above | refusal of a caller that continues feeding |
+/// | `hints` | eviction of the oldest |
+/// | all others | *fatal*: an honest peer stays below the limits made for its window |
 ///
-/// What arrived ahead of a gap cannot be left in the engine, since what fills the gap comes the same way. So `ahead` and
-/// `parked` must hold what a peer can send from a loss until its repair: more than the connection's flow-control window,
-/// because reading from the engine opens it again.
+/// Data that arrived ahead of a gap cannot be left in the engine, because the data that fills the
+/// gap comes the same way. So `ahead` and `parked` must hold all that a peer can send from a loss
+/// until its retransmission arrives. That exceeds the connection's flow-control window, because
+/// reading from the engine opens it again.
 ///
-/// Payload is never copied: each piece keeps the datagram that it came in alive, so that up to as many datagrams as
-/// pieces are held, however short the pieces.
+/// Payload is never copied: each piece keeps the datagram that it came in alive. So as many
+/// datagrams as pieces may be held, however short the pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxLimits {
-    /// Bytes that could be read and were not (4 MiB). At least as many as the longest chunk has, which is a datagram:
-    /// otherwise one chunk may be told to have overfed the inbox.
+    /// Bytes readable and not read (4 MiB). At least the length of the longest chunk, which is a
+    /// datagram; otherwise a single chunk may count as overfeeding.
     pub unread: Bytes,
-    /// Pieces that could be read and were not (16 384).
+    /// Pieces readable and not read (16 384).
     pub unread_pieces: usize,
-    /// Complete messages of which a part was not read (4096).
+    /// Complete messages not wholly read (4096).
     pub unread_messages: usize,
-    /// Messages of which something is missing (4096).
+    /// Messages with missing bytes (4096).
     pub open_messages: usize,
     /// Bytes of all messages that arrived ahead of a gap in their message (64 MiB).
     pub ahead: Bytes,
-    /// Pieces of one message that arrived ahead of a gap (65 536). All that a peer has sent and not seen acknowledged may
-    /// be of one message, and be behind one gap while a lane is silent: 32 MiB in packets of 1200 bytes are 30 000.
+    /// Pieces of one message that arrived ahead of a gap (65 536). All of a peer's unacknowledged
+    /// data may belong to one message, behind one gap while a lane is silent: 32 MiB in packets of
+    /// 1200 bytes are 30 000.
     pub ahead_pieces_per_message: usize,
-    /// Bytes of one stream that wait for a frame header (8 MiB).
+    /// Bytes of one stream parked for a frame header (8 MiB).
     pub parked_per_stream: Bytes,
-    /// Bytes of all streams that wait for a frame header (32 MiB).
+    /// Bytes of all streams parked for a frame header (32 MiB).
     pub parked: Bytes,
-    /// Pieces that arrived ahead of a gap or wait for a frame header, together (131 072).
+    /// Pieces that arrived ahead of a gap or are parked for a frame header, together (131 072).
     pub pieces: usize,
-    /// Streams of which something is missing; of each kind, also the gaps between those that have ended (4096). Must not
-    /// be less than what the engine lets the peer open.
+    /// Streams with missing bytes; for each kind, also the gaps between those that have ended
+    /// (4096). Must not be less than the number that the engine lets the peer open.
     pub streams: usize,
-    /// Gaps in what has arrived of one stream (8192).
+    /// Gaps in the received bytes of one stream (8192).
     pub gaps_per_stream: usize,
-    /// Gaps in what has arrived of all streams (131 072).
+    /// Gaps in the received bytes of all streams (131 072).
     pub gaps: usize,
-    /// Streams with a part of one message that has not arrived (4096).
+    /// Streams that each carry a part of one message that has not arrived (4096).
     pub streams_per_message: usize,
-    /// Gaps between the numbers of the messages that are settled (8192). Senders number in the order of first sending,
-    /// so that this need not be more than `open_messages`.
+    /// Gaps between the numbers of settled messages (8192). Senders number in the order of first
+    /// sending, so this need not exceed `open_messages`.
     pub id_gaps: usize,
-    /// Streams of which a twin's header has told what they carry (4096).
+    /// Streams whose content is known from another copy's header (4096).
     pub hints: usize,
-    /// Actions that nobody has polled (65 536).
+    /// Actions not yet polled (65 536).
     pub actions: usize,
 }
 
@@ -82,23 +86,23 @@ impl Default for InboxLimits {
 }
 
 impl InboxLimits {
-    /// The most bytes of payload and headers that are ever held: what is unread, ahead and parked together.
+    /// Upper bound of the bytes of payload and headers held: unread, ahead and parked together.
     pub fn most_bytes(&self) -> Bytes {
         self.unread * 2 + self.ahead + self.parked
     }
 
-    /// The most pieces that are ever held.
+    /// Upper bound of the pieces held.
     pub fn most_pieces(&self) -> usize {
         self.unread_pieces.saturating_mul(2).saturating_add(self.pieces)
     }
 
-    /// The most messages that are ever held.
+    /// Upper bound of the messages held.
     pub fn most_messages(&self) -> usize {
         self.unread_messages.saturating_mul(2).saturating_add(self.open_messages)
     }
 }
 
-/// A fatal one of the [`InboxLimits`].
+/// Fatal limit among the [`InboxLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InboxLimit {
     /// [`InboxLimits::open_messages`].

@@ -1,4 +1,4 @@
-//! One message while it arrives and is read.
+//! State of one message while it arrives and is read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ use marcato_wire::{MessageFrame, MessageNumber};
 use super::error::InboxError;
 use super::{cut, length};
 
-/// How much a message holds.
+/// Memory that a message holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) unread: u64,
@@ -18,26 +18,27 @@ pub(super) struct Held {
     pub(super) ahead_pieces: usize,
 }
 
-/// A message that is not complete, or not wholly read.
+/// Message that is not complete, or not wholly read.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) priority: Priority,
-    /// Where it ends, once a frame with LAST has told.
+    /// End of the message, once a frame with LAST has given it.
     end: Option<u64>,
-    /// Whether a frame with payload told it, so that all that end there have to.
+    /// Set if a frame with payload gave the end. All frames with payload that end there then need
+    /// LAST.
     end_has_payload: bool,
-    /// How far the frames with payload and without LAST reach.
+    /// Largest end of a frame without LAST.
     reach: u64,
-    /// Everything below has been read.
+    /// Offset up to which all bytes have been read.
     read_to: u64,
-    /// Everything below has arrived.
+    /// Offset up to which all bytes have arrived.
     arrived_to: u64,
-    /// From `read_to` to `arrived_to`, in order.
+    /// Pieces from `read_to` to `arrived_to`, in order.
     ready: VecDeque<Bytes>,
-    /// What arrived beyond `arrived_to`: disjoint, none at `arrived_to`.
+    /// Pieces that arrived beyond `arrived_to`: disjoint, none at `arrived_to`.
     ahead: BTreeMap<u64, Bytes>,
     ahead_bytes: u64,
-    /// The streams with a frame of this message that has not wholly arrived, or has to be answered.
+    /// Streams with a frame of this message that has not wholly arrived, or that needs a receipt.
     pub(super) carriers: BTreeSet<u64>,
 }
 
@@ -57,12 +58,12 @@ impl Message {
         }
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether all bytes have arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.end == Some(self.arrived_to)
     }
 
-    /// Whether [`read`](Self::read) would give something.
+    /// Returns whether [`read`](Self::read) would return a piece.
     pub(super) fn is_readable(&self) -> bool {
         !self.ready.is_empty() || self.is_complete()
     }
@@ -76,7 +77,7 @@ impl Message {
         }
     }
 
-    /// Takes note of what a frame's header says of the message, if that can be.
+    /// Records the content of a frame's header, if it agrees with the earlier frames.
     pub(super) fn admit(&mut self, frame: &MessageFrame) -> Result<(), InboxError> {
         let message: MessageNumber = frame.id;
         if frame.priority != self.priority {
@@ -112,14 +113,15 @@ impl Message {
         Ok(())
     }
 
-    /// Takes `bytes` that begin at `offset`, and says how many of them are new. What has arrived before stays.
+    /// Adds `bytes` that begin at `offset`, and returns the number of new ones. Bytes that arrived
+    /// before stay.
     ///
-    /// Costs O(log pieces), and what it overlaps.
+    /// Costs O(log pieces), plus the pieces that it overlaps.
     pub(super) fn insert(&mut self, offset: u64, mut bytes: Bytes) -> u64 {
         let mut at = offset;
         let mut new = 0;
         while !bytes.is_empty() {
-            // What is there already, below `arrived_to` or in a piece ahead.
+            // End of the bytes already present at `at`, below `arrived_to` or in a piece ahead.
             let covered_to = if at < self.arrived_to {
                 self.arrived_to
             } else {
@@ -147,7 +149,7 @@ impl Message {
         new
     }
 
-    /// Moves what is no longer ahead of a gap.
+    /// Moves pieces that are no longer ahead of a gap.
     fn close_gap(&mut self) {
         while let Some(next) = self.ahead.first_entry()
             && *next.key() == self.arrived_to
@@ -159,7 +161,7 @@ impl Message {
         }
     }
 
-    /// The next piece: its offset, its bytes, and whether it is the last.
+    /// Takes the next piece: its offset, its bytes, and whether it is the last.
     pub(super) fn read(&mut self) -> (u64, Bytes, bool) {
         let bytes = self.ready.pop_front().unwrap_or_default();
         let offset = self.read_to;

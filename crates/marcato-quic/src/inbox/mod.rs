@@ -1,18 +1,22 @@
-//! The receiving side of a session: from bytes of streams, in whatever order they arrive, to messages.
+//! Receiving side of a session: merges stream bytes, in any order of arrival, into messages.
 //!
-//! A message may come on several streams at once: whole copies over several lanes, or ranges that were sent again because
-//! a lane stalled. The inbox merges them by message and offset, hands each byte out once and in order, the most urgent
-//! message first, and says which streams are then of no more use. The rules are those of `docs/wire.md`.
+//! A message may arrive on several streams at once: full copies over several lanes, or ranges that
+//! were sent again because a lane stalled. The inbox merges them by message and offset. It hands
+//! each byte out once and in order, the most urgent message first, and reports the streams that are
+//! no longer needed. The rules are those of `docs/wire.md`.
 //!
-//! **Order does not matter.** Chunks of a stream may come in any order and more than once. Once the header of a frame is
-//! known its payload goes where it belongs, however much of it is missing before. What comes ahead of its header is
-//! *parked*. If the header of a copy is lost, that of a *twin* on a neighbouring stream does as well.
+//! **Order does not matter.** Chunks of a stream may arrive in any order and more than once. Once
+//! the header of a frame is known, the inbox places its payload, even if earlier payload is
+//! missing. Bytes that arrive ahead of their header are *parked*. If the header of a copy is lost,
+//! the header of another copy on a neighbouring stream replaces it.
 //!
-//! **Payload is never copied**, only cut ([`Bytes::slice`]). Where copies overlap, what comes first counts. That later
-//! bytes are the same cannot be seen without keeping what was handed out, and is not checked.
+//! **Payload is never copied**, only cut ([`Bytes::slice`]). Where copies overlap, the first to
+//! arrive counts. Comparing later bytes would require keeping those handed out, so equality is not
+//! checked.
 //!
 //! **Everything a peer can grow has a limit** ([`InboxLimits`]): some are back-pressure
-//! ([`wants_data`](Inbox::wants_data)), the others fatal. A chunk costs O(log n) in what is held, and what it overlaps.
+//! ([`wants_data`](Inbox::wants_data)), the others fatal. A chunk costs O(log n) in the pieces
+//! held, plus the pieces that it overlaps.
 
 mod error;
 mod limits;
@@ -38,7 +42,7 @@ use ranges::RangeSet;
 pub use stream::Side;
 use stream::{Body, Kind, Stream, is_bidirectional};
 
-/// `bytes`' length as a number of bytes in a stream or message.
+/// Length of `bytes`, as an offset in a stream or message.
 fn length(bytes: &Bytes) -> u64 {
     bytes.len() as u64
 }
@@ -48,17 +52,17 @@ fn cut(bytes: &mut Bytes, len: u64) -> Bytes {
     bytes.split_to(usize::try_from(len).map_or(bytes.len(), |len| len.min(bytes.len())))
 }
 
-/// A frame that a twin's header has told of.
+/// Frame known from the header of another copy.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     frame: MessageFrame,
-    /// Where in its stream the frame begins.
+    /// Offset in its stream at which the frame begins.
     at: u64,
-    /// Where its payload does.
+    /// Offset in its stream at which the payload begins.
     start: u64,
 }
 
-/// Merges what comes on streams into messages.
+/// Merges the bytes of streams into messages.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -78,18 +82,18 @@ struct Hint {
 pub struct Inbox {
     side: Side,
     limits: InboxLimits,
-    /// Streams of which something is missing.
+    /// Streams with missing bytes.
     streams: BTreeMap<u64, Stream>,
-    /// Streams of which nothing more is wanted or comes, by their number among those of their kind.
+    /// Streams that are finished or no longer needed, by their number within their kind.
     closed: [RangeSet; 4],
     control: Option<u64>,
-    /// Frames that twins have told of, by the stream that carries them.
+    /// Frames known from other copies, by the stream that carries them.
     hints: BTreeMap<u64, Hint>,
     /// Messages that are open, or complete and not wholly read.
     messages: BTreeMap<MessageNumber, Message>,
-    /// Messages that are complete or were given up.
+    /// Messages that are complete or were abandoned.
     settled: RangeSet,
-    /// Messages of which something can be read, the most urgent first.
+    /// Messages with data to read, most urgent first.
     readable: BTreeSet<(Priority, MessageNumber)>,
     actions: VecDeque<Action>,
     load: InboxLoad,
@@ -98,7 +102,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox for the end `side` of a connection.
+    /// Creates an inbox for the end `side` of a connection.
     pub fn new(side: Side, limits: InboxLimits) -> Self {
         Self {
             side,
@@ -117,37 +121,41 @@ impl Inbox {
         }
     }
 
-    /// Takes `bytes` that arrived on `stream`, whose first has the given `offset` in the stream.
+    /// Accepts `bytes` that arrived on `stream`; their first has the given `offset` in the stream.
     ///
-    /// Chunks may come in any order, overlap and be repeated. Bytes of streams that are of no more use are ignored.
+    /// Chunks may come in any order, overlap and be repeated. Bytes of streams that are no longer
+    /// needed are ignored.
     ///
     /// # Errors
-    /// [`InboxError`] if the peer broke a rule or exceeded a limit. The connection is then lost: every later call of
-    /// this, [`stream_finished`](Self::stream_finished) and [`stream_reset`](Self::stream_reset) gives the same error.
+    /// [`InboxError`] if the peer broke a rule or exceeded a limit. The connection is then lost:
+    /// every later call of this, [`stream_finished`](Self::stream_finished) and
+    /// [`stream_reset`](Self::stream_reset) returns the same error.
     pub fn stream_data(&mut self, stream: u64, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
         self.unless_failed(|inbox| inbox.data(stream, offset, bytes))
     }
 
-    /// Takes note that `stream` ends at `final_size`: its FIN arrived. Bytes before may still be missing.
+    /// Records that `stream` ends at `final_size`: its FIN arrived. Earlier bytes may still be
+    /// missing.
     ///
     /// # Errors
-    /// As [`stream_data`](Self::stream_data).
+    /// The errors of [`stream_data`](Self::stream_data).
     pub fn stream_finished(&mut self, stream: u64, final_size: u64) -> Result<(), InboxError> {
         self.unless_failed(|inbox| inbox.finished(stream, final_size))
     }
 
-    /// Takes note that the peer reset `stream`. What arrived of it counts, unless it waited for a header.
+    /// Records that the peer reset `stream`. Its bytes that arrived count, except those parked for
+    /// a header.
     ///
     /// # Errors
-    /// As [`stream_data`](Self::stream_data).
+    /// The errors of [`stream_data`](Self::stream_data).
     pub fn stream_reset(&mut self, stream: u64) -> Result<(), InboxError> {
         self.unless_failed(|inbox| inbox.reset(stream))
     }
 
-    /// The next piece of the most urgent message of which there is something to be read; among messages of one priority,
-    /// of that which the peer began first. `None` if nothing can be read now.
+    /// Takes the next piece of the most urgent readable message; `None` if nothing can be read now.
+    /// Among messages of one priority, the one that the peer began first goes first.
     ///
-    /// The pieces of a message come in order and without gap or overlap; the last says so.
+    /// The pieces of a message come in order and without gap or overlap; the last is marked.
     pub fn read(&mut self) -> Option<Piece> {
         let &(priority, number) = self.readable.first()?;
         let message = self.messages.get_mut(&number)?;
@@ -159,21 +167,24 @@ impl Inbox {
         }
         if last {
             self.messages.remove(&number);
-            // Where the inbox failed between the last byte and the settling, it was not counted.
+            // If the inbox failed between the last byte and the settling, the message was not
+            // counted.
             self.load.unread_messages = self.load.unread_messages.saturating_sub(1);
         }
         Some(Piece { message: number, priority, offset: ByteCount::new(offset), bytes, last })
     }
 
-    /// The next thing to be done, in the order in which they arose. Poll until `None` after each input.
+    /// Takes the next action, in the order in which they arose. Poll until `None` after each input.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Whether the session should read from the engine. If not, it [reads](Self::read) first, or leaves everything in the
-    /// engine so that flow control slows the peer down. Ask before every [`stream_data`](Self::stream_data).
+    /// Returns whether the session should read from the engine. If not, it [reads](Self::read)
+    /// first, or leaves all data in the engine so that flow control slows the peer down. Ask before
+    /// every [`stream_data`](Self::stream_data).
     ///
-    /// It is never false while there is nothing to read, so that waiting for it cannot take for ever.
+    /// It is never false while nothing can be read, so a caller that waits for it cannot wait
+    /// forever.
     pub fn wants_data(&self) -> bool {
         let InboxLimits { unread, unread_pieces, unread_messages, .. } = self.limits;
         self.readable.is_empty()
@@ -182,12 +193,12 @@ impl Inbox {
                 && self.load.unread_messages < unread_messages)
     }
 
-    /// What has been seen since the beginning.
+    /// Returns the counters since the inbox was created.
     pub fn counters(&self) -> &InboxCounters {
         &self.counters
     }
 
-    /// What is held now.
+    /// Returns the current load.
     pub fn load(&self) -> InboxLoad {
         InboxLoad {
             open_messages: self.messages.len().saturating_sub(self.load.unread_messages),
@@ -212,10 +223,11 @@ impl Inbox {
     }
 }
 
-/// What comes in.
+/// Input from the peer.
 impl Inbox {
     fn data(&mut self, id: u64, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
         let kind = self.kind(id)?;
+        // RFC 9000 §19.8: the largest offset of a stream is 2^62 - 1.
         let end = offset.checked_add(length(&bytes)).filter(|&end| end <= VarInt::MAX.get());
         let end = end.ok_or(InboxError::StreamTooLong { stream: id })?;
         if bytes.is_empty() {
@@ -232,7 +244,7 @@ impl Inbox {
         stream.reach = stream.reach.max(end);
         let mut new = 0;
         let mut at = offset;
-        // Only what is new of the stream goes further.
+        // Only bytes that are new to the stream continue.
         while let Some(stream) = self.streams.get_mut(&id)
             && let Some((from, to)) = stream.seen.first_gap(at, end)
         {
@@ -261,6 +273,7 @@ impl Inbox {
             return Ok(());
         }
         let stream = self.streams.entry(id).or_insert_with(|| Stream::new(kind));
+        // RFC 9000 §4.5: the final size never changes, and no data lies beyond it.
         if stream.reach > end || stream.final_size.is_some_and(|last| last != end) {
             return Err(InboxError::FinalSize { stream: id, end });
         }
@@ -277,7 +290,7 @@ impl Inbox {
         self.close(id)
     }
 
-    /// The kind of a stream by its id.
+    /// Returns the kind of a stream by its id.
     fn kind(&self, id: u64) -> Result<Kind, InboxError> {
         let kind = Kind::of(id, self.side).filter(|_| id <= VarInt::MAX.get());
         kind.ok_or(InboxError::NotReceiving { stream: id })
@@ -300,11 +313,11 @@ impl Inbox {
 
 /// Streams.
 impl Inbox {
-    /// Puts bytes of a stream, which begin at `at` and are new to it, where they belong.
+    /// Places bytes of a stream, which begin at `at` and are new to it: parks or delivers them.
     fn place(&mut self, id: u64, mut at: u64, mut bytes: Bytes) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let (known, start, end) = match &stream.body {
-            // The header of a foretold body has yet to come: it waits at the cursor.
+            // The own header of a foretold body has not arrived: it is expected at the cursor.
             Some(body) if body.foretold => (stream.cursor, body.start, body.end),
             Some(body) => (body.start, body.start, body.end),
             None => (stream.cursor, u64::MAX, u64::MAX),
@@ -335,7 +348,7 @@ impl Inbox {
         }
     }
 
-    /// Lets bytes wait for a header.
+    /// Parks bytes until their header arrives.
     fn park(&mut self, id: u64, at: u64, bytes: Bytes) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         if bytes.is_empty() {
@@ -351,7 +364,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes the next piece that waits below `end`.
+    /// Takes the next parked piece below `end`.
     fn unpark_below(&mut self, id: u64, end: u64) -> Option<(u64, Bytes)> {
         let stream = self.streams.get_mut(&id)?;
         let pieces = stream.parked.len();
@@ -361,7 +374,8 @@ impl Inbox {
         Some(piece)
     }
 
-    /// Reads the headers that have come, settles what has become complete, and closes the stream if it is at its end.
+    /// Reads the headers that have arrived, settles messages that are complete, and closes the
+    /// stream at its end.
     fn go_on(&mut self, id: u64) -> Result<(), InboxError> {
         while self.next_frame(id)? {}
         if let Some(Stream { body: Some(body), .. }) = self.streams.get(&id) {
@@ -370,7 +384,7 @@ impl Inbox {
         self.close_if_at_end(id)
     }
 
-    /// Reads the header at the cursor, and says whether another may follow at once.
+    /// Reads the header at the cursor, and returns whether another may follow at once.
     fn next_frame(&mut self, id: u64) -> Result<bool, InboxError> {
         let Some(stream) = self.streams.get(&id) else { return Ok(false) };
         if stream.ended || stream.body.is_some_and(|body| !body.foretold) {
@@ -382,11 +396,11 @@ impl Inbox {
         let decoded = Frame::decode(header.get(..filled).unwrap_or_default());
         let decoded = decoded.map_err(|error| InboxError::Frame { stream: id, at, error })?;
         let Decoded::Frame { frame, len } = decoded else {
-            // The header is not where its twin said it ends.
+            // The header does not end at the offset given by the other copy's.
             if let Some(body) = stream.body.filter(|body| at + filled as u64 >= body.start) {
                 return Err(InboxError::Twin { stream: id, message: body.frame.id });
             }
-            // Without bytes there is nothing that a hint could place.
+            // A hint is of use only if bytes are parked.
             if stream.body.is_none() && !stream.parked.is_empty() {
                 self.use_hint(id)?;
             }
@@ -422,12 +436,12 @@ impl Inbox {
             }
             _ => return Err(misplaced),
         }
-        // One chunk may bring many of these: they must not pile up beyond the limit meanwhile.
+        // One chunk may contain many of these frames, so the limit is checked after each.
         self.check_limits()?;
         Ok(true)
     }
 
-    /// Takes the MESSAGE frame whose header stood from `at` to `start`.
+    /// Processes a MESSAGE frame whose header occupies `at` to `start`.
     fn begin(&mut self, id: u64, frame: MessageFrame, at: u64, start: u64) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         if let Some(body) = &mut stream.body {
@@ -449,7 +463,7 @@ impl Inbox {
         self.tell_twins(id, frame, at, start)
     }
 
-    /// Makes `frame`, whose payload begins at `start`, what the stream carries now.
+    /// Sets the stream's current frame to `frame`, whose payload begins at `start`.
     fn adopt(&mut self, id: u64, frame: MessageFrame, start: u64, foretold: bool) -> Result<(), InboxError> {
         let end = start.checked_add(frame.len.get()).filter(|&end| end <= VarInt::MAX.get());
         let end = end.ok_or(InboxError::StreamTooLong { stream: id })?;
@@ -483,7 +497,7 @@ impl Inbox {
         if message.carriers.len() > self.limits.streams_per_message {
             return Err(limit(InboxLimit::StreamsPerMessage, self.limits.streams_per_message));
         }
-        // Of a foretold body, what waits below `start` is its header.
+        // Bytes of a foretold body that are parked below `start` belong to its own header.
         let header = if foretold { self.take_header(id, start) } else { Vec::new() };
         while let Some((at, bytes)) = self.unpark_below(id, end) {
             self.deliver(frame.id, frame.offset.get() + (at - start), bytes)?;
@@ -494,12 +508,13 @@ impl Inbox {
         self.settle_if_complete(frame.id)
     }
 
-    /// Takes out what has come of a header that ends at `start`: at most as many pieces as a header has bytes.
+    /// Takes the parked bytes of a header that ends at `start`: at most as many pieces as a header
+    /// has bytes.
     fn take_header(&mut self, id: u64, start: u64) -> Vec<(u64, Bytes)> {
         std::iter::from_fn(|| self.unpark_below(id, start)).collect()
     }
 
-    /// Tells the streams of the other copies what they carry. docs/wire.md, "Copies".
+    /// Records for the streams of the other copies which frame they carry. docs/wire.md, "Copies".
     fn tell_twins(&mut self, id: u64, frame: MessageFrame, at: u64, start: u64) -> Result<(), InboxError> {
         let Some(Twin { index: own, copies }) = frame.twin else { return Ok(()) };
         let broken = InboxError::Twin { stream: id, message: frame.id };
@@ -519,7 +534,7 @@ impl Inbox {
             let frame = MessageFrame { twin: Some(Twin { index, copies }), ..frame };
             self.hints.insert(twin, Hint { frame, at, start });
             if self.hints.len() > self.limits.hints {
-                // Stream numbers count up: the least is the oldest.
+                // Stream numbers count up, so the least is the oldest.
                 self.hints.pop_first();
                 self.counters.hints_evicted += 1;
             }
@@ -531,7 +546,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Places what waits on a stream by what a twin's header told.
+    /// Places the bytes parked on a stream by the header of another copy.
     fn use_hint(&mut self, id: u64) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get(&id) else { return Ok(()) };
         let Some(&hint) = self.hints.get(&id).filter(|hint| hint.at <= stream.cursor) else { return Ok(()) };
@@ -546,7 +561,8 @@ impl Inbox {
         self.adopt(id, hint.frame, hint.start, true)
     }
 
-    /// Ends a stream's part in a message that is settled. `answered` says whether DONE was sent on the control stream.
+    /// Ends the use of a stream for a settled message. `answered` records that DONE was sent on the
+    /// control stream.
     fn dismiss(&mut self, id: u64, answered: &mut bool) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let Some(body) = stream.body.take() else { return Ok(()) };
@@ -571,7 +587,7 @@ impl Inbox {
         self.close_if_at_end(id)
     }
 
-    /// Closes a stream of which nothing is missing, or complains if it should not end there.
+    /// Closes a stream whose bytes have all arrived, or fails if it must not end there.
     fn close_if_at_end(&mut self, id: u64) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get(&id) else { return Ok(()) };
         let Some(last) = stream.final_size else { return Ok(()) };
@@ -583,15 +599,15 @@ impl Inbox {
                 Err(InboxError::AfterMessage { stream: id, at: stream.cursor })
             }
             _ if !stream.has_arrived() => Ok(()),
-            // Whoever asked for a receipt is remembered until there is one.
+            // A stream that requests a receipt stays open until DONE is sent.
             Some(body) if body.frame.receipt => Ok(()),
-            // What is left over is a part of a header.
+            // The remaining bytes are an incomplete header.
             None if last > stream.cursor => Err(InboxError::CutShort { stream: id, end: last }),
             _ => self.close(id),
         }
     }
 
-    /// Forgets a stream, but for its being over.
+    /// Forgets a stream, except that it is closed.
     fn close(&mut self, id: u64) -> Result<(), InboxError> {
         if let Some(stream) = self.streams.remove(&id) {
             self.load.parked -= ByteCount::new(stream.parked_bytes);
@@ -621,7 +637,7 @@ impl Inbox {
 
 /// Messages.
 impl Inbox {
-    /// Gives `bytes` at `offset` to a message.
+    /// Adds `bytes` at `offset` to a message.
     fn deliver(&mut self, number: MessageNumber, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
         let Some(message) = self.messages.get_mut(&number).filter(|message| !message.is_complete()) else {
             self.counters.late += ByteCount::new(length(&bytes));
@@ -645,7 +661,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Settles a message of which nothing is missing any more.
+    /// Settles a message once it is complete.
     fn settle_if_complete(&mut self, number: MessageNumber) -> Result<(), InboxError> {
         let Some(message) = self.messages.get_mut(&number).filter(|message| message.is_complete()) else {
             return Ok(());
@@ -660,7 +676,7 @@ impl Inbox {
         self.settle(number, &carriers)
     }
 
-    /// Gives a message up as its sender did, unless it is complete.
+    /// Abandons a message at its sender's request, unless it is complete.
     fn give_up(&mut self, number: MessageNumber, code: u64) -> Result<(), InboxError> {
         if self.settled.contains(number.0) {
             return Ok(());
@@ -678,7 +694,7 @@ impl Inbox {
         self.settle(number, &carriers)
     }
 
-    /// Remembers that a message is settled, and ends what its streams do for it.
+    /// Records that a message is settled, and ends the use of its streams for it.
     fn settle(&mut self, number: MessageNumber, carriers: &BTreeSet<u64>) -> Result<(), InboxError> {
         self.settled.insert_one(number.0);
         if self.settled.gaps() > self.limits.id_gaps {
@@ -688,7 +704,7 @@ impl Inbox {
         carriers.iter().try_for_each(|&id| self.dismiss(id, &mut answered))
     }
 
-    /// Whether everything that has no limit of its own is within its bounds.
+    /// Checks the limits that are not checked on insertion.
     fn check_limits(&self) -> Result<(), InboxError> {
         let limits = &self.limits;
         let load = &self.load;
@@ -706,7 +722,8 @@ impl Inbox {
         if let Some((_, most, which)) = bytes.into_iter().find(|&(count, most, _)| count > most) {
             return Err(limit_bytes(which, most));
         }
-        // What was ahead or parked a moment ago is readable at once when a gap closes: the caller is not to blame.
+        // When a gap closes, bytes counted as ahead or parked become readable at once. The caller
+        // could not prevent that.
         let held = load.unread + load.ahead + load.parked;
         let pieces = load.unread_pieces + load.ahead_pieces + load.parked_pieces;
         let overfed = held > limits.most_bytes()
@@ -717,7 +734,7 @@ impl Inbox {
 }
 
 impl InboxLoad {
-    /// Counts a message with `now` where it counted with `before`.
+    /// Replaces a message's share of the load.
     fn replace(&mut self, before: Held, now: Held) {
         self.unread = self.unread - ByteCount::new(before.unread) + ByteCount::new(now.unread);
         self.unread_pieces = self.unread_pieces - before.unread_pieces + now.unread_pieces;

@@ -1,77 +1,80 @@
-//! What an inbox hands out: pieces of messages, things to do, and counts.
+//! Output of an inbox: pieces of messages, actions and counters.
 
 use bytes::Bytes;
 use marcato_units::{Bytes as ByteCount, Priority};
 use marcato_wire::MessageNumber;
 
-/// The next bytes of a message.
+/// Next bytes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose bytes: the peer's number for the message.
+    /// The peer's number for the message.
     pub message: MessageNumber,
-    /// What the message matters.
+    /// Priority of the message.
     pub priority: Priority,
-    /// Where in the message they begin: where the piece before ended.
+    /// Offset in the message: the end of the piece before.
     pub offset: ByteCount,
-    /// The bytes; none only if `last`.
+    /// Content; empty only if `last`.
     pub bytes: Bytes,
-    /// Whether the message is now complete.
+    /// Set if the message is now complete.
     pub last: bool,
 }
 
-/// What the session has to do, or to know.
+/// Action that the session has to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send STOP_SENDING with [`ErrorCode::Settled`](marcato_wire::ErrorCode::Settled): what the stream still carries is
-    /// not wanted. The inbox ignores whatever comes on it from now on.
+    /// Send STOP_SENDING with [`ErrorCode::Settled`](marcato_wire::ErrorCode::Settled): the rest of
+    /// the stream is not wanted. The inbox ignores its bytes from now on.
     Stop {
-        /// The stream, opened by the peer.
+        /// Stream, opened by the peer.
         stream: u64,
     },
-    /// Send DONE for the message: on this stream if it is bidirectional, else on our control stream.
+    /// Send DONE for the message: on this stream if it is bidirectional, else on our control
+    /// stream.
     Done {
-        /// The stream that asked for it.
+        /// Stream that requested the receipt.
         stream: u64,
-        /// The message, which is settled.
+        /// Message, which is settled.
         message: MessageNumber,
     },
-    /// Tell the application that the peer gave the message up: what was read of it is void, and no more comes.
+    /// Inform the application that the peer abandoned the message: the bytes already read are void,
+    /// and no more follow.
     Reset {
-        /// The message. The application may never have heard of it.
+        /// Message; the application may never have seen any of it.
         message: MessageNumber,
-        /// Why, in the words of the application.
+        /// Reason, as a code of the application.
         code: u64,
     },
-    /// The peer wants no more of a message that *we* sent: DONE came.
+    /// The peer sent DONE: it wants no more of a message that *we* sent.
     Acknowledged {
-        /// The stream on which it came: ours if bidirectional, which may now be used again, else the control stream.
+        /// Stream on which DONE arrived. It is ours if bidirectional, and may be used again; else
+        /// it is the control stream.
         stream: u64,
-        /// The message, by our number. Nobody has checked that there is one.
+        /// Message, by our number. The inbox has not checked that it exists.
         message: MessageNumber,
     },
 }
 
-/// What an inbox has seen since it was made.
+/// Counters of an inbox since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InboxCounters {
     /// Frames whose header was read.
     pub frames: u64,
-    /// Frames whose payload was placed by a twin's header before their own.
+    /// Frames whose payload was placed by another copy's header before their own arrived.
     pub foretold: u64,
     /// Payload that was new to its message.
     pub accepted: ByteCount,
-    /// Payload that its message had already from another stream: the price of copies.
+    /// Payload that another stream had already delivered: the cost of copies.
     pub duplicate: ByteCount,
-    /// Bytes that their stream had already.
+    /// Bytes that their stream had already received.
     pub repeated: ByteCount,
     /// Payload of settled messages, and bytes of streams that were stopped, reset or have ended.
     pub late: ByteCount,
-    /// Payload that had arrived but not been read when its message was given up.
+    /// Payload that had arrived but not been read when its message was abandoned.
     pub discarded: ByteCount,
     /// Messages that became complete.
     pub completed: u64,
-    /// Messages that the peer gave up before they were complete.
+    /// Messages that the peer abandoned before they were complete.
     pub given_up: u64,
     /// Streams that the peer reset.
     pub resets: u64,
@@ -81,17 +84,17 @@ pub struct InboxCounters {
     pub dones: u64,
     /// [`Action::Acknowledged`]s.
     pub acknowledged: u64,
-    /// Hints of twins that were forgotten for want of room.
+    /// Hints from other copies that were evicted for lack of room.
     pub hints_evicted: u64,
-    /// The most bytes that were readable at once.
+    /// Largest number of readable bytes at once.
     pub unread_peak: ByteCount,
-    /// The most bytes that were ahead of a gap at once.
+    /// Largest number of bytes ahead of a gap at once.
     pub ahead_peak: ByteCount,
-    /// The most bytes that waited for a frame header at once.
+    /// Largest number of bytes parked for a frame header at once.
     pub parked_peak: ByteCount,
 }
 
-/// What an inbox holds now.
+/// Current load of an inbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InboxLoad {
@@ -99,26 +102,26 @@ pub struct InboxLoad {
     pub unread: ByteCount,
     /// Pieces that can be read.
     pub unread_pieces: usize,
-    /// Complete messages of which a part was not read.
+    /// Complete messages not wholly read.
     pub unread_messages: usize,
-    /// Messages of which something is missing.
+    /// Messages with missing bytes.
     pub open_messages: usize,
     /// Bytes that arrived ahead of a gap in their message.
     pub ahead: ByteCount,
-    /// Pieces that did.
+    /// Pieces that arrived ahead of a gap in their message.
     pub ahead_pieces: usize,
-    /// Bytes that wait for a frame header.
+    /// Bytes parked for a frame header.
     pub parked: ByteCount,
-    /// Pieces that do.
+    /// Pieces parked for a frame header.
     pub parked_pieces: usize,
-    /// Streams of which something is missing.
+    /// Streams with missing bytes.
     pub streams: usize,
-    /// Gaps in what has arrived of them.
+    /// Gaps in these streams.
     pub gaps: usize,
-    /// Streams whose content a twin's header has told.
+    /// Streams whose content is known from another copy's header.
     pub hints: usize,
     /// Gaps between the numbers of settled messages.
     pub id_gaps: usize,
-    /// Actions to be polled.
+    /// Actions not yet polled.
     pub actions: usize,
 }

@@ -1,11 +1,12 @@
-//! Sets of whole numbers that mostly grow from 0 upwards without gaps.
+//! Sets of integers that mostly grow from 0 upwards without gaps.
 
 use std::collections::BTreeMap;
 
-/// A set of numbers: all below a floor, and disjoint, non-adjacent half-open ranges above it.
+/// Set of integers: all below a floor, and disjoint, non-adjacent half-open ranges above it.
 ///
-/// What counts up from 0 and is nearly in order (the bytes of a stream, the numbers of messages) is one floor, and takes
-/// room only where there are gaps. Every operation costs O(log ranges), and what it merges.
+/// Numbers that count up from 0 nearly in order form one floor, and take memory only where there
+/// are gaps. Examples are the bytes of a stream and the numbers of messages. Every operation costs
+/// O(log ranges), plus the ranges that it merges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RangeSet {
     floor: u64,
@@ -13,12 +14,12 @@ pub(super) struct RangeSet {
 }
 
 impl RangeSet {
-    /// The first number that is not in the set.
+    /// Least number that is not in the set.
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// How many ranges there are above the floor: as many as there are gaps.
+    /// Number of ranges above the floor, which is the number of gaps.
     pub(super) fn gaps(&self) -> usize {
         self.above.len()
     }
@@ -27,7 +28,7 @@ impl RangeSet {
         self.covered_to(number).is_some()
     }
 
-    /// The end of the range that holds `number`.
+    /// End of the range that contains `number`; `None` if none does.
     fn covered_to(&self, number: u64) -> Option<u64> {
         if number < self.floor {
             return Some(self.floor);
@@ -36,7 +37,7 @@ impl RangeSet {
         (number < end).then_some(end)
     }
 
-    /// The first part of `start..end` that is not in the set.
+    /// First part of `start..end` that is not in the set.
     pub(super) fn first_gap(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let from = self.covered_to(start).unwrap_or(start);
         if from >= end {
@@ -46,7 +47,7 @@ impl RangeSet {
         Some((from, to))
     }
 
-    /// Adds `start..end`; whatever touches becomes one range.
+    /// Adds `start..end`, and merges ranges that touch it.
     pub(super) fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;

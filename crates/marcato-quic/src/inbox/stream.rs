@@ -1,4 +1,4 @@
-//! One stream: which of its bytes have arrived, and which frame they belong to.
+//! State of one stream: its received bytes, and the frame they belong to.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,31 @@ use marcato_wire::{MAX_FRAME_HEADER, MessageFrame};
 use super::ranges::RangeSet;
 use super::{cut, length};
 
-/// Which end of the connection this is: QUIC's stream ids depend on it. RFC 9000 §2.1.
+/// End of the connection that we are: QUIC's stream ids depend on it. RFC 9000 §2.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The end that opened the connection.
+    /// End that opened the connection.
     Client,
-    /// The end that accepted it.
+    /// End that accepted it.
     Server,
 }
 
-/// What a stream may carry.
+/// Kind of frames that a stream may carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The peer's, unidirectional: the first frame decides.
+    /// Unidirectional stream of the peer: the first frame decides.
     Undecided,
     /// MESSAGE frames.
     Messages,
     /// RESET and DONE frames.
     Control,
-    /// The way back of our own bidirectional stream: DONE frames.
+    /// Return direction of our own bidirectional stream: DONE frames.
     Replies,
 }
 
 impl Kind {
-    /// The kind of `stream` as its id tells, or `None` if nothing comes on it. RFC 9000 §2.1: bit 0 says who opened it,
-    /// bit 1 whether it is unidirectional.
+    /// Kind of `stream` by its id, or `None` if it carries no data to us. RFC 9000 §2.1: bit 0 is
+    /// the initiator, bit 1 is set on unidirectional streams.
     pub(super) const fn of(stream: u64, side: Side) -> Option<Self> {
         let ours = match side {
             Side::Client => 0,
@@ -51,33 +51,33 @@ pub(super) const fn is_bidirectional(stream: u64) -> bool {
     stream & 2 == 0
 }
 
-/// The payload that a stream carries now.
+/// Payload that a stream carries now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
     pub(super) frame: MessageFrame,
-    /// Where in the stream the payload begins.
+    /// Offset in the stream at which the payload begins.
     pub(super) start: u64,
-    /// Where it ends.
+    /// Offset in the stream at which it ends.
     pub(super) end: u64,
-    /// Whether all this is known from a twin, and the header has yet to come.
+    /// Set if this is known from another copy, and the stream's own header has not arrived.
     pub(super) foretold: bool,
 }
 
-/// A stream of which something is missing.
+/// Stream with missing bytes.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) kind: Kind,
-    /// What has arrived, whatever became of it.
+    /// Received bytes, whether they were used or ignored.
     pub(super) seen: RangeSet,
-    /// One more than the last byte that has arrived.
+    /// One more than the offset of the last received byte.
     pub(super) reach: u64,
     pub(super) final_size: Option<u64>,
-    /// Where the next header begins, or, of a foretold body, its own.
+    /// Offset of the next header or, for a foretold body, of its own frame's header.
     pub(super) cursor: u64,
     pub(super) body: Option<Body>,
-    /// Whether nothing may follow at `cursor`.
+    /// Set if nothing may follow at `cursor`.
     pub(super) ended: bool,
-    /// What waits for a header: disjoint, nothing below `cursor` or within the body.
+    /// Pieces that wait for a header: disjoint, none below `cursor` or within the body.
     pub(super) parked: BTreeMap<u64, Bytes>,
     pub(super) parked_bytes: u64,
 }
@@ -100,12 +100,12 @@ impl Stream {
     pub(super) fn park(&mut self, at: u64, bytes: &Bytes) {
         if !bytes.is_empty() {
             self.parked_bytes += length(bytes);
-            // A copy, since a slice would keep alive whatever else came in the same buffer.
+            // A copy, because a slice would keep alive the rest of its buffer.
             self.parked.insert(at, Bytes::copy_from_slice(bytes));
         }
     }
 
-    /// Takes the first piece that waits, up to `end`.
+    /// Takes the first parked piece, up to `end`.
     pub(super) fn unpark_below(&mut self, end: u64) -> Option<(u64, Bytes)> {
         let first = self.parked.first_entry()?;
         let at = *first.key();
@@ -121,7 +121,8 @@ impl Stream {
         Some((at, piece))
     }
 
-    /// Copies what waits at `cursor` into `header`, as far as it is without gap, and says how much that is.
+    /// Copies the parked bytes at `cursor` into `header`, up to the first gap, and returns their
+    /// number.
     pub(super) fn peek(&self, header: &mut [u8; MAX_FRAME_HEADER]) -> usize {
         let mut filled = 0;
         for (&at, piece) in self.parked.range(self.cursor..) {
@@ -136,7 +137,7 @@ impl Stream {
         filled
     }
 
-    /// Whether all that the stream will ever bring has arrived.
+    /// Returns whether the stream has ended and all its bytes have arrived.
     pub(super) fn has_arrived(&self) -> bool {
         self.final_size.is_some_and(|end| self.seen.floor() >= end)
     }

@@ -7,7 +7,7 @@ const PEER_BIDI: u64 = 1;
 const OUR_UNI: u64 = 2;
 const OUR_BIDI: u64 = 0;
 
-/// The server sends to us, the client.
+/// Inbox of a client, to which the server sends.
 fn inbox() -> Inbox {
     Inbox::new(Side::Client, InboxLimits::default())
 }
@@ -35,7 +35,7 @@ fn copy(frame: MessageFrame, index: u8, copies: u8) -> MessageFrame {
     MessageFrame { twin: Some(Twin { index, copies }), ..frame }
 }
 
-/// The bytes of `frame`, then `payload`.
+/// Bytes of `frame`, then `payload`.
 fn message(frame: MessageFrame, payload: &[u8]) -> Bytes {
     [control(Frame::Message(frame)), Bytes::copy_from_slice(payload)].concat().into()
 }
@@ -50,7 +50,7 @@ fn actions(inbox: &mut Inbox) -> Vec<Action> {
     std::iter::from_fn(|| inbox.poll()).collect()
 }
 
-/// All that can be read: number, bytes and whether the message is complete, for each message in the order of reading.
+/// All readable messages, in the order of reading: number, bytes, and whether each is complete.
 fn read(inbox: &mut Inbox) -> Vec<(u64, Vec<u8>, bool)> {
     let mut messages: Vec<(u64, Vec<u8>, bool)> = Vec::new();
     while let Some(piece) = inbox.read() {
@@ -71,7 +71,7 @@ fn whole(id: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>, bool)> {
 }
 
 const TEN: &[u8] = b"0123456789";
-/// The header of a copy of `TEN` takes 8 bytes.
+/// Length of the header of a copy of `TEN`.
 const HEADER: u64 = 8;
 
 #[test]
@@ -93,18 +93,18 @@ fn two_copies_with_different_losses_complete_the_message_together() {
     let mut inbox = inbox();
     let a = message(copy(run(0, 0, 10), 0, 2), TEN);
     let b = message(copy(run(0, 0, 10), 1, 2), TEN);
-    // The first loses 3..6, the second all but 2..7.
+    // The first copy lacks 3..6, the second all except 2..7.
     inbox.stream_data(PEER_UNI, 0, a.slice(..11)).unwrap();
     inbox.stream_data(PEER_UNI, 14, a.slice(14..)).unwrap();
     inbox.stream_data(PEER_UNI + 4, 0, b.slice(..8)).unwrap();
     inbox.stream_data(PEER_UNI + 4, 10, b.slice(10..15)).unwrap();
     assert_eq!(read(&mut inbox), whole(0, TEN));
-    // Neither copy has wholly arrived: both may stop.
+    // Neither copy has wholly arrived, so both are stopped.
     assert_eq!(
         actions(&mut inbox),
         [Action::Stop { stream: PEER_UNI }, Action::Stop { stream: PEER_UNI + 4 }]
     );
-    // What still comes is swallowed.
+    // Later bytes are ignored.
     inbox.stream_data(PEER_UNI, 11, a.slice(11..14)).unwrap();
     assert_eq!(read(&mut inbox), []);
     assert_eq!(inbox.load(), InboxLoad::default());
@@ -412,7 +412,7 @@ fn frames_of_one_message_have_to_agree() {
         inbox.stream_data(PEER_UNI, 0, message(first, b"")).unwrap();
         assert_eq!(inbox.stream_data(PEER_UNI + 4, 0, message(second, b"")), Err(error));
     }
-    // The end may be told late, without payload, in any order.
+    // The end may be given late, without payload, in any order.
     for (first, second) in [(run(0, 10, 0), open(5, 5)), (open(5, 5), run(0, 10, 0))] {
         let mut inbox = inbox();
         inbox.stream_data(PEER_UNI, 0, message(first, b"")).unwrap();
@@ -494,7 +494,8 @@ fn what_is_missing_a_piece_never_pushes_back() {
     assert!(!inbox.wants_data());
 }
 
-/// Feeds what `flood` makes of 0, 1, 2, … until the inbox has enough of it.
+/// Feeds `flood` of 0, 1, 2, … until the inbox reports a limit, and returns the limit and the
+/// round.
 fn flood(mut inbox: Inbox, mut flood: impl FnMut(u64) -> (u64, u64, Bytes)) -> (InboxLimit, u64) {
     for round in 0..100 {
         let (id, offset, bytes) = flood(round);

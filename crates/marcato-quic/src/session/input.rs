@@ -1,21 +1,24 @@
-//! What comes in: datagrams, timeouts, and what the engine makes of them.
+//! Input of a session: datagrams, timeouts, and the resulting events of the engine.
 
 use super::*;
 
-/// The error code of a path that is given up because nothing comes back on it (draft-ietf-quic-multipath).
+/// Error code of a path that is given up because nothing returns on it (draft-ietf-quic-multipath).
 const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;
-/// Addresses of which nothing is known yet that are remembered.
+/// Limit of remembered remote addresses that belong to no lane.
 const MAX_ARRIVALS: usize = 16;
-/// How long after an address has changed the engine may go back to the old one (three PTOs at most, generously).
+/// Period after a change of address in which the engine may return to the old one. It is generous:
+/// three PTOs at most are needed.
 const MOVE: Duration = Duration::from_secs(10);
-/// Datagrams that are no longer than this carry hardly more than acknowledgements, and want none.
+/// Length in bytes up to which a datagram is taken to carry hardly more than acknowledgements. Such
+/// a datagram needs no acknowledgement.
 const ACKS_ONLY: usize = 150;
-/// A lane that sent nothing when it should have is tried again after this, if nothing else happens before.
+/// Delay after which a lane that sent nothing when it should have is tried again, if no event comes
+/// first.
 const RETRY: Duration = Duration::from_millis(20);
 
 impl Session {
-    /// The engine has a datagram for this session; it came in on `socket` from `remote`. What comes of it is seen
-    /// [afterwards](Self::after_engine), perhaps of several at once.
+    /// Passes the engine a datagram for this session that arrived on `socket` from `remote`. The
+    /// caller then runs [`after_engine`](Self::after_engine), perhaps once for several datagrams.
     pub(crate) fn take_in(
         &mut self,
         now: Time,
@@ -33,13 +36,13 @@ impl Session {
         self.conn.handle_event(event);
     }
 
-    /// A session that a peer has begun: what its first datagram has led to.
+    /// Starts a session that a peer has begun with its first datagram.
     pub(crate) fn begun(&mut self, now: Time, socket: SocketId, remote: SocketAddr) {
         self.arrived_from(now, socket, remote);
         self.after_engine(now);
     }
 
-    /// The endpoint has something for the engine that is no datagram.
+    /// Passes the engine an event of the endpoint that is no datagram.
     pub(crate) fn handle_internal(&mut self, now: Time, event: noq_proto::ConnectionEvent) {
         self.conn.handle_event(event);
         self.after_engine(now);
@@ -49,12 +52,12 @@ impl Session {
         self.conn.poll_endpoint_events()
     }
 
-    /// What was waited for may have come.
+    /// Handles every timer that has expired.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         let instant = self.clock.instant(now);
         if self.conn.poll_timeout().is_some_and(|at| at <= instant) {
             self.conn.handle_timeout(instant);
-            // Perhaps it was that of a delayed acknowledgement.
+            // The timer may have been that of a delayed acknowledgement.
             self.answer_due = self.unanswered > 0;
             self.after_engine(now);
         }
@@ -69,7 +72,8 @@ impl Session {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else comes first.
+    /// Returns the time to call [`handle_timeout`](Self::handle_timeout), if nothing else comes
+    /// first.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let engine = self.conn.poll_timeout().map(|at| self.clock.time(at));
         if self.closed {
@@ -93,13 +97,14 @@ impl Session {
         self.moving_until = now + MOVE;
     }
 
-    /// The socket by which packets to this address leave: that of its lane, or where packets from it came in.
+    /// Returns the socket for packets to this address: that of its lane, or the one on which
+    /// packets from it last arrived.
     pub(super) fn socket_to(&self, remote: SocketAddr) -> Option<SocketId> {
         let lane = self.lanes.to(remote).map(|lane| lane.socket);
         lane.or_else(|| self.arrivals.iter().rev().find(|(known, _)| *known == remote).map(|known| known.1))
     }
 
-    /// Whatever was done to the engine: reads off what has come of it.
+    /// Collects the results of any change to the engine: logs, events, actions of the inbox.
     pub(crate) fn after_engine(&mut self, now: Time) {
         self.flush = true;
         for lane in self.lanes.iter_mut() {
@@ -132,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Lets the peer send more at once, if it sends as much as it may.
+    /// Raises the receive window if the peer sends as much as it allows.
     fn size_window(&mut self, now: Time) {
         let Some(sizing) = &mut self.sizing else { return };
         sizing.lanes(self.lanes.iter().filter_map(|lane| lane.least_rtt));
@@ -141,8 +146,9 @@ impl Session {
         }
     }
 
-    /// Reads the gates' logs. If anything was sent, it carried `load`: it was meant to leave on `on`, but a probe on
-    /// another lane may have taken it along. How many packets left on `on`, and how many on others.
+    /// Reads the gates' logs. Packets sent carried `load`, which was meant to leave on `on`; a
+    /// probe on another lane may have carried it instead. Returns the number of packets that left
+    /// on `on`, and on other lanes.
     pub(super) fn drain(&mut self, now: Time, on: Option<LaneId>, load: Load) -> (usize, usize) {
         let mut happenings = std::mem::take(&mut self.happenings);
         let mut sent = (0, 0);
@@ -159,7 +165,7 @@ impl Session {
                         let count = if on == Some(id) { &mut sent.0 } else { &mut sent.1 };
                         *count += 1;
                         let bytes_sent = Bytes::from(u32::from(bytes));
-                        // Longer packets than the path is known to take are probes for that.
+                        // Packets longer than the path's known MTU are probes of the MTU.
                         let load = if bytes_sent > lane.gate.mtu() { Load::Other } else { load };
                         lane.sent(now, pn, bytes, load);
                         left += bytes_sent;
@@ -244,7 +250,7 @@ impl Session {
         }
     }
 
-    /// Takes unreliable messages from the engine, of which it would drop some without a word.
+    /// Reads unreliable messages from the engine at once, because it would drop some silently.
     fn take_datagrams(&mut self, now: Time) {
         let most = self.config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX));
         while let Some(payload) = self.conn.datagrams().recv() {
@@ -283,7 +289,7 @@ impl Session {
         }
     }
 
-    /// A stream and its end have been acknowledged.
+    /// Handles the acknowledgement of a stream and its end.
     fn acknowledged(&mut self, now: Time, stream: StreamId) {
         let Some(key) = self.outbox.carried_by(stream) else { return };
         let (losers, complete) = self.outbox.acknowledge(key, stream);
@@ -295,7 +301,8 @@ impl Session {
         }
     }
 
-    /// The receiver wants no more of the message on this stream, which may carry another from now on.
+    /// Handles a DONE frame: the receiver needs no more of the message on this stream, which may
+    /// carry another from now on.
     fn acknowledged_by_done(&mut self, now: Time, stream: StreamId) {
         if let Some(key) = self.outbox.carried_by(stream) {
             self.settled(now, key, true);
@@ -304,14 +311,15 @@ impl Session {
         self.no_streams = false;
     }
 
-    /// The receiver has all of a message, or wants no more of it.
+    /// Finishes a message that the receiver has in full, or does not want. `complete` distinguishes
+    /// the two.
     pub(super) fn settled(&mut self, now: Time, key: Key, complete: bool) {
         let Some(message) = self.outbox.remove(key) else { return };
         for carrier in message.carriers {
             if carrier.acknowledged {
                 continue;
             }
-            // A stream that may be used again is not reset if all of its message has been written to it.
+            // A reusable stream is not reset if all of its message has been written to it.
             let whole = carrier.role != Role::Repair && carrier.written == carrier.run.end;
             if self.config.streams == StreamUse::Reuse && complete && whole && message.part.is_none() {
                 self.outbox.await_done(carrier.stream);
@@ -320,7 +328,7 @@ impl Session {
             }
         }
         if !message.fed {
-            // The rest need not be sent. The sweep finds no such message any more.
+            // The rest need not be sent. The message has left the outbox, so the sweep ignores it.
             let _ = self.conductor.cancel(message.id);
             self.scheduler.message_complete(now, message.id.get());
         }
@@ -340,9 +348,10 @@ impl Session {
         let mut over = false;
         {
             let mut source = self.conn.recv_stream(stream);
-            // Read out of order, each byte is read once: at its end, what was read is how long it is.
+            // Out of order, each byte is read once, so at the stream's end the sum is its length.
             let Ok(mut read) = source.bytes_read() else { return };
-            // Out of order: what waits for a gap would count as one more of the gaps that the engine allows.
+            // Unordered, because data that waits for a gap would count towards the engine's limit
+            // of gaps.
             let Ok(mut chunks) = source.read(false) else { return };
             let before = read;
             while result.is_ok() {
@@ -387,7 +396,7 @@ impl Session {
         }
     }
 
-    /// Does what the inbox asks for.
+    /// Performs the actions that the inbox requests.
     pub(super) fn act(&mut self, now: Time) {
         while let Some(action) = self.inbox.poll() {
             match action {
@@ -419,14 +428,14 @@ impl Session {
     }
 }
 
-/// The engine's name of a stream.
+/// Converts a stream number to the engine's identifier.
 fn engine_stream(number: u64) -> Option<StreamId> {
     VarInt::from_u64(number).ok().map(StreamId::from)
 }
 
-/// Lanes come and go.
+/// Opening, moving, stalling and closing of lanes.
 impl Session {
-    /// Makes a lane of a path of the engine.
+    /// Makes a lane of a path of the engine; `None` without a gate or a free identifier.
     pub(super) fn adopt(
         &mut self,
         now: Time,
@@ -444,7 +453,7 @@ impl Session {
         let mut lane = Lane::new(id, path, number, gate, request, state, now);
         lane.managed = self.manages(request.layer);
         lane.told_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
-        // The peer may have said so before the path was validated.
+        // The peer may have sent the status before the path was validated.
         lane.shunned = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
         lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
         lane.pace(now);
@@ -452,14 +461,14 @@ impl Session {
         Some(id)
     }
 
-    /// Opens the lanes that were asked for, as far as the peer has given us the means.
+    /// Opens requested lanes, as far as the peer's connection IDs and path limit allow.
     pub(super) fn open_lanes(&mut self, now: Time) {
         if !self.confirmed || self.closed {
             return;
         }
         for _ in 0..self.requests.len() {
             let Some(request) = self.requests.pop_front() else { return };
-            // Another that went there is still being closed, or all names are taken by such.
+            // Another lane to this address is still closing, or closing lanes hold all identifiers.
             if self.lanes.to(request.remote).is_some() || self.lanes.vacant().is_none() {
                 self.requests.push_back(request);
                 continue;
@@ -472,7 +481,8 @@ impl Session {
                     self.adopt(now, path, number, request, LaneState::Opening);
                     self.flush = true;
                 }
-                // The peer has yet to tell us connection IDs, or will allow more paths when one is closed.
+                // The peer has not yet issued connection IDs, or will allow more paths when one is
+                // closed.
                 Err(PathError::RemoteCidsExhausted | PathError::MaxPathIdReached) => {
                     self.requests.push_front(request);
                     return;
@@ -500,7 +510,7 @@ impl Session {
                     self.events.push_back(Event::LaneUp(id));
                     self.keep_up(now, id);
                 } else {
-                    // Without a gate of ours the engine would use it as it likes.
+                    // Without a gate of this session, the engine would send on the path at will.
                     let _ = self.conn.close_path(self.clock.instant(now), id, VarInt::from_u32(0));
                 }
                 self.rank_lanes();
@@ -515,13 +525,14 @@ impl Session {
                 if let Some(lane) = lane {
                     self.keep_down(now, lane);
                     let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Opening);
-                    // The engine will send again what was under way, but only after three PTOs.
+                    // The engine would also retransmit the packets in flight, but only after three
+                    // PTOs.
                     self.give_up_on(lane, LaneState::Closing);
                     if let Some(lane) = self.lanes.get_mut(lane) {
                         lane.forget();
                     }
-                    // A peer that has not heard of a path does not answer that it is given up, and the engine waits
-                    // for that answer before it discards the path: perhaps for ever.
+                    // A peer that never saw the path does not confirm its abandonment. The engine
+                    // waits for that confirmation before it discards the path, perhaps forever.
                     if unknown {
                         self.lanes.remove(lane);
                     }
@@ -537,7 +548,7 @@ impl Session {
             PathEvent::RemoteStatus { id, status, .. } => {
                 let Some(id) = self.lanes.of_path(id) else { return };
                 let Some(lane) = self.lanes.get_mut(id) else { return };
-                // What we have said ourselves comes back as an echo.
+                // The peer echoes our own status.
                 let backup = status == PathStatus::Backup && !lane.told_backup;
                 if lane.shunned != backup {
                     lane.shunned = backup;
@@ -549,7 +560,7 @@ impl Session {
         }
     }
 
-    /// A path that the peer has opened becomes a lane, of the layer that its socket has.
+    /// Makes a lane of a path that the peer has opened, with the layer of its socket.
     fn adopt_peers(&mut self, now: Time, path: noq_proto::PathId) -> Option<LaneId> {
         let remote = self.remote_of(path)?;
         let socket = self.socket_to(remote).unwrap_or_default();
@@ -562,7 +573,7 @@ impl Session {
         self.conn.network_path(path).ok().map(|tuple| tuple.remote())
     }
 
-    /// Looks whether paths have other addresses, and so perhaps other controllers, than they had.
+    /// Updates lanes whose path has a new address, and so perhaps another controller.
     fn follow_moves(&mut self, now: Time) {
         for id in (0..).map_while(LaneId::new) {
             let Some(path) = self.lanes.get(id).map(|lane| lane.path) else { continue };
@@ -579,7 +590,7 @@ impl Session {
                 }
                 lane.gate = gate;
             }
-            // The engine may have something to say to the old address yet, by the old socket.
+            // The engine may still send to the old address, by the old socket.
             let old = (std::mem::replace(&mut lane.remote, remote), lane.socket);
             lane.socket = socket.unwrap_or(lane.socket);
             lane.moved();
@@ -592,7 +603,7 @@ impl Session {
         }
     }
 
-    /// When a lane that is believed dead is given up, if another is well.
+    /// Times at which stalled lanes are given up, if another lane works.
     fn given_up_at(&self) -> impl Iterator<Item = (Time, LaneId)> + '_ {
         let well = self.lanes.iter().any(|lane| lane.state == LaneState::Up && !lane.is_in_doubt());
         let span = self.config.lane_idle_timeout.filter(|_| well);
@@ -600,8 +611,9 @@ impl Session {
         silent.filter_map(move |lane| Some((lane.stalled_at + span?, lane.id)))
     }
 
-    /// Gives up lanes that have been silent for long. The engine's own timeout would also take a lane that is well but
-    /// carries data one way only: what acknowledges it comes back on another.
+    /// Closes lanes that have been silent for long. The engine's idle timeout would also close a
+    /// healthy lane that carries data in one direction only, because its acknowledgements return on
+    /// another.
     fn give_up_silent(&mut self, now: Time) {
         loop {
             let silent = self.given_up_at().find(|(at, _)| *at <= now);
@@ -610,7 +622,7 @@ impl Session {
             let path = lane.path;
             let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
             if self.conn.close_path(self.clock.instant(now), path, unstable).is_err() {
-                // The engine knows of no other.
+                // The engine has no other path.
                 lane.stalled_at = now;
                 return;
             }
@@ -619,6 +631,7 @@ impl Session {
         }
     }
 
+    /// Declares lanes stalled that have been silent for too long, and moves their data.
     fn look_for_stalls(&mut self, now: Time) {
         if self.closed {
             return;
@@ -632,20 +645,21 @@ impl Session {
             if self.lanes.get_mut(id).is_some_and(Lane::owes_nothing) {
                 continue;
             }
-            // The peer acknowledges all by the first lane that is not spared. If nothing comes of that one either, it
-            // is the one to doubt.
+            // The peer sends all acknowledgements by the first lane that is not a backup. If that
+            // lane is silent too, it is the one to doubt.
             let answering = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.told_backup);
             let first = answering.min_by_key(|lane| lane.number).filter(|first| first.is_quiet(now));
-            // A low lane may well be starved while others are just slow.
+            // Starvation of a low lane is normal, and high lanes may merely be slow.
             let first = first.filter(|_| !managed);
             let id = first.map_or(id, |first| first.id);
             let other = self.lanes.iter().any(|lane| lane.id != id && lane.state == LaneState::Up);
-            // If none answers, they are tried in turn: acknowledgements of all leave by one, and that may be the dead one.
+            // If no lane answers, they are tried in turn. All acknowledgements leave by one lane,
+            // and that may be the dead one.
             let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
             let next = silent.min_by_key(|lane| lane.stalled_at).map(|lane| lane.id).filter(|_| !other);
             let Some(lane) = self.lanes.get_mut(id) else { continue };
             if !other && next.is_none() {
-                // There is nowhere else to go. The engine's own probes go on.
+                // There is no other lane. The engine's own probes continue.
                 lane.spare(now);
                 continue;
             }
@@ -658,7 +672,7 @@ impl Session {
             if let Some(lane) = next.and_then(|next| self.lanes.get_mut(next)) {
                 lane.try_again(now);
             }
-            // What they have sent was perhaps acknowledged by the one that is dead.
+            // The dead lane may have carried the acknowledgements of the others.
             self.lanes.iter_mut().for_each(|lane| lane.spare(now));
             self.rank_lanes();
             self.flush = true;
@@ -666,7 +680,7 @@ impl Session {
         self.look_for_recoveries(now);
     }
 
-    /// Uses lanes again that answer.
+    /// Returns lanes to service that answer again.
     fn look_for_recoveries(&mut self, now: Time) {
         let mut any = false;
         for lane in self.lanes.iter_mut() {
@@ -677,7 +691,7 @@ impl Session {
             }
         }
         if any {
-            // Those that were only tried for want of a better one are not needed any more.
+            // Lanes on trial, tried only for lack of a better one, are no longer needed.
             for lane in self.lanes.iter_mut().filter(|lane| lane.state == LaneState::Up && lane.is_in_doubt())
             {
                 lane.state = LaneState::Stalled;
@@ -686,11 +700,13 @@ impl Session {
         }
     }
 
-    /// Tells the engine, which tells the peer, which lanes are only to be used while no other can be: those that do not
-    /// answer and, while there is a better one, those that either end wishes to have spared. The engine lets data and
-    /// acknowledgements leave on the others only.
+    /// Marks lanes as backups in the engine, which informs the peer.
+    ///
+    /// Stalled lanes are backups. So are those that either end wants to spare, while there is a
+    /// better one. The engine sends data and acknowledgements only on the others.
     pub(super) fn rank_lanes(&mut self) {
-        // What the peer spares may be dead the other way, which is worse than not being wanted.
+        // A lane that the peer spares may be dead in the other direction, which is worse than
+        // merely being unwanted.
         let rank = |lane: &Lane| match (lane.shunned && self.config.heed_backup, lane.backup) {
             (true, _) => 2,
             (false, true) => 1,
@@ -711,7 +727,7 @@ impl Session {
             self.lanes.iter_mut().filter_map(|lane| Some((said[lane.id.index()]?, lane))).map(|(b, l)| (l, b))
         {
             let status = if backup { PathStatus::Backup } else { PathStatus::Available };
-            // Without multipath there is one path only, and nothing to tell.
+            // Without multipath there is only one path, and no status to send.
             if self.conn.set_path_status(lane.path, status).is_ok() {
                 lane.told_backup = backup;
                 self.flush = true;
@@ -719,12 +735,13 @@ impl Session {
         }
     }
 
-    /// Sends elsewhere what is stuck on a lane. The engine itself would leave it there as long as the path exists.
+    /// Moves the data that is stuck on a lane to others. The engine would leave it there while the
+    /// path exists.
     fn give_up_on(&mut self, id: LaneId, state: LaneState) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         lane.state = state;
         let mut stuck = Vec::new();
-        // What the engine has sent again by itself is not known run by run.
+        // Runs within the engine's own retransmissions are unknown, so every lost run is resent.
         let repaired =
             lane.take_unheard(|key, stream, run, priority| stuck.push((key, stream, run, priority)));
         if repaired {
@@ -738,7 +755,7 @@ impl Session {
         }
         for (key, stream, run, priority) in stuck {
             let Some(message) = self.outbox.get(key) else { continue };
-            // What has been begun anew goes elsewhere already.
+            // A run whose stream was replaced is already resent elsewhere.
             let Some(carrier) = message.carriers.iter().find(|carrier| carrier.stream == stream) else {
                 continue;
             };
@@ -762,7 +779,7 @@ impl Session {
     fn repair(&mut self, repair: Repair) {
         let Repair { key, run, priority, .. } = repair;
         let repairs = &mut self.repairs[priority.index()];
-        // Packets of one batch name the same run, and neighbours may go together.
+        // Packets of one batch name the same run, and adjacent runs may go together.
         match repairs.back_mut() {
             Some(last)
                 if last.key == key
@@ -776,10 +793,11 @@ impl Session {
         }
     }
 
-    /// Where the header of a frame is stuck, what follows it on its stream is of no use to the receiver. So the stream is
-    /// given up; what was written to it, and the rest when its time comes, goes on others.
+    /// Replaces a stream whose frame header is stuck on a lane, because the receiver cannot use
+    /// data without it. The stream is reset; other streams carry what was written to it, and later
+    /// the rest.
     fn begin_anew(&mut self, key: Key, stream: StreamId, priority: Priority, lost_on: LaneId) {
-        // What follows is new to whatever stream will carry it: a stream is opened where none carries the next byte.
+        // A new stream opens where none carries the next byte, so the rest needs no entry here.
         let Some(carrier) = self.outbox.remove_carrier(stream) else { return };
         self.reset(stream, ErrorCode::Abandoned);
         for repair in self.repairs.iter_mut().flatten().filter(|repair| repair.stream == Some(stream)) {
@@ -791,7 +809,7 @@ impl Session {
         }
     }
 
-    /// Leaves a lane alone for a moment.
+    /// Skips a lane until the next event, or for [`RETRY`].
     pub(super) fn pause(&mut self, now: Time, lane: LaneId) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.paused = true;
@@ -800,8 +818,11 @@ impl Session {
     }
 }
 
-/// The number of a path. The engine keeps it to itself, but makes names from numbers, and they count up. A path may be
-/// seen before others that were opened earlier: they differ from the largest number so far by no more than may be open.
+/// Returns the number of a path, or `largest` if it is not near.
+///
+/// The engine hides the number, but builds identifiers from consecutive numbers. A path may appear
+/// before others that were opened earlier. Such numbers differ from the largest so far by no more
+/// than the number of paths that may be open.
 fn number_near(largest: u32, path: noq_proto::PathId) -> u32 {
     let above = largest..largest.saturating_add(256);
     let below = largest.saturating_sub(256)..largest;

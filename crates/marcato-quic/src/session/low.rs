@@ -1,15 +1,15 @@
-//! What is particular to low lanes: when they pause, and when they are opened again.
+//! Low lanes: when they pause, and when they are reopened.
 
 use super::*;
 use crate::low::LowLanes;
 
 impl Session {
-    /// Whether lanes of this layer are seen to here, and are not lanes like all others.
+    /// Returns whether lanes of this layer are managed as low lanes rather than like all others.
     pub(super) fn manages(&self, layer: Layer) -> bool {
         self.config.low_lanes.is_some() && layer == Layer::Low
     }
 
-    /// A lane as it is asked for: a low one gets the controller of low lanes, unless it asks for another.
+    /// Fills in the controller of low lanes, if a low lane's request names no other.
     pub(super) fn as_layered(&self, request: LaneRequest) -> LaneRequest {
         match self.config.low_lanes {
             Some(LowLanes { controller, .. }) if request.layer == Layer::Low => {
@@ -20,13 +20,13 @@ impl Session {
         }
     }
 
-    /// The smoothed round-trip time of the slowest high lane.
+    /// Smoothed round-trip time of the slowest high lane.
     pub(super) fn slowest_high(&self) -> Duration {
         let high = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.managed);
         high.map(|lane| lane.srtt).max().unwrap_or(self.config.initial_rtt)
     }
 
-    /// Something may have changed for low lanes.
+    /// Reopens, parks and releases low lanes as the keeper and the watch direct.
     pub(super) fn see_to_low_lanes(&mut self, now: Time) {
         if self.config.low_lanes.is_none() || self.closed {
             return;
@@ -46,7 +46,7 @@ impl Session {
         });
         let works = |lane: &Lane| lane.state == LaneState::Up && !lane.is_in_doubt();
         let high = self.lanes.iter().any(|lane| !lane.managed && works(lane));
-        // What does harm is better than nothing.
+        // A low lane that does harm is better than no lane.
         let off = high && self.watch.as_ref().is_some_and(Watch::is_off);
         for lane in self.lanes.iter_mut().filter(|lane| lane.managed) {
             if lane.parked != off {
@@ -66,14 +66,14 @@ impl Session {
         }
     }
 
-    /// A lane is up.
+    /// Updates the keeper when a lane comes up.
     pub(super) fn keep_up(&mut self, now: Time, lane: LaneId) {
         let Some(lane) = self.lanes.get(lane) else { return };
         if lane.managed {
             self.keeper.up(now, lane.remote);
         }
-        // Acknowledgements leave on the first path. If that is a low one because the high one was opened anew, the low
-        // one has to be as well.
+        // Acknowledgements leave on the first path. If that is a low one because the high one was
+        // reopened, the low one has to be reopened as well.
         let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
         let Some(first) = up.filter(|lane| !lane.managed).map(|lane| lane.number).min() else { return };
         let before = |lane: &&Lane| lane.managed && lane.state == LaneState::Up && lane.number < first;
@@ -86,11 +86,12 @@ impl Session {
         }
     }
 
-    /// A lane has been given up.
+    /// Updates the keeper when a lane has been given up.
     pub(super) fn keep_down(&mut self, now: Time, lane: LaneId) {
         let Some(lane) = self.lanes.get(lane).filter(|lane| lane.managed) else { return };
         let retry = self.config.low_lanes.and_then(|low| low.retry);
-        // What we closed because it was silent, the engine reports as closed by us; its owner has it dropped beforehand.
+        // The engine reports a lane that we closed for silence as closed by us. A lane that its
+        // owner closes is dropped from the keeper beforehand.
         if let Some(retry) = retry {
             self.keeper.down(now, lane.remote, retry);
         }

@@ -1,6 +1,7 @@
-//! A session: one connection, its lanes, and what it sends and receives.
+//! Session: one connection, its lanes, and the messages that it sends and receives.
 //!
-//! `input` is what comes in, `output` what goes out; the owner's side is here.
+//! `input` handles received data and timeouts, `output` builds packets, and this file has the
+//! owner's interface.
 
 mod input;
 mod low;
@@ -41,191 +42,196 @@ use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
 use crate::watch::{Finding, Watch};
 
-/// A gate that passes whatever the session has chosen has room for anything.
+/// Overdraft that makes a gate pass any packet that the session has already chosen.
 const PASS: Bytes = Bytes::new(1 << 60);
 
 /// A message to be sent.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its bytes; at least one.
+    /// Content; at least one byte.
     pub body: Payload,
-    /// How much it matters.
+    /// Priority with which the Conductor queues the message.
     pub priority: Priority,
-    /// How long it is worth sending; `None` for ever.
+    /// Time after which the message is no longer worth sending; `None` if it never expires.
     pub lifetime: Option<Duration>,
-    /// On how many lanes it travels.
+    /// Redundancy: whether it travels on one lane or on several.
     pub redundancy: Redundancy,
-    /// Whether a part of it is of use to the receiver.
+    /// Set if a part of the message is useful to the receiver.
     pub partial_ok: bool,
-    /// The periodic source that made it.
+    /// Periodic source of the message, if any: its reservation applies.
     pub source: Option<SourceKey>,
 }
 
 impl Message {
-    /// A message that never expires, travels once and is of use only as a whole.
+    /// Creates a message that never expires, travels once and is of use only as a whole.
     pub const fn new(body: Payload, priority: Priority) -> Self {
         Self { body, priority, lifetime: None, redundancy: Redundancy::Once, partial_ok: false, source: None }
     }
 }
 
-/// Why a message was not taken.
+/// Error returned when a message is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Nothing is sent any more.
+    /// The session is closed.
     #[error("the session is closed: open another")]
     Closed,
-    /// The Conductor refused it.
+    /// The Conductor refused the message.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// Too many are on their way.
+    /// The limit of unacknowledged messages is reached.
     #[error("{limit} messages have not been acknowledged: send again after some have been delivered")]
     TooManyUnfinished {
-        /// The most that may be.
+        /// [`SessionConfig::max_unfinished`], plus the Conductor's reserve for P0.
         limit: usize,
     },
-    /// It does not fit one packet, and unreliable messages are not cut.
+    /// The message does not fit one packet; unreliable messages are not split.
     #[error("an unreliable message has {limit} bytes at most here: send it reliably, or cut it")]
     TooLongForDatagram {
-        /// The most that fits now. It changes with the lanes.
+        /// Largest length that fits now, in bytes. It changes with the lanes.
         limit: usize,
     },
-    /// The peer takes none.
+    /// The peer accepts no DATAGRAM frames.
     #[error("the peer takes no unreliable messages: send it reliably")]
     NoDatagrams,
-    /// No part may follow.
+    /// The message was completed or abandoned, so it takes no further part.
     #[error("the message is complete or was given up: begin another")]
     Ended,
 }
 
-/// An unreliable message that has come in.
+/// Unreliable message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// What it matters to its sender.
+    /// Priority given by the sender.
     pub priority: Priority,
-    /// Its bytes.
+    /// Content.
     pub body: Payload,
 }
 
-/// Why a lane was not opened.
+/// Error returned when a lane cannot be opened, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaneError {
-    /// Only clients open paths.
+    /// This end is a server; only clients open paths.
     #[error("a server cannot open a lane: let the client do it")]
     NotAClient,
-    /// As many as may are open or wait to be.
+    /// The limit of lanes, open or waiting to be opened, is reached.
     #[error("the session has {limit} lanes, as many as it may: remove one first")]
     TooMany {
-        /// The most that may be.
+        /// [`SessionConfig::max_lanes`].
         limit: u8,
     },
-    /// Nothing would tell the two lanes apart.
+    /// Another lane has the same remote address, so the two would be indistinguishable.
     #[error("another lane goes to {remote} already: give each lane its own port at both ends")]
     SameRemote {
-        /// The address.
+        /// Remote address of both lanes.
         remote: SocketAddr,
     },
-    /// It does not exist.
+    /// There is no lane with this identifier.
     #[error("there is no such lane")]
     Unknown,
-    /// No other is up.
+    /// No other lane is up.
     #[error("no other lane is up: wait for one, or close the session")]
     Last,
-    /// The engine refused.
+    /// The engine refused the operation.
     #[error("the engine refuses: {0}")]
     Engine(String),
 }
 
-/// What a session has done.
+/// Counters of a session since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStats {
     /// Chunks handed to the engine for the first time.
     pub chunks: u64,
-    /// Chunks handed to it once more, for another lane.
+    /// Chunks handed to the engine again as copies for another lane.
     pub copies: u64,
-    /// What `chunks` counted against the windows of their lanes: their bytes, and those of their packets around them.
-    /// What was lost and is sent again is not in it.
+    /// Bytes that `chunks` counted against the windows of their lanes, packet overhead included.
+    /// Retransmissions are excluded.
     pub first: Bytes,
-    /// What `copies` counted in the same way: a budget for copies holds this against `first`.
+    /// Bytes that `copies` counted in the same way: a budget for copies compares this with `first`.
     pub copied: Bytes,
-    /// Chunks sent again on another lane because theirs was stuck.
+    /// Chunks sent again on another lane because their lane had stalled or closed.
     pub reinjected: u64,
-    /// Packets that left on another lane than they were meant for.
+    /// Packets that left on another lane than the session had chosen.
     pub misrouted: u64,
-    /// Chunks that the engine kept, because their lane could not send at that moment.
+    /// Chunks that stayed in the engine because their lane could not send at that moment.
     pub kept: u64,
     /// Streams opened for messages.
     pub streams: u64,
-    /// Times that flow control stopped a message.
+    /// Times that flow control stopped a message, for lack of credit or of streams.
     pub flow_blocked: u64,
-    /// Packets with data that left although their lane had no room, because acknowledgements could leave in no other way.
+    /// Data packets sent on a lane without room, because acknowledgements could leave in no other
+    /// way.
     pub overdrawn: u64,
-    /// Polls of the engine.
+    /// Calls of the engine's `poll_transmit`.
     pub polls: u64,
-    /// Unreliable messages that have left.
+    /// Unreliable messages sent.
     pub datagrams_sent: u64,
-    /// Unreliable messages that were dropped before they left, because no packet was large enough any more.
+    /// Unreliable messages dropped before sending, because no packet was large enough any more.
     pub datagrams_unsent: u64,
-    /// Unreliable messages that have come.
+    /// Unreliable messages received.
     pub datagrams_received: u64,
-    /// Of those, such as were dropped because nobody took them.
+    /// Received unreliable messages dropped because the owner did not read them in time.
     pub datagrams_dropped: u64,
-    /// Messages whose lifetime ended before anything of them left, and of which the receiver was not told because too
-    /// much was to be told already.
+    /// Messages that expired before any part was sent and were not reported to the receiver,
+    /// because too many reports were waiting.
     pub untold: u64,
 }
 
-/// What a session holds now, beside what the Conductor and the inbox count.
+/// Current load of a session, without what the Conductor and the inbox count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionLoad {
-    /// Packets with data of messages that have neither been acknowledged nor been declared lost. The lanes' windows
-    /// bound them.
+    /// Packets with message data in flight: neither acknowledged nor declared lost. The lanes'
+    /// windows bound them.
     pub under_way: usize,
-    /// Packets that the engine has to send again. They were under way, and are bounded as these.
+    /// Packets that the engine has to retransmit. Each was in flight, so the lanes' windows bound
+    /// them.
     pub owed: usize,
-    /// Runs that wait to be sent again on another lane. Each was a packet under way, and is entered once.
+    /// Runs waiting for retransmission on another lane. Each was a packet in flight, and is entered
+    /// once.
     pub repairs: usize,
-    /// Copies of the latest chunk that have to leave: fewer than there are lanes.
+    /// Copies of the latest chunk still to be sent: fewer than there are lanes.
     pub duplicates: usize,
-    /// Small frames that the engine has no credit for, at most [`MAX_NOTES`].
+    /// Small frames for which the engine has no credit, at most [`MAX_NOTES`].
     pub notes: usize,
-    /// Streams that wait to be read: no more than the peer may open.
+    /// Streams waiting to be read: no more than the peer may open.
     pub unread: usize,
-    /// Events that nobody has taken.
+    /// Events that the owner has not polled.
     pub events: usize,
-    /// Lanes that wait to be opened, or to be opened again, at most [`SessionConfig::max_lanes`].
+    /// Lanes waiting to be opened or reopened, at most [`SessionConfig::max_lanes`].
     pub requests: usize,
-    /// Messages of which something is not acknowledged, at most [`SessionConfig::max_unfinished`].
+    /// Messages not wholly acknowledged, at most [`SessionConfig::max_unfinished`] and the
+    /// Conductor's reserve for P0.
     pub unfinished: usize,
 }
 
-/// Frames that tell of messages given up or received and wait for the peer's credit. A peer that grants none and goes on
-/// asking is cut off beyond.
+/// Limit of frames about abandoned or received messages that wait for the peer's credit. The
+/// session closes if a peer grants no credit and exceeds it.
 pub const MAX_NOTES: usize = 4096;
 
-/// With more waiting than this, the receiver is not told of messages of which it knows nothing.
+/// Number of waiting frames from which on the receiver is not informed of messages that it has
+/// never seen.
 const MANY_NOTES: usize = MAX_NOTES / 4;
-/// What an unreliable message counts besides its bytes, against those that may wait to be taken.
+/// Bytes that an unreliable message counts besides its body against the limit of unread ones.
 const DATAGRAM_COST: usize = 64;
 
-/// A datagram to be sent; its bytes are at the end of the buffer given.
+/// Datagram to be sent; its bytes are at the end of the buffer given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// The socket it leaves by.
+    /// Socket to send it from.
     pub socket: SocketId,
-    /// Where it goes.
+    /// Destination.
     pub to: SocketAddr,
-    /// How it is marked.
+    /// ECN codepoint to send it with.
     pub ecn: marcato_wire::Ecn,
-    /// How many bytes it has.
+    /// Length in bytes, of all segments together.
     pub len: usize,
-    /// If these are several datagrams, how long each is but the last.
+    /// Length of every segment except the last; `None` for a single datagram.
     pub segment: Option<usize>,
-    /// The lane; `None` for what belongs to none.
+    /// Lane that it leaves on; `None` if its destination is that of no lane.
     pub lane: Option<LaneId>,
 }
 
-/// Remembers what the Conductor removed by itself.
+/// Collects the messages that the Conductor removed by itself.
 #[derive(Debug, Default)]
 struct Removals(Vec<(MessageId, Bytes, Removal)>);
 
@@ -237,7 +243,7 @@ impl conductor::Observer for Removals {
     }
 }
 
-/// A run that is to be sent again on another lane.
+/// Run to be sent again on another lane.
 #[derive(Clone, Copy, Debug)]
 struct Repair {
     key: Key,
@@ -247,21 +253,21 @@ struct Repair {
     stream: Option<StreamId>,
 }
 
-/// A chunk that is to leave once more, at once, on another lane.
+/// Chunk to be sent again at once, on another lane.
 #[derive(Clone, Copy, Debug)]
 struct Duplicate {
     key: Key,
     lane: LaneId,
     run: Run,
-    /// Where the chunk has left already.
+    /// Lanes on which the chunk has already left.
     carried: LaneSet,
     wire: Bytes,
 }
 
-/// A connection with its lanes.
+/// Connection with its lanes.
 ///
-/// It is driven by its [`Endpoint`](crate::Endpoint): after each call that may change something, the endpoint is polled
-/// for datagrams until there are none.
+/// Its [`Endpoint`](crate::Endpoint) drives it. After each call that may change something, the
+/// owner polls the endpoint for datagrams until it returns none.
 pub struct Session {
     conn: Connection,
     clock: Clock,
@@ -272,61 +278,62 @@ pub struct Session {
     lanes: Lanes,
     outbox: Outbox,
     inbox: Inbox,
-    /// By level.
+    /// Indexed by priority.
     repairs: [VecDeque<Repair>; Priority::COUNT],
     duplicates: VecDeque<Duplicate>,
     /// Lanes to open once the engine can.
     requests: VecDeque<LaneRequest>,
-    /// Where packets of unknown addresses came in, the latest last.
+    /// Sockets on which packets from unknown addresses arrived, latest last.
     arrivals: VecDeque<(SocketAddr, SocketId)>,
     events: VecDeque<Event>,
-    /// The engine may have something to say of its own accord.
+    /// Set when the engine may have packets to send without a new chunk.
     flush: bool,
-    /// It holds data that the gates keep back.
+    /// Set when the engine holds data that the gates keep back.
     held: bool,
-    /// The level of what it holds, if that waits for nothing but room.
+    /// Priority of the engine's held data, if it waits only for window room.
     crowded: Option<Priority>,
-    /// What the next packet carries that was meant for one that did not leave.
+    /// Load of the next packet, which was meant for a packet that did not leave.
     kept: Option<Load>,
-    /// Levels of which the engine takes nothing, for lack of credit.
+    /// Priorities of which the engine accepts no data, for lack of flow-control credit.
     blocked: PrioritySet,
     established: bool,
     confirmed: bool,
     closed: bool,
-    /// A path's address has changed, so that its controller may be another.
+    /// End of the period in which a path's address, and so its controller, may still change.
     moving_until: Time,
     control: Option<StreamId>,
-    /// What is to be written to streams as soon as they take it.
+    /// Frames to be written as soon as their streams accept them; `None` is the control stream.
     notes: VecDeque<(Option<StreamId>, Payload)>,
-    /// The receive window, if it grows.
+    /// Automatic sizing of the receive window, if configured.
     sizing: Option<RightSizing>,
-    /// Streams with data that the inbox had no room for.
+    /// Streams with data for which the inbox had no room.
     unread: VecDeque<StreamId>,
-    /// Unreliable messages that have come and were not taken, and what they count.
+    /// Unreliable messages received and not yet read. `datagram_bytes` is their charge against the
+    /// limit.
     datagrams: VecDeque<Datagram>,
     datagram_bytes: usize,
-    /// What the engine has to send again, by level, the earliest lost first.
+    /// Packets that the engine has to retransmit, by priority, earliest lost first.
     owed: [VecDeque<Owed>; Priority::COUNT],
-    /// What the engine held of its own accord was more than control frames.
+    /// Set when a held packet was larger than control frames alone would be.
     bulky: bool,
-    /// The peer allows no more streams. What has one goes on.
+    /// Set when the peer allows no more streams. Messages that already have one continue.
     no_streams: bool,
-    /// Datagrams that may want an acknowledgement and have come since one could leave.
+    /// Datagrams that may require an acknowledgement, received since one could last leave.
     unanswered: u32,
-    /// And the engine has waited for others as long as it may.
+    /// Set when the engine's timer for delayed acknowledgements may have expired.
     answer_due: bool,
-    /// The peer's bidirectional streams of which its half is over, and ours is not.
+    /// The peer's bidirectional streams of which the peer's half is finished and ours is not.
     ended: BTreeSet<StreamId>,
-    /// When to look again although nothing happens.
+    /// Next time to look again even if nothing happens.
     wake: Option<Time>,
-    /// When lanes that sent nothing when they should have are tried again.
+    /// Time to retry lanes that sent nothing when they should have.
     retry: Option<Time>,
-    /// The owner has been told that it is over.
+    /// Set once [`Event::Closed`] has been queued.
     told: bool,
     happenings: Vec<Happening>,
     /// Low lanes that a client asked for.
     keeper: Keeper,
-    /// Whether the network serves the high layer first.
+    /// Test of whether the network serves the high layer first.
     watch: Option<Watch>,
     stats: SessionStats,
 }
@@ -340,7 +347,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// Setting up, and the owner's side.
+/// Construction, and the owner's interface.
 impl Session {
     pub(crate) fn new(
         conn: Connection,
@@ -402,22 +409,25 @@ impl Session {
         Ok(session)
     }
 
-    /// Takes a message to send.
+    /// Accepts a message to send.
     ///
     /// # Errors
     ///
-    /// If the session is closed, the message is empty or too long, or as much as may waits or is on its way. Less urgent
-    /// messages of which nothing has left make room for it, and are [dropped](Event::Dropped).
+    /// If the session is closed, the message is empty or too long, or a limit of queued or
+    /// unacknowledged messages is reached. Less urgent messages of which nothing has left make room
+    /// for it, and are [dropped](Event::Dropped).
     pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
         self.take(now, message, None, false)
     }
 
-    /// Takes a message that leaves in one DATAGRAM frame (RFC 9221), in its order among the others, and is not sent
-    /// again if it is lost. [`Event::Sent`] tells when it has left. It travels once, whatever its redundancy.
+    /// Accepts a message that leaves in one DATAGRAM frame (RFC 9221), in its order among the
+    /// others, and is not retransmitted if lost. [`Event::Sent`] reports that it has left. It
+    /// travels once, whatever its redundancy.
     ///
     /// # Errors
     ///
-    /// What [`send`](Self::send) says, and if it fits no packet or the peer takes none.
+    /// The errors of [`send`](Self::send); also if the message fits no packet or the peer accepts
+    /// no DATAGRAM frames.
     pub fn send_datagram(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
         let limit = self.max_datagram().ok_or(SendError::NoDatagrams)?;
         if message.body.len() > limit {
@@ -426,14 +436,15 @@ impl Session {
         self.take(now, message, None, true)
     }
 
-    /// How long an unreliable message may be now; `None` if the peer takes none.
+    /// Returns the largest length in bytes of an unreliable message now; `None` if the peer accepts
+    /// none.
     pub fn max_datagram(&mut self) -> Option<usize> {
         let engine = self.conn.datagrams().max_size()?;
         let payload = usize::try_from(SessionConfig::payload(self.mtu()).get()).unwrap_or(usize::MAX);
         Some(engine.min(payload).saturating_sub(UNRELIABLE_HEADER))
     }
 
-    /// The oldest unreliable message that has come.
+    /// Takes the oldest unread unreliable message.
     pub fn read_datagram(&mut self) -> Option<Datagram> {
         let datagram = self.datagrams.pop_front()?;
         self.datagram_bytes -= datagram.body.len() + DATAGRAM_COST;
@@ -445,12 +456,13 @@ impl Session {
         self.outbox.begin_long()
     }
 
-    /// Takes the next part of a message; with `last`, it is complete. Parts of one message keep their order as long as
-    /// they are of one level. Each is [delivered](Event::Delivered) by itself; if one is dropped, all are.
+    /// Accepts the next part of a message; `last` completes it. Parts of one message keep their
+    /// order as long as they have one priority. Each is [delivered](Event::Delivered) by itself; if
+    /// one is dropped, all are.
     ///
     /// # Errors
     ///
-    /// What [`send`](Self::send) says, and if the message is complete or was given up.
+    /// The errors of [`send`](Self::send); also if the message was completed or abandoned.
     pub fn send_part(
         &mut self,
         now: Time,
@@ -462,13 +474,15 @@ impl Session {
         self.take(now, part, Some(Part { long, base, last }), false)
     }
 
-    /// How much of a message that is handed over part by part waits to be handed to the engine.
+    /// Returns the bytes of a message begun with [`begin_long`](Self::begin_long) that wait to be
+    /// handed to the engine.
     pub fn waiting(&self, long: LongId) -> Bytes {
         let parts = self.outbox.parts(long).iter().rev();
         parts.map_while(|id| self.conductor.message(*id)).fold(Bytes::ZERO, |sum, part| sum + part.rest())
     }
 
-    /// Takes back a message that is handed over part by part. What has left of it is void; the receiver is told.
+    /// Cancels a message that is handed over part by part. The sender tells the receiver that the
+    /// parts already sent are void.
     pub fn cancel_long(&mut self, now: Time, long: LongId) {
         self.end_long(now, long, Removal::Cancelled);
         self.sweep(now);
@@ -491,7 +505,7 @@ impl Session {
         let id = match self.conductor.offer(now, offered) {
             Ok(id) => id,
             Err(error) => {
-                // To offer is also to drop what has expired.
+                // `offer` also removes expired messages, even if it fails.
                 self.sweep(now);
                 return Err(error.into());
             }
@@ -517,8 +531,10 @@ impl Session {
         Ok(id)
     }
 
-    /// Makes room in the outbox for a message of `priority`: a less urgent one of which nothing has left gives way, and P0
-    /// may exceed the bound by as much as in the Conductor, for what has left and is not acknowledged cannot give way.
+    /// Makes room in the outbox for a message of `priority`.
+    ///
+    /// A less urgent message of which nothing has left gives way. P0 may exceed the limit by the
+    /// Conductor's reserve, because messages that are sent and unacknowledged cannot give way.
     fn make_room(&mut self, now: Time, priority: Priority) -> Result<(), SendError> {
         let most = self.config.max_unfinished;
         if self.outbox.len() >= most && self.conductor.make_room(now, priority) {
@@ -529,22 +545,23 @@ impl Session {
         if self.outbox.len() >= limit { Err(SendError::TooManyUnfinished { limit }) } else { Ok(()) }
     }
 
-    /// Takes a message back. What has left of it is void; the receiver is told.
+    /// Cancels a message. The sender tells the receiver that the bytes already sent are void.
     ///
     /// # Errors
     ///
-    /// If all of it has been handed to the engine, or there is no such message.
+    /// If all of the message has been handed to the engine, or there is no such message.
     pub fn cancel(&mut self, now: Time, message: MessageId) -> Result<(), CancelError> {
         self.conductor.cancel(message)?;
         self.sweep(now);
         Ok(())
     }
 
-    /// Moves the rest of a message to another level. The receiver learns of it only if nothing of the message has left.
+    /// Moves the rest of a message to another priority. The receiver learns of it only if nothing
+    /// of the message has left.
     ///
     /// # Errors
     ///
-    /// If nothing of it waits.
+    /// If nothing of the message is queued.
     pub fn reprioritise(
         &mut self,
         message: MessageId,
@@ -563,33 +580,34 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses data less urgent than `threshold` from now on and drops what waits of it; what was dropped.
+    /// Refuses messages less urgent than `threshold` from now on, drops those queued, and returns
+    /// the total dropped.
     pub fn discard_less_urgent_than(&mut self, now: Time, threshold: Priority) -> Tally {
         let tally = self.conductor.discard_less_urgent_than(threshold);
         self.sweep(now);
         tally
     }
 
-    /// Announces a periodic source, for which room is then kept if the lane scheduler reserves.
+    /// Declares a periodic source. A lane scheduler that reserves then keeps room for it.
     ///
     /// # Errors
     ///
-    /// If the source cannot be, or as many are declared as may.
+    /// If the source is invalid, or the limit of declared sources is reached.
     pub fn reserve(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
         self.scheduler.declare(key, source)
     }
 
-    /// Takes an announcement back; `false` if there is no such source.
+    /// Withdraws a source; returns `false` if there is no such source.
     pub fn release(&mut self, key: SourceKey) -> bool {
         self.scheduler.withdraw(key)
     }
 
-    /// What is known of a source, declared or learned.
+    /// Returns a source's parameters, declared or learned.
     pub fn source(&self, key: SourceKey) -> Option<Source> {
         self.scheduler.source(key)
     }
 
-    /// The next piece of what has been received: of each message in order, of all messages as they come.
+    /// Takes the next piece of received data: each message in order, all messages as they arrive.
     pub fn read(&mut self, now: Time) -> Option<Piece> {
         let piece = self.inbox.read();
         if !self.unread.is_empty() && self.inbox.wants_data() {
@@ -603,16 +621,17 @@ impl Session {
         piece
     }
 
-    /// What has happened.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Asks for another lane. It is opened as soon as the peer allows, and [`Event::LaneUp`] tells of it.
+    /// Requests another lane. It opens as soon as the peer allows, and [`Event::LaneUp`] reports
+    /// it.
     ///
     /// # Errors
     ///
-    /// At a server, beyond the limit, or where another lane has the same remote address.
+    /// At a server, at the limit of lanes, or if another lane has the same remote address.
     pub fn add_lane(&mut self, now: Time, request: LaneRequest) -> Result<(), LaneError> {
         if self.conn.side().is_server() {
             return Err(LaneError::NotAClient);
@@ -623,7 +642,7 @@ impl Session {
         {
             return Err(LaneError::TooMany { limit: self.config.max_lanes });
         }
-        // One that is being closed is waited for.
+        // A lane that is closing does not count as taken: the request waits until it has closed.
         let taken = self.lanes.iter().filter(lasting).any(|lane| lane.remote == request.remote);
         let asked = self.requests.iter().any(|other| other.remote == request.remote);
         if taken || asked || self.keeper.waits(request.remote) {
@@ -637,12 +656,12 @@ impl Session {
         Ok(())
     }
 
-    /// Gives up a lane. What is under way there is sent again on others.
+    /// Closes a lane. Its packets in flight are sent again on other lanes.
     ///
     /// # Errors
     ///
-    /// If there is no such lane, or no other is up. One that is being opened does not count: the path that would be
-    /// left has perhaps never carried anything.
+    /// If there is no such lane, or no other lane is up. A lane that is still opening does not
+    /// count, because its path has perhaps never carried anything.
     pub fn remove_lane(&mut self, now: Time, lane: LaneId) -> Result<(), LaneError> {
         let known = self.lanes.get(lane).ok_or(LaneError::Unknown)?;
         let (path, remote) = (known.path, known.remote);
@@ -658,12 +677,12 @@ impl Session {
         Ok(())
     }
 
-    /// Says whether a lane is to be used only while no other can be. The peer is told; at this end, acknowledgements
-    /// leave by the first lane that is not a backup.
+    /// Sets whether a lane is used only while no other is available. The peer is informed. At this
+    /// end, acknowledgements leave by the first lane that is not a backup.
     ///
     /// # Errors
     ///
-    /// If there is no such lane, or it is being closed.
+    /// If there is no such lane, or it is closing.
     pub fn set_backup(&mut self, now: Time, lane: LaneId, backup: bool) -> Result<(), LaneError> {
         let known = self.lanes.get_mut(lane).ok_or(LaneError::Unknown)?;
         let status = if backup { PathStatus::Backup } else { PathStatus::Available };
@@ -677,7 +696,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session. What has not been sent never will be. [`Event::Closed`] tells of it as of any other end.
+    /// Ends the session; unsent data is discarded. [`Event::Closed`] reports it like any other end.
     pub fn close(&mut self, now: Time, code: ErrorCode, reason: &str) {
         if self.closed {
             return;
@@ -688,37 +707,37 @@ impl Session {
         self.flush = true;
     }
 
-    /// Whether the handshake is done and the session not over.
+    /// Returns whether the handshake is complete and the session has not ended.
     pub fn is_open(&self) -> bool {
         self.established && !self.closed
     }
 
-    /// Whether nothing remains to be done, not even for the engine.
+    /// Returns whether the engine has drained the connection and needs no further calls.
     pub fn is_drained(&self) -> bool {
         self.conn.is_drained()
     }
 
-    /// The lanes as schedulers see them.
+    /// Returns each lane as schedulers see it, with its state and counters.
     pub fn lanes(&self) -> impl Iterator<Item = (LaneView, LaneState, LaneStats)> + '_ {
         self.lanes.iter().map(|lane| (lane.view(lane.is_usable()), lane.state, lane.stats))
     }
 
-    /// The socket that a lane leaves by and the address that it goes to; `None` if there is no such lane.
+    /// Returns the socket and the remote address of a lane; `None` if there is no such lane.
     pub fn route(&self, lane: LaneId) -> Option<(SocketId, SocketAddr)> {
         self.lanes.get(lane).map(|lane| (lane.socket, lane.remote))
     }
 
-    /// What waits to be handed to the engine.
+    /// Returns the messages and bytes that wait to be handed to the engine.
     pub fn queued(&self) -> Tally {
         self.conductor.queued()
     }
 
-    /// How many messages are on their way: queued, or not wholly acknowledged.
+    /// Returns the number of messages that are queued or not wholly acknowledged.
     pub fn unfinished(&self) -> usize {
         self.outbox.len()
     }
 
-    /// What it holds now.
+    /// Returns the current load.
     pub fn load(&self) -> SessionLoad {
         SessionLoad {
             under_way: self.lanes.iter().map(Lane::under_way).sum(),
@@ -733,42 +752,42 @@ impl Session {
         }
     }
 
-    /// What the inbox holds now.
+    /// Returns the current load of the inbox.
     pub fn inbox_load(&self) -> crate::inbox::InboxLoad {
         self.inbox.load()
     }
 
-    /// The Conductor's counters.
+    /// Returns the Conductor's counters.
     pub fn conducted(&self) -> &conductor::Counters {
         self.conductor.counters()
     }
 
-    /// What was received, and what it cost to keep.
+    /// Returns the inbox's counters.
     pub fn received(&self) -> crate::inbox::InboxCounters {
         *self.inbox.counters()
     }
 
-    /// What the session has done.
+    /// Returns the session's counters.
     pub const fn stats(&self) -> SessionStats {
         self.stats
     }
 
-    /// Capacity that background data was denied for the sake of reservations.
+    /// Returns the capacity that background data was denied because of reservations.
     pub fn unused(&self) -> Unused {
         self.scheduler.unused()
     }
 
-    /// The engine's own statistics.
+    /// Returns the engine's own statistics.
     pub fn engine_stats(&mut self) -> noq_proto::ConnectionStats {
         self.conn.stats()
     }
 
-    /// The endpoint has other sockets than before.
+    /// Replaces the list of the endpoint's sockets.
     pub(crate) fn know_sockets(&mut self, sockets: Sockets) {
         self.sockets = sockets;
     }
 
-    /// Drops what the Conductor has removed by itself or been told to.
+    /// Abandons the messages that the Conductor has removed, by itself or on request.
     fn sweep(&mut self, now: Time) {
         while !self.conductor.observer_mut().0.is_empty() {
             for (id, sent, reason) in std::mem::take(&mut self.conductor.observer_mut().0) {
@@ -784,11 +803,11 @@ impl Session {
         }
     }
 
-    /// Gives up all parts of a message, and tells the receiver.
+    /// Abandons all parts of a message, and informs the receiver.
     fn end_long(&mut self, now: Time, long: LongId, reason: Removal) {
         let (number, parts) = self.outbox.end_long(long);
         for id in parts {
-            // What waits of it is swept out with the rest.
+            // `sweep` removes the part's queued bytes with the rest.
             if self.conductor.cancel(id).is_err()
                 && let Some(key) = self.outbox.find(id)
             {
@@ -803,7 +822,7 @@ impl Session {
         }
     }
 
-    /// The session has ended. Nothing happens in it any more.
+    /// Marks the session as ended, and queues [`Event::Closed`] once.
     fn over(&mut self, reason: String) {
         self.closed = true;
         if !std::mem::replace(&mut self.told, true) {
@@ -811,21 +830,22 @@ impl Session {
         }
     }
 
-    /// Ends the session because of something that the peer did.
+    /// Closes the session because the peer violated the protocol or a limit.
     fn fail(&mut self, now: Time, code: ErrorCode, reason: String) {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
         self.over(reason);
     }
 
-    /// Forgets a message of which not everything will be sent, and tells the receiver.
+    /// Forgets a message that will not be sent in full, and informs the receiver.
     fn abandon(&mut self, key: Key, reason: Removal) {
         let Some(message) = self.outbox.get(key) else { return };
-        // Of a part, the whole is told.
+        // For a part, `end_long` informs the receiver of the whole message.
         let whole = message.part.is_none();
         let mut number = message.number;
         if number.is_none() && whole && !message.unreliable && reason == Removal::Expired {
-            // Of a message that was never begun the receiver learns only that it missed a deadline.
+            // A receiver that has seen nothing of the message learns only that it missed its
+            // deadline.
             if self.notes.len() < MANY_NOTES {
                 number = self.outbox.number(key);
             } else {
@@ -855,7 +875,7 @@ impl Session {
         }
     }
 
-    /// The control stream, opened if the peer allows it.
+    /// Returns the control stream, opening it if the peer allows it.
     fn control_stream(&mut self) -> Option<StreamId> {
         if self.control.is_none() {
             self.control = self.conn.streams().open(Dir::Uni);
@@ -866,7 +886,8 @@ impl Session {
         self.control
     }
 
-    /// Hands small frames to the engine, as far as it has credit. One stream without does not stop the others.
+    /// Hands small frames to the engine, as far as it has credit. A stream without credit does not
+    /// stop the others.
     fn write_notes(&mut self) {
         let mut stuck: Option<StreamId> = None;
         for _ in 0..self.notes.len() {
@@ -886,19 +907,20 @@ impl Session {
                     self.finish_answered(target);
                 }
                 Ok(_) | Err(WriteError::Blocked) => {
-                    // The order on each stream is kept: all of them go round.
+                    // The rotation visits every frame, so the order on each stream is kept.
                     stuck = Some(target);
                     let [note] = chunks;
                     self.notes.push_back((stream, note));
                 }
-                // Nobody listens any more.
+                // The peer no longer reads this stream.
                 Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {}
             }
         }
     }
 
-    /// Ends our half of a stream of the peer's once the other half is over and everything asked for has been said.
-    /// Otherwise the stream would count against those that the peer may open, for ever.
+    /// Finishes our half of a stream that the peer opened, once its half is finished and all frames
+    /// for it are written. Otherwise the stream would count forever against those that the peer may
+    /// open.
     fn finish_answered(&mut self, stream: StreamId) {
         if stream.dir() == Dir::Bi
             && self.ended.contains(&stream)
@@ -912,17 +934,17 @@ impl Session {
 
     fn reset(&mut self, stream: StreamId, code: ErrorCode) {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
-        // A stream that is closed already needs no reset.
+        // A stream that is already closed needs no reset.
         let _ = self.conn.send_stream(stream).reset(code);
-        // Had it waited for credit, the engine would tell of credit on this stream, and of one that is reset it tells
-        // nothing: then nobody would learn that there is some.
+        // If the stream was waiting for credit, the engine would report new credit on it. It
+        // reports none on a stream that is reset, so the block would never end.
         self.blocked = PrioritySet::EMPTY;
         self.flush = true;
     }
 }
 
-/// How an engine stream is ranked among those that have something to send again.
+/// Maps a priority to the engine's, which orders streams with data to retransmit.
 const fn engine_priority(priority: Priority) -> i32 {
-    // The engine has it the other way round: the higher number goes first.
+    // The engine sends higher numbers first.
     -(priority as i32)
 }

@@ -1,48 +1,48 @@
-//! What goes out: one packet, or one batch, at a time.
+//! Output of a session: one packet, or one batch, at a time.
 
 use super::*;
 
-/// What came of trying to hand a chunk to the engine.
+/// Result of handing a chunk to the engine.
 enum Written {
-    /// So many bytes of the message.
+    /// Bytes of the message that the engine accepted.
     Some(u64),
-    /// There is no credit.
+    /// There is no flow-control credit.
     Blocked,
-    /// The receiver wants nothing more of it.
+    /// The receiver wants no more of the message, or the stream is closed.
     Refused,
 }
 
-/// The chunk that is next.
+/// Chunk chosen as the next to be sent.
 #[derive(Clone, Copy)]
 struct Next {
     key: Key,
     fresh: Fresh,
-    /// Stream bytes that its packet takes.
+    /// Stream bytes that its packet carries.
     payload: Bytes,
-    /// What the packet counts against a window.
+    /// Bytes that the packet counts against a window.
     wire: Bytes,
     /// Candidates that it was chosen from.
     among: Candidates,
 }
 
-/// What a lane has room for.
+/// Room that a lane offers a packet.
 #[derive(Clone, Copy)]
 enum Room {
-    /// Whatever is sent: that has been seen to, or is small.
+    /// Unlimited: the room was checked before, or the packet is small.
     Any,
-    /// What is left of its window beside this much.
+    /// Free part of the window, minus this reserve.
     Beside(Bytes),
 }
 
-/// How close to full a packet is that may have left a rest behind.
+/// Distance in bytes from a full packet within which part of a chunk may have stayed behind.
 const SPILL: Bytes = Bytes::new(16);
-/// Control frames alone do not fill a packet of this length.
+/// Length in bytes that a packet of control frames alone does not reach.
 const BULKY: usize = 600;
-/// How soon a scheduler is asked again that has named a time that has passed.
+/// Delay before a scheduler is asked again that named a time in the past.
 const STALE: Duration = Duration::from_millis(1);
 
 impl Session {
-    /// The next datagram, or up to `max` equal ones, to be sent; `None` if nothing may leave now.
+    /// Builds the next datagram, or up to `max` of equal size; `None` if nothing may leave now.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -50,19 +50,19 @@ impl Session {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         if !self.established || self.closed {
-            // The handshake and the end are the engine's own.
+            // The engine runs the handshake and the closing alone.
             let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
             self.drain(now, None, Load::Other);
             return transmit;
         }
         loop {
             if self.flush {
-                // With every gate shut, what needs no window goes out, and each lane that is refused tells that the
-                // engine holds data.
+                // With every gate shut, packets that need no window leave. A lane that refuses one
+                // shows that the engine holds data.
                 self.lanes.shut();
                 let before = self.lanes.blocked();
                 let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
-                // A probe goes through a shut gate, and takes along what the engine has to send again.
+                // A probe passes a shut gate, and carries data that the engine has to retransmit.
                 self.drain(now, None, self.due());
                 if transmit.is_some() {
                     return transmit;
@@ -72,7 +72,7 @@ impl Session {
                 if !self.held {
                     self.kept = None;
                     self.bulky = false;
-                    // Acknowledgements, if any were due, have left.
+                    // Any due acknowledgements have left.
                     self.answered();
                     self.owed.iter_mut().for_each(VecDeque::clear);
                 }
@@ -87,7 +87,7 @@ impl Session {
                 }
             }
             let transmit = self.send_duplicate(now, buf).or_else(|| self.send_next(now, max, buf));
-            // A chunk that stayed in the engine has to leave it before anything else happens.
+            // A chunk that stayed in the engine has to leave before anything else.
             if transmit.is_none() && self.flush {
                 continue;
             }
@@ -112,20 +112,22 @@ impl Session {
         })
     }
 
-    /// What a packet carries that the engine sends of its own accord.
+    /// Load of a packet that the engine sends without a new chunk.
     fn due(&self) -> Load {
         let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
         let repair = owed.map(|priority| Load::Repair { priority, pinned: false });
         self.kept.or(repair).unwrap_or(Load::Other)
     }
 
-    /// Acknowledgements ride along with any packet that may carry data.
+    /// Resets the count of unacknowledged datagrams: acknowledgements ride along with any data
+    /// packet.
     fn answered(&mut self) {
         self.unanswered = 0;
         self.answer_due = false;
     }
 
-    /// Lets the engine send on one lane only. Whether `load` has left on it.
+    /// Lets the engine send on one lane only. Returns the datagram, and whether `load` left on that
+    /// lane.
     fn poll_on(
         &mut self,
         now: Time,
@@ -150,13 +152,14 @@ impl Session {
         let transmit = transmit?;
         if here > 0 {
             self.answered();
-            // A chunk is less than a packet. Where the last packet is full all the same, acknowledgements have taken
-            // room, and a rest may have stayed behind.
+            // A chunk is smaller than a packet. If the last packet is full nevertheless,
+            // acknowledgements took room and part of the chunk may have stayed behind.
             let full = self.lanes.get(on).map_or(Bytes::MAX, |lane| lane.gate.mtu());
             let last = transmit.segment.map_or(transmit.len, |segment| (transmit.len - 1) % segment + 1);
             self.flush |= Bytes::new(last as u64) + SPILL >= full;
         } else {
-            // A probe of another path, which no gate holds, went first and may have taken the data along.
+            // A probe of another path, which no gate holds, went first and may have carried the
+            // data.
             self.stats.misrouted += u64::from(elsewhere > 0);
             self.kept = Some(load);
             self.flush = true;
@@ -164,8 +167,8 @@ impl Session {
         Some((transmit, here > 0))
     }
 
-    /// Puts the lanes into `views` as a scheduler may use them for data of this level; says when a lane that waits for
-    /// its pacer is ready.
+    /// Fills `views` with the lanes as a scheduler may use them for data of this priority. Returns
+    /// the earliest time at which a lane that waits for its pacer is ready.
     fn view(&mut self, now: Time, level: Priority, packet: Bytes, views: &mut Views) -> Option<Time> {
         let any = self.lanes.iter().any(Lane::is_usable);
         let paced = match self.config.pacing {
@@ -176,12 +179,13 @@ impl Session {
         views.len = 0;
         let mut ready: Option<Time> = None;
         for lane in self.lanes.iter_mut() {
-            // A silent lane is better than none.
+            // A stalled lane is better than none.
             let silent = lane.state == LaneState::Stalled && !lane.paused;
             let mut view = lane.view(lane.is_usable() || (!any && silent));
             if paced {
                 let at = lane.pacer.ready(now, packet);
                 if at > now {
+                    // With a full window, schedulers pass over the lane until its pacer is ready.
                     view.in_flight = view.in_flight.max(view.cwnd);
                     ready = Some(ready.map_or(at, |earliest| earliest.min(at)));
                 }
@@ -197,15 +201,15 @@ impl Session {
         }
     }
 
-    /// Looks again when what is reserved may be free.
+    /// Schedules another attempt for the time at which reserved room may be free.
     fn await_scheduler(&mut self, now: Time) {
-        // What is reserved *until* a time is free from the next instant on. A scheduler may name a time that has passed
-        // and hide a later one behind it; asked at once, it would say the same for ever.
+        // Room reserved until a time is free from the next nanosecond on. A scheduler may name a
+        // past time that hides a later one; asked at once, it would repeat it forever.
         let at = self.scheduler.wakeup().map(|at| at + Duration::from_nanos(1));
         self.look_again(at.map(|at| if at > now { at } else { now + STALE }));
     }
 
-    /// What the engine holds by itself: what was lost, and control frames.
+    /// Sends data that the engine holds: lost data and control frames.
     fn send_held(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         let most_urgent = |level: &Priority| Some((*level, *self.owed[level.index()].front()?));
         let Some((priority, Owed { pinned, lost_on })) = Priority::ALL.iter().find_map(most_urgent) else {
@@ -217,7 +221,8 @@ impl Session {
         let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
         let purpose = Purpose::Retransmission { priority, lost_on };
         self.scheduler.owes(self.waits_again(mtu));
-        // The engine chooses what it sends again. Whatever that is, it keeps to the window that this level may use.
+        // The engine chooses what it retransmits. The packet keeps to the window that this priority
+        // may use.
         let beside = |session: &Self, lane| match views.of(lane) {
             Some(view) if priority != Priority::P0 => Room::Beside(session.scheduler.reserved(now, view)),
             _ => Room::Beside(Bytes::ZERO),
@@ -254,16 +259,19 @@ impl Session {
         Some(transmit)
     }
 
-    /// What has to be sent again, in packets of this length: runs that were stuck may be longer.
+    /// Returns the bytes to be sent again, in packets of this length. Stuck runs may be longer than
+    /// a packet.
     fn waits_again(&self, packet: Bytes) -> Bytes {
         let owed: usize = self.owed.iter().map(VecDeque::len).sum();
         let stuck: usize = self.repairs.iter().map(VecDeque::len).sum();
         packet * (owed + stuck) as u64
     }
 
-    /// The lane for a packet although there is no room: while the engine holds data, acknowledgements leave only with
-    /// it, and the peer must not wait for them. One packet for two that have come, as with acknowledgements themselves
-    /// (RFC 9000 §13.2.2), so that no more leaves than arrives.
+    /// Chooses a lane for a packet although no lane has room, if acknowledgements are due.
+    ///
+    /// While the engine holds data, acknowledgements leave only with data, and the peer must not
+    /// wait for them. One packet leaves for two that have arrived, as with acknowledgements
+    /// themselves (RFC 9000 §13.2.2). So no more leaves than arrives.
     fn overdraw(&mut self) -> Option<LaneId> {
         if self.unanswered < 2 && !self.answer_due {
             return None;
@@ -273,7 +281,8 @@ impl Session {
         Some(lane)
     }
 
-    /// The fastest lane, or what comes nearest to one.
+    /// Returns the usable lane of least round-trip time, with high lanes and non-backups first. If
+    /// no lane is usable, returns the best of the rest.
     fn quickest(&self) -> Option<LaneId> {
         let usable = self.lanes.iter().filter(|lane| lane.is_usable());
         let best = usable.min_by_key(|lane| (lane.managed, lane.told_backup, lane.srtt));
@@ -282,8 +291,9 @@ impl Session {
         best.or_else(silent).map(|lane| lane.id)
     }
 
-    /// What the engine holds and nobody knows of. Control frames are small, and acknowledgements ride with them: they
-    /// wait for no window. What is not small is data of a path that was given up, and does wait.
+    /// Sends held data of which the session has no record. Small control frames, and the
+    /// acknowledgements with them, wait for no window. Larger packets carry data of a path that was
+    /// given up, and do wait.
     fn send_control(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let roomy = self.lanes.iter().filter(|lane| {
@@ -293,7 +303,7 @@ impl Session {
                 roomy.min_by_key(|lane| (lane.managed, lane.told_backup, lane.srtt)).map(|lane| lane.id);
             let any = if self.bulky { self.overdraw() } else { self.quickest() };
             let Some(lane) = best.or(any) else {
-                // Nothing can leave now. Whatever changes that sets `flush`.
+                // Nothing can leave now. Every event that changes this sets `flush`.
                 self.held &= self.bulky;
                 return None;
             };
@@ -311,7 +321,7 @@ impl Session {
         }
     }
 
-    /// The copies of the chunk that left last.
+    /// Sends the copies of the latest chunk.
     fn send_duplicate(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(duplicate) = self.duplicates.pop_front() {
             let Duplicate { key, lane, run, carried, wire } = duplicate;
@@ -325,7 +335,8 @@ impl Session {
             let stream = carrier.stream;
             match self.write(key, stream, run) {
                 Written::Some(written) if written == run.len() => {}
-                // A copy that cannot follow gets nothing more; what it has carried may still be of use.
+                // A copy that falls behind gets no more data; the bytes that it carried may still
+                // be useful.
                 Written::Some(_) => self.end_copies(key, LaneSet::one(lane)),
                 Written::Blocked | Written::Refused => {
                     self.end_copies(key, LaneSet::one(lane));
@@ -335,8 +346,8 @@ impl Session {
             let mut views = Views::new();
             self.view(now, Priority::P0, wire, &mut views);
             if let Some(view) = views.of(lane) {
-                // Not as new: of a message whose last chunk this is, the scheduler has heard that it is complete, and
-                // would take a copy of it for the first of another.
+                // Not as new data. If this chunk ended the message, the scheduler has seen it
+                // complete, and would take the copy for the start of another message.
                 self.scheduler.sent(now, view, Purpose::Duplicate { priority, carried }, wire);
             }
             self.stats.copies += 1;
@@ -350,10 +361,10 @@ impl Session {
         None
     }
 
-    /// A chunk is in the engine and did not leave: its lane is being validated anew.
+    /// Records a chunk that stayed in the engine because its lane is being validated again.
     fn keep(&mut self, now: Time, lane: LaneId, load: Load) {
         self.flush = true;
-        // Unless its stream has been reset meanwhile, and it is gone.
+        // If its stream has been reset meanwhile, the engine has discarded the chunk.
         if let Load::Run { key, .. } = load
             && self.outbox.get(key).is_some()
         {
@@ -363,7 +374,7 @@ impl Session {
         }
     }
 
-    /// The most urgent of what is new and what has to go once more; at the same level, the latter.
+    /// Sends the more urgent of new data and runs to be sent again; at equal priority, the latter.
     fn send_next(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
         let offered = self.offered();
         let mut above = PrioritySet::EMPTY;
@@ -372,7 +383,7 @@ impl Session {
                 let transmit = self
                     .feed(now, max, buf, Candidates::of(above).protecting(level))
                     .or_else(|| self.send_repair(now, buf, level));
-                // A chunk that stayed in the engine has to leave it before anything else happens.
+                // A chunk that stayed in the engine has to leave before anything else.
                 if transmit.is_some() || self.flush {
                     return transmit;
                 }
@@ -386,7 +397,7 @@ impl Session {
         self.feed(now, max, buf, offered)
     }
 
-    /// What is stuck on a lane, by another.
+    /// Sends a run that is stuck on one lane by another lane.
     fn send_repair(&mut self, now: Time, buf: &mut Vec<u8>, level: Priority) -> Option<Transmit> {
         while let Some(&Repair { key, run, priority, lost_on, stream }) = self.repairs[level.index()].front()
         {
@@ -446,20 +457,20 @@ impl Session {
         None
     }
 
-    /// How many stream bytes a packet takes on whichever lane, of `rest`.
+    /// Returns the stream bytes, up to `rest`, that fit a packet on every lane.
     fn payload(&self, rest: u64) -> Bytes {
         self.packet_payload().min(Bytes::new(rest.max(1)))
     }
 
-    /// How many stream bytes a packet takes on whichever lane.
+    /// Returns the stream bytes that fit a packet on every lane.
     fn packet_payload(&self) -> Bytes {
         let mtu = self.mtu();
         if self.held { SessionConfig::tight_payload(mtu) } else { SessionConfig::payload(mtu) }
     }
 
-    /// How long a packet may be on whichever lane.
+    /// Returns the packet size in bytes that every lane accepts.
     pub(super) fn mtu(&self) -> Bytes {
-        // A low lane may be a long time opening, and never be.
+        // A low lane may take long to open, or never open.
         let opening = |lane: &Lane| lane.managed && lane.state == LaneState::Opening;
         let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing && !opening(lane));
         usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200))
@@ -492,15 +503,16 @@ impl Session {
                 Choice::Wait(wait) => {
                     self.look_again(ready);
                     among = if wait == Wait::NoRoom {
-                        // Lanes that only wait for their pacer are not limited by their window.
+                        // Lanes that only wait for their pacer are not limited by their windows.
                         let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
                         for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
                             lane.gate.set_cwnd_limited();
                         }
-                        // A shorter packet, or one that waits for no pacer, would overtake it again and again.
+                        // A packet of a level in debt that is shorter, or that waits for no pacer, would
+                        // overtake this level again and again.
                         among.waiting(pending.priority)
                     } else {
-                        // Reserved room may be of use to a level in debt alone.
+                        // A level in debt may be the only one that can use reserved room.
                         among.blocked(pending.priority)
                     };
                     if wait == Wait::Reserved {
@@ -527,8 +539,8 @@ impl Session {
         }
     }
 
-    /// Tells the controllers of high lanes whose windows are full that more would have left there, had there been room: it
-    /// leaves on a low one.
+    /// Informs the controllers of high lanes with full windows that this packet leaves on a low
+    /// lane only for lack of room.
     fn tell_full(&self, choice: Choice, wire: Bytes) {
         let Choice::One(lane) = choice else { return };
         if self.lanes.get(lane).is_some_and(|lane| lane.managed) {
@@ -539,7 +551,7 @@ impl Session {
         }
     }
 
-    /// Sends an unreliable message, in a packet of its own.
+    /// Sends an unreliable message, in its own packet.
     fn send_unreliable(
         &mut self,
         now: Time,
@@ -551,7 +563,7 @@ impl Session {
         let Next { key, fresh, wire, among, .. } = next;
         let lane = match choice {
             Choice::One(lane) => lane,
-            // It has no number by which copies could be told.
+            // Unreliable messages have no number by which the receiver could recognize copies.
             Choice::Each(lanes) => lanes.first()?,
             Choice::Wait(_) => return None,
         };
@@ -563,7 +575,7 @@ impl Session {
         frame.put_u8(Unreliable { priority: message.priority, body: &message.body }.header());
         frame.put_slice(&message.body);
         if self.conn.datagrams().send(frame.freeze(), true).is_err() {
-            // Packets have become smaller since it was taken.
+            // The packet size has shrunk since the message was accepted.
             self.stats.datagrams_unsent += 1;
             let dropped = Event::Dropped { message: message.id, sent: Bytes::ZERO, reason: Removal::Shed };
             self.events.push_back(dropped);
@@ -577,15 +589,15 @@ impl Session {
         }
         let transmit = self.poll_on(now, lane, Room::Any, Load::Other, NonZeroUsize::MIN, buf);
         if transmit.is_none() {
-            // It leaves with the next packet that does.
+            // The message leaves with the next packet.
             self.pause(now, lane);
             self.flush = true;
         }
         transmit.map(|polled| polled.0)
     }
 
-    /// The levels of which something may be fed: those that flow control does not stop and, while the engine holds
-    /// something that was lost, those more urgent than that.
+    /// Returns the levels of which new data may be fed: those that flow control does not stop.
+    /// While the engine holds lost data, only levels more urgent than that qualify.
     fn offered(&self) -> PrioritySet {
         let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
         let mut among = PrioritySet::ALL;
@@ -598,10 +610,10 @@ impl Session {
         among
     }
 
-    /// Tells the controllers whether their windows are used as far as they might be. Something that may be `fed` has
-    /// been found, or not.
+    /// Informs the controllers whether the windows are fully used. `fed` means that a chunk was
+    /// found that may leave.
     fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
-        // What flow control stops fills no window (RFC 9002 §7.8).
+        // Underutilization because of flow control does not grow the window (RFC 9002 §7.8).
         let mut free = PrioritySet::ALL;
         for level in Priority::ALL.into_iter().filter(|level| self.blocked.contains(*level)) {
             free = free.without(level);
@@ -636,9 +648,9 @@ impl Session {
         let (main, whole) = self.main_carrier(key, fresh.offset)?;
         let limit = self.batch(fresh.priority, lane).min(max);
         self.end_copies(key, LaneSet::ALL);
-        // As many packets as may be, each with the scheduler's consent, and then one grant and one write for all.
+        // Each packet needs the scheduler's consent; then one grant and one write serve them all.
         let most = Bytes::new(whole.end) - fresh.offset;
-        // Room for an acknowledgement is held back once for all of them: it rides in the first.
+        // Room for an acknowledgement is kept only in the first packet, which carries it.
         let full = self.mtu() - OVERHEAD;
         let header = Bytes::new(self.header_left(key, main));
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
@@ -689,7 +701,7 @@ impl Session {
     ) -> Option<Transmit> {
         let Next { key, fresh, payload, wire, among } = next;
         let (main, whole, home) = self.copied_carriers(key, fresh.offset, lanes)?;
-        // The carrier of the whole takes the lane that has no copy.
+        // The main stream uses the lane that has no copy.
         let home = if lanes.contains(home) { home } else { lanes.first()? };
         let all: LaneSet = self.lanes.iter().map(|lane| lane.id).collect();
         self.end_copies(key, all.without(lanes).or(LaneSet::one(home)));
@@ -718,10 +730,10 @@ impl Session {
         transmit.map(|polled| polled.0)
     }
 
-    /// How many packets of this level may go to the engine at once.
+    /// Returns the number of packets of this priority that the engine may get at once.
     fn batch(&self, level: Priority, lane: LaneId) -> NonZeroUsize {
         let most = self.config.batch.packets;
-        // A batch is one grant, and no grant is to exceed the level's high watermark.
+        // A batch is one grant, and no grant may exceed the level's high watermark.
         let watermarks = self.conductor.rules().watermarks[level.index()];
         let mtu = self.lanes.get(lane).map_or(Bytes::new(1), |lane| lane.gate.mtu()).get().max(1);
         let most = watermarks.map_or(most, |marks| {
@@ -732,14 +744,15 @@ impl Session {
             return most;
         }
         let Some(lane) = self.lanes.get(lane) else { return NonZeroUsize::MIN };
-        // What the lane sends in the span: window · span / srtt.
+        // The lane sends window · span / srtt bytes in the span.
         let bytes = u128::from(lane.gate.window().get()) * self.config.batch.span.as_nanos()
             / lane.srtt.as_nanos().max(1);
         let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
         NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)
     }
 
-    /// Hands a granted chunk to the engine, and gives back what it did not take; whether that was some.
+    /// Hands a granted chunk to the engine, and returns to the Conductor what the engine did not
+    /// accept. Returns the run written, and whether it was cut short.
     fn feed_grant(&mut self, now: Time, key: Key, stream: StreamId, grant: Grant) -> Option<(Run, bool)> {
         let start = grant.offset.get();
         let chunk = Run { start, end: start + grant.len.get() };
@@ -747,8 +760,8 @@ impl Session {
             Written::Some(written) if written == chunk.len() => Some((chunk, false)),
             Written::Some(written) => {
                 let _ = self.conductor.refuse(grant, Bytes::new(written));
-                // The next attempt is refused, and only then does the engine tell when there is credit again. What of
-                // the header was written has to leave meanwhile.
+                // The engine reports new credit only after it has refused an attempt, which
+                // follows. Meanwhile any part of the header that was written has to leave.
                 self.flush = true;
                 Some((Run { end: start + written, ..chunk }, true))
             }
@@ -781,7 +794,7 @@ impl Session {
         }
     }
 
-    /// How many bytes the header may take that the chunk at `offset` has before it.
+    /// Returns the most bytes that the header before the chunk at `offset` may take.
     fn header_len(&self, key: Key, offset: u64) -> u64 {
         let Some(message) = self.outbox.get(key) else { return MAX_FRAME_HEADER as u64 };
         if message.unreliable || message.carrier_of(Role::Main, offset).is_some() {
@@ -796,8 +809,8 @@ impl Session {
         carrier.map_or(0, |carrier| carrier.header.len() as u64)
     }
 
-    /// What a new stream carries. One that is to be used again is free only when all of its message has arrived: were the
-    /// message on several, they might be more than the peer allows.
+    /// Returns the run that a new stream carries. A stream for reuse is free only when all of its
+    /// message has arrived: a message on several could exceed the streams that the peer allows.
     fn run_from(&self, start: u64, message: &Outgoing) -> Run {
         match self.config.streams {
             StreamUse::Reuse if message.part.is_none() => Run { start, end: message.len() },
@@ -805,7 +818,8 @@ impl Session {
         }
     }
 
-    /// The stream that carries what begins at `offset`, opened if it is not yet, and its run.
+    /// Returns the stream that carries the data from `offset` on, and its run; opens the stream if
+    /// necessary.
     fn main_carrier(&mut self, key: Key, offset: Bytes) -> Option<(StreamId, Run)> {
         let message = self.outbox.get(key)?;
         if let Some(main) = message.carrier_of(Role::Main, offset.get()) {
@@ -816,8 +830,8 @@ impl Session {
         Some((self.open_carrier(key, Role::Main, run, last, None)?, run))
     }
 
-    /// The stream that carries what begins at `offset`, its run, and the lane that the stream has to itself; with
-    /// streams for the copies on the other lanes, opened if none is yet.
+    /// Returns the stream that carries the data from `offset` on, its run, and the lane that the
+    /// stream has to itself. Opens streams for the copies on the other lanes if there are none yet.
     fn copied_carriers(
         &mut self,
         key: Key,
@@ -835,7 +849,7 @@ impl Session {
             let home = lanes.first()?;
             let main = self.open_carrier(key, Role::Main, run, last, twin(0))?;
             for (index, lane) in (1..).zip(lanes.without(LaneSet::one(home)).iter()) {
-                // Without credit for another stream, the run goes without a copy there.
+                // Without credit for another stream, the run has no copy there.
                 self.open_carrier(key, Role::Copy(lane), run, last, twin(index));
             }
             return Some((main, run, home));
@@ -860,7 +874,8 @@ impl Session {
         twin: Option<Twin>,
     ) -> Option<StreamId> {
         let part = self.outbox.get(key)?.part;
-        // One that is to be used again is free only when all of its message has arrived. Parts would wait for parts.
+        // A stream for reuse is free only when all of its message has arrived, so parts would wait
+        // for parts.
         let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair && part.is_none();
         let idle = if reuse { self.outbox.idle_stream() } else { None };
         let dir = if reuse { Dir::Bi } else { Dir::Uni };
@@ -869,7 +884,8 @@ impl Session {
         }
         let fresh = || self.conn.streams().open(dir).inspect(|_| self.stats.streams += 1);
         let Some(stream) = idle.or_else(fresh) else {
-            // None before the peer allows more. Messages that have begun go on: until they end, it may not.
+            // None opens before the peer allows more. Messages already begun continue; the peer may
+            // allow none until they end.
             self.no_streams = true;
             self.flush = true;
             self.stats.flow_blocked += 1;
@@ -896,7 +912,7 @@ impl Session {
         Some(stream)
     }
 
-    /// The copies on these lanes get nothing more: something was not sent twice.
+    /// Stops the copies on these lanes, because some chunk was not sent twice.
     fn end_copies(&mut self, key: Key, lanes: LaneSet) {
         let Some(message) = self.outbox.get_mut(key).filter(|message| message.is_copied()) else { return };
         for carrier in &mut message.carriers {
@@ -906,7 +922,8 @@ impl Session {
         }
     }
 
-    /// Writes a chunk, with its header before it if that is due, and the stream's end after it if it is the last.
+    /// Writes a chunk, preceded by its frame header if still unsent, and finishes the stream if it
+    /// is the last.
     fn write(&mut self, key: Key, stream: StreamId, chunk: Run) -> Written {
         let Some(message) = self.outbox.get_mut(key) else { return Written::Refused };
         let (Ok(start), Ok(end)) = (usize::try_from(chunk.start), usize::try_from(chunk.end)) else {
