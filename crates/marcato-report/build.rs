@@ -1,4 +1,5 @@
-//! Tells the crate which commit it is built from. Never fails: a build without git says "unknown".
+//! Records the commit that the crate is built from. Never fails: a build without git gets
+//! "unknown".
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,13 +17,14 @@ fn main() {
 
 fn from_git() -> Option<String> {
     let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
-    // Unpacked inside somebody else's repository, that repository's commit would be a wrong answer.
+    // If the source is unpacked inside another repository, that repository's commit would be wrong.
     let top = git(&manifest, &["rev-parse", "--show-toplevel"])?;
     let workspace = manifest.parent()?.parent()?.canonicalize().ok()?;
     if Path::new(&top).canonicalize().ok()? != workspace {
         return None;
     }
-    // The log of HEAD grows with every commit and checkout; HEAD itself only changes with the branch.
+    // The log of HEAD grows with every commit and checkout; HEAD itself only changes with the
+    // branch.
     for file in ["HEAD", "logs/HEAD"] {
         let path = manifest.join(git(&manifest, &["rev-parse", "--git-path", file])?);
         if path.exists() {

@@ -1,4 +1,4 @@
-//! What an experiment was configured with.
+//! Configuration of an experiment, for the record.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -17,13 +17,13 @@ use serde_json::Value;
 pub struct Config(Vec<(String, Value)>);
 
 impl Config {
-    /// No settings.
+    /// Creates an empty configuration.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same settings with `name` set to `value`; a second value for a name replaces the first.
-    /// Put the unit into the name (`rtt_ms`).
+    /// Sets `name` to `value`; a second value for a name replaces the first. Put the unit into the
+    /// name (`rtt_ms`).
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         let (name, value) = (name.into(), value.into());
@@ -39,7 +39,7 @@ impl Config {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Whether nothing is set.
+    /// Returns true if nothing is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -2,7 +2,7 @@
 
 use crate::Document;
 
-/// See [`Document::to_csv`].
+/// Implements [`Document::to_csv`].
 pub(crate) fn of(document: &Document) -> String {
     let header = [
         "id", "what", "unit", "paper", "measured", "virtual", "n", "ci95", "lo", "hi", "ok", "world",
@@ -15,7 +15,7 @@ pub(crate) fn of(document: &Document) -> String {
         document.commit().to_owned(),
         seeds.join(" "),
         document.quick().to_string(),
-        // Strings, numbers and maps with string keys: serialising them cannot fail.
+        // Only strings, numbers and maps with string keys: serialising them cannot fail.
         serde_json::to_string(document.settings()).unwrap_or_default(),
     ];
     let mut writer = ::csv::Writer::from_writer(vec![]);
@@ -40,7 +40,7 @@ pub(crate) fn of(document: &Document) -> String {
     writer.into_inner().ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// A number as the JSON spells it, or nothing.
+/// A number as JSON spells it, or an empty field.
 fn number(value: Option<f64>) -> String {
     value.and_then(|value| serde_json::to_string(&value).ok()).unwrap_or_default()
 }

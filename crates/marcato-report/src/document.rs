@@ -1,13 +1,13 @@
-//! The rows of a run and what they came from.
+//! Rows of a run, with their provenance.
 
 use serde::Serialize;
 
 use crate::{COMMIT, Config, Provenance, Row, VERSION, World, csv};
 
-/// The rows of a run, and everything that is needed to run it again.
+/// Rows of a run, with everything needed to run it again.
 ///
-/// Its JSON has exactly these keys, in this order: `paper`, `world`, `version`, `commit`, `seeds`, `quick`,
-/// `config`, `rows`.
+/// Its JSON has exactly these keys, in this order: `paper`, `world`, `version`, `commit`, `seeds`,
+/// `quick`, `config`, `rows`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Document {
     paper: String,
@@ -20,14 +20,14 @@ pub struct Document {
     rows: Vec<Row>,
 }
 
-/// How many rows are ok, outside their bands, and without a claim.
+/// Numbers of rows that are ok, outside their bands, and without a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Rows inside their bands.
     pub ok: usize,
     /// Rows outside their bands.
     pub outside: usize,
-    /// Rows about which nothing is claimed.
+    /// Rows that claim no band.
     pub unclaimed: usize,
 }
 
@@ -38,7 +38,7 @@ impl core::fmt::Display for Count {
 }
 
 impl Document {
-    /// The document of `paper`, run by this version of Marcato; no rows yet.
+    /// Creates the document of `paper`, run by this version of Marcato, without rows.
     pub fn new(paper: impl Into<String>, provenance: impl Into<Provenance>) -> Self {
         let Provenance { world, seeds, quick } = provenance.into();
         Self {
@@ -74,8 +74,8 @@ impl Document {
         self
     }
 
-    /// One document of several: `paper` is the whole's name, each part's configuration is kept under the part's
-    /// name. All parts have this provenance.
+    /// Joins documents into one named `paper`. Each part's configuration is kept under the part's
+    /// name, and all parts get this provenance.
     pub fn join(paper: impl Into<String>, provenance: impl Into<Provenance>, parts: &[&Self]) -> Self {
         let config = parts.iter().fold(Config::new(), |whole, part| {
             let settings: serde_json::Map<_, _> =
@@ -91,17 +91,17 @@ impl Document {
         &self.paper
     }
 
-    /// Where it ran.
+    /// World of the runs: virtual time or the lab.
     pub const fn world(&self) -> World {
         self.world
     }
 
-    /// The version of Marcato that ran it.
+    /// Version of Marcato that made the runs.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The commit that the program was built from.
+    /// Commit that the program was built from.
     pub fn commit(&self) -> &str {
         &self.commit
     }
@@ -111,7 +111,7 @@ impl Document {
         &self.seeds
     }
 
-    /// Whether the run was a shortened one.
+    /// Returns true for a shortened run.
     pub const fn quick(&self) -> bool {
         self.quick
     }
@@ -126,7 +126,7 @@ impl Document {
         &self.rows
     }
 
-    /// How many rows are ok, outside and unclaimed.
+    /// Counts the rows that are ok, outside their bands, and unclaimed.
     pub fn count(&self) -> Count {
         self.rows.iter().fold(Count::default(), |mut count, row| {
             match row.ok() {
@@ -138,25 +138,26 @@ impl Document {
         })
     }
 
-    /// Whether no row is outside its band.
+    /// Returns true if no row is outside its band.
     pub fn holds(&self) -> bool {
         self.count().outside == 0
     }
 
     /// The document as JSON, indented, with a newline at its end.
     pub fn to_json(&self) -> String {
-        // Strings, finite numbers and maps with string keys: serialising them cannot fail.
+        // Only strings, finite numbers and maps with string keys: serialising them cannot fail.
         serde_json::to_string_pretty(self).map(|json| json + "\n").unwrap_or_default()
     }
 
-    /// The document as CSV (RFC 4180, but with bare newlines): one line per row, after the row's own columns
-    /// `world`, `version`, `commit`, `seeds` (space-separated), `quick` and `config` (compact JSON), the same on
-    /// every line. The column `paper` is the published value, as in the JSON rows. Null is empty.
+    /// The document as CSV (RFC 4180, except for bare newlines), one line per row. The row's own
+    /// columns are followed by `world`, `version`, `commit`, `seeds` (space-separated), `quick` and
+    /// `config` (compact JSON), with the same values on every line. The column `paper` is the
+    /// published value, as in the JSON rows. Null is empty.
     pub fn to_csv(&self) -> String {
         csv::of(self)
     }
 
-    /// What identifies the run, on one line.
+    /// World, seeds, version and commit of the run, on one line.
     pub(crate) fn provenance(&self) -> String {
         let seeds = match self.seeds.as_slice() {
             [one] => format!("seed {one}"),

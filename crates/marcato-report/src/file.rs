@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// A file that takes its place only once it is complete.
+/// A file that appears at its path only when it is complete.
 ///
-/// The content goes to a temporary file in the same directory, which [`commit`](Self::commit) renames. A full disk, an error
-/// or an interrupt before that leaves whatever was there before, and nothing beside it. Devices and pipes, which cannot be
-/// renamed to, are written directly.
+/// The content goes to a temporary file in the same directory, which [`commit`](Self::commit)
+/// renames. After a full disk, an error or an interrupt, any previous file is unchanged and no
+/// temporary file remains. Devices and pipes, which cannot be replaced by renaming, are written
+/// directly.
 ///
 /// ```
 /// use std::io::Write;
@@ -36,12 +37,12 @@ enum Content {
 }
 
 impl AtomicFile {
-    /// Begins a file that will be at `path`; its directory has to exist.
+    /// Begins a file to appear at `path`, whose directory must exist.
     ///
     /// # Errors
-    /// When no file can be made in the directory.
+    /// Returns an error if no file can be created in the directory.
     pub fn create(path: &Path) -> io::Result<Self> {
-        // A link stays a link: what it leads to is replaced.
+        // A symbolic link is kept, and its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             let content = Content::InPlace(File::options().write(true).open(&path)?);
@@ -52,17 +53,19 @@ impl AtomicFile {
             _ => Path::new("."),
         };
         let mut builder = Builder::new();
-        // A temporary file is its owner's alone by default; results are like any other file.
+        // A temporary file is readable by its owner only; results get the permissions of ordinary
+        // files, as the umask allows.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let content = Content::Beside(BufWriter::new(builder.tempfile_in(directory)?));
         Ok(Self { content, path })
     }
 
-    /// Puts the file into its place.
+    /// Renames the file to its path.
     ///
     /// # Errors
-    /// When the rest of it cannot be written, or not be put there; what was there before then stays.
+    /// Returns an error if the rest of the content cannot be written, or the file cannot be
+    /// renamed. A previous file then stays.
     pub fn commit(self) -> io::Result<()> {
         match self.content {
             Content::Beside(file) => {
@@ -76,7 +79,7 @@ impl AtomicFile {
     /// Writes a whole file.
     ///
     /// # Errors
-    /// As [`create`](Self::create) and [`commit`](Self::commit).
+    /// Returns the errors of [`create`](Self::create) and [`commit`](Self::commit).
     pub fn write(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
         let mut file = Self::create(path)?;
         file.write_all(content.as_ref())?;

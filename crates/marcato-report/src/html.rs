@@ -1,10 +1,10 @@
-//! A report as a page.
+//! Conversion of a report into a page.
 
 use crate::page::{self, Cell, Column, Page, Table};
 use crate::scorecard::{FAR, Scorecard, Tally};
 use crate::{Report, Row, text};
 
-/// See [`Report::to_page`].
+/// Implements [`Report::to_page`].
 pub(crate) fn of(report: &Report) -> Page {
     let document = report.document();
     let page = Page::new(report.title())
@@ -43,7 +43,7 @@ pub(crate) fn of(report: &Report) -> Page {
     page.section(page::Section::new("Configuration").table(settings))
 }
 
-/// Every published value beside the measured one, first counted by table and figure.
+/// Section with every published value next to the measured one, after counts by table and figure.
 fn scorecard(card: &Scorecard<'_>) -> page::Section {
     let count = |count: usize| Cell::valued(count.to_string(), count as f64);
     let columns = ["values", "within band", "outside", "unclaimed"].map(Column::number);

@@ -1,8 +1,10 @@
-//! Results of runs: rows, statistics, charts and tables, written as text, CSV, JSON and one HTML file.
+//! Results of runs: rows, statistics, charts and tables, written as text, CSV, JSON and one HTML
+//! file.
 //!
-//! A [`Report`] is a [`Document`] of [`Row`]s with sections of text, tables and figures around them.
-//! Each row has an id, a unit, the measured value, and where there is one the published value and
-//! the band that the measured value has to lie in. All output formats are written from the same rows.
+//! A [`Report`] is a [`Document`] of [`Row`]s with sections of text, tables and figures around
+//! them. Each row has an id, a unit and the measured value. Some rows also have the published
+//! value, and a band that the measured value must lie in. All output formats are written from the
+//! same rows.
 //!
 //! The same rows and sections give the same bytes. Results contain no wall-clock times, host names
 //! or paths.
@@ -48,9 +50,9 @@ pub use statistics::{Mean, Percentile, Samples, student_t};
 pub use unit::Unit;
 pub use world::World;
 
-/// The version of Marcato that this crate belongs to.
+/// Version of Marcato that this crate belongs to.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that this crate was built from, or `unknown` where git could not tell.
-/// `MARCATO_COMMIT`, set while building, overrides it. Uncommitted changes do not show in it.
+/// Commit that this crate was built from, or `unknown` if git did not report one. `MARCATO_COMMIT`,
+/// set during the build, overrides it. Uncommitted changes do not show in it.
 pub const COMMIT: &str = env!("MARCATO_COMMIT");

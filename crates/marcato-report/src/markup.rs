@@ -1,8 +1,8 @@
-//! Text inside HTML and SVG.
+//! Escaping of text for HTML and SVG.
 
 use std::borrow::Cow;
 
-/// `text` made fit for the inside of an element or a quoted attribute, in HTML and in XML.
+/// Escapes `text` for the inside of an element or a quoted attribute, in HTML and in XML.
 /// Characters that XML 1.0 does not allow become U+FFFD.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     let harmless = |c: char| !matches!(c, '&' | '<' | '>' | '"' | '\'') && allowed(c);
@@ -24,7 +24,7 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// XML 1.0 (fifth edition) §2.2, Char.
+/// Returns true for a character that XML allows: XML 1.0 (fifth edition) §2.2, production Char.
 const fn allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
 }

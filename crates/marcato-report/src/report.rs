@@ -11,7 +11,7 @@ use crate::page::Page;
 use crate::scorecard::Scorecard;
 use crate::{AtomicFile, Document, Row, html, text};
 
-/// A [`Document`] and what is said and drawn about it.
+/// A [`Document`] with the text and figures that present it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     title: String,
@@ -21,7 +21,7 @@ pub struct Report {
     sections: Vec<Section>,
 }
 
-/// A part of a report: text, a table of rows, figures. Each may be missing.
+/// Part of a report: text, a table of rows, figures. Each is optional.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     title: String,
@@ -44,7 +44,7 @@ impl Section {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Sets the text: plain, paragraphs parted by an empty line.
+    /// Sets the text: plain, with an empty line between paragraphs.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.text = text.into();
@@ -67,8 +67,9 @@ impl Section {
 }
 
 impl Figure {
-    /// A figure named `id` (lower-case letters, digits and `-`: it becomes a file name). It shows a chart of
-    /// [`chart`](crate::chart), or an SVG image, which is put into the report as it is.
+    /// Creates a figure named `id` (lower-case letters, digits and `-`: it becomes a file name).
+    /// The drawing is a chart of [`chart`](crate::chart), or an SVG image, which is embedded
+    /// unchanged.
     pub fn new(id: impl Into<String>, drawing: impl Into<Drawing>, caption: impl Into<String>) -> Self {
         Self { id: id.into(), drawing: drawing.into(), caption: caption.into() }
     }
@@ -78,31 +79,32 @@ impl Figure {
         &self.id
     }
 
-    /// What is drawn.
+    /// Chart or image of the figure.
     pub const fn drawing(&self) -> &Drawing {
         &self.drawing
     }
 
-    /// The image by itself. In a [`Page`] the same series may have other colours, which they share with other figures.
+    /// The image on its own. In a [`Page`] the same series may have other colours, because figures
+    /// share them.
     pub fn svg(&self) -> String {
         self.drawing.draw(&Drawing::looks([&self.drawing]))
     }
 
-    /// What the figure shows.
+    /// Caption below the figure.
     pub fn caption(&self) -> &str {
         &self.caption
     }
 }
 
 impl Report {
-    /// A report without sections. `about` says in a sentence or two what was run.
+    /// Creates a report without sections. `about` describes the run in one or two sentences.
     pub fn new(title: impl Into<String>, about: impl Into<String>, document: Document) -> Self {
         let against = "paper".to_owned();
         Self { title: title.into(), about: about.into(), against, document, sections: vec![] }
     }
 
-    /// Heads the column of published values with this instead of `paper`, where they are not a paper's. JSON and CSV
-    /// call it `paper` all the same.
+    /// Heads the column of published values with `against` instead of `paper`, for values that no
+    /// paper prints. JSON and CSV call the column `paper` in either case.
     #[must_use]
     pub fn against(mut self, against: impl Into<String>) -> Self {
         self.against = against.into();
@@ -121,17 +123,17 @@ impl Report {
         &self.title
     }
 
-    /// What was run.
+    /// Description of the run, in one or two sentences.
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// What heads the column of published values.
+    /// Heading of the column of published values.
     pub(crate) fn column(&self) -> &str {
         &self.against
     }
 
-    /// What stands above everything where the run was a short one.
+    /// Warning shown at the top if the run was a quick one.
     pub(crate) fn banner(&self) -> Option<String> {
         self.document.quick().then(|| {
             format!(
@@ -142,12 +144,13 @@ impl Report {
         })
     }
 
-    /// What the paper prints beside what was measured; nothing if the published values are not a paper's.
+    /// Comparison of the paper's values with the measured ones; `None` if the published values are
+    /// not a paper's.
     pub(crate) fn scorecard(&self) -> Option<Scorecard<'_>> {
         if self.against == "paper" { Scorecard::of(&self.document) } else { None }
     }
 
-    /// The rows and what they came from.
+    /// The rows and their provenance.
     pub const fn document(&self) -> &Document {
         &self.document
     }
@@ -172,13 +175,13 @@ impl Report {
         self.to_page().to_html()
     }
 
-    /// Writes `report.html`, `rows.json`, `rows.csv` and each figure as `ID.svg` into `directory`, which is made
-    /// if it is missing. Files of those names are replaced, others are left alone.
+    /// Writes `report.html`, `rows.json`, `rows.csv` and each figure as `ID.svg` into `directory`,
+    /// which is created if it is missing. Files of those names are replaced; others are left alone.
     ///
     /// # Errors
     ///
-    /// When the report is inconsistent (nothing is written then), or a file cannot be written. Each file is complete or
-    /// absent.
+    /// Returns an error if the report is inconsistent (nothing is written then), or if a file
+    /// cannot be written. Each file is complete or absent.
     pub fn write(&self, directory: &Path) -> Result<(), WriteError> {
         self.check()?;
         fs::create_dir_all(directory).map_err(|source| WriteError::io(directory, source))?;
@@ -193,7 +196,7 @@ impl Report {
         page.images().iter().try_for_each(|(id, svg)| file(&format!("{id}.svg"), svg))
     }
 
-    /// Each section with the rows of its table, then the rows that no section names.
+    /// Each section that shows rows, with these rows; then the rows that no section names.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (&str, Vec<&Row>)> {
         let named = self.sections.iter().map(|section| (section.title.as_str(), self.rows_of(section)));
         named.chain([("Other rows", self.other_rows())]).filter(|(_, rows)| !rows.is_empty())
@@ -253,10 +256,10 @@ impl Section {
     }
 }
 
-/// Why a report could not be written.
+/// Error returned when a report cannot be written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// Two rows have one id.
+    /// Two rows have the same id.
     #[error("two rows are called `{id}`: give each its own id")]
     DuplicateRow {
         /// The id.
@@ -270,24 +273,24 @@ pub enum WriteError {
         /// The row's id.
         id: String,
     },
-    /// Two figures have one name, so that one file would replace the other.
+    /// Two figures have the same name, so that one file would replace the other.
     #[error("two figures are called `{id}`: give each its own name")]
     DuplicateFigure {
         /// The name.
         id: String,
     },
-    /// A figure's name would not do as a file name.
+    /// A figure's name cannot be a file name.
     #[error("`{id}` cannot name a figure: use lower-case letters, digits and `-`")]
     FigureName {
         /// The name.
         id: String,
     },
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("cannot write `{}`: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the file system said.
+        /// Error of the file system.
         source: io::Error,
     },
 }

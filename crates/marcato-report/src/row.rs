@@ -22,22 +22,23 @@ pub struct Row {
     why_unclaimed: Option<String>,
 }
 
-/// What is claimed about the measured value.
+/// Claim about the measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Band {
     /// Nothing.
     Unclaimed,
-    /// It lies in a closed interval, possibly open-ended.
+    /// The value lies in a closed interval; `None` leaves that end open.
     Between(Option<f64>, Option<f64>),
-    /// It lies within so many percent of the paper's value.
+    /// The value lies within this percentage of the paper's value.
     Percent(f64),
-    /// It lies within so much of the paper's value, in the row's unit.
+    /// The value lies within this distance of the paper's value, in the row's unit.
     Absolute(f64),
 }
 
 impl Row {
-    /// A row about nothing measured yet. `id` is stable, dotted and begins with the paper
-    /// (`cats.table1.cats.p0`); `what` says in words what is measured; `unit` is of all its numbers.
+    /// Creates a row without values. `id` is stable, dotted and begins with the paper
+    /// (`cats.table1.cats.p0`); `what` describes the quantity in words; `unit` applies to all its
+    /// numbers.
     pub fn new(id: impl Into<String>, what: impl Into<String>, unit: Unit) -> Self {
         Self {
             id: id.into(),
@@ -53,27 +54,28 @@ impl Row {
         }
     }
 
-    /// A verdict that is claimed to be true: measured 1 or 0, and the band is exactly 1.
+    /// Creates a row for a statement that is claimed to be true: measured 1 or 0, and the band is
+    /// exactly 1.
     pub fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool) -> Self {
         Self::new(id, what, Unit::Count).measured(f64::from(u8::from(held))).within(1.0, 1.0)
     }
 
-    /// The value that the paper prints.
+    /// Sets the value that the paper prints.
     #[must_use]
     pub fn paper(mut self, value: f64) -> Self {
         self.paper = Some(value);
         self
     }
 
-    /// The value of one run.
+    /// Sets the value of one run.
     #[must_use]
     pub fn measured(mut self, value: f64) -> Self {
         (self.measured, self.n, self.ci95) = (Some(value), 1, None);
         self
     }
 
-    /// The value of several runs: their mean, their number and the 95 % confidence interval of the mean.
-    /// Nothing is measured if there are none.
+    /// Sets the value from several runs: their mean, their number and the 95 % confidence interval
+    /// of the mean. Without samples, nothing is measured.
     #[must_use]
     pub fn samples(mut self, samples: &[f64]) -> Self {
         let mean = Mean::of(samples);
@@ -81,7 +83,7 @@ impl Row {
         self
     }
 
-    /// The simulator's value, repeated beside the lab's.
+    /// Sets the simulator's value, shown next to the lab's.
     #[must_use]
     pub fn virtual_(mut self, value: f64) -> Self {
         self.virtual_ = Some(value);
@@ -125,60 +127,61 @@ impl Row {
         self
     }
 
-    /// Says why nothing is claimed of the measured value. It is shown only where nothing is claimed.
+    /// Gives the reason for claiming nothing about the measured value. It is shown only if no band
+    /// is set.
     #[must_use]
     pub fn unclaimed_because(mut self, why: impl Into<String>) -> Self {
         self.why_unclaimed = Some(why.into());
         self
     }
 
-    /// The stable name of the row.
+    /// Stable, dotted name of the row.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What is measured, in words.
+    /// Description of the measured quantity, in words.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// The unit of all the row's numbers.
+    /// Unit of all the row's numbers.
     pub const fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// The value that the paper prints, if it prints one.
+    /// Value that the paper prints, if any.
     pub fn paper_value(&self) -> Option<f64> {
         finite(self.paper)
     }
 
-    /// The value measured: the mean, if there were several runs.
+    /// Measured value: the mean if there were several runs.
     pub fn measured_value(&self) -> Option<f64> {
         finite(self.measured)
     }
 
-    /// The simulator's value beside a lab's one.
+    /// The simulator's value, next to the lab's.
     pub fn virtual_value(&self) -> Option<f64> {
         finite(self.virtual_)
     }
 
-    /// By how much the measured value exceeds the paper's, in the row's unit; negative if it is less.
+    /// Measured value minus the paper's, in the row's unit; `None` if either is missing.
     pub fn deviation(&self) -> Option<f64> {
         finite(self.paper_value().zip(self.measured_value()).map(|(paper, measured)| measured - paper))
     }
 
-    /// The deviation in % of the paper's value; nothing if that is 0.
+    /// Deviation in % of the paper's value; `None` if that is 0.
     pub fn deviation_percent(&self) -> Option<f64> {
         let paper = self.paper_value().filter(|&paper| paper != 0.0)?;
         finite(self.deviation().map(|deviation| 100.0 * deviation / paper.abs()))
     }
 
-    /// Why nothing is claimed, as far as somebody said.
+    /// Reason for claiming nothing, if one was given.
     pub fn why_unclaimed(&self) -> Option<&str> {
         self.why_unclaimed.as_deref()
     }
 
-    /// How many runs the measured value is the mean of.
+    /// Number of runs that the measured value is the mean of.
     pub const fn n(&self) -> u32 {
         self.n
     }
@@ -188,18 +191,18 @@ impl Row {
         finite(self.ci95)
     }
 
-    /// The least value that the claim allows.
+    /// Least value that the claim allows.
     pub fn lo(&self) -> Option<f64> {
         finite(self.limits().0)
     }
 
-    /// The greatest value that the claim allows.
+    /// Greatest value that the claim allows.
     pub fn hi(&self) -> Option<f64> {
         finite(self.limits().1)
     }
 
-    /// Whether the claim holds; `None` where nothing is claimed. A claim about a value that was not measured,
-    /// or against a limit that is not a number, does not hold.
+    /// Returns true if the claim holds, and `None` if nothing is claimed. A claim about a value
+    /// that was not measured, or against a limit that is not a number, does not hold.
     pub fn ok(&self) -> Option<bool> {
         if self.band == Band::Unclaimed {
             return None;
@@ -222,13 +225,14 @@ impl Row {
         }
     }
 
-    /// Mean of one row over several runs, with its interval and `n`; `None` without runs.
-    /// Id, texts, published value and band are the first run's.
+    /// Mean of one row over several runs, with its interval and `n`; `None` without runs. Id,
+    /// texts, published value and band are those of the first run.
     pub fn mean_of(rows: &[&Self]) -> Option<Self> {
         let first = *rows.first()?;
         let samples: Vec<f64> = rows.iter().filter_map(|row| row.measured).collect();
         let mut mean = first.clone().samples(&samples);
-        // A run that measured nothing is not passed over: the mean of the others would claim too much.
+        // A run that measured nothing makes the mean unmeasured: the mean of the others would claim
+        // too much.
         if samples.len() < rows.len() {
             (mean.measured, mean.ci95) = (None, None);
         }

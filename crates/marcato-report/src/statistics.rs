@@ -1,16 +1,18 @@
-//! The mean of repeated runs and how sure it is; the distribution of many samples.
+//! Mean of repeated runs with its confidence interval, and the distribution of many samples.
 
-/// Student's t for a two-sided 95 % confidence interval with `freedom` degrees of freedom; `None` for 0.
+/// Student's t for a two-sided 95 % confidence interval with `freedom` degrees of freedom; `None`
+/// for 0.
 ///
-/// The distribution has a closed form for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4),
-/// which is inverted by bisection; above 1000 the expansion 26.7.5 is exact to more digits than anybody prints.
+/// The distribution has a closed form for whole degrees of freedom (Abramowitz and Stegun, 26.7.3
+/// and 26.7.4), which bisection inverts. Above 1000 the expansion 26.7.5 is used; its error is far
+/// below the digits that are printed.
 ///
 /// ```
 /// let t = marcato_report::student_t(4).unwrap();
 /// assert!((t - 2.776).abs() < 0.001);
 /// ```
 pub fn student_t(freedom: u32) -> Option<f64> {
-    /// The 97.5 % quantile of the normal distribution.
+    /// 97.5 % quantile of the normal distribution.
     const Z: f64 = 1.959_963_984_540_054;
     if freedom == 0 {
         return None;
@@ -21,7 +23,8 @@ pub fn student_t(freedom: u32) -> Option<f64> {
         let g2 = (5.0 * libm::pow(Z, 5.0) + 16.0 * libm::pow(Z, 3.0) + 3.0 * Z) / 96.0;
         return Some(Z + g1 / v + g2 / (v * v));
     }
-    // Bisect the angle, tan(angle) = t / sqrt(v), in which the distribution is smooth up to its very end.
+    // Bisects the angle, tan(angle) = t / sqrt(v): the distribution is smooth in it over its whole
+    // range.
     let (mut low, mut high) = (0.0, core::f64::consts::FRAC_PI_2);
     for _ in 0..80 {
         let middle = 0.5 * (low + high);
@@ -34,7 +37,8 @@ pub fn student_t(freedom: u32) -> Option<f64> {
     Some(libm::sqrt(v) * libm::tan(0.5 * (low + high)))
 }
 
-/// The probability that |t| stays below sqrt(freedom)·tan(angle): Abramowitz and Stegun, 26.7.3 (odd), 26.7.4 (even).
+/// Probability that |t| stays below sqrt(freedom)·tan(angle): Abramowitz and Stegun, 26.7.3 (odd),
+/// 26.7.4 (even).
 fn two_sided(angle: f64, freedom: u32) -> f64 {
     let (sin, cos) = (libm::sin(angle), libm::cos(angle));
     let odd = freedom % 2 == 1;
@@ -50,23 +54,24 @@ fn two_sided(angle: f64, freedom: u32) -> f64 {
     if odd { (angle + sin * sum) * core::f64::consts::FRAC_2_PI } else { sin * sum }
 }
 
-/// The mean of samples, their number, and the half-width of its 95 % confidence interval.
+/// Mean of samples, their number, and the half-width of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// The arithmetic mean; not a number when there are no samples.
+    /// Arithmetic mean; not a number if there are no samples.
     pub value: f64,
-    /// How many samples.
+    /// Number of samples.
     pub n: u32,
     /// Half the width of the 95 % confidence interval (Student's t); `None` for fewer than two samples.
     pub ci95: Option<f64>,
 }
 
 impl Mean {
-    /// The mean of `samples`. A sample that is not a number makes the mean not a number.
+    /// Computes the mean of `samples`. A sample that is not a number makes the mean not a number.
     pub fn of(samples: &[f64]) -> Self {
         let n = u32::try_from(samples.len()).unwrap_or(u32::MAX);
         let count = f64::from(n);
-        // Around the first sample, so that equal samples have exactly their value as mean and no spread.
+        // Sums differences from the first sample, so that equal samples have exactly their value as
+        // mean and no spread.
         let first = samples.first().copied().unwrap_or(f64::NAN);
         let value = first + samples.iter().map(|x| x - first).sum::<f64>() / count;
         let ci95 = n.checked_sub(1).and_then(student_t).map(|t| {
@@ -77,7 +82,7 @@ impl Mean {
     }
 }
 
-/// Which sample of a distribution: the share of samples, in thousandths, that it is not exceeded by.
+/// Share of samples, in thousandths, that a percentile is not exceeded by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percentile(u16);
 
@@ -90,25 +95,26 @@ impl Percentile {
     pub const P99: Self = Self(990);
     /// 999 of 1000 samples are not greater.
     pub const P99_9: Self = Self(999);
-    /// No sample is greater.
+    /// The greatest sample.
     pub const MAX: Self = Self(1000);
 
-    /// So many thousandths of all samples; `None` above 1000.
+    /// Creates a percentile from thousandths of all samples; `None` above 1000.
     pub const fn from_thousandths(thousandths: u16) -> Option<Self> {
         if thousandths <= 1000 { Some(Self(thousandths)) } else { None }
     }
 
-    /// The place, counted from 1, of the sample among `count` ordered ones: the least that is at least the share.
-    /// In integers, so that no rounding moves it.
+    /// Rank, counted from 1, of the percentile among `count` sorted samples: the least rank that
+    /// covers the share. Integer arithmetic, so that rounding does not move it.
     fn rank(self, count: usize) -> usize {
-        // A count of samples in memory, times 1000, fits 128 bits; the rank is not above the count.
+        // `count` is at most 2^64, so that times 1000 it fits 128 bits; the rank is at most the
+        // count.
         let rank = (count as u128 * u128::from(self.0)).div_ceil(1000).max(1);
         usize::try_from(rank).unwrap_or(usize::MAX)
     }
 }
 
-/// Samples in ascending order, of which some may be infinite: what never came counts as greater than everything.
-/// Samples that are not a number are left out.
+/// Samples in ascending order. Infinite ones are allowed: a message that never completed counts as
+/// greater than every finite value. Samples that are not a number are left out.
 ///
 /// ```
 /// use marcato_report::{Percentile, Samples};
@@ -121,42 +127,42 @@ impl Percentile {
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// These samples, put in order.
+    /// Sorts `samples`.
     pub fn new(samples: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = samples.into_iter().filter(|sample| !sample.is_nan()).collect();
         sorted.sort_by(f64::total_cmp);
         Self(sorted)
     }
 
-    /// All of them, ascending.
+    /// All samples, ascending.
     pub fn sorted(&self) -> &[f64] {
         &self.0
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The nearest rank: the least sample that at least the share asked for does not exceed. It is always one of the
-    /// samples, never a value between two; of n samples it is the one at place ⌈n · share⌉ in ascending order. `None`
-    /// if there is none.
+    /// Percentile by nearest rank: the least sample that at least the given share of samples does
+    /// not exceed. It is always one of the samples, never a value between two: of n samples, the
+    /// one of rank ⌈n · share⌉ in ascending order. `None` without samples.
     pub fn percentile(&self, percentile: Percentile) -> Option<f64> {
         self.0.get(percentile.rank(self.0.len()) - 1).copied()
     }
 
-    /// The share of samples that are greater than `value`; 0 if there is none.
+    /// Share of samples that are greater than `value`; 0 without samples.
     pub fn share_above(&self, value: f64) -> f64 {
         share(self.0.len() - self.0.partition_point(|&sample| sample <= value), self.0.len())
     }
 
-    /// The complementary cumulative distribution: for each finite value that occurs, in ascending order, the share of
-    /// samples that are greater. It is 1 below the first and holds from each to the next.
+    /// CCDF: for each finite value that occurs, in ascending order, the share of samples that are
+    /// greater. It is 1 below the first value and constant between two values.
     pub fn ccdf(&self) -> Vec<(f64, f64)> {
         let count = self.0.len();
         let mut done = 0;
@@ -177,7 +183,7 @@ impl FromIterator<f64> for Samples {
     }
 }
 
-/// Counts of samples are far below 2^53.
+/// Quotient of two counts; 0 of 0. Counts of samples are far below 2^53, so they convert exactly.
 fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -203,10 +209,11 @@ mod tests {
         ] {
             assert_eq!(of(&thousand, percentile), value, "{percentile:?}");
         }
-        // Where the share is no whole number of samples, the next one: 50 % of 5 is the third, 99 % of 6 the last.
+        // If the share is no whole number of samples, the rank is rounded up: 50 % of 5 is the
+        // third, 99 % of 6 the last.
         assert_eq!(of(&Samples::new([5.0, 4.0, 3.0, 2.0, 1.0]), Percentile::P50), 3.0);
         assert_eq!(of(&Samples::new((1..=6).map(f64::from)), Percentile::P99), 6.0);
-        // Below 1000 samples, 99.9 % are all.
+        // Of fewer than 1000 samples, the 99.9th percentile is the greatest.
         assert_eq!(of(&Samples::new((1..=999).map(f64::from)), Percentile::P99_9), 999.0);
         assert_eq!(Samples::default().percentile(Percentile::P50), None);
         assert_eq!(Percentile::from_thousandths(1001), None);

@@ -1,28 +1,28 @@
-//! The units that rows are in.
+//! Units of rows.
 
 use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The unit of a [`Row`](crate::Row)'s numbers. `kB` is 1000 bytes wherever Marcato prints it.
+/// Unit of a [`Row`](crate::Row)'s numbers. `kB` is 1000 bytes wherever Marcato prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// Milliseconds.
     Ms,
     /// Megabits (1 000 000 bits) per second.
     MbitPerS,
-    /// Bytes per round-trip time: how fast a window grows.
+    /// Bytes per round-trip time, for the growth of a congestion window.
     BytesPerRtt,
     /// Parts of a hundred.
     Percent,
-    /// One quantity divided by another of the same unit.
+    /// Quotient of two quantities of the same unit.
     Ratio,
-    /// A number of things; also a verdict, 1 or 0.
+    /// Number of items; also a verdict, 1 or 0.
     Count,
 }
 
 impl Unit {
-    /// The unit as every output spells it.
+    /// Spelling of the unit in every output.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Ms => "ms",

@@ -1,10 +1,10 @@
-//! Where an experiment runs.
+//! Worlds in which an experiment runs.
 
 use core::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Where an experiment runs.
+/// World in which an experiment runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum World {
     /// Virtual time: the discrete-event simulator.
@@ -15,7 +15,7 @@ pub enum World {
 }
 
 impl World {
-    /// The world as the command line and every output spell it.
+    /// Name of the world on the command line and in every output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Virtual => "virtual",

@@ -1,4 +1,4 @@
-//! A report, from rows to the files that are written.
+//! Tests of a report, from rows to the files that are written.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeSet;
@@ -31,7 +31,8 @@ fn report() -> Report {
         .section(Section::new("Tail").figure(Figure::new("tail", tail.to_svg(), "Tail.")))
 }
 
-/// Every start tag has its end tag, in order; enough of a parser to notice anything that escaped escaping.
+/// Checks that every start tag has its end tag, in order. The parser is just enough to notice
+/// unescaped text.
 fn assert_balanced(html: &str) {
     const VOID: [&str; 2] = ["meta", "br"];
     let mut open: Vec<&str> = vec![];
@@ -88,7 +89,7 @@ fn the_page_says_what_ran_and_what_became_of_every_row() {
     assert!(html.contains("world virtual, seeds 1 to 2, Marcato "));
     assert!(html.contains("Rows: 1 ok, 1 outside, 1 unclaimed."));
     assert!(html.contains("✓ ok") && html.contains("✗ outside"));
-    // Rows that no section shows are shown all the same.
+    // Rows that no section shows are listed separately.
     assert!(html.contains("<h2 id=\"other-rows\">Other rows") && html.contains("demo.c"));
     assert!(html.contains("<caption>Table &amp; figure</caption>") && html.contains("scope=\"row\""));
 }
@@ -106,7 +107,7 @@ fn writing_makes_the_page_the_rows_and_each_figure() {
     );
     assert_eq!(fs::read_to_string(out.join("rows.json")).unwrap(), report().document().to_json());
     assert_eq!(fs::read_to_string(out.join("rows.csv")).unwrap(), report().document().to_csv());
-    // Twice is no error, and gives the same bytes.
+    // Writing twice is no error, and gives the same bytes.
     let before = fs::read(out.join("report.html")).unwrap();
     report().write(&out).unwrap();
     assert_eq!(before, fs::read(out.join("report.html")).unwrap());

@@ -1,9 +1,10 @@
-//! What an axis shows.
+//! Axes of charts.
 
-/// No quantity is that large; leaving out what is keeps every sum and difference of values finite.
+/// Largest magnitude that is drawn. No measured quantity is larger, and without larger values every
+/// sum and difference stays finite.
 const BEYOND: f64 = 1e100;
 
-/// An axis: what it shows, in which unit, and over which range.
+/// An axis: label, unit and range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     label: String,
@@ -15,7 +16,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis over whatever range the data have. The `unit` may be empty for a plain number.
+    /// Creates an axis over the range of the data. The `unit` may be empty for a plain number.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { label: label.into(), unit: unit.into(), log: false, lo: None, hi: None, cut: false }
     }
@@ -27,26 +28,27 @@ impl Axis {
         self
     }
 
-    /// Shows at least this range. Where data lie outside it, the axis is longer.
+    /// Shows at least this range. Data outside it make the axis longer.
     #[must_use]
     pub fn range(mut self, lo: f64, hi: f64) -> Self {
         (self.lo, self.hi) = (Some(lo), Some(hi));
         self
     }
 
-    /// Shows exactly this range of a [line chart](super::LineChart): a window on longer data. Lines leave it at the frame. An arrow
-    /// marks where, and the legend has the value farthest outside. Other charts show at least this range.
+    /// Shows exactly this range of a [line chart](super::LineChart): a window on longer data. Lines
+    /// end at the frame, an arrow marks the place, and the legend has the value farthest outside.
+    /// Other charts show at least this range.
     #[must_use]
     pub fn window(self, lo: f64, hi: f64) -> Self {
         Self { cut: true, ..self.range(lo, hi) }
     }
 
-    /// Shows a range instead of a window.
+    /// Turns a window into a range.
     pub(super) fn uncut(self) -> Self {
         Self { cut: false, ..self }
     }
 
-    /// Whether `value` has a place on the axis.
+    /// Returns true if `value` has a place on the axis.
     pub(super) fn shows(&self, value: f64) -> bool {
         value.abs() <= BEYOND && (!self.log || value >= 1.0 / BEYOND)
     }

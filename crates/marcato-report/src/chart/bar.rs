@@ -26,7 +26,7 @@ pub struct BarChart {
     part: Option<String>,
 }
 
-/// The bars of one series: one in each group.
+/// Bars of one series: one in each group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     name: String,
@@ -40,51 +40,56 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// A series with one value for each group in order; a value that is not a number leaves its place empty.
+    /// Creates a series with one value for each group in order. A value that is not a number leaves
+    /// its place empty.
     pub fn new(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let values = values.into_iter().collect();
         let (name, parts, intervals, paper) = (name.into(), vec![], vec![], vec![]);
         Self { name, values, parts, intervals, paper, colour: None, like: None, outlined: false }
     }
 
-    /// Chooses the colour. Without it each name has its own, the same in all charts of a report.
+    /// Chooses the colour. By default, each name has its own, the same in all charts of a report.
     #[must_use]
     pub fn colour(mut self, colour: Colour) -> Self {
         self.colour = Some(colour);
         self
     }
 
-    /// Gives the bars the colour of the series called `name`, for instance because they are the same under another condition.
+    /// Gives the bars the colour of the series called `name`, for instance for the same flows under
+    /// another condition.
     #[must_use]
     pub fn like(mut self, name: impl Into<String>) -> Self {
         self.like = Some(name.into());
         self
     }
 
-    /// Half the width of each bar's confidence interval, in the order of the groups. One that is not a number is not drawn.
+    /// Sets the half-width of each bar's confidence interval, in the order of the groups. One that
+    /// is not a number is not drawn.
     #[must_use]
     pub fn intervals(mut self, half_widths: impl IntoIterator<Item = f64>) -> Self {
         self.intervals = half_widths.into_iter().collect();
         self
     }
 
-    /// Published values of the same quantity, in the order of the groups: hollow diamonds, which the legend calls `paper`. One
-    /// that is not a number is not drawn.
+    /// Adds published values of the same quantity, in the order of the groups. They are drawn as
+    /// hollow diamonds, which the legend calls `paper`. One that is not a number is not drawn.
     #[must_use]
     pub fn paper(mut self, values: impl IntoIterator<Item = f64>) -> Self {
         self.paper = values.into_iter().collect();
         self
     }
 
-    /// How much of each bar is stacked on top in a lighter shade: the part that [`BarChart::part`] names. The values of
-    /// the series are the totals. What is no part, because it is not between nothing and its total, is not drawn.
+    /// Sets the part of each bar that is drawn at its top in a lighter shade; [`BarChart::part`]
+    /// names it. The values of the series are the totals. A part that is not between 0 and its
+    /// total is not drawn.
     #[must_use]
     pub fn parts(mut self, parts: impl IntoIterator<Item = f64>) -> Self {
         self.parts = parts.into_iter().collect();
         self
     }
 
-    /// Draws outlines instead of filled bars: for computed values beside measured ones of the same colour.
+    /// Draws outlines instead of filled bars, for computed values next to measured ones of the same
+    /// colour.
     #[must_use]
     pub fn outlined(mut self) -> Self {
         self.outlined = true;
@@ -112,7 +117,7 @@ impl BarChart {
         self
     }
 
-    /// Says what the lighter part of bars is: see [`Bars::parts`].
+    /// Names the lighter part of bars: see [`Bars::parts`].
     #[must_use]
     pub fn part(mut self, name: impl Into<String>) -> Self {
         self.part = Some(name.into());
@@ -124,12 +129,12 @@ impl BarChart {
         self.bars.iter().map(Bars::named).collect()
     }
 
-    /// The chart as an SVG image by itself.
+    /// The chart as an SVG image on its own.
     pub fn to_svg(&self) -> String {
         self.draw(&Looks::assign([self.named()]))
     }
 
-    /// The chart as an SVG image of a report, in which names have these looks.
+    /// The chart as an SVG image of a report that assigned these looks.
     pub(super) fn draw(&self, looks: &Looks) -> String {
         let count = self.groups.len();
         let paints: Vec<Paint> = self
@@ -152,7 +157,7 @@ impl BarChart {
         let bottom = top + 270.0;
         let values = || self.bars.iter().flat_map(|bars| bars.values.iter().copied().take(count));
         let reaches = values().chain(published()).chain(self.bars.iter().flat_map(|bars| bars.ends(count)));
-        // Bars cannot leave their frame: for them a window is a range like any other.
+        // Bars cannot be cut at the frame: for them a window is a range like any other.
         let axis = self.axis.clone().uncut();
         let Some(scale) = Scale::new(&axis, reaches, true, bottom, top) else {
             return frame::no_data(&self.title);
@@ -162,13 +167,13 @@ impl BarChart {
         frame::head(&mut svg, &self.title, &legend);
         frame::vertical(&mut svg, frame, &self.axis, &scale);
 
-        // The axis may begin above nought, if it was asked to.
+        // The ground is at 0, or at the axis's lower end if a range begins above 0.
         let ground = scale.place(if self.axis.log { scale.lo() } else { scale.lo().max(0.0) });
         let pitch = (frame.right - frame.left) / as_f64(count);
         let width = (pitch * 0.92 / as_f64(self.bars.len())).min(64.0);
         let first = (pitch - width * as_f64(self.bars.len())) / 2.0;
         let widest = values().map(|value| Font::SMALL.width(&printed(value))).fold(0.0, f64::max);
-        // Where the labels would run into each other they stand on end.
+        // Labels that would overlap are turned upright.
         let upright = widest > width - 2.0;
         for (group, name) in self.groups.iter().enumerate() {
             let left = frame.left + pitch * as_f64(group);
@@ -227,7 +232,7 @@ impl Bars {
         (self.like.as_deref().unwrap_or(&self.name), self.colour)
     }
 
-    /// The ends of the intervals of the first `count` bars.
+    /// Both ends of the intervals of the first `count` bars.
     fn ends(&self, count: usize) -> impl Iterator<Item = f64> {
         let values = self.values.iter().zip(&self.intervals).take(count);
         values.flat_map(|(&value, &half)| [value - half, value + half])
@@ -238,7 +243,7 @@ fn printed(value: f64) -> String {
     text::number(Some(value))
 }
 
-/// Counts of bars and groups are small.
+/// Converts a count. Counts of bars and groups are small.
 fn as_f64(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }
@@ -323,11 +328,11 @@ mod tests {
             let from = line.find("height=\"").unwrap() + 8;
             line[from..].split('"').next().unwrap().parse::<f64>().unwrap()
         };
-        // 270 pixels are 200 Mbit/s; what is drawn around lies inside by 0.75 at either side.
+        // 270 pixels are 200 Mbit/s; the outline takes 0.75 on either side.
         let near = |height: f64, mbps: f64| (height - mbps * 1.35).abs() < 1.51;
         assert!(near(height("<title>10 kB, LowRTT: 160</title>"), 120.0));
         assert!(near(height("<title>10 kB, LowRTT: 160, priority data: 40</title>"), 40.0));
-        // What is greater than the whole, or less than nothing, is no part.
+        // A value greater than the whole, or negative, is no part.
         assert!(near(height("<title>50 kB, LowRTT: 100</title>"), 100.0));
         assert!(
             near(height("<title>50 kB, CWR: 80</title>"), 80.0) && !svg.contains("50 kB, LowRTT: 100, pri")

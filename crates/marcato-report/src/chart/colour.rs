@@ -1,8 +1,9 @@
-//! The colours of series.
+//! Colours of series.
 
-/// A colour that people with any of the common colour-vision deficiencies can tell from the others, on white and on the dark
-/// background: each has a tone of its own for either. The hues are those of Okabe and Ito ("Color universal design", 2008);
-/// the tones differ in lightness too, because hue alone is not seen by everybody.
+/// A colour that people with any of the common colour-vision deficiencies can tell from the others,
+/// on white and on the dark background. Each has a separate tone for either background. The hues
+/// are those of Okabe and Ito ("Color universal design", 2008). The tones also differ in lightness,
+/// because not everybody can tell hues apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Colour {
     /// Blue, the first series' colour.
@@ -15,7 +16,7 @@ pub enum Colour {
     Purple,
     /// Orange.
     Orange,
-    /// Grey, for what is only there to compare with.
+    /// Grey, for series that serve only as comparison.
     Grey,
 }
 
@@ -24,7 +25,8 @@ impl Colour {
     pub const ALL: [Self; 6] =
         [Self::Blue, Self::Vermilion, Self::Green, Self::Purple, Self::Orange, Self::Grey];
 
-    /// The class that an image's style gives this colour: `mc-f-` fills and `mc-s-` strokes with it.
+    /// Suffix of the class that an image's style gives this colour: `mc-f-` fills and `mc-s-`
+    /// strokes with it.
     pub(super) const fn class(self) -> &'static str {
         match self {
             Self::Blue => "blue",
@@ -36,7 +38,7 @@ impl Colour {
         }
     }
 
-    /// The tone on white.
+    /// Tone on white.
     pub(super) const fn light(self) -> &'static str {
         match self {
             Self::Blue => "#1f8fe6",
@@ -48,7 +50,7 @@ impl Colour {
         }
     }
 
-    /// The tone on the dark background.
+    /// Tone on the dark background.
     pub(super) const fn dark(self) -> &'static str {
         match self {
             Self::Blue => "#3f80ff",
@@ -149,7 +151,8 @@ pub(super) mod tests {
                         };
                         let (one, other) = (seen(a), seen(*b));
                         let apart = one.iter().zip(other).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
-                        // A difference of 2.3 is just noticeable; lines are thin, so it has to be many times that.
+                        // A difference of 2.3 is just noticeable. Lines are thin, so it must be
+                        // many times that.
                         assert!(apart >= 20.0, "{name}: {a:?} and {b:?} differ by {apart:.1}");
                     }
                 }

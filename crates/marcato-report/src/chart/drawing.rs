@@ -19,7 +19,7 @@ enum Kind {
 }
 
 impl Drawing {
-    /// The series by name; none of a finished image.
+    /// Series by name; empty for a finished image.
     fn named(&self) -> Vec<Named<'_>> {
         match &self.0 {
             Kind::Line(chart) => chart.named(),
@@ -29,12 +29,12 @@ impl Drawing {
         }
     }
 
-    /// The looks of all names in these drawings.
+    /// Looks of all names in these drawings.
     pub(crate) fn looks<'a>(drawings: impl IntoIterator<Item = &'a Self>) -> Looks {
         Looks::assign(drawings.into_iter().map(Self::named))
     }
 
-    /// The SVG image, with these looks.
+    /// SVG image with these looks.
     pub(crate) fn draw(&self, looks: &Looks) -> String {
         match &self.0 {
             Kind::Line(chart) => chart.draw(looks),

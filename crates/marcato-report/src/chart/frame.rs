@@ -1,26 +1,26 @@
-//! What every chart has around its data: title, legend, axes.
+//! Parts around the data of every chart: title, legend, axes.
 
 use super::Axis;
 use super::look::Look;
 use super::scale::Scale;
 use super::svg::{Anchor, Font, Paint, Svg};
 
-/// The width of every chart, in pixels.
+/// Width of every chart, in pixels.
 pub(super) const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 16.0;
 
-/// How an entry of the legend looks.
+/// Symbol of an entry of the legend.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Key {
     /// A filled or outlined square.
     Box(Paint),
-    /// A piece of line, with the look's mark on it if points are marked.
+    /// A piece of line, with the look's mark on it if the points are marked.
     Line { look: Look, dashed: bool, mark: bool },
     /// The mark of published values.
     Paper,
 }
 
-/// The entries of a legend. One that would say only what the title says already is left out.
+/// Entries of a legend. A single entry whose name the title already contains is left out.
 pub(super) fn legend(title: &str, entries: Vec<(Key, String)>) -> Vec<(Key, String)> {
     match entries.as_slice() {
         [(_, name)] if name.is_empty() || title.to_lowercase().contains(&name.to_lowercase()) => vec![],
@@ -28,7 +28,7 @@ pub(super) fn legend(title: &str, entries: Vec<(Key, String)>) -> Vec<(Key, Stri
     }
 }
 
-/// The place left for the data, in pixels.
+/// Area of the data, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) left: f64,
@@ -38,19 +38,19 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Where the data begin below the title and the legend.
+    /// Top edge of the data, below the title and the legend.
     pub(super) fn top_below(legend: &[(Key, String)]) -> f64 {
         42.0 + if legend.is_empty() { 0.0 } else { 20.0 * rows(legend) + 6.0 }
     }
 
-    /// Returns true if a place is inside, the edges included.
+    /// Returns true if a place is inside or on an edge. The slack absorbs rounding.
     pub(super) fn holds(&self, (x, y): (f64, f64)) -> bool {
         let slack = 1e-6;
         (self.left - slack..=self.right + slack).contains(&x)
             && (self.top - slack..=self.bottom + slack).contains(&y)
     }
 
-    /// The pieces of a line that are inside, cut exactly at the edges.
+    /// Pieces of a line that are inside, cut exactly at the edges.
     pub(super) fn clip(&self, path: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
         if path.iter().all(|&place| self.holds(place)) {
             return vec![path.to_vec()];
@@ -67,7 +67,7 @@ impl Frame {
         pieces
     }
 
-    /// The part of a straight line that is inside (Liang and Barsky, 1984).
+    /// Part of a straight line that is inside (Liang and Barsky, 1984).
     fn segment(&self, from: (f64, f64), to: (f64, f64)) -> Option<((f64, f64), (f64, f64))> {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let (mut enters, mut leaves) = (0.0_f64, 1.0_f64);
@@ -94,7 +94,7 @@ impl Frame {
     }
 }
 
-/// The rows that the legend takes.
+/// Number of rows that the legend takes.
 fn rows(legend: &[(Key, String)]) -> f64 {
     let mut count = 0.0;
     place(legend, |_, _, row| count = f64::from(row) + 1.0);
@@ -135,7 +135,7 @@ pub(super) fn head(svg: &mut Svg, title: &str, legend: &[(Key, String)]) {
     }
 }
 
-/// Says that there is nothing to show.
+/// Chart that shows "no data".
 pub(super) fn no_data(title: &str) -> String {
     let mut svg = Svg::new(WIDTH, 120.0, title);
     head(&mut svg, title, &[]);
@@ -143,7 +143,7 @@ pub(super) fn no_data(title: &str) -> String {
     svg.finish()
 }
 
-/// Room to the left for the ticks and the title of the vertical axis.
+/// Left edge of the data: leaves room for the ticks and the title of the vertical axis.
 pub(super) fn left_of(scale: &Scale) -> f64 {
     let widest = scale.ticks().iter().map(|(_, label)| Font::SMALL.width(label)).fold(0.0, f64::max);
     MARGIN + 18.0 + widest + 8.0

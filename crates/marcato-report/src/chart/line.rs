@@ -1,4 +1,4 @@
-//! Lines, steps and complementary distributions.
+//! Line charts: lines, steps and CCDFs.
 
 use super::frame::{self, Frame, Key};
 use super::look::{Look, Looks, Named};
@@ -7,7 +7,7 @@ use super::svg::{Anchor, Font, Svg, Way};
 use super::{Axis, Colour};
 use crate::{Samples, text};
 
-/// So many of a distribution's last steps are drawn whatever their size.
+/// Number of last steps of a distribution that are drawn at any size: the tail must stay exact.
 const TAIL: usize = 100;
 
 /// Several series over one horizontal axis.
@@ -43,17 +43,18 @@ pub struct Series {
     paper: Vec<(f64, f64)>,
 }
 
-/// What joins points.
+/// Connection between points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Line,
     Step,
-    /// Steps down, as far as they go.
+    /// Steps down, to the last value or the frame's edge.
     Ccdf,
 }
 
 impl Series {
-    /// Points joined by straight lines, in the order given. A point that is not finite leaves a gap.
+    /// Points joined by straight lines, in the order given. A point that is not finite leaves a
+    /// gap.
     pub fn line(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
             name: name.into(),
@@ -87,21 +88,23 @@ impl Series {
         self
     }
 
-    /// Chooses the colour. Without it each name has its own, the same in all charts of a report.
+    /// Chooses the colour. By default, each name has its own, the same in all charts of a report.
     #[must_use]
     pub fn colour(mut self, colour: Colour) -> Self {
         self.colour = Some(colour);
         self
     }
 
-    /// Gives the series the colour of the series called `name`, for instance because it is the same under another condition.
+    /// Gives the series the colour of the series called `name`, for instance for the same flow
+    /// under another condition.
     #[must_use]
     pub fn like(mut self, name: impl Into<String>) -> Self {
         self.like = Some(name.into());
         self
     }
 
-    /// Half the width of each point's confidence interval, in order. One that is not a number is not drawn.
+    /// Sets the half-width of each point's confidence interval, in order. One that is not a number
+    /// is not drawn.
     #[must_use]
     pub fn intervals(mut self, half_widths: impl IntoIterator<Item = f64>) -> Self {
         self.intervals = half_widths.into_iter().collect();
@@ -115,9 +118,9 @@ impl Series {
         self
     }
 
-    /// The shares of `samples` that are greater than x, as steps down from 1: the complementary cumulative
-    /// distribution. Infinite samples count, so that what never came keeps the line up to the right edge; samples that
-    /// are not a number are left out.
+    /// Creates the CCDF of `samples`: the share greater than x, as steps down from 1. Infinite
+    /// samples count, so messages that never completed keep the line up to the right edge. Samples
+    /// that are not a number are left out.
     pub fn ccdf(name: impl Into<String>, samples: impl IntoIterator<Item = f64>) -> Self {
         let steps = Samples::new(samples).ccdf();
         let top = steps.first().map(|&(least, _)| (least, 1.0));
@@ -131,8 +134,9 @@ impl LineChart {
         Self { title: title.into(), x, y, series: vec![], shades: vec![] }
     }
 
-    /// A chart of complementary cumulative distributions of `x`: add [`Series::ccdf`]. On a logarithmic one the last
-    /// step, to a share of 0, falls to the lower edge. Where there is room, each line has its name beside it.
+    /// Creates a chart of CCDFs of `x`: add [`Series::ccdf`]. On a logarithmic axis the last step,
+    /// to a share of 0, falls to the lower edge. If there is room, each line has its name next to
+    /// it.
     ///
     /// ```
     /// use marcato_report::chart::{Axis, LineChart, Series};
@@ -148,15 +152,15 @@ impl LineChart {
         Self::new(title, x, if log { y.log() } else { y.range(0.0, 1.0) })
     }
 
-    /// Ends the vertical axis of a chart of shares at `least`, and begins it at 1. Lines end there too.
+    /// Limits the vertical axis of a chart of shares to `least` and 1. Lines end there too.
     #[must_use]
     pub fn down_to(mut self, least: f64) -> Self {
         self.y = self.y.window(least, 1.0);
         self
     }
 
-    /// Shades a span of the horizontal axis and names it, for instance the warm-up that is not measured. It does not make
-    /// the axis longer.
+    /// Shades a span of the horizontal axis and names it, for instance the warm-up that is not
+    /// measured. It does not make the axis longer.
     #[must_use]
     pub fn shade(mut self, from: f64, to: f64, name: impl Into<String>) -> Self {
         self.shades.push((from, to, name.into()));
@@ -175,12 +179,12 @@ impl LineChart {
         self.series.iter().map(Series::named).collect()
     }
 
-    /// The chart as an SVG image by itself.
+    /// The chart as an SVG image on its own.
     pub fn to_svg(&self) -> String {
         self.draw(&Looks::assign([self.named()]))
     }
 
-    /// The chart as an SVG image of a report, in which names have these looks.
+    /// The chart as an SVG image of a report that assigned these looks.
     pub(super) fn draw(&self, looks: &Looks) -> String {
         let shown = |(x, y): &(f64, f64)| self.x.shows(*x) && self.y.shows(*y);
         let looks: Vec<Look> = self.series.iter().map(|one| looks.of(one.named())).collect();
@@ -197,7 +201,7 @@ impl LineChart {
         let Some(y_scale) = Scale::new(&self.y, points().map(|point| point.1), true, bottom, top) else {
             return frame::no_data(&self.title);
         };
-        // Half of the last tick's label stands out to the right.
+        // Half of the last tick's label extends beyond the frame to the right.
         let frame = Frame { left: frame::left_of(&y_scale), right: frame::WIDTH - 34.0, top, bottom };
         let Some(x_scale) =
             Scale::new(&self.x, points().map(|point| point.0), false, frame.left, frame.right)
@@ -223,7 +227,7 @@ impl LineChart {
             for run in one.points.split(|point| !shown(point)).filter(|run| !run.is_empty()) {
                 let places: Vec<(f64, f64)> =
                     run.iter().map(|&(x, y)| (x_scale.place(x), y_scale.place(y))).collect();
-                // A line of one point would not show.
+                // A line of one point would be invisible.
                 if one.marks || places.len() == 1 {
                     let shape = if one.marks { look.shape() } else { 0 };
                     let seen = places.iter().filter(|place| frame.holds(**place));
@@ -263,7 +267,7 @@ impl LineChart {
         svg.finish()
     }
 
-    /// The spans that [`shade`](Self::shade) asks for, as far as they are in the frame.
+    /// Draws the spans of [`shade`](Self::shade), cut at the frame.
     fn shade_spans(&self, svg: &mut Svg, x_scale: &Scale, frame: Frame) {
         for (from, to, name) in self.shades.iter().filter(|(from, to, _)| self.x.shows(*to) && from < to) {
             let from = if self.x.shows(*from) { x_scale.place(*from) } else { frame.left };
@@ -281,7 +285,7 @@ impl LineChart {
         }
     }
 
-    /// The values farthest above and below a vertical axis that is a window, and where they are.
+    /// Values farthest above and below the window of the vertical axis, with their places.
     fn beyond(&self, one: &Series) -> Vec<(Way, (f64, f64))> {
         let (Some(lo), Some(hi)) = (self.y.lo, self.y.hi) else { return vec![] };
         if !self.y.cut || one.shape == Shape::Ccdf {
@@ -300,22 +304,22 @@ impl LineChart {
         above.map(|at| (Way::Up, at)).into_iter().chain(below.map(|at| (Way::Down, at))).collect()
     }
 
-    /// The greatest value of a distribution that a window on the horizontal axis leaves out.
+    /// Greatest value of a distribution that the window of the horizontal axis leaves out.
     fn longest(&self, one: &Series) -> Option<f64> {
         let hi = self.x.hi.filter(|_| self.x.cut && one.shape == Shape::Ccdf)?;
         let shown = one.points.iter().map(|point| point.0).filter(|&x| self.x.shows(x));
         shown.max_by(f64::total_cmp).filter(|&most| most > hi)
     }
 
-    /// Legend of a series: its name, and how far it goes where it leaves the frame.
+    /// Legend of a series: its name, and its farthest value if it leaves the frame.
     fn entry(&self, one: &Series) -> String {
         let far = self.beyond(one).into_iter().map(|(_, (_, y))| y).chain(self.longest(one));
         let far: Vec<String> = far.map(printed).collect();
         if far.is_empty() { one.name.clone() } else { format!("{} (to {})", one.name, far.join(" and ")) }
     }
 
-    /// The corners of a distribution: where its line comes down to, from left to right. Also the greatest value, if the line
-    /// ends at the right edge before it.
+    /// Corners of a distribution's line, from left to right, and the greatest value if the line is
+    /// cut at the right edge before it.
     fn tail(
         &self,
         one: &Series,
@@ -341,7 +345,7 @@ impl LineChart {
             }
         }
         match (one.points.last(), cut.last().copied()) {
-            // What never came is not below any value.
+            // Samples without a value (infinite) keep the share above 0 up to the right edge.
             (Some(&(_, share)), Some((_, y))) if share > 0.0 => cut.push((frame.right, y)),
             _ => {}
         }
@@ -358,7 +362,7 @@ impl Series {
         (self.like.as_deref().unwrap_or(&self.name), self.colour)
     }
 
-    /// Everything that is drawn: points, the ends of their intervals, published points.
+    /// Extent of the drawing: points, the ends of their intervals, published points.
     fn reaches(&self) -> impl Iterator<Item = (f64, f64)> {
         let ends = self.points.iter().zip(&self.intervals);
         let ends = ends.flat_map(|(&(x, y), &half)| [(x, y - half), (x, y + half)]);
@@ -371,7 +375,7 @@ impl Series {
             if !(axis.shows(y) && half > 0.0 && half.is_finite() && frame.holds(place)) {
                 continue;
             }
-            // On a logarithmic axis an interval may begin below anything that can be shown.
+            // On a logarithmic axis an interval may begin at or below 0, which has no place.
             let low =
                 if axis.shows(y - half) { y_scale.place(y - half).min(frame.bottom) } else { frame.bottom };
             let high = if axis.shows(y + half) { y_scale.place(y + half).max(frame.top) } else { frame.top };
@@ -380,7 +384,7 @@ impl Series {
     }
 }
 
-/// Between two points, first along and then up or down.
+/// Corners of a step function: between two points, first along and then up or down.
 fn stairs(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut path = Vec::with_capacity(places.len() * 2);
     for &(x, y) in places {
@@ -392,8 +396,8 @@ fn stairs(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     path
 }
 
-/// Leaves out the steps, but for the last ones, that are less than a pixel from the one before. What is drawn is
-/// nowhere farther than that from what was.
+/// Leaves out steps less than a pixel from the one before, except the last ones. The drawn line is
+/// nowhere farther than a pixel from the exact one.
 fn thin_tail(path: &mut Vec<(f64, f64)>) {
     let tail = path.len().saturating_sub(TAIL);
     let mut at = 0;

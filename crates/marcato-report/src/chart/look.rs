@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Colour;
 
-/// Look of a series: colour, dashes or hatching, and the shape of its marks. Two looks differ in more than colour unless
-/// their colours differ for every eye.
+/// Look of a series: colour, dashes or hatching, and the shape of its marks. Two looks differ in
+/// more than colour unless their colours differ for everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Look {
     pub(super) colour: Colour,
-    /// 0 for a plain line or area; what the others are, the image decides.
+    /// 0 for a plain line or area; the image maps the other numbers to dashes or hatching.
     pub(super) pattern: u8,
 }
 
@@ -18,7 +18,8 @@ impl Look {
     pub(super) const COUNT: usize = Colour::ALL.len() * Self::PATTERNS;
     const PATTERNS: usize = 4;
 
-    /// The look number `index`: all colours plain, then all with the next pattern. They repeat after the last.
+    /// Look number `index`: all colours plain, then all with the next pattern. They repeat after
+    /// the last.
     pub(super) fn of(index: usize) -> Self {
         let colour = Colour::ALL[index % Colour::ALL.len()];
         let pattern = (index / Colour::ALL.len()) % Self::PATTERNS;
@@ -29,28 +30,29 @@ impl Look {
         Self { colour, pattern: 0 }
     }
 
-    /// The shape of the marks: another for each colour, and for each pattern of one colour.
+    /// Shape of the marks: it differs between colours, and between patterns of one colour.
     pub(super) fn shape(self) -> usize {
         let colour = Colour::ALL.iter().position(|&colour| colour == self.colour).unwrap_or(0);
         colour + usize::from(self.pattern)
     }
 }
 
-/// A series by name, and the colour if one is chosen for it.
+/// Name of a series, with the colour chosen for it, if any.
 pub(super) type Named<'a> = (&'a str, Option<Colour>);
 
-/// The look of each series of a report, by name: the same name looks the same in all its charts.
+/// Look of each series of a report, by name: a name has one look in all charts.
 ///
-/// Names that meet in a chart never share a look, as long as there are as many looks. Names that never meet may.
+/// Names that occur in one chart never share a look, as long as there are enough looks. Names that
+/// never occur together may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looks(BTreeMap<String, Look>);
 
 impl Looks {
-    /// Looks for the series of several charts, first come, first served.
+    /// Assigns looks to the series of several charts, in order of first appearance.
     pub(super) fn assign<'a>(charts: impl IntoIterator<Item = Vec<Named<'a>>>) -> Self {
         let charts: Vec<Vec<Named<'_>>> = charts.into_iter().collect();
         let mut looks = BTreeMap::<String, Look>::new();
-        // Where a colour is chosen for a name anywhere, it is the name's everywhere.
+        // A colour chosen for a name in any chart applies in all of them.
         for &(name, chosen) in charts.iter().flatten() {
             if let Some(colour) = chosen {
                 looks.entry(name.to_owned()).or_insert(Look::plain(colour));

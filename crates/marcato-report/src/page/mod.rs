@@ -1,7 +1,8 @@
-//! HTML pages for results: text, figures and sortable tables in one file, without any other file and without a network.
+//! HTML pages for results: text, figures and sortable tables in one file that needs no other file
+//! and no network.
 //!
-//! A [`Page`] is filled by chaining. A paper's [`Report`](crate::Report) is built from it, and so is whatever else Marcato
-//! reports.
+//! A [`Page`] is filled by chained calls. [`Report`](crate::Report) builds its HTML from one, and
+//! other commands use it directly.
 
 mod section;
 mod table;
@@ -16,7 +17,7 @@ use crate::chart::{Drawing, Looks};
 use crate::markup::escape;
 
 const STYLE: &str = include_str!("page.css");
-/// Sorts tables. Without it they are readable, but stay in their first order.
+/// Script that sorts tables. Without it they are readable, but stay in their first order.
 const SCRIPT: &str = include_str!("sort.js");
 
 /// An HTML page with a title, a list of contents and sections.
@@ -50,7 +51,7 @@ impl Page {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Sets the introduction: what was run, in a sentence or two.
+    /// Sets the introduction: a description of the run, in one or two sentences.
     #[must_use]
     pub fn about(mut self, about: impl Into<String>) -> Self {
         self.about = about.into();
@@ -64,7 +65,7 @@ impl Page {
         self
     }
 
-    /// Adds a warning that stands out above everything else.
+    /// Adds a warning above everything else.
     #[must_use]
     pub fn banner(mut self, text: impl Into<String>) -> Self {
         self.banners.push(text.into());
@@ -85,14 +86,15 @@ impl Page {
         self
     }
 
-    /// Images of all figures in order, as pairs of the figure's id and its SVG text: the same as on the page.
+    /// Images of all figures in order, as pairs of the figure's id and its SVG text. They equal
+    /// those on the page.
     pub fn images(&self) -> Vec<(String, String)> {
         let looks = self.looks();
         let image = |figure: &Figure| (figure.id().to_owned(), figure.drawing().draw(&looks));
         self.sections.iter().flat_map(Section::figures).map(image).collect()
     }
 
-    /// The looks of all series, the same in each figure.
+    /// Looks of all series, shared by all figures.
     fn looks(&self) -> Looks {
         Drawing::looks(self.sections.iter().flat_map(Section::figures).map(Figure::drawing))
     }
@@ -138,7 +140,8 @@ impl Page {
         writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>")
     }
 
-    /// An anchor for each section: its title in lower-case letters, digits and `-`, unlike any other and any figure's id.
+    /// An anchor for each section: its title in lower-case letters, digits and `-`. It differs from
+    /// all other anchors and from all figure ids.
     fn anchors(&self) -> Vec<String> {
         let mut taken: BTreeSet<String> =
             self.sections.iter().flat_map(Section::figures).map(|figure| figure.id().to_owned()).collect();

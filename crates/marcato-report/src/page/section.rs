@@ -7,7 +7,8 @@ use crate::Figure;
 use crate::chart::Looks;
 use crate::markup::escape;
 
-/// A part of a [`Page`](super::Page) under a heading of its own. What it holds is shown in the order in which it was added.
+/// Part of a [`Page`](super::Page) with its own heading. Its contents are shown in the order in
+/// which they were added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     title: String,
@@ -35,7 +36,7 @@ impl Section {
         self
     }
 
-    /// Adds text that keeps its lines and is set in a monospaced font, such as a scenario.
+    /// Adds preformatted text in a monospaced font, such as a scenario.
     #[must_use]
     pub fn code(mut self, text: impl Into<String>) -> Self {
         self.blocks.push(Block::Code(text.into()));
@@ -49,7 +50,7 @@ impl Section {
         self
     }
 
-    /// Adds a table. One without rows is left out.
+    /// Adds a table. A table without rows is left out.
     #[must_use]
     pub fn table(mut self, table: Table) -> Self {
         self.blocks.push(Block::Table(table));

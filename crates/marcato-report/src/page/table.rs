@@ -5,7 +5,7 @@ use core::fmt::{Result, Write};
 use crate::markup::escape;
 use crate::text;
 
-/// Tables longer than this are folded unless asked otherwise.
+/// Number of rows above which a table is folded by default.
 const LONG: usize = 24;
 
 /// A table with a caption, named columns and any number of rows; readers can sort it by each column.
@@ -19,7 +19,7 @@ pub struct Table {
     folded: Option<bool>,
 }
 
-/// The head of a column: its name, the unit of its values, and how they are aligned.
+/// Head of a column: its name, the unit of its values, and their alignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     name: String,
@@ -36,7 +36,7 @@ pub struct Cell {
     mood: Mood,
 }
 
-/// How a cell stands out. Its text has to say the same in words.
+/// Emphasis of a cell. Its text must say the same in words, for readers who see no colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mood {
     #[default]
@@ -71,12 +71,12 @@ impl Cell {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A number with four significant digits; a dash where there is none. Sorting uses the exact value.
+    /// A number with four significant digits; a dash for `None`. Sorting uses the exact value.
     pub fn number(value: Option<f64>) -> Self {
         Self { text: text::number(value), value: value.filter(|value| value.is_finite()), ..Self::default() }
     }
 
-    /// A number and half the width of its confidence interval, if it has one.
+    /// A number and the half-width of its confidence interval, if it has one.
     pub fn interval(value: Option<f64>, half_width: Option<f64>) -> Self {
         let cell = Self::number(value);
         match half_width {
@@ -109,7 +109,7 @@ impl Cell {
         Self { mood: Mood::Bad, ..self }
     }
 
-    /// Sets the cell back, as of little interest.
+    /// Greys the cell, as of little interest.
     #[must_use]
     pub fn muted(self) -> Self {
         Self { mood: Mood::Muted, ..self }
@@ -135,7 +135,7 @@ impl From<f64> for Cell {
 }
 
 impl Table {
-    /// A table without columns and rows. The caption says what it shows.
+    /// Creates a table without columns and rows. The caption names its content.
     pub fn new(caption: impl Into<String>) -> Self {
         Self { caption: caption.into(), ..Self::default() }
     }
@@ -154,7 +154,7 @@ impl Table {
         self
     }
 
-    /// Adds a row. Cells beyond the last column are left out, missing ones are empty.
+    /// Adds a row. Cells beyond the last column are left out; missing ones are empty.
     #[must_use]
     pub fn row<C: Into<Cell>>(mut self, cells: impl IntoIterator<Item = C>) -> Self {
         self.rows.push(cells.into_iter().map(Into::into).collect());
@@ -168,14 +168,15 @@ impl Table {
         self
     }
 
-    /// Folds the table, or keeps it open, whatever its length. Without this, more than 24 rows are folded.
+    /// Folds the table, or keeps it open, at any length. By default, tables of more than 24 rows
+    /// are folded.
     #[must_use]
     pub fn folded(mut self, folded: bool) -> Self {
         self.folded = Some(folded);
         self
     }
 
-    /// Whether there is nothing to show.
+    /// Returns true if the table has no rows or no columns.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() || self.columns.is_empty()
     }
@@ -190,7 +191,8 @@ impl Table {
             let rows = if count == 1 { "row" } else { "rows" };
             writeln!(page, "<details>\n<summary>{caption} ({count} {rows})</summary>")?;
         }
-        // The summary shows the caption already; those who hear the page need it with the table all the same.
+        // The summary already shows the caption. Readers with a screen reader still need it at the
+        // table.
         let class = if folded { " class=\"heard\"" } else { "" };
         write!(
             page,
