@@ -1,24 +1,24 @@
-//! What one question of an experiment gives, and the report that all of them make.
+//! Answers to an experiment's questions, and the report that they form.
 
 use marcato_report::{Config, Document, Report, Row, Section, Unit};
 
 use crate::{Experiment, RunOptions};
 
-/// What one question gives: its rows, and what is said and drawn about them.
+/// Answer to one question: its rows, with their text and figures.
 pub(crate) struct Answer {
     pub(crate) rows: Vec<Row>,
     pub(crate) section: Section,
 }
 
 impl Answer {
-    /// A section that shows all of `rows` with `text`.
+    /// Creates a section that shows all of `rows` with `text`.
     pub(crate) fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
         let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
         Self { rows, section }
     }
 }
 
-/// The report of `experiment`, in the order of its answers.
+/// Joins `answers` into the report of `experiment`, in their order.
 pub(crate) fn report(
     experiment: &dyn Experiment,
     config: Config,
@@ -33,10 +33,10 @@ pub(crate) fn report(
     sections.into_iter().fold(report, Report::section)
 }
 
-/// Why a quick run claims nothing that needs a long one.
+/// Reason that a quick run gives for a missing band.
 pub(crate) const TOO_SHORT: &str = "a quick run is too short, or too small, for this band";
 
-/// A verdict, or what it would be where the runs are too short to claim it.
+/// Row for a verdict, without a band if the runs are too short to claim it.
 pub(crate) fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool, claimed: bool) -> Row {
     if claimed {
         Row::verdict(id, what, held)

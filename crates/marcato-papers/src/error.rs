@@ -35,13 +35,13 @@ pub(crate) enum SimulationError {
     Offer(#[from] OfferError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// A host, session, sample or outcome that the run should have.
+    /// The run lacks a host, session, sample or outcome that it should have.
     #[error("a run has no {0}: this is a defect of the experiment")]
     Missing(&'static str),
-    /// A host that could not open its session.
+    /// A host could not open its session.
     #[error("an end could not begin: {0}")]
     Begin(String),
-    /// A transfer that was still in progress when the run ended.
+    /// A transfer was still in progress when the run ended.
     #[error("{0} did not arrive within the time of the run: run it for longer")]
     Incomplete(String),
 }

@@ -1,4 +1,4 @@
-//! What an experiment is.
+//! The interface of experiments, with their options and errors.
 
 use std::error::Error;
 use std::num::NonZeroU16;
@@ -11,35 +11,36 @@ use crate::{Shelf, pool};
 
 /// One paper's experiments: everything that `marcato papers NAME` runs.
 pub trait Experiment: Send + Sync {
-    /// The paper's short name, as the command line spells it: lower-case, and the first part of its rows' ids.
+    /// The paper's short name on the command line: lower-case, and the first part of its rows' ids.
     fn name(&self) -> &'static str;
 
-    /// What is run, in one line.
+    /// Description of the experiment, in one line.
     fn about(&self) -> &'static str;
 
-    /// The worlds in which it can run. Virtual time only, unless said otherwise.
+    /// Worlds in which the experiment can run. Virtual time only, by default.
     fn worlds(&self) -> &'static [World] {
         &[World::Virtual]
     }
 
-    /// Runs it. The report is a function of the options, Marcato's version and nothing else.
+    /// Runs the experiment. The report depends on the options and Marcato's version only.
     ///
     /// # Errors
     ///
-    /// When it cannot be run to its end. A value outside its band is no error: its row says so.
+    /// Returns an error if the experiment cannot be run to its end. A value outside its band is no
+    /// error: its row says so.
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError>;
 }
 
-/// How to run an experiment.
+/// Options of an experiment's run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     /// A shorter run that still exercises everything; the bands are wider where the experiment says so.
     pub quick: bool,
-    /// The seeds, one run for each, never none.
+    /// Seeds, one run for each; at least one.
     seeds: Vec<u64>,
-    /// Where to run.
+    /// World to run in.
     pub world: World,
-    /// Where runs that are done are kept.
+    /// Store of completed runs, if any.
     shelf: Option<Shelf>,
     /// Number of parallel runs; `None` for one per core.
     jobs: Option<NonZeroU16>,
@@ -53,14 +54,15 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// The most runs that one call may ask for.
+    /// Largest number of runs that one call may ask for.
     pub const MOST_RUNS: u32 = 1000;
 
-    /// `repeat` runs whose seeds are `seed` and the numbers after it.
+    /// Options for `repeat` runs whose seeds are `seed` and the numbers after it.
     ///
     /// # Errors
     ///
-    /// When `repeat` is 0 or more than [`MOST_RUNS`](Self::MOST_RUNS), or a seed would be above [`Seed::MOST`].
+    /// Returns an error if `repeat` is 0 or more than [`MOST_RUNS`](Self::MOST_RUNS), or if a seed
+    /// would be above [`Seed::MOST`].
     pub fn repeated(seed: u64, repeat: u32) -> Result<Self, SeedError> {
         if repeat == 0 || repeat > Self::MOST_RUNS {
             return Err(SeedError::Repeat { repeat });
@@ -70,30 +72,30 @@ impl RunOptions {
         Ok(Self { seeds: (seed..=last).collect(), ..Self::default() })
     }
 
-    /// The same options in `world`.
+    /// Sets the world.
     #[must_use]
     pub fn in_world(mut self, world: World) -> Self {
         self.world = world;
         self
     }
 
-    /// The same options for a shortened run, or for a full one.
+    /// Chooses a shortened run, or a full one.
     #[must_use]
     pub fn shortened(mut self, quick: bool) -> Self {
         self.quick = quick;
         self
     }
 
-    /// The same options, with the runs that are done kept on a shelf and taken from it. It changes no result, only how long
-    /// they take. Not every experiment makes use of it.
+    /// Keeps completed runs on a shelf and reuses those already there. This changes no result, only
+    /// the time needed. Not every experiment uses the shelf.
     #[must_use]
     pub fn kept_on(mut self, shelf: Shelf) -> Self {
         self.shelf = Some(shelf);
         self
     }
 
-    /// The same options, with so many runs made at once; `None` for as many as there are cores. It changes no result. Not
-    /// every experiment makes several at once.
+    /// Sets the number of parallel runs; `None` for one per core. This changes no result. Not every
+    /// experiment runs several at once.
     #[must_use]
     pub fn at_once(mut self, jobs: Option<NonZeroU16>) -> Self {
         self.jobs = jobs;
@@ -105,12 +107,12 @@ impl RunOptions {
         self.jobs.map_or_else(pool::cores, |jobs| usize::from(jobs.get()))
     }
 
-    /// Where runs that are done are kept, if they are.
+    /// Store of completed runs, if any.
     pub fn shelf(&self) -> Option<&Shelf> {
         self.shelf.as_ref()
     }
 
-    /// The seeds, one run for each; at least one.
+    /// Seeds, one run for each; at least one.
     pub fn seeds(&self) -> &[u64] {
         &self.seeds
     }
@@ -122,26 +124,26 @@ impl From<&RunOptions> for Provenance {
     }
 }
 
-/// Why seeds could not be chosen.
+/// Error returned when seeds cannot be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SeedError {
-    /// No run, or too many.
+    /// No run, or too many, asked for.
     #[error("cannot repeat {repeat} times: ask for 1 to {} runs", RunOptions::MOST_RUNS)]
     Repeat {
-        /// The number asked for.
+        /// Number of runs asked for.
         repeat: u32,
     },
-    /// There are not so many seeds from this one on.
+    /// The seeds from this one on would pass the largest.
     #[error("a seed is 0 to {}: from {seed} on there are not {repeat}, choose a smaller seed", Seed::MOST)]
     Overflow {
-        /// The first seed.
+        /// First seed.
         seed: u64,
-        /// The number of runs asked for.
+        /// Number of runs asked for.
         repeat: u32,
     },
 }
 
-/// Why an experiment could not be run.
+/// Error returned when an experiment cannot be run.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The experiment does not run in that world yet.
@@ -151,18 +153,18 @@ pub enum RunError {
         paper: &'static str,
         /// The world asked for.
         world: World,
-        /// The worlds in which it does run.
+        /// Worlds in which the experiment does run.
         built: String,
     },
-    /// A run reported other rows than the runs before it, so that no mean can be taken.
+    /// A run reported other rows than the first one, so that no mean can be taken.
     #[error("the run with seed {seed} reports other rows than the runs before it: {detail}")]
     UnevenRows {
-        /// The seed of the odd run.
+        /// Seed of the differing run.
         seed: u64,
-        /// The first difference.
+        /// First difference.
         detail: String,
     },
-    /// The experiment ran and reported nothing, so nothing can be said to hold.
+    /// The experiment ran and reported no rows, so that nothing can be said to hold.
     #[error("{paper} reported no rows")]
     NoRows {
         /// The paper asked for.
@@ -173,28 +175,28 @@ pub enum RunError {
     Failed {
         /// The paper asked for.
         paper: &'static str,
-        /// What went wrong.
+        /// Cause of the failure.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
 impl RunError {
-    /// `paper` could not be run because of `source`.
+    /// Creates a [`Failed`](Self::Failed) error for `paper`.
     pub fn failed(paper: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Failed { paper, source: source.into() }
     }
 }
 
-/// Hears how far an experiment is. It may show that to somebody; it must not change the results.
+/// Receiver of an experiment's progress. It must not change the results.
 pub trait Progress {
-    /// A stretch of work begins, of so many steps if known.
+    /// Begins a stretch of work, with its number of steps if known.
     fn begin(&mut self, what: &str, steps: Option<u64>);
 
-    /// So many more steps of the stretch are done.
+    /// Reports further steps of the stretch as done.
     fn advance(&mut self, steps: u64);
 }
 
-/// A [`Progress`] that tells nobody.
+/// A [`Progress`] that shows nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,14 +1,15 @@
-//! The papers that Marcato implements, as experiments that anybody can run again.
+//! Experiments that reproduce the papers that Marcato implements.
 //!
-//! An [`Experiment`] runs and returns a [`Report`](marcato_report::Report): rows, each with the
-//! published value, the measured value and the band that it has to lie in, and sections of text and
-//! figures around them.
+//! An [`Experiment`] runs and returns a [`Report`](marcato_report::Report). Its rows have the
+//! published value, the measured value and the band that the measured value must lie in. Sections
+//! of text and figures explain them.
 //!
-//! The same experiment, seed and version give the same bytes, with two exceptions: QUIC's BBRv3, which draws from the
-//! operating system, and platforms whose cube root QUIC's CUBIC rounds differently.
+//! The same experiment, seed and version give the same bytes, with two exceptions: QUIC's BBRv3,
+//! which draws random numbers from the operating system, and platforms whose cube root QUIC's CUBIC
+//! rounds differently.
 #![forbid(unsafe_code)]
 
-// Tests in here share what those outside use.
+// Lets modules that tests outside of the crate share refer to it by name.
 #[cfg(test)]
 extern crate self as marcato_papers;
 

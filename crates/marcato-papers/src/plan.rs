@@ -1,4 +1,5 @@
-//! The runs that all questions of an experiment together need, each made once, on all cores, and kept where asked.
+//! Runs that all questions of an experiment need, each made once, on all cores, and optionally
+//! kept.
 
 mod shelf;
 
@@ -10,7 +11,8 @@ pub use self::shelf::Shelf;
 use crate::error::SimulationError;
 use crate::{Progress, RunOptions, pool};
 
-/// A run, but for its seed. Its [`Debug`](fmt::Debug) text identifies it: equal texts are run once.
+/// A run, apart from its seed. Its [`Debug`](fmt::Debug) text identifies it: equal texts are run
+/// once.
 pub(crate) trait Setup: fmt::Debug + Send + Sync + 'static {
     /// Result of a run.
     type Outcome: Send + 'static;
@@ -18,12 +20,12 @@ pub(crate) trait Setup: fmt::Debug + Send + Sync + 'static {
     /// Approximate work of a run, in the steps that the plan's progress counts.
     fn cost(&self) -> u64;
 
-    /// Largest number of seeds that it is run with.
+    /// Largest number of seeds that the setup is run with.
     fn seeds(&self) -> usize {
         usize::MAX
     }
 
-    /// Runs it.
+    /// Runs the setup with one seed.
     fn run(&self, seed: u64) -> Result<Self::Outcome, SimulationError>;
 
     /// The outcome as text for a [`Shelf`]; `None` if it cannot be kept.
@@ -31,17 +33,17 @@ pub(crate) trait Setup: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The outcome that [`write`](Self::write) wrote; `None` if the text is damaged.
+    /// Reads the outcome that [`write`](Self::write) wrote; `None` if the text is damaged.
     fn read(_kept: &str) -> Option<Self::Outcome> {
         None
     }
 }
 
-/// [`Setup::write`] and [`Setup::read`] as JSON.
+/// Implements [`Setup::write`] and [`Setup::read`] with JSON.
 macro_rules! kept_as_json {
     () => {
         fn write(outcome: &Self::Outcome) -> Option<String> {
-            // Infinite values have no JSON: such a run is made again.
+            // JSON has no infinite values: a run with one is repeated instead of read.
             serde_json::to_string(outcome).ok()
         }
 
@@ -58,7 +60,7 @@ type Outcome = Box<dyn Any + Send>;
 trait Erased: Send + Sync {
     fn cost(&self) -> u64;
     fn seeds(&self) -> usize;
-    /// Runs it, and returns the outcome and, if asked for, its text.
+    /// Runs the setup, and returns the outcome and, if asked for, its text.
     fn run(&self, seed: u64, keep: bool) -> Result<(Outcome, Option<String>), SimulationError>;
     /// Reads an outcome from its text.
     fn read(&self, kept: &str) -> Option<Outcome>;
@@ -84,7 +86,7 @@ impl<S: Setup> Erased for S {
     }
 }
 
-/// A setup that will be run with every seed.
+/// Claim to the outcomes of a setup that will be run with every seed.
 pub(crate) struct Ticket<S> {
     at: usize,
     of: PhantomData<fn() -> S>,
@@ -104,9 +106,9 @@ impl<S> fmt::Debug for Ticket<S> {
     }
 }
 
-/// What is to be run. Questions that want the same setup share its runs.
+/// Set of runs. Questions that need the same setup share its runs.
 pub(crate) struct Plan<Scale> {
-    /// How long runs are.
+    /// Length of the runs.
     pub(crate) scale: Scale,
     setups: Vec<(String, Box<dyn Erased>)>,
 }
@@ -118,7 +120,7 @@ impl<Scale> Plan<Scale> {
 
     /// Asks for the runs of a setup.
     pub(crate) fn add<S: Setup>(&mut self, setup: S) -> Ticket<S> {
-        // Setups hold configurations that cannot be compared, but that show all they are.
+        // Setups hold configurations without an equality, but their debug text shows all fields.
         let key = format!("{} {setup:?}", std::any::type_name::<S>());
         let known = self.setups.iter().position(|(other, _)| *other == key);
         let at = known.unwrap_or_else(|| {
@@ -128,14 +130,14 @@ impl<Scale> Plan<Scale> {
         Ticket { at, of: PhantomData }
     }
 
-    /// As if every run had given nothing: shows what would be said of them.
+    /// Outcomes as if every run had produced none, to inspect rows and texts alone.
     #[cfg(test)]
     pub(crate) fn nothing(&self) -> Runs {
         Runs { outcomes: self.setups.iter().map(|_| Vec::new()).collect() }
     }
 
-    /// Runs everything with each of the seeds, showing `title` and the costs as progress. The outcome does not depend on how
-    /// many cores there are, nor on which runs are kept already.
+    /// Runs everything with each of the seeds, showing `title` and the costs as progress. The
+    /// outcomes depend neither on the number of cores nor on which runs are kept already.
     pub(crate) fn run(
         &self,
         title: &str,
@@ -169,9 +171,9 @@ impl<Scale> Plan<Scale> {
             let kept = (0..self.setups.len()).map(|at| done[at].iter().flatten().count() as u64 * cost(at));
             progress.advance(kept.sum());
         }
-        // The longest first, so that no core waits long for the last.
+        // Longest first, so that no core waits long for the last run.
         jobs.sort_by_key(|&(at, _)| std::cmp::Reverse(cost(at)));
-        // Not the whole plan, whose scale may be of any kind.
+        // Captures only the setups: the scale may be of any type, and so not `Sync`.
         let setups = &self.setups;
         let run = |&(at, seed): &(usize, usize)| setups[at].1.run(seeds[seed], shelf.is_some());
         pool::spread(cores, &jobs, run, |&(at, seed), (outcome, kept)| {
@@ -186,20 +188,20 @@ impl<Scale> Plan<Scale> {
     }
 }
 
-/// What came of a [`Plan`].
+/// Outcomes of a [`Plan`].
 pub(crate) struct Runs {
-    /// Of each setup, with each seed.
+    /// For each setup, the outcome with each seed.
     outcomes: Vec<Vec<Outcome>>,
 }
 
 impl Runs {
-    /// Of one setup, the outcome with each of its seeds.
+    /// Outcomes of one setup, in the order of its seeds.
     pub(crate) fn of<S: Setup>(&self, ticket: Ticket<S>) -> Vec<&S::Outcome> {
-        // A ticket is given for a setup of its type alone.
+        // A ticket refers to a setup of its own type, so that no outcome is skipped.
         self.outcomes[ticket.at].iter().filter_map(|outcome| outcome.downcast_ref()).collect()
     }
 
-    /// A value of one setup with each seed.
+    /// Value of one setup with each seed.
     pub(crate) fn each<S: Setup>(
         &self,
         ticket: Ticket<S>,
@@ -208,17 +210,17 @@ impl Runs {
         self.of(ticket).into_iter().map(&mut value).collect()
     }
 
-    /// The mean of a value over the seeds.
+    /// Mean of a value over the seeds.
     pub(crate) fn mean<S: Setup>(&self, ticket: Ticket<S>, value: impl FnMut(&S::Outcome) -> f64) -> f64 {
         marcato_report::Mean::of(&self.each(ticket, value)).value
     }
 
-    /// Half the width of the 95 % confidence interval of that mean; not a number with a single seed.
+    /// Half-width of the 95 % confidence interval of that mean; not a number with a single seed.
     pub(crate) fn ci95<S: Setup>(&self, ticket: Ticket<S>, value: impl FnMut(&S::Outcome) -> f64) -> f64 {
         marcato_report::Mean::of(&self.each(ticket, value)).ci95.unwrap_or(f64::NAN)
     }
 
-    /// The outcome of the first seed, which figures show.
+    /// Outcome of the first seed, which figures show.
     pub(crate) fn first<S: Setup>(&self, ticket: Ticket<S>) -> Option<&S::Outcome> {
         self.of(ticket).into_iter().next()
     }
@@ -250,7 +252,7 @@ mod tests {
         kept_as_json!();
     }
 
-    /// Counts the runs that were not kept.
+    /// Counts the runs that were not taken from the shelf.
     #[derive(Default)]
     struct Counting {
         steps: Vec<u64>,
@@ -301,7 +303,7 @@ mod tests {
         let (first, steps) = run(&with(2, "a program"));
         assert_eq!(steps, [0, 1, 1, 1, 1, 1, 1]);
         assert_eq!(run(&with(2, "a program")), (first.clone(), vec![6]));
-        // One seed more; and what another program has kept is of no use.
+        // Another seed adds runs, and outcomes kept by another program are not used.
         assert_eq!(run(&with(3, "a program")).1, [6, 1, 1, 1]);
         assert_eq!(run(&with(2, "another program")), (first, vec![0, 1, 1, 1, 1, 1, 1]));
     }

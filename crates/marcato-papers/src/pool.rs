@@ -1,20 +1,21 @@
-//! Work spread over all cores.
+//! Work distributed over all cores.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// How many cores there are.
+/// Number of cores; 1 if the operating system does not say.
 pub(crate) fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Does every job, the first ones first, on so many cores, and hands each outcome to `done` in the order in which they end.
+/// Runs every job on up to `cores` threads, starting them in order, and passes each outcome to
+/// `done` in the order of completion.
 ///
 /// # Errors
 ///
-/// The first failure, after which no further job begins.
+/// Returns the first failure, after which no further job begins.
 pub(crate) fn spread<J: Sync, O: Send, E: Send>(
     cores: usize,
     jobs: &[J],

@@ -1,14 +1,14 @@
-//! Which experiments there are.
+//! Registry of the experiments.
 
 use marcato_report::Report;
 use thiserror::Error;
 
 use crate::{Experiment, Progress, RunError, RunOptions};
 
-/// The papers that Marcato sets out to reproduce, in the order in which they are listed.
+/// Papers that Marcato reproduces, in the order in which they are listed.
 const PLANNED: [&str; 4] = ["cats", "plt", "cwr", "crq"];
 
-/// The experiments that are built into this program.
+/// Returns the experiments that are built into this program.
 pub fn registry() -> Registry {
     let papers: Vec<Box<dyn Experiment>> =
         vec![Box::new(crate::Cats), Box::new(crate::Plt), Box::new(crate::Cwr), Box::new(crate::Crq)];
@@ -26,10 +26,10 @@ impl core::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// The name that stands for every experiment.
+    /// Name that stands for every experiment.
     pub const ALL: &'static str = "all";
 
-    /// The registry of `experiments`, in order.
+    /// Creates the registry of `experiments`, in order.
     pub fn new(experiments: Vec<Box<dyn Experiment>>) -> Self {
         Self(experiments)
     }
@@ -44,11 +44,11 @@ impl Registry {
         self.iter().map(Experiment::name).collect()
     }
 
-    /// The experiments that `name` stands for: one, or each of them for [`ALL`](Self::ALL).
+    /// Returns the experiments that `name` stands for: one, or all for [`ALL`](Self::ALL).
     ///
     /// # Errors
     ///
-    /// When there is no such experiment, or none at all.
+    /// Returns an error if the registry has no such experiment, or is empty.
     pub fn select(&self, name: &str) -> Result<Vec<&dyn Experiment>, SelectError> {
         let chosen: Vec<_> = self.iter().filter(|one| name == Self::ALL || one.name() == name).collect();
         if !chosen.is_empty() {
@@ -64,11 +64,11 @@ impl Registry {
         })
     }
 
-    /// Whether `experiment` runs in the world asked for; asking takes no time.
+    /// Checks that `experiment` runs in the world asked for, without running it.
     ///
     /// # Errors
     ///
-    /// When it does not.
+    /// Returns [`RunError::WorldNotBuilt`] if it does not.
     pub fn check(experiment: &dyn Experiment, options: &RunOptions) -> Result<(), RunError> {
         let (paper, world, worlds) = (experiment.name(), options.world, experiment.worlds());
         if worlds.contains(&world) {
@@ -82,7 +82,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// When it does not run in that world, cannot be run to its end, or reports no rows.
+    /// Returns an error if it does not run in that world, cannot be run to its end, or reports no
+    /// rows.
     pub fn run(
         experiment: &dyn Experiment,
         options: &RunOptions,
@@ -97,7 +98,7 @@ impl Registry {
     }
 }
 
-/// Why no experiment could be chosen.
+/// Error returned when no experiment can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectError {
     /// The registry is empty.
@@ -111,15 +112,15 @@ pub enum SelectError {
     Planned {
         /// The name asked for.
         name: String,
-        /// What there is.
+        /// Names of the experiments that are built in.
         built: String,
     },
-    /// There is no such paper.
+    /// No paper has this name.
     #[error("there is no experiment `{name}`; choose from: {built}, all")]
     Unknown {
         /// The name asked for.
         name: String,
-        /// What there is.
+        /// Names of the experiments that are built in.
         built: String,
     },
 }

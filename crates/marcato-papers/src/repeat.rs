@@ -1,13 +1,13 @@
-//! The same run over several seeds.
+//! Repetition of a run over several seeds.
 
 use marcato_report::Row;
 
 use crate::{Progress, RunError, RunOptions};
 
-/// Runs `run` once per seed and gives each row's mean, with its 95 % confidence interval and `n`.
+/// Runs `run` once per seed and returns each row's mean, with its 95 % confidence interval and `n`.
 ///
-/// `run` is called in the order of the seeds, and must report the same rows every time. Texts, units, published
-/// values and bands are those of the first run.
+/// `run` is called in the order of the seeds, and must report the same rows every time. Texts,
+/// units, published values and bands are those of the first run.
 ///
 /// ```
 /// use marcato_papers::{Row, RunOptions, Silent, Unit, over_seeds};
@@ -21,7 +21,8 @@ use crate::{Progress, RunError, RunOptions};
 ///
 /// # Errors
 ///
-/// The first error of `run`; [`RunError::UnevenRows`] if one run reports other rows than the first.
+/// Returns the first error of `run`, or [`RunError::UnevenRows`] if one run reports other rows than
+/// the first.
 pub fn over_seeds(
     options: &RunOptions,
     progress: &mut dyn Progress,

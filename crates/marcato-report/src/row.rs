@@ -1,13 +1,14 @@
-//! One value that is compared.
+//! One compared value.
 
 use serde::{Serialize, Serializer};
 
 use crate::{Mean, Unit};
 
-/// One value: what the paper prints, what was measured, and where the measured value has to lie.
+/// One value: what the paper prints, what was measured, and the band that the measured value must
+/// lie in.
 ///
-/// Made by chaining; the order of the calls does not matter. Numbers that are not finite are kept out of every
-/// output (they become null), and a claim about such a number does not hold.
+/// Filled by chained calls, whose order does not matter. Numbers that are not finite are kept out
+/// of every output (they become null), and a claim about such a number does not hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     id: String,

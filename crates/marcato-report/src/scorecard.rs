@@ -1,44 +1,44 @@
-//! How close a report comes to what its paper prints.
+//! Comparison of a report with the values that its paper prints.
 
 use core::fmt;
 
 use crate::{Document, Row};
 
-/// Values that deviate by more than this share of the paper's are counted, in %.
+/// Deviation in % of the paper's value above which a value counts as far.
 pub(crate) const FAR: f64 = 15.0;
 
-/// Every value that a paper prints beside what was measured, by the paper's tables and figures.
+/// Every value that a paper prints next to the measured one, by the paper's tables and figures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scorecard<'a> {
-    /// By table and figure.
+    /// Groups in the paper's order, one for each table or figure.
     pub(crate) groups: Vec<Group<'a>>,
-    /// Why no band is claimed, each reason once, in the order in which they are first needed.
+    /// Reasons for claiming no band, each once, in the order of first use.
     pub(crate) reasons: Vec<&'a str>,
 }
 
-/// The values of one table or figure.
+/// Values of one table or figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group<'a> {
-    /// Its name in the paper.
+    /// Name of the table or figure in the paper.
     pub(crate) name: String,
-    /// Its rows, in the order of the document.
+    /// Rows in the order of the document.
     pub(crate) rows: Vec<&'a Row>,
 }
 
-/// What became of the values that a paper prints.
+/// Counts of the values that a paper prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Values that the paper prints.
     pub(crate) values: usize,
-    /// Those within their bands.
+    /// Values within their bands.
     pub(crate) within: usize,
-    /// Those outside their bands.
+    /// Values outside their bands.
     pub(crate) outside: usize,
-    /// Those of which nothing is claimed.
+    /// Values without a claim.
     pub(crate) unclaimed: usize,
-    /// Those that deviate by more than [`FAR`], or were not measured.
+    /// Values that deviate by more than [`FAR`], or were not measured.
     pub(crate) far: usize,
-    /// Of these, those of which something is claimed.
+    /// Far values with a claim.
     pub(crate) far_claimed: usize,
 }
 
@@ -70,7 +70,8 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Whether a value is far from the paper's. One that was not measured is; beside a paper's 0, any other value is.
+/// Returns true if a value is far from the paper's. A value that was not measured is far; against a
+/// paper's 0, any other value is.
 fn is_far(row: &Row) -> bool {
     match (row.deviation(), row.deviation_percent()) {
         (_, Some(percent)) => percent.abs() > FAR,
@@ -80,7 +81,7 @@ fn is_far(row: &Row) -> bool {
 }
 
 impl<'a> Scorecard<'a> {
-    /// The scorecard of a document; nothing if it has no published value.
+    /// Scorecard of a document; `None` if it has no published value.
     pub(crate) fn of(document: &'a Document) -> Option<Self> {
         let mut groups: Vec<(Place, Group<'a>)> = Vec::new();
         let mut reasons = Vec::new();
@@ -101,7 +102,7 @@ impl<'a> Scorecard<'a> {
         (!groups.is_empty()).then_some(Self { groups, reasons })
     }
 
-    /// The rows in the order of the paper.
+    /// Rows in the paper's order, each with the name of its table or figure.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &'a Row)> {
         self.groups.iter().flat_map(|group| group.rows.iter().map(|row| (group.name.as_str(), *row)))
     }
@@ -110,14 +111,15 @@ impl<'a> Scorecard<'a> {
         Tally::of(self.rows().map(|(_, row)| row))
     }
 
-    /// The number of the reason why nothing is claimed of a row, from 1.
+    /// Number, from 1, of the reason for claiming nothing about a row.
     pub(crate) fn reason(&self, row: &Row) -> Option<usize> {
         let why = row.why_unclaimed().filter(|_| row.ok().is_none())?;
         self.reasons.iter().position(|&reason| reason == why).map(|at| at + 1)
     }
 }
 
-/// A table or figure, from the second part of a row's id. Tables stand first, then figures, then everything else by name.
+/// A table or figure, from the second part of a row's id. Tables come first, then figures, then all
+/// else by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Table(u32),
@@ -138,7 +140,7 @@ impl Place {
 
     fn name(&self) -> String {
         match self {
-            // Papers number their tables in Roman numerals; none has more than three.
+            // Papers number their tables in Roman numerals, and none here has more than three.
             Self::Table(number @ 1..=3) => {
                 format!("Table {}", "I".repeat(usize::try_from(*number).unwrap_or(1)))
             }
@@ -184,7 +186,8 @@ mod tests {
     fn far_values_are_counted_whether_anything_is_claimed_of_them_or_not() {
         let document = document();
         let tally = Scorecard::of(&document).unwrap().tally();
-        // Off by exactly 15 % is not more; off from 0 is; so is what was not measured.
+        // A deviation of exactly 15 % is not far. Any deviation from 0 is, and so is a value that
+        // was not measured.
         assert_eq!(tally, Tally { values: 6, within: 1, outside: 2, unclaimed: 3, far: 5, far_claimed: 2 });
         assert_eq!(
             tally.to_string(),

@@ -5,7 +5,7 @@ use core::fmt::Write;
 use crate::scorecard::Scorecard;
 use crate::{Report, Row};
 
-/// See [`Report::to_text`].
+/// Implements [`Report::to_text`].
 pub(crate) fn of(report: &Report) -> String {
     let document = report.document();
     let mut text = format!("{}\n{}\n", report.title(), document.provenance());
@@ -27,7 +27,7 @@ pub(crate) fn of(report: &Report) -> String {
     text
 }
 
-/// Every published value beside the measured one.
+/// Every published value next to the measured one.
 fn scorecard(card: &Scorecard<'_>) -> String {
     let mut text = format!("\nScorecard: {}\n", card.tally());
     let header = ["where", "what", "unit", "paper", "measured", "deviation", "%", "band"];
@@ -51,7 +51,7 @@ fn scorecard(card: &Scorecard<'_>) -> String {
     text
 }
 
-/// The band and what became of it, or the number of the reason why there is none.
+/// The band and whether the value lies in it, or the number of the reason for having none.
 pub(crate) fn claim(card: &Scorecard<'_>, row: &Row) -> String {
     match (row.ok(), card.reason(row)) {
         (Some(true), _) => format!("{}, ok", band(row)),
@@ -61,7 +61,7 @@ pub(crate) fn claim(card: &Scorecard<'_>, row: &Row) -> String {
     }
 }
 
-/// A number with its sign.
+/// A number with its sign; 0 has none.
 pub(crate) fn signed(value: Option<f64>) -> String {
     match value {
         Some(value) if value > 0.0 => format!("+{}", number(Some(value))),
@@ -69,7 +69,7 @@ pub(crate) fn signed(value: Option<f64>) -> String {
     }
 }
 
-/// A value as a person reads it: four significant digits, no more than three after the point.
+/// A number with four significant digits, but at most three after the point.
 pub(crate) fn number(value: Option<f64>) -> String {
     let Some(value) = value else { return "–".to_owned() };
     let size = value.abs();
@@ -93,7 +93,7 @@ pub(crate) fn measured(row: &Row) -> String {
     }
 }
 
-/// The band in which the measured value has to lie.
+/// The band in which the measured value must lie.
 pub(crate) fn band(row: &Row) -> String {
     match (row.lo(), row.hi()) {
         (None, None) => "–".to_owned(),
@@ -103,7 +103,7 @@ pub(crate) fn band(row: &Row) -> String {
     }
 }
 
-/// What became of the claim.
+/// Result of the claim; a dash if there is none.
 pub(crate) const fn verdict(row: Option<bool>) -> &'static str {
     match row {
         Some(true) => "ok",
@@ -132,7 +132,8 @@ fn table(against: &str, rows: &[&Row]) -> String {
     aligned(&lines, 2)
 }
 
-/// Lines of cells in columns under a header: so many of words, then numbers, and a last one that may be ragged.
+/// Aligns lines of cells in columns under a header: the first `words` columns hold words, the
+/// others numbers. The last column is not padded.
 fn aligned(lines: &[Vec<String>], words: usize) -> String {
     let widths: Vec<usize> = (0..lines[0].len())
         .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
@@ -159,7 +160,7 @@ fn aligned(lines: &[Vec<String>], words: usize) -> String {
     text
 }
 
-/// Control characters would break the table, or worse, steer the terminal.
+/// Replaces control characters, which would break the table or send commands to the terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! The delays of many messages.
+//! Delays of many messages.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use marcato_units::{Duration, Priority};
 use super::path::Transfer;
 use crate::error::SimulationError;
 
-/// From the offer of each message to its last byte at the receiver, in ms, sorted. What did not arrive took for
-/// ever.
+/// Delays from the offer of each message to its last byte at the receiver, in ms, sorted. A message
+/// that did not arrive has an infinite delay.
 #[derive(Clone, Debug)]
 pub(super) struct Delays(Samples);
 
 impl Delays {
-    /// Of the messages at `priority` that were offered within `during`.
+    /// Delays of the messages at `priority` that were offered within `during`.
     pub(super) fn of(
         transfer: &Transfer,
         priority: Priority,
@@ -27,7 +27,7 @@ impl Delays {
         places.map(|(place, _)| transfer.delay(place)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Of those that arrived.
+    /// Delays of the messages that arrived.
     pub(super) fn arrived(&self) -> Self {
         Self(self.sorted().iter().copied().filter(|delay| delay.is_finite()).collect())
     }
@@ -37,17 +37,17 @@ impl Delays {
         100.0 * self.arrived().0.len() as f64 / self.0.len() as f64
     }
 
-    /// The nearest rank; not a number where there is no message.
+    /// Percentile by nearest rank; not a number without messages.
     pub(super) fn percentile(&self, percentile: Percentile) -> f64 {
         self.0.percentile(percentile).unwrap_or(f64::NAN)
     }
 
-    /// The greatest.
+    /// Greatest delay.
     pub(super) fn max(&self) -> f64 {
         self.percentile(Percentile::MAX)
     }
 
-    /// All of them, ascending.
+    /// All delays, ascending.
     pub(super) fn sorted(&self) -> &[f64] {
         self.0.sorted()
     }

@@ -1,4 +1,5 @@
-//! A parking lot: whether the Conductor changes what its connection takes from others. CATS §IV leaves it open.
+//! A parking lot: tests that the Conductor does not change its connection's share. CATS §IV leaves
+//! the question open.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_report::chart::{Axis, BarChart, Bars};
@@ -14,7 +15,7 @@ use crate::error::SimulationError;
 const HOPS: usize = 3;
 const WARM: Time = Time::from_secs(30);
 
-/// How the long flow sends.
+/// Sender of the long flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Plain,
@@ -48,7 +49,7 @@ impl Goodput {
     fn run(sender: Sender, congestion: Congestion, until: Time, seed: u64) -> Result<Self, SimulationError> {
         let path = Path::authors().with_tcp(|tcp| {
             tcp.congestion = congestion;
-            // No window is limited by a buffer.
+            // The buffers limit no window.
             (tcp.send_buffer, tcp.receive_buffer) = (Bytes::kb(1_000), Bytes::kb(1_000));
         });
         let mut net = Network::new(Seed::new(seed));
@@ -77,7 +78,7 @@ impl Goodput {
             let long = index == 0;
             let (client_app, client_config): (Box<dyn App>, TcpConfig) = match sender {
                 Sender::Conducted(feeding) if long => {
-                    // More of each level than the bottleneck carries in the time.
+                    // More of each level than the bottleneck carries during the run.
                     let plan =
                         Priority::ALL.map(|priority| Planned::now(Bytes::kb(40_000), priority)).to_vec();
                     let config = Config {
@@ -116,7 +117,7 @@ impl Goodput {
     }
 }
 
-/// Goodputs on the parking lot where the long flow is plain, lean and greedy.
+/// Goodputs on the parking lot with a long flow that is plain, lean or greedy.
 pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, SimulationError> {
     let until = Time::from_secs(if quick { 60 } else { 120 });
     let mut rows = Vec::new();
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_long_flow_that_sends_less_shows() {
-        // Otherwise a ratio of 1 would say nothing: the same flow under another congestion control.
+        // Checks that the ratio can differ from 1: the same flow under another congestion control.
         let [reno, bbr] = [Congestion::Reno, Congestion::Bbr]
             .map(|control| Goodput::run(Sender::Plain, control, Time::from_secs(60), 1).unwrap());
         assert!(reno.long < 0.95 * bbr.long && reno.mean_cross() > 1.05 * bbr.mean_cross());

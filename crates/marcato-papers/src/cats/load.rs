@@ -6,16 +6,16 @@ use super::page;
 use super::path::{Path, Scheme, Transfer};
 use crate::error::SimulationError;
 
-/// How a page was loaded. Times are in ms since the first data byte arrived, as the authors measure them.
+/// Times of a page load, in ms since the first data byte arrived, as the authors measure them.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    /// From `connect` to the first data byte.
+    /// Time from `connect` to the first data byte.
     pub(super) first_byte: f64,
     /// Completion of each group.
     pub(super) done: [f64; Priority::COUNT],
     /// Longest time without a byte of the group, from the first byte of the page to the group's completion.
     pub(super) longest_wait: [f64; Priority::COUNT],
-    /// Every delivery: when, of what, how much.
+    /// Every delivery: time, group, bytes.
     pub(super) deliveries: Vec<(f64, Priority, Bytes)>,
 }
 
@@ -26,7 +26,7 @@ impl Load {
         Self::of(&transfer)
     }
 
-    /// The load that `transfer`, of a plan in the page's order, was.
+    /// Times of the load that `transfer` made. Its plan must be in the page's order.
     pub(super) fn of(transfer: &Transfer) -> Result<Self, SimulationError> {
         let first_byte = transfer.first_byte()?;
         let mut done = [0.0; Priority::COUNT];
@@ -63,13 +63,13 @@ impl Load {
         self.done[3]
     }
 
-    /// Layout shift is estimated from the time from layout (P1) to image (P3): negative if the image came first.
-    /// Note d.
+    /// Estimate of the layout shift: the time from layout (P1) to image (P3), negative if the image
+    /// came first. Note d.
     pub(super) fn cls(&self) -> f64 {
         self.done[3] - self.done[1]
     }
 
-    /// The whole page.
+    /// Completion of the whole page.
     pub(super) fn page_load(&self) -> f64 {
         self.done.into_iter().fold(0.0, f64::max)
     }
@@ -81,8 +81,8 @@ impl Load {
     }
 }
 
-/// What the path cannot beat: the first byte, and everything of the groups `upto` after it at the bottleneck's
-/// rate, in ms since `connect`.
+/// Lower bound of the completion of the groups `upto`, in ms since `connect`: the first byte, then
+/// all their other segments at the bottleneck's rate.
 pub(super) fn physical_limit(path: &Path, first_byte: f64, upto: Priority) -> f64 {
     let segments: u64 =
         page::GROUPS[..=upto.index()].iter().map(|g| g.get().div_ceil(path.chunk().get())).sum();

@@ -1,7 +1,9 @@
-//! CATS: "A Conductor-driven Asymmetric Transport Scheme for Semantic Prioritization" (arXiv 2603.13945).
+//! CATS: "A Conductor-driven Asymmetric Transport Scheme for Semantic Prioritization" (arXiv
+//! 2603.13945).
 //!
-//! Tables I and II and Figs. 2 and 3 in the configuration that the authors ran, variants beside them, and what the
-//! paper leaves open. Each file holds one question; [`Cats`] asks them all.
+//! Reproduces Tables I and II and Figs. 2 and 3 in the configuration that the authors ran. Variants
+//! and questions that the paper leaves open follow. Each file holds one question; [`Cats`] runs
+//! them all.
 
 mod conductor;
 mod delays;
@@ -29,14 +31,14 @@ use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cats;
 
-/// What one question gives: its rows, and what is said and drawn about them.
+/// Answer to one question: its rows, with their text and figures.
 struct Answer {
     rows: Vec<Row>,
     section: Section,
 }
 
 impl Answer {
-    /// A section that shows all of `rows` with `text`.
+    /// Creates a section that shows all of `rows` with `text`.
     fn new(title: &str, text: &str, rows: Vec<Row>) -> Self {
         let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
         Self { rows, section }
@@ -45,7 +47,7 @@ impl Answer {
 
 type Question = fn(u64, bool) -> Result<Answer, SimulationError>;
 
-/// The questions, in the order of the report.
+/// Questions, in the order of the report.
 const QUESTIONS: &[(&str, Question)] = &[
     ("Table I, Fig. 2 and Fig. 3", tables::table1),
     ("Table II", tables::table2),
@@ -94,7 +96,7 @@ impl Experiment for Cats {
     }
 }
 
-/// The configuration that the authors ran, for the record.
+/// Configuration that the authors ran, for the record.
 fn config() -> Config {
     let path = path::Path::authors();
     Config::new()

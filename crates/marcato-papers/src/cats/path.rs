@@ -9,28 +9,29 @@ use marcato_sim::{
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
-/// The dumbbell: access links at both ends, a bottleneck between them, and TCP at both ends alike.
+/// The dumbbell: access links at both ends, a bottleneck between them, and the same TCP at both
+/// ends.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) bottleneck: Rate,
-    /// One way, on the bottleneck alone.
+    /// One-way delay of the bottleneck alone.
     pub(super) delay: Duration,
     pub(super) access: Rate,
-    /// One way, on each access link.
+    /// One-way delay of each access link.
     pub(super) access_delay: Duration,
-    /// What PPP adds to each packet.
+    /// Bytes that PPP adds to each packet.
     pub(super) framing: Bytes,
-    /// What may wait before the bottleneck.
+    /// Queue of the bottleneck.
     pub(super) queue: DropTail<Packet>,
-    /// What the bottleneck's wire loses, in both directions.
+    /// Loss on the bottleneck, in both directions.
     pub(super) loss: Loss,
     pub(super) tcp: TcpConfig,
 }
 
 impl Path {
-    /// As the authors ran it: 2 Mbit/s and 50 ms *one way*, access 10 Mbit/s and 5 ms (a base round trip of 120
-    /// ms, where the text says 50), segments of 1000 bytes, buffers of 131 072, BBR, and the authors' 4-byte
-    /// option on every data segment.
+    /// The path as the authors ran it: 2 Mbit/s and 50 ms *one way*, access 10 Mbit/s and 5 ms (a
+    /// base round trip of 120 ms, where the text says 50). Segments have 1000 bytes, buffers 131
+    /// 072, TCP uses BBR, and every data segment carries the authors' 4-byte option.
     pub(super) fn authors() -> Self {
         Self {
             bottleneck: Rate::from_mbps(2),
@@ -58,12 +59,12 @@ impl Path {
         }
     }
 
-    /// With a base round trip of 50 ms, as the text has it: 15 ms one way on the bottleneck.
+    /// Sets the base round trip to 50 ms, as the text says: 15 ms one way on the bottleneck.
     pub(super) fn text_rtt(self) -> Self {
         Self { delay: Duration::from_millis(15), ..self }
     }
 
-    /// With this change of TCP.
+    /// Changes the TCP configuration.
     pub(super) fn with_tcp(mut self, change: impl FnOnce(&mut TcpConfig)) -> Self {
         change(&mut self.tcp);
         self
@@ -76,12 +77,12 @@ impl Path {
         Bytes::from(self.tcp.mss + headers + option) + self.framing
     }
 
-    /// The largest chunk that a feeder hands over: a segment.
+    /// Largest chunk that a feeder hands over: a segment.
     pub(super) fn chunk(&self) -> Bytes {
         Bytes::from(self.tcp.mss)
     }
 
-    /// An empty network of this shape.
+    /// Builds an empty network of this shape.
     pub(super) fn build(&self, seed: u64) -> Dumbbell {
         let mut net = Network::new(Seed::new(seed));
         let [sender, left, right, receiver] =
@@ -97,7 +98,7 @@ impl Path {
         Dumbbell { net, sender, receiver, bottleneck }
     }
 
-    /// The TCP of a sender that is fed so.
+    /// TCP configuration of a sender with this feeding.
     pub(super) fn tcp_for(&self, feeding: Feeding) -> TcpConfig {
         let notsent_lowat = match feeding {
             Feeding::Greedy => None,
@@ -106,7 +107,7 @@ impl Path {
         TcpConfig { notsent_lowat, ..self.tcp.clone() }
     }
 
-    /// An application that sends `plan` by `scheme`.
+    /// Creates an application that sends `plan` by `scheme`.
     pub(super) fn app(&self, scheme: Scheme, plan: Vec<Planned>) -> Result<Box<dyn App>, SimulationError> {
         Ok(match scheme {
             Scheme::Fifo => Box::new(Fifo::new(plan)),
@@ -118,7 +119,7 @@ impl Path {
         })
     }
 
-    /// An application that sends `plan` through a Conductor of this configuration.
+    /// Creates an application that sends `plan` through a Conductor of this configuration.
     pub(super) fn conducted(
         &self,
         config: Config,
@@ -128,7 +129,7 @@ impl Path {
         Ok(self.conducting(Conductor::new(config)?, feeding, plan))
     }
 
-    /// An application that sends `plan` through this Conductor.
+    /// Creates an application that sends `plan` through this Conductor.
     pub(super) fn conducting(&self, conductor: Conductor, feeding: Feeding, plan: Vec<Planned>) -> Conducted {
         let feeder = match feeding {
             Feeding::Greedy => Feeder::greedy(self.chunk()),
@@ -137,7 +138,7 @@ impl Path {
         Conducted::new(conductor, feeder, plan)
     }
 
-    /// Sends `plan` by `scheme` over this path, alone, until `until`.
+    /// Sends `plan` by `scheme` over this path, without other traffic, until `until`.
     pub(super) fn send(
         &self,
         scheme: Scheme,
@@ -151,7 +152,8 @@ impl Path {
         Ok(transfer)
     }
 
-    /// Puts `app`, which sends `plan` and is fed so, on this path, alone. Time has yet to move.
+    /// Puts `app`, which sends `plan`, on this path without other traffic. The run has not started
+    /// yet.
     pub(super) fn open(
         &self,
         feeding: Feeding,
@@ -182,23 +184,24 @@ pub(super) struct Dumbbell {
     pub(super) bottleneck: LinkId,
 }
 
-/// How what is to be sent reaches TCP.
+/// Scheme that brings an application's messages to TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// As the application wrote it: the baseline.
+    /// In the order written by the application: the baseline.
     Fifo,
-    /// By writers that share the socket, without a Conductor: for each priority, which of them writes it.
+    /// By writers that share the socket, without a Conductor. The array maps each priority to its
+    /// writer.
     Writers([usize; Priority::COUNT]),
-    /// Through a Conductor with these rules of debt.
+    /// Through a Conductor with this debt configuration.
     Conductor(Debt, Feeding),
 }
 
-/// How far ahead of TCP the feeder works.
+/// Amount of data that the feeder hands to TCP in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feeding {
-    /// As the authors' code does: whatever fits into the send buffer.
+    /// As much as fits into the send buffer, as the authors' code does.
     Greedy,
-    /// About a chunk unsent.
+    /// About one unsent chunk.
     Lean,
 }
 
@@ -208,12 +211,12 @@ impl Scheme {
         Self::Conductor(Debt::authors(), Feeding::Greedy)
     }
 
-    /// The authors' feeder, but nobody ever runs into debt.
+    /// The authors' feeder with strict order: no level ever runs into debt.
     pub(super) const fn strict() -> Self {
         Self::Conductor(Debt::strict(), Feeding::Greedy)
     }
 
-    /// How it is fed: what knows no Conductor fills the send buffer.
+    /// Feeding of the scheme: without a Conductor, the application fills the send buffer.
     pub(super) const fn feeding(self) -> Feeding {
         match self {
             Self::Fifo | Self::Writers(_) => Feeding::Greedy,
@@ -238,7 +241,7 @@ impl Transfer {
             .ok_or_else(|| SimulationError::Incomplete("the receiver".into()))
     }
 
-    /// What was to be sent.
+    /// Plan of the sender.
     pub(super) fn plan(&self) -> &[Planned] {
         &self.plan
     }
@@ -248,25 +251,26 @@ impl Transfer {
         self.net.app(self.flow, Side::Client).ok_or_else(|| SimulationError::Incomplete("the sender".into()))
     }
 
-    /// How much of message `place` has arrived.
+    /// Bytes of message `place` that have arrived.
     pub(super) fn arrived(&self, place: usize) -> Result<Bytes, SimulationError> {
         Ok(self.collector()?.arrival(Tag(place as u64)).map_or(Bytes::ZERO, |arrival| arrival.bytes))
     }
 
-    /// From the offer of message `place` to its last byte at the receiver, in ms; infinite if it has not arrived.
+    /// Time from the offer of message `place` to its last byte at the receiver, in ms; infinite if
+    /// it has not arrived.
     pub(super) fn delay(&self, place: usize) -> Result<f64, SimulationError> {
         let Planned { after, message } = self.plan[place];
         let at = self.collector()?.complete(Tag(place as u64), message.len);
         Ok(at.map_or(f64::INFINITY, |at| at.as_millis_f64() - after.as_secs_f64() * 1e3))
     }
 
-    /// When the first data byte arrived, in ms since `connect`.
+    /// Arrival of the first data byte, in ms since `connect`.
     pub(super) fn first_byte(&self) -> Result<f64, SimulationError> {
         let first = self.net.reception(self.flow, Side::Server).first_at;
         first.map(Time::as_millis_f64).ok_or_else(|| SimulationError::Incomplete("the first byte".into()))
     }
 
-    /// When message `place` of the plan was complete, in ms since `connect`.
+    /// Completion of message `place` of the plan, in ms since `connect`.
     pub(super) fn complete(&self, place: usize) -> Result<f64, SimulationError> {
         let len = self.plan[place].message.len;
         let at = self.collector()?.complete(Tag(place as u64), len);

@@ -1,4 +1,4 @@
-//! What is not sent at all: Save-Data, shedding and lifetimes. CATS §II-D3.
+//! Data that the Conductor does not send: Save-Data, shedding and lifetimes. CATS §II-D3.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::watched::Watched;
 use super::{Answer, page};
 use crate::error::SimulationError;
 
-/// The page for a user who wants to save data.
+/// The page with Save-Data.
 pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let config = Config { chunk: path.chunk(), ..Config::with_debt(Debt::authors()) };
@@ -31,7 +31,8 @@ pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
 
     let arrived = with.net.reception(with.flow, Side::Server).bytes;
     let mut rows = vec![
-        // (60 + 150) / 283 = 74.205 %: nothing of P3 and P4 may be on the wire, and all of the rest must be.
+        // (60 + 150) / 283 = 74.205 %: nothing of P3 and P4 may be on the wire, and all the rest
+        // must be.
         Row::new("cats.savedata.unsent", "share of the page's bytes that was not sent", Unit::Percent)
             .measured(
                 100.0 * (1.0 - arrived.get() as f64 / page::GROUPS.into_iter().sum::<Bytes>().get() as f64),
@@ -63,7 +64,7 @@ pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
     ))
 }
 
-/// When the bottleneck is slow.
+/// Time in which the bottleneck is slow.
 const SLOW: Range<Duration> = Duration::from_secs(10)..Duration::from_secs(30);
 
 /// Messages of `len` at `priority`, one per `period`, over 40 s.
@@ -96,8 +97,9 @@ fn congested(shedding: Option<Shedding>, plan: &[Planned], seed: u64) -> Result<
     Ok(transfer)
 }
 
-/// Shedding at half of the usual rate. By its defaults it waits for a quarter, but this application offers 416 kbit/s,
-/// which is all that its Conductor knows of the path: at 200 kbit/s the rate falls to less than a half of that.
+/// Shedding at half of the usual rate. The default is a quarter. Here the Conductor knows of the
+/// path only the 416 kbit/s that this application offers, and 200 kbit/s are just less than half of
+/// that.
 const AT_HALF: Shedding = Shedding {
     drain: Duration::from_secs(2),
     fallen_to: 500,
@@ -191,7 +193,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, SimulationErro
     Ok(answer)
 }
 
-/// How long a position is of interest.
+/// Time for which a position is of interest.
 const LIFETIME: Duration = Duration::from_millis(200);
 
 /// Lifetimes on the same path.
@@ -263,7 +265,7 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
     Ok(answer)
 }
 
-/// The longest time between the offer of a position and the grant of its first byte.
+/// Longest time between the offer of a position and the grant of its first byte.
 fn latest_begin(transfer: &Transfer) -> Result<Option<Duration>, SimulationError> {
     let waits = Watched::waits(transfer)?;
     let positions = |place: usize| transfer.plan()[place].message.priority == Priority::P1;
@@ -276,7 +278,7 @@ mod tests {
 
     #[test]
     fn without_a_lifetime_positions_are_begun_later_than_one() {
-        // Otherwise the verdict that lifetimes hold would say nothing.
+        // Without lifetimes some positions wait longer, so that the verdict means something.
         let mut plan = mixture();
         plan.extend(periodic(500, Priority::P1, Duration::from_millis(50)));
         plan.sort_by_key(|planned| planned.after);

@@ -1,5 +1,5 @@
-//! The page as users get it today, beside CATS: six connections (HTTP/1.1), round-robin frames (HTTP/2), FIFO, and
-//! strict priority.
+//! The page as users get it today, next to CATS: six connections (HTTP/1.1), round-robin frames
+//! (HTTP/2), FIFO, and strict priority.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,12 +18,12 @@ use crate::error::SimulationError;
 
 /// Connections that browsers open to a host under HTTP/1.1.
 const CONNECTIONS: usize = 6;
-/// What a group consists of under HTTP/1.1: resources of at most this size.
+/// Largest resource of a group under HTTP/1.1.
 const RESOURCE: Bytes = Bytes::kb(10);
-/// Most payload of a frame. RFC 9113 §6.5.2: the initial SETTINGS_MAX_FRAME_SIZE.
+/// Largest payload of a frame. RFC 9113 §6.5.2: the initial SETTINGS_MAX_FRAME_SIZE.
 const FRAME: Bytes = Bytes::new(16_384);
 
-/// Completion of each group and the longest wait of P4, ms since the first byte.
+/// Completion of each group and the longest wait of P4, in ms since the first byte.
 struct Outcome {
     done: [f64; Priority::COUNT],
     longest_wait_p4: f64,
@@ -91,10 +91,10 @@ pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
     Ok(answer)
 }
 
-/// Resources not yet taken by a connection: the group, and how much of it.
+/// Resources not yet taken by a connection: group and size.
 type Pool = Rc<RefCell<VecDeque<(Priority, Bytes)>>>;
 
-/// A server's end of an HTTP/1.1 connection: one resource at a time.
+/// A server's end of an HTTP/1.1 connection without pipelining: one resource at a time.
 struct OneAtATime {
     pool: Pool,
     current: Option<(Priority, Bytes)>,
@@ -103,7 +103,7 @@ struct OneAtATime {
 impl OneAtATime {
     fn write(&mut self, socket: &mut Socket<'_>) {
         if self.current.is_none() {
-            // The next request comes when the last answer has arrived.
+            // The next request comes when the last response has arrived.
             let stats = socket.stats();
             if socket.is_connected() && stats.in_flight.is_zero() && stats.unsent.is_zero() {
                 self.current = self.pool.borrow_mut().pop_front();
@@ -159,10 +159,10 @@ fn http1(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
     outcome(&arrivals)
 }
 
-/// A server that knows no priorities: its streams take turns.
+/// A server without priorities: its streams take turns.
 struct RoundRobin {
     streams: VecDeque<(Priority, Bytes)>,
-    /// What is left of the frame at the front.
+    /// Rest of the frame at the front.
     frame: Bytes,
 }
 
@@ -203,7 +203,7 @@ fn http2(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
     outcome(collector.map(Collector::log).unwrap_or(&[]))
 }
 
-/// The outcome of deliveries in order of time, labelled by group.
+/// Computes the outcome from deliveries in order of time, labelled by group.
 fn outcome(arrivals: &[(Time, Tag, Bytes)]) -> Result<Outcome, SimulationError> {
     let origin = arrivals.first().ok_or_else(|| SimulationError::Incomplete("the page".into()))?.0;
     let mut left = page::GROUPS;

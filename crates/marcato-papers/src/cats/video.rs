@@ -13,11 +13,11 @@ use crate::error::SimulationError;
 
 const SEGMENT: Duration = Duration::from_secs(2);
 const SEGMENTS: u32 = 30;
-/// What the player waits before it plays the first segment, beyond that segment's length.
+/// Time that the player waits, beyond the first segment's length, before it plays that segment.
 const START_UP: Duration = Duration::from_secs(1);
 const BASE: Planned = Planned::now(Bytes::kb(60), Priority::P1);
 const ENHANCEMENT: Planned = Planned::now(Bytes::kb(140), Priority::P3);
-/// More than either path carries in the time.
+/// More than either path carries during the run.
 const BACKGROUND: Planned = Planned::now(Bytes::kb(40_000), Priority::P4);
 
 /// A background upload from the start, and each segment's base and enhancement when it is ready.
@@ -26,15 +26,15 @@ fn plan() -> Vec<Planned> {
     std::iter::once(BACKGROUND).chain(segments).collect()
 }
 
-/// What the viewer sees.
+/// Quality of the playback.
 struct Viewing {
     /// From the offer of each segment's base layer to its last byte, in ms.
     base: Vec<f64>,
     /// Share of base layers later than their deadline, in %.
     late: f64,
-    /// Share of enhancement layers by their deadline, in %.
+    /// Share of enhancement layers that arrive by their deadline, in %.
     enhanced: f64,
-    /// How long a player that waits for base layers stands still, in ms.
+    /// Total time for which a player that waits for base layers stalls, in ms.
     stalled: f64,
 }
 
@@ -52,21 +52,21 @@ impl Viewing {
         }
         let count = f64::from(SEGMENTS);
         let late = base.iter().filter(|&&delay| delay > budget).count() as f64;
-        // Each segment plays when the one before has ended and its base layer is there; every wait beyond the
-        // deadline moves all that follow.
+        // Each segment plays when the previous one has ended and its base layer has arrived. Each
+        // wait beyond the deadline delays all later segments.
         let stalled = base.iter().fold(0.0, |stalled, delay| f64::max(stalled, delay - budget));
         Ok(Self { base, late: 100.0 * late / count, enhanced: 100.0 * f64::from(enhanced) / count, stalled })
     }
 }
 
-/// A link whose rate is another every 500 ms, between 0.4 and 4 Mbit/s.
+/// Rates of a link that are drawn anew every 500 ms, between 0.4 and 4 Mbit/s.
 fn cellular_rates(seed: u64) -> Vec<(Time, Rate)> {
     let mut stream = Seed::new(seed).stream("cats/cellular");
     let rate = |kbps| Rate::from_kbps(400 + kbps);
     (0..160).map(|k| (Time::from_millis(500 * k), rate(stream.below(3_601)))).collect()
 }
 
-/// 40 ms one way.
+/// Path of 40 ms one way.
 fn cellular() -> Result<Path, SimulationError> {
     Ok(Path {
         bottleneck: Rate::from_mbps(4),
@@ -76,7 +76,7 @@ fn cellular() -> Result<Path, SimulationError> {
     })
 }
 
-/// 600 ms there and back, 4 Mbit/s, one packet in a thousand lost.
+/// Path of a 600 ms round trip and 4 Mbit/s that loses one packet in a thousand.
 fn satellite() -> Path {
     let path = Path {
         bottleneck: Rate::from_mbps(4),
@@ -84,7 +84,8 @@ fn satellite() -> Path {
         loss: Loss::Random(0.001),
         ..Path::authors()
     };
-    // 128 KiB per round trip would be 1.7 Mbit/s: twice the bandwidth-delay product instead.
+    // 128 KiB per round trip would be 1.7 Mbit/s: the buffers hold twice the bandwidth-delay
+    // product instead.
     path.with_tcp(|tcp| (tcp.send_buffer, tcp.receive_buffer) = (Bytes::kb(600), Bytes::kb(600)))
 }
 

@@ -1,4 +1,4 @@
-//! Where the runs that are done are kept, so that an experiment that was cut short is taken up where it was.
+//! Store of completed runs, from which an interrupted experiment resumes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,26 +6,27 @@ use std::path::PathBuf;
 use marcato_report::AtomicFile;
 use serde::{Deserialize, Serialize};
 
-/// A directory of outcomes, each a file of its own. A file is there as a whole or not at all.
+/// A directory of outcomes, one file for each. A file is complete or absent.
 ///
-/// It is a convenience: what cannot be read is made anew, what cannot be written is not kept, and neither is an error.
+/// The store is a convenience: an outcome that cannot be read is computed again, and one that
+/// cannot be written is not kept. Neither is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shelf {
     directory: PathBuf,
     program: String,
 }
 
-/// What a file says.
+/// Content of a file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// The program that made it, the setup and the seed: all that the outcome depends on.
+    /// Program, setup and seed: all that the outcome depends on.
     of: String,
     outcome: String,
 }
 
 impl Shelf {
-    /// The shelf in `directory`, which is made once there is something to keep. `program` names what makes the outcomes, down
-    /// to the build: what another has put there is not taken.
+    /// Creates the shelf in `directory`, which is created when the first outcome is kept. `program`
+    /// identifies the program, down to the build: outcomes that another one kept are not used.
     pub fn new(directory: impl Into<PathBuf>, program: impl Into<String>) -> Self {
         Self { directory: directory.into(), program: program.into() }
     }
@@ -38,24 +39,24 @@ impl Shelf {
         self.directory.join(format!("{:032x}.json", fnv(of.as_bytes())))
     }
 
-    /// The outcome that was put there under this key.
+    /// Outcome that was kept under this key.
     pub(crate) fn take(&self, key: &str) -> Option<String> {
         let of = self.of(key);
         let kept: Kept = serde_json::from_slice(&fs::read(self.place(&of)).ok()?).ok()?;
         (kept.of == of).then_some(kept.outcome)
     }
 
-    /// Puts an outcome there.
+    /// Keeps an outcome under this key.
     pub(crate) fn put(&self, key: &str, outcome: &str) {
         let of = self.of(key);
         let path = self.place(&of);
         let Ok(json) = serde_json::to_vec(&Kept { of, outcome: outcome.to_owned() }) else { return };
-        // Whether it has worked shows when it is looked for.
+        // A failure shows when the outcome is looked up and missing.
         let _ = fs::create_dir_all(&self.directory).and_then(|()| AtomicFile::write(&path, json));
     }
 }
 
-/// FNV-1a of 128 bits. The key itself stands in the file, so that two of the same name are told apart.
+/// FNV-1a of 128 bits. The file holds the key itself, so that a collision of names is detected.
 fn fnv(bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn names_are_by_fnv_1a() {
-        // The check values of draft-eastlake-fnv.
+        // Check values of draft-eastlake-fnv.
         assert_eq!(fnv(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         assert_eq!(fnv(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }

@@ -1,11 +1,11 @@
-//! Tables of coloured cells.
+//! Heat maps: tables of coloured cells.
 
 use super::Colour;
 use super::frame::{self, WIDTH};
 use super::svg::{Anchor, Font, Paint, Svg};
 use crate::text;
 
-/// A table of values, each in a cell that is the more coloured the further it is from nought: blue above, vermilion below.
+/// A table of values, coloured more deeply the further they are from 0: blue above, vermilion below.
 ///
 /// ```
 /// use marcato_report::chart::HeatMap;
@@ -18,7 +18,7 @@ use crate::text;
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
     title: String,
-    /// The values of the deepest colours.
+    /// Values at which the colours are deepest.
     lo: f64,
     hi: f64,
     columns: Vec<(String, String)>,
@@ -26,12 +26,12 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// A table without cells; at `lo` and at `hi` colours are deepest.
+    /// Creates a table without cells. Colours are deepest at `lo` and at `hi`.
     pub fn new(title: impl Into<String>, lo: f64, hi: f64) -> Self {
         Self { title: title.into(), lo, hi, columns: vec![], rows: vec![] }
     }
 
-    /// Names the columns in two lines; neighbours with the same first line share it.
+    /// Names the columns in two lines. Neighbouring columns with the same first line share it.
     #[must_use]
     pub fn columns<A: Into<String>, B: Into<String>>(
         mut self,
@@ -48,7 +48,8 @@ impl HeatMap {
         self
     }
 
-    /// Published values of the last row's cells, in brackets below the others; one that is not a number is left out.
+    /// Sets the published values of the last row's cells, shown in brackets below the measured
+    /// ones. One that is not a number is left out.
     #[must_use]
     pub fn paper(mut self, values: impl IntoIterator<Item = f64>) -> Self {
         if let Some((_, _, published)) = self.rows.last_mut() {
@@ -57,7 +58,7 @@ impl HeatMap {
         self
     }
 
-    /// How deep a value's colour is, and which it is.
+    /// Colour of a value, and its depth from 0 to 1.
     fn paint(&self, value: f64) -> (Colour, f64) {
         let (colour, limit) =
             if value < 0.0 { (Colour::Vermilion, self.lo) } else { (Colour::Blue, self.hi) };
@@ -118,7 +119,7 @@ impl HeatMap {
     }
 }
 
-/// Counts of rows and columns are small.
+/// Converts a count. Counts of rows and columns are small.
 fn as_f64(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }

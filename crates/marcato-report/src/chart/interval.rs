@@ -1,4 +1,4 @@
-//! Spans of time in lanes.
+//! Charts of time spans in rows.
 
 use super::frame::{self, Frame, Key};
 use super::look::{Looks, Named};
@@ -6,7 +6,7 @@ use super::scale::Scale;
 use super::svg::{Anchor, Font, Paint, Svg};
 use super::{Axis, Colour};
 
-/// Spans along a horizontal axis, in rows: a waterfall, or what was on the wire when.
+/// Spans along a horizontal axis, in rows: a waterfall, or the packets on a wire.
 ///
 /// A row holds one line of spans for each category, one below the other, or a common one if
 /// [`overlaid`](Self::overlaid).
@@ -39,13 +39,13 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The span from `start` to `end` in the row and of the category so named. It is left out if it does not
-    /// start and end at finite values, or ends before it starts.
+    /// Creates the span from `start` to `end` in the named row and category. It is left out if its
+    /// ends are not finite, or if it ends before it starts.
     pub fn new(row: impl Into<String>, category: impl Into<String>, start: f64, end: f64) -> Self {
         Self { row: row.into(), category: category.into(), start, end, label: String::new() }
     }
 
-    /// Writes `label` beside the end of the span.
+    /// Writes `label` next to the end of the span.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
@@ -59,8 +59,8 @@ impl IntervalChart {
         Self { title: title.into(), axis, colours: vec![], intervals: vec![], overlaid: false }
     }
 
-    /// Adds a span. Rows stand from top to bottom, and categories in the legend, in the order in which they are
-    /// first used.
+    /// Adds a span. Rows are drawn from top to bottom, and categories listed in the legend, in the
+    /// order of first use.
     #[must_use]
     pub fn interval(mut self, interval: Interval) -> Self {
         self.intervals.push(interval);
@@ -74,14 +74,14 @@ impl IntervalChart {
         self
     }
 
-    /// Chooses the colour of the category `name`; without it each category has its own.
+    /// Chooses the colour of the category `name`; by default, each category has its own.
     #[must_use]
     pub fn colour(mut self, name: impl Into<String>, colour: Colour) -> Self {
         self.colours.push((name.into(), colour));
         self
     }
 
-    /// Draws all categories of a row on one line: for categories that never share a moment.
+    /// Draws all categories of a row on one line, for categories that never overlap in time.
     #[must_use]
     pub fn overlaid(mut self) -> Self {
         self.overlaid = true;
@@ -104,12 +104,12 @@ impl IntervalChart {
             .collect()
     }
 
-    /// The chart as an SVG image by itself.
+    /// The chart as an SVG image on its own.
     pub fn to_svg(&self) -> String {
         self.draw(&Looks::assign([self.named()]))
     }
 
-    /// The chart as an SVG image of a report, in which names have these looks.
+    /// The chart as an SVG image of a report that assigned these looks.
     pub(super) fn draw(&self, looks: &Looks) -> String {
         let shown: Vec<&Interval> = self.shown().collect();
         let rows = in_order(shown.iter().map(|one| one.row.as_str()));
@@ -130,7 +130,7 @@ impl IntervalChart {
         let right = frame::WIDTH - (label_width + 12.0).clamp(34.0, frame::WIDTH * 0.3);
         let frame = Frame { left, right, top, bottom };
         let ends = shown.iter().flat_map(|one| [one.start, one.end]);
-        // Spans cannot leave their frame: for them a window is a range like any other.
+        // Spans cannot be cut at the frame: for them a window is a range like any other.
         let axis = self.axis.clone().uncut();
         let Some(scale) = Scale::new(&axis, ends, false, left, right) else {
             return frame::no_data(&self.title);
@@ -150,7 +150,7 @@ impl IntervalChart {
             let y = row_top(row) + thickness * line;
             let (x1, x2) = (scale.place(one.start), scale.place(one.end));
             let about = format!("{}, {}: {} to {}", one.row, one.category, one.start, one.end);
-            // Even the shortest span shows.
+            // Even the shortest span is visible.
             svg.rect(paints[category], (x1, y + 1.0), (x2.max(x1 + 1.0), y + thickness - 1.0), &about);
             if !one.label.is_empty() {
                 svg.text(Font::SMALL, (x2 + 5.0, y + thickness - 4.0), &one.label);
@@ -161,7 +161,7 @@ impl IntervalChart {
     }
 }
 
-/// Each name once, in the order of its first use.
+/// Each name once, in the order of first use.
 fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = vec![];
     for name in names {
@@ -172,7 +172,7 @@ fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-/// Counts of rows and categories are small.
+/// Converts a count. Counts of rows and categories are small.
 fn as_f64(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }

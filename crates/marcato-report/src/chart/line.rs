@@ -412,15 +412,15 @@ fn thin_tail(path: &mut Vec<(f64, f64)>) {
     });
 }
 
-/// A place for each name, above and to the right of its falling line, where it meets neither a line nor another name. A line beside
-/// which there is no such place goes without: it is in the legend.
+/// Places each name above and to the right of its falling line, where it meets neither a line nor
+/// another name. A name without such a place is left out; the legend has it.
 fn beside<'a>(lines: &[(&'a str, Vec<(f64, f64)>)], frame: Frame) -> Vec<(&'a str, (f64, f64))> {
     const LEVELS: u8 = 12;
     let corners: Vec<Vec<(f64, f64)>> = lines.iter().map(|(_, path)| stairs(path)).collect();
     let mut taken: Vec<Area> = Vec::new();
     let mut placed = Vec::new();
     for ((name, _), own) in lines.iter().zip(&corners) {
-        // From below, where distributions differ most.
+        // Searches from below, where distributions differ most.
         let place = (1..LEVELS).find_map(|level| {
             let y = frame.bottom - (frame.bottom - frame.top) * f64::from(level) / f64::from(LEVELS);
             let (x, _) = own.windows(2).find_map(|pair| match pair {
@@ -476,8 +476,8 @@ impl Area {
     }
 }
 
-/// The same line with at most four points (first, lowest, highest, last) in each half pixel of width, so that a
-/// long recording makes no huge image.
+/// Keeps at most four points of a line (first, lowest, highest, last) in each half pixel of width,
+/// so that a long recording makes no huge image.
 fn thin(path: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let column = |place: (f64, f64)| libm::floor(place.0 * 2.0);
     let mut kept = Vec::new();
@@ -518,7 +518,7 @@ mod tests {
         LineChart::ccdf("t", Axis::new("time", "ms").window(0.0, 100.0), true).down_to(1e-4)
     }
 
-    /// The corners of every line drawn as stairs.
+    /// Corners of every line drawn as stairs.
     fn corners(svg: &str) -> Vec<Vec<(f64, f64)>> {
         let paths = svg.lines().filter_map(|line| line.strip_prefix("<path d=\"M")?.split('"').next());
         let number = |text: &str| text.parse().unwrap();
@@ -538,10 +538,11 @@ mod tests {
         let svg = delays().series(Series::ccdf("s", [10.0, 20.0, 30.0, 40.0])).to_svg();
         let line = &corners(&svg)[0];
         let (top, lowest, last) = (line[0].1, line[3].1, line[4].1);
-        // Four decades are 290 pixels. The share of a quarter lasts until 40 ms; from there, there is none.
+        // Four decades are 290 pixels. The share of a quarter lasts until 40 ms; above that, the
+        // share is 0.
         assert_eq!((line.len(), last), (5, top + 290.0));
         assert!((lowest - top - 290.0 / 4.0 * libm::log10(4.0)).abs() < 0.01, "{lowest}");
-        // Ticks at 0 and 100 ms tell where 40 ms is.
+        // Ticks at 0 and 100 ms give the place of 40 ms.
         assert!((line[4].0 - line[3].0 - (line[3].0 - line[2].0)).abs() < 0.02);
     }
 
@@ -557,7 +558,8 @@ mod tests {
 
     #[test]
     fn long_distributions_make_a_small_image_whose_tails_are_exact() {
-        // 100 000 samples each: exponential from 25 ms on, as many scales as there are colours.
+        // 100 000 samples each: exponential from 25 ms on, with as many scales as there are
+        // colours.
         let count = 100_000;
         let samples = |scale: f64| {
             (0..count).map(move |i| 25.0 - scale * libm::log((f64::from(i) + 0.5) / f64::from(count)))
@@ -570,7 +572,7 @@ mod tests {
         let lines = corners(&svg);
         assert_eq!(lines.len(), 6);
         for line in lines {
-            // The last steps, one a sample, and enough of those before.
+            // The last steps, one per sample, and enough of those before.
             assert!(line.len() > TAIL + 50, "{}", line.len());
             assert!(line.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1));
         }
@@ -598,17 +600,18 @@ mod tests {
             .series(Series::ccdf("slow", near(60.0)))
             .series(Series::ccdf("very slow", near(98.0)))
             .to_svg();
-        // Once in the legend, once beside the line; the last would stand out of the frame.
+        // Each is once in the legend and once next to its line. The last one's name would leave the
+        // frame.
         assert_eq!(["quick", "slow", "very slow"].map(|name| labels(&svg, name)), [2, 2, 1]);
-        // Two that lie on each other: no name may stand on a line, but beside both there is room.
+        // Two equal lines: no name may stand on a line, but both have room next to it.
         let svg =
             delays().series(Series::ccdf("a", near(50.0))).series(Series::ccdf("b", near(50.0))).to_svg();
         assert_eq!((labels(&svg, "a"), labels(&svg, "b")), (2, 2));
-        // A lone line has its name in the legend.
+        // A single line has its name only in the legend.
         assert_eq!(labels(&delays().series(Series::ccdf("only", near(50.0))).to_svg(), "only"), 1);
     }
 
-    /// The points of the first line.
+    /// Points of the first line.
     fn polyline(svg: &str) -> Vec<(f64, f64)> {
         let line =
             svg.lines().find(|line| line.starts_with("<polyline") && !line.contains("points=\"16,")).unwrap();
@@ -617,7 +620,7 @@ mod tests {
         points.split(' ').map(|point| pair(point).unwrap()).collect()
     }
 
-    /// The height of the tick with this label.
+    /// Height of the tick with this label.
     fn tick(svg: &str, label: &str) -> f64 {
         let line = svg
             .lines()
@@ -645,7 +648,7 @@ mod tests {
         let svg = chart.series(Series::line("s", [(0.0, 5.0), (2.0, 15.0), (4.0, 5.0)])).to_svg();
         assert!(svg.contains(">s (to 15)</text>") && svg.contains("<title>s: 15</title>"));
         let (bottom, top) = (tick(&svg, "0"), tick(&svg, "10"));
-        // Up to the edge at x = 1, and nowhere along the edge.
+        // The line reaches the edge at x = 1, and has no part along the edge.
         let first = polyline(&svg);
         assert_eq!(first.len(), 2);
         assert!((first[0].1 - f64::midpoint(bottom, top)).abs() < 0.05 && (first[1].1 - top).abs() < 0.05);

@@ -1,4 +1,4 @@
-//! From values to places on the image.
+//! Mapping of values to places on the image.
 
 use super::Axis;
 
@@ -14,9 +14,10 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A scale for `values`, from pixel `from` to pixel `to`, or nothing if there is no value to show.
-    /// The range is widened to whole ticks where the axis does not ask for a range that holds the data already, and to zero
-    /// if `zero` is set. Only an axis that is a window may leave data outside.
+    /// Creates a scale for `values`, from pixel `from` to pixel `to`; `None` if there is no value
+    /// to show. An end of the range is fixed if the axis asks for a range that holds the data.
+    /// Every other end is widened to a whole tick, and to zero if `zero` is set. Only a window may
+    /// leave data outside.
     pub(super) fn new(
         axis: &Axis,
         values: impl Iterator<Item = f64>,
@@ -48,10 +49,10 @@ impl Scale {
             if zero && !fixed_hi {
                 hi = hi.max(0.0);
             }
-            // As good as one value: a range that narrow has no ticks that differ.
+            // The range is too narrow for distinct ticks: it is treated as a single value.
             let size = lo.abs().max(hi.abs());
             if hi - lo <= size * 1e-9 {
-                // Nothing but zeros, mostly counts, which are never negative.
+                // All values are zero. They are mostly counts, which are never negative.
                 (lo, hi) = if size < 1e-100 { (0.0, 1.0) } else { (lo - size * 0.1, hi + size * 0.1) };
             }
         }
@@ -69,7 +70,8 @@ impl Scale {
         Some(Self { lo, hi, log: axis.log, from, to, ticks })
     }
 
-    /// The pixel of `value`. It is outside the range of pixels exactly if `value` is outside the range of values.
+    /// Pixel of `value`. It is outside the range of pixels exactly if `value` is outside the range
+    /// of values.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = if self.log {
             libm::log10(value / self.lo) / libm::log10(self.hi / self.lo)
@@ -79,12 +81,12 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
-    /// The least value shown.
+    /// Least value shown.
     pub(super) const fn lo(&self) -> f64 {
         self.lo
     }
 
-    /// The values that are marked, and their labels.
+    /// Values of the ticks, with their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let step = match self.ticks.as_slice() {
             [a, b, ..] if !self.log => b - a,
@@ -97,7 +99,8 @@ impl Scale {
 /// 1, 2 or 5 times a power of ten, at least `raw`.
 fn nice_step(raw: f64) -> f64 {
     let power = libm::pow(10.0, libm::floor(libm::log10(raw)));
-    // The tolerance keeps a range that is a whole number of steps from taking the next larger step.
+    // The tolerance keeps a range of exactly a whole number of steps from taking the next larger
+    // step.
     [1.0, 2.0, 5.0]
         .into_iter()
         .map(|m| m * power)
@@ -117,7 +120,8 @@ fn linear_ticks(lo: f64, hi: f64, step: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The ticks of a logarithmic axis and its range. Each end is widened to a whole decade unless it is fixed.
+/// Ticks of a logarithmic axis and its range. Each end is widened to a whole decade unless it is
+/// fixed.
 fn log_ticks((lo, fixed_lo): (f64, bool), (hi, fixed_hi): (f64, bool)) -> (Vec<f64>, f64, f64) {
     let (first, last) = (libm::floor(libm::log10(lo) + 1e-9), libm::ceil(libm::log10(hi) - 1e-9));
     let last = last.max(first + 1.0);
@@ -138,7 +142,8 @@ fn log_ticks((lo, fixed_lo): (f64, bool), (hi, fixed_hi): (f64, bool)) -> (Vec<f
     (ticks, a, b)
 }
 
-/// A tick's label, with as many digits as the `step` between ticks needs; 0 stands for unequal steps.
+/// Label of a tick, with as many digits as the `step` between ticks needs; 0 stands for unequal
+/// steps.
 fn label(value: f64, step: f64) -> String {
     let size = value.abs().max(step);
     if size >= 1e7 || (size != 0.0 && size < 1e-4) {

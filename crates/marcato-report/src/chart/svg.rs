@@ -1,4 +1,4 @@
-//! Writing SVG.
+//! SVG writer of charts.
 
 use core::fmt::Write;
 
@@ -6,8 +6,8 @@ use super::Colour;
 use super::look::Look;
 use crate::markup::escape;
 
-/// The light and the dark look. Classes carry a prefix, for the style of an image that stands inside a page
-/// is the page's too. Programs that do not know `@media` show the light look.
+/// Style for the light and the dark look. Classes carry a prefix, because the style of an image
+/// inside a page applies to the whole page. Programs that ignore `@media` show the light look.
 fn style() -> String {
     let colours = |tone: fn(Colour) -> &'static str| -> String {
         let rule = |colour: Colour| {
@@ -29,7 +29,7 @@ fn style() -> String {
     )
 }
 
-/// Where a text is held.
+/// Part of a text that is at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -37,7 +37,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a text looks.
+/// Font of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Font {
     pub(super) size: f64,
@@ -62,7 +62,8 @@ impl Font {
         Self { upright: true, ..self }
     }
 
-    /// About how wide `text` is; rather too wide than too narrow, because the reader's font is not known.
+    /// Estimated width of `text`, in pixels. It is rather too large, because the reader's font is
+    /// unknown.
     pub(super) fn width(self, text: &str) -> f64 {
         let ems: f64 = text
             .chars()
@@ -70,7 +71,7 @@ impl Font {
                 'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | ' ' => 0.36,
                 'm' | 'w' | 'M' | 'W' | '@' | '%' => 0.98,
                 'A'..='Z' => 0.74,
-                // Latin and Greek; whatever comes after may be as wide as it is high.
+                // Latin and Greek; later scripts may be as wide as they are high.
                 '\0'..='\u{3ff}' => 0.64,
                 _ => 1.0,
             })
@@ -79,16 +80,16 @@ impl Font {
     }
 }
 
-/// How a shape is filled and drawn around.
+/// Filling and outline of a shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Paint {
     /// Filled, and hatched if the look has a pattern.
     Solid(Look),
-    /// Drawn around, with a hint of its colour inside.
+    /// Outlined, with a hint of its colour inside.
     Outlined(Colour),
-    /// Drawn around, and lighter inside than a filled one: a part of it.
+    /// Outlined, and lighter inside than a filled one: a part of it.
     Light(Colour),
-    /// Filled so deeply, from 0 to 1, and never so deeply that a text upon it could not be read.
+    /// Filled with this depth, from 0 to 1. Text stays readable even at 1.
     Shaded(Colour, f64),
 }
 
@@ -126,7 +127,7 @@ impl Svg {
         );
     }
 
-    /// A rectangle between two corners; `about` is shown when somebody points at it.
+    /// Draws a rectangle between two corners; `about` is its tooltip.
     pub(super) fn rect(&mut self, paint: Paint, (x1, y1): (f64, f64), (x2, y2): (f64, f64), about: &str) {
         let (x, y, width, height) = (x1.min(x2), y1.min(y2), (x1 - x2).abs(), (y1 - y2).abs());
         let look = match paint {
@@ -140,7 +141,7 @@ impl Svg {
                 format!(r#"class="mc-f-{class} mc-s-{class}" fill-opacity="{opacity}" stroke-width="1.5""#)
             }
         };
-        // The stroke lies inside the rectangle.
+        // Insets the stroke, so that it lies inside the rectangle.
         let inset = if matches!(paint, Paint::Solid(_) | Paint::Shaded(..)) { 0.0 } else { 0.75 };
         let _ = write!(
             self.body,
@@ -160,7 +161,7 @@ impl Svg {
         }
     }
 
-    /// Stripes across an area: lying for pattern 1, standing for 2, both for 3.
+    /// Draws stripes across an area: horizontal for pattern 1, vertical for 2, both for 3.
     fn hatch(&mut self, pattern: u8, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         let steps = |from: f64, to: f64| {
             (1..u16::MAX).map(move |step| from + 4.0 * f64::from(step)).take_while(move |&at| at < to)
@@ -177,7 +178,7 @@ impl Svg {
         }
     }
 
-    /// A grey area behind the data.
+    /// Draws a grey area behind the data.
     pub(super) fn shade(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         let _ = writeln!(
             self.body,
@@ -189,7 +190,7 @@ impl Svg {
         );
     }
 
-    /// An interval around a value: a line with a bar at either end.
+    /// Draws an interval around a value: a line with a bar at either end.
     pub(super) fn whisker(&mut self, x: f64, low: f64, high: f64) {
         let (left, right) = (Px(x - 4.0), Px(x + 4.0));
         let _ = writeln!(
@@ -201,7 +202,7 @@ impl Svg {
         );
     }
 
-    /// A published value: a hollow diamond, in the colour of its series if it has one.
+    /// Draws a published value: a hollow diamond, in the colour of its series if it has one.
     pub(super) fn paper(&mut self, colour: Option<Colour>, (x, y): (f64, f64), about: &str) {
         let stroke = colour.map(|colour| format!(" mc-s-{}", colour.class())).unwrap_or_default();
         let _ = write!(
@@ -217,7 +218,7 @@ impl Svg {
         };
     }
 
-    /// An arrow head whose tip is at a place, for data that go on beyond the frame.
+    /// Draws an arrow head with its tip at a place, for data that continue beyond the frame.
     pub(super) fn arrow(&mut self, colour: Colour, way: Way, (x, y): (f64, f64), about: &str) {
         let wings = match way {
             Way::Up => "l4.5 9h-9z",
@@ -245,8 +246,8 @@ impl Svg {
         );
     }
 
-    /// Stairs through these points: from each along to the next, then up or down. In half the text that a
-    /// [`polyline`](Self::polyline) takes.
+    /// Draws stairs through these points: horizontally to the next, then vertically. The text is
+    /// half as long as that of a [`polyline`](Self::polyline).
     pub(super) fn stairs(&mut self, look: Look, dashed: bool, points: &[(f64, f64)]) {
         let Some((&(x, y), rest)) = points.split_first() else { return };
         let mut path = format!("M{} {}", Px(x), Px(y));
@@ -261,7 +262,8 @@ impl Svg {
         );
     }
 
-    /// The mark of a point; its shape differs from series to series, so that colour is not the only difference.
+    /// Draws the mark of a point. Its shape differs between series, so that colour is not the only
+    /// difference.
     pub(super) fn mark(&mut self, colour: Colour, shape: usize, (x, y): (f64, f64)) {
         let class = colour.class();
         let mut path = |from: (f64, f64), d: &str| {
@@ -273,7 +275,7 @@ impl Svg {
             2 => path((0.0, -5.0), "l4.5 8h-9z"),
             3 => path((0.0, -4.5), "l4.5 4.5l-4.5 4.5l-4.5 -4.5z"),
             4 => path((0.0, 5.0), "l4.5 -8h-9z"),
-            // An upright cross, one that lies, and an hourglass.
+            // An upright cross, a diagonal one, and an hourglass.
             5 => path((-1.25, -4.5), "h2.5v3.25h3.25v2.5h-3.25v3.25h-2.5v-3.25h-3.25v-2.5h3.25z"),
             6 => path(
                 (0.0, -1.8),
@@ -326,7 +328,7 @@ impl Svg {
     }
 }
 
-/// Dashes of a line: as asked, else by its look.
+/// Dashes of a line: the plain dashes if asked for, else those of its look.
 fn dash(look: Look, dashed: bool) -> &'static str {
     match look.pattern {
         _ if dashed => r#" stroke-dasharray="6 4""#,
@@ -337,7 +339,7 @@ fn dash(look: Look, dashed: bool) -> &'static str {
     }
 }
 
-/// Which way an arrow points.
+/// Direction of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Up,
@@ -345,7 +347,7 @@ pub(super) enum Way {
     Right,
 }
 
-/// A length in pixels, to a hundredth, so that the last bits of a computation never show.
+/// A length in pixels, rounded to a hundredth, so that the last bits of a computation never show.
 #[derive(Clone, Copy)]
 struct Px(f64);
 
