@@ -1,4 +1,4 @@
-//! The CATS experiments as a whole: every claim holds, every row is documented, every byte repeats.
+//! Tests of the CATS experiments as a whole: claims, documentation of rows, repeatable bytes.
 
 mod documented;
 

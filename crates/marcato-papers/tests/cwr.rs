@@ -1,4 +1,4 @@
-//! The CWR experiments as a whole: what a quick run claims holds, every row is documented.
+//! Tests of the CWR experiments as a whole: claims of a quick run, documentation of rows.
 
 mod documented;
 
@@ -13,8 +13,8 @@ fn what_a_quick_run_claims_holds_and_every_row_is_documented() {
     documented::check(&report);
     let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
     assert!(outside.is_empty(), "{outside:#?}");
-    // The median completion times of both reserving schedulers, in each cell and with both factors but for messages of
-    // 50 kB with the smaller, and that queues dropped nothing. Beyond the paper: that outages lose and repeat nothing,
-    // and that copies keep within their budget.
+    // The median completion times of both reserving schedulers, in each cell and with both factors,
+    // except messages of 50 kB with the smaller factor; and that queues dropped nothing. Beyond the
+    // paper: outages lose and repeat nothing, and copies keep within their budget.
     assert_eq!(report.document().count().ok, 12 + 8 + 1 + 24 + 3);
 }

@@ -1,4 +1,4 @@
-//! The arithmetic about CWR against the schedulers themselves, on windows that neither grow nor shrink.
+//! Comparison of the arithmetic about CWR with the schedulers themselves, on fixed windows.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::VecDeque;
@@ -13,7 +13,8 @@ use marcato_units::{Bytes, Priority, Time};
 
 const KEY: SourceKey = SourceKey(1);
 
-/// A lane whose packets leave one after the other and are acknowledged a round trip after they have left.
+/// A lane that transmits packets one after the other. Each is acknowledged a round trip after its
+/// transmission.
 struct Lane {
     view: LaneView,
     free_at: Time,
@@ -65,7 +66,7 @@ impl World {
         !matches!(choice, Choice::Wait(_))
     }
 
-    /// Sends what waits: the urgent message first, then background data without end.
+    /// Sends waiting data: the urgent message first, then endless background data.
     fn pump(&mut self, urgent: &mut Option<Fresh>) {
         while let Some(fresh) = *urgent {
             let len = fresh.rest.min(PACKET);
@@ -78,11 +79,11 @@ impl World {
                 self.scheduler.message_complete(self.now, fresh.message);
             }
         }
-        // Until the message has left, background data does not (CWR §III-C).
+        // Background data waits until the message has left (CWR §III-C).
         while urgent.is_none() && self.send(Fresh::new(0, Priority::P4, Bytes::MAX), PACKET) {}
     }
 
-    /// The shares of both windows that are acknowledged in a round trip.
+    /// Shares of both windows that are acknowledged in a round trip.
     fn run(mut self, source: Periodic, warm_up: Time, until: Time) -> [f64; 2] {
         let mut release = Time::ZERO + source.period;
         let mut message = 0;

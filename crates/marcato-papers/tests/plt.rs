@@ -1,4 +1,4 @@
-//! The PLT experiments as a whole: what a quick run claims holds, every row is documented.
+//! Tests of the PLT experiments as a whole: claims of a quick run, documentation of rows.
 
 mod documented;
 
@@ -13,6 +13,7 @@ fn what_a_quick_run_claims_holds_and_every_row_is_documented() {
     documented::check(&report);
     let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
     assert!(outside.is_empty(), "{outside:#?}");
-    // That pre-empted low packets change nothing, with random loss and without, and the page over two layers.
+    // Pre-empted low packets change nothing, with and without random loss; and the page over two
+    // layers.
     assert_eq!(report.document().count().ok, 2 + 2);
 }

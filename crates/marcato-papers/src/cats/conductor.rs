@@ -1,4 +1,4 @@
-//! The Conductor by itself: how long the least urgent level waits.
+//! Waiting time of the least urgent level in the Conductor alone.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -10,20 +10,22 @@ use super::Answer;
 use crate::error::SimulationError;
 
 const CHUNK: Bytes = Bytes::kb(1);
-/// Long enough for any level never to run dry, short enough for all five to wait at once.
+/// Initial backlog of a level: large enough never to run out, small enough for all five to wait at
+/// once.
 const BACKLOG: Bytes = Bytes::kb(4_000);
 
-/// How much P4 got, and how long it waited.
+/// Service of each level, and the waits of P4.
 struct Service {
-    /// The most bytes of others between two grants of P4, or before the first, while P4 waited.
+    /// Largest number of bytes granted to others between two grants of P4, or before the first,
+    /// while P4 waited.
     worst: Bytes,
-    /// What each level got, after every grant.
+    /// Bytes granted to each level so far, after every grant.
     cumulative: Vec<[Bytes; Priority::COUNT]>,
 }
 
 impl Service {
-    /// Grants `total` bytes in chunks; P4 always waits. `opposed` tells before each grant which other levels have
-    /// something to send.
+    /// Grants `total` bytes in chunks. P4 always has data; `opposed` returns before each grant
+    /// which other levels do.
     fn run(
         debt: Debt,
         total: Bytes,
@@ -39,7 +41,7 @@ impl Service {
             for level in Priority::ALL {
                 let wanted = level == Priority::P4 || opposed[level.index()];
                 if wanted && conductor.counters().level(level).queued.bytes.is_zero() {
-                    // In chunks, so that a level that stops has at most one left.
+                    // Others offer single chunks, so that a level that stops has at most one left.
                     let len = if level == Priority::P4 { BACKLOG } else { CHUNK };
                     conductor.offer(now, Message::new(len, level))?;
                 }
@@ -58,17 +60,17 @@ impl Service {
         Ok(service)
     }
 
-    /// All other levels always have something to send.
+    /// Runs with data in all other levels throughout.
     fn saturated(debt: Debt) -> Result<Self, SimulationError> {
         Self::run(debt, Bytes::kb(3_000), || [true; Priority::COUNT])
     }
 
-    /// Each other level comes and goes by itself.
+    /// Runs with each other level turning on and off independently.
     fn on_and_off(debt: Debt, seed: u64) -> Result<Self, SimulationError> {
         let mut stream: Stream = Seed::new(seed).stream("cats/starvation");
         let mut on = [true; Priority::COUNT];
         Self::run(debt, Bytes::kb(30_000), move || {
-            // About every 50 kB a level changes its mind: as long as the watermarks are high.
+            // A level changes about every 50 kB, a span as long as the high watermarks.
             for level in &mut on {
                 *level ^= stream.chance(0.02);
             }
@@ -81,12 +83,12 @@ fn kb(bytes: Bytes) -> f64 {
     bytes.get() as f64 / 1e3
 }
 
-/// How many bytes of others pass while P4 waits.
+/// Bytes granted to others while P4 waits, against the bounds of the watermarks.
 pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     for (name, debt, bound) in [
         ("authors", Debt::authors(), Debt::authors().wait_bound(Priority::P4, CHUNK)),
-        // P4 has watermarks here, and may be in debt itself.
+        // These rules give P4 watermarks, so that P4 can be in debt itself.
         ("paper", Debt::paper(), Debt::paper().wait_bound_in_debt(Priority::P4, CHUNK)),
         ("marcato", Debt::marcato(), Debt::marcato().wait_bound(Priority::P4, CHUNK)),
     ] {

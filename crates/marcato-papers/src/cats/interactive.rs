@@ -1,4 +1,4 @@
-//! Keystrokes beside a file: SSH and SFTP over one connection. CATS §IV names the case.
+//! Keystrokes together with a file: SSH and SFTP over one connection. CATS §IV names the case.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Percentile, Row, Unit};
@@ -13,12 +13,14 @@ use super::watched::Watched;
 use crate::error::SimulationError;
 
 const END: Duration = Duration::from_secs(20);
-/// The handshake and BBR's start-up are over.
+/// End of the warm-up: the handshake and BBR's start-up are over.
 const WARM: Duration = Duration::from_secs(2);
-/// The file that comes late comes here: the 300th message, at 5.98 s, has brought P0 to its high watermark of 60 kB.
+/// Offer of the file in the late case. The 300th message, at 5.98 s, has just brought P0 to its
+/// high watermark of 60 kB.
 const LATE: Duration = Duration::from_millis(5_990);
 
-/// Keystrokes and echoes, and a file that is copied from `begin` on; where in the plan the file is.
+/// Keystrokes and echoes, and a file that is copied from `begin` on. Returns the plan and the
+/// file's place in it.
 fn plan(begin: Duration) -> (Vec<Planned>, usize) {
     let keystroke = Planned::now(Bytes::new(200), Priority::P0);
     let mut plan: Vec<Planned> = (0..1000).map(|k| keystroke.after(Duration::from_millis(20) * k)).collect();
@@ -27,7 +29,7 @@ fn plan(begin: Duration) -> (Vec<Planned>, usize) {
     (plan, file)
 }
 
-/// A way to send them, by its name in row ids and in words.
+/// A sending scheme, with its name in row ids and in words.
 type Named = (&'static str, &'static str, Scheme);
 
 const SCHEMES: [Named; 5] = [
@@ -38,8 +40,8 @@ const SCHEMES: [Named; 5] = [
     ("marcato", "Marcato, lean", Scheme::Conductor(Debt::marcato(), Feeding::Lean)),
 ];
 
-/// Sends the plan and observes the Conductor, if there is one. Returns the bytes of the file that arrived by
-/// [`WARM`] and by the end besides.
+/// Sends the plan and observes the Conductor, if there is one. Also returns the bytes of the file
+/// that arrived by [`WARM`] and by the end.
 fn run(scheme: Scheme, begin: Duration, seed: u64) -> Result<(Transfer, [Bytes; 2]), SimulationError> {
     let path = Path::authors();
     let (plan, file) = plan(begin);
@@ -55,12 +57,12 @@ fn run(scheme: Scheme, begin: Duration, seed: u64) -> Result<(Transfer, [Bytes; 
     let warm = transfer.arrived(file)?;
     transfer.net.run_until(Time::ZERO + END);
     let end = transfer.arrived(file)?;
-    // What was offered by then may arrive.
+    // Lets messages arrive that were offered before the end.
     transfer.net.run_until(Time::ZERO + END + Duration::from_secs(15));
     Ok((transfer, [warm, end]))
 }
 
-/// Delay of keystrokes and goodput of the file, scheme by scheme.
+/// Delay of keystrokes and goodput of the file, for each scheme.
 pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     let mut ccdf = LineChart::ccdf("Delay of keystrokes beside a file", Axis::new("delay", "ms").log(), true);

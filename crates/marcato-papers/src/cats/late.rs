@@ -1,4 +1,4 @@
-//! What the authors' experiment cannot show: urgent data that comes late.
+//! Urgent data that comes late, which the authors' experiment cannot show.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -10,12 +10,12 @@ use super::path::{Feeding, Path, Scheme};
 use super::{Answer, page};
 use crate::error::SimulationError;
 
-/// The urgent group comes at these times after `connect`.
+/// Distance of the times after `connect` at which the urgent group is offered.
 const STEP: Duration = Duration::from_millis(50);
 const STEPS: u32 = 20;
 
-/// P0 is offered every 50 ms from 0 to 1 s, each time in a run of its own, while the rest of the page is under way:
-/// the lean feeder against the authors' greedy one.
+/// Late P0, with the lean feeder against the authors' greedy one. P0 is offered every 50 ms from 0
+/// to 1 s, each time in a separate run, while the rest of the page is being sent.
 pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let schemes = [
@@ -78,7 +78,7 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     Ok(answer)
 }
 
-/// From offer to completion of a P0 group that comes `after` the rest of the page, in ms.
+/// Time from offer to completion of a P0 group that is offered `after` the rest of the page, in ms.
 fn delay(path: &Path, scheme: Scheme, after: Duration, seed: u64) -> Result<f64, SimulationError> {
     let mut plan: Vec<Planned> = page::plan();
     let last = plan.len() - 1;

@@ -7,11 +7,12 @@ use marcato_units::{Bytes, Priority};
 pub const GROUPS: [Bytes; Priority::COUNT] =
     [Bytes::kb(8), Bytes::kb(25), Bytes::kb(40), Bytes::kb(60), Bytes::kb(150)];
 
-/// What each group is, for people.
+/// Names of the groups, for people.
 pub const NAMES: [&str; Priority::COUNT] =
     ["P0 HTML/CSS", "P1 CSS", "P2 JavaScript", "P3 images", "P4 analytics"];
 
-/// The order in which the application hands the groups over: the least urgent first, the paper's worst case.
+/// Order in which the application hands the groups over: the least urgent first, the paper's worst
+/// case.
 pub const ORDER: [Priority; Priority::COUNT] =
     [Priority::P4, Priority::P3, Priority::P2, Priority::P1, Priority::P0];
 

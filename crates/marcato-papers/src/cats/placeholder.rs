@@ -1,4 +1,4 @@
-//! The paper's own advice: a small placeholder image at high priority. CATS §III-C.
+//! A small placeholder image at high priority, as the paper advises. CATS §III-C.
 
 use marcato_report::chart::{Axis, BarChart, Bars};
 use marcato_report::{Figure, Row, Unit};
@@ -10,10 +10,12 @@ use super::{Answer, page};
 use crate::error::SimulationError;
 
 const PLACEHOLDER: Bytes = Bytes::kb(2);
-/// A browser that paints 60 times a second shows what arrives within one frame at once.
+/// Length of a frame at 60 Hz, in ms. A browser shows everything that arrives within a frame at
+/// once.
 const FRAME_MS: f64 = 1000.0 / 60.0;
 
-/// Completion times of the page in ms since the first byte, by group, and of the placeholder if there is one.
+/// Completion times of the page in ms since the first byte, by group, and that of the placeholder,
+/// if there is one.
 struct Painted {
     done: [f64; Priority::COUNT],
     placeholder: Option<f64>,
@@ -48,13 +50,13 @@ impl Painted {
         self.done.into_iter().chain(self.placeholder).fold(0.0, f64::max)
     }
 
-    /// From layout (P1) to the first image that fills its place.
+    /// Time from layout (P1) to the first image that fills its place.
     fn shift(&self) -> f64 {
         self.placeholder.unwrap_or(self.done[3]) - self.done[1]
     }
 }
 
-/// Whether a placeholder repairs the estimated layout shift, and what it costs.
+/// Estimated layout shift with and without a placeholder, and the placeholder's cost.
 pub(super) fn placeholder(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     let mut chart = BarChart::new("From layout to image", Axis::new("P1 complete to image", "ms"))

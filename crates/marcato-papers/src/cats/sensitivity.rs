@@ -1,4 +1,4 @@
-//! How much the choice of H, L and M matters.
+//! Sensitivity to the choice of H, L and M.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -14,12 +14,12 @@ use crate::error::SimulationError;
 /// Factors by which each parameter is changed, in percent.
 const FACTORS: [u64; 5] = [25, 50, 100, 200, 400];
 
-/// One parameter at a time, scaled; the authors' values are 100 %.
+/// A parameter that is scaled alone; the authors' values are 100 %.
 #[derive(Clone, Copy)]
 enum Parameter {
-    /// High watermarks, and the low ones with them.
+    /// High watermarks, with the low ones in proportion.
     High,
-    /// Low watermarks alone, up to the high ones.
+    /// Low watermarks alone, at most equal to the high ones.
     Low,
     /// Payback multipliers.
     Multiplier,

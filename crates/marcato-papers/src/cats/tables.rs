@@ -1,4 +1,4 @@
-//! Tables I and II, Figs. 2 and 3, and the variants beside them.
+//! Tables I and II, Figs. 2 and 3, and variants of them.
 
 use marcato_report::chart::{Axis, BarChart, Bars, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -12,7 +12,7 @@ use super::published::{FIRST_BYTE, PAGE_LOAD, TABLE1_CATS, TABLE1_FIFO, TABLE2};
 use super::{Answer, page};
 use crate::error::SimulationError;
 
-/// Table I, the oracle of the first byte, Figs. 2 and 3.
+/// Table I, the authors' time of the first byte, Figs. 2 and 3.
 pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let fifo = Load::run(&path, Scheme::Fifo, seed)?;
@@ -51,7 +51,7 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
     for (name, load, published) in [("fifo", &fifo, TABLE1_FIFO), ("cats", &cats, TABLE1_CATS)] {
         for priority in Priority::ALL {
             let group = priority.index();
-            // The paper draws Fig. 3 without printing numbers; those of Table I give them.
+            // The paper draws Fig. 3 without printing numbers; they follow from those of Table I.
             let paper = rate(priority, published[group]);
             let what = format!("{} effective throughput, {name}", page::NAMES[group]);
             rows.push(
@@ -108,12 +108,12 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
     Ok(answer)
 }
 
-/// The effective throughput of a group that was complete after so many ms, in Mbit/s.
+/// Effective throughput, in Mbit/s, of a group that was complete after `ms`.
 fn rate(priority: Priority, ms: f64) -> f64 {
     page::GROUPS[priority.index()].get() as f64 * 8.0 / ms / 1e3
 }
 
-/// How the groups arrive, as a share of each.
+/// Arrival of the groups over time, each as a share of its size.
 fn arrivals(load: &Load) -> LineChart {
     let chart = LineChart::new(
         "Arrival of each group under CATS",
@@ -131,7 +131,7 @@ fn arrivals(load: &Load) -> LineChart {
     })
 }
 
-/// Table II, and the distance from the physical limit.
+/// Table II, and the ratio to the physical limit.
 pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let path = Path::authors();
     let fifo = Load::run(&path, Scheme::Fifo, seed)?;
@@ -192,7 +192,7 @@ pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
     ))
 }
 
-/// The page under other paths and stacks.
+/// The page on other paths and with other stacks.
 pub(super) fn variants(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let authors = Path::authors;
     let variants = [
@@ -234,8 +234,8 @@ pub(super) fn variants(seed: u64, _quick: bool) -> Result<Answer, SimulationErro
 mod tests {
     use super::*;
 
-    /// The places at which the last segment of each group arrives, counted from 1: cats-facts, by running the
-    /// authors' program.
+    /// Place, counted from 1, at which the last segment of each group arrives, measured by running
+    /// the authors' program.
     const LAST_SEGMENT: [usize; Priority::COUNT] = [12, 36, 93, 162, 283];
 
     fn gaps(load: &Load) -> Vec<f64> {
@@ -257,7 +257,8 @@ mod tests {
         for scheme in [Scheme::Fifo, Scheme::cats()] {
             let gaps = gaps(&Load::run(&Path::authors(), scheme, 1).unwrap());
             for (place, gap) in gaps.iter().enumerate() {
-                // Between segments 10 and 11: 88.1 ms; 28 and 29: 54.3 ms; else one transmission time.
+                // Between segments 10 and 11: 88.1 ms; between 28 and 29: 54.3 ms; all others: one
+                // transmission time.
                 let expected = match place + 1 {
                     10 => 88.1,
                     28 => 54.3,

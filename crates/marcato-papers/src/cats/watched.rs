@@ -6,7 +6,7 @@ use marcato_units::{Bytes, Duration, Priority, Time};
 use super::path::Transfer;
 use crate::error::SimulationError;
 
-/// The Conductor of a [`Conducted`] after something happened.
+/// State of the Conductor of a [`Conducted`] after an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) at: Time,
@@ -15,11 +15,11 @@ pub(super) struct State {
     pub(super) in_debt: bool,
 }
 
-/// A [`Conducted`], and what was seen of it: at each call of the connection, not within one.
+/// A [`Conducted`] whose state is recorded after each call of the connection, not during one.
 pub(super) struct Watched {
     app: Conducted,
     seen: usize,
-    /// When the first byte of each message was granted, in the order of the stream.
+    /// Time at which the first byte of each message was granted, in the order of the stream.
     begun: Vec<Time>,
     greatest_backlog: Bytes,
     states: Vec<State>,
@@ -34,10 +34,11 @@ impl Watched {
         &self.app
     }
 
-    /// For each message that has begun to arrive: its place in the plan, and how long it waited from its offer to
-    /// the grant of its first byte.
+    /// Place in the plan and waiting time of each message that has begun to arrive. The wait lasts
+    /// from the offer to the grant of the first byte.
     pub(super) fn waits(transfer: &Transfer) -> Result<Vec<(usize, Duration)>, SimulationError> {
-        // The stream keeps the order of the grants, so the n-th message to appear in it is the n-th to be begun.
+        // The stream keeps the order of the grants. So the n-th message to appear in it is the n-th
+        // whose grants began.
         let mut seen = vec![false; transfer.plan().len()];
         let mut order = Vec::new();
         for &(_, tag, _) in transfer.collector()?.log() {
@@ -51,12 +52,12 @@ impl Watched {
         Ok(order.into_iter().zip(begun).map(|(place, &begun)| (place, wait(place, begun))).collect())
     }
 
-    /// The most bytes that ever waited in the Conductor.
+    /// Largest number of bytes that waited in the Conductor.
     pub(super) fn greatest_backlog(&self) -> Bytes {
         self.greatest_backlog
     }
 
-    /// Each state of P0 that differs from the one before.
+    /// States of P0, each different from the one before.
     pub(super) fn states(&self) -> &[State] {
         &self.states
     }

@@ -19,11 +19,11 @@ use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
-/// What the UDP on the second bottleneck does.
+/// Pattern of the UDP traffic on the second bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Udp {
     Constant,
-    /// A second on, a second off. The rate is that of the seconds in which it is on.
+    /// One second on, one second off. The rate applies to the seconds in which it is on.
     OnOff,
     /// Ten seconds on, ten off.
     Slow,
@@ -51,32 +51,32 @@ impl Udp {
     }
 }
 
-/// The network of the paper's Fig. 2.
+/// Network of the paper's Fig. 2.
 #[derive(Clone, Debug)]
 struct Bottlenecks {
-    /// In Mbit/s.
+    /// Rate of UDP in Mbit/s.
     udp: u64,
     kind: Udp,
     buffer: u64,
     plt: Option<PltConfig>,
-    /// Between the beginnings of two flows.
+    /// Time between the starts of two flows.
     apart: Duration,
     span: Span,
 }
 
-/// The rates at which UDP is also on and off more slowly, in Mbit/s.
+/// Rates at which UDP is also on and off more slowly, in Mbit/s.
 const SLOW_RATES: [u64; 2] = [75, 100];
 
-/// What came of it. Of two links.
+/// Outcome of a run, for both links.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Used {
-    /// The share of each that was used in the last part of the run, in %.
+    /// Share of each link that was used in the last part of the run, in %.
     last: [f64; 2],
-    /// And in all of it.
+    /// Share of each link that was used in the whole run, in %.
     all: [f64; 2],
-    /// What the HCMs repaired for the LCMs in the last part, over what a bottleneck could carry, in %.
+    /// Repairs by the HCMs for the LCMs in the last part, in % of what a bottleneck could carry.
     repairs: f64,
-    /// Distinct packets that arrived, of all flows, in the last part, in Mbit/s.
+    /// Distinct packets of all flows that arrived in the last part, in Mbit/s.
     goodput: f64,
 }
 
@@ -92,9 +92,10 @@ impl Setup for Bottlenecks {
     fn run(&self, seed: u64) -> Result<Used, SimulationError> {
         let mut net = Network::new(Seed::new(seed));
         let [left, middle, right] = ["left", "middle", "right"].map(|name| net.node(name));
-        // A round trip of 80 ms over one bottleneck and of 120 ms over both: 40 ms by each, and 40 ms to and from them. What
-        // is not queued is only delayed. So the ends stand at the routers, and acknowledgements take what is left of the
-        // round trip in one step, also past both bottlenecks: far fewer events than with hosts and links of their own.
+        // A round trip takes 80 ms over one bottleneck and 120 ms over both: each bottleneck takes
+        // 40 ms, and the access links 40 ms. Links without a queue only add delay. So the ends are
+        // at the routers, and acknowledgements take the rest of the round trip in one step, also
+        // past both bottlenecks. This needs far fewer events than separate hosts and links.
         let own = RTT / 4;
         let back = LinkConfig::delay_only;
         let (first, _) = net.link(left, middle, bottleneck(own, self.buffer, 0.0)?, back(RTT - own));
@@ -143,7 +144,7 @@ impl Setup for Bottlenecks {
 struct Combination {
     kind: Udp,
     buffer: u64,
-    /// For each rate of UDP, TCP and PLT.
+    /// For each rate of UDP, the runs of TCP and PLT.
     cells: Vec<(u64, [Ticket<Bottlenecks>; 2])>,
 }
 
@@ -151,7 +152,7 @@ impl Combination {
     fn plan(plan: &mut Plan, kind: Udp, buffer: u64) -> Self {
         let (span, apart) = (plan.scale.bottlenecks, APART / plan.scale.apart_divisor);
         let cells = UDP_RATES.map(|udp| {
-            // Without UDP both kinds are one.
+            // Without UDP both patterns are the same run.
             let kind = if udp == 0 { Udp::Constant } else { kind };
             let run = |plt| Bottlenecks { udp, kind, buffer, plt, apart, span };
             (udp, [None, Some(plt())].map(|plt| plan.add(run(plt))))
@@ -163,7 +164,7 @@ impl Combination {
         (self.kind, self.buffer) == (Udp::Constant, SMALL_BUFFER)
     }
 
-    /// What its rows end in: nothing, or how it differs from constant UDP and the small buffer.
+    /// Suffix of the rows: empty, or the difference from constant UDP and the small buffer.
     fn suffix(&self) -> String {
         let buffer = if self.buffer == LARGE_BUFFER { ".large" } else { "" };
         format!("{}{buffer}", self.kind.suffix())
@@ -222,11 +223,11 @@ impl Combination {
     }
 }
 
-/// Why nothing is claimed of what PLT gains.
+/// Reason for claiming nothing about PLT's gain.
 const WHOSE_GAIN: &str = "the paper does not say to which link, kind of UDP, buffer and part of the run its gain belongs, so \
     that all are shown";
 
-/// The part of a run that is checked, in words.
+/// The checked part of a run, in words.
 fn last(span: Span) -> String {
     format!("last {} s", span.length.as_secs_f64())
 }
@@ -315,12 +316,12 @@ pub(super) fn bottlenecks(plan: &mut Plan) -> Ask {
     })
 }
 
-/// By how much more of a link is used with low layers, for each seed.
+/// Additional use of a link with low layers, in % of the link, for each seed.
 fn gains(runs: &Runs, [tcp, plt]: [Ticket<Bottlenecks>; 2], of: impl Fn(&Used) -> f64) -> Vec<f64> {
     runs.of(plt).into_iter().zip(runs.of(tcp)).map(|(plt, tcp)| of(plt) - of(tcp)).collect()
 }
 
-/// Which combination shows the paper's gain best.
+/// Combinations that come nearest to the paper's gain, in words.
 fn who_gains(runs: &Runs, combinations: &[Combination], span: Span) -> String {
     let mut shown: Vec<(f64, String)> = Vec::new();
     for it in combinations {

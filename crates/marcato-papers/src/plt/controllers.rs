@@ -1,4 +1,4 @@
-//! Other controls than Reno in the HCM (PLT §5).
+//! Congestion controllers other than Reno in the HCM (PLT §5).
 
 use marcato_report::{Row, Unit};
 use marcato_sim::Congestion;
@@ -16,7 +16,7 @@ const LOSSES: [(f64, &str); 4] = [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (1
 const CONTROLS: [(&str, Congestion); 3] =
     [("reno", Congestion::Reno), ("cubic", Congestion::CUBIC), ("bbr", Congestion::Bbr)];
 
-/// A single flow by the control of its HCM.
+/// Goodput of a single flow by the controller of its HCM.
 pub(super) fn controllers(plan: &mut Plan) -> Ask {
     let span = plan.scale.tendency;
     let mut cells = Vec::new();

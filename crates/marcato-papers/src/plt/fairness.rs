@@ -1,4 +1,4 @@
-//! Whether PLT flows are fair to each other when losses make their low layers dominate (PLT §5).
+//! Fairness among PLT flows when losses make their low layers dominate (PLT §5).
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -14,33 +14,33 @@ use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
-/// The loss at which TCP alone would carry 4 Mbit/s: nearly everything goes low.
+/// Loss at which TCP alone would carry 4 Mbit/s: nearly everything is sent low.
 const LOSS: f64 = 1e-3;
 
 /// Several flows at one bottleneck.
 #[derive(Clone, Debug)]
 struct Several {
     flows: u32,
-    /// Whether round trips are all 80 ms, or from 40 to 120.
+    /// True if all round trips are 80 ms; otherwise they range from 40 to 120.
     equal: bool,
     plt: Option<PltConfig>,
-    /// Between the beginnings of two flows.
+    /// Time between the starts of two flows.
     apart: Duration,
-    /// Over which goodputs are compared.
+    /// Length of the windows over which goodputs are compared.
     window: Duration,
     span: Span,
 }
 
-/// What came of it.
+/// Outcome of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Shares {
-    /// When each window ended, in s, and the flows' goodputs in it, in Mbit/s.
+    /// End of each window, in s, with the flows' goodputs in it, in Mbit/s.
     windows: Vec<(f64, Vec<f64>)>,
-    /// The goodputs over the last part of the run.
+    /// Goodputs over the last part of the run.
     last: Vec<f64>,
 }
 
-/// Jain's index: 1 if all have the same, 1/n if one has it all.
+/// Jain's index: 1 if all values are equal, 1/n if one has everything.
 fn jain(values: &[f64]) -> f64 {
     let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
     sum * sum / (values.len() as f64 * squares)
@@ -93,18 +93,18 @@ impl Setup for Several {
 }
 
 impl Shares {
-    /// The index over the last part.
+    /// Index over the last part.
     fn jain(&self) -> f64 {
         jain(&self.last)
     }
 
-    /// The index of the first windows in which all flows send, the latest one for a whole window.
+    /// Index of the first window in which all flows send throughout.
     fn early(&self) -> f64 {
         let all = self.windows.iter().filter(|(_, shares)| shares.iter().all(|&share| share > 0.0));
         all.map(|(_, shares)| jain(shares)).nth(1).unwrap_or(f64::NAN)
     }
 
-    /// The least share over the fair one.
+    /// Least goodput over the fair share.
     fn least(&self) -> f64 {
         let mean = self.last.iter().sum::<f64>() / self.last.len() as f64;
         self.last.iter().copied().fold(f64::INFINITY, f64::min) / mean

@@ -1,4 +1,4 @@
-//! Whether the low layers of some harm others: the same high traffic with and without them.
+//! Harm that low layers do to other flows: the same high traffic with and without them.
 
 use std::io;
 use std::ops::Range;
@@ -21,64 +21,65 @@ use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
 /// Flows whose low layers are switched off and on.
 const LAYERED: usize = 16;
-/// Flows of plain TCP beside them.
+/// Plain TCP flows that share the bottleneck with them.
 const BYSTANDERS: usize = 24;
 /// Short flows of plain TCP per second: with 25 packets on average, a tenth of the link.
 const SHORT_PER_SECOND: f64 = 125.0;
 
-/// How the bottleneck serves its low class.
+/// Service of the bottleneck's low class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
-    /// A high packet waits for the rest of a low one.
+    /// A high packet waits for the rest of a low one in transmission.
     Residual,
-    /// It does not.
+    /// A high packet pre-empts a low one.
     PreEmptive,
 }
 
 /// Layered flows, bystanders and short flows at one bottleneck with the small buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Harm {
-    /// What each flow's access link loses of either class. By draws of each flow and class, so that a packet that was lost
-    /// without low layers is lost with them as well, and what differs is what the bottleneck does.
+    /// Share of packets that each flow's access link loses, in either class. Each flow and class
+    /// draws separately: a high packet lost without low layers is lost with them as well. So only
+    /// the bottleneck makes a difference.
     loss: f64,
     service: Service,
     plt: Option<PltConfig>,
-    /// Which of the seeds that a seed stands for.
+    /// Index of the run among those derived from a seed.
     part: u64,
     span: Span,
 }
 
-/// What came of it.
+/// Outcome of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seen {
-    /// In Mbit/s.
+    /// Goodput of each bystander in Mbit/s.
     bystanders: Vec<f64>,
     /// Mean completion of the short flows, in ms.
     fct: f64,
     /// Segments that the layered flows sent at high priority.
     hcm: f64,
-    /// What low packets carried for them, in Mbit/s.
+    /// Data of these flows that low packets carried, in Mbit/s.
     low: f64,
     high: Digest,
 }
 
-/// The high packets that came out of the bottleneck, times included.
+/// Digest of the high packets that left the bottleneck, times included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Digest {
     packets: u64,
     hash: u64,
-    /// The file's header has been read.
+    /// True once the file's header has been read.
     begun: bool,
     pending: Vec<u8>,
 }
 
 impl Digest {
-    /// Of the file's own header and of each packet's.
+    /// Lengths of the pcap file's header and of each packet's header.
     const FILE_HEADER: usize = 24;
     const HEADER: usize = 16;
 
     fn record(&mut self, record: &[u8]) {
-        // The DSCP of lower effort is 1 (RFC 8622 §4.2).
+        // Low packets are left out. DSCP LE has the value 1 (RFC 8622 §4.2).
         if record[Self::HEADER + 1] >> 2 == 1 {
             return;
         }
@@ -136,7 +137,7 @@ impl Harm {
         };
         let (bottleneck, _) = net.link(left, right, there, LinkConfig::delay_only(delay));
         let source = |net: &mut Network, name: &str, index: u32| -> Result<NodeId, SimulationError> {
-            // Round trips of 60, 61.4, 62.8 ... ms, so that no two flows keep step.
+            // Round trips of 60, 61.4, 62.8 ... ms, so that no two flows synchronise.
             let delay = Duration::from_micros(10_000 + 700 * u64::from(index));
             let node = net.node(name);
             let access = LinkConfig::new(Rate::from_mbps(10_000), delay)
@@ -150,7 +151,7 @@ impl Harm {
         for (index, number) in (0..LAYERED + BYSTANDERS).zip(0u32..) {
             let client = source(&mut net, &format!("source {index}"), number)?;
             let config = world::tcp(self.plt.filter(|_| index < LAYERED), Congestion::Reno);
-            // One after the other, so that few lose packets to the others' slow starts.
+            // Starts are spread, so that few flows lose packets to the slow starts of others.
             let start = Time::ZERO + self.span.warm_up * number / 50;
             flows.push(net.tcp(TcpFlow::new(client, right, config, Bulk::endless()).start(start))?);
         }
@@ -211,7 +212,8 @@ impl Setup for Harm {
         let (bytes, segments, low_before) = before.ok_or(SimulationError::Missing("measured span"))?;
         let after = each(&net);
         let (hcm, low) = (sent(&net) - segments, low(&net) - low_before);
-        // The same flows of both arms: those that have begun by the last ten seconds.
+        // Compares the same flows in both arms: those that began in the measured span have 10 more
+        // seconds to complete.
         net.run_until(self.span.until() + Duration::from_secs(10));
         let begun = self.span.from()..self.span.until();
         let (mut sum, mut count) = (0.0, 0u32);
@@ -235,21 +237,21 @@ impl Setup for Harm {
     }
 }
 
-/// Two arms, by the seeds that each seed stands for.
+/// Both arms, each with the runs derived from every seed.
 pub(super) struct Arms {
     without: Vec<Ticket<Harm>>,
     with: Vec<Ticket<Harm>>,
-    /// Without low layers again, by other seeds: what chance alone does.
+    /// Runs without low layers and with other seeds, to show the effect of chance alone.
     other: Vec<Ticket<Harm>>,
 }
 
-/// Where the losses are.
+/// Place of the losses.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Losses {
-    /// One packet of a thousand before the bottleneck, which is then not full: low layers carry much. There are so many losses
-    /// that their chances even out to well below 1 %.
+    /// Random loss of 0.1 % before the bottleneck, which is then not full: low layers carry much.
+    /// There are so many losses that their chances even out to well below 1 %.
     Random,
-    /// At the bottleneck's queue alone: high flows fill it among themselves.
+    /// Loss at the bottleneck's queue alone, which high flows fill among themselves.
     Congestion,
 }
 
@@ -276,12 +278,12 @@ impl Losses {
     }
 }
 
-/// With all seeds.
+/// Outcomes with all seeds.
 fn all<'a>(runs: &'a Runs, tickets: &[Ticket<Harm>]) -> Vec<&'a Seen> {
     tickets.iter().flat_map(|&it| runs.of(it)).collect()
 }
 
-/// By how many % the mean goodput, over all seeds, of that bystander changes that fares worst.
+/// Change in % of the mean goodput, over all seeds, of the bystander that loses most.
 fn worst_of(before: &[&Seen], after: &[&Seen]) -> f64 {
     let sum = |seen: &[&Seen], flow: usize| seen.iter().map(|seen| seen.bystanders[flow]).sum::<f64>();
     (0..BYSTANDERS)
@@ -296,24 +298,24 @@ impl Arms {
             parts.map(|part| plan.add(Harm { loss: losses.rate(), service, plt, part, span })).collect()
         };
         let (without, with) = (arm(None, 0..parts), arm(Some(on), 0..parts));
-        // Where there are no random losses, the smallest delay changes who loses at the queue, so that nothing is left
-        // of the pairs.
+        // Without random losses, the smallest delay changes which flow loses at the queue, so that
+        // paired runs have nothing in common.
         let chance = losses == Losses::Congestion && service == Service::Residual;
         Self { without, with, other: arm(None, if chance { parts..2 * parts } else { 0..0 }) }
     }
 
-    /// Those of a bottleneck that finishes the low packet that it sends.
+    /// Arms of a bottleneck that finishes a low packet in transmission.
     pub(super) fn residual(plan: &mut Plan, losses: Losses, on: PltConfig) -> Self {
         let parts = plan.scale.harm_seeds;
         Self::plan(plan, losses, Service::Residual, parts, on)
     }
 
-    /// Both arms of each seed.
+    /// Outcomes of both arms, paired by seed.
     fn pairs<'a>(&self, runs: &'a Runs) -> Vec<(&'a Seen, &'a Seen)> {
         all(runs, &self.without).into_iter().zip(all(runs, &self.with)).collect()
     }
 
-    /// By how many % a value is larger with low layers, for each seed.
+    /// Change of a value in % by low layers, for each seed.
     fn changes(&self, runs: &Runs, value: impl Fn(&Seen) -> f64) -> Vec<f64> {
         self.pairs(runs)
             .into_iter()
@@ -321,7 +323,7 @@ impl Arms {
             .collect()
     }
 
-    /// The rows of harm.
+    /// Rows about harm.
     pub(super) fn rows(&self, runs: &Runs, stem: &str, of: &str, suffix: &str, claims: bool) -> Vec<Row> {
         let row = |what: &str, text: &str, samples: &[f64]| {
             Row::new(format!("{stem}.{what}{suffix}"), format!("{text}, {of}"), Unit::Percent)
@@ -346,7 +348,7 @@ impl Arms {
         let mut rows = vec![
             near(row("total", "change of the bystanders' total goodput", &total)),
             near(row("fct", "change of the mean completion time of short flows", &fct)),
-            // Where chance does as much, there is nothing to claim.
+            // Chance alone has the same effect there, so that nothing can be claimed.
             if claims && by_chance.is_none() { worst.at_least(-3.0) } else { worst },
             near(row("hcm", "change of the packets that the layered flows send high", &hcm)),
             Row::new(
@@ -360,7 +362,7 @@ impl Arms {
         rows
     }
 
-    /// The rows of a link that pre-empts: nothing may differ at all.
+    /// Rows of a link that pre-empts: nothing may differ at all.
     fn exact(&self, runs: &Runs, losses: Losses) -> Vec<Row> {
         let pairs = self.pairs(runs);
         let same = pairs.iter().all(|(without, with)| {
@@ -400,7 +402,7 @@ fn text(seeds: u64) -> String {
     )
 }
 
-/// Harm.
+/// Harm to other flows.
 pub(super) fn harm(plan: &mut Plan) -> Ask {
     let (claims, seeds) = (plan.scale.claims, plan.scale.harm_seeds);
     let scenarios = [Losses::Random, Losses::Congestion].map(|losses| {

@@ -1,4 +1,4 @@
-//! How the initial window of the LCM disturbs PLT flows that are there already (PLT §5).
+//! Disturbance of existing PLT flows by the initial window of the LCM (PLT §5).
 
 use marcato_report::{Row, Unit};
 use marcato_sched::LcmConfig;
@@ -18,21 +18,22 @@ use crate::error::SimulationError;
 use crate::plan::Setup;
 use crate::plan::kept_as_json;
 
-/// Two PLT flows that fill the link by their low layers, and newcomers.
+/// Two PLT flows whose low layers fill the link, and newcomers.
 #[derive(Clone, Debug)]
 struct Newcomers {
     plt: Option<PltConfig>,
-    /// How many low packets of each connection the router serves last of all.
+    /// Number of low packets of each connection that the router serves in the third class.
     last: Option<u64>,
     span: Span,
 }
 
-/// What came of it.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Met {
-    /// Of those that were there, in Mbit/s.
+    /// Goodput of the existing flows, in Mbit/s.
     existing: f64,
-    /// The share of the newcomers that took one round trip, in %, and how long they took on average, in ms.
+    /// Share of the newcomers that took one round trip, in %, and their mean completion time, in
+    /// ms.
     one: f64,
     fct: f64,
 }
@@ -71,7 +72,7 @@ impl Setup for Newcomers {
             Bytes::new(FLOW_PACKETS * payload),
             Bytes::new(10_000 * payload),
         )?;
-        // 40 Mbit/s.
+        // 200 flows of 25 packets on average: 40 Mbit/s.
         let arrivals = FlowArrivals::PerSecond(200.0);
         let config = world::tcp(self.plt, Congestion::Reno);
         let flows = FlowProcess::new(web, right, config, sizes, arrivals);
@@ -105,7 +106,7 @@ const TEXT: &str = "Two endless PLT flows at a loss of 0.1 % and with the small 
     it gives the newcomers, and what it costs the flows that are there. `third`: the router serves the first window of \
     each connection's low layer in a third class, after all others, as the paper suggests.";
 
-/// The initial window of the LCM.
+/// Effect of the initial window of the LCM.
 pub(super) fn initial(plan: &mut Plan) -> Ask {
     let span = plan.scale.tendency;
     let mut cells =

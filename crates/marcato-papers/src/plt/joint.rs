@@ -1,4 +1,4 @@
-//! PLT under CATS: the page of CATS Table I over two layers. No paper has this.
+//! PLT under CATS: the page of CATS Table I over two layers. No paper combines them.
 
 use marcato_queue::{DropTailConfig, Strict, StrictConfig};
 use marcato_report::{Row, Unit};
@@ -18,20 +18,22 @@ use crate::cats::page;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 
-/// What the path allows: the first byte and then P0 and P1, or everything, at the bottleneck's rate; from `connect`.
+/// Lower bound of the first contentful paint from `connect`, in ms: the first byte, then P0 and P1
+/// at the bottleneck's rate.
 const FCP_LIMIT: f64 = 322.0;
-/// See above.
+/// Lower bound of the page load from `connect`, in ms: the first byte, then everything at that
+/// rate.
 const PAGE_LIMIT: f64 = 1380.0;
 
 /// A page load over the path of CATS §III-A, as its authors ran it.
 #[derive(Clone, Debug)]
 struct Page {
     congestion: Congestion,
-    /// The low layer, if there is one.
+    /// Low layer, if there is one.
     low: Option<Low>,
-    /// What the bottleneck loses.
+    /// Share of packets that the bottleneck loses.
     loss: f64,
-    /// Which of the seeds that a seed stands for.
+    /// Index of the run among those derived from a seed.
     part: u64,
 }
 
@@ -39,17 +41,17 @@ struct Page {
 #[derive(Clone, Copy, Debug)]
 struct Low {
     initial_window: Bytes,
-    /// Whether P2 to P4 go low only.
+    /// True if P2 to P4 may only be sent low.
     parted: bool,
 }
 
-/// When everything had come, in ms since `connect`.
+/// Completion times in ms since `connect`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Load {
-    /// The later of P0 and P1.
+    /// Completion of the later of P0 and P1.
     fcp: f64,
     page: f64,
-    /// What came low of the page, in %.
+    /// Share of the page that arrived low, in %.
     low: f64,
 }
 
@@ -59,8 +61,8 @@ const MSS: u32 = 1000;
 impl Page {
     fn tcp(&self) -> TcpConfig {
         let plt = self.low.map(|Low { initial_window, parted }| {
-            // What the page's segments occupy: 1000 bytes, 40 of headers, timestamps. The path's bandwidth times delay is
-            // 30 kB; the window may grow to what both ends buffer.
+            // Packets on the wire: 1000 bytes, 40 of headers, timestamps. The path's
+            // bandwidth-delay product is 30 kB; the window may grow to the buffers of both ends.
             let packet = Bytes::from(MSS + 52);
             let max_window = Bytes::new(1 << 20);
             let lcm = LcmConfig { initial_window, packet, max_window, ..LcmConfig::paper() };
@@ -70,7 +72,7 @@ impl Page {
             mss: MSS,
             send_buffer: Bytes::new(131_072),
             receive_buffer: Bytes::new(131_072),
-            // Lean: about one chunk unsent.
+            // The lean feeder keeps about one chunk unsent.
             notsent_lowat: Some(Bytes::from(MSS)),
             delayed_ack: DelayedAck {
                 every: 2,
@@ -144,12 +146,12 @@ impl Setup for Page {
     }
 }
 
-/// A control with and without a low layer.
+/// A congestion controller with and without a low layer.
 struct Case {
-    /// What its rows end in.
+    /// Suffix of its rows.
     suffix: String,
     name: String,
-    /// Without, and with.
+    /// Runs without and with a low layer.
     tickets: [Vec<Ticket<Page>>; 2],
     claimed: bool,
 }
@@ -228,10 +230,12 @@ impl Case {
     }
 }
 
-/// A metric: its name in rows and in words, the limit of the path in ms, how much above it is claimed, and its value.
+/// A metric: its name in rows and in words, the lower bound of the path in ms, the claimed factor
+/// above it, and its value.
 type Metric = (&'static str, &'static str, f64, f64, fn(&Load) -> f64);
 
-/// The path's bandwidth times delay: the paper's initial window is "high enough to fill the pipe".
+/// Bandwidth-delay product of the path in kB: the paper's initial window is "high enough to fill
+/// the pipe".
 const BDP_KB: u64 = 30;
 
 const TEXT: &str = "The page of CATS Table I over the path of that paper (2 Mbit/s, a base round trip of 120 ms), from \

@@ -1,8 +1,9 @@
-//! PLT: "A Priority-Layered Approach to Transport for High Bandwidth-Delay Product Networks" (Venkataraman, Francis,
-//! Kodialam and Lakshman).
+//! PLT: "A Priority-Layered Approach to Transport for High Bandwidth-Delay Product Networks"
+//! (Venkataraman, Francis, Kodialam and Lakshman).
 //!
-//! The paper's figures, its statements as bands, what its silent choices change, and its open questions. Each file holds
-//! one question; [`Plt`] asks them all. The protocol is [`marcato_sim::plt`].
+//! Reproduces the paper's figures, with its statements as bands. Further questions vary what the
+//! paper leaves open, and answer those that it asks itself. Each file holds one question; [`Plt`]
+//! runs them all. The protocol is [`marcato_sim::plt`].
 
 mod bottlenecks;
 mod controllers;
@@ -30,13 +31,13 @@ use crate::{Experiment, Progress, RunError, RunOptions};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plt;
 
-/// Makes an answer of the runs that its question planned.
+/// Turns the outcomes of a question's planned runs into its answer.
 type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
 
-/// Plans the runs that it needs.
+/// Plans the runs that a question needs.
 type Question = fn(&mut Plan) -> Ask;
 
-/// The questions, in the order of the report.
+/// Questions, in the order of the report.
 const QUESTIONS: &[Question] = &[
     single::large_buffer,
     single::small_buffer,
@@ -72,7 +73,7 @@ impl Experiment for Plt {
     }
 }
 
-/// The configuration, for the record.
+/// Configuration, for the record.
 fn config(scale: Scale) -> Config {
     let lcm = marcato_sched::LcmConfig::paper();
     Config::new()
@@ -101,7 +102,7 @@ fn config(scale: Scale) -> Config {
 mod tests {
     use super::*;
 
-    /// A report at this scale, as if its runs had given nothing.
+    /// A report at this scale without outcomes, to inspect rows and texts alone.
     fn told(scale: Scale) -> Report {
         let mut plan = Plan::new(scale);
         let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();

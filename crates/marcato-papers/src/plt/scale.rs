@@ -1,8 +1,8 @@
-//! How long runs are.
+//! Length of runs.
 
 use marcato_units::{Duration, Time};
 
-/// What is to be run.
+/// Runs to be made, with their scale.
 pub(super) type Plan = crate::plan::Plan<Scale>;
 
 /// A run that measures `length` after `warm_up`.
@@ -17,48 +17,48 @@ impl Span {
         Self { warm_up: Duration::from_secs(warm_up), length: Duration::from_secs(length) }
     }
 
-    /// Where the measurement begins.
+    /// Begin of the measurement.
     pub(super) fn from(self) -> Time {
         Time::ZERO + self.warm_up
     }
 
-    /// Where it ends.
+    /// End of the measurement.
     pub(super) fn until(self) -> Time {
         self.from() + self.length
     }
 
-    /// How long is measured and after how long, in words.
+    /// Length of the measurement and of the warm-up, in words.
     pub(super) fn words(self) -> String {
         format!("{} s after {} s", self.length.as_secs_f64(), self.warm_up.as_secs_f64())
     }
 
-    /// The whole run, in seconds.
+    /// Length of the whole run, in seconds.
     pub(super) fn whole(self) -> u64 {
         (self.warm_up + self.length).as_secs()
     }
 }
 
-/// How long runs are.
+/// Length of the runs of each question.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
-    /// Of a single flow, as in the paper: the last 1000 s of 1200.
+    /// Span of a single flow, as in the paper: the last 1000 s of 1200.
     pub(super) long: Span,
-    /// Of what shows a tendency.
+    /// Span of runs that show a tendency.
     pub(super) tendency: Span,
-    /// Of the short flows.
+    /// Span of the short flows.
     pub(super) short: Span,
-    /// Over how many draws short flows from an empty link are run.
+    /// Number of draws for short flows from an empty link.
     pub(super) short_draws: u64,
-    /// Of the network of two bottlenecks: up to its last part, and that.
+    /// Span of the network of two bottlenecks: everything before the last part, and that part.
     pub(super) bottlenecks: Span,
-    /// Of harm and how often it is run.
+    /// Span of the runs about harm, and their number for each seed.
     pub(super) harm: Span,
     pub(super) harm_seeds: u64,
-    /// Of several PLT flows.
+    /// Span of several PLT flows.
     pub(super) fairness: Span,
-    /// How much sooner than in the paper flows follow each other.
+    /// Divisor of the time between the starts of flows: 1 for the paper's, more in quick runs.
     pub(super) apart_divisor: u32,
-    /// Whether runs are long enough for what the paper states; otherwise it is not claimed.
+    /// True if runs are long enough for the paper's statements; otherwise nothing is claimed.
     pub(super) claims: bool,
 }
 
@@ -75,7 +75,7 @@ impl Scale {
         apart_divisor: 1,
         claims: true,
     };
-    /// Enough to see that everything works.
+    /// Just long enough to exercise everything.
     pub(super) const QUICK: Self = Self {
         long: Span::seconds(2, 3),
         tendency: Span::seconds(2, 2),
@@ -89,7 +89,7 @@ impl Scale {
         claims: false,
     };
 
-    /// That of a full or of a quick run.
+    /// Scale of a full or of a quick run.
     pub(super) const fn of(quick: bool) -> Self {
         if quick { Self::QUICK } else { Self::FULL }
     }

@@ -1,4 +1,4 @@
-//! What the paper's silent choices change.
+//! Sensitivity to parameters that the paper leaves open.
 
 use marcato_report::{Row, Unit};
 use marcato_sched::LcmConfig;
@@ -14,14 +14,14 @@ use super::world::plt;
 use crate::answer::Answer;
 use crate::plan::Ticket;
 
-/// The losses at which each choice is tried: none, one far below the target, and the target.
+/// Losses at which each choice is tried: none, one far below the target, and the target.
 const LOSSES: [(f64, &str); 3] = [(0.0, "0"), (1e-3, "1e-3"), (5e-3, "5e-3")];
 
 const fn with(lcm: LcmConfig) -> PltConfig {
     PltConfig::new(lcm)
 }
 
-/// Each choice: how rows call it, what it is, and it.
+/// Choices, each with its name in row ids, its description and its configuration.
 fn choices() -> Vec<(String, String, PltConfig)> {
     let lcm = LcmConfig::paper();
     let mut choices = vec![("base".to_owned(), "as in all other rows".to_owned(), plt())];
@@ -66,7 +66,7 @@ fn choices() -> Vec<(String, String, PltConfig)> {
     choices
 }
 
-/// Goodput of a single flow by each silent choice.
+/// Goodput of a single flow for each choice.
 pub(super) fn sensitivity(plan: &mut Plan) -> Ask {
     let span = plan.scale.tendency;
     let mut cells = Vec::new();

@@ -1,4 +1,4 @@
-//! Fig. 9: how long short flows take.
+//! Fig. 9: flow completion time of short flows.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -22,43 +22,44 @@ use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 /// Packets of the longest flow.
 const LONGEST: u64 = 100_000;
 
-/// Short flows, each a connection of its own.
+/// Short flows, each on a separate connection.
 #[derive(Clone, Debug)]
 struct Short {
-    /// Of the Pareto distribution of sizes, in tenths.
+    /// Shape of the Pareto distribution of sizes, in tenths.
     shape: u32,
-    /// The initial window of TCP, or of the HCM.
+    /// Initial window of TCP, or of the HCM, in packets.
     initial_window: u32,
-    /// Of the link, in tenths.
+    /// Load of the link, in tenths.
     load: u32,
     buffer: u64,
     plt: Option<PltConfig>,
     span: Span,
-    /// Which of the draws that a seed stands for; `None` for the seed itself.
+    /// Index of the draw among those derived from a seed; `None` for the seed itself.
     draw: Option<u64>,
 }
 
-/// What came of it.
+/// Outcome of a run. Shares are in %.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Flows {
-    /// The shares that took one round trip, and that took one and their own time on the wire.
+    /// Shares that took one round trip, and one round trip plus their transmission time.
     one: f64,
     one_and_own: f64,
-    /// The share that a queue without end would have delivered in that time had each flow sent everything at once.
+    /// Share that an infinite queue would have delivered in that time, had each flow sent
+    /// everything at once.
     fifo: f64,
-    /// What they offered, over the rate of the link.
+    /// Bytes that the flows offered, over the rate of the link.
     offered: f64,
-    /// What the link carried, over its rate.
+    /// Bytes that the link carried, over its rate.
     carried: f64,
-    /// Of each flow that began in the measured span: its size in packets, and how long it took in round trips, if
-    /// it ended.
+    /// Size in packets of each flow that began in the measured span, with its completion time in
+    /// round trips, if it completed.
     each: Vec<(f64, Option<f64>)>,
 }
 
-/// For how many seconds runs from an empty link last: the paper does not say how long it ran.
+/// Lengths in seconds of the runs from an empty link: the paper does not give its own.
 const RUNS: [u64; 3] = [1, 3, 10];
 
-/// After the last flow has begun, those under way get this long.
+/// Time after the start of the last flow, for flows in progress to complete.
 const REST: Duration = Duration::from_secs(10);
 
 impl Setup for Short {
@@ -126,9 +127,9 @@ impl Setup for Short {
     }
 }
 
-/// Which share of the flows from a time on would come within a round trip if each sent everything at once into a queue
-/// without end, first come, first served: what PLT would be if its low layer knew neither windows nor losses (Lindley's
-/// recursion).
+/// Share of the flows from `from` on that would complete within a round trip in an ideal queue.
+/// Each flow sends everything at once into an infinite FIFO queue (Lindley's recursion). PLT would
+/// reach this if its low layer had neither windows nor losses.
 fn fifo<'a>(flows: impl Iterator<Item = &'a FlowRecord>, from: Time) -> f64 {
     let mut begun: Vec<(Time, Bytes)> = flows.map(|flow| (flow.start(), flow.size())).collect();
     begun.sort();
@@ -144,17 +145,17 @@ fn fifo<'a>(flows: impl Iterator<Item = &'a FlowRecord>, from: Time) -> f64 {
     f64::from(within) / f64::from(count)
 }
 
-/// One reading of the paper: TCP and PLT.
+/// One reading of the paper, with runs of TCP and PLT.
 struct Case {
     shape: u32,
     initial_window: u32,
     load: u32,
     buffer: u64,
-    /// Whether the LCM's least timeout is a second.
+    /// True if the LCM's minimum timeout is a second.
     patient: bool,
-    /// For how many seconds it runs from an empty link, if it does not begin with a warm-up.
+    /// Length in seconds of a run from an empty link; `None` for runs with a warm-up.
     run: Option<u64>,
-    /// With each draw.
+    /// Runs with each draw.
     tcp: Vec<Ticket<Short>>,
     plt: Vec<Ticket<Short>>,
 }
@@ -168,7 +169,7 @@ impl Case {
         Self { shape, initial_window, load, buffer, patient: false, run: None, tcp, plt }
     }
 
-    /// The reading taken for the paper's, in a run of so many seconds that begins with an empty link.
+    /// The main reading of the paper, in a run of `seconds` that begins with an empty link.
     fn from_empty(plan: &mut Plan, seconds: u64) -> Self {
         let (shape, initial_window, load, buffer) = (12, 2, 10, LARGE_BUFFER);
         let span = Span::seconds(0, seconds);
@@ -180,7 +181,7 @@ impl Case {
         Self { shape, initial_window, load, buffer, patient: false, run: Some(seconds), tcp, plt }
     }
 
-    /// The same, with an LCM that does not give low packets up before a second has passed.
+    /// Changes the LCM to give low packets up no sooner than after a second.
     fn patient(self, plan: &mut Plan) -> Self {
         let Self { shape, initial_window, load, buffer, .. } = self;
         let plt = Some(PltConfig { min_rto: Duration::from_secs(1), ..plt() });
@@ -189,14 +190,15 @@ impl Case {
         Self { patient: true, plt, ..self }
     }
 
-    /// The reading that we take for the paper's: its rate "just enough to saturate the pipe", the shape that ns-2 and
-    /// most measurements of the Internet had then, an initial window of its time, and the buffer of its figures of large ones.
+    /// Returns true for the main reading of the paper. It has the rate "just enough to saturate the
+    /// pipe", the large buffer, and an initial window of its time. The shape is that of ns-2 and of
+    /// most measurements of the Internet at that time.
     fn is_papers(&self) -> bool {
         (self.shape, self.initial_window, self.load, self.buffer, self.patient, self.run)
             == (12, 2, 10, LARGE_BUFFER, false, None)
     }
 
-    /// What the rows of a variant end in.
+    /// Suffix of a variant's rows.
     fn suffix(&self) -> String {
         if self.is_papers() {
             return String::new();
@@ -318,14 +320,14 @@ pub(super) fn short_flows(plan: &mut Plan) -> Ask {
     })
 }
 
-/// Mean round trips of flows of about one size, by size.
+/// Figure of the mean completion of flows of about one size, by size.
 fn by_size(runs: &Runs, case: &Case) -> Figure {
     let mean = |tickets: &[Ticket<Short>]| {
         let mut bins: Vec<(f64, f64, f64)> = Vec::new();
         let flows = tickets.first().and_then(|&ticket| runs.first(ticket));
         for &(packets, rtts) in flows.map_or(&[][..], |flows| &flows.each) {
             let Some(rtts) = rtts else { continue };
-            // Four bins for each doubling; the flows are in the order of their sizes.
+            // Four bins for each doubling; the flows are sorted by size.
             let bin = libm::exp2(libm::round(4.0 * libm::log2(packets)) / 4.0);
             match bins.last_mut() {
                 Some(last) if last.0 == bin => (last.1, last.2) = (last.1 + rtts, last.2 + 1.0),
@@ -348,7 +350,7 @@ fn by_size(runs: &Runs, case: &Case) -> Figure {
     )
 }
 
-/// The distribution of completions.
+/// Figure of the distribution of completions.
 fn shares(runs: &Runs, case: &Case) -> Figure {
     let rtts = |tickets: &[Ticket<Short>]| {
         let flows = tickets.first().and_then(|&ticket| runs.first(ticket));
@@ -371,7 +373,7 @@ fn shares(runs: &Runs, case: &Case) -> Figure {
 mod tests {
     use super::*;
 
-    /// What the text of the report says of short runs.
+    /// Checks the report's text about short runs.
     #[test]
     #[ignore = "takes minutes: 20 draws of 1, 3 and 10 s"]
     fn short_runs_from_an_empty_link() {

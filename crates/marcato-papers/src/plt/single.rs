@@ -1,4 +1,4 @@
-//! Figs. 3 to 8: a single flow without end over one bottleneck that loses packets at random.
+//! Figs. 3 to 8: a single endless flow over one bottleneck with random loss.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -21,41 +21,42 @@ use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 #[derive(Clone, Debug)]
 pub(super) struct Single {
     pub(super) loss: f64,
-    /// Of each class, in packets.
+    /// Buffer of each class, in packets.
     pub(super) buffer: u64,
     pub(super) congestion: Congestion,
-    /// Its low layer, if it has one.
+    /// Low layer, if the flow has one.
     pub(super) plt: Option<PltConfig>,
     pub(super) span: Span,
 }
 
-/// What came of it.
+/// Outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Flow {
     /// Distinct packets that arrived in the measured span, times 1000 bytes, in Mbit/s.
     pub(super) goodput: f64,
-    /// Every second of the whole run.
+    /// One sample for each second of the whole run.
     pub(super) trace: Vec<Sample>,
-    /// Packets that the HCM repaired for the LCM in that span, over what the link could carry, in %.
+    /// Packets that the HCM repaired for the LCM in the measured span, in % of what the link could
+    /// carry.
     pub(super) repairs: f64,
 }
 
-/// A look at a flow.
+/// State of a flow at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sample {
-    /// In s.
+    /// Time in s.
     pub(super) at: f64,
-    /// Windows, what of the low one is in flight, and what waits to be repaired, in packets.
+    /// Windows, low packets in flight, and data that waits for repair, in packets.
     pub(super) high: f64,
     pub(super) low: f64,
     pub(super) low_in_flight: f64,
     pub(super) waiting: f64,
-    /// Since the sample before, in Mbit/s.
+    /// Goodput since the previous sample, in Mbit/s.
     pub(super) goodput: f64,
 }
 
 impl Single {
-    /// As in the paper, but for its loss and buffer.
+    /// Flow as in the paper, with this loss and buffer.
     pub(super) const fn paper(loss: f64, buffer: u64, plt: Option<PltConfig>, span: Span) -> Self {
         Self { loss, buffer, congestion: Congestion::Reno, plt, span }
     }
@@ -67,7 +68,7 @@ impl Setup for Single {
     kept_as_json!();
 
     fn cost(&self) -> u64 {
-        // TCP at a loss carries next to nothing.
+        // TCP with loss carries next to nothing, so that its runs are cheap.
         if self.plt.is_none() && self.loss > 0.0 { 1 + self.span.whole() / 10 } else { self.span.whole() }
     }
 
@@ -113,7 +114,7 @@ impl Setup for Single {
     }
 }
 
-/// What a figure is about: its buffer, how rows call it, the figures of windows beside it.
+/// Figure of a buffer: its name in row ids, its size, and the figures of windows that belong to it.
 struct Buffer {
     figure: &'static str,
     packets: u64,
@@ -126,7 +127,7 @@ const LARGE: Buffer =
 const SMALL: Buffer =
     Buffer { figure: "fig6", packets: SMALL_BUFFER, name: "a small buffer", windows: ["fig7", "fig8"] };
 
-/// The flows at one loss.
+/// Flows at one loss.
 struct Cell {
     loss: f64,
     id: &'static str,
@@ -229,7 +230,7 @@ fn goodputs(runs: &Runs, buffer: &Buffer, cell: &Cell, claims: bool) -> Vec<Row>
     vec![tcp, plt, repairs, row("literal", "PLT with a reassembly buffer of 3·BW·RTT", cell.literal), why]
 }
 
-/// How much of the LCM's window is in flight on average, in %.
+/// Mean share of the LCM's window that is in flight, in %.
 fn used(flow: &Flow) -> f64 {
     let (window, in_flight) = flow
         .trace
@@ -238,7 +239,7 @@ fn used(flow: &Flow) -> f64 {
     100.0 * in_flight / window
 }
 
-/// The left edge of the axis of losses, where there is none.
+/// Place of zero loss on the logarithmic axis: its left edge.
 const NO_LOSS: f64 = 1e-6;
 
 fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell], span: Span) -> Vec<Figure> {
@@ -293,7 +294,7 @@ fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell], span: Span) -> Vec<Figu
     ]
 }
 
-/// The losses whose windows are drawn.
+/// Losses whose windows are drawn.
 const DRAWN: [&str; 3] = ["0", "1e-4", "1e-3"];
 
 fn traces(

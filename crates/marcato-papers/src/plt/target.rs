@@ -1,4 +1,5 @@
-//! The target loss rate, found at run time (PLT §5: "Can the target loss-rate parameter be dynamically tuned?").
+//! Target loss rate adapted at run time (PLT §5: "Can the target loss-rate parameter be dynamically
+//! tuned?").
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -33,10 +34,11 @@ const TEXT: &str = "The paper's target is 0.5 %, and what PLT adds collapses whe
     is 0.5 % above what the path is found to lose whatever the window is, up to 5 %: see marcato-sched's lowprio. A \
     single flow, ";
 
-/// A figure and its buffer, a loss and how rows call it, and the flows with the fixed target and with one found at run time.
+/// A figure and its buffer, a loss with its name in row ids, and the flows with the fixed target
+/// and with the adaptive one.
 type Cell = (&'static str, u64, f64, &'static str, [crate::plan::Ticket<Single>; 2]);
 
-/// The target at run time.
+/// Adaptive target loss rate.
 pub(super) fn target(plan: &mut Plan) -> Ask {
     let (span, claims) = (plan.scale.tendency, plan.scale.claims);
     let mut cells: Vec<Cell> = Vec::new();

@@ -1,4 +1,4 @@
-//! A third, still lower class for the first window of a low layer (PLT §5).
+//! A third, lowest class for the first window of a low layer (PLT §5).
 
 use std::collections::HashMap;
 
@@ -9,24 +9,25 @@ use marcato_wire::{TcpFlags, Transport};
 
 use super::world::queue;
 
-/// A router of three classes, drop-tail, each served when those before it are empty: high, low, and the first low packets
-/// of each connection.
+/// Router of three drop-tail classes in strict priority: high, low, and the first low packets of
+/// each connection.
 ///
-/// A sender would mark these; here the router counts them, which comes to the same, because a low layer sends its first
-/// window in one flight and everything else later.
+/// In the paper's proposal senders mark the first packets. Here the router counts them. The result
+/// is equal, because a low layer sends its first window in one flight and everything else later.
 #[derive(Debug)]
 pub(super) struct ThreeClasses {
-    /// In the order in which they are served.
+    /// Classes in the order of service.
     classes: [DropTail<Packet>; 3],
-    /// How many low packets of a connection are first ones.
+    /// Number of low packets of a connection that count as first ones.
     window: u64,
-    /// How many low packets each flow has had. A name is used again when its flow has ended: a SYN begins anew.
+    /// Low packets of each flow so far. Flow keys are reused after a flow has ended, so a SYN
+    /// resets the count.
     seen: HashMap<FlowKey, u64>,
     counters: Counters,
 }
 
 impl ThreeClasses {
-    /// A buffer of so many packets for each class.
+    /// Creates a router with room for `packets` in each class.
     pub(super) fn new(packets: u64, window: u64) -> Result<Self, LimitError> {
         let classes = [queue(packets)?, queue(packets)?, queue(packets)?];
         Ok(Self { classes, window, seen: HashMap::new(), counters: Counters::default() })

@@ -1,10 +1,10 @@
-//! What docs/rows.md lists.
+//! Rows listed in docs/rows.md.
 
 use std::collections::BTreeSet;
 
 use marcato_report::Report;
 
-/// `a.{b,c}.p{0..2}` is a.b.p0, a.b.p1, and so on.
+/// Expands a pattern: `a.{b,c}.p{0..2}` is a.b.p0, a.b.p1, and so on.
 fn expand(pattern: &str) -> Vec<String> {
     let Some((head, rest)) = pattern.split_once('{') else { return vec![pattern.to_owned()] };
     let (inside, tail) = rest.split_once('}').expect("a closing brace");
