@@ -135,7 +135,8 @@ fn the_schedulers_use_as_much_of_fixed_windows_as_the_arithmetic_says() {
             let used = world.run(row.source, Time::from_secs(5), Time::from_secs(65));
             let predicted = utilisation(row.scheduler, row.source, SAME_RTT[0], window);
             let at_most = collides(row.scheduler, row.source, SAME_RTT[0], window);
-            // A packet that is not whole beside a hold or in the window is not sent, and makes two in a round trip.
+            // A partial packet that fits neither into the window nor next to a hold is not sent:
+            // two in a round trip.
             let packets = if at_most { f64::INFINITY } else { 2.0 };
             let least = predicted - packets * PACKET.get() as f64 / window;
             for used in used {

@@ -1,4 +1,4 @@
-//! Sources that do not keep their times, and whether anybody is told of them.
+//! Sources with irregular releases, declared, learned or unknown.
 
 use marcato_quic::PathScheduler;
 use marcato_report::Unit;
@@ -27,11 +27,11 @@ const RELEASES: [(Release, &str, &str); 4] = [
     (Release::Poisson, "poisson", "a Poisson process"),
 ];
 
-/// How the scheduler comes to know of a source.
+/// Knowledge of the scheduler about a source.
 const KNOWN: [(&str, &str); 3] =
     [("declared", "declared"), ("learned", "learned"), ("unknown", "neither declared nor learned")];
 
-/// The window kept from waiting background data, as the rate that so much window gives.
+/// Window kept from waiting background data, as the rate that this window allows.
 fn unused(outcome: &Outcome) -> f64 {
     let whole = outcome.length + outcome.warm_up;
     let room = outcome.unused.byte_nanos as f64 / whole.as_secs_f64() / 1e9;
@@ -46,7 +46,7 @@ const METRICS: [Metric; 5] = [
     ("unused", "window kept from background data, as a rate", Unit::MbitPerS, unused),
 ];
 
-/// Each of both.
+/// Each pattern of releases, with each knowledge of it.
 pub(super) fn aperiodic(plan: &mut Plan) -> Ask {
     let cells = RELEASES.map(|(release, ..)| {
         [0, 1, 2].map(|known: usize| {

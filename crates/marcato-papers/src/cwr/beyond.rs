@@ -1,4 +1,4 @@
-//! What the questions beyond the paper have in common.
+//! Shared parts of the questions beyond the paper.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Percentile, Row, Samples, Unit};
@@ -10,39 +10,39 @@ use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Setup, Span};
 use crate::plan::Runs;
 
-/// Most seeds of a run: what is asked here are tendencies.
+/// Largest number of seeds of a run: these questions only show tendencies.
 const SEEDS: usize = 2;
 
-/// A source of these.
+/// Source with this period in ms and size in kB.
 pub(super) const fn every(millis: u64, kilobytes: u64) -> Periodic {
     Periodic { period: Duration::from_millis(millis), size: Bytes::kb(kilobytes) }
 }
 
-/// When is measured: this long, or as briefly as everything else in a quick run.
+/// Span of `length`, or the short one in a quick run.
 pub(super) fn span(plan: &Plan, length: Duration) -> Span {
     if plan.scale.claims { Span { length, ..plan.scale.short } } else { plan.scale.short }
 }
 
-/// The paper's setup with one source, for a while.
+/// The paper's setup with one source, for 100 s.
 pub(super) fn setup(plan: &Plan, scheduler: Scheduler, source: Periodic) -> Setup {
     let span = span(plan, Duration::from_secs(100));
     Setup { seeds: SEEDS, ..Setup::paper(scheduler, SAME_RTT, &[source], span) }
 }
 
-/// A value of a run: its name in row ids, and in words.
+/// A value of a run: its name in row ids, its description, its unit.
 pub(super) type Metric = (&'static str, &'static str, Unit, fn(&Outcome) -> f64);
 
-/// A percentile of the first source's completion times, in ms.
+/// Percentile of the first source's completion times, in ms.
 pub(super) fn percentile(outcome: &Outcome, percentile: Percentile) -> f64 {
     outcome.mcts(0).collect::<Samples>().percentile(percentile).unwrap_or(f64::NAN)
 }
 
-/// A mean over the lanes.
+/// Mean over the lanes.
 pub(super) fn lanes(outcome: &Outcome, value: impl Fn(&super::setup::LaneOutcome) -> f64) -> f64 {
     outcome.lanes.iter().map(value).sum::<f64>() / outcome.lanes.len() as f64
 }
 
-/// One number of bytes over another.
+/// Quotient of two numbers of bytes.
 pub(super) fn ratio(part: Bytes, whole: Bytes) -> f64 {
     part.get() as f64 / whole.get() as f64
 }
@@ -75,7 +75,7 @@ pub(super) const OVERHEAD: Metric =
         ratio(outcome.lanes.iter().map(|lane| lane.wire).sum(), read(outcome))
     });
 
-/// These values of one setup. `at` is what their ids begin with, `of` what they are of.
+/// Rows with these values of one setup. Their ids begin with `at`, and `of` describes the setup.
 pub(super) fn rows(runs: &Runs, ticket: Ticket, at: &str, of: &str, metrics: &[Metric]) -> Vec<Row> {
     let row = |&(name, what, unit, value): &Metric| {
         Row::new(format!("{at}.{name}"), format!("{what}, {of}"), unit).samples(&runs.each(ticket, value))
@@ -83,7 +83,7 @@ pub(super) fn rows(runs: &Runs, ticket: Ticket, at: &str, of: &str, metrics: &[M
     metrics.iter().map(row).collect()
 }
 
-/// Shares of the first source's messages of all seeds that took longer, of several setups.
+/// CCDF of the completion times of the first source's messages of all seeds, for several setups.
 pub(super) fn ccdf<'a>(
     runs: &Runs,
     id: &str,
@@ -125,7 +125,7 @@ mod tests {
             session.streams = StreamUse::Reuse;
         });
         for setup in [reopened, poisson, paced] {
-            // Some of it is not a number, and so not equal to itself.
+            // Some values are not a number, and so not equal to themselves; texts are.
             let [once, again, other] = [3, 3, 4].map(|seed| format!("{:?}", run(&setup, seed).unwrap()));
             assert_eq!(once, again);
             assert_ne!(once, other);

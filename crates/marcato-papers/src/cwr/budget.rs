@@ -1,4 +1,4 @@
-//! What copies bring and what they cost, with and without a budget.
+//! Benefit and cost of copies, with and without a budget.
 
 use marcato_quic::PathScheduler;
 use marcato_report::Unit;
@@ -16,11 +16,11 @@ use crate::plan::Runs;
 
 const SOURCE: Periodic = every(100, 10);
 
-/// In row ids and in words, and the share of packets.
+/// Losses: name in row ids, name in words, and share of packets.
 const LOSSES: [(&str, &str, f64); 3] =
     [("loss0.05", "0.05 %", 0.000_5), ("loss1", "1 %", 0.01), ("loss5", "5 %", 0.05)];
 
-/// Who copies.
+/// Policy for copies.
 #[derive(Clone, Copy)]
 enum Copies {
     None,
@@ -62,14 +62,15 @@ const METRICS: [Metric; 6] = [
     }),
 ];
 
-/// Whether copies have kept within the default budget: 100 kB and a tenth of what is sent for the first time. By the
-/// session's count of what it handed to the engine, not by what the scheduler believes; both count what packets count
-/// against a window, and neither what was lost and sent again.
+/// Returns true if copies kept within the default budget: 100 kB and a tenth of the bytes sent for
+/// the first time. The bytes are those that the session handed to the engine, independent of the
+/// scheduler's own count. Both count what packets count against a window, and neither counts
+/// retransmissions.
 fn within_budget(outcome: &Outcome) -> bool {
     outcome.stats.copied <= Budget::default().limit(outcome.stats.first)
 }
 
-/// Each of them at each loss.
+/// Each policy at each loss.
 pub(super) fn budget(plan: &mut Plan) -> Ask {
     let cells = LOSSES.map(|(.., loss)| Copies::ALL.map(|(copies, ..)| plan.add(copies.setup(plan, loss))));
     Box::new(move |runs: &Runs| {

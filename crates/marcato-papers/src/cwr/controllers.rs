@@ -1,4 +1,4 @@
-//! Other congestion controllers than the paper's.
+//! Congestion controllers other than the paper's.
 
 use marcato_quic::{Congestion, Pacing};
 use marcato_report::Unit;
@@ -14,8 +14,9 @@ use crate::plan::Runs;
 
 const SOURCE: Periodic = every(100, 25);
 
-/// Of BBRv3 nothing can be reported: the engine draws the times of its probes from the operating system, and lets nobody
-/// seed them, so that no run could be repeated.
+/// Congestion controllers, with pacing, name in row ids and description. BBRv3 is missing: the
+/// engine draws the times of its probes from the operating system without a seed, so that no run
+/// could be repeated.
 const CONTROLLERS: [(Congestion, Pacing, &str, &str); 3] = [
     (Congestion::NewReno { loss_reduction_factor: 0.7 }, Pacing::Off, "newreno", "NewReno, factor 0.7"),
     (Congestion::Cubic, Pacing::Off, "cubic", "CUBIC"),

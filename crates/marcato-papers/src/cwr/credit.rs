@@ -1,4 +1,4 @@
-//! Whether the growth that a reservation costs can be won back.
+//! Recovery of the window growth that a reservation costs.
 
 use marcato_quic::Growth;
 use marcato_report::chart::{Axis, BarChart, Bars, Colour};
@@ -22,11 +22,12 @@ const GROWTHS: [(Growth, &str, &str); 2] = [
 ];
 const METRICS: [Metric; 5] = [GROWTH, P50, P999, GOODPUT, LOST];
 
-/// A window that is under-used only because it is reserved is to grow as a full one does, to so many percent.
+/// Tolerance in %: a window that is under-used only because it is reserved must grow as a full one.
 const WHOLE_PERCENT: f64 = 5.0;
 
-/// Whether a window is under-used for that reason only: a message under way and the room for the next fit the mean
-/// window together, headers included. Where they do not, the messages themselves keep each other from filling it.
+/// Returns true if a window is under-used for that reason only: a message in flight and the room
+/// for the next fit the mean window together, headers included. Otherwise the messages themselves
+/// keep each other from filling it.
 fn only_reserved(scheduler: Scheduler, source: Periodic) -> bool {
     let framing = Framing::new(Bytes::new(1270), Bytes::new(44)).unwrap_or(Framing::NONE);
     let wire = Periodic { size: framing.wire(source.size), ..source };
@@ -36,11 +37,11 @@ fn only_reserved(scheduler: Scheduler, source: Periodic) -> bool {
 struct Cell {
     source: Periodic,
     low_rtt: Ticket,
-    /// Under each reserving scheduler, with each growth.
+    /// Runs under each reserving scheduler, with each growth.
     reserving: [(Scheduler, [Ticket; 2]); 2],
 }
 
-/// Both ways of growing.
+/// Each source and scheduler, with both kinds of growth.
 pub(super) fn credit(plan: &mut Plan) -> Ask {
     let claims = plan.scale.claims;
     let cells = SOURCES.map(|source| Cell {

@@ -1,10 +1,10 @@
-//! What was settled before anything was run.
+//! Decisions made before any run.
 
 use super::scale::Plan;
 use super::{Answer, Ask};
 use crate::plan::Runs;
 
-/// The settings that the paper leaves open, and what became of them here.
+/// Settings that the paper leaves open, with their values here.
 pub(super) fn declared(_: &mut Plan) -> Ask {
     Box::new(|_: &Runs| {
         Answer::new("What was declared before any run, and what differs from the paper", TEXT, Vec::new())

@@ -1,41 +1,44 @@
-//! How fast a congestion window grows.
+//! Growth of a congestion window.
 
 use marcato_quic::WindowChange;
 use marcato_units::{Bytes, Duration, Time};
 
-/// What a window did in congestion avoidance.
+/// Record of a window in congestion avoidance.
 ///
-/// Between two reductions lies a span. Table I's growth is taken from the first to the last step up of each span:
-/// neither the recovery after the reduction, in which a window stands still, nor the step that the next reduction cut
-/// off counts. [`per_rtt`](Self::per_rtt) is the sum of those changes over the sum of those times, per nominal
-/// round-trip time. [`whole_per_rtt`](Self::whole_per_rtt) is another reading of "the growth in congestion avoidance":
-/// from the end of recovery, a round-trip time after the reduction, to the next reduction.
+/// A span lies between two reductions. Table I's growth is taken from the first to the last step up
+/// of each span. It excludes the recovery after the reduction, in which a window stands still, and
+/// the step that the next reduction cut off. [`per_rtt`](Self::per_rtt) is the sum of those changes
+/// over the sum of those times, per nominal round-trip time.
+///
+/// [`whole_per_rtt`](Self::whole_per_rtt) is another reading of "the growth in congestion
+/// avoidance": from the end of recovery, a round-trip time after the reduction, to the next
+/// reduction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Windows {
     rtt: Duration,
-    /// The first and the latest step up of the current span.
+    /// First and latest step up of the current span.
     steps: Option<(Step, Step)>,
-    /// When the current span's recovery ends, and its window then.
+    /// End of the current span's recovery, with the window at that time.
     recovered: Option<Step>,
-    /// Over all spans: between the first and the last steps up.
+    /// Change over all spans between their first and last steps up.
     stepwise: Change,
-    /// Over all spans: from the end of recovery on.
+    /// Change over all spans from the end of recovery on.
     whole: Change,
-    /// The present window, since when.
+    /// Present window, with the time of its last change.
     present: Option<Step>,
-    /// Byte seconds of all that was measured, and seconds.
+    /// Integral of the window in byte seconds, and its time in seconds.
     area: f64,
     seconds: f64,
 }
 
-/// The window at a time.
+/// Window at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Step {
     at: Time,
     window: Bytes,
 }
 
-/// A change of the window within a time.
+/// Change of the window, with its duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Change {
     bytes: f64,
@@ -54,12 +57,13 @@ impl Change {
 }
 
 impl Windows {
-    /// A window on a path of this round-trip time.
+    /// Creates the record of a window on a path of this round-trip time.
     pub(super) fn new(rtt: Duration) -> Self {
         Self { rtt, ..Self::default() }
     }
 
-    /// The window has changed. What comes before it `counts` only tells what it is.
+    /// Records a change of the window. Before the measurement `counts` is false, and only the
+    /// window itself is kept.
     pub(super) fn changed(&mut self, at: Time, change: WindowChange, window: Bytes, counts: bool) {
         let step = Step { at, window };
         self.pass(at, counts);
@@ -76,13 +80,13 @@ impl Windows {
                 self.close(at);
                 self.recovered = Some(Step { at: at + self.rtt, window });
             }
-            // Slow start, after persistent congestion, or a reduction that was none (NewReno takes none back): no span
-            // begins or ends well here.
+            // After slow start, persistent congestion, or a reduction that was undone (NewReno
+            // undoes none), neither the begin nor the end of a span is usable.
             WindowChange::Opened | WindowChange::Restored => (self.steps, self.recovered) = (None, None),
         }
     }
 
-    /// The same, closed at the end of what is measured.
+    /// Closes the record at the end of the measurement.
     pub(super) fn until(mut self, end: Time) -> Self {
         self.pass(end, true);
         self.close(end);
@@ -97,7 +101,7 @@ impl Windows {
         }
     }
 
-    /// Ends the span at a reduction, or at the end of all.
+    /// Ends the span at a reduction, or at the end of the measurement.
     fn close(&mut self, at: Time) {
         let steps = self.steps.take();
         if let Some((first, last)) = steps {
@@ -109,8 +113,8 @@ impl Windows {
         }
     }
 
-    /// Bytes per nominal round-trip time, from the first to the last step of each span; not a number if it never grew
-    /// twice.
+    /// Bytes per nominal round-trip time, from the first to the last step of each span; not a
+    /// number if no span has two steps.
     pub(super) fn per_rtt(&self) -> f64 {
         self.stepwise.per(self.rtt)
     }
@@ -120,7 +124,7 @@ impl Windows {
         self.whole.per(self.rtt)
     }
 
-    /// The mean over time, in bytes.
+    /// Mean window over time, in bytes.
     pub(super) fn mean(&self) -> f64 {
         self.area / self.seconds
     }
@@ -141,18 +145,19 @@ mod tests {
         use WindowChange::{Grew, Reduced};
         at(0, Grew, 50_000, false);
         at(100, Reduced, 10_000, true);
-        // Recovery to 150; a first step that does not count; then two in 120 ms, and 30 ms cut off.
+        // Recovery to 150, then a first step that does not count. Two more follow in 120 ms, and
+        // the last 30 ms are cut off.
         at(200, Grew, 11_350, true);
         at(260, Grew, 12_700, true);
         at(320, Grew, 14_050, true);
         at(350, Reduced, 9_835, true);
-        // One step alone says nothing of growth between steps.
+        // A single step gives no growth between steps.
         at(450, Grew, 11_185, true);
         at(470, Reduced, 7_829, true);
         let windows = windows.until(Time::from_millis(470));
         assert!((windows.per_rtt() - 2.0 * 1350.0 * 50.0 / 120.0).abs() < 1e-9);
         assert!((windows.whole_per_rtt() - 4.0 * 1350.0 * 50.0 / (200.0 + 70.0)).abs() < 1e-9);
-        // From 100 on, but for what was before.
+        // The area starts at 100, with the window of before.
         let area = 100.0 * 50_000.0
             + 100.0 * 10_000.0
             + 60.0 * 11_350.0

@@ -13,25 +13,25 @@ use super::{Answer, Ask, id, source_id, source_name};
 use crate::answer::verdict;
 use crate::plan::Runs;
 
-/// The percentiles printed, as row ids have them.
+/// Printed percentiles, with their names in row ids.
 pub(super) const PERCENTILES: [(&str, &str, Percentile); 3] = [
     ("p50", "median", Percentile::P50),
     ("p99", "99 %", Percentile::P99),
     ("p999", "99.9 %", Percentile::P99_9),
 ];
 
-/// So many messages make a 99.9th percentile of which something can be claimed.
+/// Number of messages from which on a claim is made about a 99.9th percentile.
 pub(super) const ENOUGH: usize = 10_000;
 
-/// What a message that finds room may take beyond the way itself.
+/// Allowance in ms for a message that finds room, beyond the one-way delay and its transmission.
 const MARGIN_MS: f64 = 2.0;
 
 /// Stream bytes in a full packet of the sessions here, and IP bytes of it.
 const PAYLOAD: Bytes = Bytes::new(1270);
 const FULL: Bytes = Bytes::new(1350 + 28);
 
-/// A message that finds room and loses nothing takes at most so many ms: the one-way delay, its packets one after the
-/// other, and the margin.
+/// Upper bound in ms for a message that finds room and loses nothing: the one-way delay, its
+/// packets one after the other, and the margin.
 fn undisturbed(size: Bytes, rtt: Duration, rate: Rate) -> f64 {
     let packets = size.get().div_ceil(PAYLOAD.get());
     let wire = FULL * packets;
@@ -91,7 +91,7 @@ fn completions(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> Ve
             Unit::Ms,
         )
         .samples(&mct::percentiles(runs, ticket, 0, percentile));
-        // A window that is halved need not have room for 50 kB.
+        // A window halved by a loss may have no room for 50 kB.
         let fits = column.reduction == CHECKED_ON || source.size < Bytes::kb(50);
         if name == "p50" && scheduler != Scheduler::LowRtt && fits {
             row.at_most(undisturbed(source.size, SAME_RTT[0], RATE))
@@ -102,7 +102,8 @@ fn completions(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> Ve
     PERCENTILES.map(row).to_vec()
 }
 
-/// Whether redundancy shortens the longest completion times of the messages of all seeds together.
+/// Row that claims that redundancy shortens the longest completion times, of the messages of all
+/// seeds together.
 pub(super) fn red_helps(id: String, of: &str, once: &Samples, twice: &Samples, claims: bool) -> Row {
     let [cwr, red] = [once, twice].map(|mcts| mcts.percentile(Percentile::P99_9));
     let enough = once.len().min(twice.len()) >= ENOUGH;

@@ -1,4 +1,4 @@
-//! What the paths lost, and what losing acknowledgements, too, would change.
+//! Losses of the paths, and the effect of losing acknowledgements as well.
 
 use marcato_report::{Row, Unit};
 use marcato_units::{Bytes, Duration};
@@ -12,7 +12,7 @@ use super::table::columns;
 use super::{Answer, Ask, id, source_name};
 use crate::plan::Runs;
 
-/// What losing acknowledgements, too, would change; and what the paths did lose.
+/// Packets that the paths lost, and completion times with acknowledgements lost as well.
 pub(super) fn losses(plan: &mut Plan) -> Ask {
     let columns = columns(plan);
     let source = Periodic { period: Duration::from_millis(50), size: Bytes::kb(25) };

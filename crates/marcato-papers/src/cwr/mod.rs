@@ -1,9 +1,9 @@
-//! CWR: "Performance Evaluation of a New Scheduling Model Using Congestion Window Reservation" (Noroozi, Gallistl and
-//! Noroozi).
+//! CWR: "Performance Evaluation of a New Scheduling Model Using Congestion Window Reservation"
+//! (Noroozi, Gallistl and Noroozi).
 //!
-//! What the paper prints, what a simple model makes of its Table I before anything is run, and the experiments: two
-//! lanes of a QUIC session in virtual time, periodic urgent messages on them, background data beside. Each file holds
-//! one question; [`Cwr`] asks them all.
+//! Holds the values that the paper prints, a simple model of its Table I made before any run, and
+//! the experiments. They run two lanes of a QUIC session in virtual time, with periodic urgent
+//! messages and background data. Each file holds one question; [`Cwr`] runs them all.
 
 mod aperiodic;
 mod beyond;
@@ -40,13 +40,13 @@ use crate::{Experiment, Progress, RunError, RunOptions};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cwr;
 
-/// Makes an answer of the runs that its question planned.
+/// Turns the outcomes of a question's planned runs into its answer.
 type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
 
-/// Plans the runs that it needs.
+/// Plans the runs that a question needs.
 type Question = fn(&mut Plan) -> Ask;
 
-/// The questions, in the order of the report.
+/// Questions, in the order of the report.
 const QUESTIONS: &[Question] = &[
     declared::declared,
     table::table_1,
@@ -79,7 +79,7 @@ impl Experiment for Cwr {
     }
 }
 
-/// Asks every question at this scale.
+/// Answers every question at this scale.
 fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
     let mut plan = Plan::new(scale);
     let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
@@ -90,7 +90,7 @@ fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Re
     Ok(crate::answer::report(&Cwr, config(scale), options, answers))
 }
 
-/// A scheduler's name in row ids.
+/// Name of a scheduler in row ids.
 const fn id(scheduler: Scheduler) -> &'static str {
     match scheduler {
         Scheduler::LowRtt => "lowrtt",
@@ -99,22 +99,22 @@ const fn id(scheduler: Scheduler) -> &'static str {
     }
 }
 
-/// A source in row ids: its period in ms and its size in kB.
+/// Name of a source in row ids: its period in ms and its size in kB.
 fn source_id(source: Periodic) -> String {
     format!("{}.{}", source.period.as_millis(), source.size.get() / 1000)
 }
 
-/// The same in words.
+/// Name of a source in words.
 fn source_name(source: Periodic) -> String {
     format!("{} kB every {} ms", source.size.get() / 1000, source.period.as_millis())
 }
 
-/// The same in few words.
+/// Short name of a source in words.
 fn short_name(source: Periodic) -> String {
     format!("{} kB, {} ms", source.size.get() / 1000, source.period.as_millis())
 }
 
-/// The configuration, for the record.
+/// Configuration, for the record.
 fn config(scale: Scale) -> Config {
     let [rtt, _] = published::SAME_RTT;
     Config::new()
@@ -137,7 +137,7 @@ fn config(scale: Scale) -> Config {
 mod tests {
     use super::*;
 
-    /// A report at this scale, as if its runs had given nothing.
+    /// A report at this scale without outcomes, to inspect rows and texts alone.
     fn told(scale: Scale) -> Report {
         let mut plan = Plan::new(scale);
         let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();

@@ -13,7 +13,7 @@ use super::{Answer, Ask, id, source_name};
 use crate::answer::verdict;
 use crate::plan::Runs;
 
-/// The pairs of round-trip times.
+/// Pairs of round-trip times.
 const RTTS: [[Duration; 2]; 3] = [SAME_RTT, DIFFERENT_RTTS[0], DIFFERENT_RTTS[1]];
 
 fn rtts_id(rtts: [Duration; 2]) -> String {
@@ -28,7 +28,7 @@ fn setup(plan: &Plan, scheduler: Scheduler, rtts: [Duration; 2]) -> Setup {
     Setup::paper(scheduler, rtts, &TABLE_2, plan.scale.several)
 }
 
-/// "Nearly identical" (§IV-C2): within so many percent, or so many ms.
+/// Largest difference that counts as "nearly identical" (§IV-C2), in %; [`NEAR_MS`] gives it in ms.
 const NEAR_PERCENT: f64 = 10.0;
 const NEAR_MS: f64 = 2.0;
 
@@ -107,12 +107,13 @@ fn ccdf(runs: &Runs, schedulers: &[(Scheduler, Ticket)], index: usize, rtts: [Du
     )
 }
 
-/// What round-trip times the sender believes in.
+/// Smoothed round-trip times that the sender measures.
 pub(super) fn srtt(plan: &mut Plan) -> Ask {
     let all = RTTS.map(|rtts| {
         let usual = setup(plan, Scheduler::Cwr, rtts);
         let backup = Setup { backup: Some(0), span: plan.scale.short, ..usual.clone() };
-        // What the receiver declares is about its own acknowledgements; data leaves as the scheduler says.
+        // The receiver's declaration affects its own acknowledgements only; the scheduler still
+        // sends data on this path.
         let backup = backup.with_session(|session| session.heed_backup = false);
         (
             rtts,

@@ -1,4 +1,4 @@
-//! A path that dies in the middle of a run, and comes back.
+//! A path that fails during a run and recovers.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -13,14 +13,15 @@ use crate::plan::Runs;
 
 const SOURCE: Periodic = every(100, 10);
 
-/// A message is undisturbed that takes no longer than a round trip; things are normal again with so many in a row.
+/// Number of undisturbed messages in a row after which the run counts as normal again. A message is
+/// undisturbed if it takes at most a round trip.
 const IN_A_ROW: usize = 10;
 
-/// What becomes of the lane.
+/// Treatment of the lane whose path failed.
 const LANES: [(&str, &str); 2] =
     [("kept", "its lane kept"), ("reopened", "its lane given up and opened again")];
 
-/// When the path is dead, and after how long without a packet its lane is given up.
+/// Time without a path, and the time without a packet after which its lane is given up.
 #[derive(Clone, Copy)]
 struct Outage {
     from: Time,
@@ -42,7 +43,8 @@ impl Outage {
         setup.paths[path].outage = Some((self.from, self.until));
         setup.with_session(|session| {
             session.lane_idle_timeout = reopened.then_some(self.give_up);
-            // Data one way and acknowledgements on another path leave an end with nothing to hear of a lane.
+            // Data one way and acknowledgements on another path leave one end without any packet on
+            // a lane.
             session.keep_alive = Some(self.give_up / 4);
         })
     }
@@ -50,7 +52,7 @@ impl Outage {
 
 const LENGTH: Duration = Duration::from_secs(40);
 
-/// How long after `from` the first message is released from which on several are undisturbed.
+/// Time from `from` to the release of the first of [`IN_A_ROW`] undisturbed messages, in ms.
 fn normal_after(outcome: &Outcome, from: Time) -> f64 {
     let rtt = SAME_RTT[0].as_secs_f64() * 1e3;
     let later = outcome.sources[0].iter().position(|released| released.at >= from).unwrap_or(usize::MAX);
@@ -60,12 +62,12 @@ fn normal_after(outcome: &Outcome, from: Time) -> f64 {
 }
 
 fn longest(outcome: &Outcome, outage: Outage) -> f64 {
-    // What was under way when the path died counts too.
+    // Messages in flight when the path failed count too.
     let during = |released: &&Released| (outage.from - SAME_RTT[0]..outage.until).contains(&released.at);
     outcome.sources[0].iter().filter(during).map(|released| released.mct).fold(0.0, f64::max)
 }
 
-/// Each path, under each scheduler.
+/// Outage of each path, under each scheduler.
 pub(super) fn outage(plan: &mut Plan) -> Ask {
     let outage = Outage::of(plan);
     let cells = Scheduler::ALL.map(|scheduler| {

@@ -1,13 +1,14 @@
-//! What Table I should show, by arithmetic alone.
+//! Prediction of Table I, by arithmetic alone.
 //!
-//! Made before any run of the experiment, to say which window reduction factor, on which the paper is silent, the table
-//! is checked on: see [`CHECKED_ON`].
+//! Made before any run of the experiment, to decide which window reduction factor the table is
+//! checked on: the paper does not give the factor. See [`CHECKED_ON`].
 //!
 //! # The window
 //!
-//! In congestion avoidance a window grows by one packet for each window of acknowledged bytes (§IV-B), and a loss
-//! multiplies it by b. If one packet in 1/p is lost, a window that swings between bM and M packets takes (1 − b)M round
-//! trips and (1 − b²)M²/2 packets for a swing; those are 1/p, so that its mean is
+//! In congestion avoidance a window grows by one packet for each window of acknowledged bytes
+//! (§IV-B), and a loss multiplies it by b. Let one packet in 1/p be lost. A window that swings
+//! between bM and M packets then takes (1 − b)M round trips and (1 − b²)M²/2 packets for a swing.
+//! Those packets are 1/p, so that its mean is
 //!
 //! ```text
 //! W = M (1 + b)/2 = √((1 + b) / (2 (1 − b) p)) packets.
@@ -15,51 +16,56 @@
 //!
 //! # The growth
 //!
-//! Room for a message of R bytes is held from a round trip T before its release. When the hold opens, W bytes are in
-//! flight; the next R bytes that are acknowledged are not replaced, and at the release the message takes their place. It
-//! is acknowledged a round trip later, and background data takes its place, all at once; so do their acknowledgements
-//! from then on. If the next hold on the lane opens a whole number of round trips later, as with every source of Table I,
-//! it opens when such a bunch of R bytes is acknowledged, and for the whole round trip to the release exactly R bytes
-//! are missing in flight. What is in flight is what is sent, and acknowledged, in a round trip. So every release costs
-//! R bytes: with one release on a lane in n round trips, W − R/n bytes are acknowledged in a round trip, and the window
-//! grows by
+//! Room for a message of R bytes is held from a round trip T before its release. When the hold
+//! opens, W bytes are in flight. The next R bytes that are acknowledged are not replaced, and at
+//! the release the message takes their place. It is acknowledged a round trip later, and background
+//! data takes its place, all at once; from then on its acknowledgements come at once too.
+//!
+//! With every source of Table I, the next hold on the lane opens a whole number of round trips
+//! later. It then opens when such a burst of R bytes is acknowledged. For the whole round trip to
+//! the release, exactly R bytes are missing in flight. The bytes in flight are those sent, and
+//! acknowledged, in a round trip. So every release costs R bytes: with one release on a lane in n
+//! round trips, W − R/n bytes are acknowledged in a round trip, and the window grows by
 //!
 //! ```text
 //! (1 − R/(n W)) · 1350 bytes.
 //! ```
 //!
-//! `CwrRed` holds room on both lanes for every release: n is the period in round trips. `Cwr` holds it on one lane, and
-//! on equal round trips on one after the other: n is twice that. At n = 1 the message that is in flight and the hold for
-//! the next exist together all the time: in flight are R bytes of a message and, of background data, what fits beside
-//! both, W − 2R. Where that is less than nothing, background data is not sent at all, and a message that finds its
-//! predecessor in flight does not fit: it is split rather than sent twice (§III-D2). What is sent is then not more than
-//! R bytes in a round trip, which is all that the arithmetic says: [`Prediction::at_most`].
+//! `CwrRed` holds room on both lanes for every release: n is the period in round trips. `Cwr` holds
+//! it on one lane, and on equal round trips on one after the other: n is twice that.
 //!
-//! # What it leaves out
+//! At n = 1 the message in flight and the hold for the next always exist together. In flight are R
+//! bytes of a message and the background data that fits into the rest, W − 2R. If that is negative,
+//! background data is not sent at all. A message that finds its predecessor in flight does not fit:
+//! it is split rather than sent twice (§III-D2). At most R bytes are then sent in a round trip, and
+//! the arithmetic gives only this bound: [`Prediction::at_most`].
 //!
-//! Packets are whole, so that up to two in a round trip fit nowhere. Losses void holds. Windows differ from their mean,
-//! and more so when losses are random than when they are evenly spaced; the mean of 1/W is larger than 1/W of the mean.
-//! The tests run the schedulers themselves on windows that stay as they are, and the arithmetic on windows under random
-//! losses: neither changes which factor is nearer.
+//! # Omissions
+//!
+//! Packets are whole, so that up to two in a round trip fit nowhere. Losses void holds. Windows
+//! differ from their mean, and more so when losses are random than when they are evenly spaced; the
+//! mean of 1/W is larger than 1/W of the mean. The tests run the schedulers themselves on fixed
+//! windows, and the arithmetic on windows under random losses: neither changes which factor is
+//! nearer.
 
 use marcato_units::{Bytes, Duration};
 
 use super::published::{Growth, LOSS, PACKET, Periodic, SAME_RTT, Scheduler, TABLE_1};
 
-/// What remains of a window after a loss. The paper does not say which it was.
+/// Share of a window that remains after a loss. The paper does not give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reduction {
-    /// 0.5: NewReno as RFC 9002 §7.3.2 has it.
+    /// 0.5: NewReno of RFC 9002 §7.3.2.
     Half,
-    /// 0.7: what quic-go, from which MP-QUIC descends, calls its Reno factor (for one emulated connection).
+    /// 0.7: the Reno factor of quic-go, from which MP-QUIC descends (for one emulated connection).
     SevenTenths,
 }
 
 impl Reduction {
-    /// Both.
+    /// Both factors.
     pub const ALL: [Self; 2] = [Self::Half, Self::SevenTenths];
 
-    /// The factor b.
+    /// Value of the factor b.
     pub const fn factor(self) -> f64 {
         match self {
             Self::Half => 0.5,
@@ -68,11 +74,12 @@ impl Reduction {
     }
 }
 
-/// The factor with which Table I is to be reproduced: its predictions are the nearer ones. Declared before any run.
+/// Factor with which Table I is reproduced, because its predictions are nearer. Declared before any
+/// run.
 pub const CHECKED_ON: Reduction = Reduction::SevenTenths;
 
-/// The mean window, in bytes, of a flow that loses this share of its packets, evenly spaced, and grows by a packet in a
-/// round trip.
+/// Mean window, in bytes, of a flow that loses this share of its packets, evenly spaced, and grows
+/// by one packet in a round trip.
 ///
 /// ```
 /// use marcato_papers::cwr::predict::{Reduction, mean_window};
@@ -84,7 +91,7 @@ pub fn mean_window(reduction: Reduction, loss: f64, packet: Bytes) -> f64 {
     libm::sqrt((1.0 + b) / (2.0 * (1.0 - b) * loss)) * bytes(packet)
 }
 
-/// In how many round trips a lane has one release, on two lanes alike. Nothing is ever held by `LowRtt`.
+/// Number of round trips per release on a lane, on two equal lanes. `LowRtt` holds nothing.
 fn round_trips(scheduler: Scheduler, source: Periodic, rtt: Duration) -> f64 {
     let period = source.period.as_secs_f64() / rtt.as_secs_f64();
     match scheduler {
@@ -94,40 +101,40 @@ fn round_trips(scheduler: Scheduler, source: Periodic, rtt: Duration) -> f64 {
     }
 }
 
-/// The share of a window of so many bytes that is acknowledged in a round trip, on each of two lanes alike, in the
-/// presence of a source that releases no more than one message in a round trip.
+/// Share of a window of `window` bytes that is acknowledged in a round trip, on each of two equal
+/// lanes. The source must release at most one message in a round trip.
 pub fn utilisation(scheduler: Scheduler, source: Periodic, rtt: Duration, window: f64) -> f64 {
-    // A message that is larger than the window does not fit, whatever is held.
+    // A message that is larger than the window does not fit, with or without a hold.
     let message = bytes(source.size).min(window) / round_trips(scheduler, source, rtt) / window;
     (1.0 - message).max(message)
 }
 
-/// Whether a message in flight and the room for the next are more than the window, so that [`utilisation`] is no more
-/// than a bound.
+/// Returns true if a message in flight and the room for the next exceed the window, so that
+/// [`utilisation`] is only a bound.
 pub fn collides(scheduler: Scheduler, source: Periodic, rtt: Duration, window: f64) -> bool {
     round_trips(scheduler, source, rtt) < 2.0 && 2.0 * bytes(source.size) > window
 }
 
-/// A cell pair of Table I, and what the model says it should be.
+/// A pair of cells of Table I, with the model's prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// What the paper prints.
+    /// Row of Table I as printed.
     pub published: Growth,
-    /// The predicted growth of either window in a round trip, in bytes.
+    /// Predicted growth of either window in a round trip, in bytes.
     pub per_rtt: f64,
-    /// Whether that is no more than an upper bound: see [`collides`].
+    /// True if the prediction is only an upper bound: see [`collides`].
     pub at_most: bool,
 }
 
 impl Prediction {
-    /// By how much the prediction is greater than what the paper prints for the first and for the second path, as a
-    /// share of that.
+    /// Prediction minus the printed value, for the first and for the second path, as a share of the
+    /// printed value.
     pub fn deviations(&self) -> [f64; 2] {
         self.published.per_rtt.map(|printed| self.per_rtt / bytes(printed) - 1.0)
     }
 }
 
-/// Table I as it should be, with windows that are reduced so.
+/// Table I as predicted with this reduction of windows.
 pub fn table_1(reduction: Reduction) -> [Prediction; TABLE_1.len()] {
     let window = mean_window(reduction, LOSS, PACKET);
     TABLE_1.map(|published| {
@@ -138,12 +145,12 @@ pub fn table_1(reduction: Reduction) -> [Prediction; TABLE_1.len()] {
     })
 }
 
-/// The sum of the squares of all deviations.
+/// Sum of the squares of all deviations.
 pub fn misfit<'a>(predictions: impl IntoIterator<Item = &'a Prediction>) -> f64 {
     predictions.into_iter().flat_map(Prediction::deviations).map(|deviation| deviation * deviation).sum()
 }
 
-/// Windows are far below 2^53 bytes.
+/// Converts bytes. Windows are far below 2^53 bytes.
 fn bytes(count: Bytes) -> f64 {
     count.get() as f64
 }
@@ -157,7 +164,7 @@ mod tests {
     #[test]
     fn a_window_that_swings_has_the_mean_of_the_formula() {
         for reduction in Reduction::ALL {
-            // One packet in 1/p is lost, exactly; the window grows by a packet per window.
+            // One packet in 1/p is lost, exactly; the window grows by one packet per window.
             let (p, b) = (LOSS, reduction.factor());
             let (mut window, mut sent, mut sum, mut round_trips) = (100.0_f64, 0.0, 0.0, 0.0);
             for _ in 0..1_000_000 {
@@ -229,13 +236,13 @@ mod tests {
         let tables = Reduction::ALL.map(table_1);
         let [half, seven_tenths] = tables.each_ref().map(misfit);
         assert!((half - 0.244).abs() < 0.000_5 && (seven_tenths - 0.043).abs() < 0.000_5);
-        // Not because of the row in which a half gives a bound only ...
+        // This is not due to the single row in which a half gives only a bound.
         let bounds = tables.each_ref().map(|table| table.iter().filter(|cell| cell.at_most).count());
         assert_eq!(bounds, [1, 0]);
         let others = |table: usize| tables[table].iter().zip(&tables[0]).filter(|(_, half)| !half.at_most);
         let [half, seven_tenths] = [0, 1].map(|table| misfit(others(table).map(|(cell, _)| cell)));
         assert!((half - 0.154).abs() < 0.000_5 && (seven_tenths - 0.026).abs() < 0.000_5);
-        // ... nor of a few cells: of the 24 in which something is held, it is nearer in 18.
+        // Nor is it due to a few cells: of the 24 with holds, it is nearer in 18.
         let [half, seven_tenths] = tables.each_ref().map(|table| {
             let held = table.iter().filter(|cell| cell.published.scheduler != Scheduler::LowRtt);
             held.flat_map(Prediction::deviations).map(f64::abs).collect::<Vec<_>>()
@@ -243,7 +250,7 @@ mod tests {
         let nearer =
             half.iter().zip(&seven_tenths).filter(|(half, seven_tenths)| seven_tenths < half).count();
         assert_eq!((half.len(), nearer), (24, 18));
-        // The farthest of its predictions is 11 % off; of the other's, 24 %.
+        // The farthest of its predictions is 11 % off, that of the other factor 24 %.
         let farthest = |deviations: &[f64]| deviations.iter().copied().fold(0.0, f64::max);
         assert!(
             (farthest(&seven_tenths) - 0.111).abs() < 0.000_5 && (farthest(&half) - 0.237).abs() < 0.000_5
@@ -251,7 +258,7 @@ mod tests {
         assert_eq!(CHECKED_ON, Reduction::SevenTenths);
     }
 
-    /// The same with windows that change as they do under random losses.
+    /// Table I as predicted with windows that change as they do under random losses.
     fn under_random_losses(reduction: Reduction, losses: &mut Stream) -> [Prediction; TABLE_1.len()] {
         table_1(reduction).map(|cell| {
             let (mut window, mut growth) = (mean_window(reduction, LOSS, PACKET), 0.0);

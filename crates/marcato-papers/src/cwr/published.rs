@@ -1,46 +1,49 @@
-//! What the CWR paper prints, and the setting in which it was measured.
+//! Values that the CWR paper prints, and the setting of its measurements.
 
 use core::fmt;
 use core::time::Duration;
 
 use marcato_units::{Bytes, Rate};
 
-/// The transmission rate of each path (§IV-A).
+/// Transmission rate of each path (§IV-A).
 pub const RATE: Rate = Rate::from_mbps(100);
-/// The share of packets that each path loses (§IV-A: 0.05 %).
+/// Share of packets that each path loses (§IV-A: 0.05 %).
 pub const LOSS: f64 = 0.000_5;
-/// The longest packet, by which a window grows for each window that is acknowledged (§IV-B).
+/// Longest packet. A window grows by this for each window of acknowledged bytes (§IV-B).
 pub const PACKET: Bytes = Bytes::new(1350);
-/// The round-trip times of both paths in the experiments with one source (§IV-B) and the first with three (§IV-C1).
+/// Round-trip times of both paths in the experiments with one source (§IV-B) and the first with
+/// three (§IV-C1).
 pub const SAME_RTT: [Duration; 2] = [Duration::from_millis(50); 2];
-/// The round-trip times of both paths in the other experiments with three sources (§IV-C2).
+/// Round-trip times of both paths in the other experiments with three sources (§IV-C2).
 pub const DIFFERENT_RTTS: [[Duration; 2]; 2] = [
     [Duration::from_millis(50), Duration::from_millis(100)],
     [Duration::from_millis(20), Duration::from_millis(100)],
 ];
-/// About how long a message takes that finds room and loses nothing: half of a round trip of 50 ms (§IV-B).
+/// Approximate completion time of a message that finds room and loses nothing: half of a round trip
+/// of 50 ms (§IV-B).
 pub const UNDISTURBED: Duration = Duration::from_millis(25);
-/// How long a message takes at least of which a packet is lost and sent again, in round-trip times (§IV-B).
+/// Least completion time of a message with a lost and retransmitted packet, in round-trip times
+/// (§IV-B).
 pub const REPAIRED_RTTS: f64 = 1.625;
-/// The same with a round trip of 50 ms (§IV-B).
+/// Least completion time of such a message with a round trip of 50 ms (§IV-B).
 pub const REPAIRED: Duration = Duration::from_micros(81_250);
 
-/// The path schedulers that the paper compares (§IV).
+/// Path schedulers that the paper compares (§IV).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheduler {
     /// The path of the lowest round-trip time with room, for all data alike.
     LowRtt,
     /// Congestion window reservation, on one path for each message.
     Cwr,
-    /// Congestion window reservation on every path, and urgent messages on all of them.
+    /// Congestion window reservation on every path, with urgent messages sent on all of them.
     CwrRed,
 }
 
 impl Scheduler {
-    /// Each of them, in the order of the paper.
+    /// All schedulers, in the order of the paper.
     pub const ALL: [Self; 3] = [Self::LowRtt, Self::Cwr, Self::CwrRed];
 
-    /// Its name in the paper.
+    /// Name of the scheduler in the paper.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LowRtt => "LowRTT",
@@ -59,9 +62,9 @@ impl fmt::Display for Scheduler {
 /// A source of urgent messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Periodic {
-    /// The time from one message to the next: the paper's inter-arrival time.
+    /// Time between two messages: the paper's inter-arrival time.
     pub period: Duration,
-    /// The length of each message.
+    /// Length of each message.
     pub size: Bytes,
 }
 
@@ -72,11 +75,11 @@ const fn every(millis: u64, kilobytes: u64) -> Periodic {
 /// A row of Table I.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Growth {
-    /// The only source of urgent messages.
+    /// Source of urgent messages, the only one in its run.
     pub source: Periodic,
-    /// Who chose the paths.
+    /// Path scheduler of the run.
     pub scheduler: Scheduler,
-    /// By how much the window of the first and of the second path grew in a round trip, on average over congestion
+    /// Mean growth of the first and of the second path's window per round trip in congestion
     /// avoidance.
     pub per_rtt: [Bytes; 2],
 }
@@ -110,7 +113,7 @@ pub const TABLE_1: [Growth; 18] = {
     ]
 };
 
-/// Table II: the sources of the experiments with three of them, S1 to S3.
+/// Table II: sources S1 to S3 of the experiments with three of them.
 pub const TABLE_2: [Periodic; 3] = [every(100, 10), every(70, 7), every(135, 5)];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How late a message is of which a packet was lost.
+//! Completion times of messages with a lost packet.
 
 use marcato_report::{Percentile, Row, Samples, Unit};
 use marcato_units::{Bytes, Duration};
@@ -9,7 +9,7 @@ use super::setup::Setup;
 use super::{Answer, Ask};
 use crate::plan::Runs;
 
-/// How soon after its release a message is complete of which a packet was lost.
+/// Time from the release to the completion of a message with a lost packet.
 pub(super) fn recovery(plan: &mut Plan) -> Ask {
     let source = Periodic { period: Duration::from_millis(50), size: Bytes::kb(25) };
     let setup = Setup::paper(Scheduler::Cwr, SAME_RTT, &[source], plan.scale.long);

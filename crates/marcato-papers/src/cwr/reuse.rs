@@ -1,4 +1,4 @@
-//! A new stream for each message, or the same streams again.
+//! A new stream for each message, or reused streams.
 
 use marcato_quic::StreamUse;
 use marcato_report::Unit;
@@ -9,7 +9,7 @@ use super::scale::Plan;
 use super::{Answer, Ask, source_id, source_name};
 use crate::plan::Runs;
 
-/// The period longer and shorter than a round trip.
+/// One period is longer than a round trip, one shorter.
 const SOURCES: [Periodic; 2] = [every(100, 10), every(20, 10)];
 
 const USES: [(StreamUse, &str, &str); 2] = [
@@ -34,7 +34,7 @@ const METRICS: [Metric; 7] = [
     ),
 ];
 
-/// Each of both.
+/// Each source with each use of streams.
 pub(super) fn reuse(plan: &mut Plan) -> Ask {
     let cells = SOURCES.map(|source| {
         USES.map(|(streams, ..)| {

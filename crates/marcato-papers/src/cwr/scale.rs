@@ -10,28 +10,28 @@ pub(super) type Plan = crate::plan::Plan<Scale>;
 /// A setup that will be run with every seed.
 pub(super) type Ticket = crate::plan::Ticket<Setup>;
 
-/// How long runs are.
+/// Length of the runs of each question.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
-    /// Of what has a band that needs many messages or many losses.
+    /// Span of runs with a band that needs many messages or many losses.
     pub(super) long: Span,
-    /// Of what needs many messages, and has several sources of them.
+    /// Span of runs that need many messages and have several sources of them.
     pub(super) several: Span,
-    /// Of what only shows a tendency.
+    /// Span of runs that only show a tendency.
     pub(super) short: Span,
-    /// Whether the long runs are long enough for such bands; otherwise they are not claimed.
+    /// True if the long runs are long enough for such bands; otherwise they are not claimed.
     pub(super) claims: bool,
 }
 
 impl Scale {
-    /// With five seeds, at least 11 000 messages of each source.
+    /// Full runs: with five seeds, at least 11 000 messages of each source.
     pub(super) const FULL: Self = Self {
         long: span(10_000, 600_000),
         several: span(10_000, 300_000),
         short: span(10_000, 50_000),
         claims: true,
     };
-    /// Enough to see that everything works.
+    /// Just long enough to exercise everything.
     pub(super) const QUICK: Self = Self {
         long: span(3_000, 5_000),
         several: span(3_000, 5_000),
@@ -39,7 +39,7 @@ impl Scale {
         claims: false,
     };
 
-    /// That of a full or of a quick run.
+    /// Scale of a full or of a quick run.
     pub(super) const fn of(quick: bool) -> Self {
         if quick { Self::QUICK } else { Self::FULL }
     }

@@ -1,7 +1,7 @@
-//! One run: two ends, the paths between them, what is sent, and what became of it.
+//! One run: two ends, the paths between them, and the traffic.
 //!
-//! Everything that an experiment may want to change is a field of [`Setup`]; everything that it may want to know is a
-//! field of [`Outcome`]. A run is a function of its setup and a seed.
+//! Each parameter that an experiment varies is a field of [`Setup`], and each result that it needs
+//! a field of [`Outcome`]. A run is a function of its setup and a seed.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -30,34 +30,35 @@ use crate::error::SimulationError;
 /// A path between the two ends.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// Without queueing; half of it each way.
+    /// Round-trip time without queueing, half of it each way.
     pub(super) rtt: Duration,
-    /// In both directions.
+    /// Rate in both directions.
     pub(super) rate: Rate,
-    /// The share of packets that the wire loses on the way of the data.
+    /// Share of packets that the wire loses in the direction of the data.
     pub(super) loss: f64,
-    /// The same on the way of the acknowledgements.
+    /// Share of packets that the wire loses in the direction of the acknowledgements.
     pub(super) ack_loss: f64,
     /// Packets that may wait before each transmitter.
     pub(super) queue: u64,
-    /// From when on it carries nothing in either direction, and until when, after the run's begin.
+    /// Begin and end of an outage in both directions, from the run's begin.
     pub(super) outage: Option<(Time, Time)>,
 }
 
 impl Path {
-    /// As in the paper (§IV-A). It does not say whether acknowledgements are lost: here they are not. Nor how much may
-    /// wait: here so much that nothing is dropped once slow start is over.
+    /// Path as in the paper (§IV-A). The paper does not say whether acknowledgements are lost: here
+    /// they are not. It does not give the queue either: here it is so long that nothing is dropped
+    /// after slow start.
     pub(super) const fn paper(rtt: Duration) -> Self {
         Self { rtt, rate: RATE, loss: LOSS, ack_loss: 0.0, queue: 2000, outage: None }
     }
 }
 
-/// When is measured.
+/// Times of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// From the beginning of the run, until slow start and what came of it is over.
+    /// Time from the run's begin until slow start and its effects are over.
     pub(super) warm_up: Duration,
-    /// From then on.
+    /// Duration of the measurement after that.
     pub(super) length: Duration,
 }
 
@@ -71,31 +72,32 @@ impl Span {
     }
 }
 
-/// A run, but for its seed.
+/// A run, apart from its seed.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    /// How both ends are set up. The server sends, so that the schedulers and controllers that matter are its own.
+    /// Configuration of both ends. The server sends, so that its schedulers and controllers apply.
     pub(super) session: SessionConfig,
-    /// Between the ends, in the order in which the client opens them.
+    /// Paths between the ends, in the order in which the client opens them.
     pub(super) paths: Vec<Path>,
-    /// What releases messages at the server.
+    /// Sources that release messages at the server.
     pub(super) sources: Vec<Periodic>,
-    /// What fills the rest, in each of these levels.
+    /// Endless data in each of these levels.
     pub(super) background: Vec<Background>,
-    /// The path that the receiver declares to be a backup, so that its acknowledgements do not leave there.
+    /// Path that the receiver declares a backup, so that its acknowledgements take another path.
     pub(super) backup: Option<u32>,
-    /// Whether the receiver, a lane of which has gone, asks for it again every second.
+    /// True if the receiver requests a lane that has gone again every second.
     pub(super) reopen: bool,
-    /// The level whose waits are looked at.
+    /// Level whose waits are recorded.
     pub(super) watch: Option<Priority>,
-    /// It is run with so many seeds at most.
+    /// Largest number of seeds.
     pub(super) seeds: usize,
-    /// When is measured.
+    /// Times of the measurement.
     pub(super) span: Span,
 }
 
 impl Setup {
-    /// The paper's experiment (§III and §IV): the given sources, most urgent, beside background data without end.
+    /// The paper's experiment (§III and §IV): the given sources, most urgent, with endless
+    /// background data.
     pub(super) fn paper(
         scheduler: Scheduler,
         rtts: [Duration; 2],
@@ -113,7 +115,7 @@ impl Setup {
         };
         let source = |source: &published::Periodic| Periodic {
             redundancy,
-            // Both lanes are up by then.
+            // Both lanes are open by then.
             first: Time::from_secs(1),
             ..Periodic::new(source.period, source.size)
         };
@@ -144,7 +146,7 @@ impl Setup {
         setup.reduced_to(CHECKED_ON)
     }
 
-    /// With NewReno whose windows are reduced so.
+    /// Sets NewReno with this reduction of windows.
     #[expect(clippy::cast_possible_truncation, reason = "a factor needs no more digits")]
     pub(super) fn reduced_to(mut self, reduction: Reduction) -> Self {
         let loss_reduction_factor = reduction.factor() as f32;
@@ -152,63 +154,64 @@ impl Setup {
         self
     }
 
-    /// With this change of the session at both ends.
+    /// Changes the session at both ends.
     pub(super) fn with_session(mut self, change: impl FnOnce(&mut SessionConfig)) -> Self {
         change(&mut self.session);
         self
     }
 
-    /// With this change of every path.
+    /// Changes every path.
     pub(super) fn with_paths(mut self, change: impl FnMut(&mut Path)) -> Self {
         self.paths.iter_mut().for_each(change);
         self
     }
 
-    /// With this change of every source.
+    /// Changes every source.
     pub(super) fn with_sources(mut self, change: impl FnMut(&mut Periodic)) -> Self {
         self.sources.iter_mut().for_each(change);
         self
     }
 
-    /// How long a run takes in virtual time.
+    /// Duration of the run in virtual time.
     pub(super) fn duration(&self) -> Duration {
         self.span.warm_up + self.span.length + DRAIN
     }
 }
 
-/// What was released last has as long to arrive.
+/// Time for the last released messages to arrive.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A message of a source.
+/// Record of a source's message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Released {
-    /// When it was handed over at the sender.
+    /// Time at which the message was handed over at the sender.
     pub(super) at: Time,
-    /// From then until its last byte had left for the first time, in ms; infinite if it never did, or if other data of
-    /// its level never ceased to wait.
+    /// Time from the release until its last byte first left, in ms. Infinite if it never did, or if
+    /// other data of its level was always waiting.
     pub(super) left: f64,
-    /// From then until its last byte was read at the receiver, in ms; infinite if it never was.
+    /// Time from the release until its last byte was read at the receiver, in ms; infinite if it
+    /// never was.
     pub(super) mct: f64,
 }
 
 impl Released {
-    /// Whether a packet of it was lost and sent again: with no queue on the way to speak of, nothing else keeps a
-    /// message under way for longer than this.
+    /// Returns true if a packet of the message was lost and retransmitted. Queues are negligible
+    /// here, so nothing else keeps a message in flight for longer than a round trip.
     pub(super) fn was_repaired(&self, rtt: Duration) -> bool {
         self.mct - self.left > rtt.as_secs_f64() * 1e3
     }
 }
 
-/// What a lane did while it was measured.
+/// Record of a lane during the measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LaneOutcome {
-    /// What its window did.
+    /// Changes of its window.
     pub(super) windows: Windows,
-    /// The mean of the smoothed round-trip times at the changes of its window, in ms.
+    /// Mean of the smoothed round-trip times at the changes of its window, in ms.
     pub(super) srtt: f64,
-    /// Packets, losses, repairs, reductions and so on.
+    /// Counters of packets, losses, repairs and reductions.
     pub(super) stats: LaneStats,
-    /// IP bytes that its path delivered on the way of the data, and on the way back.
+    /// IP bytes that its path delivered in the direction of the data, and in the other.
     pub(super) wire: Bytes,
     pub(super) back: Bytes,
     /// Data packets that its wire lost, and that the queue before it dropped.
@@ -219,7 +222,7 @@ pub(super) struct LaneOutcome {
 impl crate::plan::Setup for Setup {
     type Outcome = Outcome;
 
-    /// In simulated seconds.
+    /// Cost in simulated seconds.
     fn cost(&self) -> u64 {
         self.duration().as_secs()
     }
@@ -233,31 +236,32 @@ impl crate::plan::Setup for Setup {
     }
 }
 
-/// What became of a run. All but what says otherwise counts from the end of the warm-up to the end of the span.
+/// Outcome of a run. Unless stated otherwise, values count from the end of the warm-up to the end
+/// of the span.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
-    /// The messages that each source released, in order.
+    /// Messages that each source released, in order.
     pub(super) sources: Vec<Vec<Released>>,
     /// Bytes of messages that the receiver read, by level; each byte once.
     pub(super) bytes: [Bytes; Priority::COUNT],
-    /// Bytes of messages that the receiver had already: copies, for the most part.
+    /// Bytes of messages that the receiver already had, mostly copies.
     pub(super) duplicates: Bytes,
-    /// The lanes, in the order of their paths.
+    /// Lanes, in the order of their paths.
     pub(super) lanes: Vec<LaneOutcome>,
-    /// What the sending session did, over the whole run.
+    /// Counters of the sending session, over the whole run.
     pub(super) stats: SessionStats,
-    /// What background data was denied, over the whole run.
+    /// Window kept from background data, over the whole run.
     pub(super) unused: Unused,
-    /// Messages that the sending session did not take, over the whole run.
+    /// Messages that the sending session refused, over the whole run.
     pub(super) refused: u64,
-    /// Messages that the receiver read to their end once more, over the whole run.
+    /// Messages that the receiver completed a second time, over the whole run.
     pub(super) again: u64,
-    /// Lanes that the sender gave up, and lanes that it got, over the whole run.
+    /// Lanes that the sender gave up, and lanes that it opened, over the whole run.
     pub(super) lanes_down: u64,
     pub(super) lanes_up: u64,
-    /// The longest that the level waited that was looked at.
+    /// Longest wait of the watched level.
     pub(super) waited: Longest,
-    /// How long was measured, and how long before that was not.
+    /// Duration of the measurement, and of the warm-up before it.
     pub(super) length: Duration,
     pub(super) warm_up: Duration,
 }
@@ -268,7 +272,7 @@ impl Outcome {
         self.sources.get(source).into_iter().flatten().map(|released| released.mct)
     }
 
-    /// A number of bytes as the rate at which they came, in Mbit/s.
+    /// Rate at which `bytes` arrived, in Mbit/s.
     pub(super) fn rate(&self, bytes: Bytes) -> f64 {
         bytes.get() as f64 * 8e-6 / self.length.as_secs_f64()
     }
@@ -279,24 +283,25 @@ impl Outcome {
     }
 }
 
-/// The sending application: [`Traffic`], and what can be seen of the lanes.
+/// The sending application: [`Traffic`], and observers of the lanes.
 struct Sender {
     traffic: Traffic,
     span: Span,
-    /// By path: the window, the sum of the smoothed round-trip times seen, and their number.
+    /// For each path: the window, the sum of the sampled smoothed round-trip times, and their
+    /// number.
     lanes: Vec<(Windows, Duration, u32)>,
-    /// What it looks at now and again.
+    /// Sampler of the waits of a level.
     watch: Option<Watch>,
     lanes_down: u64,
     lanes_up: u64,
-    /// Of each source, how much it matters.
+    /// Priority of each source.
     levels: Vec<Priority>,
-    /// Of each source, when each message that it released had left.
+    /// For each source, the times at which its messages had left.
     left: Vec<Vec<Time>>,
 }
 
 impl Sender {
-    /// What was released has left if nothing of its level waits.
+    /// Notes that released messages have left if nothing of their level waits.
     fn note_left(&mut self, context: &mut QuicContext<'_>) {
         let now = context.now();
         let counters = context.session().conducted();
@@ -354,18 +359,19 @@ impl QuicApp for Sender {
     }
 }
 
-/// The receiving application: a [`MessageCollector`] that may declare a lane a backup, or ask anew for what has gone.
+/// The receiving application: a [`MessageCollector`] that may declare a lane a backup, or request
+/// lanes that have gone again.
 struct Receiver {
     collector: MessageCollector,
     backup: Option<u32>,
     reopen: bool,
-    /// What it can ask for.
+    /// Lanes that it can request.
     lanes: Vec<LaneRequest>,
-    /// When it asks next.
+    /// Time of its next request.
     ask: Option<Time>,
 }
 
-/// How often the receiver asks for a lane that has gone.
+/// Time between two requests for a lane that has gone.
 const ASK: Duration = Duration::from_secs(1);
 
 impl QuicApp for Receiver {
@@ -383,7 +389,7 @@ impl QuicApp for Receiver {
             return;
         }
         for &lane in &self.lanes {
-            // A lane that is there, or has been asked for, is refused.
+            // A request for a lane that exists or is being opened is refused.
             let _ = context.session().add_lane(now, lane);
         }
         let kept = context.session().lanes().filter(|&(_, state, _)| state != LaneState::Closing).count();
@@ -400,7 +406,7 @@ impl QuicApp for Receiver {
         {
             self.ask = Some(context.now() + ASK);
         }
-        // Not before there is another lane: the first would be all there is.
+        // A backup needs a second lane: the first one would be the only lane.
         if let Event::LaneUp(_) = event
             && let Some(path) = self.backup
         {
@@ -420,20 +426,20 @@ impl QuicApp for Receiver {
     }
 }
 
-/// What is counted from the beginning, at one moment.
+/// Counters since the begin of the run, at one time.
 #[derive(Clone, Default)]
 struct Snapshot {
     bytes: [Bytes; Priority::COUNT],
     duplicates: Bytes,
-    /// By path.
+    /// Counters of the lanes, by path.
     lanes: HashMap<usize, LaneStats>,
-    /// Delivered bytes, lost and dropped packets on the way of the data.
+    /// Delivered bytes, lost and dropped packets in the direction of the data.
     links: Vec<(Bytes, u64, u64)>,
-    /// Delivered bytes on the way back.
+    /// Delivered bytes in the other direction.
     back: Vec<Bytes>,
 }
 
-/// A network with both ends in it.
+/// A network with both ends.
 struct Stage {
     net: Network,
     flow: FlowId,
@@ -492,7 +498,7 @@ impl Stage {
             lanes: Vec::new(),
             ask: None,
         };
-        // The engine's instants begin somewhere; nothing depends on where.
+        // The engine needs instants, but nothing depends on their origin.
         let epoch = Instant::now();
         let role = QuicRole::Client { trust, name: "server".to_owned() };
         let client = QuicHost::new(role, setup.session.clone(), epoch, receiver);
@@ -517,7 +523,7 @@ impl Stage {
         let (Some(receiving), Some(sending)) =
             (self.end(Side::Client)?.session(), self.end(Side::Server)?.session())
         else {
-            // Nothing has happened yet.
+            // The session does not exist yet.
             return Ok(Snapshot::default());
         };
         let inbox = receiving.received();
@@ -537,7 +543,7 @@ impl Stage {
     }
 }
 
-/// What a lane did between two moments.
+/// Difference of a lane's counters between two times.
 fn between(from: &LaneStats, to: &LaneStats) -> LaneStats {
     LaneStats {
         packets: to.packets - from.packets,
@@ -550,7 +556,7 @@ fn between(from: &LaneStats, to: &LaneStats) -> LaneStats {
     }
 }
 
-/// What became of the messages that were released from `begin` on.
+/// Messages that were released from `begin` on.
 fn completed(sender: &Sender, collector: &MessageCollector, begin: Time) -> Vec<Vec<Released>> {
     let done: HashMap<_, _> =
         collector.completions.iter().map(|it| ((it.source, it.sequence), it.completed)).collect();
@@ -570,7 +576,7 @@ fn completed(sender: &Sender, collector: &MessageCollector, begin: Time) -> Vec<
         .collect()
 }
 
-/// How many of the messages completed had been completed before.
+/// Number of completions of messages that had been completed before.
 fn again(collector: &MessageCollector) -> u64 {
     let all = collector.completions.iter().map(|it| (it.source, it.sequence));
     (collector.completions.len() - all.collect::<HashSet<_>>().len()) as u64
@@ -580,7 +586,7 @@ fn again(collector: &MessageCollector) -> u64 {
 ///
 /// # Errors
 ///
-/// If it is impossible.
+/// Returns an error if the setup is impossible.
 pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, SimulationError> {
     let mut stage = Stage::new(setup, seed)?;
     let (begin, end) = (setup.span.begin(), setup.span.end());
@@ -599,7 +605,7 @@ pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, SimulationError> 
         let (windows, srtt, count) = sender.lanes[index].clone();
         let none = LaneStats::default();
         let earlier = before.lanes.get(&index).unwrap_or(&none);
-        // A lane that has gone takes its counters with it.
+        // The counters of a lane disappear with it.
         let later = after.lanes.get(&index).unwrap_or(earlier);
         let [link, last] =
             [&before, &after].map(|snapshot| snapshot.links.get(index).copied().unwrap_or_default());
@@ -662,7 +668,7 @@ mod tests {
         assert_eq!(released[0].at, Time::from_secs(3));
         assert!(released.iter().all(|it| it.mct.is_finite() && it.left <= it.mct));
         assert_eq!((outcome.refused, outcome.duplicates), (0, Bytes::ZERO));
-        // Of the last messages a part may have been read after the end.
+        // The last messages may be partly read after the end.
         assert!((590_000..=600_000).contains(&outcome.bytes[0].get()), "{:?}", outcome.bytes);
     }
 

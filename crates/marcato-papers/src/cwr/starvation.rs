@@ -1,4 +1,4 @@
-//! Whether the least urgent level starves beside more urgent data than the lanes can carry.
+//! Starvation of the least urgent level by more urgent data than the lanes can carry.
 
 use marcato_quic::PathScheduler;
 use marcato_report::chart::{Axis, BarChart, Bars};
@@ -15,7 +15,7 @@ use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, source_name};
 use crate::plan::Runs;
 
-/// More than the windows carry, 40 Mbit/s for 33; and a quarter of what they carry.
+/// Loads: more than the windows carry (40 Mbit/s for 33), and a quarter of what they carry.
 const LOADS: [(Periodic, &str, &str); 2] =
     [(every(2, 10), "over", "more P0 than the lanes carry"), (every(10, 10), "under", "P0 a quarter of it")];
 
@@ -25,8 +25,8 @@ const DEBTS: [(Debt, &str, &str); 3] = [
     (Debt::marcato(), "marcato", "Marcato's debts"),
 ];
 
-/// Urgent messages that have not begun to leave by then are dropped. Without, what waits of P0 would grow until the
-/// Conductor is full, and then it takes nothing of the other levels either.
+/// Lifetime of urgent messages that have not begun to leave. Without it, P0's backlog would grow
+/// until the Conductor is full and refuses other levels too.
 const LIFETIME: Duration = Duration::from_millis(500);
 
 /// Stream bytes in a full packet of the sessions here.
@@ -48,7 +48,7 @@ fn planned(plan: &Plan, source: Periodic, debt: Debt) -> Setup {
     })
 }
 
-/// Each load under each order.
+/// Each load with each debt configuration.
 pub(super) fn starvation(plan: &mut Plan) -> Ask {
     let claims = plan.scale.claims;
     let cells = LOADS.map(|(source, ..)| DEBTS.map(|(debt, ..)| plan.add(planned(plan, source, debt))));
@@ -64,7 +64,8 @@ pub(super) fn starvation(plan: &mut Plan) -> Ask {
                 let what = format!("P4's longest wait, {of}");
                 let row = Row::new(format!("{at}.p4.wait"), what, Unit::Ms);
                 all.push(row.samples(&runs.each(ticket, longest)));
-                // Above the lanes' capacity what waits grows for as long as one looks.
+                // Above the lanes' capacity the backlog grows throughout the run, so that
+                // percentiles say nothing.
                 if load == "under" {
                     all.extend(rows(runs, ticket, &format!("{at}.p0"), &of, &[P50, P99]));
                 }
@@ -98,7 +99,7 @@ fn levels(runs: &Runs, ticket: Ticket, at: &str, of: &str) -> Vec<Row> {
     Priority::ALL.map(row).to_vec()
 }
 
-/// What P4 has to let pass, over what it has to at most.
+/// Row with the bytes granted to others while P4 waited, over their bound.
 fn waits(runs: &Runs, ticket: Ticket, at: &str, of: &str, bound: Option<Bytes>, claims: bool) -> Row {
     let what = format!("most that others were granted while P4 waited, over the bound, {of}");
     let row = Row::new(format!("{at}.p4.bound"), what, Unit::Ratio);

@@ -1,4 +1,4 @@
-//! Table I: how fast the windows grow beside a reservation.
+//! Table I: growth of the windows with reservations.
 
 use marcato_report::chart::{Axis, BarChart, Bars, Colour};
 use marcato_report::{Figure, Row, Unit};
@@ -11,7 +11,7 @@ use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::{TOO_SHORT, verdict};
 use crate::plan::Runs;
 
-/// How far from the paper's values those of Table I may lie.
+/// Tolerance of Table I's values around the paper's, in %.
 const BAND_PERCENT: f64 = 15.0;
 
 /// Each setup of Table I with one factor.
@@ -21,7 +21,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// What a column adds to ids: nothing, where the paper's values are claimed.
+    /// Suffix of the column's ids; empty for the one whose values are claimed.
     pub(super) const fn suffix(&self) -> &'static str {
         match self.reduction {
             Reduction::Half => ".half",
@@ -29,21 +29,21 @@ impl Column {
         }
     }
 
-    /// The column in words.
+    /// Name of the column in words.
     pub(super) fn name(&self) -> String {
         format!("factor {}", self.reduction.factor())
     }
 
-    /// The cells of each source: one for each scheduler.
+    /// Cells of each source: one for each scheduler.
     pub(super) fn sources(&self) -> impl Iterator<Item = &[(Growth, Ticket)]> {
         self.cells.chunks(Scheduler::ALL.len())
     }
 }
 
-/// Table I with each factor, the one that it is checked on first.
+/// Table I with each factor, first the one that it is checked on.
 pub(super) fn columns(plan: &mut Plan) -> [Column; 2] {
     [CHECKED_ON, Reduction::Half].map(|reduction| {
-        // The column of which little is claimed has to show no more than a tendency.
+        // The other column claims little and only has to show a tendency.
         let span = if reduction == CHECKED_ON { plan.scale.long } else { plan.scale.short };
         let cells = TABLE_1.map(|cell| {
             let setup = Setup::paper(cell.scheduler, SAME_RTT, &[cell.source], span);
@@ -98,15 +98,15 @@ const TEXT: &str = "Between two reductions of a window lies a span of congestion
     A full packet is 1350 bytes, so LowRTT's growth is short of 1350 by what a round trip takes longer than 50 ms: \
     packets leave in bursts and queue behind one another.";
 
-/// Why nothing is claimed of the column of the other factor.
+/// Reason for claiming nothing about the column of the other factor.
 const HALF: &str = "the paper does not say to how much a loss reduces a window; the factor 0.7 was declared to be checked \
     before any run, and 0.5 is shown beside it, from shorter runs";
 
-/// Why nothing is claimed of the other reading of growth.
+/// Reason for claiming nothing about the other reading of growth.
 const WHOLE: &str = "another reading of growth in congestion avoidance, from the end of recovery to the next reduction; the \
     declared one is from the first to the last step up of each span";
 
-/// Both paths' growth in one cell, by both definitions.
+/// Growth on both paths in one cell, by both definitions.
 fn growth(runs: &Runs, claims: bool, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
     let at = format!("cwr.table1.{}.{}", source_id(cell.source), id(cell.scheduler));
     let of = format!("{}, {}, {}", source_name(cell.source), cell.scheduler, column.name());
@@ -133,7 +133,7 @@ fn growth(runs: &Runs, claims: bool, column: &Column, cell: Growth, ticket: Tick
     rows
 }
 
-/// The mean of both paths.
+/// Mean of both paths.
 fn both(runs: &Runs, ticket: Ticket) -> f64 {
     runs.mean(ticket, of_both)
 }
@@ -143,7 +143,7 @@ fn of_both(outcome: &Outcome) -> f64 {
     each.sum::<f64>() / outcome.lanes.len() as f64
 }
 
-/// Whether more reservation means less growth.
+/// Row that claims that more reservation means less growth.
 fn order(runs: &Runs, claims: bool, cells: &[(Growth, Ticket)]) -> Row {
     let source = cells[0].0.source;
     let growths: Vec<f64> = cells.iter().map(|&(_, ticket)| both(runs, ticket)).collect();
@@ -155,7 +155,7 @@ fn order(runs: &Runs, claims: bool, cells: &[(Growth, Ticket)]) -> Row {
     )
 }
 
-/// The mean window under LowRTT, beside which the prediction's is put.
+/// Row with the mean window under LowRTT over the predicted one.
 fn mean_window(runs: &Runs, column: &Column) -> Row {
     let id = format!("cwr.window{}", column.suffix());
     let ratio = |ticket: Ticket| {
@@ -171,7 +171,7 @@ fn mean_window(runs: &Runs, column: &Column) -> Row {
     Row::new(id, what, Unit::Ratio).measured(marcato_report::Mean::of(&ratios).value)
 }
 
-/// The cells of one scheduler, each as the paper prints it, as predicted and as measured.
+/// Figure of one scheduler's cells: as printed, as predicted and as measured.
 fn picture(runs: &Runs, columns: &[Column; 2], predictions: &[Prediction], scheduler: Scheduler) -> Figure {
     let tickets = |column: &Column| {
         let cells = column.cells.iter().filter(|(cell, _)| cell.scheduler == scheduler);

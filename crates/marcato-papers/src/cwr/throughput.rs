@@ -1,4 +1,4 @@
-//! Fig. 4, right: what the whole transmission carried, and how much of it was urgent.
+//! Fig. 4, right: throughput of the whole transmission, and the share of urgent data.
 
 use marcato_report::chart::{Axis, BarChart, Bars};
 use marcato_report::{Figure, Row, Unit};

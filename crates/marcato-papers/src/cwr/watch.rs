@@ -1,51 +1,52 @@
-//! How long a level waits that always has something to send.
+//! Waiting time of a level that always has data.
 
 use marcato_sched::conductor::Counters;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
-/// How often is looked.
+/// Time between two samples.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// The longest that a level waited between two of its grants.
+/// Longest wait of a level between two of its grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Longest {
-    /// Bytes of others that were granted in one wait.
+    /// Largest number of bytes granted to others in one wait.
     pub(super) others: Bytes,
-    /// The time that one took.
+    /// Longest duration of a wait.
     pub(super) time: Duration,
 }
 
-/// Looks at a Conductor's counters now and again. What it finds is too long by up to two looks, never too short.
+/// Samples a Conductor's counters periodically. The result is too long by up to two periods, never
+/// too short.
 #[derive(Clone, Debug)]
 pub(super) struct Watch {
     level: Priority,
     next: Time,
-    /// The latest look before something was granted to the level, or at which it had nothing waiting: when, how much
-    /// had been granted of its own, and of all levels.
+    /// Latest sample before a grant to the level, or at which it had nothing waiting: its time, the
+    /// bytes granted to the level, and those granted to all levels.
     granted: Option<(Time, Bytes, Bytes)>,
-    /// The look before the latest.
+    /// The sample before the latest.
     latest: (Time, Bytes),
     longest: Longest,
 }
 
 impl Watch {
-    /// Of this level, from a time on.
+    /// Watches `level` from `from` on.
     pub(super) const fn new(level: Priority, from: Time) -> Self {
         let longest = Longest { others: Bytes::ZERO, time: Duration::ZERO };
         Self { level, next: from, granted: None, latest: (from, Bytes::ZERO), longest }
     }
 
-    /// When to look again.
+    /// Time of the next sample.
     pub(super) const fn next(&self) -> Time {
         self.next
     }
 
-    /// What was the longest.
+    /// Longest wait so far.
     pub(super) const fn longest(&self) -> Longest {
         self.longest
     }
 
-    /// Looks.
+    /// Takes a sample if one is due.
     pub(super) fn look(&mut self, now: Time, counters: &Counters) {
         if now < self.next {
             return;
@@ -54,14 +55,14 @@ impl Watch {
         let own = counters.level(self.level).granted.bytes;
         let all = counters.total().granted.bytes;
         if counters.level(self.level).queued.bytes.is_zero() {
-            // Nothing waits.
+            // The level has no data waiting.
             self.granted = None;
         }
         let (since, mine, total) = *self.granted.get_or_insert((now, own, all));
         self.longest.time = self.longest.time.max(now.since(since));
         self.longest.others = self.longest.others.max((all - total) - (own - mine));
         if own != mine {
-            // It may have been granted just after the look before this.
+            // The grant may have come just after the previous sample: the wait starts there.
             let (since, total) = self.latest;
             self.granted = Some((since, own, total + (own - mine)));
         }
@@ -89,10 +90,10 @@ mod tests {
             }
             watch.look(Time::from_millis(millis), &counters);
         }
-        // 4 kB before its grant at the latest, and 6 to 7 kB after: which of them is not known.
+        // At most 4 kB before its grant, and 6 to 7 kB after: the exact number is unknown.
         let Longest { others, time } = watch.longest();
         assert_eq!((others, time), (Bytes::new(7000), Duration::from_millis(7)));
-        // What passes while nothing waits makes nobody wait.
+        // Grants to others while the level has no data are no wait.
         counters.levels[4].queued.bytes = Bytes::ZERO;
         for millis in 11..=30 {
             grant(&mut counters, Priority::P0, 1000);

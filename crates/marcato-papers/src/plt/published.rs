@@ -47,7 +47,7 @@ pub(super) const SMALL_BUFFER_RENO: [f64; 2] = [0.75, 0.84];
 pub(super) const FLOWS_PER_SECOND: f64 = 1250.0;
 /// Mean size of these flows in packets (§4.3.1).
 pub(super) const FLOW_PACKETS: u64 = 25;
-/// Share of the PLT flows that is exceeded by those that take a single round trip (§4.3.1).
+/// Lower bound of the share of PLT flows that take a single round trip (§4.3.1).
 pub(super) const ONE_RTT_SHARE: f64 = 0.9;
 /// Flows in the network of two bottlenecks (§4.1).
 pub(super) const BOTTLENECK_FLOWS: usize = 9;

@@ -237,7 +237,8 @@ impl Case {
             };
             let one = row("one_rtt_share", "flows within 80 ms", |flows| flows.one);
             rows.push(match who {
-                // "TCP takes two or more RTTs to complete flows with similar sizes": the most of them, at least.
+                // "TCP takes two or more RTTs to complete flows with similar sizes" (PLT §4.3.1):
+                // read as most flows.
                 "tcp" if claims && self.is_papers() => one.at_most(50.0),
                 _ => one,
             });
@@ -262,7 +263,8 @@ impl Case {
                     .samples(&above),
             );
         }
-        // Why PLT's row has no band.
+        // This bound is the reason that PLT's row has no band: at this load not even the ideal
+        // queue reaches 90 %.
         rows.push(if claims && self.is_papers() { fifo.at_most(100.0 * ONE_RTT_SHARE) } else { fifo });
         rows
     }
