@@ -1,6 +1,6 @@
-//! No datagrams make an endpoint panic, keep more than it may, answer without bound, or end a session that is not
-//! theirs. The input is a script: what strangers and the network do to a client and a server that shake hands, send
-//! messages and are idle by turns.
+//! No datagrams make an endpoint panic, keep more than its limits, answer without bound, or end
+//! another party's session. The input is a script: actions of strangers and of the network on a
+//! client and a server that shake hands, send messages and are idle by turns.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use marcato_wire::Ecn;
 
 const MAX_SESSIONS: usize = 4;
 
-/// One for all inputs: to make one takes far longer than to run one.
+/// Identity shared by all inputs: creating one takes far longer than running an input.
 fn identity() -> &'static (Identity, Trust) {
     static IDENTITY: OnceLock<(Identity, Trust)> = OnceLock::new();
     IDENTITY.get_or_init(|| {
@@ -32,9 +32,9 @@ struct World {
     now: Time,
     ends: [Endpoint; 2],
     addrs: [SocketAddr; 2],
-    /// Datagrams on their way, to whom.
+    /// Datagrams in flight, with their receivers.
     wire: Vec<(usize, Vec<u8>)>,
-    /// The latest that each end has sent.
+    /// Latest datagram of each end.
     latest: [Vec<u8>; 2],
 }
 
@@ -91,7 +91,7 @@ fuzz_target!(|script: &[u8]| {
         let end = usize::from(what & 1);
         let stranger = SocketAddr::from(([10, 9, 9, detail & 3], 9));
         match what >> 1 & 7 {
-            // What is on the wire arrives, the first of it, or all.
+            // The first datagram in flight, or all of them, arrives.
             0 => {
                 let count = if detail & 1 == 0 { 1 } else { world.wire.len() };
                 for (to, bytes) in world.wire.drain(..count.min(world.wire.len())).collect::<Vec<_>>() {
@@ -99,7 +99,7 @@ fuzz_target!(|script: &[u8]| {
                     world.deliver(to, from, &bytes);
                 }
             }
-            // It is lost.
+            // A datagram is lost.
             1 => {
                 world.wire.pop();
             }
@@ -111,7 +111,7 @@ fuzz_target!(|script: &[u8]| {
                     world.ends[end].handle_timeout(now);
                 }
             }
-            // What was sent comes changed, from its sender or from a stranger.
+            // A sent datagram arrives changed, from its sender or from a stranger.
             3 => {
                 let mut bytes = world.latest[1 - end].clone();
                 for _ in 0..=detail & 7 {
@@ -125,19 +125,19 @@ fuzz_target!(|script: &[u8]| {
                 let from = if detail & 16 == 0 { world.addrs[1 - end] } else { stranger };
                 world.deliver(end, from, &bytes);
             }
-            // Bytes out of nothing.
+            // Arbitrary bytes arrive.
             4 => {
                 let bytes: Vec<u8> = script.by_ref().take(usize::from(detail)).collect();
                 world.deliver(end, stranger, &bytes);
             }
-            // What was sent comes again, cut, or from elsewhere.
+            // A sent datagram arrives again, truncated, or from elsewhere.
             5 => {
                 let bytes = world.latest[1 - end].clone();
                 let len = if detail & 1 == 0 { bytes.len() } else { usize::from(detail) * 5 };
                 let from = if detail & 2 == 0 { world.addrs[1 - end] } else { stranger };
                 world.deliver(end, from, &bytes[..len.min(bytes.len())]);
             }
-            // A message.
+            // An end sends a message.
             6 if sent < 64 => {
                 sent += 1;
                 let id = if end == 0 { Some(client) } else { world.ends[1].sessions().next() };

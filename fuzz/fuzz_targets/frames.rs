@@ -1,4 +1,5 @@
-//! No bytes make the reader of frames panic, and what it reads is written and read back the same.
+//! No bytes make the frame decoder panic, and a decoded frame survives encoding and decoding
+//! unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -26,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         Ok(Decoded::Incomplete { needed }) => assert!(bytes.len() < needed && needed <= MAX_FRAME_HEADER),
-        // More bytes do not mend it.
+        // More bytes do not turn an error into a frame.
         Err(error) => {
             let mut more = bytes.to_vec();
             more.extend([0; 8]);

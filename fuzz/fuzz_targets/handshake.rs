@@ -1,6 +1,6 @@
-//! Whatever comes before a handshake is done, over TCP or over QUIC, makes nobody panic, and nothing of it is taken for a
-//! message. Over QUIC: a server that asks for a proof of the address, and has few places. What happens within and after
-//! the handshake of two honest ends, `datagrams` looks at.
+//! No input before a completed handshake, over TCP or QUIC, causes a panic or is accepted as a
+//! message. Over QUIC, the server validates addresses and has few places. The target `datagrams`
+//! covers the time within and after the handshake of two honest ends.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use marcato_quic::{Endpoint, EndpointConfig, Event, Identity, LocalSocket, Sessi
 use marcato_units::{Duration, Seed, Time};
 use marcato_wire::Ecn;
 
-/// One for all inputs: to make one takes far longer than to run one.
+/// Identity shared by all inputs: creating one takes far longer than running an input.
 fn identity() -> &'static (Identity, Trust) {
     static IDENTITY: OnceLock<(Identity, Trust)> = OnceLock::new();
     IDENTITY.get_or_init(|| {
@@ -47,14 +47,14 @@ fn quic(script: &[u8]) {
         let from = SocketAddr::from(([10, 0, 1, detail & 7], 1000));
         let mut bytes = latest.clone();
         match what & 7 {
-            // Another client knocks.
+            // Another client connects.
             0 | 1 if clients.len() < 6 => {
                 let addr = SocketAddr::from(([10, 0, 1, clients.len() as u8], 1000));
                 let mut client = endpoint(addr, 2 + clients.len() as u64, |_| {});
                 let _ = client.connect(now, SocketId(0), server_addr, "server", trust, SessionConfig::default());
                 clients.push((addr, client));
             }
-            // A client's latest datagram comes changed.
+            // A client's latest datagram arrives changed.
             2 | 3 => {
                 for _ in 0..=detail & 7 {
                     let (Some(at), Some(with)) = (script.next(), script.next()) else { break };
@@ -64,12 +64,12 @@ fn quic(script: &[u8]) {
                 }
                 server.handle_datagram(now, SocketId(0), from, Ecn::NotEct, BytesMut::from(&bytes[..]));
             }
-            // It comes cut, or once more.
+            // It arrives truncated, or once more.
             4 => {
                 bytes.truncate(usize::from(detail) * 5);
                 server.handle_datagram(now, SocketId(0), from, Ecn::NotEct, BytesMut::from(&bytes[..]));
             }
-            // Bytes out of nothing.
+            // Arbitrary bytes arrive.
             5 => {
                 let bytes: Vec<u8> = script.by_ref().take(usize::from(detail)).collect();
                 server.handle_datagram(now, SocketId(0), from, Ecn::NotEct, BytesMut::from(&bytes[..]));
@@ -78,7 +78,8 @@ fn quic(script: &[u8]) {
             _ => {}
         }
         server.handle_timeout(now);
-        // Everybody says what they have to say. Of the clients' first datagrams all arrive, of the rest some.
+        // Both sides send all their datagrams. Whether those of the other side arrive depends on
+        // the input.
         for (addr, client) in &mut clients {
             client.handle_timeout(now);
             let mut out = Vec::new();

@@ -1,4 +1,5 @@
-//! No streams of a peer make the inbox panic, exceed its limits, lose count of bytes, or hand a message out of order.
+//! No streams of a peer make the inbox panic, exceed its limits, lose count of bytes, or deliver a
+//! message out of order.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,7 @@ const LIMITS: InboxLimits = InboxLimits {
     actions: 40,
 };
 
-/// The input as small numbers; zeroes after its end.
+/// The input as small numbers, with zeroes after its end.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -45,7 +46,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A frame of small numbers.
+/// Reads a frame of small numbers.
 fn frame(input: &mut Input<'_>) -> Frame {
     let id = input.byte();
     let number = MessageNumber(u64::from(id & 0x1f));
@@ -56,7 +57,8 @@ fn frame(input: &mut Input<'_>) -> Frame {
             let (flags, offset, len) = (input.byte(), input.byte(), input.byte());
             Frame::Message(MessageFrame {
                 id: number,
-                // One and the same for each message, so that more than the first frame gets through.
+                // The same priority for each frame of a message, so that more than the first frame
+                // is accepted.
                 priority: Priority::ALL[usize::from(id & 0x1f) % Priority::COUNT],
                 offset: ByteCount::new(u64::from(offset & 0x3f)),
                 len: ByteCount::new(u64::from(len & 0x3f)),
@@ -82,7 +84,7 @@ fuzz_target!(|bytes: &[u8]| {
         let id = u64::from(input.byte() & 0x3f);
         let end = sent.entry(id).or_default();
         let result = match operation & 7 {
-            // A frame, and its payload or a part of it, after what the stream has; or that again.
+            // A frame and its payload or a part of it, at the end of the stream; or repeated.
             0..=2 => {
                 let mut header = [0; MAX_FRAME_HEADER];
                 let frame = frame(&mut input);
@@ -96,7 +98,7 @@ fuzz_target!(|bytes: &[u8]| {
                 fed += chunk.len() as u64;
                 inbox.stream_data(id, at, chunk.into())
             }
-            // Anything anywhere.
+            // Arbitrary bytes at an arbitrary place.
             3 | 4 => {
                 let at = u64::from(input.byte());
                 let chunk = input.bytes(usize::from(operation >> 3));
@@ -131,7 +133,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (load, counters) = (inbox.load(), inbox.counters());
         assert_eq!(counters.accepted, ByteCount::new(read) + load.unread + load.ahead + counters.discarded);
         if failed.is_none() {
-            // Headers are neither.
+            // Frame headers are not counted in either.
             let seen =
                 counters.accepted + counters.duplicate + counters.repeated + counters.late + load.parked;
             assert!(seen.get() <= fed);

@@ -1,4 +1,4 @@
-//! No packet makes the reader panic, and what it reads does not depend on what surrounds the packet.
+//! No packet makes the parser panic, and the result does not depend on the bytes around the packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

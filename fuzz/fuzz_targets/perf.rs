@@ -1,4 +1,5 @@
-//! No bytes make the reader of `marcato perf` panic, and what it reads is written and read back the same.
+//! No bytes make the decoder of `marcato perf` panic, and a decoded value survives encoding and
+//! decoding unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         request.encode(&mut out);
         if let Request::Data(piece) = request {
             assert!(piece.offset + bytes.len() as u64 <= piece.total && out.len() <= MAX_DATA_HEADER);
-            // Where it was written longer than it need be, the rest is payload all the same.
+            // If the input used a longer encoding than needed, the rest counts as payload.
             out.resize(bytes.len().max(out.len()), 0);
         } else {
             assert!(out.len() <= bytes.len());

@@ -1,5 +1,5 @@
-//! No text makes the reader of scenarios panic; each fault of what is wrong has a place in it, and what is right is
-//! explained, written and read back the same.
+//! No text makes the scenario parser panic. Each fault has a place in the text. A valid scenario is
+//! explained, and survives writing and reading unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use marcato_scenario::{Overrides, Scenario, explain};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // What follows a form feed is a setting from the command line.
+    // Text after a form feed is a setting from the command line.
     let (text, set) = match text.split_once('\x0c') {
         Some((text, set)) => (text, vec![set.to_owned()]),
         None => (text, Vec::new()),
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(!error.faults().is_empty() && !error.to_string().is_empty());
             let lines = text.matches('\n').count() + 1;
             for fault in error.faults() {
-                // A setting may have lines, too.
+                // A setting may have several lines.
                 assert!(fault.line >= 1 && fault.column >= 1 && fault.width >= 1);
                 assert!(fault.file != "fuzzed.toml" || fault.line <= lines);
             }

@@ -1,4 +1,4 @@
-//! No option bytes make the reader panic, and what it reads is written and read back the same.
+//! No option bytes make the parser panic, and parsed options survive writing and parsing unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
             let back: Result<Vec<_>, _> = TcpOptions::new(&out[..written]).collect();
             assert_eq!(back.as_ref(), Ok(&options));
         }
-        // What was read from one header fits into another: errors and what followed the list are left out.
+        // Options parsed from one header fit into another: errors and bytes after the list are left
+        // out.
         Err(EmitError::NoRoom { .. } | EmitError::EmptySack | EmitError::NotUnknown { .. }) => {
             panic!("{options:?} were read but cannot be written")
         }

@@ -1,5 +1,5 @@
-//! No text makes the reader of traces panic, what it reads is written and read back the same, and a link that sends by it
-//! loses account of no packet.
+//! No text makes the trace parser panic, and a parsed trace survives writing and parsing unchanged.
+//! A link that follows the trace accounts for every packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ fuzz_target!(|text: &str| {
     let (a, b) = (net.node("a"), net.node("b"));
     let link = || LinkConfig::from_trace(trace.clone(), Duration::from_millis(1));
     let (there, _) = net.link(a, b, link(), link());
-    // More than an opportunity each.
+    // More than one opportunity for each packet.
     let udp = UdpFlow::new(a, b, Rate::from_mbps(2), Bytes::new(4000));
     net.udp(UdpFlow { stop: Time::from_millis(100), ..udp }).expect("a rate and a payload");
     for ms in [1, 10, 50, 200] {
@@ -27,7 +27,7 @@ fuzz_target!(|text: &str| {
     let end = Time::ZERO + trace.period() * 40;
     net.run_until(end.max(Time::from_millis(200)));
     net.check_conservation().expect("no packet goes missing");
-    // Seven packets of 4032 bytes take three opportunities each, less what they share.
+    // Seven packets of 4032 bytes take three opportunities each, less the shared ones.
     let counters = net.link_counters(there);
     assert_eq!((counters.offered, counters.delivered), (7, 7));
 });

@@ -1,7 +1,8 @@
-//! A firmware image with nothing in it but a Conductor for 16 messages, or, without the feature `conductor`, with
-//! nothing in it at all: the difference is what the Conductor costs. `measure` builds both and prints it.
+//! A firmware image that holds only a Conductor for 16 messages, or nothing without the feature
+//! `conductor`: the difference is the Conductor's cost. `measure` builds both and prints it.
 //!
-//! Every operation is exported with arguments that only the caller knows, so that the optimiser can drop none of it.
+//! Every operation is exported with arguments that only the caller knows, so that the optimiser can
+//! drop none.
 #![no_std]
 
 #[panic_handler]
@@ -19,7 +20,7 @@ mod device {
     };
     use marcato_units::{Bytes, Priority, Time};
 
-    /// What a device keeps in memory.
+    /// A device's Conductor in memory.
     pub type Device = Conductor<Fixed<16>>;
 
     // A static of the Conductor's size, so that its memory shows up in .bss. SIZE is read by `measure`.

@@ -1,4 +1,4 @@
-//! Senders that answer nothing, and want to be taken for such as do.
+//! Unresponsive senders that try to be classified as responsive.
 
 use marcato_queue::trap::Signal;
 use marcato_report::{Row, Unit};
@@ -13,18 +13,18 @@ use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
 
-/// What the published attack on the spin bit does: long cycles, then some that look as if the window had shrunk.
+/// Spin bit of the published attack: long cycles, then some that look as if the window had shrunk.
 const GAME: Spin = Spin::Flips([1000, 1000, 6, 6]);
-/// More than the link carries.
+/// Rate above the link's.
 const OVERLOAD: Rate = Rate::from_mbps(60);
-/// Less.
+/// Rate below the link's.
 const UNDERLOAD: Rate = Rate::from_mbps(40);
-/// The losses at which the game was found to work, in percent.
+/// Loss rates at which the attack was found to work, with their names in %.
 const LOSSES: [(&str, f64); 4] = [("0.1", 0.001), ("0.5", 0.005), ("2", 0.02), ("5", 0.05)];
-/// How long each is looked at.
+/// Duration of each run.
 const SPAN: Duration = Duration::from_secs(60);
 
-/// A case: its name in row ids, in words, and what is looked at.
+/// A case: its name in row ids, its name in words, the signal, and the run.
 type Case = (String, String, Signal, Ticket);
 
 fn planned(plan: &mut Plan, queue: Queue, loss: f64, rate: Rate, spin: Option<Spin>) -> Ticket {
@@ -36,7 +36,7 @@ fn planned(plan: &mut Plan, queue: Queue, loss: f64, rate: Rate, spin: Option<Sp
     plan.add(Setup { at_most: plan.scale.span(SPAN), ..setup.flood(flood) })
 }
 
-/// Floods that pause, so that windows shrink, and floods that are many.
+/// Floods with pauses, so that windows shrink, and floods split over many flows.
 fn evasion(plan: &mut Plan) -> Vec<Case> {
     let (rtt, queue) = (RTTS[0], Queue::Tight { ecn: false });
     let from = Duration::from_millis(50);
@@ -96,7 +96,7 @@ pub(super) fn abuse(plan: &mut Plan) -> Ask {
         for (name, what, signal, ticket) in &cases {
             for preset in Preset::ALL {
                 let scores = runs.each(*ticket, |outcome| {
-                    // Who has no cycles is never responsive.
+                    // A flow without cycles is never responsive.
                     let of =
                         |flood: &Transferred| percent(flood.scores[preset as usize].raw(*signal).or(Some(0)));
                     outcome.floods.iter().map(of).sum::<f64>() / outcome.floods.len() as f64

@@ -1,4 +1,4 @@
-//! Beyond the paper: a video call beside a flood.
+//! Beyond the paper: a video call that competes with a flood.
 
 use marcato_queue::{
     Aqm, Buffer, ClassConfig, CodelConfig, CrqConfig, FlowTableConfig, FqCodelConfig, Limit, QuicRule,
@@ -13,13 +13,14 @@ use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
 
-/// An access link.
+/// Rate of an access link.
 const LINK: Rate = Rate::from_mbps(20);
 const RTT: Duration = Duration::from_millis(20);
-/// What may wait in a single queue: a tenth of a second.
+/// Room of a single queue: a tenth of a second.
 const BUFFER: Bytes = Bytes::kb(250);
 const SPAN: Duration = Duration::from_secs(60);
-/// A frame that takes longer, in ms, disturbs a conversation. ITU-T G.114 allows 150 ms one way, and this path takes 10.
+/// Delay in ms above which a frame disturbs a conversation. ITU-T G.114 allows 150 ms one way, and
+/// this path takes 10.
 const LATE: f64 = 200.0;
 /// Floods: more than the link carries, and less than half of it.
 const FLOODS: [(&str, &str, Rate); 2] = [

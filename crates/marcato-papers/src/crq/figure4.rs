@@ -1,4 +1,4 @@
-//! Fig. 4: responsiveness scores, and what Marcato's rules make of more senders.
+//! Fig. 4: responsiveness scores, and scores of more senders by Marcato's rules.
 
 use marcato_queue::ClassConfig;
 use marcato_queue::trap::{Scores, Signal};
@@ -16,24 +16,24 @@ use super::{Answer, Ask};
 use crate::answer::verdict;
 use crate::plan::Runs;
 
-/// A queue that signals.
+/// A queue that gives congestion signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     DropTail,
-    /// CoDel as Fig. 4 was run, that drops or marks.
+    /// CoDel of Fig. 4, which drops or marks.
     Tight {
         ecn: bool,
     },
-    /// CoDel as Fig. 5 was run.
+    /// CoDel of Fig. 5.
     Codel {
         ecn: bool,
     },
 }
 
 impl Queue {
-    /// Those of Fig. 4.
+    /// Queues of Fig. 4.
     const FIGURE_4: [Self; 3] = [Self::DropTail, Self::Tight { ecn: false }, Self::Tight { ecn: true }];
-    /// And of Fig. 5.
+    /// Queues of Figs. 4 and 5.
     const ALL: [Self; 5] = [
         Self::DropTail,
         Self::Tight { ecn: false },
@@ -66,7 +66,7 @@ impl Queue {
         matches!(self, Self::Tight { ecn: true } | Self::Codel { ecn: true })
     }
 
-    /// By which signal it is judged whether a flow answers.
+    /// Signal by which responsiveness is assessed at this queue.
     pub(super) const fn signal(self) -> Signal {
         if self.marks() { Signal::Ecn } else { Signal::Loss }
     }
@@ -79,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// A flow alone at this queue, with traps that look on.
+    /// A single flow at this queue, observed by traps.
     fn alone(self, plan: &Plan, rtt: Duration, by: Responder) -> Setup {
         let bottleneck = Bottleneck::Watched(self.class(ASSESSED_AT, rtt), 0.0);
         let setup = Setup::new(ASSESSED_AT, rtt, bottleneck, self.marks());
@@ -87,7 +87,7 @@ impl Queue {
     }
 }
 
-/// The stack as row ids of Fig. 4 spell it.
+/// Name of the stack in row ids of Fig. 4.
 const fn dotted(stack: Stack) -> &'static str {
     match stack {
         Stack::Quic(Control::Cubic) => "quic.cubic.u",
@@ -99,7 +99,7 @@ const fn dotted(stack: Stack) -> &'static str {
     }
 }
 
-/// A score in percent; not a number if there was nothing to score.
+/// Score in percent; not a number if there was nothing to score.
 pub(super) fn percent(score: Option<u32>) -> f64 {
     score.map_or(f64::NAN, |score| f64::from(score) / 10.0)
 }
@@ -180,7 +180,7 @@ const TEXT: &str = "all of it through one queue of a bandwidth-delay product, wh
     What the text of the paper says of its scores is checked on the authors' rules, declared before any run: a flow \
     is responsive if its raw score is 50 % or more.";
 
-/// What the paper says of its scores in words.
+/// Rows for the paper's statements about its scores.
 fn said(runs: &Runs, cells: &[Cell], claims: bool) -> Vec<Row> {
     let mean = |queue: Queue, rtt: Duration, stack: Stack| {
         let cell = cells.iter().find(|&&(q, r, s, _)| (q, r, s) == (queue, rtt, stack));
@@ -245,7 +245,7 @@ fn picture(runs: &Runs, cells: &[Cell], preset: Preset) -> Figure {
     Figure::new(format!("fig4-{}", preset.id()), map, format!("Fig. 4 by the {} rules.", preset.id()))
 }
 
-/// Senders that answer, by Marcato's rules.
+/// Responsive senders, by Marcato's rules.
 pub(super) fn senders(plan: &mut Plan) -> Ask {
     const SENDERS: [(&str, Congestion); 3] =
         [("cubic", Congestion::CUBIC), ("reno", Congestion::Reno), ("dctcp", Congestion::Dctcp)];
@@ -254,7 +254,7 @@ pub(super) fn senders(plan: &mut Plan) -> Ask {
     for queue in Queue::ALL {
         for rtt in RTTS {
             for (name, congestion) in SENDERS {
-                // DCTCP lives on marks.
+                // DCTCP responds to marks, which this queue does not give.
                 if congestion == Congestion::Dctcp && !queue.marks() {
                     continue;
                 }

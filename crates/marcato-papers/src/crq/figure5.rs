@@ -1,4 +1,5 @@
-//! Fig. 5: what CRQ does to flow completion times beside unresponsive traffic.
+//! Fig. 5: flow completion times of flows that compete with unresponsive traffic, with and without
+//! CRQ.
 
 use marcato_queue::trap::Signal;
 use marcato_report::chart::HeatMap;
@@ -19,7 +20,7 @@ use crate::plan::Runs;
 struct Cell {
     pair: Pair,
     rtt: Duration,
-    /// `None`: many flows together.
+    /// Stack of the single flow; `None` for many flows together.
     stack: Option<Stack>,
     column: Column,
     paper: f64,
@@ -51,12 +52,12 @@ impl Cell {
         self.stack.is_some_and(Stack::is_quic)
     }
 
-    /// Whether the paper's value says more than that there is hardly a difference.
+    /// Returns true if the paper's value is large enough for its sign to count.
     fn is_large(&self) -> bool {
         self.paper.abs() >= SMALL
     }
 
-    /// Mean completion in ms, of the baseline or with CRQ.
+    /// Mean completion time in ms, of the baseline or with CRQ.
     fn fct(&self, runs: &Runs, ticket: Ticket) -> Vec<f64> {
         runs.each(ticket, |outcome| {
             let sum: f64 = outcome.transfers.iter().map(|it| it.ms(self.at_most)).sum();
@@ -64,7 +65,7 @@ impl Cell {
         })
     }
 
-    /// Mean share of the flows' cycles in which CRQ called them responsive, in percent.
+    /// Mean share of the flows' cycles in which CRQ called them responsive, in %.
     fn responsive(&self, runs: &Runs) -> Vec<f64> {
         runs.each(self.crq, |outcome| {
             let sum: f64 = outcome.transfers.iter().map(|it| it.responsive(self.signal())).sum();
@@ -101,8 +102,8 @@ impl Cell {
     }
 }
 
-/// All cells of a column by a set of rules, with so many seeds at most; by other rules than the figure's, all but QUIC's, for
-/// which nothing is asked and which take long.
+/// All cells of a column by a set of rules, with at most `seeds` seeds. By rules other than the
+/// figure's, QUIC is left out: nothing is claimed of it, and its runs take long.
 fn cells(plan: &mut Plan, column: Column, rules: Preset, seeds: usize) -> Vec<Cell> {
     let scale = plan.scale;
     let mut cells = Vec::new();
@@ -192,7 +193,7 @@ pub(super) fn presets(plan: &mut Plan) -> Ask {
 const PRESETS_TEXT: &str = "The same runs, but for single flows of QUIC, by the rules as the paper prints them and by \
     Marcato's, of the first seed only. The paper's figure was made by the authors' rules, so nothing is claimed here.";
 
-/// Transfer of a run, and the time at which UDP begins.
+/// Transfer of a run, and the start of UDP, in words.
 fn text(scale: Scale) -> String {
     let [first, second] = RTTS.map(|rtt| scale.udp_from(rtt).as_secs_f64());
     let from = if first == second { format!("{first} s") } else { format!("{first} or {second} s") };
@@ -217,23 +218,23 @@ const TEXT: &str = "in a mix that the seed draws. The score compares completion 
     The way back and the delay lines have no rate here. The authors' mixes also had QUIC without a spin bit, of which the \
     paper does not speak; these have not.";
 
-/// Why nothing is claimed of single scores.
+/// Reason for claiming nothing about single scores.
 const SIGNS: &str = "of Fig. 5 the signs are checked, together (crq.fig5.signs.artefacts): how large a score is depends on \
     machines of the testbed of which little is known";
 
-/// Why nothing is claimed of the column without the testbed.
+/// Reason for claiming nothing about the column without the testbed.
 const CLEAN: &str = "the column `clean` is what the paper's text describes, but its figure was made in the testbed, which the \
     column `artefacts` models";
 
-/// Why nothing is claimed of other rules.
+/// Reason for claiming nothing about other rules.
 const OTHER_RULES: &str = "the paper's figure was made by the authors' rules";
 
-/// Whether two scores are on the same side of nothing.
+/// Returns true if two scores have the same sign.
 fn agree(paper: f64, measured: f64) -> bool {
     paper * measured > 0.0
 }
 
-/// How well a column agrees with the paper.
+/// Rows that count the cells of a column that agree with the paper.
 fn checks(runs: &Runs, cells: &[Cell], column: Column, claims: bool, signs_claimed: bool) -> Vec<Row> {
     let count = |of: &dyn Fn(&Cell) -> bool| cells.iter().filter(|cell| of(cell)).count() as f64;
     let row = |id: &str, what: &str, value: f64, least: f64, claims: bool| {
@@ -269,7 +270,7 @@ fn checks(runs: &Runs, cells: &[Cell], column: Column, claims: bool, signs_claim
     rows
 }
 
-/// How many connections were passed over.
+/// Row with the number of connections that were skipped.
 fn skipped<'a>(runs: &Runs, cells: impl Iterator<Item = &'a Cell>) -> Row {
     let quic: Vec<f64> = cells
         .filter(|cell| cell.is_quic())
@@ -315,14 +316,14 @@ fn paper(section: Section) -> Section {
     section.figure(Figure::new("fig5-paper", map, "Fig. 5 of the paper."))
 }
 
-/// A cell of the paper's figure.
+/// Value of a cell of the paper's figure.
 fn printed(stack: Option<Stack>, pair: Pair, rtt: Duration) -> f64 {
     let at = 2 * Pair::ALL.iter().position(|&other| other == pair).unwrap_or(0) + usize::from(rtt == RTTS[1]);
     let row = stack.and_then(|stack| Stack::ALL.iter().position(|&other| other == stack));
     row.map_or(FIGURE_5_MULTI[at], |row| FIGURE_5[row][at])
 }
 
-/// Says of each cell that disagrees what was seen there.
+/// Appends to the text what was measured in each cell that disagrees.
 fn explained(section: Section, runs: &Runs, cells: &[Cell], scale: Scale) -> Section {
     let about = text(scale);
     let mut text = format!(
@@ -362,7 +363,7 @@ const REASONS: &str = "Where cells disagree, it is for these reasons. QUIC is no
     round trips in a row CUBIC has some 250 segments left, whence its function takes 16 s to come back. In the testbed \
     the whole transfer took 37 to 40 s, if its time with CRQ was ours.";
 
-/// What of Fig. 5 the drop-tail baseline's shaper makes.
+/// Effect of the drop-tail baseline's shaper on Fig. 5.
 pub(super) fn shaper(plan: &mut Plan) -> Ask {
     const CARRIES: [u64; 4] = [BASELINE_CARRIES, 780, 850, 950];
     let scale = plan.scale;
@@ -424,7 +425,7 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
     })
 }
 
-/// What of Fig. 5 the switch before the box makes.
+/// Effect of the switch before the box on Fig. 5.
 pub(super) fn switch(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
     let mut cells = Vec::new();

@@ -1,53 +1,54 @@
-//! Senders that answer nothing, in the clothes of QUIC.
+//! Unresponsive senders that look like QUIC.
 
 use marcato_sim::{Host, HostContext, Incoming, Outgoing, RouteId};
 use marcato_units::{Bytes, Duration, Rate, Stream, Time};
 use marcato_wire::Ecn;
 
-/// What the third bit of a flood's packets does.
+/// Spin bit of a flood's packets: the third bit of the first byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Spin {
-    /// It stays as it is.
+    /// Constant value.
     Constant(bool),
-    /// It is drawn for each packet. RFC 9000 §17.4 recommends that of ends that do not take part.
+    /// Drawn for each packet. RFC 9000 §17.4 recommends random values to endpoints that disable the
+    /// spin bit.
     Random,
-    /// It flips after so many packets, in turn: what makes windows look as if they shrank.
+    /// Flips after these numbers of packets, in turn, which makes windows look as if they shrank.
     Flips([u32; 4]),
 }
 
-/// When a flood sends and when it does not.
+/// On-off pattern of a flood.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pulse {
-    /// How long it does.
+    /// Time for which the flood sends in each period.
     pub(super) on: Duration,
-    /// From one beginning to the next.
+    /// Time between the starts of two pulses.
     pub(super) period: Duration,
 }
 
-/// The length of a flood's datagrams.
+/// Length of a flood's datagrams.
 const PAYLOAD: usize = 1200;
-/// A datagram that begins as the first packet of a QUIC connection does.
+/// First bytes of a QUIC connection's first packet.
 const INITIAL: [u8; 6] = [0xc3, 0, 0, 0, 1, 8];
 
-/// Sends at a constant rate from a time on, whatever becomes of it.
+/// Sends at a constant rate from a time on, without responding to anything.
 pub(super) struct Flood {
     gap: Duration,
     next: Time,
     start: Time,
-    /// Of each period it sends so long.
+    /// Pulses in which it sends; `None` for a steady flood.
     pulse: Option<Pulse>,
     spin: Spin,
     bit: bool,
     run: u32,
     turn: usize,
-    /// Whether the first datagram looks like the beginning of a connection.
+    /// True until the first datagram, which looks like the begin of a connection, has been sent.
     greets: bool,
     stream: Option<Stream>,
     route: Option<RouteId>,
 }
 
 impl Flood {
-    /// One of this rate of IP packets.
+    /// Creates a flood of this rate of IP packets.
     pub(super) fn new(rate: Rate, spin: Spin, start: Time) -> Self {
         let len = Bytes::new(PAYLOAD as u64 + 28);
         Self {
@@ -65,7 +66,7 @@ impl Flood {
         }
     }
 
-    /// In pulses.
+    /// Sends in pulses.
     pub(super) fn pulsed(self, pulse: Option<Pulse>) -> Self {
         Self { pulse, ..self }
     }
@@ -112,7 +113,7 @@ impl Host for Flood {
                 self.next += Duration::from_nanos(u64::try_from(period.as_nanos() - phase).unwrap_or(0));
             }
         }
-        // As QUIC does, it says that it understands marks.
+        // The datagram is marked as ECN-capable, as QUIC's are.
         self.route.map(|route| Outgoing::over(route).ecn(Ecn::Ect0))
     }
 
@@ -121,7 +122,7 @@ impl Host for Flood {
     }
 }
 
-/// The other end of a flood: says one thing, and takes what comes.
+/// Receiver of a flood: sends one datagram, and ignores all that arrive.
 #[derive(Default)]
 pub(super) struct Victim {
     route: Option<RouteId>,

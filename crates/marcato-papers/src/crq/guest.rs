@@ -1,23 +1,24 @@
-//! Senders beyond the paper's: a video call, and a flow that changes its mind.
+//! Senders beyond the paper's: a video call, and a flow that stops responding for a while.
 
 use std::collections::BTreeSet;
 
 use marcato_sim::{App, Host, HostContext, Incoming, Outgoing, RouteId, Socket, Tag};
 use marcato_units::{Bytes, Duration, Priority, Rate, Time};
 
-/// The time from frame to frame.
+/// Time between two frames.
 const FRAME: Duration = Duration::from_millis(33);
-/// Bits per second that the call's encoder begins with, and its bounds.
+/// Initial rate of the call's encoder in bit/s, with its bounds.
 const BEGIN: u64 = 1_000_000;
 const LEAST: u64 = 150_000;
 const MOST: u64 = 4_000_000;
 
-/// A video call: a frame every 33 ms over TCP, by an encoder that follows what the path takes. While a frame still waits
-/// at the sender when the next is due, its rate falls by 15 %; otherwise it rises by 2 %.
+/// A video call: a frame every 33 ms over TCP, from an encoder that adapts to the path. Its rate
+/// falls by 15 % if a frame still waits at the sender when the next is due, and rises by 2 %
+/// otherwise.
 pub(super) struct Call {
     bps: u64,
     frame: u64,
-    /// When each frame was written.
+    /// Time at which each frame was written.
     pub(super) written: Vec<Time>,
 }
 
@@ -46,10 +47,11 @@ impl App for Call {
     }
 }
 
-/// Takes frames, and notes how late each was. A frame is complete when the next one begins, or as late as its last byte.
+/// Receiver of frames that records their delays. A frame is complete when the next one begins, or
+/// else with its last byte.
 #[derive(Default)]
 pub(super) struct Viewer {
-    /// When the last byte of each frame came, so far.
+    /// Arrival of the latest byte of each frame.
     pub(super) last: Vec<Time>,
     pub(super) bytes: Bytes,
 }
@@ -66,25 +68,26 @@ impl App for Viewer {
     }
 }
 
-/// Payload of a packet of [`Turncoat`], and of the answers to it.
+/// Payload of a packet of [`Turncoat`], and of its acknowledgements.
 const PAYLOAD: usize = 1200;
 const ANSWER: usize = 40;
-/// A packet is lost when one sent so many later has been answered.
+/// Reordering threshold: a packet is lost when one sent this many later is acknowledged.
 const REORDERING: u32 = 3;
-/// What the first packet of either end looks like to a queue.
+/// First bytes of a QUIC connection's first packet, for the queue to recognise.
 const INITIAL: [u8; 6] = [0xc3, 0, 0, 0, 1, 8];
 
-/// A sender in QUIC's clothes, with an honest spin bit, that halves its window once per round trip in which a packet was
-/// lost or marked, and for a while does not.
+/// A sender that looks like QUIC, with an honest spin bit. It halves its window once per round trip
+/// in which a packet was lost or marked, except during a given time.
 pub(super) struct Turncoat {
-    /// From when until when it does not.
+    /// Begin and end of the time in which it does not respond.
     deaf: (Time, Time),
     window: f64,
     next: u32,
-    /// Packets under way, by number.
+    /// Packets in flight, by number.
     flying: BTreeSet<u32>,
     highest: u32,
-    /// What is lost or marked before this was sent before the last reduction.
+    /// First packet sent after the last reduction. Losses and marks of earlier packets cause no
+    /// further reduction.
     recovered: u32,
     spin: bool,
     greeted: bool,
@@ -116,7 +119,7 @@ impl Turncoat {
     }
 }
 
-/// Reads the number that a packet carries, and whether its third bit is set.
+/// Reads a packet: its spin bit, its number, and whether it reports a mark.
 fn read(payload: &[u8]) -> Option<(bool, u32, bool)> {
     let &[first, a, b, c, d, marked] = payload.first_chunk()?;
     Some((first & 0x20 != 0, u32::from_be_bytes([a, b, c, d]), marked != 0)).filter(|_| first & 0x80 == 0)
@@ -138,12 +141,12 @@ impl Host for Turncoat {
         let Some((spin, number, marked)) = read(&incoming.payload) else { return };
         self.last_heard = now;
         if number >= self.highest {
-            // The server reflects. RFC 9000 §17.4.
+            // The server reflects the spin bit. RFC 9000 §17.4.
             self.spin = spin;
             self.highest = number;
         }
         if self.flying.remove(&number) {
-            // Slow start is not needed to fill a path once.
+            // Congestion avoidance only: the runs are long enough without slow start.
             self.window += 1.0 / self.window;
         }
         if marked {
@@ -159,7 +162,7 @@ impl Host for Turncoat {
     }
 
     fn timer(&mut self, now: Time, _: &HostContext<'_>) {
-        // Nobody answers: what was under way is lost.
+        // No acknowledgement arrived: all packets in flight are lost.
         self.flying.clear();
         self.window = 4.0;
         self.last_heard = now;
@@ -187,7 +190,8 @@ impl Host for Turncoat {
     }
 }
 
-/// Answers each packet of [`Turncoat`] with its number, whether it was marked, and the spin bit inverted.
+/// Acknowledges each packet of [`Turncoat`] with its number, whether it was marked, and the
+/// inverted spin bit.
 #[derive(Default)]
 pub(super) struct Answerer {
     highest: u32,

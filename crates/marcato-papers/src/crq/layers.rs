@@ -15,17 +15,19 @@ use crate::plan::Runs;
 const LINK: Rate = Rate::from_mbps(100);
 const RTT: Duration = Duration::from_millis(80);
 const SPAN: Duration = Duration::from_secs(60);
-/// Rate of the flood, and of the room that a share of one half leaves it.
+/// Rate of the flood. CRQ shares the link by halves, so the standard queue has room left for
+/// others.
 const FLOOD: Rate = Rate::from_mbps(30);
 
-/// What the second sender is, and where its low layer goes.
+/// Second sender, with the queue of its low layer.
 #[derive(Clone, Copy)]
 enum Second {
     /// Reno without a low layer.
     Plain,
-    /// Its low packets carry no marking that CRQ knows, and go to the standard queue.
+    /// PLT whose low packets carry no marking that CRQ knows, and go to the standard queue.
     Together,
-    /// They are marked as less than best effort (RFC 8622), and served in the gaps of both queues.
+    /// PLT whose low packets are marked as less than best effort (RFC 8622), and served when both
+    /// queues are empty.
     Below,
 }
 
@@ -64,7 +66,7 @@ fn crq(rules: Preset) -> CrqConfig {
     }
 }
 
-/// A bystander, a sender in two layers, and a flood.
+/// A plain Reno flow, a sender in two layers, and a flood.
 pub(super) fn layers(plan: &mut Plan) -> Ask {
     let span = plan.scale.span(SPAN);
     let text = TEXT.replace("SPAN", &span.as_secs_f64().to_string());

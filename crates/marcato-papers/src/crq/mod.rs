@@ -1,7 +1,9 @@
-//! CRQ: "Congestion-Responsive Queuing for Internet Flows" (Kunze, Sander, Kosek, Tissen, Pennekamp, Wehrle).
+//! CRQ: "Congestion-Responsive Queuing for Internet Flows" (Kunze, Sander, Kosek, Tissen,
+//! Pennekamp, Wehrle).
 //!
-//! What the paper prints, and the experiments in virtual time: TCP and QUIC flows that meet unresponsive traffic at a
-//! bottleneck, with CRQ and without. Each file holds one question; [`Crq`] asks them all.
+//! Holds the values that the paper prints, and the experiments in virtual time: TCP and QUIC flows
+//! that compete with unresponsive traffic at a bottleneck, with and without CRQ. Each file holds
+//! one question; [`Crq`] runs them all.
 
 mod abuse;
 mod call;
@@ -32,13 +34,13 @@ use crate::{Experiment, Progress, RunError, RunOptions};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crq;
 
-/// Makes an answer of the runs that its question planned.
+/// Turns the outcomes of a question's planned runs into its answer.
 type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
 
-/// Plans the runs that it needs.
+/// Plans the runs that a question needs.
 type Question = fn(&mut Plan) -> Ask;
 
-/// The questions, in the order of the report.
+/// Questions, in the order of the report.
 const QUESTIONS: &[Question] = &[
     figure4::figure_4,
     figure5::figure_5,
@@ -70,7 +72,7 @@ impl Experiment for Crq {
     }
 }
 
-/// Asks every question at this scale.
+/// Answers every question at this scale.
 fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
     let mut plan = Plan::new(scale);
     let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
@@ -80,7 +82,7 @@ fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Re
     Ok(crate::answer::report(&Crq, config(scale), options, answers))
 }
 
-/// The configuration, for the record.
+/// Configuration, for the record.
 fn config(scale: Scale) -> Config {
     Config::new()
         .set("fig4_rate_mbps", published::ASSESSED_AT.as_mbps_f64())
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
     use crate::Silent;
 
-    /// A report at this scale, as if its runs had given nothing.
+    /// A report at this scale without outcomes, to inspect rows and texts alone.
     fn told(scale: Scale) -> Report {
         let mut plan = Plan::new(scale);
         let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
@@ -167,13 +169,13 @@ mod tests {
         crate::validate::documented::check(&report);
         let names: Vec<&str> = report.figures().map(marcato_report::Figure::id).collect();
         assert!(names.contains(&"fig5-artefacts") && names.contains(&"fig4-marcato"), "{names:?}");
-        // So little is transferred here that nothing is claimed of it.
+        // So little is transferred here that nothing is claimed.
         assert_eq!(report.document().count().ok + report.document().count().outside, 0);
         let value = |id: &str| {
             let row = report.document().rows().iter().find(|row| row.id() == id);
             row.and_then(marcato_report::Row::measured_value).unwrap_or(f64::NAN)
         };
-        // Nobody gave up, and UDP has no cycles.
+        // No transfer was given up, and UDP has no cycles.
         assert_eq!(value("crq.fig5.given-up"), 0.0);
         assert_eq!(value("crq.abuse.udp.dt.authors"), 0.0);
     }

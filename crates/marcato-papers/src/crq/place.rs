@@ -1,4 +1,4 @@
-//! Beyond the paper: where CRQ stands, and how many flows it sees.
+//! Beyond the paper: the place of CRQ on the path, and the number of its flows.
 
 use marcato_queue::trap::Signal;
 use marcato_queue::{
@@ -16,11 +16,11 @@ use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
 
-/// Near the sender, as in the testbed, and near the receiver, where the paper would have it (§V): the part of the round trip
-/// between box and receiver, in percent.
+/// Places of the box, each with the percentage of the round trip between box and receiver: near the
+/// sender, as in the testbed, to near the receiver, as the paper proposes (§V).
 const PLACES: [(&str, u32); 3] = [("sender", 95), ("middle", 50), ("receiver", 5)];
 
-/// A lone CUBIC flow, judged in three places.
+/// A single CUBIC flow, assessed in three places.
 pub(super) fn place(plan: &mut Plan) -> Ask {
     let size = words(plan.scale.bytes(ASSESSED / 2));
     let mut cells: Vec<(&str, Queue, Duration, Ticket)> = Vec::new();
@@ -59,7 +59,7 @@ const PLACE_TEXT: &str = " by TCP CUBIC at 50 Mbit/s. The paper would have CRQ n
     and the authors' the cycle of one-way TCP is the way from the box to the receiver and back, so there it is next to \
     nothing, and a verdict comes before the sender can have answered. Marcato's cycle is the whole loop.";
 
-/// A lone CUBIC flow with ECN, and a device on its way that clears the field.
+/// A single CUBIC flow with ECN, and a device on its path that clears the ECN field.
 pub(super) fn bleach(plan: &mut Plan) -> Ask {
     let devices = [("none", None), ("before", Some(Bleached::Before)), ("behind", Some(Bleached::Behind))];
     let size = words(plan.scale.bytes(ASSESSED / 2));
@@ -123,7 +123,7 @@ fn crowd(rules: Preset) -> CrqConfig {
     }
 }
 
-/// So many CUBIC flows beside a flood.
+/// 1 to 1000 CUBIC flows that compete with a flood.
 pub(super) fn flows(plan: &mut Plan) -> Ask {
     let span = plan.scale.span(SPAN);
     let text = format!(

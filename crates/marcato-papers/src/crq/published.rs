@@ -1,29 +1,30 @@
-//! What the CRQ paper prints, and the setting in which it was measured.
+//! Values that the CRQ paper prints, and the setting of its measurements.
 
 use core::time::Duration;
 
 use marcato_units::{Bytes, Rate};
 
-/// The round-trip times (§IV-B).
+/// Round-trip times (§IV-B).
 pub const RTTS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
-/// The bottleneck of Fig. 4 (§IV-B).
+/// Rate of the bottleneck of Fig. 4 (§IV-B).
 pub const ASSESSED_AT: Rate = Rate::from_mbps(50);
-/// What a flow of Fig. 4 transfers (§IV-B).
+/// Transfer of a flow of Fig. 4 (§IV-B).
 pub const ASSESSED: Bytes = Bytes::kb(200_000);
-/// The bottleneck of Fig. 5 (§IV-C).
+/// Rate of the bottleneck of Fig. 5 (§IV-C).
 pub const LINK: Rate = Rate::from_mbps(1000);
-/// What a single flow of Fig. 5 transfers (§IV-C1).
+/// Transfer of a single flow of Fig. 5 (§IV-C1).
 pub const SINGLE: Bytes = Bytes::kb(1_000_000);
-/// What each of many flows of Fig. 5 transfers (§IV-C2).
+/// Transfer of each of the many flows of Fig. 5 (§IV-C2).
 pub const EACH: Bytes = Bytes::kb(100_000);
-/// How many those are (§IV-C2).
+/// Number of those flows (§IV-C2).
 pub const FLOWS: usize = 20;
-/// When the unresponsive traffic begins (§IV-C1).
+/// Start of the unresponsive traffic (§IV-C1).
 pub const UDP_FROM: Duration = Duration::from_secs(1);
-/// Cells of Fig. 5 below this are about nought: what they say is not their sign.
+/// Cells of Fig. 5 smaller than this count as 0: their sign says nothing.
 pub const SMALL: f64 = 0.1;
 
-/// The congestion controls (§IV-A). In QUIC, Marcato's BBR is version 3 where the paper's is picoquic's adapted version 1.
+/// Congestion controllers (§IV-A). In QUIC, Marcato's BBR is version 3, and the paper's is
+/// picoquic's adapted version 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Control {
     /// CUBIC.
@@ -33,23 +34,23 @@ pub enum Control {
 }
 
 impl Control {
-    /// Both.
+    /// Both controllers.
     pub const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
 }
 
-/// A stack of the paper with a congestion control (§IV-A).
+/// Stack of the paper with its congestion controller (§IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stack {
     /// QUIC, which the paper runs in one direction only.
     Quic(Control),
     /// TCP in one direction.
     OneWay(Control),
-    /// TCP, of whose stream the client mirrors half.
+    /// TCP whose client mirrors half of the stream.
     BothWays(Control),
 }
 
 impl Stack {
-    /// All, in the order of the rows of Fig. 5.
+    /// All stacks, in the order of the rows of Fig. 5.
     pub const ALL: [Self; 6] = [
         Self::Quic(Control::Bbr),
         Self::Quic(Control::Cubic),
@@ -59,7 +60,7 @@ impl Stack {
         Self::BothWays(Control::Cubic),
     ];
 
-    /// Its name in the paper.
+    /// Name of the stack in the paper.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quic(Control::Bbr) => "QUIC BBR",
@@ -71,7 +72,7 @@ impl Stack {
         }
     }
 
-    /// Its name in row ids.
+    /// Name of the stack in row ids.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Quic(Control::Bbr) => "quic-bbr",
@@ -83,18 +84,18 @@ impl Stack {
         }
     }
 
-    /// Whether it is QUIC.
+    /// Returns true for QUIC.
     pub const fn is_quic(self) -> bool {
         matches!(self, Self::Quic(_))
     }
 }
 
-/// The pairs of settings that Fig. 5 compares, by the queue of the baseline.
+/// Pairs of settings that Fig. 5 compares, by the queue of the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pair {
     /// Drop-tail, against CRQ with a responsive queue of CoDel and a drop-tail standard queue.
     DropTail,
-    /// CoDel that drops, against the same.
+    /// CoDel that drops, against the same CRQ.
     Codel,
     /// CoDel that drops in all queues.
     Drop,
@@ -103,10 +104,10 @@ pub enum Pair {
 }
 
 impl Pair {
-    /// All, in the order of the columns of Fig. 5.
+    /// All pairs, in the order of the columns of Fig. 5.
     pub const ALL: [Self; 4] = [Self::DropTail, Self::Codel, Self::Drop, Self::Ecn];
 
-    /// Its name in row ids.
+    /// Name of the pair in row ids.
     pub const fn id(self) -> &'static str {
         match self {
             Self::DropTail => "dt-cd",
@@ -116,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// It in words: the baseline's queue, and CRQ's.
+    /// Name of the pair in words: the baseline's queue, and CRQ's.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DropTail => "drop-tail vs CoDel/DT",
@@ -127,7 +128,8 @@ impl Pair {
     }
 }
 
-/// Fig. 5: mean FCT scores of single flows, by [`Stack::ALL`], by [`Pair::ALL`] and within those by [`RTTS`].
+/// Fig. 5: mean FCT scores of single flows. Rows follow [`Stack::ALL`]; columns follow
+/// [`Pair::ALL`], and within each pair [`RTTS`].
 pub const FIGURE_5: [[f64; 8]; 6] = [
     [0.51, 0.06, 0.11, -0.02, -0.32, -0.04, -0.35, -0.11],
     [0.16, 0.22, -0.31, 0.23, -0.31, 0.25, 0.18, 0.00],
@@ -136,10 +138,10 @@ pub const FIGURE_5: [[f64; 8]; 6] = [
     [0.67, 0.50, -0.30, -0.02, -0.34, 0.02, -0.44, 0.02],
     [0.64, 0.52, 0.20, 0.04, 0.42, 0.11, 0.40, 0.15],
 ];
-/// Fig. 5, last row: of twenty flows together.
+/// Fig. 5, last row: mean FCT scores of twenty flows together.
 pub const FIGURE_5_MULTI: [f64; 8] = [0.66, 0.65, 0.19, 0.22, 0.31, 0.24, 0.32, 0.22];
 
-/// The FCT score (§IV-C): from -1 to 1, positive where the flow completes earlier under CRQ.
+/// FCT score (§IV-C): from -1 to 1, positive if the flow completes earlier under CRQ.
 pub fn fct_score(baseline: f64, crq: f64) -> f64 {
     if baseline > crq { 1.0 - crq / baseline } else { baseline / crq - 1.0 }
 }

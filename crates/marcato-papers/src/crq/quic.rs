@@ -1,4 +1,4 @@
-//! Transfers by QUIC, in connections whose spin bit spins.
+//! Transfers over QUIC, in connections whose spin bit spins.
 
 use std::time::Instant;
 
@@ -16,13 +16,13 @@ use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use super::published::Control;
 use crate::error::SimulationError;
 
-/// UDP payload of a full packet: what an Ethernet frame holds beside IPv4 and UDP, less what picoquic leaves. The paper does
-/// not say.
+/// UDP payload of a full packet: an Ethernet frame without IPv4 and UDP headers, less what picoquic
+/// leaves unused. The paper does not give it.
 const PACKET: u16 = 1440;
-/// One stream each, so that no stream waits for its own window.
+/// Size of a message. Each has its own stream, so that no stream waits for its flow-control window.
 const MESSAGE: Bytes = Bytes::kb(1000);
 
-/// Sends so many bytes as soon as it may.
+/// Sends its bytes as soon as the session accepts them.
 struct Sender {
     left: Bytes,
     body: Payload,
@@ -51,7 +51,7 @@ impl QuicApp for Sender {
     }
 }
 
-/// Takes what comes, and notes when.
+/// Counts received bytes, with the times of the connection and of the last byte.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     pub(super) connected_at: Option<Time>,
@@ -80,7 +80,7 @@ fn session(control: Control, window: Bytes) -> SessionConfig {
             Control::Cubic => Congestion::Cubic,
             Control::Bbr => Congestion::Bbr3,
         },
-        // Both controls of picoquic pace.
+        // Both congestion controllers of picoquic pace.
         pacing: Pacing::Strict,
         initial_mtu: PACKET,
         mtu_discovery: false,
@@ -91,10 +91,10 @@ fn session(control: Control, window: Bytes) -> SessionConfig {
     }
 }
 
-/// The seeds of a connection's ends.
+/// Seeds of a connection's two ends.
 pub(super) type EndSeeds = [Seed; 2];
 
-/// A flow by which `server` sends so many bytes to `client`, at most `window` of them unacknowledged.
+/// Flow in which `server` sends `bytes` to `client`, at most `window` of them unacknowledged.
 pub(super) fn transfer(
     control: Control,
     bytes: Bytes,
@@ -105,7 +105,7 @@ pub(super) fn transfer(
     let identity = Identity::self_signed("server")?;
     let trust =
         Trust::Certificate(identity.certificate().ok_or(SimulationError::Missing("certificate"))?.clone());
-    // The engine's instants begin somewhere; nothing depends on where.
+    // The engine needs instants, but nothing depends on their origin.
     let epoch = Instant::now();
     let role = QuicRole::Client { trust, name: "server".to_owned() };
     let [of_client, of_server] = seeds;
@@ -117,11 +117,12 @@ pub(super) fn transfer(
     Ok(DatagramFlow::new(receiver, sender, vec![Route::new(client, server)]))
 }
 
-/// Seeds of a connection that spins, and how many were passed over for it.
+/// Seeds of a connection that spins, with the number of connections skipped for it.
 ///
-/// RFC 9000 §17.4 has ends leave the bit alone in one connection of sixteen; the engine's do in one of eight, each by a
-/// draw of its own, and then flip it at random. Passed over is also who clears the fixed bit of its first packets (RFC 9287),
-/// for then a queue does not know it for QUIC.
+/// RFC 9000 §17.4 requires endpoints to disable the bit in at least one of 16 connections. The
+/// engine's ends do so in one of eight, each by a separate draw, and then flip the bit at random.
+/// Connections that clear the fixed bit of their first packets (RFC 9287) are skipped as well,
+/// because a queue does not recognise them as QUIC.
 pub(super) fn spinning(seed: u64, flow: usize) -> Result<(EndSeeds, u64), SimulationError> {
     for skipped in 0..64 {
         let mut stream = Seed::new(seed).stream(&format!("crq/quic/{flow}/{skipped}"));
@@ -133,7 +134,7 @@ pub(super) fn spinning(seed: u64, flow: usize) -> Result<(EndSeeds, u64), Simula
     Err(SimulationError::Missing("connection that spins"))
 }
 
-/// Whether a short transfer shows loops to a trap that believes no noise.
+/// Returns true if a trap that rejects noise sees round trips in a short transfer.
 fn spins(seeds: EndSeeds) -> Result<bool, SimulationError> {
     let mut net = Network::new(Seed::new(0));
     let [client, server] = ["client", "server"].map(|name| net.node(name));
@@ -155,7 +156,7 @@ fn spins(seeds: EndSeeds) -> Result<bool, SimulationError> {
     )?)?;
     net.run_until(Time::from_millis(200));
     let queue: &Crq<Packet> = net.queue(down).ok_or(SimulationError::Missing("queue"))?;
-    // What is random may hold for some packets by chance, but not for a round trip.
+    // A random bit may hold its value for some packets by chance, but not for a round trip.
     Ok(queue.flow(flow.key(Side::Server)).is_some_and(|flow| flow.round_trip > 2 * delay * 9 / 10))
 }
 
@@ -170,7 +171,8 @@ mod tests {
             let seeds = [Seed::new(2 * seed), Seed::new(2 * seed + 1)];
             spins(seeds).unwrap()
         });
-        // Both of two draws of 7/8 would be 46 of 60; who clears the fixed bit comes off that.
+        // Both of two draws of 7/8 would be 46 of 60, less the connections that clear the fixed
+        // bit.
         let spinning = spinning.count();
         assert!((15..=50).contains(&spinning), "{spinning} of {count}");
     }

@@ -1,4 +1,4 @@
-//! How much is transferred, and what is made of it.
+//! Size of the transfers, and evaluation of the runs.
 
 use marcato_units::{Bytes, Duration};
 
@@ -6,48 +6,49 @@ use super::published::{UDP_FROM, fct_score};
 use super::setup::Setup;
 use crate::plan::Runs;
 
-/// What is to be run.
+/// Runs to be made, with their scale.
 pub(super) type Plan = crate::plan::Plan<Scale>;
 
 /// A setup that will be run with its seeds.
 pub(super) type Ticket = crate::plan::Ticket<Setup>;
 
-/// How much is transferred.
+/// Size of the transfers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
-    /// The part of what the paper transfers: one over this.
+    /// Divisor of the paper's transfers.
     pub(super) divisor: u64,
-    /// Whether what is claimed of the full runs is claimed; otherwise it is only shown.
+    /// True if the claims of full runs are made; otherwise values are only shown.
     pub(super) claims: bool,
-    /// Whether the signs of Fig. 5 are.
+    /// True if the signs of Fig. 5 are claimed.
     pub(super) signs: bool,
 }
 
 impl Scale {
-    /// As in the paper.
+    /// Transfers as in the paper.
     pub(super) const FULL: Self = Self { divisor: 1, claims: true, signs: true };
-    /// Enough for signs.
+    /// Large enough for signs.
     pub(super) const QUICK: Self = Self { divisor: 20, claims: false, signs: true };
-    /// Enough to see that everything works.
+    /// Just large enough to exercise everything.
     #[cfg(test)]
     pub(super) const TINY: Self = Self { divisor: 400, claims: false, signs: false };
 
-    /// That of a full or of a quick run.
+    /// Scale of a full or of a quick run.
     pub(super) const fn of(quick: bool) -> Self {
         if quick { Self::QUICK } else { Self::FULL }
     }
 
-    /// What is transferred in the place of so much.
+    /// Transfer that replaces one of `bytes`.
     pub(super) fn bytes(self, bytes: Bytes) -> Bytes {
         bytes / self.divisor
     }
 
-    /// When unresponsive traffic begins: as in the paper, or so early that there is something left to disturb.
+    /// Start of the unresponsive traffic: as in the paper, or earlier in short runs, so that it
+    /// still disturbs them.
     pub(super) fn udp_from(self, rtt: Duration) -> Duration {
         if self.divisor == 1 { UDP_FROM } else { (5 * rtt).max(Duration::from_millis(50)) }
     }
 
-    /// How long something lasts that has no end of its own.
+    /// Duration of runs whose traffic does not end.
     pub(super) fn span(self, full: Duration) -> Duration {
         if self.divisor == 1 { full } else { (full / 10).max(Duration::from_secs(2)) }
     }
@@ -63,7 +64,7 @@ pub(super) fn words(bytes: Bytes) -> String {
     }
 }
 
-/// The FCT scores of one setup against another: for each seed, the mean of those of its flows. CRQ §IV-C2.
+/// FCT scores of one setup against another: for each seed, the mean over its flows. CRQ §IV-C2.
 pub(super) fn scores(runs: &Runs, baseline: Ticket, crq: Ticket, at_most: Duration) -> Vec<f64> {
     let pairs = runs.of(baseline).into_iter().zip(runs.of(crq));
     pairs

@@ -1,4 +1,4 @@
-//! The settings of the paper's testbed.
+//! Settings of the paper's testbed.
 
 use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, CrqConfig, FlowTableConfig, Queues, QuicRule, Sharing,
@@ -10,17 +10,17 @@ use super::setup::{Bottleneck, MTU, Responder, Setup, Unresponsive};
 use super::testbed::{Testbed, WIRE};
 use super::watched::Preset;
 
-/// Whose rules Fig. 5 is run with, in both columns: those of the program that produced it. Declared before anything was
-/// run.
+/// Rules with which Fig. 5 is run, in both columns: those of the program that produced it. Declared
+/// before any run.
 pub(super) const RULES: Preset = Preset::Authors;
 
-/// How the queues of Fig. 5 are served.
+/// Column of Fig. 5: the assumptions about the link and its queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
-    /// As in the [`Testbed`]; besides, the drop-tail baseline's shaper wakes late, and CRQ's queues take nothing of each
-    /// other's.
+    /// The [`Testbed`]. In addition, the drop-tail baseline's shaper wakes late, and CRQ's queues
+    /// borrow nothing from each other.
     Artefacts,
-    /// As the paper says: a link of its rate, and CRQ queues that share it.
+    /// As the paper describes: a link of its rate, and CRQ queues that share it.
     Clean,
 }
 
@@ -35,8 +35,8 @@ impl Column {
     }
 }
 
-/// How late a transmitter of the link's rate, with this framing, wakes if packets of a TCP flow that wait for each other carry
-/// so many Mbit/s of payload: 1448 bytes each.
+/// Delay with which a transmitter of the link's rate wakes if a TCP flow carries `goodput` Mbit/s
+/// of payload, in packets of 1448 bytes that wait for each other.
 pub(super) fn lateness(goodput: u64, framing: Bytes) -> Duration {
     let packet = Bytes::new(1448) * 8_000;
     let took = packet.get() / goodput;
@@ -44,18 +44,18 @@ pub(super) fn lateness(goodput: u64, framing: Bytes) -> Duration {
 }
 
 impl Column {
-    /// Whose machines they are.
+    /// Machines of the column.
     fn testbed(self) -> Option<Testbed> {
         (self == Self::Artefacts).then_some(Testbed::AUTHORS)
     }
 }
 
-/// What the drop-tail baseline of the testbed carries, in Mbit/s of payload.
+/// Goodput of the testbed's drop-tail baseline, in Mbit/s of payload.
 ///
-/// The scores of the paper say so: no flow gets more than 478 Mbit/s of its queue with CRQ, which takes 16.7 s; so TCP CUBIC,
-/// whose score at 5 ms is 0.70, took at least 55.8 s without, which is 143 Mbit/s, and UDP beside it had 500. On a virtual
-/// machine such a shaper was seen to carry 741 to 811 where one with a larger burst carries 954: the report has rows of 780
-/// too.
+/// It follows from the paper's scores. With CRQ, no flow gets more than 478 Mbit/s of its queue,
+/// and so takes at least 16.7 s. TCP CUBIC has a score of 0.70 at 5 ms, and so took at least 55.8 s
+/// without CRQ. That is 143 Mbit/s, while UDP had 500. On a virtual machine such a shaper carried
+/// 741 to 811, and one with a larger burst 954: the report has rows of 780 too.
 pub(super) const BASELINE_CARRIES: u64 = 640;
 
 /// The authors' CoDel buffer: a bandwidth-delay product, counted in packets of 1500 bytes.
@@ -68,19 +68,19 @@ pub(super) fn drop_tail(rate: Rate, rtt: Duration) -> ClassConfig {
     ClassConfig { aqm: Aqm::DropTail, buffer: Buffer::Bytes(rate.bytes_in(rtt)), share: 1 }
 }
 
-/// CoDel as Fig. 4 was run: a target of 0.1 ms and an interval of 0.01 ms, as the authors' program has them.
+/// CoDel of Fig. 4: a target of 0.1 ms and an interval of 0.01 ms, as in the authors' program.
 pub(super) fn tight_codel(rate: Rate, rtt: Duration, ecn: bool) -> ClassConfig {
     let aqm = Aqm::Codel { target: Duration::from_micros(100), interval: Duration::from_micros(10), ecn };
     ClassConfig { aqm, buffer: packets(rate, rtt), share: 1 }
 }
 
-/// CoDel as Fig. 5 was run: 0.5 ms and 20 ms.
+/// CoDel of Fig. 5: a target of 0.5 ms and an interval of 20 ms.
 pub(super) fn codel(rate: Rate, rtt: Duration, ecn: bool) -> ClassConfig {
     let aqm = Aqm::Codel { target: Duration::from_micros(500), interval: Duration::from_millis(20), ecn };
     ClassConfig { aqm, buffer: packets(rate, rtt), share: 1 }
 }
 
-/// The rate of the link in IP bytes, where frames have 14 bytes more: CRQ's queues count without.
+/// Rate of the link in IP bytes. CRQ's queues do not count the 14 bytes of framing.
 fn ip_rate() -> Rate {
     Rate::from_bps(LINK.as_bps() * 1500 / 1514)
 }
@@ -123,20 +123,21 @@ pub(super) fn baseline(pair: Pair, rtt: Duration, column: Column) -> Setup {
     Setup { wakes_late: late, testbed: column.testbed(), ..setup }
 }
 
-/// CRQ in its place.
+/// CRQ in place of the baseline.
 pub(super) fn against(pair: Pair, rtt: Duration, column: Column, rules: Preset) -> Setup {
     let setup = Setup::new(LINK, rtt, Bottleneck::Crq(crq(pair, rtt, column, rules)), pair == Pair::Ecn);
     Setup { testbed: column.testbed(), ..setup }
 }
 
-/// One flow beside UDP at half of a queue's rate: half of the link's in the baseline, a quarter with CRQ. CRQ §IV-C1.
+/// One flow that competes with UDP at half of a queue's rate: half of the link's in the baseline, a
+/// quarter with CRQ. CRQ §IV-C1.
 pub(super) fn single(setup: Setup, stack: Stack, bytes: Bytes, from: Duration) -> Setup {
     let rate = udp_rate(&setup);
     setup.transfer(Responder::Stack(stack), bytes, 0).flood(Unresponsive::udp(rate, from, 1))
 }
 
-/// So many flows that the seed draws, half of them from either server, and two UDP flows of together the same rate.
-/// CRQ §IV-C2.
+/// Flows drawn from the seed, half of them from either server, and two UDP flows of together the
+/// same rate. CRQ §IV-C2.
 pub(super) fn multi(setup: Setup, flows: usize, bytes: Bytes, from: Duration) -> Setup {
     let rate = Rate::from_bps(udp_rate(&setup).as_bps() / 2);
     let setup = (0..flows)

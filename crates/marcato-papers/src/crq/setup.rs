@@ -1,7 +1,7 @@
-//! One run: transfers and floods that meet at one queue, and what became of them.
+//! One run: transfers and floods that share one queue.
 //!
-//! Everything that an experiment may want to change is a field of [`Setup`]; everything that it may want to know is a
-//! field of [`Outcome`]. A run is a function of its setup and a seed.
+//! Each parameter that an experiment varies is a field of [`Setup`], and each result that it needs
+//! a field of [`Outcome`]. A run is a function of its setup and a seed.
 
 use marcato_queue::trap::{Scores, Signal};
 use marcato_queue::{
@@ -27,27 +27,27 @@ use super::watched::{Preset, Watched};
 use crate::error::SimulationError;
 use crate::plan::kept_as_json;
 
-/// What Ethernet adds to an IP packet where the shaper of the testbed counts it: its header.
+/// Bytes that Ethernet adds to an IP packet as counted by the testbed's shaper: its header.
 pub(super) const FRAMING: Bytes = Bytes::new(14);
-/// A window that holds back nothing: the largest bandwidth-delay product is 12.5 MB.
+/// Window that limits nothing: the largest bandwidth-delay product is 12.5 MB.
 const UNBOUNDED: Bytes = Bytes::new(64 << 20);
-/// More than any connection of the testbed has under way.
+/// Queue larger than the bytes in flight of any connection of the testbed.
 const OWN_QUEUE: Bytes = Bytes::new(256 << 20);
-/// The longest frame of the testbed.
+/// Longest frame of the testbed.
 pub(super) const MTU: Bytes = Bytes::new(1514);
-/// Payload of iperf3's datagrams on such a path: as much as TCP has in a segment.
+/// Payload of iperf3's datagrams on such a path, equal to TCP's segments.
 const DATAGRAM: u64 = 1448;
-/// After so long the authors gave a run up.
+/// Time after which the authors gave a run up.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Who answers: one of the paper's stacks, or one beyond it.
+/// Responsive sender: one of the paper's stacks, or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Responder {
-    /// One of the paper's.
+    /// A stack of the paper.
     Stack(Stack),
-    /// One of the paper's, that the seed draws.
+    /// A stack of the paper, drawn from the seed.
     Drawn,
-    /// TCP with another congestion control, both ways if `true`.
+    /// TCP with another congestion controller, both ways if `true`.
     Tcp(Congestion, bool),
     /// TCP Reno with a low layer, as in PLT.
     Layered,
@@ -58,25 +58,25 @@ pub(super) enum Responder {
 pub(super) struct Transfer {
     pub(super) by: Responder,
     pub(super) bytes: Bytes,
-    /// Which of the two servers sends.
+    /// Index of the sending one of the two servers.
     pub(super) server: usize,
 }
 
-/// Traffic that answers nothing.
+/// Unresponsive traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Unresponsive {
-    /// Of what its datagrams carry, as iperf3 counts.
+    /// Rate of the datagrams' payload, as iperf3 counts.
     pub(super) rate: Rate,
     pub(super) from: Duration,
     pub(super) server: usize,
-    /// `None`: plain UDP; otherwise it pretends to be QUIC.
+    /// Spin bit of a flood that looks like QUIC; `None` for plain UDP.
     pub(super) spin: Option<Spin>,
-    /// Whether it comes in pulses, if it pretends to be QUIC.
+    /// Pulses, for a flood that looks like QUIC.
     pub(super) pulse: Option<Pulse>,
 }
 
 impl Unresponsive {
-    /// iperf3's UDP.
+    /// Traffic of iperf3's UDP.
     pub(super) const fn udp(rate: Rate, from: Duration, server: usize) -> Self {
         Self { rate, from, server, spin: None, pulse: None }
     }
@@ -87,17 +87,17 @@ impl Unresponsive {
 pub(super) enum Guest {
     /// A video call over TCP.
     Call,
-    /// It answers signals but from the first time until the second.
+    /// A flow that responds to signals except from the first time until the second.
     Turncoat(Duration, Duration),
 }
 
-/// How the bottleneck queues.
+/// Queue of the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is one for a whole run")]
 pub(super) enum Bottleneck {
-    /// One queue for all.
+    /// One queue for all traffic.
     Plain(ClassConfig),
-    /// One queue for all, with traps that look on, and losses at random besides.
+    /// One queue for all traffic, observed by traps, with additional random loss.
     Watched(ClassConfig, f64),
     /// Congestion-responsive queuing.
     Crq(CrqConfig),
@@ -105,45 +105,46 @@ pub(super) enum Bottleneck {
     FqCodel(FqCodelConfig),
 }
 
-/// Where a device clears the ECN field of all that goes to the client.
+/// Place of a device that clears the ECN field of all packets to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bleached {
-    /// Before the box: it finds nothing to mark, and drops.
+    /// Before the box, which finds nothing to mark, and drops.
     Before,
-    /// Behind it: its marks are lost.
+    /// Behind the box, whose marks are lost.
     Behind,
 }
 
-/// A run, but for its seed.
+/// A run, apart from its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setup {
     pub(super) rate: Rate,
     pub(super) rtt: Duration,
     pub(super) bottleneck: Bottleneck,
-    /// How late the bottleneck's shaper wakes.
+    /// Delay with which the bottleneck's shaper wakes.
     pub(super) wakes_late: Duration,
-    /// The machines of the authors, or `None`: senders whose links and buffers hold back nothing, and UDP that is even.
+    /// The authors' machines. `None`: the links and buffers of senders limit nothing, and UDP is
+    /// evenly spaced.
     pub(super) testbed: Option<Testbed>,
-    /// Where the box with the bottleneck stands: the part of the round trip, in percent, that lies between it and the client.
+    /// Percentage of the round trip that lies between the bottleneck's box and the client.
     pub(super) client_side: u32,
-    /// Whether TCP uses ECN. QUIC always does.
+    /// True if TCP uses ECN. QUIC always does.
     pub(super) ecn: bool,
     pub(super) bleached: Option<Bleached>,
-    /// Where low layers have a queue of their own, of so much, that is served in the gaps of all others; `None`: they go
-    /// where the bottleneck puts what it cannot assess.
+    /// Room of a queue for low layers alone, which is served when all others are empty. `None`: low
+    /// packets go where the bottleneck puts packets that it cannot assess.
     pub(super) below: Option<Bytes>,
     pub(super) transfers: Vec<Transfer>,
     pub(super) floods: Vec<Unresponsive>,
-    /// Who else sends.
+    /// Additional sender.
     pub(super) guest: Option<Guest>,
-    /// It ends when all transfers have, or then.
+    /// Latest end of the run, which ends earlier when all transfers have completed.
     pub(super) at_most: Duration,
-    /// It is run with so many seeds at most.
+    /// Largest number of seeds.
     pub(super) seeds: usize,
 }
 
 impl Setup {
-    /// Nothing yet, at this bottleneck.
+    /// Setup of this bottleneck without traffic.
     pub(super) const fn new(rate: Rate, rtt: Duration, bottleneck: Bottleneck, ecn: bool) -> Self {
         Self {
             rate,
@@ -163,19 +164,19 @@ impl Setup {
         }
     }
 
-    /// With this transfer.
+    /// Adds a transfer.
     pub(super) fn transfer(mut self, by: Responder, bytes: Bytes, server: usize) -> Self {
         self.transfers.push(Transfer { by, bytes, server });
         self
     }
 
-    /// With this flood.
+    /// Adds a flood.
     pub(super) fn flood(mut self, flood: Unresponsive) -> Self {
         self.floods.push(flood);
         self
     }
 
-    /// About how much work it is, in megabytes that move.
+    /// Approximate work of a run, in megabytes transferred.
     pub(super) fn work(&self) -> u64 {
         let moved = |transfer: &Transfer| {
             let factor = match transfer.by {
@@ -186,7 +187,7 @@ impl Setup {
             transfer.bytes.get().min(self.rate.bytes_in(self.at_most).get()) * factor
         };
         let alone = if self.transfers.is_empty() { self.rate.bytes_in(self.at_most).get() } else { 0 };
-        // Flows that never end share the link.
+        // Endless flows share the link.
         let most = self.rate.bytes_in(self.at_most).get().saturating_mul(4);
         (self.transfers.iter().map(moved).sum::<u64>().min(most) + alone) / 1_000_000 + 1
     }
@@ -210,74 +211,75 @@ impl crate::plan::Setup for Setup {
     }
 }
 
-/// What CRQ knew of a flow in the end.
+/// State of a flow in CRQ at the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
     pub(super) scores: Scores,
     /// The queue of its last packet.
     pub(super) class: Class,
-    /// How often it changed its queue.
+    /// Number of times that it changed its queue.
     pub(super) changes: u32,
 }
 
-/// What became of a transfer.
+/// Outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Transferred {
-    /// From the connection to the last byte; `None` if that never came.
+    /// Time from the connection to the last byte; `None` if not all bytes arrived.
     pub(super) fct: Option<Duration>,
-    /// Bytes that came.
+    /// Bytes that arrived.
     pub(super) bytes: Bytes,
-    /// What CRQ knew of it in the end.
+    /// State of the flow in CRQ at the end.
     pub(super) report: Option<Judged>,
-    /// What each set of rules said of it, where traps looked on.
+    /// Scores by each set of rules, at a queue observed by traps.
     pub(super) scores: [Scores; Preset::ALL.len()],
 }
 
 impl Transferred {
-    /// How long it took in ms: at least as long as was waited, if it was given up.
+    /// Completion time in ms. A transfer that was given up counts with `at_most`, the time waited
+    /// for it.
     pub(super) fn ms(&self, at_most: Duration) -> f64 {
         self.fct.unwrap_or(at_most).as_secs_f64() * 1e3
     }
 
-    /// The share of its cycles in which CRQ called it responsive to `signal`, in percent; of no cycles, none.
+    /// Share of its cycles in which CRQ called it responsive to `signal`, in %; 0 without cycles.
     pub(super) fn responsive(&self, signal: Signal) -> f64 {
         let raw = self.report.and_then(|report| report.scores.raw(signal));
         f64::from(raw.unwrap_or(0)) / 10.0
     }
 }
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Kept", into = "Kept")]
 pub(super) struct Outcome {
     pub(super) transfers: Vec<Transferred>,
     pub(super) floods: Vec<Transferred>,
-    /// How late each frame of a call was, in ms; of one that never came, for ever.
+    /// Delay of each frame of a call, in ms; infinite for one that never arrived.
     pub(super) frames: Vec<f64>,
-    /// What came of the guest's bytes.
+    /// Bytes of the guest that arrived.
     pub(super) guest: Bytes,
-    /// When the guest's packets began to go to another queue, and to which: as seen every 10 ms.
+    /// Changes of the queue of the guest's packets, with their times, sampled every 10 ms.
     pub(super) classes: Vec<(Time, Class)>,
-    /// Connections that were passed over because their spin bit did not spin.
+    /// Connections that were skipped because their spin bit did not spin.
     pub(super) skipped: u64,
-    /// Until the last transfer ended, or the run did.
+    /// Time until the last transfer ended, or the run did.
     pub(super) lasted: Duration,
 }
 
 impl Outcome {
-    /// What came of all transfers, in Mbit/s of the whole run.
+    /// Goodput of all transfers over the whole run, in Mbit/s.
     pub(super) fn goodput(&self) -> f64 {
         let bytes: Bytes = self.transfers.iter().map(|it| it.bytes).sum();
         bytes.get() as f64 * 8e-6 / self.lasted.as_secs_f64()
     }
 }
 
-/// An [`Outcome`] as it is kept: in numbers alone, since queues know nothing of files.
+/// Serialised form of an [`Outcome`], in plain numbers: the queue's types do not implement serde.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     transfers: Vec<KeptTransfer>,
     floods: Vec<KeptTransfer>,
-    /// `None`: for ever.
+    /// `None` for infinite delays.
     frames: Vec<Option<f64>>,
     guest: u64,
     classes: Vec<(u64, u8)>,
@@ -377,7 +379,7 @@ fn class_of(number: u8) -> Class {
     Class::ALL.into_iter().find(|&class| number_of(class) == number).unwrap_or(Class::Standard)
 }
 
-/// One queue.
+/// Builds one queue.
 fn queue<P: Queueable + 'static>(
     class: ClassConfig,
     rate: Rate,
@@ -395,7 +397,7 @@ fn queue<P: Queueable + 'static>(
     })
 }
 
-/// Linux. Without a testbed, its buffers hold back nothing.
+/// Linux's TCP. Without a testbed, its buffers limit nothing.
 fn tcp(congestion: Congestion, setup: &Setup) -> TcpConfig {
     let config = TcpConfig { congestion, ecn: setup.ecn, ..TcpConfig::default() };
     match setup.testbed {
@@ -409,7 +411,7 @@ fn tcp(congestion: Congestion, setup: &Setup) -> TcpConfig {
     }
 }
 
-/// A network with everything in it.
+/// A network with all senders and receivers.
 struct Stage {
     net: Network,
     down: LinkId,
@@ -424,7 +426,8 @@ impl Stage {
         let mut net = Network::new(Seed::new(seed));
         let [client, router] = ["client", "router"].map(|name| net.node(name));
         let servers = ["server/1", "server/2"].map(|name| net.node(name));
-        // In the testbed the delay lies before the box, half of it on either side: what leaves it is there at once.
+        // In the testbed the delay lies before the box, half of it on either side. Behind the box
+        // there is none.
         let none = Duration::ZERO;
         let behind = setup.rtt * setup.client_side / 100;
         let before = setup.rtt.saturating_sub(behind);
@@ -443,7 +446,7 @@ impl Stage {
                     Ok::<_, LimitError>(LinkConfig::new(testbed.wire, delay).framing(WIRE).queue(queue))
                 };
                 let switch = net.node("switch");
-                // A sender's own queue drops nothing: Linux stops the sender before.
+                // A sender's own queue drops nothing: Linux blocks the sender first.
                 for server in servers {
                     net.link(server, switch, wire(none, OWN_QUEUE)?, LinkConfig::delay_only(none));
                 }
@@ -503,7 +506,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// How late each frame of the call was, and how many bytes came.
+    /// Delays of the call's frames, and bytes of the guest that arrived.
     fn frames(&self) -> (Vec<f64>, Bytes) {
         let Some(flow) = self.guest else { return (Vec::new(), Bytes::ZERO) };
         let (Some(call), Some(viewer)) =
@@ -518,7 +521,7 @@ impl Stage {
         (late.collect(), viewer.bytes)
     }
 
-    /// The queue that the guest's packets go to.
+    /// Queue of the guest's packets.
     fn class(&self) -> Option<Class> {
         let queue = self.net.queue::<Crq<Packet>>(self.down)?;
         Some(queue.flow(self.guest?.key(Side::Server))?.class)
@@ -582,7 +585,7 @@ impl Stage {
         let start = Time::ZERO + flood.from;
         let flow = match flood.spin {
             None => {
-                // With IP and UDP headers.
+                // Converts the rate of payload to one with IP and UDP headers.
                 let bps = flood.rate.as_bps() * (DATAGRAM + 28) / DATAGRAM;
                 let udp = UdpFlow::new(server, client, Rate::from_bps(bps), Bytes::new(DATAGRAM));
                 let arrivals = if testbed {
@@ -602,7 +605,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The receiving end of a transfer by QUIC.
+    /// Receiving end of a transfer over QUIC.
     fn receiver(&self, flow: FlowId) -> Result<&Receiver, SimulationError> {
         for side in [Side::Client, Side::Server] {
             let host: &QuicHost = self.net.host(flow, side).ok_or(SimulationError::Missing("host"))?;
@@ -614,7 +617,7 @@ impl Stage {
         host.app().ok_or(SimulationError::Missing("receiver"))
     }
 
-    /// When a transfer began, how much of it has come, and when the last of that did.
+    /// Begin of a transfer, its bytes that have arrived, and the arrival of the last of them.
     fn progress(
         &self,
         (flow, quic): (FlowId, bool),
@@ -639,7 +642,7 @@ impl Stage {
 ///
 /// # Errors
 ///
-/// If it is impossible.
+/// Returns an error if the setup is impossible.
 fn run(setup: &Setup, seed: u64) -> Result<Outcome, SimulationError> {
     let step = Duration::from_millis(if setup.guest.is_some() { 10 } else { 50 });
     let mut stage = Stage::new(setup, seed)?;

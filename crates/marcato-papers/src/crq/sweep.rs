@@ -1,4 +1,4 @@
-//! Beyond the paper: what else CRQ could be configured to.
+//! Beyond the paper: other configurations of CRQ.
 
 use marcato_queue::trap::{Evidence, Response};
 use marcato_queue::{Admission, Buffer, ClassConfig, CrqConfig, Queues, Sharing};
@@ -12,11 +12,11 @@ use super::setup::{Bottleneck, Setup};
 use super::{Answer, Ask};
 use crate::plan::Runs;
 
-/// What is transferred, over what the paper does.
+/// Divisor of the paper's transfer.
 const PART: u64 = 4;
 const STACKS: [Stack; 2] = [Stack::OneWay(Control::Cubic), Stack::OneWay(Control::Bbr)];
 
-/// A change of the configuration, its name in row ids, and in words.
+/// A variant: its name in row ids, its name in words, and the change of the configuration.
 type Variant = (&'static str, &'static str, fn(&mut CrqConfig));
 
 fn responsive(config: &mut CrqConfig, change: impl FnOnce(&mut ClassConfig)) {
@@ -68,7 +68,7 @@ const VARIANTS: [Variant; 17] = [
     ("marcato", "Marcato's rules", |config| config.trap = super::watched::Preset::Marcato.rules()),
 ];
 
-/// Each variant beside the baseline of one queue.
+/// Each variant against the baseline of one queue.
 pub(super) fn sweep(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
     let bytes = scale.bytes(SINGLE / PART);

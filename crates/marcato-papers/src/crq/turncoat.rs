@@ -1,4 +1,4 @@
-//! Beyond the paper: how long it takes until a change of mind is noticed.
+//! Beyond the paper: time until CRQ notices that a flow stops or resumes responding.
 
 use marcato_queue::{
     Admission, Aqm, Buffer, Class, ClassConfig, CrqConfig, FlowTableConfig, Queues, QuicRule,
@@ -14,7 +14,7 @@ use crate::plan::Runs;
 
 const LINK: Rate = Rate::from_mbps(20);
 const RTT: Duration = Duration::from_millis(20);
-/// How long it answers, does not, and answers again.
+/// Length of each phase: the flow responds, does not, and responds again.
 const PHASE: Duration = Duration::from_secs(60);
 
 fn planned(plan: &mut Plan, rules: Preset, ecn: bool) -> (Ticket, Duration) {
@@ -38,7 +38,7 @@ fn planned(plan: &mut Plan, rules: Preset, ecn: bool) -> (Ticket, Duration) {
     (plan.add(Setup { guest, at_most: 3 * phase, seeds: 1, ..setup }), phase)
 }
 
-/// From `from` to the first time from then on at which the guest is in `class`, in ms; not a number if that is not before
+/// Time from `from` until the guest is in `class`, in ms; not a number if that is not before
 /// `until`.
 fn wait(outcome: &Outcome, class: Class, from: Time, until: Time) -> f64 {
     let before = outcome.classes.iter().rev().find(|&&(at, _)| at <= from).map(|&(_, class)| class);
@@ -49,7 +49,7 @@ fn wait(outcome: &Outcome, class: Class, from: Time, until: Time) -> f64 {
     found.map_or(f64::NAN, |&(at, _)| at.since(from).as_secs_f64() * 1e3)
 }
 
-/// The share of the time from `from` to `until` in the responsive queue, in percent.
+/// Share of the time from `from` to `until` in the responsive queue, in %.
 fn share(outcome: &Outcome, from: Time, until: Time) -> f64 {
     let ends = outcome.classes.iter().skip(1).map(|&(at, _)| at).chain([Time::MAX]);
     let spans = outcome.classes.iter().zip(ends).filter(|&(&(_, class), _)| class == Class::Responsive);
@@ -57,7 +57,7 @@ fn share(outcome: &Outcome, from: Time, until: Time) -> f64 {
     inside.sum::<f64>() * 100.0 / until.since(from).as_secs_f64()
 }
 
-/// By each set of rules, at queues that drop and at queues that mark.
+/// Each set of rules, at queues that drop and at queues that mark.
 pub(super) fn turncoat(plan: &mut Plan) -> Ask {
     let text = TEXT.replace("SPAN", &plan.scale.span(PHASE).as_secs_f64().to_string());
     let mut cells = Vec::new();

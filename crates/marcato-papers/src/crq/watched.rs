@@ -1,7 +1,7 @@
-//! A queue that judges flows by several rules at once and lets nothing follow from it.
+//! A queue that assesses flows by several rules at once, without acting on the verdicts.
 //!
-//! CRQ §IV-B feeds all traffic into one queue while its trap looks on. Since nothing follows from a verdict, one run tells
-//! what each set of rules would say.
+//! CRQ §IV-B feeds all traffic into one queue while its trap observes. Verdicts have no effect
+//! there, so one run gives the verdicts of every set of rules.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use marcato_sim::Packet;
 use marcato_units::{Bytes, Layer, Stream, Time};
 use marcato_wire::{Ecn, QuicHeader, Transport};
 
-/// The sets of rules.
+/// Set of the trap's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preset {
-    /// As printed.
+    /// Rules as printed.
     Paper,
-    /// As the authors' program behaves.
+    /// Rules as implemented in the authors' program.
     Authors,
-    /// What we think is right.
+    /// Rules of Marcato, which operators get.
     Marcato,
 }
 
@@ -44,7 +44,7 @@ impl Preset {
 
 const PRESETS: usize = Preset::ALL.len();
 
-/// A packet, and in which cycle of each trap it came.
+/// A packet, with its cycle in each trap.
 #[derive(Clone, Debug)]
 pub(super) struct Tagged {
     packet: Packet,
@@ -71,16 +71,18 @@ impl Queueable for Tagged {
     }
 }
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Debug, Default)]
 struct Flow {
     traps: [Option<Trap>; PRESETS],
-    /// Whether a long header of a known version was seen from its sender, and from the other host.
+    /// True for the flow's sender, and for the other host, once a long header of a known version
+    /// was seen from it.
     greeted: [bool; 2],
 }
 
 impl Flow {
-    /// A flow is TCP, or QUIC: to Marcato's rules what began with a handshake, to the others whatever has the first bits.
+    /// Starts the traps of a flow of TCP or QUIC. Marcato's rules accept QUIC only after a
+    /// handshake; the others accept any UDP flow with QUIC's first bits.
     fn recognise(&mut self, transport: &Transport) {
         let (kind, handshake) = match transport {
             Transport::Tcp(_) => (TrapKind::Tcp, true),
@@ -101,23 +103,23 @@ impl Flow {
     }
 }
 
-/// A queue with traps that look on.
+/// A queue with traps that observe it.
 pub(super) struct Watched {
     queue: Box<dyn Discipline<Tagged>>,
     flows: BTreeMap<FlowKey, Flow>,
-    /// The share of packets that it drops whatever the queue thinks.
+    /// Share of packets that it drops at random, before the queue decides.
     loss: f64,
     stream: Stream,
     counters: Counters,
 }
 
 impl Watched {
-    /// `queue`, which drops this share of the packets at random besides.
+    /// Wraps `queue`, and drops this additional share of the packets at random.
     pub(super) fn new(queue: Box<dyn Discipline<Tagged>>, loss: f64, stream: Stream) -> Self {
         Self { queue, flows: BTreeMap::new(), loss, stream, counters: Counters::default() }
     }
 
-    /// What each set of rules has said of a flow.
+    /// Scores of a flow by each set of rules.
     pub(super) fn scores(&self, flow: FlowKey) -> [Scores; PRESETS] {
         let known = self.flows.get(&flow);
         std::array::from_fn(|preset| {
@@ -132,7 +134,7 @@ fn one(packet: &impl Queueable) -> Tally {
     Tally { packets: 1, bytes: packet.len() }
 }
 
-/// Tells a flow's traps of a signal.
+/// Reports a signal to a flow's traps.
 fn tell(flows: &mut BTreeMap<FlowKey, Flow>, signal: Signal, packet: &Tagged) {
     let Some(flow) = flows.get_mut(&packet.flow()) else { return };
     for ((trap, preset), stamp) in flow.traps.iter_mut().zip(Preset::ALL).zip(packet.stamps) {

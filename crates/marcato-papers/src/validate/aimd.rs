@@ -1,37 +1,40 @@
-//! A model of its own of Reno under loss, to hold the simulator to: packets in rounds, no network, no clock.
+//! An independent model of Reno under loss, to validate the simulator: packets in rounds, no
+//! network, no clock.
 //!
-//! The simulator sends segments over links and knows sequence numbers, timers and SACK; this knows a window of packets
-//! that come back in the order in which they left, a round trip later, or do not. What both have in common is only
-//! RFC 5681's additive increase and halving, three duplicates, and RFC 6937's half of the deliveries in recovery.
+//! The simulator sends segments over links and has sequence numbers, timers and SACK. This model
+//! has a window of packets that return in the order in which they left, a round trip later, or are
+//! lost. Both share only RFC 5681's additive increase and halving, three duplicates, and RFC 6937's
+//! half of the deliveries in recovery.
 
 use std::collections::VecDeque;
 
 use marcato_units::Stream;
 
-/// What the model is told.
+/// Parameters of the model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aimd {
     /// Packets per acknowledgement.
     pub(super) per_ack: u64,
-    /// Whether growth counts packets acknowledged, as RFC 3465, or acknowledgements, as the formula with b.
+    /// True if growth counts acknowledged packets, as RFC 3465; false if it counts
+    /// acknowledgements, as the formula with b.
     pub(super) counts_packets: bool,
 }
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flying {
     lost: bool,
-    /// Sent again: it is not new.
+    /// True for a retransmission, which delivers nothing new.
     again: bool,
     number: u64,
 }
 
 impl Aimd {
-    /// An acknowledgement per packet.
+    /// Model with an acknowledgement per packet.
     pub(super) const PLAIN: Self = Self { per_ack: 1, counts_packets: true };
 
-    /// New packets delivered per round trip in `packets` of them, where each packet is lost with probability `p`
-    /// independently of all others, or, with no `stream`, exactly every (1/p)th.
+    /// New packets delivered per round trip, measured over `packets` of them. Each packet is lost
+    /// with probability `p` independently, or, without a `stream`, exactly every (1/p)th is.
     pub(super) fn rate(self, p: f64, packets: u64, mut stream: Option<Stream>) -> f64 {
         let every = super::path::whole(1.0 / p);
         let mut sent = 0u64;
@@ -45,16 +48,17 @@ impl Aimd {
         let mut window = super::path::whole(super::formula::mathis_window(p)).max(4);
         let (mut credit, mut number, mut rounds, mut fresh) = (0, 0, 0u64, 0u64);
         let mut flying: VecDeque<Flying> = VecDeque::new();
-        // What is known to be missing; and, in recovery, what was sent after it began and is missing.
+        // Packets known to be missing; and, in recovery, missing ones that were sent after it
+        // began.
         let (mut holes, mut late) = (0u64, 0u64);
-        // Retransmissions under way: recovery lasts until all have come.
+        // Retransmissions in flight: recovery lasts until all have arrived.
         let (mut open, mut duplicates) = (0u64, 0u64);
         let mut recovery: Option<Recovery> = None;
         let mut send = |again: bool, number: &mut u64, next: &mut VecDeque<Flying>| {
             *number += 1;
             next.push_back(Flying { lost: lose(), again, number: *number });
         };
-        // What came after a warm-up of a tenth counts.
+        // The first tenth is warm-up.
         let (mut before, warm) = (None, packets / 10);
         while fresh < packets {
             if before.is_none() && fresh >= warm {
@@ -62,7 +66,7 @@ impl Aimd {
             }
             rounds += 1;
             if flying.is_empty() {
-                // The beginning; or nobody is left to tell of a loss but the timer.
+                // The run begins; or all packets are lost, and only the timer can detect it.
                 if number > 0 {
                     (rounds, window) = (rounds + 2, 2);
                 }
@@ -72,7 +76,7 @@ impl Aimd {
                 }
             }
             let mut next = VecDeque::with_capacity(flying.len() + 2);
-            // As the packets of this round are heard of, others leave.
+            // As acknowledgements of this round arrive, new packets leave.
             while let Some(packet) = flying.pop_front() {
                 fresh += u64::from(!packet.again);
                 open -= u64::from(packet.again);
@@ -91,8 +95,8 @@ impl Aimd {
                 }
                 if let Some(state) = &mut recovery {
                     state.delivered += 1;
-                    // RFC 6937: in proportion while there is more in the pipe than the threshold, else one more than
-                    // was delivered. The first retransmission leaves at once.
+                    // RFC 6937: proportional while the pipe exceeds the threshold, otherwise one
+                    // more than was delivered. The first retransmission leaves at once.
                     let now = pipe(&next);
                     let due = if now > state.threshold {
                         (state.delivered * state.threshold).div_ceil(state.flight).saturating_sub(state.out)
@@ -107,7 +111,7 @@ impl Aimd {
                         open += u64::from(again);
                         send(again, &mut number, &mut next);
                     }
-                    // Over when all that was sent before it has come.
+                    // Recovery ends when everything sent before it has arrived.
                     if packet.number >= state.until && holes == 0 && open == 0 {
                         (window, credit, recovery) = (state.threshold, 0, None);
                         (holes, late) = (late, 0);
@@ -116,7 +120,8 @@ impl Aimd {
                     continue;
                 }
                 if holes == 0 {
-                    // An acknowledgement for `per_ack` packets, or, counting packets, for each its part of it.
+                    // Growth per acknowledgement of `per_ack` packets, or, when packets are
+                    // counted, by each packet's part.
                     credit += 1;
                     let needed = if self.counts_packets { window } else { window * self.per_ack };
                     if credit >= needed {
@@ -168,7 +173,8 @@ mod tests {
 
     #[test]
     fn independent_losses_give_otts_constant() {
-        // 4000 losses: half of the spread of a cycle over their root is 0.8 %, three of it 2.4; windows are whole: 1 %.
+        // 4000 losses: half of the spread of a cycle over their root is 0.8 %, three of it 2.4.
+        // Whole windows add 1 %.
         let stream = Seed::new(1).stream("aimd");
         let c = Aimd::PLAIN.rate(1e-4, 40_000_000, Some(stream)) * 0.01;
         assert!((c / OTT - 1.0).abs() < 0.035, "{c}");

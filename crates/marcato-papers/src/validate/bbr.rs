@@ -1,4 +1,4 @@
-//! BBR version 1: the gains, the cycle and the probes of the round trip that its pace and window show.
+//! BBR version 1: the gains, the cycle and the probes of the round trip, from its pace and window.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_report::{Row, Samples, Unit};
@@ -10,13 +10,13 @@ use super::plan::{Plan, Values};
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 
-/// With its 52 bytes of headers a segment makes a packet of 1500 bytes.
+/// Payload of a segment: 52 bytes of headers make it a packet of 1500 bytes.
 const MSS: f64 = 1448.0;
 const RTT: f64 = 0.04;
 const MBPS: u64 = 20;
-/// Payload per second, and per round trip.
+/// Payload of the link in bytes per second.
 const GOODPUT: f64 = MBPS as f64 * 1e6 / 8.0 * MSS / 1500.0;
-/// Linux: 2885/1000 + 1/256 and its inverse in 256ths; the pace stays 1 % below.
+/// Gains of Linux: 2885/1000 + 1/256 and its inverse in 256ths. The pace stays 1 % below.
 const HIGH_GAIN: f64 = 739.0 / 256.0;
 const DRAIN_GAIN: f64 = 88.0 / 256.0;
 const MARGIN: f64 = 0.99;
@@ -41,7 +41,7 @@ fn pace(stats: &TcpStats) -> f64 {
     stats.pacing_rate.map_or(f64::NAN, |rate| rate.as_bytes_per_sec() as f64)
 }
 
-/// By which factor the pace grows per round trip, from the third to the eighth, where the path is far wider.
+/// Growth of the pace per round trip, from the third to the eighth, on a far wider path.
 fn startup(seed: Seed) -> Result<Values, SimulationError> {
     let rtt = 0.1;
     let mut one = flow(10_000, rtt, Bytes::new(1 << 28), seed)?;
@@ -54,7 +54,7 @@ fn startup(seed: Seed) -> Result<Values, SimulationError> {
     Ok(vec![libm::pow(eighth / third, 0.2)])
 }
 
-/// What `ROWS` lists, in its order.
+/// Values of the rows of [`bbr`], in their order.
 fn steady(seed: Seed, until: u64) -> Result<Values, SimulationError> {
     let mut one = flow(MBPS, RTT, Bytes::kb(400), seed)?;
     let mut samples = Vec::new();
@@ -67,8 +67,9 @@ fn steady(seed: Seed, until: u64) -> Result<Values, SimulationError> {
     }
     let paces = |from: usize, to: usize| samples[from..to].iter().map(|sample| sample.0);
     let (most, least) = (|it: f64, pace: f64| it.max(pace), |it: f64, pace: f64| it.min(pace));
-    // Before the handshake there is no round trip to pace by: Linux assumes a millisecond. Startup fills the pipe within
-    // a second; the cycles of the first eight seconds after two follow no probe.
+    // Before the handshake no round trip is known, and Linux assumes a millisecond for its pace.
+    // Startup fills the pipe within a second. The cycles from 2 s to 10 s follow no probe of the
+    // round trip.
     let high = paces(100, 1_000).filter(|pace| pace.is_finite()).fold(0.0, most);
     let peak = samples[100..].iter().position(|sample| sample.0 >= high).map_or(100, |at| at + 100);
     let drain = paces(peak, 1_500).fold(f64::MAX, least);
@@ -83,7 +84,7 @@ fn steady(seed: Seed, until: u64) -> Result<Values, SimulationError> {
         (Some(first), Some(last)) if rises.len() > 1 => (last - first) as f64 / (rises.len() - 1) as f64,
         _ => f64::NAN,
     };
-    // A probe of the round trip is where the window is four packets.
+    // The window is four packets during a probe of the round trip.
     let probing = |ms: usize| samples[ms].1 <= 4.0;
     let begins: Vec<usize> = (1_001..samples.len()).filter(|&ms| probing(ms) && !probing(ms - 1)).collect();
     let ends: Vec<usize> = (1_001..samples.len()).filter(|&ms| !probing(ms) && probing(ms - 1)).collect();
@@ -114,7 +115,7 @@ pub(super) fn bbr(plan: &mut Plan) -> Ask {
     let steady = plan.each(until * 2, move |seed| steady(seed, until));
     Box::new(move |runs| {
         let round = RTT * 1e3;
-        // The greatest of ten rounds' samples: one packet more than a round trip carries, of 66.
+        // Largest sample of ten rounds: one packet more than a round trip carries, of 66.
         let (estimate, packet) = (2.0, MSS / (GOODPUT * RTT));
         let budget = 12.0 * packet;
         let row = |place: usize, id: &str, what: &str, unit: Unit, theory: f64| {

@@ -1,4 +1,4 @@
-//! CoDel's control law, under a load that answers to nothing.
+//! CoDel's control law, under an unresponsive load.
 
 use marcato_queue::{Codel, CodelConfig, Limit};
 use marcato_report::chart::{Axis, LineChart, Series};
@@ -11,10 +11,10 @@ use super::watch::Watched;
 use super::{Answer, Ask, formula};
 use crate::error::SimulationError;
 
-/// A packet of 1000 bytes at 8 Mbit/s, in ms.
+/// Transmission time of a packet of 1000 bytes at 8 Mbit/s, in ms.
 const PACKET: f64 = 1.0;
 
-/// When CoDel dropped, in ms, where twice as much arrives as leaves.
+/// Times of CoDel's drops, in ms, under twice the load that the link carries.
 fn drops(seconds: u64) -> Result<Values, SimulationError> {
     let mut net = Network::new(Seed::new(1));
     let (from, to) = (net.node("from"), net.node("to"));

@@ -1,4 +1,4 @@
-//! CUBIC: its mean window by its response function, Reno's where that is larger, and K.
+//! CUBIC: its mean window by the response function, Reno's where that is larger, and K.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -14,14 +14,15 @@ use super::{Answer, Ask};
 use crate::error::SimulationError;
 
 const RTT: f64 = 0.1;
-/// As good as no limit: what leaves together arrives together.
+/// Rate without effect: packets that leave together arrive together.
 const WIDE: Rate = Rate::from_mbps(10_000);
-/// 1250 packets per round trip.
+/// Rate of 1250 packets per round trip.
 const SPREAD: Rate = Rate::from_mbps(100);
 
-/// A flow on a wide path whose first reduction comes at a window of about `w_max`, without slow start having gone
-/// beyond it: the initial window is half of it, and its last packet is lost. Then each of `more` losses comes `every`
-/// packets after the one before. CUBIC forgets where it began very slowly, so that is where it has to begin.
+/// A flow on a wide path whose first reduction comes at a window of about `w_max`, without an
+/// overshoot of slow start. The initial window is half of it, and its last packet is lost. Each of
+/// `more` losses then comes `every` packets after the one before. CUBIC forgets its start very
+/// slowly, so the flow must begin near its steady state.
 fn flow(
     rtt: f64,
     w_max: f64,
@@ -30,7 +31,7 @@ fn flow(
     rate: Rate,
 ) -> Result<OneFlow, SimulationError> {
     let half = u32::try_from(whole(w_max / 2.0)).unwrap_or(u32::MAX).max(2);
-    // Before the data go a SYN and an acknowledgement.
+    // A SYN and an acknowledgement precede the data.
     let first = u64::from(half) + 1;
     let losses = Loss::Script((0..=more).map(|k| first + k * every).collect());
     let config = TcpConfig {
@@ -43,7 +44,7 @@ fn flow(
     OneFlow::new(Seed::new(1), there, wide(one_way)?, config)
 }
 
-/// Mean window in packets over so many stages.
+/// Mean window in packets over `stages` stages.
 pub(super) fn window(
     rtt: f64,
     p: f64,
@@ -54,13 +55,14 @@ pub(super) fn window(
     let settle = 3;
     let mut one = flow(rtt, w_max, [whole(1.0 / p), stages + settle + 2], fast_convergence, WIDE)?;
     let step = Duration::from_millis(10);
-    // The first stages make good what the beginning was off.
+    // The first stages correct the initial deviation.
     one.over_reductions(Time::ZERO, settle, step)?;
     let goodput = one.over_reductions(one.net.now(), stages, step)?;
     Ok(vec![goodput * rtt / f64::from(MSS)])
 }
 
-/// K in seconds and W_max in packets, as the window shows them; then the window every 100 ms, from the first loss on.
+/// K in seconds and W_max in packets, as seen in the window; then the window every 100 ms, from the
+/// first loss on.
 fn trace(rate: Rate) -> Result<Values, SimulationError> {
     let mut one = flow(RTT, 1000.0, [1, 0], false, rate)?;
     let cwnd = |one: &OneFlow| {
@@ -76,13 +78,14 @@ fn trace(rate: Rate) -> Result<Values, SimulationError> {
     }
     let threshold = samples.last().map_or(f64::NAN, |sample| sample.2);
     let w_max = threshold / 0.7;
-    // The stage begins when recovery has brought the window down and it grows again.
+    // The stage begins when recovery has reduced the window and it grows again.
     let reduced = samples.iter().rposition(|sample| sample.3 == 0).map_or(0, |last| last + 1);
     let stage = &samples[reduced..];
     let least = stage.iter().map(|sample| sample.1).fold(f64::MAX, f64::min);
     let bottom = stage.iter().rposition(|sample| sample.1 <= least + 1e-3).unwrap_or(0);
     let begin = stage.get(bottom).map_or(f64::NAN, |sample| sample.0);
-    // Around W_max the function is flat: K is in the middle between the times three seconds before and after.
+    // Around W_max the function is flat: K is midway between the times three seconds before and
+    // after.
     let side = 0.4 * 27.0;
     let crosses = |level: f64| {
         stage[bottom..].iter().find(|sample| sample.1 >= level).map_or(f64::NAN, |sample| sample.0)
@@ -98,7 +101,8 @@ fn trace(rate: Rate) -> Result<Values, SimulationError> {
 /// Bytes of the transfers that show slow start.
 const TRANSFER: Bytes = Bytes::new(200_000_000);
 
-/// Milliseconds until so much has arrived over 1 Gbit/s, 100 ms and a buffer of 8000 packets, as a Linux host sends it.
+/// Time in ms until [`TRANSFER`] has arrived over 1 Gbit/s, 100 ms and a buffer of 8000 packets,
+/// sent as by a Linux host.
 fn start(hystart: bool, pacing: bool) -> Result<Values, SimulationError> {
     let config = TcpConfig {
         congestion: Congestion::Cubic(Cubic { hystart, ..Cubic::default() }),
@@ -128,7 +132,7 @@ fn start(hystart: bool, pacing: bool) -> Result<Values, SimulationError> {
 fn start_in_theory() -> f64 {
     let config = TcpConfig::default();
     let packets = (TRANSFER.get() as f64 / f64::from(config.mss)).ceil();
-    // With the headers of IPv4 and TCP and the timestamps, a packet of 1500 bytes.
+    // The headers of IPv4 and TCP and the timestamps make a packet of 1500 bytes.
     let packet = Rate::from_mbps(1000).transmission_time(Bytes::new(1500)).as_secs_f64();
     slow_start_transfer(packets, f64::from(config.initial_window), RTT, packet) * 1e3
 }
@@ -197,7 +201,7 @@ pub(super) fn cubic(plan: &mut Plan) -> Ask {
         for (p, name, ticket) in friendly {
             let (reno, both) = (mathis_window(p), cubic_or_reno_window(RTT, p));
             let band = 0.03 + 0.75 / reno;
-            // What a sawtooth of whole packets lacks of a continuous one is two packets: at 1e-2, 15 %.
+            // A sawtooth of whole packets is two packets below a continuous one: at 1e-2, 15 %.
             let claims = p < 5e-3;
             let said = if claims {
                 format!(

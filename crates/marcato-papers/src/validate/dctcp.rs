@@ -12,13 +12,13 @@ use super::watch::Watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 
-/// K, in packets.
+/// Marking threshold K, in packets.
 const THRESHOLD: u64 = 40;
-/// 1 Gbit/s and 1 ms in packets of 1500 bytes.
+/// Bandwidth-delay product: 1 Gbit/s and 1 ms in packets of 1500 bytes.
 const PRODUCT: f64 = 1e9 * 1e-3 / 12_000.0;
 
-/// The longest and the shortest queue in packets, the one being sent included; the share that is marked; and the share
-/// of the link in use.
+/// Values of a run: the longest and the shortest queue in packets, the one in transmission
+/// included; the share that is marked; and the used share of the link in %.
 fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, SimulationError> {
     let mut net = Network::new(seed);
     let (client, server) = (net.node("client"), net.node("server"));
@@ -39,7 +39,7 @@ fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, SimulationError> {
         let start = Time::from_nanos(stream.below(10_000_000));
         net.tcp(TcpFlow::new(client, server, config.clone(), Bulk::endless()).start(start))?;
     }
-    // From a second on nothing is left of slow start.
+    // After a second, slow start has no effect any more.
     let begin = Time::from_secs(1);
     net.run_until(begin);
     seen.borrow_mut().forget();
@@ -66,7 +66,8 @@ pub(super) fn dctcp(plan: &mut Plan) -> Ask {
             let theory = DctcpSawtooth::new(n, PRODUCT, THRESHOLD as f64);
             let id = |what: &str| format!("validate.dctcp.{flows}.{what}");
             let claims = flows == 1;
-            // A packet each while the mark is under way, and as many again where flows are not in step.
+            // Each flow adds a packet while the mark is in flight, and another if the flows are not
+            // synchronised.
             rows.push(
                 Row::new(id("most"), format!("{flows} flows, longest queue in packets: K + N (±{}: a packet of each flow, and the one being sent)", n + 1.0), Unit::Count)
                     .paper(theory.most)

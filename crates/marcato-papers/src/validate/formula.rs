@@ -1,9 +1,10 @@
-//! What theory says, as arithmetic. Windows are in packets, times in seconds, shares in parts of one.
+//! Formulas of theory. Windows are in packets, times in seconds, and shares are fractions of one.
 
 use libm::{cbrt, pow, sqrt};
 
-/// The constant of the square root law: a sawtooth between W/2 and W that gains a packet per `b` round trips.
-/// Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm" (1997), eq. 3.
+/// Constant of the square root law, for a sawtooth between W/2 and W that gains a packet per `b`
+/// round trips. Mathis et al., "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm"
+/// (1997), eq. 3.
 pub(super) fn mathis_constant(b: f64) -> f64 {
     sqrt(3.0 / (2.0 * b))
 }
@@ -13,19 +14,23 @@ pub(super) fn mathis_window(p: f64) -> f64 {
     mathis_constant(1.0) / sqrt(p)
 }
 
-/// The constant where losses are independent of one another, for p to 0. Ott, Kemperman and Mathis (1996).
+/// Constant of the square root law for independent losses, in the limit of p to 0. Ott, Kemperman
+/// and Mathis (1996).
 ///
-/// A window grows by 1 per round trip, so that W² grows by 2 for each packet sent, and a loss halves W: before losses
-/// W² is (2/p)·S, S the sum of E/4^k over independent exponential E. A cycle of 1/p packets takes half of W, so the
-/// mean window is sqrt(2)/E(sqrt(S)) / sqrt(p). E(sqrt(S)) is 1.0798.
+/// A window grows by 1 per round trip, so that W² grows by 2 for each packet sent, and a loss
+/// halves W. So before losses W² is (2/p)·S, where S is the sum of E/4^k over independent
+/// exponential E. A cycle of 1/p packets takes half of W, so the mean window is sqrt(2)/E(sqrt(S))
+/// / sqrt(p). E(sqrt(S)) is 1.0798.
 pub(super) const OTT: f64 = 1.3098;
 
-/// Padhye, Firoiu, Towsley and Kurose (1998), eq. 31: the full model. Packets per round trip for a loss probability
-/// `p`, `b` packets per acknowledgement, and a first timeout of `t0` round trips.
+/// Full model of Padhye, Firoiu, Towsley and Kurose (1998), eq. 31. Returns packets per round trip
+/// for a loss probability `p`, `b` packets per acknowledgement, and a first timeout of `t0` round
+/// trips.
 pub(super) fn pftk_full(p: f64, b: f64, t0: f64) -> f64 {
     let c = (2.0 + b) / (3.0 * b);
     let w = c + sqrt(8.0 * (1.0 - p) / (3.0 * b * p) + c * c);
-    // Eq. 24 and 28: how likely a loss in a window of w ends in a timeout, and how long those last.
+    // Eq. 24 and 28: the probability that a loss in a window of w ends in a timeout, and the
+    // duration of timeouts.
     let q = 1.0 - p;
     let q3 = q * q * q;
     let timeout = ((1.0 - q3) * (1.0 + q3 * (1.0 - pow(q, w - 3.0))) / (1.0 - pow(q, w))).min(1.0);
@@ -39,14 +44,15 @@ pub(super) fn pftk_full(p: f64, b: f64, t0: f64) -> f64 {
     (q / p + w + timeout / q) / (b / 2.0 * w + 1.0 + timeout * t0 * f / q)
 }
 
-/// The same, eq. 32: the approximation that most quote.
+/// Approximation of the model, eq. 32, which is the one usually cited.
 pub(super) fn pftk_approximate(p: f64, b: f64, t0: f64) -> f64 {
     let timeouts = t0 * (3.0 * sqrt(3.0 * b * p / 8.0)).min(1.0) * p * (1.0 + 32.0 * p * p);
     1.0 / (sqrt(2.0 * b * p / 3.0) + timeouts)
 }
 
-/// Share of the link that one Reno flow uses whose buffer is `b` bandwidth-delay products: its window climbs from
-/// (1 + b)/2 to 1 + b products. Below one product a round trip's window takes a round trip, above it the queue fills.
+/// Share of the link that one Reno flow uses whose buffer is `b` bandwidth-delay products. Its
+/// window climbs from (1 + b)/2 to 1 + b products. Below one product a round trip's window takes a
+/// round trip; above it the queue fills.
 pub(super) fn utilisation(b: f64) -> f64 {
     if b >= 1.0 {
         return 1.0;
@@ -55,11 +61,13 @@ pub(super) fn utilisation(b: f64) -> f64 {
     ((3.0 + b) * (1.0 - b) / 8.0 + full) / ((1.0 - b) / 2.0 + full)
 }
 
-/// When the last of `packets` arrives, counted from `connect`, where the window doubles each round trip from `initial` on
-/// until it fills a path of `rtt` and `packet` seconds for a packet, and the link is then busy to the end.
+/// Arrival of the last of `packets`, counted from `connect`. The window doubles each round trip
+/// from `initial` on until it fills a path of `rtt` and `packet` seconds for a packet; the link is
+/// then busy to the end.
 ///
-/// A round trip for the handshake, one for each round in which the window does not fill the path, half a one for the last
-/// packet's way, and the time of the packets that are then still to be sent.
+/// The time is the sum of a round trip for the handshake, one for each round in which the window
+/// does not fill the path, half a one for the last packet's propagation, and the transmission time
+/// of the other packets.
 pub(super) fn slow_start_transfer(packets: f64, initial: f64, rtt: f64, packet: f64) -> f64 {
     let (mut window, mut sent, mut rounds) = (initial, 0.0, 0.0);
     while window < rtt / packet && sent + window < packets {
@@ -70,29 +78,32 @@ pub(super) fn slow_start_transfer(packets: f64, initial: f64, rtt: f64, packet: 
     (1.5 + rounds) * rtt + (packets - sent) * packet
 }
 
-/// RFC 9438 §5.1: C and beta.
+/// Constants C and beta of RFC 9438 §5.1.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 
-/// RFC 9438 §5.1: CUBIC's mean window where every (1/p)th packet is lost, 1.0538·(RTT/p)^0.75 with its constants.
+/// Mean window of CUBIC if every (1/p)th packet is lost: RFC 9438 §5.1, 1.0538·(RTT/p)^0.75 with
+/// its constants.
 pub(super) fn cubic_window(rtt: f64, p: f64) -> f64 {
     sqrt(sqrt(C * (3.0 + BETA) / (4.0 * (1.0 - BETA)))) * pow(rtt / p, 0.75)
 }
 
-/// RFC 9438 §4.2, figure 2: K, in seconds.
+/// K in seconds: RFC 9438 §4.2, figure 2.
 pub(super) fn cubic_k(w_max: f64) -> f64 {
     cbrt(w_max * (1.0 - BETA) / C)
 }
 
-/// The window at which a stage of CUBIC ends that repeats itself: its mean over (3 + beta)/4.
+/// Window at which a periodic stage of CUBIC ends: its mean over (3 + beta)/4.
 pub(super) fn cubic_w_max(rtt: f64, p: f64) -> f64 {
     cubic_window(rtt, p) / ((3.0 + BETA) / 4.0)
 }
 
-/// Mean window where the larger counts of the cubic function and of Reno's window (RFC 9438 §4.3), as a fluid. In the
-/// middle of a stage the one may be larger, at its end the other: then the mean is above what either formula says.
+/// Mean window of a fluid model that takes the larger of the cubic function and Reno's window (RFC
+/// 9438 §4.3). Either may be larger in the middle of a stage or at its end: then the mean exceeds
+/// both formulas.
 pub(super) fn cubic_or_reno_window(rtt: f64, p: f64) -> f64 {
-    // A stage from 0.7·W_max until W_max is reached again carries some packets; W_max is sought for which it is 1/p.
+    // Searches for the W_max at which a stage, from 0.7·W_max until W_max is reached again, carries
+    // 1/p packets.
     let stage = |w_max: f64| {
         let (step, k) = (1e-3 * rtt.min(1.0), cubic_k(w_max));
         let alpha = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -116,7 +127,7 @@ pub(super) fn cubic_or_reno_window(rtt: f64, p: f64) -> f64 {
     packets / t * rtt
 }
 
-/// RFC 8289 §5.6: when CoDel drops, from its first drop on, in intervals: t + 1/sqrt(count).
+/// Times of CoDel's drops from its first one on, in intervals: t + 1/sqrt(count). RFC 8289 §5.6.
 pub(super) fn codel_drops(intervals: f64) -> Vec<f64> {
     let (mut times, mut t, mut count) = (Vec::new(), 0.0, 0.0);
     while t <= intervals {
@@ -132,25 +143,26 @@ pub(super) fn mm1_wait(rho: f64) -> f64 {
     rho / (1.0 - rho)
 }
 
-/// The same in M/D/1: Pollaczek and Khinchine.
+/// Mean wait in M/D/1, in service times: Pollaczek and Khinchine.
 pub(super) fn md1_wait(rho: f64) -> f64 {
     rho / (2.0 * (1.0 - rho))
 }
 
-/// Standard error of the mean wait of `n` successive packets in M/M/1, in service times: they are far from independent
-/// of one another. Daley (1968); Whitt (1989), "Planning Queueing Simulations", table 1.
+/// Standard error of the mean wait of `n` successive packets in M/M/1, in service times. Successive
+/// waits are strongly correlated. Daley (1968); Whitt (1989), "Planning Queueing Simulations",
+/// table 1.
 pub(super) fn mm1_wait_error(rho: f64, n: f64) -> f64 {
     let variance = rho * (2.0 + 5.0 * rho - 4.0 * rho * rho + rho * rho * rho) / pow(1.0 - rho, 4.0);
     sqrt(variance / n)
 }
 
-/// The DCTCP sawtooth of `n` synchronised flows over a pipe of `c_rtt` packets with the threshold `k`. Alizadeh et al.
-/// (2010), §3.3.
+/// DCTCP sawtooth of `n` synchronised flows over a pipe of `c_rtt` packets with the threshold `k`.
+/// Alizadeh et al. (2010), §3.3.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DctcpSawtooth {
-    /// alpha, by their eq. 6 solved for it; sqrt(2/W*) is its approximation.
+    /// alpha by their eq. 6, solved for it; sqrt(2/W*) is its approximation.
     pub(super) alpha: f64,
-    /// The longest queue, eq. 10, and the amplitude, eq. 8, in packets.
+    /// Longest queue, eq. 10, and amplitude, eq. 8, in packets.
     pub(super) most: f64,
     pub(super) amplitude: f64,
 }
@@ -198,15 +210,17 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_until_the_path_is_full() {
-        // 10, 20 and 40 packets leave half of the path of 100 idle; 80 do, too, and 160 do not.
+        // 10, 20 and 40 packets leave half or more of the path of 100 idle. 80 do not fill it
+        // either; 160 do.
         near(slow_start_transfer(1000.0, 10.0, 1.0, 0.01), 5.5 + (1000.0 - 150.0) * 0.01, 1e-9);
-        // What fits into the first window takes the handshake, its own time and half a round trip.
+        // Packets that fit into the first window take the handshake, their own time and half a
+        // round trip.
         near(slow_start_transfer(10.0, 10.0, 1.0, 0.01), 1.6, 1e-9);
     }
 
     #[test]
     fn the_constant_for_independent_losses_follows_from_its_derivation() {
-        // E(sqrt(S)) by 400 000 draws, each with a standard deviation of 0.4: 0.0007.
+        // E(sqrt(S)) from 400 000 draws, each with a standard deviation of 0.4: 0.0007.
         let mut stream = Seed::new(1).stream("ott");
         let draws = 400_000;
         let sum: f64 = (0..draws)
@@ -223,7 +237,8 @@ mod tests {
         for form in [pftk_full, pftk_approximate] {
             near(form(1e-6, 1.0, 5.0) / mathis_window(1e-6), 1.0, 0.02);
         }
-        // Both fall below it where they are many; the approximation is within a quarter of the full model.
+        // Both are below the square root law at high loss, and the approximation is within a
+        // quarter of the full model.
         for p in [0.005, 0.01, 0.02, 0.05] {
             let (full, approximate) = (pftk_full(p, 1.0, 5.0), pftk_approximate(p, 1.0, 5.0));
             assert!(full < mathis_window(p) * 1.1 && approximate < mathis_window(p));
@@ -261,7 +276,7 @@ mod tests {
         for (time, ms) in times.iter().zip([0.0, 100.0, 170.7, 228.4, 278.4, 323.2, 364.0, 401.8]) {
             near(time * 100.0, ms, 0.06);
         }
-        // RFC 8289 without Linux's rounding: 33 in the first second.
+        // RFC 8289 without Linux's rounding has 33 drops in the first second.
         assert_eq!(times.len(), 33);
     }
 

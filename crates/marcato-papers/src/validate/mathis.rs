@@ -1,4 +1,4 @@
-//! The square root law: Reno's rate where losses are regular, and where they are independent.
+//! The square root law: Reno's rate with periodic and with independent losses.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Mean, Row, Unit};
@@ -14,12 +14,13 @@ use crate::error::SimulationError;
 
 const PROBABILITIES: [(f64, &str); 3] = [(1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];
 
-/// Packets per round trip to Mbit/s of payload.
+/// Converts packets per round trip to Mbit/s of payload.
 fn rate(window: f64) -> f64 {
     mbps(window * f64::from(MSS) / RTT)
 }
 
-/// Goodput in Mbit/s over about so many losses, after twenty in which slow start's end is forgotten.
+/// Goodput in Mbit/s over about `losses` losses. Twenty more before them let the end of slow start
+/// be forgotten.
 fn reno(p: f64, loss: Loss, losses: f64, config: TcpConfig, seed: Seed) -> Result<Values, SimulationError> {
     let cycle = RTT / (p * mathis_window(p));
     let mut one = OneFlow::new(seed, wide(ONE_WAY)?.loss(loss), wide(ONE_WAY)?, config)?;
@@ -27,8 +28,8 @@ fn reno(p: f64, loss: Loss, losses: f64, config: TcpConfig, seed: Seed) -> Resul
     Ok(vec![mbps(one.goodput(warm, seconds(losses * cycle)))])
 }
 
-/// The model's packets per round trip, and the standard error of one run over so many losses, both by replicates of a
-/// quarter of the length.
+/// Packets per round trip of the model, and the standard error of one run over this many losses.
+/// Both come from replicates of a quarter of the length.
 fn model(p: f64, name: &str, losses: f64) -> Values {
     let rates: Vec<f64> = (0..12)
         .map(|replicate| {
@@ -73,15 +74,16 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
     Box::new(move |runs| {
         let (mut rows, mut points) = (Vec::new(), [Vec::new(), Vec::new()]);
         for (p, name, periodic, delayed, counting, random, model) in tickets {
-            // A sawtooth of whole packets is half a packet off its mean, and the round trip of recovery, one of W/2,
-            // carries a third less or more than the mean: together a packet of the greatest window at most.
+            // A sawtooth of whole packets is half a packet off its mean. The round trip of
+            // recovery, one of W/2, carries a third less or more than the mean. Together this is at
+            // most one packet of the greatest window.
             let whole_packets = 100.0 * 3.0 / 4.0 / mathis_window(p);
             let id = |kind: &str| format!("validate.mathis.{kind}.{name}");
             let row = |kind: &str, what: String| Row::new(id(kind), what, Unit::MbitPerS);
-            // That was too little: the round trips of detection and of recovery make a cycle of 1/p packets one of
-            // 3W²/8 + 5W/4, so that the mean window is short of the formula's by nearly two packets. Where that is more
-            // than the band, the formula says nothing so fine, and the model of rounds, which has those round trips,
-            // is what is claimed.
+            // This band was too narrow. The round trips of detection and of recovery make a cycle
+            // of 1/p packets one of 3W²/8 + 5W/4, so that the mean window is nearly two packets
+            // below the formula's. If that exceeds the band, the formula is not precise enough. The
+            // claim is then made against the model of rounds, which includes those round trips.
             let first = 1.0 + whole_packets;
             for (kind, ticket, band, more) in [
                 ("periodic", periodic, first, 0.0),
@@ -102,7 +104,8 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
                     .paper(rate(mathis_window(p)))
                     .samples(&runs.each(ticket, 0));
                 rows.push(if claims { against.within_percent(band) } else { against });
-                // The last packet of a flight may wait for its acknowledgement until the next flight comes.
+                // The last packet of a flight may wait for its acknowledgement until the next
+                // flight arrives.
                 let band = 3.0 + more;
                 let what = format!(
                     "the same against the model of rounds of whole packets (±{band:.1} %: 3 %, and a packet that waits where acknowledgements are delayed)"

@@ -1,8 +1,9 @@
-//! Validation: what the simulator measures against what theory says it must.
+//! Validation of the simulator against theory.
 //!
-//! Each file holds one piece of theory: the formula is in [`formula`], the set-up and the band beside the row. A band
-//! is what the formula leaves out (whole packets, the round trip that recovery takes) and three standard errors where
-//! chance has a part; it is fixed before anything is run. [`Validate`] asks them all.
+//! Each file holds one piece of theory. The formula is in [`formula`], the set-up and the band are
+//! in the file. A band covers effects that the formula omits (whole packets, the round trip that
+//! recovery takes), and three standard errors if the run is random. It is fixed before any run.
+//! [`Validate`] runs all files.
 
 #[cfg(test)]
 #[path = "../../tests/documented/mod.rs"]
@@ -32,17 +33,18 @@ use self::plan::{Plan, Runs};
 use crate::answer::Answer;
 use crate::{Experiment, Progress, RunError, RunOptions};
 
-/// The simulator against theory. It is no paper's, and so none of [`registry`](crate::registry)'s.
+/// The simulator against theory. It belongs to no paper, and so is not in
+/// [`registry`](crate::registry).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validate;
 
-/// Makes an answer of the runs that its question planned.
+/// Turns the outcomes of a question's planned runs into its answer.
 type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
 
-/// Plans the runs that it needs.
+/// Plans the runs that a question needs.
 type Question = fn(&mut Plan) -> Ask;
 
-/// The questions, in the order of the report.
+/// Questions, in the order of the report.
 const QUESTIONS: &[Question] = &[
     timing::timing,
     mathis::mathis,
@@ -71,7 +73,7 @@ impl Experiment for Validate {
     }
 }
 
-/// Asks these questions.
+/// Answers these questions.
 fn report(
     questions: &[Question],
     options: &RunOptions,
@@ -83,7 +85,7 @@ fn report(
     Ok(told(asked, &runs, options))
 }
 
-/// What the runs answer.
+/// Report of the answers to these questions.
 fn told(asked: Vec<Ask>, runs: &Runs, options: &RunOptions) -> Report {
     let answers: Vec<Answer> = asked.into_iter().map(|ask| ask(runs)).collect();
     let (rows, sections): (Vec<_>, Vec<_>) =
@@ -104,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_row_is_documented_and_every_documented_row_is_printed() {
-        // Which rows there are does not depend on what the runs give.
+        // The set of rows does not depend on the outcomes.
         let mut plan = Plan::new(true);
         let asked = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
         let report = told(asked, &plan.nothing(), &RunOptions::default());

@@ -1,4 +1,4 @@
-//! The paths on which theory is tried: as few things beside the one in question as can be.
+//! Paths on which theory is checked, reduced to the effect in question.
 
 use crate::error::SimulationError;
 use marcato_queue::{DropTail, DropTailConfig, Limit};
@@ -7,14 +7,14 @@ use marcato_sim::{
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
-/// With its 40 bytes of headers a segment makes a packet of 1000 bytes.
+/// Payload of a segment: 40 bytes of headers make it a packet of 1000 bytes.
 pub(super) const MSS: u32 = 960;
-/// One way on most paths.
+/// One-way delay of most paths.
 pub(super) const ONE_WAY: Duration = Duration::from_millis(40);
-/// There and back, in seconds.
+/// Round-trip time in seconds.
 pub(super) const RTT: f64 = 0.08;
 
-/// TCP as formulas know it: an acknowledgement per segment, and no limit but the congestion window.
+/// TCP as in the formulas: an acknowledgement per segment, and only the congestion window as limit.
 pub(super) fn plain() -> TcpConfig {
     TcpConfig {
         mss: MSS,
@@ -26,17 +26,17 @@ pub(super) fn plain() -> TcpConfig {
     }
 }
 
-/// The same with the loss detection of textbooks, which leaves tails to the timer.
+/// The plain TCP with textbook loss detection, which repairs tail losses by timeout only.
 pub(super) fn textbook() -> TcpConfig {
     TcpConfig { loss_detection: LossDetection::DupThresh, ..plain() }
 }
 
-/// First in, first out, with room for `packets`.
+/// FIFO queue with room for `packets`.
 pub(super) fn fifo(packets: u64) -> Result<DropTail<Packet>, SimulationError> {
     Ok(DropTail::new(DropTailConfig { limit: Limit::Packets(packets) })?)
 }
 
-/// A link on which nothing waits long, nor is dropped: 10 Gbit/s.
+/// Link of 10 Gbit/s without noticeable queueing and without drops.
 pub(super) fn wide(delay: Duration) -> Result<LinkConfig, SimulationError> {
     Ok(LinkConfig::new(Rate::from_mbps(10_000), delay).queue(fifo(1_000_000)?))
 }
@@ -61,7 +61,7 @@ impl OneFlow {
         Ok(Self { net, flow })
     }
 
-    /// Payload per second that arrives from `from` on for `span`.
+    /// Bytes of payload per second that arrive from `from` on for `span`.
     pub(super) fn goodput(&mut self, from: Time, span: Duration) -> f64 {
         self.net.run_until(from);
         let before = self.net.reception(self.flow, Side::Server).bytes;
@@ -70,8 +70,8 @@ impl OneFlow {
         arrived.get() as f64 / span.as_secs_f64()
     }
 
-    /// Payload per second over whole cycles: from the first reduction of the window after `from` to the one `cycles`
-    /// later. A reduction is seen to within `step`.
+    /// Bytes of payload per second over whole cycles: from the first reduction of the window after
+    /// `from` to the one `cycles` later. Reductions are detected to within `step`.
     pub(super) fn over_reductions(
         &mut self,
         from: Time,
@@ -84,7 +84,8 @@ impl OneFlow {
         Ok((end.1 - begin.1) as f64 / (end.0 - begin.0).as_secs_f64())
     }
 
-    /// Runs until so many more reductions have been seen; when that was, and how many bytes have arrived.
+    /// Runs until `more` further reductions have been detected. Returns the time, and the bytes
+    /// that have arrived.
     fn after_reductions(&mut self, more: u64, step: Duration) -> Result<(Time, u64), SimulationError> {
         let reductions = |net: &Network, flow| {
             net.tcp_stats(flow, Side::Client)
@@ -104,21 +105,21 @@ impl OneFlow {
     }
 }
 
-/// How long a reduction is waited for.
+/// Longest wait for a reduction.
 const PATIENCE: Duration = Duration::from_secs(86_400);
 
-/// Bytes per second in Mbit/s.
+/// Converts bytes per second to Mbit/s.
 pub(super) fn mbps(bytes_per_second: f64) -> f64 {
     bytes_per_second * 8.0 / 1e6
 }
 
-/// The nearest whole number; 0 for what is below.
+/// Rounds to the nearest whole number; negative values become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
 pub(super) fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// The nearest nanosecond.
+/// Rounds seconds to the nearest nanosecond.
 pub(super) fn seconds(value: f64) -> Duration {
     Duration::from_nanos(whole(value * 1e9))
 }

@@ -1,4 +1,4 @@
-//! Padhye's formula: Reno's rate where timeouts count.
+//! Padhye's formula: Reno's rate with timeouts.
 
 use marcato_queue::{Backlog, Counters, Discipline, Verdict};
 use marcato_report::chart::{Axis, LineChart, Series};
@@ -12,11 +12,12 @@ use super::plan::{Plan, Values};
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 
-/// The first timeout.
+/// First timeout.
 const T0: Duration = Duration::from_millis(400);
 
-/// Loses as the formula assumes (§II-A): each packet with a probability, and once one is lost all that follow it in the
-/// same round. Rounds are told apart by the gap between them: on a fast link a round is a clump.
+/// Loss as the formula assumes (§II-A): each packet with a probability, and after a loss all later
+/// packets of the same round. Gaps separate the rounds: on a fast link, the packets of a round
+/// arrive together.
 struct RoundLoss<D> {
     queue: D,
     probability: f64,
@@ -57,7 +58,7 @@ impl<D: Discipline<Packet>> Discipline<Packet> for RoundLoss<D> {
     }
 }
 
-/// Mbit/s of payload sent, which is what the formula counts, and timeouts per loss indication.
+/// Payload sent in Mbit/s, which is the formula's quantity, and timeouts per loss indication in %.
 fn run(p: f64, rounds: bool, losses: f64, seed: Seed) -> Result<Values, SimulationError> {
     let mut there = wide(ONE_WAY)?;
     if rounds {
@@ -72,7 +73,7 @@ fn run(p: f64, rounds: bool, losses: f64, seed: Seed) -> Result<Values, Simulati
     } else {
         there = there.loss(Loss::Random(p));
     }
-    // Timestamps, so that the acknowledgement of a retransmission ends the back-off, as in the model.
+    // With timestamps, the acknowledgement of a retransmission ends the back-off, as in the model.
     let config = TcpConfig { min_rto: T0, timestamps: true, ..textbook() };
     let mut one = OneFlow::new(seed, there, wide(ONE_WAY)?, config)?;
     let cycle = RTT / (p * pftk_full(p, 1.0, T0.as_secs_f64() / RTT));

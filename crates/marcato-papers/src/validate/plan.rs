@@ -14,11 +14,11 @@ pub(super) type Values = Vec<f64>;
 
 type Work = Box<dyn Fn(Seed) -> Result<Values, SimulationError> + Send + Sync>;
 
-/// A closure to run. Closures cannot be compared, so each has a number of its own.
+/// A closure to run. Closures cannot be compared, so each has a number.
 pub(super) struct Job {
     number: usize,
     work: Work,
-    /// Thousands of packets, roughly.
+    /// Approximate number of packets, in thousands.
     cost: u64,
     /// `true` if nothing in it is random, so that one seed suffices.
     once: bool,
@@ -89,7 +89,7 @@ impl Plan {
         self.plan.add(Job { number: self.jobs, work, cost, once })
     }
 
-    /// Outcomes of runs that returned no value: shows which rows there would be.
+    /// Outcomes of runs that returned no value, to list the rows.
     #[cfg(test)]
     pub(super) fn nothing(&self) -> Runs {
         Runs { runs: self.plan.nothing() }
@@ -121,12 +121,12 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// The value at a place, of each seed.
+    /// Value at a place, with each seed.
     pub(super) fn each(&self, ticket: Ticket, place: usize) -> Values {
         self.runs.each(ticket, |run| run.get(place).copied().unwrap_or(f64::NAN))
     }
 
-    /// Its mean over the seeds.
+    /// Mean of a value over the seeds.
     pub(super) fn mean(&self, ticket: Ticket, place: usize) -> f64 {
         Mean::of(&self.each(ticket, place)).value
     }

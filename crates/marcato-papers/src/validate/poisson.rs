@@ -1,4 +1,4 @@
-//! Queues of which everything is known: M/M/1 and M/D/1.
+//! Queues with exact solutions: M/M/1 and M/D/1.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -13,13 +13,14 @@ use super::watch::Watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 
-/// 4000 bytes at 32 Mbit/s take a millisecond.
+/// Mean packet length: 4000 bytes at 32 Mbit/s take a millisecond.
 const MEAN: u64 = 4000;
 const SERVICE: f64 = 1e-3;
 const LEVELS: usize = 400;
 
-/// The mean wait in ms; by how many packet-nanoseconds the queue's own account differs from the receiver's; packets;
-/// then the shares of packets that found 0, 1, 2 … before them.
+/// Values of a run: the mean wait in ms; the difference between the queue's own account and the
+/// receiver's, in packet-nanoseconds; the number of packets; then the shares of packets that found
+/// 0, 1, 2 … before them.
 fn run(sizes: Sizes, rho: f64, packets: f64, seed: Seed) -> Result<Values, SimulationError> {
     let mut net = Network::new(seed);
     let (from, to) = (net.node("from"), net.node("to"));
@@ -32,7 +33,7 @@ fn run(sizes: Sizes, rho: f64, packets: f64, seed: Seed) -> Result<Values, Simul
     let source = Source::new(sizes, MEAN, gap, until);
     let flow = net.datagrams(DatagramFlow::new(source, Taker::default(), vec![Route::new(from, to)]))?;
     net.run_until(until);
-    // Until the last has left, and a packet is never a second under way.
+    // Runs until the last packet has left; no packet is in flight for as long as a second.
     while !net.queue_counters(link).1.is_empty() {
         net.run_until(net.now() + Duration::from_secs(1));
     }

@@ -1,4 +1,4 @@
-//! What strict priority promises: the high class does not know that there is a low one.
+//! Guarantee of strict priority: low packets do not affect the high class.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit, Strict};
 use marcato_report::{Row, Unit};
@@ -13,16 +13,16 @@ use crate::error::SimulationError;
 
 const RATE: u64 = 8;
 
-/// How a link serves its low class.
+/// Service of a link's low class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Service {
-    /// It finishes the packet that it sends.
+    /// The link finishes a low packet in transmission.
     Finishes,
-    /// A high packet stops a low one, which goes on later.
+    /// A high packet interrupts a low one, which resumes later.
     PreEmpts,
 }
 
-/// What became of the high packets: when each left the queue, and how long it was; when any were dropped; how many arrived.
+/// Record of the high packets: departures with lengths, times of drops, and number of arrivals.
 #[derive(PartialEq)]
 struct High {
     left: Vec<(Time, u64)>,
@@ -30,7 +30,8 @@ struct High {
     arrived: u64,
 }
 
-/// The high packets, with low packets of `low` bytes without end beside them, and the share of the link that was used.
+/// Record of the high packets while endless low packets of `low` bytes compete, and the used share
+/// of the link.
 fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(High, f64), SimulationError> {
     let mut net = Network::new(seed);
     let (from, to) = (net.node("from"), net.node("to"));
@@ -46,7 +47,8 @@ fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(H
             (link().queue(queue), seen)
         }
         Service::PreEmpts => {
-            // So short that some are dropped, and a wire that loses some: neither may depend on the low class.
+            // The queue is so short that it drops, and the wire loses packets: neither may depend
+            // on the low class.
             let (queue, seen) = Watched::new(class(8)?, true);
             (link().queue(queue).preempt(class(100)?).loss(Loss::Random(1e-3)), seen)
         }
@@ -69,13 +71,13 @@ fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(H
     Ok((High { left: seen.left, dropped: seen.dropped, arrived }, used))
 }
 
-/// When each high packet began to leave, and how long it was, with low packets of `low` bytes without end beside it.
+/// Departure and length of each high packet, while endless low packets of `low` bytes compete.
 fn departures(seed: Seed, low: Option<u64>, until: Time) -> Result<Vec<(Time, u64)>, SimulationError> {
     Ok(run(seed, Service::Finishes, low, until)?.0.left)
 }
 
-/// Where a link pre-empts: high packets that left, that were dropped and that the wire lost; whether the low class changed
-/// anything of them; the share of the link that was used, in %.
+/// Values of a link that pre-empts: high packets that left, that were dropped and that the wire
+/// lost; whether the low class changed any of this (0); and the used share of the link, in %.
 fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationError> {
     let ((alone, _), (beside, used)) =
         (run(seed, Service::PreEmpts, None, until)?, run(seed, Service::PreEmpts, Some(low), until)?);
@@ -84,8 +86,8 @@ fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationErr
     Ok(vec![left, dropped, lost, f64::from(u8::from(alone == beside)), used * 100.0])
 }
 
-/// Packets; whether both are the same packets in the same order; the greatest delay by the low class in ms, and the
-/// least, and the mean.
+/// Values of a comparison: number of packets; 1 if both runs have the same packets in the same
+/// order; and the greatest, least and mean delay by the low class in ms.
 fn compare(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationError> {
     let (alone, beside) = (departures(seed, None, until)?, departures(seed, Some(low), until)?);
     let sizes = |packets: &[(Time, u64)]| packets.iter().map(|packet| packet.1).collect::<Vec<_>>();

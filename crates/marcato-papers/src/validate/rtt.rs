@@ -1,4 +1,4 @@
-//! What two flows get of one another's link, by their round trips.
+//! Shares of two flows on one link, by their round trips.
 
 use marcato_report::{Row, Unit};
 use marcato_sim::{
@@ -12,7 +12,8 @@ use super::plan::{Plan, Values};
 use super::{Answer, Ask, cubic};
 use crate::error::SimulationError;
 
-/// Bytes that each of two Reno flows gets between two times; each has an access link of its own, and all share one.
+/// Bytes that each of two Reno flows delivers between two times. Each has its own access link, and
+/// they share one link.
 fn two(
     shared: LinkConfig,
     round_trips: [f64; 2],
@@ -35,8 +36,8 @@ fn two(
         flows.push(net.tcp(flow)?);
     }
     if let Some(rate) = background {
-        // Against phase effects: in a world without chance a queue would always drop the same flow's packets. Floyd
-        // and Jacobson (1992), §4.
+        // Random background traffic breaks phase effects: without it, a queue would always drop the
+        // same flow's packets. Floyd and Jacobson (1992), §4.
         net.udp(UdpFlow {
             arrivals: Arrivals::Poisson,
             ..UdpFlow::new(router, server, rate, Bytes::new(72))
@@ -49,7 +50,7 @@ fn two(
     Ok([got(&net, flows[0]) - before[0], got(&net, flows[1]) - before[1]])
 }
 
-/// 20 Mbit/s, a buffer of so many packets.
+/// Bytes of both flows at 20 Mbit/s with a drop-tail buffer of `buffer` packets.
 fn droptail(
     buffer: u64,
     round_trips: [f64; 2],
@@ -81,7 +82,7 @@ pub(super) fn rtt(plan: &mut Plan) -> Ask {
         });
         (ratio, ticket)
     });
-    // Of the far flow.
+    // Number of losses of the far flow.
     let losses = plan.pick(1500.0, 250.0);
     let random = ratios.map(|ratio| {
         let ticket = plan.each(whole(losses * (1.0 + ratio) / P / 1e3), move |seed| {
@@ -125,7 +126,7 @@ pub(super) fn rtt(plan: &mut Plan) -> Ask {
             );
         }
         for (ratio, ticket) in random {
-            // A cycle spreads by about half of its mean.
+            // The standard deviation of a cycle is about half of its mean.
             let three = 1.0 + 300.0 * 0.6 * ((1.0 + 1.0 / ratio) / losses).sqrt();
             rows.push(
                 Row::new(format!("validate.rtt.random.{ratio}"), format!("two Reno flows, independent losses of 0.1 %, round trips 1:{ratio} (±{three:.1} %: three standard errors of {losses:.0} cycles, and 1 %)"), Unit::Ratio)

@@ -1,29 +1,29 @@
-//! Packets that come as a Poisson process, of equal or of exponentially distributed size, and who takes them.
+//! Poisson process of packets of equal or of exponentially distributed size, and its receiver.
 
 use marcato_sim::{Host, HostContext, Incoming, Outgoing, RouteId};
 use marcato_units::{Duration, Stream, Time};
 
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: u64 = 28;
-/// Each packet carries when it was sent.
+/// Least packet length: each packet carries its sending time.
 const LEAST: u64 = HEADERS + 8;
 
-/// How long packets are.
+/// Distribution of packet lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sizes {
-    /// All the same.
+    /// Equal lengths.
     Equal,
-    /// Exponentially distributed, to the byte. What would be shorter than its headers is as long as they are: of 4000
-    /// bytes on average that adds 0.004 %.
+    /// Exponentially distributed, to the byte. A packet is at least as long as its headers: for a
+    /// mean of 4000 bytes, this adds 0.004 %.
     Exponential,
 }
 
-/// Sends until a time.
+/// Sender of packets until a given time.
 pub(super) struct Source {
     pub(super) sizes: Sizes,
     /// Mean length of the IP packet.
     pub(super) mean: u64,
-    /// Mean time between two.
+    /// Mean time between two packets.
     pub(super) gap: Duration,
     pub(super) until: Time,
     streams: Option<(Stream, Stream)>,
@@ -38,7 +38,7 @@ impl Source {
 
     fn schedule(&mut self, now: Time) {
         if let Some((gaps, _)) = &mut self.streams {
-            // Two in one nanosecond would be one timer.
+            // Two packets in one nanosecond would be one timer.
             self.next = now + gaps.exponential(self.gap).max(Duration::from_nanos(1));
         }
     }
@@ -86,7 +86,7 @@ impl Host for Source {
     }
 }
 
-/// A packet that arrived: when it left, when it came, and its length.
+/// A packet that arrived: its sending time, its arrival, and its length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     pub(super) sent: Time,
@@ -94,7 +94,7 @@ pub(super) struct Taken {
     pub(super) len: u64,
 }
 
-/// Takes everything and notes it.
+/// Receiver that records all packets.
 #[derive(Default)]
 pub(super) struct Taker(pub(super) Vec<Taken>);
 

@@ -1,4 +1,5 @@
-//! What can be said to the nanosecond: handshakes, slow start, delayed acknowledgements, back-off.
+//! Times that are exact to the nanosecond: handshakes, slow start, delayed acknowledgements,
+//! back-off.
 
 use marcato_report::{Row, Unit};
 use marcato_sim::{
@@ -13,23 +14,25 @@ use super::{Answer, Ask};
 use crate::error::SimulationError;
 
 const RATE: Rate = Rate::from_mbps(100);
-/// A segment's packet, a bare acknowledgement, and a SYN with three options: MSS, window scale, SACK permitted.
+/// Bytes of a segment's packet, of a bare acknowledgement, and of a SYN with three options: MSS,
+/// window scale, SACK permitted.
 const DATA: u64 = 1000;
 const ACK: u64 = 40;
 const SYN: u64 = 52;
 
-/// On the wire.
+/// Transmission time.
 fn tx(bytes: u64) -> Duration {
     RATE.transmission_time(Bytes::new(bytes))
 }
 
-/// When the first segment begins to leave: two SYNs there and back, then an acknowledgement.
+/// Departure of the first segment: after a SYN in either direction and an acknowledgement.
 fn begins() -> Duration {
     (tx(SYN) + ONE_WAY) * 2 + tx(ACK)
 }
 
-/// When the last of `n` segments arrives that begin with a window of ten and double it each round trip. A round begins
-/// with the acknowledgement of the first segment of the one before, and what it releases leaves back to back.
+/// Arrival of the last of `n` segments, with a window of ten that doubles each round trip. A round
+/// begins with the acknowledgement of the first segment of the one before. The segments that it
+/// releases leave back to back.
 fn slow_start(n: u32) -> Duration {
     let (mut start, mut left, mut window) = (begins(), n, 10);
     while left > window {
@@ -57,7 +60,7 @@ fn last_arrival(segments: u32) -> Result<Values, SimulationError> {
     Ok(vec![last.as_millis_f64()])
 }
 
-/// Writes so many bytes, closes nothing, and notes when all are acknowledged.
+/// Writes its bytes, does not close, and records when all are acknowledged.
 struct Noting {
     left: Bytes,
     total: Bytes,
@@ -81,7 +84,7 @@ fn acknowledged(segments: u32) -> Result<Values, SimulationError> {
     Ok(vec![app.acked_at.ok_or(SimulationError::Missing("acknowledgement"))?.as_millis_f64()])
 }
 
-/// The gaps between what arrives at a wire that loses all from packet `from` on, in ms.
+/// Gaps in ms between arrivals at a wire that loses all packets from number `from` on.
 fn retries(from: u64, until: u64) -> Result<Values, SimulationError> {
     let (queue, seen) = Watched::new(fifo(10)?, true);
     let delay = Duration::from_millis(50);
@@ -101,7 +104,8 @@ pub(super) fn timing(plan: &mut Plan) -> Ask {
     let syn = plan.once(1, || retries(0, 70));
     let data = plan.once(1, || retries(2, 400));
     Box::new(move |runs| {
-        // Times are whole nanoseconds; as milliseconds in floating point they are off by far less than half of one.
+        // Times are whole nanoseconds. In floating-point milliseconds their error is far below half
+        // of one.
         let exact = 1e-6 / 2.0;
         let ms = |span: Duration| span.as_secs_f64() * 1e3;
         let mut rows = Vec::new();
@@ -114,7 +118,8 @@ pub(super) fn timing(plan: &mut Plan) -> Ask {
             );
         }
         for (segments, ticket) in delayed {
-            // The first is acknowledged at once; then a pair; then one waits 40 ms for a second.
+            // The first segment is acknowledged at once. So is the next pair, but a single second
+            // segment waits 40 ms.
             let wait = if segments == 2 { Duration::from_millis(40) } else { Duration::ZERO };
             let theory = begins() + tx(DATA) * segments + ONE_WAY + wait + tx(ACK) + ONE_WAY;
             rows.push(
@@ -144,7 +149,8 @@ pub(super) fn timing(plan: &mut Plan) -> Ask {
             );
             expected *= 2.0;
         }
-        // The handshake took R = 100 ms: SRTT is R and RTTVAR R/2, so the first timeout is R + 4·R/2.
+        // RFC 6298 §2.2 and §2.3: the handshake took R = 100 ms, so SRTT is R, RTTVAR is R/2, and
+        // the first timeout is R + 4·R/2.
         let mut expected = 300.0;
         for k in 1..=9usize {
             rows.push(
@@ -174,7 +180,7 @@ mod tests {
     #[test]
     fn slow_start_takes_as_many_round_trips_as_its_window_demands() {
         let rounds = |n| (slow_start(n).as_secs_f64() / 0.08).round();
-        // The handshake and half a round trip besides: 1.5 becomes 2.
+        // Adds the handshake and half a round trip: 1.5 becomes 2.
         assert_eq!([1, 10, 11, 25, 30, 31].map(rounds), [2.0, 2.0, 3.0, 3.0, 3.0, 4.0]);
     }
 }

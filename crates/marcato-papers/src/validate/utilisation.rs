@@ -1,4 +1,4 @@
-//! How busy one Reno flow keeps a link, by its buffer.
+//! Utilisation of a link by one Reno flow, by its buffer.
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
@@ -10,7 +10,7 @@ use super::plan::{Plan, Values};
 use super::{Answer, Ask, formula};
 use crate::error::SimulationError;
 
-/// 40 Mbit/s over 80 ms, in packets of 1000 bytes.
+/// Bandwidth-delay product: 40 Mbit/s over 80 ms, in packets of 1000 bytes.
 const PRODUCT: f64 = 400.0;
 
 /// Share of the link in use over whole cycles, in %.
@@ -25,7 +25,7 @@ fn busy(buffer: u64, cycles: u64) -> Result<Values, SimulationError> {
 pub(super) fn utilisation(plan: &mut Plan) -> Ask {
     let cycles = plan.pick(12, 2);
     let cells = [0u32, 10, 25, 50, 100].map(|percent| {
-        // A queue with room for nothing cannot be: the least has room for one packet.
+        // A queue needs room for at least one packet.
         let buffer = whole(PRODUCT * f64::from(percent) / 100.0).max(1);
         (percent, buffer, plan.once(100 * cycles, move || busy(buffer, cycles)))
     });

@@ -1,4 +1,4 @@
-//! A queue that is watched: what came, left and was dropped when, and how much waited for how long.
+//! Observed queue: arrivals, departures, drops, and the integral of the backlog.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,31 +7,31 @@ use marcato_queue::{Backlog, Counters, Discipline, Packet as _, Verdict};
 use marcato_sim::Packet;
 use marcato_units::{Layer, Time};
 
-/// What has been seen of a queue.
+/// Observations of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// When packets came, and their lengths, if that is kept.
+    /// Arrivals of packets with their lengths, if recorded.
     pub(super) came: Vec<(Time, u64)>,
-    /// When high packets left, and their lengths, if that is kept.
+    /// Departures of high packets with their lengths, if recorded.
     pub(super) left: Vec<(Time, u64)>,
-    /// When packets were dropped.
+    /// Times of drops.
     pub(super) dropped: Vec<Time>,
-    /// Packets that waited, times the nanoseconds for which they did.
+    /// Integral of the backlog, in packets times nanoseconds.
     pub(super) packet_nanos: u128,
-    /// The fewest and the most packets that waited since [`Seen::forget`], by what an arriving packet made of it.
+    /// Smallest and largest backlog in packets after an arrival, since [`Seen::forget`].
     pub(super) least: u64,
     pub(super) most: u64,
     since: Time,
 }
 
 impl Seen {
-    /// Looks for the fewest and the most anew.
+    /// Resets the smallest and the largest backlog.
     pub(super) fn forget(&mut self) {
         (self.least, self.most) = (u64::MAX, 0);
     }
 }
 
-/// Keeps what it sees of the queue in it.
+/// A queue whose state is recorded.
 pub(super) struct Watched<D> {
     queue: D,
     log: bool,
@@ -39,13 +39,13 @@ pub(super) struct Watched<D> {
 }
 
 impl<D: Discipline<Packet>> Watched<D> {
-    /// Watches `queue`; `log` says whether each packet is noted.
+    /// Observes `queue`; `log` records each packet.
     pub(super) fn new(queue: D, log: bool) -> (Self, Rc<RefCell<Seen>>) {
         let seen = Rc::new(RefCell::new(Seen::default()));
         (Self { queue, log, seen: Rc::clone(&seen) }, seen)
     }
 
-    /// So many have waited until now.
+    /// Adds the backlog since the last event to the integral.
     fn integrate(&self, now: Time) {
         let mut seen = self.seen.borrow_mut();
         let span = now.as_nanos().saturating_sub(seen.since.as_nanos());
