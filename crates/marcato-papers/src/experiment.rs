@@ -34,7 +34,8 @@ pub trait Experiment: Send + Sync {
 /// Options of an experiment's run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// A shorter run that still exercises everything; the bands are wider where the experiment says so.
+    /// A shorter run that still exercises everything; the bands are wider where the experiment says
+    /// so.
     pub quick: bool,
     /// Seeds, one run for each; at least one.
     seeds: Vec<u64>,

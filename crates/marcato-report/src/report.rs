@@ -160,7 +160,8 @@ impl Report {
         self.sections.iter().flat_map(|section| &section.figures)
     }
 
-    /// The rows as aligned tables for a terminal, one per section, and a closing line that counts them.
+    /// The rows as aligned tables for a terminal, one per section, and a closing line that counts
+    /// them.
     pub fn to_text(&self) -> String {
         text::of(self)
     }

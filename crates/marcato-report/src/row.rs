@@ -106,8 +106,8 @@ impl Row {
         self
     }
 
-    /// Claims that the measured value is within `distance`, in the row's unit, of the paper's value.
-    /// Without a paper's value the claim does not hold.
+    /// Claims that the measured value is within `distance`, in the row's unit, of the paper's
+    /// value. Without a paper's value the claim does not hold.
     #[must_use]
     pub fn within_absolute(mut self, distance: f64) -> Self {
         self.band = Band::Absolute(distance);

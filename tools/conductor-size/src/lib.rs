@@ -23,7 +23,8 @@ mod device {
     /// A device's Conductor in memory.
     pub type Device = Conductor<Fixed<16>>;
 
-    // A static of the Conductor's size, so that its memory shows up in .bss. SIZE is read by `measure`.
+    // A static of the Conductor's size, so that its memory shows up in .bss. SIZE is read by
+    // `measure`.
     #[unsafe(no_mangle)]
     pub static CONDUCTOR_BYTES: [core::sync::atomic::AtomicU8; size_of::<Device>()] =
         [const { core::sync::atomic::AtomicU8::new(0) }; size_of::<Device>()];

@@ -13,7 +13,8 @@ pub(super) struct Load {
     pub(super) first_byte: f64,
     /// Completion of each group.
     pub(super) done: [f64; Priority::COUNT],
-    /// Longest time without a byte of the group, from the first byte of the page to the group's completion.
+    /// Longest time without a byte of the group, from the first byte of the page to the group's
+    /// completion.
     pub(super) longest_wait: [f64; Priority::COUNT],
     /// Every delivery: time, group, bytes.
     pub(super) deliveries: Vec<(f64, Priority, Bytes)>,
@@ -74,7 +75,8 @@ impl Load {
         self.done.into_iter().fold(0.0, f64::max)
     }
 
-    /// Fig. 3: bytes of the group over the time from the page's first byte to the group's completion, in Mbit/s.
+    /// Fig. 3: bytes of the group over the time from the page's first byte to the group's
+    /// completion, in Mbit/s.
     pub(super) fn effective_throughput(&self, priority: Priority) -> f64 {
         let bits = page::GROUPS[priority.index()].get() as f64 * 8.0;
         bits / (self.done[priority.index()] * 1e-3) / 1e6

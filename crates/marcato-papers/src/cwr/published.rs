@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn what_the_paper_says_of_its_table_is_so() {
-        // §IV-B: LowRTT comes close to a packet per round trip, a reservation costs growth, redundancy costs more.
+        // §IV-B: LowRTT comes close to a packet per round trip, a reservation costs growth,
+        // redundancy costs more.
         for rows in TABLE_1.chunks(3) {
             let [low_rtt, cwr, red] = [0, 1, 2].map(|at| rows[at].per_rtt);
             assert!(low_rtt.iter().all(|growth| growth.get().abs_diff(PACKET.get()) <= 18));

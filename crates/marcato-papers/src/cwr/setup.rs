@@ -40,7 +40,7 @@ pub(super) struct Path {
     pub(super) ack_loss: f64,
     /// Packets that may wait before each transmitter.
     pub(super) queue: u64,
-    /// Begin and end of an outage in both directions, from the run's begin.
+    /// Begin and end of an outage in both directions, from the start of the run.
     pub(super) outage: Option<(Time, Time)>,
 }
 
@@ -56,7 +56,7 @@ impl Path {
 /// Times of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Time from the run's begin until slow start and its effects are over.
+    /// Time from the start of the run until slow start and its effects are over.
     pub(super) warm_up: Duration,
     /// Duration of the measurement after that.
     pub(super) length: Duration,

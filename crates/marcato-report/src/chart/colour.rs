@@ -98,8 +98,8 @@ pub(super) mod tests {
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
     }
 
-    /// Machado, Oliveira and Fernandes, "A physiologically-based model for simulation of color vision deficiency" (2009),
-    /// severity 1.
+    /// Machado, Oliveira and Fernandes, "A physiologically-based model for simulation of color
+    /// vision deficiency" (2009), severity 1.
     const VISION: [(&str, [[f64; 3]; 3]); 4] = [
         ("normal", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         (

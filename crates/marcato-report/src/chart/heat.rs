@@ -5,7 +5,8 @@ use super::frame::{self, WIDTH};
 use super::svg::{Anchor, Font, Paint, Svg};
 use crate::text;
 
-/// A table of values, coloured more deeply the further they are from 0: blue above, vermilion below.
+/// A table of values, coloured more deeply the further they are from 0: blue above, vermilion
+/// below.
 ///
 /// ```
 /// use marcato_report::chart::HeatMap;

@@ -8,7 +8,8 @@ use crate::text;
 /// Number of rows above which a table is folded by default.
 const LONG: usize = 24;
 
-/// A table with a caption, named columns and any number of rows; readers can sort it by each column.
+/// A table with a caption, named columns and any number of rows; readers can sort it by each
+/// column.
 ///
 /// The first cell of a row is its heading.
 #[derive(Clone, Debug, Default, PartialEq)]
