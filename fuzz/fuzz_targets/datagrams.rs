@@ -1,6 +1,6 @@
 //! No datagrams make an endpoint panic, keep more than its limits, answer without bound, or end
-//! another party's session. The input is a script: actions of strangers and of the network on a
-//! client and a server that shake hands, send messages and are idle by turns.
+//! another party's session. The input is a script of what strangers and the network do. A client
+//! and a server shake hands, send messages and are idle by turns.
 #![no_main]
 
 use std::net::SocketAddr;

@@ -84,7 +84,8 @@ fuzz_target!(|bytes: &[u8]| {
         let id = u64::from(input.byte() & 0x3f);
         let end = sent.entry(id).or_default();
         let result = match operation & 7 {
-            // A frame and its payload or a part of it, at the end of the stream; or repeated.
+            // A frame and its payload or a part of it, at the end of the stream, possibly after a
+            // gap.
             0..=2 => {
                 let mut header = [0; MAX_FRAME_HEADER];
                 let frame = frame(&mut input);

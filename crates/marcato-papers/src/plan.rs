@@ -168,6 +168,7 @@ impl<Scale> Plan<Scale> {
                 done[at][seed] = shelf.take(&key(at, seed)).and_then(|kept| self.setups[at].1.read(&kept));
             }
             jobs.retain(|&(at, seed)| done[at][seed].is_none());
+            // Runs taken from the shelf count as progress made.
             let kept = (0..self.setups.len()).map(|at| done[at].iter().flatten().count() as u64 * cost(at));
             progress.advance(kept.sum());
         }
@@ -197,7 +198,7 @@ pub(crate) struct Runs {
 impl Runs {
     /// Outcomes of one setup, in the order of its seeds.
     pub(crate) fn of<S: Setup>(&self, ticket: Ticket<S>) -> Vec<&S::Outcome> {
-        // A ticket refers to a setup of its own type, so that no outcome is skipped.
+        // A ticket and its outcomes have the same type, so that no outcome is skipped.
         self.outcomes[ticket.at].iter().filter_map(|outcome| outcome.downcast_ref()).collect()
     }
 

@@ -29,14 +29,17 @@ pub(crate) fn spread<J: Sync, O: Send, E: Send>(
             let (send, next, work) = (send.clone(), &next, &work);
             scope.spawn(move || {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // The receiver is gone after a failure: no further job is needed.
                     if send.send((job, work(job))).is_err() {
                         break;
                     }
                 }
             });
         }
+        // The loop below ends when the last thread has dropped its sender.
         drop(send);
         for (job, outcome) in receive {
+            // A failure moves the counter past the last job, so that no thread begins another.
             done(job, outcome.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?);
         }
         Ok(())

@@ -13,8 +13,9 @@ fn what_a_quick_run_claims_holds_and_every_row_is_documented() {
     documented::check(&report);
     let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
     assert!(outside.is_empty(), "{outside:#?}");
-    // The median completion times of both reserving schedulers, in each cell and with both factors,
-    // except messages of 50 kB with the smaller factor; and that queues dropped nothing. Beyond the
-    // paper: outages lose and repeat nothing, and copies keep within their budget.
+    // Claimed are the median completion times of both reserving schedulers, in each cell and with
+    // both factors, except messages of 50 kB with the smaller factor. Queues must have dropped
+    // nothing. Beyond the paper, outages lose and repeat nothing, and copies keep within their
+    // budget.
     assert_eq!(report.document().count().ok, 12 + 8 + 1 + 24 + 3);
 }

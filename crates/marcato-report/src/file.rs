@@ -32,7 +32,9 @@ pub struct AtomicFile {
 
 #[derive(Debug)]
 enum Content {
+    /// Temporary file in the directory of the path.
     Beside(BufWriter<NamedTempFile>),
+    /// Device or pipe, written directly.
     InPlace(File),
 }
 

@@ -134,7 +134,7 @@ fn table(title: &str, against: &str, rows: &[&Row]) -> Table {
     Table::new(title).columns(columns).rows(lines)
 }
 
-/// Never by colour alone.
+/// Result of the claim, in words and by colour: colour alone is not seen by everyone.
 fn verdict(row: &Row) -> Cell {
     match row.ok() {
         Some(true) => Cell::text("✓ ok").good(),

@@ -26,6 +26,7 @@ pub fn student_t(freedom: u32) -> Option<f64> {
     // Bisects the angle, tan(angle) = t / sqrt(v): the distribution is smooth in it over its whole
     // range.
     let (mut low, mut high) = (0.0, core::f64::consts::FRAC_PI_2);
+    // 80 halvings exhaust the precision of a double.
     for _ in 0..80 {
         let middle = 0.5 * (low + high);
         if two_sided(middle, freedom) < 0.95 {

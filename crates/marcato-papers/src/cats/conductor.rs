@@ -70,7 +70,7 @@ impl Service {
         let mut stream: Stream = Seed::new(seed).stream("cats/starvation");
         let mut on = [true; Priority::COUNT];
         Self::run(debt, Bytes::kb(30_000), move || {
-            // A level changes about every 50 kB, a span as long as the high watermarks.
+            // A level changes about every 50 kB, which is comparable to the high watermarks.
             for level in &mut on {
                 *level ^= stream.chance(0.02);
             }

@@ -29,8 +29,8 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// The path as the authors ran it: 2 Mbit/s and 50 ms *one way*, access 10 Mbit/s and 5 ms (a
-    /// base round trip of 120 ms, where the text says 50). Segments have 1000 bytes, buffers 131
+    /// The path as the authors ran it: 2 Mbit/s and 50 ms *one way*, access 10 Mbit/s and 5 ms. Its
+    /// base round trip is 120 ms, where the text says 50. Segments have 1000 bytes, buffers 131
     /// 072, TCP uses BBR, and every data segment carries the authors' 4-byte option.
     pub(super) fn authors() -> Self {
         Self {
@@ -70,9 +70,10 @@ impl Path {
         self
     }
 
-    /// Bytes of a full data segment on the bottleneck.
+    /// Bytes of a full data segment on the bottleneck: 1058 on the authors' path.
     pub(super) fn segment_on_wire(&self) -> Bytes {
         let headers = 20 + 20 + if self.tcp.timestamps { 12 } else { 0 };
+        // RFC 9293 §3.1: padding ends the TCP header on a 32-bit boundary.
         let option = self.tcp.priority_option.map_or(0, |form| form.len().next_multiple_of(4));
         Bytes::from(self.tcp.mss + headers + option) + self.framing
     }
@@ -184,24 +185,24 @@ pub(super) struct Dumbbell {
     pub(super) bottleneck: LinkId,
 }
 
-/// Scheme that brings an application's messages to TCP.
+/// Way in which an application's messages reach TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// In the order written by the application: the baseline.
+    /// Written in the order of the application: the baseline.
     Fifo,
-    /// By writers that share the socket, without a Conductor. The array maps each priority to its
-    /// writer.
+    /// Written by writers that share the socket, without a Conductor. The array maps each priority
+    /// to its writer.
     Writers([usize; Priority::COUNT]),
-    /// Through a Conductor with this debt configuration.
+    /// Sent through a Conductor with this debt configuration.
     Conductor(Debt, Feeding),
 }
 
 /// Amount of data that the feeder hands to TCP in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feeding {
-    /// As much as fits into the send buffer, as the authors' code does.
+    /// Fills the send buffer, as the authors' code does.
     Greedy,
-    /// About one unsent chunk.
+    /// Keeps about one chunk unsent.
     Lean,
 }
 

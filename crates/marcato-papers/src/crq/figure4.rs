@@ -118,7 +118,7 @@ fn assessed(runs: &Runs, ticket: Ticket, queue: Queue, preset: Preset) -> Vec<f6
 
 type Cell = (Queue, Duration, Stack, Ticket);
 
-/// Fig. 4.
+/// Fig. 4: responsiveness scores of single flows, by each set of rules.
 pub(super) fn figure_4(plan: &mut Plan) -> Ask {
     let (claims, scale) = (plan.scale.claims, plan.scale);
     let mut cells: Vec<Cell> = Vec::new();

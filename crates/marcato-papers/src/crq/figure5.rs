@@ -129,7 +129,7 @@ fn cells(plan: &mut Plan, column: Column, rules: Preset, seeds: usize) -> Vec<Ce
     cells
 }
 
-/// Fig. 5, in both columns.
+/// Fig. 5, in both columns: FCT scores, with the completion times and the state of CRQ behind them.
 pub(super) fn figure_5(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
     let (claims, signs) = (scale.claims, scale.signs);
@@ -159,7 +159,7 @@ pub(super) fn figure_5(plan: &mut Plan) -> Ask {
     })
 }
 
-/// Fig. 5 by the other sets of rules.
+/// Fig. 5 by the other sets of rules, without claims.
 pub(super) fn presets(plan: &mut Plan) -> Ask {
     let others = [Preset::Paper, Preset::Marcato];
     let all = others.map(|rules| (rules, Column::ALL.map(|column| cells(plan, column, rules, 1))));

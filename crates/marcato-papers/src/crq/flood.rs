@@ -27,7 +27,8 @@ pub(super) struct Pulse {
 
 /// Length of a flood's datagrams.
 const PAYLOAD: usize = 1200;
-/// First bytes of a QUIC connection's first packet.
+/// First bytes of a QUIC connection's first packet: a long header of an Initial, version 1, and a
+/// connection ID of 8 bytes. RFC 9000 §17.2.2.
 const INITIAL: [u8; 6] = [0xc3, 0, 0, 0, 1, 8];
 
 /// Sends at a constant rate from a time on, without responding to anything.
@@ -41,7 +42,7 @@ pub(super) struct Flood {
     bit: bool,
     run: u32,
     turn: usize,
-    /// True until the first datagram, which looks like the begin of a connection, has been sent.
+    /// True until the first datagram, which looks like the start of a connection, has been sent.
     greets: bool,
     stream: Option<Stream>,
     route: Option<RouteId>,
@@ -102,11 +103,13 @@ impl Host for Flood {
         if std::mem::take(&mut self.greets) {
             payload.extend_from_slice(&INITIAL);
         } else {
+            // Fixed bit and spin bit of a short header. RFC 9000 §17.3.1.
             payload.push(0x40 | u8::from(self.flip()) << 5);
         }
         payload.resize(PAYLOAD, 0);
         self.next += self.gap;
         if let Some(Pulse { on, period }) = self.pulse {
+            // A datagram that is due in a pause waits for the next pulse.
             let since = self.next.since(self.start).as_nanos();
             let phase = since % period.as_nanos();
             if phase >= on.as_nanos() {

@@ -73,7 +73,7 @@ const PAYLOAD: usize = 1200;
 const ANSWER: usize = 40;
 /// Reordering threshold: a packet is lost when one sent this many later is acknowledged.
 const REORDERING: u32 = 3;
-/// First bytes of a QUIC connection's first packet, for the queue to recognise.
+/// First bytes of a QUIC connection's first packet, as in [`flood`](super::flood).
 const INITIAL: [u8; 6] = [0xc3, 0, 0, 0, 1, 8];
 
 /// A sender that looks like QUIC, with an honest spin bit. It halves its window once per round trip
@@ -112,6 +112,7 @@ impl Turncoat {
     }
 
     fn reduce(&mut self, now: Time, of: u32) {
+        // One reduction per recovery period, as in RFC 9002 §7.3.2.
         if of >= self.recovered && !(self.deaf.0..self.deaf.1).contains(&now) {
             self.window = (self.window / 2.0).max(4.0);
             self.recovered = self.next;
@@ -126,6 +127,7 @@ fn read(payload: &[u8]) -> Option<(bool, u32, bool)> {
 }
 
 fn write(payload: &mut Vec<u8>, spin: bool, number: u32, marked: bool, len: usize) {
+    // Fixed bit and spin bit of a short header. RFC 9000 §17.3.1.
     payload.push(0x40 | u8::from(spin) << 5);
     payload.extend_from_slice(&number.to_be_bytes());
     payload.push(u8::from(marked));
@@ -209,6 +211,7 @@ impl Host for Answerer {
     fn datagram(&mut self, _: Time, incoming: Incoming, _: &HostContext<'_>) {
         let Some((spin, number, _)) = read(&incoming.payload) else { return };
         if number >= self.highest {
+            // The client inverts the spin bit. RFC 9000 §17.4.
             (self.highest, self.spin) = (number, !spin);
         }
         self.owed = Some((number, incoming.ecn == marcato_wire::Ecn::Ce));

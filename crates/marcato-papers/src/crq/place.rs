@@ -16,8 +16,8 @@ use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
 
-/// Places of the box, each with the percentage of the round trip between box and receiver: near the
-/// sender, as in the testbed, to near the receiver, as the paper proposes (§V).
+/// Places of the box, each with the percentage of the round trip between box and receiver. The box
+/// is near the sender in the testbed; the paper proposes a place near the receiver (§V).
 const PLACES: [(&str, u32); 3] = [("sender", 95), ("middle", 50), ("receiver", 5)];
 
 /// A single CUBIC flow, assessed in three places.

@@ -20,7 +20,7 @@ pub(super) enum Column {
     /// The [`Testbed`]. In addition, the drop-tail baseline's shaper wakes late, and CRQ's queues
     /// borrow nothing from each other.
     Artefacts,
-    /// As the paper describes: a link of its rate, and CRQ queues that share it.
+    /// Link of the paper's rate, and CRQ queues that share it, as the paper describes.
     Clean,
 }
 
@@ -36,7 +36,7 @@ impl Column {
 }
 
 /// Delay with which a transmitter of the link's rate wakes if a TCP flow carries `goodput` Mbit/s
-/// of payload, in packets of 1448 bytes that wait for each other.
+/// of payload. The packets carry 1448 bytes and wait for each other.
 pub(super) fn lateness(goodput: u64, framing: Bytes) -> Duration {
     let packet = Bytes::new(1448) * 8_000;
     let took = packet.get() / goodput;

@@ -617,7 +617,7 @@ impl Stage {
         host.app().ok_or(SimulationError::Missing("receiver"))
     }
 
-    /// Begin of a transfer, its bytes that have arrived, and the arrival of the last of them.
+    /// Start of a transfer, its bytes that have arrived, and the arrival of the last of them.
     fn progress(
         &self,
         (flow, quic): (FlowId, bool),

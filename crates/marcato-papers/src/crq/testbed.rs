@@ -17,8 +17,8 @@ use marcato_units::{Bytes, Duration, Rate};
 
 use super::published::LINK;
 
-/// Bytes that Ethernet adds to an IP packet on the wire: a header of 14, a check sequence of 4, a
-/// preamble of 8 and a gap of 12.
+/// Bytes that Ethernet adds to an IP packet on the wire. The header has 14, the check sequence 4,
+/// the preamble 8 and the gap 12.
 pub(super) const WIRE: Bytes = Bytes::new(38);
 /// Default clock by which iperf3 sends: <https://github.com/esnet/iperf/issues/565>.
 pub(super) const IPERF3_TICK: Duration = Duration::from_millis(1);
@@ -47,11 +47,10 @@ pub(super) struct Testbed {
 impl Testbed {
     /// Testbed of Fig. 5.
     ///
-    /// The switch is unknown. Its buffer was chosen once, so that CUBIC with UDP in the CoDel
-    /// baseline at 5 ms takes about as long as the scores of its row imply. That is 29.5 s: a
-    /// transfer at 480 Mbit/s or less under CRQ has a score of 0.43. Of 192, 96, 80, 64 and 48 kB,
-    /// 48 came nearest, with 32 s. Eight-port switches divide 128 to 512 kB. The report has rows
-    /// for other buffers.
+    /// The switch is unknown. Its buffer was chosen once, from the time that CUBIC takes with UDP
+    /// in the CoDel baseline at 5 ms. The scores of its row imply about 29.5 s: a transfer at 480
+    /// Mbit/s or less under CRQ has a score of 0.43. Of 192, 96, 80, 64 and 48 kB, 48 came nearest,
+    /// with 32 s. Eight-port switches divide 128 to 512 kB. The report has rows for other buffers.
     pub(super) const AUTHORS: Self = Self {
         wire: LINK,
         port_buffer: Bytes::kb(48),

@@ -90,6 +90,8 @@ impl Flow {
                 (TrapKind::Spin, self.greeted == [true; 2])
             }
             Transport::Udp { quic: Some(header), .. } => {
+                // A long header starts no trap: only short headers carry the spin bit (RFC 9000
+                // §17.3.1).
                 self.greeted[0] |= header.known_version().is_some();
                 return;
             }

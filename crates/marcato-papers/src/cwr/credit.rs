@@ -25,9 +25,9 @@ const METRICS: [Metric; 5] = [GROWTH, P50, P999, GOODPUT, LOST];
 /// Tolerance in %: a window that is under-used only because it is reserved must grow as a full one.
 const WHOLE_PERCENT: f64 = 5.0;
 
-/// Returns true if a window is under-used for that reason only: a message in flight and the room
-/// for the next fit the mean window together, headers included. Otherwise the messages themselves
-/// keep each other from filling it.
+/// Returns true if a window is under-used for that reason only. A message in flight and the room
+/// for the next must fit the mean window together, headers included. Otherwise the messages
+/// themselves keep each other from filling it.
 fn only_reserved(scheduler: Scheduler, source: Periodic) -> bool {
     let framing = Framing::new(Bytes::new(1270), Bytes::new(44)).unwrap_or(Framing::NONE);
     let wire = Periodic { size: framing.wire(source.size), ..source };

@@ -80,8 +80,9 @@ impl Windows {
                 self.close(at);
                 self.recovered = Some(Step { at: at + self.rtt, window });
             }
-            // After slow start, persistent congestion, or a reduction that was undone (NewReno
-            // undoes none), neither the begin nor the end of a span is usable.
+            // In slow start after persistent congestion, and after a reduction that was undone
+            // (NewReno undoes none), the window is not in congestion avoidance: no span starts or
+            // ends here.
             WindowChange::Opened | WindowChange::Restored => (self.steps, self.recovered) = (None, None),
         }
     }
@@ -145,8 +146,8 @@ mod tests {
         use WindowChange::{Grew, Reduced};
         at(0, Grew, 50_000, false);
         at(100, Reduced, 10_000, true);
-        // Recovery to 150, then a first step that does not count. Two more follow in 120 ms, and
-        // the last 30 ms are cut off.
+        // Recovery lasts until 150 ms. The first step does not count, and two more follow in 120
+        // ms. The last 30 ms are cut off.
         at(200, Grew, 11_350, true);
         at(260, Grew, 12_700, true);
         at(320, Grew, 14_050, true);
@@ -157,7 +158,7 @@ mod tests {
         let windows = windows.until(Time::from_millis(470));
         assert!((windows.per_rtt() - 2.0 * 1350.0 * 50.0 / 120.0).abs() < 1e-9);
         assert!((windows.whole_per_rtt() - 4.0 * 1350.0 * 50.0 / (200.0 + 70.0)).abs() < 1e-9);
-        // The area starts at 100, with the window of before.
+        // The area starts at 100 ms, with the window set before.
         let area = 100.0 * 50_000.0
             + 100.0 * 10_000.0
             + 60.0 * 11_350.0

@@ -46,7 +46,7 @@ pub(super) const fn colour(scheduler: Scheduler) -> Colour {
     }
 }
 
-/// Fig. 4.
+/// Fig. 4, left: CCDFs of completion times, and the benefit of redundancy.
 pub(super) fn latency(plan: &mut Plan) -> Ask {
     let columns = columns(plan);
     let claims = plan.scale.claims;

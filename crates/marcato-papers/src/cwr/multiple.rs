@@ -32,7 +32,7 @@ fn setup(plan: &Plan, scheduler: Scheduler, rtts: [Duration; 2]) -> Setup {
 const NEAR_PERCENT: f64 = 10.0;
 const NEAR_MS: f64 = 2.0;
 
-/// Figs. 5 and 6.
+/// Figs. 5 and 6: completion times of three sources together.
 pub(super) fn multiple(plan: &mut Plan) -> Ask {
     let claims = plan.scale.claims;
     let all = RTTS.map(|rtts| {

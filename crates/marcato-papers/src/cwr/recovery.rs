@@ -14,6 +14,8 @@ pub(super) fn recovery(plan: &mut Plan) -> Ask {
     let source = Periodic { period: Duration::from_millis(50), size: Bytes::kb(25) };
     let setup = Setup::paper(Scheduler::Cwr, SAME_RTT, &[source], plan.scale.long);
     let packets = plan.add(setup.clone());
+    // Without the packet threshold (RFC 9002 §6.1.1), only the time threshold of 9/8 of a round
+    // trip remains (§6.1.2).
     let time = plan.add(setup.with_session(|session| session.packet_threshold = u32::MAX));
     let claims = plan.scale.claims;
     Box::new(move |runs: &Runs| {

@@ -40,7 +40,7 @@ pub(super) struct Path {
     pub(super) ack_loss: f64,
     /// Packets that may wait before each transmitter.
     pub(super) queue: u64,
-    /// Begin and end of an outage in both directions, from the start of the run.
+    /// Start and end of an outage in both directions, since the start of the run.
     pub(super) outage: Option<(Time, Time)>,
 }
 
@@ -426,7 +426,7 @@ impl QuicApp for Receiver {
     }
 }
 
-/// Counters since the begin of the run, at one time.
+/// Counters since the start of the run, at one time.
 #[derive(Clone, Default)]
 struct Snapshot {
     bytes: [Bytes; Priority::COUNT],

@@ -53,7 +53,7 @@ pub(super) fn columns(plan: &mut Plan) -> [Column; 2] {
     })
 }
 
-/// Table I.
+/// Table I: growth of the windows, against the paper and the prediction.
 pub(super) fn table_1(plan: &mut Plan) -> Ask {
     let claims = plan.scale.claims;
     let columns = columns(plan);

@@ -12,7 +12,7 @@ use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::verdict;
 use crate::plan::Runs;
 
-/// Fig. 4, right.
+/// Fig. 4, right: goodput of all and of urgent messages, and the rate of copies.
 pub(super) fn throughput(plan: &mut Plan) -> Ask {
     let columns = columns(plan);
     let claims = plan.scale.claims;

@@ -21,8 +21,8 @@ pub(super) struct Longest {
 pub(super) struct Watch {
     level: Priority,
     next: Time,
-    /// Latest sample before a grant to the level, or at which it had nothing waiting: its time, the
-    /// bytes granted to the level, and those granted to all levels.
+    /// Latest sample before a grant to the level, or at which it had nothing waiting. It has the
+    /// time, the bytes granted to the level, and those granted to all levels.
     granted: Option<(Time, Bytes, Bytes)>,
     /// The sample before the latest.
     latest: (Time, Bytes),

@@ -253,7 +253,7 @@ fn text(span: Span, apart: Duration) -> String {
     )
 }
 
-/// Fig. 10.
+/// Fig. 10: utilisation of two bottlenecks, for each pattern of UDP and each buffer.
 pub(super) fn bottlenecks(plan: &mut Plan) -> Ask {
     let claims = plan.scale.claims;
     let mut combinations = Vec::new();

@@ -178,8 +178,10 @@ impl Setup for Harm {
     }
 
     fn run(&self, seed: u64) -> Result<Seen, SimulationError> {
+        // Fewer than 1000 parts per seed, so no two runs share a seed.
         let World { mut net, bottleneck, layered, bystanders, web } =
             self.build(seed.wrapping_mul(1000).wrapping_add(self.part))?;
+        // The offset basis of FNV-1a, 64 bits.
         let mut high = Digest { hash: 0xcbf2_9ce4_8422_2325, ..Digest::default() };
         let watched = self.service == Service::PreEmptive;
         if watched {
@@ -249,7 +251,7 @@ pub(super) struct Arms {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Losses {
     /// Random loss of 0.1 % before the bottleneck, which is then not full: low layers carry much.
-    /// There are so many losses that their chances even out to well below 1 %.
+    /// The losses are numerous enough for their chances to even out to well below 1 %.
     Random,
     /// Loss at the bottleneck's queue alone, which high flows fill among themselves.
     Congestion,
@@ -298,8 +300,8 @@ impl Arms {
             parts.map(|part| plan.add(Harm { loss: losses.rate(), service, plt, part, span })).collect()
         };
         let (without, with) = (arm(None, 0..parts), arm(Some(on), 0..parts));
-        // Without random losses, the smallest delay changes which flow loses at the queue, so that
-        // paired runs have nothing in common.
+        // Without random losses, the smallest delay changes which flow loses at the queue. Pairing
+        // runs then no longer cancels chance.
         let chance = losses == Losses::Congestion && service == Service::Residual;
         Self { without, with, other: arm(None, if chance { parts..2 * parts } else { 0..0 }) }
     }

@@ -17,7 +17,7 @@ impl Span {
         Self { warm_up: Duration::from_secs(warm_up), length: Duration::from_secs(length) }
     }
 
-    /// Begin of the measurement.
+    /// Start of the measurement.
     pub(super) fn from(self) -> Time {
         Time::ZERO + self.warm_up
     }

@@ -73,6 +73,7 @@ impl Setup for Short {
     }
 
     fn run(&self, seed: u64) -> Result<Flows, SimulationError> {
+        // Fewer than 1000 draws per seed, so no two runs share a seed.
         let seed = self.draw.map_or(seed, |draw| seed.wrapping_mul(1000).wrapping_add(draw));
         let mut net = Network::new(Seed::new(seed));
         let (client, server) = (net.node("client"), net.node("server"));
@@ -291,7 +292,7 @@ fn text(span: Span, draws: u64) -> String {
     )
 }
 
-/// Fig. 9.
+/// Fig. 9: completion times of short flows, for several readings of the paper.
 pub(super) fn short_flows(plan: &mut Plan) -> Ask {
     let (claims, span, draws) = (plan.scale.claims, plan.scale.short, plan.scale.short_draws);
     let mut cases = Vec::new();

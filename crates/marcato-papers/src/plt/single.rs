@@ -136,12 +136,12 @@ struct Cell {
     literal: Ticket<Single>,
 }
 
-/// Figs. 3, 4 and 5.
+/// Figs. 3, 4 and 5: the large buffer.
 pub(super) fn large_buffer(plan: &mut Plan) -> Ask {
     ask(plan, &LARGE)
 }
 
-/// Figs. 6, 7 and 8.
+/// Figs. 6, 7 and 8: the small buffer.
 pub(super) fn small_buffer(plan: &mut Plan) -> Ask {
     ask(plan, &SMALL)
 }

@@ -51,6 +51,7 @@ pub(super) fn window(
     stages: u64,
     fast_convergence: bool,
 ) -> Result<Values, SimulationError> {
+    // A sawtooth of Reno between 0.7·W and W has a mean of 0.85·W.
     let w_max = cubic_w_max(rtt, p).max(mathis_window(p) / 0.85);
     let settle = 3;
     let mut one = flow(rtt, w_max, [whole(1.0 / p), stages + settle + 2], fast_convergence, WIDE)?;

@@ -17,8 +17,8 @@ const THRESHOLD: u64 = 40;
 /// Bandwidth-delay product: 1 Gbit/s and 1 ms in packets of 1500 bytes.
 const PRODUCT: f64 = 1e9 * 1e-3 / 12_000.0;
 
-/// Values of a run: the longest and the shortest queue in packets, the one in transmission
-/// included; the share that is marked; and the used share of the link in %.
+/// Values of a run: the longest and the shortest queue in packets, the marked share, and the used
+/// share of the link in %. The queue includes the packet in transmission.
 fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, SimulationError> {
     let mut net = Network::new(seed);
     let (client, server) = (net.node("client"), net.node("server"));

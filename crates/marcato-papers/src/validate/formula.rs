@@ -62,12 +62,15 @@ pub(super) fn utilisation(b: f64) -> f64 {
 }
 
 /// Arrival of the last of `packets`, counted from `connect`. The window doubles each round trip
-/// from `initial` on until it fills a path of `rtt` and `packet` seconds for a packet; the link is
-/// then busy to the end.
+/// from `initial` on, until it fills a path of `rtt` with `packet` seconds for a packet. The link
+/// is then busy to the end.
 ///
-/// The time is the sum of a round trip for the handshake, one for each round in which the window
-/// does not fill the path, half a one for the last packet's propagation, and the transmission time
-/// of the other packets.
+/// The time is a sum of four terms:
+///
+/// - a round trip for the handshake;
+/// - a round trip for each round in which the window does not fill the path;
+/// - half a round trip for the last packet's propagation;
+/// - the transmission time of the other packets.
 pub(super) fn slow_start_transfer(packets: f64, initial: f64, rtt: f64, packet: f64) -> f64 {
     let (mut window, mut sent, mut rounds) = (initial, 0.0, 0.0);
     while window < rtt / packet && sent + window < packets {

@@ -80,10 +80,10 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
             let whole_packets = 100.0 * 3.0 / 4.0 / mathis_window(p);
             let id = |kind: &str| format!("validate.mathis.{kind}.{name}");
             let row = |kind: &str, what: String| Row::new(id(kind), what, Unit::MbitPerS);
-            // This band was too narrow. The round trips of detection and of recovery make a cycle
-            // of 1/p packets one of 3W²/8 + 5W/4, so that the mean window is nearly two packets
-            // below the formula's. If that exceeds the band, the formula is not precise enough. The
-            // claim is then made against the model of rounds, which includes those round trips.
+            // This band was too narrow. With the round trips of detection and of recovery, a cycle
+            // of 1/p packets has 3W²/8 + 5W/4. So the mean window is nearly two packets below the
+            // formula's. If that exceeds the band, the formula is not precise enough. The claim is
+            // then made against the model of rounds, which includes those round trips.
             let first = 1.0 + whole_packets;
             for (kind, ticket, band, more) in [
                 ("periodic", periodic, first, 0.0),

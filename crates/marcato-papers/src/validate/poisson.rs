@@ -18,9 +18,12 @@ const MEAN: u64 = 4000;
 const SERVICE: f64 = 1e-3;
 const LEVELS: usize = 400;
 
-/// Values of a run: the mean wait in ms; the difference between the queue's own account and the
-/// receiver's, in packet-nanoseconds; the number of packets; then the shares of packets that found
-/// 0, 1, 2 … before them.
+/// Values of a run, in this order:
+///
+/// - mean wait in ms;
+/// - difference between the queue's own account and the receiver's, in packet-nanoseconds;
+/// - number of packets;
+/// - shares of packets that found 0, 1, 2 … before them.
 fn run(sizes: Sizes, rho: f64, packets: f64, seed: Seed) -> Result<Values, SimulationError> {
     let mut net = Network::new(seed);
     let (from, to) = (net.node("from"), net.node("to"));

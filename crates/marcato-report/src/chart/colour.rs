@@ -1,9 +1,9 @@
 //! Colours of series.
 
-/// A colour that people with any of the common colour-vision deficiencies can tell from the others,
-/// on white and on the dark background. Each has a separate tone for either background. The hues
-/// are those of Okabe and Ito ("Color universal design", 2008). The tones also differ in lightness,
-/// because not everybody can tell hues apart.
+/// A colour that people with any of the common colour-vision deficiencies can distinguish from the
+/// others, on white and on the dark background. Each has a separate tone for either background. The
+/// hues are those of Okabe and Ito ("Color universal design", 2008). The tones also differ in
+/// lightness, because not everyone can distinguish hues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Colour {
     /// Blue, the first series' colour.
@@ -67,7 +67,7 @@ impl Colour {
 pub(super) mod tests {
     use super::*;
 
-    /// Linear-light red, green and blue.
+    /// Linear-light red, green and blue: the sRGB transfer function of IEC 61966-2-1.
     fn linear(hex: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
@@ -81,6 +81,7 @@ pub(super) mod tests {
         0.2126 * red + 0.7152 * green + 0.0722 * blue
     }
 
+    /// Contrast ratio of WCAG 2.2.
     fn contrast(a: &str, b: &str) -> f64 {
         let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
         a.max(b) / a.min(b)
@@ -132,6 +133,7 @@ pub(super) mod tests {
     fn every_colour_shows_on_the_light_and_on_the_dark_background() {
         for colour in Colour::ALL {
             let shown = (contrast(colour.light(), "#ffffff"), contrast(colour.dark(), "#14171c"));
+            // WCAG 2.2 §1.4.11: graphics need a contrast of 3:1 at least.
             assert!(shown.0 >= 3.0 && shown.1 >= 3.0, "{colour:?}: {shown:?}");
         }
     }

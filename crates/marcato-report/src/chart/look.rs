@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Colour;
 
 /// Look of a series: colour, dashes or hatching, and the shape of its marks. Two looks differ in
-/// more than colour unless their colours differ for everybody.
+/// more than colour, unless their colours differ for readers with any colour vision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Look {
     pub(super) colour: Colour,
@@ -67,6 +67,7 @@ impl Looks {
                 .flatten()
                 .filter_map(|&(other, chosen)| chosen.map(Look::plain).or_else(|| looks.get(other).copied()))
                 .collect();
+            // If one chart has more names than there are looks, some repeat.
             let free = (0..Look::COUNT).map(Look::of).find(|look| !met.contains(look));
             looks.insert(name.to_owned(), free.unwrap_or(Look::of(looks.len())));
         }

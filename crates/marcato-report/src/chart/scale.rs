@@ -56,6 +56,7 @@ impl Scale {
                 (lo, hi) = if size < 1e-100 { (0.0, 1.0) } else { (lo - size * 0.1, hi + size * 0.1) };
             }
         }
+        // One tick per 70 pixels, but 2 to 8 in all.
         let wanted = ((to - from).abs() / 70.0).clamp(2.0, 8.0);
         let ticks = if axis.log {
             let (ticks, a, b) = log_ticks((lo, fixed_lo), (hi, fixed_hi));
@@ -126,7 +127,9 @@ fn log_ticks((lo, fixed_lo): (f64, bool), (hi, fixed_hi): (f64, bool)) -> (Vec<f
     let (first, last) = (libm::floor(libm::log10(lo) + 1e-9), libm::ceil(libm::log10(hi) - 1e-9));
     let last = last.max(first + 1.0);
     let decades = last - first;
+    // At most about eight decades have a tick; a longer axis skips some.
     let every = libm::ceil(decades / 8.0).max(1.0);
+    // A short axis needs ticks inside its decades.
     let within: &[f64] = if decades <= 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let a = if fixed_lo { lo } else { libm::pow(10.0, first) };
     let b = if fixed_hi { hi } else { libm::pow(10.0, last) };
