@@ -150,9 +150,9 @@ pub enum RunError {
     /// The experiment does not run in that world yet.
     #[error("{paper} does not run in the world `{world}` yet; what is built: {built}")]
     WorldNotBuilt {
-        /// The paper asked for.
+        /// Short name of the paper.
         paper: &'static str,
-        /// The world asked for.
+        /// World asked for.
         world: World,
         /// Worlds in which the experiment does run.
         built: String,
@@ -168,13 +168,13 @@ pub enum RunError {
     /// The experiment ran and reported no rows, so that nothing can be said to hold.
     #[error("{paper} reported no rows")]
     NoRows {
-        /// The paper asked for.
+        /// Short name of the paper.
         paper: &'static str,
     },
     /// The experiment could not be run to its end.
     #[error("{paper} could not be run: {source}")]
     Failed {
-        /// The paper asked for.
+        /// Short name of the paper.
         paper: &'static str,
         /// Cause of the failure.
         source: Box<dyn Error + Send + Sync>,

@@ -36,7 +36,7 @@ pub(crate) fn spread<J: Sync, O: Send, E: Send>(
                 }
             });
         }
-        // The loop below ends when the last thread has dropped its sender.
+        // The receiver ends when the last thread has dropped its sender.
         drop(send);
         for (job, outcome) in receive {
             // A failure moves the counter past the last job, so that no thread begins another.

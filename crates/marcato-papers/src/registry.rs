@@ -34,12 +34,12 @@ impl Registry {
         Self(experiments)
     }
 
-    /// The experiments in order.
+    /// Experiments in the order of the registry.
     pub fn iter(&self) -> impl Iterator<Item = &dyn Experiment> {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// The experiments' names in order.
+    /// Names of the experiments, in the order of the registry.
     pub fn names(&self) -> Vec<&'static str> {
         self.iter().map(Experiment::name).collect()
     }
@@ -104,13 +104,13 @@ pub enum SelectError {
     /// The registry is empty.
     #[error("cannot run `{name}`: no experiment is built into this program yet")]
     Empty {
-        /// The name asked for.
+        /// Name asked for.
         name: String,
     },
     /// The paper is one of Marcato's, but its experiments are not written yet.
     #[error("the experiments of `{name}` are planned but not built yet; choose from: {built}, all")]
     Planned {
-        /// The name asked for.
+        /// Name asked for.
         name: String,
         /// Names of the experiments that are built in.
         built: String,
@@ -118,7 +118,7 @@ pub enum SelectError {
     /// No paper has this name.
     #[error("there is no experiment `{name}`; choose from: {built}, all")]
     Unknown {
-        /// The name asked for.
+        /// Name asked for.
         name: String,
         /// Names of the experiments that are built in.
         built: String,

@@ -34,7 +34,7 @@ impl Config {
         self
     }
 
-    /// The settings in order.
+    /// Settings with their values, in the order in which they were first set.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }

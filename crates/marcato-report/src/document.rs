@@ -53,7 +53,7 @@ impl Document {
         }
     }
 
-    /// Sets the configuration.
+    /// Sets the configuration, replacing any other.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
@@ -106,7 +106,7 @@ impl Document {
         &self.commit
     }
 
-    /// The seeds, one run for each.
+    /// Seeds, one run for each.
     pub fn seeds(&self) -> &[u64] {
         &self.seeds
     }
@@ -116,12 +116,12 @@ impl Document {
         self.quick
     }
 
-    /// The configuration.
+    /// Configuration of the run.
     pub const fn settings(&self) -> &Config {
         &self.config
     }
 
-    /// The rows in order.
+    /// Rows in the order in which they were added.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }

@@ -39,7 +39,7 @@ pub struct Figure {
 }
 
 impl Section {
-    /// An empty section.
+    /// Creates a section without contents.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
@@ -74,7 +74,7 @@ impl Figure {
         Self { id: id.into(), drawing: drawing.into(), caption: caption.into() }
     }
 
-    /// The figure's name.
+    /// Name of the figure, unique in its report.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -155,7 +155,7 @@ impl Report {
         &self.document
     }
 
-    /// The figures of all sections in order.
+    /// Figures of all sections, in order.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.sections.iter().flat_map(|section| &section.figures)
     }
@@ -263,33 +263,33 @@ pub enum WriteError {
     /// Two rows have the same id.
     #[error("two rows are called `{id}`: give each its own id")]
     DuplicateRow {
-        /// The id.
+        /// Id of both rows.
         id: String,
     },
     /// A section shows a row that the document does not have.
     #[error("the section `{section}` shows the row `{id}`, which does not exist")]
     UnknownRow {
-        /// The section's title.
+        /// Title of the section.
         section: String,
-        /// The row's id.
+        /// Id of the missing row.
         id: String,
     },
     /// Two figures have the same name, so that one file would replace the other.
     #[error("two figures are called `{id}`: give each its own name")]
     DuplicateFigure {
-        /// The name.
+        /// Name of both figures.
         id: String,
     },
     /// A figure's name cannot be a file name.
     #[error("`{id}` cannot name a figure: use lower-case letters, digits and `-`")]
     FigureName {
-        /// The name.
+        /// Rejected name.
         id: String,
     },
     /// A file system operation failed.
     #[error("cannot write `{}`: {source}", path.display())]
     Io {
-        /// The file or directory.
+        /// File or directory that could not be written.
         path: PathBuf,
         /// Error of the file system.
         source: io::Error,

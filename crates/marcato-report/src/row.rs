@@ -26,7 +26,7 @@ pub struct Row {
 /// Claim about the measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Band {
-    /// Nothing.
+    /// No claim.
     Unclaimed,
     /// The value lies in a closed interval; `None` leaves that end open.
     Between(Option<f64>, Option<f64>),
@@ -187,7 +187,7 @@ impl Row {
         self.n
     }
 
-    /// Half the width of the 95 % confidence interval of the mean.
+    /// Half-width of the 95 % confidence interval of the mean; `None` for fewer than two runs.
     pub fn ci95(&self) -> Option<f64> {
         finite(self.ci95)
     }

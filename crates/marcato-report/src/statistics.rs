@@ -62,8 +62,7 @@ pub struct Mean {
     pub value: f64,
     /// Number of samples.
     pub n: u32,
-    /// Half the width of the 95 % confidence interval (Student's t); `None` for fewer than two
-    /// samples.
+    /// Half-width of the 95 % confidence interval (Student's t); `None` for fewer than two samples.
     pub ci95: Option<f64>,
 }
 

@@ -80,9 +80,8 @@ impl Windows {
                 self.close(at);
                 self.recovered = Some(Step { at: at + self.rtt, window });
             }
-            // In slow start after persistent congestion, and after a reduction that was undone
-            // (NewReno undoes none), the window is not in congestion avoidance: no span starts or
-            // ends here.
+            // The window grew in slow start after persistent congestion, or a reduction was undone
+            // (NewReno undoes none). No span starts or ends here.
             WindowChange::Opened | WindowChange::Restored => (self.steps, self.recovered) = (None, None),
         }
     }

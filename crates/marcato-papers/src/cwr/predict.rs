@@ -24,8 +24,8 @@
 //! With every source of Table I, the next hold on the lane opens a whole number of round trips
 //! later. It then opens when such a burst of R bytes is acknowledged. For the whole round trip to
 //! the release, exactly R bytes are missing in flight. The bytes in flight are those sent, and
-//! acknowledged, in a round trip. So every release costs R bytes: with one release on a lane in n
-//! round trips, W − R/n bytes are acknowledged in a round trip, and the window grows by
+//! acknowledged, in a round trip. So every release costs R bytes. With one release on a lane in n
+//! round trips, W − R/n bytes are acknowledged in a round trip. The window grows by
 //!
 //! ```text
 //! (1 − R/(n W)) · 1350 bytes.
@@ -43,10 +43,9 @@
 //! # Omissions
 //!
 //! Packets are whole, so that up to two in a round trip fit nowhere. Losses void holds. Windows
-//! differ from their mean, and more so when losses are random than when they are evenly spaced; the
-//! mean of 1/W is larger than 1/W of the mean. The tests run the schedulers themselves on fixed
-//! windows, and the arithmetic on windows under random losses: neither changes which factor is
-//! nearer.
+//! differ from their mean, the more so if losses are random rather than evenly spaced. The mean of
+//! 1/W is larger than 1/W of the mean. The tests run the schedulers themselves on fixed windows,
+//! and the arithmetic on windows under random losses: neither changes which factor is nearer.
 
 use marcato_units::{Bytes, Duration};
 

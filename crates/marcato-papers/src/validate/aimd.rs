@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn independent_losses_give_otts_constant() {
-        // 4000 losses: half of the spread of a cycle over their root is 0.8 %, three of it 2.4.
-        // Whole windows add 1 %.
+        // 4000 losses: half of the spread of a cycle over their root is 0.8 %, and three times that
+        // 2.4 %. Whole windows add 1 %.
         let stream = Seed::new(1).stream("aimd");
         let c = Aimd::PLAIN.rate(1e-4, 40_000_000, Some(stream)) * 0.01;
         assert!((c / OTT - 1.0).abs() < 0.035, "{c}");

@@ -76,8 +76,13 @@ fn departures(seed: Seed, low: Option<u64>, until: Time) -> Result<Vec<(Time, u6
     Ok(run(seed, Service::Finishes, low, until)?.0.left)
 }
 
-/// Values of a link that pre-empts, in this order: high packets that left, that were dropped, and
-/// that the wire lost; 1 if the low class changed none of this; used share of the link in %.
+/// Values of a link that pre-empts, in this order:
+///
+/// - high packets that left;
+/// - high packets that were dropped;
+/// - high packets that the wire lost;
+/// - 1 if the low class changed none of this;
+/// - used share of the link in %.
 fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationError> {
     let ((alone, _), (beside, used)) =
         (run(seed, Service::PreEmpts, None, until)?, run(seed, Service::PreEmpts, Some(low), until)?);
@@ -86,8 +91,11 @@ fn pre_empted(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationErr
     Ok(vec![left, dropped, lost, f64::from(u8::from(alone == beside)), used * 100.0])
 }
 
-/// Values of a comparison, in this order: number of packets; 1 if both runs have the same packets
-/// in the same order; greatest, least and mean delay by the low class in ms.
+/// Values of a comparison, in this order:
+///
+/// - number of packets;
+/// - 1 if both runs have the same packets in the same order;
+/// - greatest, least and mean delay by the low class in ms.
 fn compare(seed: Seed, low: u64, until: Time) -> Result<Values, SimulationError> {
     let (alone, beside) = (departures(seed, None, until)?, departures(seed, Some(low), until)?);
     let sizes = |packets: &[(Time, u64)]| packets.iter().map(|packet| packet.1).collect::<Vec<_>>();

@@ -98,7 +98,7 @@ impl Bars {
 }
 
 impl BarChart {
-    /// A chart without bars; `axis` is the vertical one.
+    /// Creates a chart without bars; `axis` is the vertical one.
     pub fn new(title: impl Into<String>, axis: Axis) -> Self {
         Self { title: title.into(), axis, groups: vec![], bars: vec![], part: None }
     }

@@ -28,7 +28,7 @@ pub struct IntervalChart {
     overlaid: bool,
 }
 
-/// A span.
+/// A span of a row, in a category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
     row: String,
@@ -54,7 +54,7 @@ impl Interval {
 }
 
 impl IntervalChart {
-    /// A chart without spans; `axis` is the horizontal one.
+    /// Creates a chart without spans; `axis` is the horizontal one.
     pub fn new(title: impl Into<String>, axis: Axis) -> Self {
         Self { title: title.into(), axis, colours: vec![], intervals: vec![], overlaid: false }
     }

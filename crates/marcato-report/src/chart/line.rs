@@ -29,7 +29,7 @@ pub struct LineChart {
     shades: Vec<(f64, f64, String)>,
 }
 
-/// One series of points.
+/// One series of points, with its style, its intervals and its published values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     name: String,
@@ -129,7 +129,7 @@ impl Series {
 }
 
 impl LineChart {
-    /// A chart without series.
+    /// Creates a chart without series.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Self { title: title.into(), x, y, series: vec![], shades: vec![] }
     }
@@ -167,7 +167,7 @@ impl LineChart {
         self
     }
 
-    /// Adds a series.
+    /// Adds a series, drawn on top of the previous ones.
     #[must_use]
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);

@@ -46,7 +46,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page without sections.
+    /// Creates a page without sections.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
@@ -79,7 +79,7 @@ impl Page {
         self
     }
 
-    /// Adds a section.
+    /// Adds a section. A page of several sections has a list of contents.
     #[must_use]
     pub fn section(mut self, section: Section) -> Self {
         self.sections.push(section);

@@ -24,7 +24,7 @@ enum Block {
 }
 
 impl Section {
-    /// An empty section.
+    /// Creates a section without contents.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), blocks: vec![] }
     }
@@ -57,12 +57,12 @@ impl Section {
         self
     }
 
-    /// The heading.
+    /// Heading of the section.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// The figures in order.
+    /// Figures of the section, in order.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Figure(figure) => Some(&**figure),

@@ -48,12 +48,12 @@ enum Mood {
 }
 
 impl Column {
-    /// A column of words, aligned to the left.
+    /// Creates a column of words, aligned to the left.
     pub fn text(name: impl Into<String>) -> Self {
         Self { name: name.into(), unit: String::new(), number: false }
     }
 
-    /// A column of numbers, aligned to the right.
+    /// Creates a column of numbers, aligned to the right.
     pub fn number(name: impl Into<String>) -> Self {
         Self { number: true, ..Self::text(name) }
     }
@@ -162,7 +162,7 @@ impl Table {
         self
     }
 
-    /// Adds rows.
+    /// Adds rows, as [`row`](Self::row) adds one.
     #[must_use]
     pub fn rows<R: IntoIterator<Item = Cell>>(mut self, rows: impl IntoIterator<Item = R>) -> Self {
         self.rows.extend(rows.into_iter().map(|row| row.into_iter().collect()));
