@@ -10,8 +10,8 @@ use super::Answer;
 use crate::error::SimulationError;
 
 const CHUNK: Bytes = Bytes::kb(1);
-/// Initial backlog of a level: large enough never to run out, small enough for all five to wait at
-/// once.
+/// Length of P4's messages, of which the next is offered when none is queued. Five of them fit the
+/// Conductor at once.
 const BACKLOG: Bytes = Bytes::kb(4_000);
 
 /// Service of each level, and the waits of P4.

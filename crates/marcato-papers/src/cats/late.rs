@@ -10,7 +10,7 @@ use super::path::{Feeding, Path, Scheme};
 use super::{Answer, page};
 use crate::error::SimulationError;
 
-/// Distance of the times after `connect` at which the urgent group is offered.
+/// Step of the times after `connect` at which the urgent group is offered.
 const STEP: Duration = Duration::from_millis(50);
 const STEPS: u32 = 20;
 

@@ -30,8 +30,8 @@ pub(super) struct Path {
 
 impl Path {
     /// The path as the authors ran it: 2 Mbit/s and 50 ms *one way*, access 10 Mbit/s and 5 ms. Its
-    /// base round trip is 120 ms, where the text says 50. Segments have 1000 bytes, buffers 131
-    /// 072, TCP uses BBR, and every data segment carries the authors' 4-byte option.
+    /// base round trip is 120 ms, where the text says 50. Buffers have 131 072 bytes and segments
+    /// 1000, TCP uses BBR, and every data segment carries the authors' 4-byte option.
     pub(super) fn authors() -> Self {
         Self {
             bottleneck: Rate::from_mbps(2),
@@ -64,7 +64,7 @@ impl Path {
         Self { delay: Duration::from_millis(15), ..self }
     }
 
-    /// Changes the TCP configuration.
+    /// Applies `change` to the TCP configuration.
     pub(super) fn with_tcp(mut self, change: impl FnOnce(&mut TcpConfig)) -> Self {
         change(&mut self.tcp);
         self

@@ -79,7 +79,7 @@ const INITIAL: [u8; 6] = [0xc3, 0, 0, 0, 1, 8];
 /// A sender that looks like QUIC, with an honest spin bit. It halves its window once per round trip
 /// in which a packet was lost or marked, except during a given time.
 pub(super) struct Turncoat {
-    /// Begin and end of the time in which it does not respond.
+    /// Start and end of the time in which it does not respond.
     deaf: (Time, Time),
     window: f64,
     next: u32,

@@ -20,7 +20,7 @@ pub const EACH: Bytes = Bytes::kb(100_000);
 pub const FLOWS: usize = 20;
 /// Start of the unresponsive traffic (§IV-C1).
 pub const UDP_FROM: Duration = Duration::from_secs(1);
-/// Cells of Fig. 5 smaller than this count as 0: their sign says nothing.
+/// Magnitude below which a cell of Fig. 5 counts as 0: its sign says nothing.
 pub const SMALL: f64 = 0.1;
 
 /// Congestion controllers (§IV-A). In QUIC, Marcato's BBR is version 3, and the paper's is

@@ -154,19 +154,19 @@ impl Setup {
         self
     }
 
-    /// Changes the session at both ends.
+    /// Applies `change` to the session's configuration, at both ends.
     pub(super) fn with_session(mut self, change: impl FnOnce(&mut SessionConfig)) -> Self {
         change(&mut self.session);
         self
     }
 
-    /// Changes every path.
+    /// Applies `change` to every path.
     pub(super) fn with_paths(mut self, change: impl FnMut(&mut Path)) -> Self {
         self.paths.iter_mut().for_each(change);
         self
     }
 
-    /// Changes every source.
+    /// Applies `change` to every source.
     pub(super) fn with_sources(mut self, change: impl FnMut(&mut Periodic)) -> Self {
         self.sources.iter_mut().for_each(change);
         self
