@@ -178,7 +178,7 @@ impl Setup for Harm {
     }
 
     fn run(&self, seed: u64) -> Result<Seen, SimulationError> {
-        // Fewer than 1000 parts per seed, so no two runs share a seed.
+        // Fewer than 1000 parts per seed, so that parts of two seeds never coincide.
         let World { mut net, bottleneck, layered, bystanders, web } =
             self.build(seed.wrapping_mul(1000).wrapping_add(self.part))?;
         // The offset basis of FNV-1a, 64 bits.

@@ -99,7 +99,7 @@ impl Setup for Page {
     }
 
     fn run(&self, seed: u64) -> Result<Load, SimulationError> {
-        // Fewer than 1000 parts per seed, so no two runs share a seed.
+        // Fewer than 1000 parts per seed, so that parts of two seeds never coincide.
         let mut net = Network::new(Seed::new(seed.wrapping_mul(1000).wrapping_add(self.part)));
         let [sender, left, right, receiver] =
             ["sender", "left", "right", "receiver"].map(|name| net.node(name));

@@ -73,7 +73,7 @@ impl Setup for Short {
     }
 
     fn run(&self, seed: u64) -> Result<Flows, SimulationError> {
-        // Fewer than 1000 draws per seed, so no two runs share a seed.
+        // Fewer than 1000 draws per seed, so that draws of two seeds never coincide.
         let seed = self.draw.map_or(seed, |draw| seed.wrapping_mul(1000).wrapping_add(draw));
         let mut net = Network::new(Seed::new(seed));
         let (client, server) = (net.node("client"), net.node("server"));
