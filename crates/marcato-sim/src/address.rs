@@ -1,4 +1,4 @@
-//! Addresses for the ends of routes: made up, but as particular as real ones.
+//! Invented IP addresses and ports for the ends of routes.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::packet::{IPV4_HEADER, IPV6_HEADER};
 use crate::topology::NodeId;
 
-/// Which IP a datagram flow speaks. It decides the form of addresses and the length of headers: 20 or 40 bytes.
+/// IP version of a datagram flow. It decides the form of addresses and the length of IP headers: 20
+/// or 40 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
     /// IPv4.
@@ -17,7 +18,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Bytes of the IP header.
+    /// Returns the length of the IP header in bytes.
     pub(crate) const fn header(self) -> u32 {
         match self {
             Self::V4 => IPV4_HEADER,
@@ -26,36 +27,37 @@ impl Family {
     }
 }
 
-/// What a NAT changes when it forgets a host and meets it anew.
+/// Part of an address that a NAT changes when it loses a binding and makes a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rebinding {
-    /// The port.
+    /// Changes the port.
     Port,
-    /// The IP address; the port stays.
+    /// Changes the IP address; the port stays.
     Ip,
 }
 
-/// Addresses with which nothing is lost in translation: a port to each route, an IP address to each node.
+/// Address book with a port for each route and an IP address for each node.
 ///
-/// Node n has 10.0.0.0 + n + 1 or `fd00::` + n + 1 (RFC 1918, RFC 4193); its ports count up from 1024. Addresses that
-/// a NAT assumes come one after the other from 100.64.0.0/10, as behind a carrier's NAT (RFC 6598), or
-/// `fd00:64::/32`. Nothing is ever given out twice.
+/// Node n has 10.0.0.0 + n + 1 or `fd00::` + n + 1 (RFC 1918, RFC 4193); its ports count up from
+/// 1024. NAT addresses count up from 100.64.0.0/10, as behind a carrier's NAT (RFC 6598), or
+/// `fd00:64::/32`. No address is ever reused.
 #[derive(Default)]
 pub(crate) struct AddressBook {
-    /// Ports given out at each node. Only looked up, never walked.
+    /// Number of ports used at each node. The order of the map never matters: it is looked up, not
+    /// iterated.
     ports: HashMap<NodeId, u16>,
-    /// Addresses that NATs have assumed.
+    /// Number of NAT addresses used.
     assumed: u32,
 }
 
 impl AddressBook {
     const FIRST_PORT: u16 = 1024;
 
-    /// A new address and port at `node`; `None` if there is none left.
+    /// Returns a new address and port at `node`; `None` if there is none left.
     pub(crate) fn give(&mut self, node: NodeId, family: Family) -> Option<SocketAddr> {
         let number = node.0 + 1;
         let ip = match family {
-            // 10.0.0.0/8, without its broadcast address.
+            // 10.0.0.0/8 without its broadcast address.
             Family::V4 if number < 0x00ff_ffff => Ipv4Addr::from_bits(0x0a00_0000 | number).into(),
             Family::V4 => return None,
             Family::V6 => Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(number)).into(),
@@ -63,7 +65,8 @@ impl AddressBook {
         Some(SocketAddr::new(ip, self.port(node)?))
     }
 
-    /// What becomes of `current`, which belongs to a route that ends at `node`; `None` if nothing new is left.
+    /// Returns the successor of `current`, an address of a route that ends at `node`; `None` if
+    /// none is left.
     pub(crate) fn rebind(
         &mut self,
         node: NodeId,

@@ -1,11 +1,11 @@
-//! What happens next: the total order of events.
+//! Agenda of future events, in total order.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use marcato_units::Time;
 
-/// The place of an event in the total order: first by time, then by when it was entered.
+/// Place of an event in the total order: first by time, then by order of entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment {
     pub(crate) at: Time,
@@ -33,21 +33,22 @@ impl<E> PartialOrd for Entry<E> {
 
 impl<E> Ord for Entry<E> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // `BinaryHeap` yields its greatest; ours is the earliest.
+        // `BinaryHeap` pops its greatest entry; the agenda needs the earliest.
         other.moment.cmp(&self.moment)
     }
 }
 
 /// Events in total order of (time, insertion).
 ///
-/// The heap stays small whatever the traffic: a link holds its packets in flight in a line of its own and enters
-/// only the first of them here, so a step costs O(log (links + timers)), not O(log packets).
+/// The heap stays small whatever the traffic. A link holds its packets in flight in a line of its
+/// own and enters only the first of them here. So a step costs O(log (links + timers)), not O(log
+/// packets).
 pub(crate) struct Agenda<E> {
     heap: BinaryHeap<Entry<E>>,
     entered: u64,
-    /// Whether the first of the heap has been taken out, and its place not yet. Most events enter another, as an arrival
-    /// does that of the next packet on its line: that one goes into the place, and the heap is put in order once, not
-    /// for the old one that goes and again for the new one that comes.
+    /// True if the first entry has been popped, but not yet removed from the heap. Most events
+    /// enter another, as an arrival enters that of the next packet on its line. The new entry
+    /// replaces the old one in place, and the heap is reordered once instead of twice.
     vacant: bool,
 }
 
@@ -56,13 +57,14 @@ impl<E: Copy> Agenda<E> {
         Self { heap: BinaryHeap::new(), entered: 0, vacant: false }
     }
 
-    /// Takes the next place in the order at `at`, for an event that may be entered later by [`enter`](Self::enter).
+    /// Reserves the next place in the order at `at`, for an event that [`enter`](Self::enter) may
+    /// enter later.
     pub(crate) fn reserve(&mut self, at: Time) -> Moment {
         self.entered += 1;
         Moment { at, entered: self.entered }
     }
 
-    /// Enters an event at a place reserved before.
+    /// Enters an event at a reserved place.
     pub(crate) fn enter(&mut self, moment: Moment, event: E) {
         let entry = Entry { moment, event };
         if std::mem::take(&mut self.vacant)
@@ -74,20 +76,20 @@ impl<E: Copy> Agenda<E> {
         }
     }
 
-    /// Enters an event at `at`, after everything already entered for that time.
+    /// Enters an event at `at`, after all events already entered for that time.
     pub(crate) fn at(&mut self, at: Time, event: E) {
         let moment = self.reserve(at);
         self.enter(moment, event);
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     #[cfg(test)]
     pub(crate) fn next_at(&mut self) -> Option<Time> {
         self.close();
         self.heap.peek().map(|entry| entry.moment.at)
     }
 
-    /// Takes the next event out, unless it comes after `limit`.
+    /// Pops the next event, unless it comes after `limit`.
     pub(crate) fn pop_until(&mut self, limit: Time) -> Option<(Time, E)> {
         self.close();
         let &Entry { moment: Moment { at, .. }, event } = self.heap.peek()?;
@@ -98,7 +100,7 @@ impl<E: Copy> Agenda<E> {
         Some((at, event))
     }
 
-    /// Takes the place out of which an event was taken, if none has been put there.
+    /// Removes the popped entry from the heap, unless another event has replaced it.
     fn close(&mut self) {
         if std::mem::take(&mut self.vacant) {
             self.heap.pop();
@@ -145,7 +147,7 @@ mod tests {
             entered in prop::collection::vec(prop::collection::vec(0u64..4, 0..3), 1..200),
         ) {
             let mut agenda = Agenda::new();
-            // By time, and then by number, which they have in the order in which they are entered.
+            // Ordered by time, and then by number, which follows the order of entry.
             let mut expected = BTreeSet::new();
             let mut number = 0u64;
             let mut enter = |agenda: &mut Agenda<u64>, expected: &mut BTreeSet<_>, at| {

@@ -1,4 +1,4 @@
-//! A datagram flow: two hosts, and the routes between them.
+//! Datagram flow: two hosts, and the routes between them.
 
 use marcato_units::{Duration, Seed, Time};
 
@@ -7,22 +7,22 @@ use crate::host::{Destination, Host, HostContext, HostStats};
 use crate::packet::{Side, UDP_HEADER};
 use crate::route::{self, Path, Route, RouteEnds, RouteId};
 
-/// A flow of datagrams between two hosts, as it shall be.
+/// Configuration of a flow of datagrams between two hosts.
 pub struct DatagramFlow {
-    /// What runs at the client.
+    /// Host at the client.
     pub client: Box<dyn Host>,
-    /// What runs at the server.
+    /// Host at the server.
     pub server: Box<dyn Host>,
-    /// The routes between them: 1 to [`MAX_ROUTES`](crate::MAX_ROUTES).
+    /// Routes between them: 1 to [`MAX_ROUTES`](crate::MAX_ROUTES).
     pub routes: Vec<Route>,
-    /// When both hosts begin.
+    /// Time at which both hosts begin.
     pub start: Time,
-    /// Which IP they speak.
+    /// IP version of their addresses.
     pub family: Family,
 }
 
 impl DatagramFlow {
-    /// A flow over IPv4 that begins at time zero.
+    /// Flow over IPv4 that begins at time zero.
     pub fn new(client: impl Host, server: impl Host, routes: Vec<Route>) -> Self {
         Self {
             client: Box::new(client),
@@ -33,13 +33,13 @@ impl DatagramFlow {
         }
     }
 
-    /// Beginning at `start`.
+    /// Sets the time at which the flow begins.
     #[must_use]
     pub fn start(self, start: Time) -> Self {
         Self { start, ..self }
     }
 
-    /// Over this IP.
+    /// Sets the IP version.
     #[must_use]
     pub fn family(self, family: Family) -> Self {
         Self { family, ..self }
@@ -48,9 +48,9 @@ impl DatagramFlow {
 
 pub(crate) struct HostEnd {
     pub(crate) host: Box<dyn Host>,
-    /// When an event for the host's timer is in the agenda.
+    /// Time of the event for the host's timer in the agenda.
     pub(crate) scheduled: Option<Time>,
-    /// When the host's timer was last called.
+    /// Time at which the host's timer was last called.
     pub(crate) fired_at: Option<Time>,
     pub(crate) stats: HostStats,
 }
@@ -60,23 +60,23 @@ impl HostEnd {
         Self { host, scheduled: None, fired_at: None, stats: HostStats::default() }
     }
 
-    /// When the host's timer is to be called, at `now` or later.
+    /// Returns the time at which to call the host's timer: `now` or later.
     pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
         let at = self.host.next_timer().filter(|&at| at != Time::MAX)?;
-        // Not twice in an instant: time has to go on whatever the host says.
+        // Called at most once per instant, so that time advances whatever the host returns.
         let earliest = if self.fired_at == Some(now) { now + Duration::from_nanos(1) } else { now };
         Some(at.max(earliest))
     }
 }
 
-/// A [`DatagramFlow`] under way.
+/// State of a [`DatagramFlow`] in the network.
 pub(crate) struct Datagrams {
     pub(crate) hosts: [HostEnd; 2],
-    /// As many as the flow has paths.
+    /// One pair of ends for each path of the flow.
     pub(crate) routes: Vec<RouteEnds>,
     pub(crate) family: Family,
     pub(crate) started: bool,
-    /// The flow's name, by which its random streams are called.
+    /// Flow's name, which names its random streams.
     name: String,
 }
 
@@ -86,7 +86,7 @@ impl Datagrams {
         Self { hosts, routes: Vec::new(), family, started: false, name }
     }
 
-    /// Lets a host see its surroundings.
+    /// Calls a host with its view of the network.
     pub(crate) fn call<R>(
         &mut self,
         seed: Seed,
@@ -98,7 +98,7 @@ impl Datagrams {
         call(&mut *self.hosts[side.index()].host, &context)
     }
 
-    /// The route that leads from `side` to `destination`, and the number of the address there.
+    /// Returns the route from `side` to `destination`, and the index of the address there.
     pub(crate) fn find(&self, side: Side, destination: Destination) -> Option<(RouteId, u32)> {
         match destination {
             Destination::Route(route) => {
@@ -109,8 +109,9 @@ impl Datagrams {
         }
     }
 
-    /// Length of the IP packet that carries `payload` bytes; `None` if no packet can. RFC 791 §3.1, RFC 8200 §3: both
-    /// lengths are of 16 bits, but IPv6 does not count its header.
+    /// Returns the length of the IP packet that carries `payload` bytes; `None` if no packet can.
+    /// Both length fields have 16 bits, but that of IPv6 excludes its header. RFC 791 §3.1, RFC
+    /// 8200 §3.
     pub(crate) fn packet_len(&self, payload: usize) -> Option<u32> {
         let datagram = u32::try_from(payload).ok()?.checked_add(UDP_HEADER)?;
         let packet = datagram.checked_add(self.family.header())?;

@@ -1,4 +1,4 @@
-//! A flow: two ends, and the routes between them.
+//! Flow: two ends, and the routes between them.
 
 use marcato_scenario::sizes::SizeList;
 use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
@@ -13,49 +13,49 @@ use crate::route::{AddRouteError, Path};
 use crate::tcp::{Connection, SynOptions, TcpConfig, TcpConfigError};
 use crate::topology::{NodeId, RouteError};
 
-/// Why a flow cannot be.
+/// Error returned for a flow that cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
     /// No route leads from one end to the other.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// An end of TCP cannot be configured so.
+    /// The TCP configuration of an end is invalid.
     #[error("tcp cannot be configured so: {0}")]
     Config(#[from] TcpConfigError),
-    /// A constant bit rate of zero, or empty packets, never end.
+    /// The rate is zero, or a payload is empty or longer than 65 507 bytes.
     #[error("a udp flow needs a rate above 0 and a payload of 1 to 65507 bytes")]
     EmptyUdp,
-    /// A datagram flow has nowhere to send.
+    /// A datagram flow has no route.
     #[error("a datagram flow needs a route: add one")]
     NoRoute,
-    /// A route of a datagram flow cannot be.
+    /// A route of a datagram flow cannot be added.
     #[error(transparent)]
     AddRoute(#[from] AddRouteError),
 }
 
-/// A TCP flow, as it shall be.
+/// Configuration of a TCP flow.
 pub struct TcpFlow {
-    /// Where the client lives: the end that opens the connection.
+    /// Node of the client, which opens the connection.
     pub client: NodeId,
-    /// Where the server lives.
+    /// Node of the server.
     pub server: NodeId,
-    /// When the client opens the connection.
+    /// Time at which the client opens the connection.
     pub start: Time,
-    /// How the client's TCP behaves.
+    /// TCP configuration of the client.
     pub client_config: TcpConfig,
-    /// How the server's TCP behaves.
+    /// TCP configuration of the server.
     pub server_config: TcpConfig,
-    /// What runs at the client.
+    /// Application at the client.
     pub client_app: Box<dyn App>,
-    /// What runs at the server.
+    /// Application at the server.
     pub server_app: Box<dyn App>,
-    /// The class in which the network serves the flow.
+    /// Class in which the network serves the flow.
     pub layer: Layer,
 }
 
 impl TcpFlow {
-    /// A flow whose client runs `app` from time zero and whose server takes everything; both ends are configured
-    /// alike.
+    /// Flow whose client runs `app` from time zero and whose server reads everything. Both ends
+    /// have the same configuration.
     pub fn new(client: NodeId, server: NodeId, config: TcpConfig, app: impl App) -> Self {
         Self {
             client,
@@ -69,96 +69,99 @@ impl TcpFlow {
         }
     }
 
-    /// Opened at `start`.
+    /// Sets the time at which the client opens the connection.
     #[must_use]
     pub fn start(self, start: Time) -> Self {
         Self { start, ..self }
     }
 
-    /// With this application at the server.
+    /// Sets the application at the server.
     #[must_use]
     pub fn server_app(self, app: impl App) -> Self {
         Self { server_app: Box::new(app), ..self }
     }
 
-    /// With this configuration of the server's TCP.
+    /// Sets the server's TCP configuration.
     #[must_use]
     pub fn server_config(self, config: TcpConfig) -> Self {
         Self { server_config: config, ..self }
     }
 }
 
-/// When the packets of a UDP flow leave.
+/// Departure process of a UDP flow's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Arrivals {
-    /// One after the other at equal distances.
+    /// Constant gaps between packets.
     #[default]
     Constant,
-    /// As a Poisson process: the distances are independent and exponentially distributed.
+    /// Poisson process: gaps are independent and exponentially distributed.
     Poisson,
-    /// At equal distances while on, and not at all while off. The first packet of an on span leaves at its beginning, so
-    /// that the shortest span has one; but never sooner after the last than the rate allows. The flow begins with an
-    /// on span.
+    /// Constant gaps while on, and no packets while off. The first packet of an on span leaves at
+    /// its beginning, so that the shortest span has one, but never sooner after the last than the
+    /// rate allows. The flow begins with an on span.
     OnOff {
-        /// How long the on spans are.
+        /// Lengths of the on spans.
         on: Distribution<Duration>,
-        /// How long the off spans are.
+        /// Lengths of the off spans.
         off: Distribution<Duration>,
     },
-    /// At each tick of a clock as many at once as the rate then owes: iperf3 sends its UDP so, by a clock of 1 ms unless
-    /// told otherwise. The first tick is the flow's beginning.
+    /// Bursts at each tick of a clock, each with the packets that the rate then owes. iperf3 sends
+    /// UDP so, with a default tick of 1 ms. The first tick is the flow's beginning.
     Ticks {
-        /// From one to the next.
+        /// Time between ticks.
         every: Duration,
-        /// How late each is at most, by a draw of its own: Linux lets a sleeper wait up to 50 us more than it asked.
+        /// Greatest lateness of a tick; each tick draws its own. Linux by default lets a sleeping
+        /// process oversleep by up to 50 µs.
         slack: Duration,
     },
 }
 
-/// Payloads of UDP packets that differ.
+/// Varying payload sizes of UDP packets.
 #[derive(Clone, Debug)]
 pub enum PacketSizes {
-    /// Drawn for each packet on its own.
+    /// Independent draws for each packet.
     Drawn {
-        /// The distribution.
+        /// Distribution of the payload.
         sizes: Distribution<Bytes>,
-        /// What would be more is this much. Nothing is less than 1 B.
+        /// Upper bound, which replaces larger draws. Draws below 1 B count as 1 B.
         most: Bytes,
     },
-    /// Those of a list.
+    /// Sizes from a list.
     Listed {
-        /// The sizes.
+        /// Payload sizes.
         list: SizeList,
-        /// Whether each packet draws one of them. If not, packets take them in order, and after the last the first.
+        /// Draws a random entry for each packet. If false, packets take the entries in order, and
+        /// start over after the last.
         is_random: bool,
     },
 }
 
-/// A UDP flow, as it shall be.
+/// Configuration of a UDP flow.
 #[derive(Clone, Debug)]
 pub struct UdpFlow {
-    /// The sender.
+    /// Sender.
     pub from: NodeId,
-    /// The receiver.
+    /// Receiver.
     pub to: NodeId,
-    /// When the first packet leaves.
+    /// Time at which the first packet leaves.
     pub start: Time,
-    /// From when on no packet leaves.
+    /// Time from which no packet leaves.
     pub stop: Time,
-    /// Rate of the IP packets, on average; with [`Arrivals::OnOff`], on average of the on spans.
+    /// Average rate of the IP packets; with [`Arrivals::OnOff`], the average over on spans.
     pub rate: Rate,
-    /// When they leave.
+    /// Departure process.
     pub arrivals: Arrivals,
-    /// Bytes of payload in each packet, unless `sizes` says otherwise.
+    /// Payload of each packet, unless `sizes` is set.
     pub payload: Bytes,
-    /// Sizes of payloads that differ. Behind each packet follows the distance that its own length takes at the rate.
+    /// Varying payload sizes. The gap after each packet is the time that its own length takes at
+    /// the rate.
     pub sizes: Option<PacketSizes>,
-    /// The class in which the network serves the flow.
+    /// Class in which the network serves the flow.
     pub layer: Layer,
 }
 
 impl UdpFlow {
-    /// A flow of constant bit rate and this payload, from time zero and without end.
+    /// Flow of constant bit rate and payload, from time zero without end.
     pub fn new(from: NodeId, to: NodeId, rate: Rate, payload: Bytes) -> Self {
         Self {
             from,
@@ -174,51 +177,51 @@ impl UdpFlow {
     }
 }
 
-/// What arrived of a UDP flow.
+/// Counters of the packets that arrived of a UDP flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpStats {
     /// Packets.
     pub packets: u64,
-    /// Payload.
+    /// Payload bytes.
     pub bytes: Bytes,
     /// Sum of the one-way delays.
     pub delay_sum: Duration,
     /// Greatest one-way delay.
     pub delay_max: Duration,
-    /// When the last packet arrived.
+    /// Arrival time of the last packet.
     pub last_at: Option<Time>,
 }
 
-/// What one end of a TCP flow has received.
+/// Progress of what one end of a TCP flow has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reception {
-    /// When the connection was established.
+    /// Time at which the connection was established.
     pub connected_at: Option<Time>,
-    /// When the handshake was given up.
+    /// Time at which the handshake was abandoned.
     pub failed_at: Option<Time>,
-    /// When the other end reset the connection, or refused it.
+    /// Time at which the other end reset the connection or refused it.
     pub reset_at: Option<Time>,
-    /// Bytes of the stream, in order.
+    /// Bytes of the stream delivered in order.
     pub bytes: Bytes,
-    /// When the first of them arrived.
+    /// Arrival time of the first of these bytes.
     pub first_at: Option<Time>,
-    /// When the last of them arrived.
+    /// Arrival time of the latest of these bytes.
     pub last_at: Option<Time>,
-    /// When the other end was known to have finished.
+    /// Time at which the other end's stream was complete.
     pub finished_at: Option<Time>,
 }
 
 pub(crate) struct End {
     pub(crate) tcp: Connection,
     pub(crate) app: Box<dyn App>,
-    /// Labels of what this end wrote.
+    /// Labels of the data that this end wrote.
     pub(crate) ledger: Ledger,
     pub(crate) wants_to_write: bool,
     pub(crate) reception: Reception,
-    /// When an event for each kind of timer is in the agenda.
+    /// Time of the event in the agenda for each kind of timer.
     pub(crate) scheduled: [Option<Time>; 4],
     pub(crate) app_timers: Vec<(Time, u32)>,
-    /// When the first segment with data left.
+    /// Time at which the first segment with data left.
     pub(crate) first_sent_at: Option<Time>,
 }
 
@@ -236,7 +239,7 @@ impl End {
         }
     }
 
-    /// Lets the application see its connection.
+    /// Calls the application with its socket.
     pub(crate) fn call(&mut self, now: Time, call: impl FnOnce(&mut dyn App, &mut Socket<'_>)) {
         let mut socket =
             Socket { now, tcp: &mut self.tcp, ledger: &mut self.ledger, timers: &mut self.app_timers };
@@ -248,15 +251,16 @@ pub(crate) struct Udp {
     pub(crate) config: UdpFlow,
     gap: Duration,
     stream: Stream,
-    /// What sizes are drawn from.
+    /// Random stream of the sizes.
     sizes: Stream,
-    /// How many packets have been sent.
+    /// Number of packets sent.
     sent: usize,
-    /// When the on span ends; `None` before the first begins.
+    /// End of the current on span; `None` before the first.
     on_until: Option<Time>,
-    /// Since when ticks are counted, how long after that the last packet was owed, and the last tick: its number, and
-    /// how late it is.
+    /// Beginning of the clock for [`Arrivals::Ticks`], and the time after it at which the last
+    /// packet was owed.
     owed: Option<(Time, Duration)>,
+    /// Last tick of [`Arrivals::Ticks`]: its number, and its lateness.
     tick: (u128, Duration),
     pub(crate) stats: UdpStats,
 }
@@ -277,7 +281,7 @@ impl Udp {
         }
     }
 
-    /// When, after the packet that leaves at `now`, the next one leaves.
+    /// Returns the time at which the packet after the one at `now` leaves.
     pub(crate) fn next_at(&mut self, now: Time) -> Time {
         let next = now + self.gap;
         match self.config.arrivals {
@@ -311,7 +315,8 @@ impl Udp {
         }
     }
 
-    /// The length of the IP packet that leaves now; the distance behind it is that at which its length makes up the rate.
+    /// Returns the length of the IP packet that leaves now, and sets the gap after it to that
+    /// length's time at the rate.
     pub(crate) fn next_len(&mut self) -> u32 {
         let payload = match &self.config.sizes {
             None => return Self::len(self.config.payload),
@@ -330,7 +335,7 @@ impl Udp {
         len
     }
 
-    /// Length of the IP packet with this payload.
+    /// Returns the length of the IP packet with this payload.
     fn len(payload: Bytes) -> u32 {
         u32::try_from(payload.get()).unwrap_or(u32::MAX).saturating_add(IPV4_HEADER + UDP_HEADER)
     }
@@ -340,23 +345,23 @@ pub(crate) enum Kind {
     Tcp(Box<[End; 2]>),
     Udp(Box<Udp>),
     Datagrams(Box<Datagrams>),
-    /// A spawned flow that has ended.
+    /// Spawned flow that has ended.
     Gone,
 }
 
 pub(crate) struct Flow {
     pub(crate) kind: Kind,
-    /// The way of its packets, by route. All but datagram flows have one.
+    /// Links of its packets, by route. Only datagram flows have more than one route.
     pub(crate) paths: Vec<Path>,
-    /// Where its ends are: of a datagram flow, those of its first route.
+    /// Nodes of its ends; on a datagram flow, those of its first route.
     pub(crate) nodes: [NodeId; 2],
-    /// What each end's SYN says, if it is of TCP.
+    /// TCP options of each end's SYN.
     pub(crate) syn_options: Option<[SynOptions; 2]>,
-    /// When it begins.
+    /// Time at which it begins.
     pub(crate) start: Time,
-    /// The process that spawned it.
+    /// Process that spawned it, if any.
     pub(crate) spawned: Option<Spawned>,
-    /// What is noted of each of its packets, if anything is.
+    /// Recorder of its packets, if it is watched.
     pub(crate) watch: Option<Box<Watch>>,
 }
 

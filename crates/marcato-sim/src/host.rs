@@ -1,4 +1,4 @@
-//! Hosts: what runs at the ends of a datagram flow.
+//! Hosts at the ends of a datagram flow.
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
@@ -10,13 +10,16 @@ use marcato_wire::Ecn;
 use crate::packet::Side;
 use crate::route::{Path, RouteEnds, RouteId};
 
-/// An end of a datagram flow: whatever turns datagrams and the time into datagrams, such as a QUIC endpoint.
+/// End of a datagram flow: a state machine from datagrams and time to datagrams, such as a QUIC
+/// endpoint.
 ///
-/// After every call of one of the first four methods, and after [`Network::with_host`](crate::Network::with_host), the
-/// network takes all that [`transmit`](Self::transmit) has to give, and then asks [`next_timer`](Self::next_timer) when
-/// to come back. Nothing else is asked for: a host that wants to act at some time names it there.
+/// After every call of one of the first four methods, and after
+/// [`Network::with_host`](crate::Network::with_host), the network takes all datagrams from
+/// [`transmit`](Self::transmit). It then asks [`next_timer`](Self::next_timer) for the time of the
+/// next call. There is no other polling: a host that wants to act at some time returns that time.
 ///
-/// To add one, implement this in your own crate; after the run get it back by [`Network::host`](crate::Network::host).
+/// To add one, implement this trait in your own crate; after the run,
+/// [`Network::host`](crate::Network::host) returns it.
 ///
 /// ```
 /// use marcato_sim::{DatagramFlow, Host, HostContext, Incoming, LinkConfig, Network, Outgoing, Route, RouteId, Side};
@@ -73,76 +76,77 @@ use crate::route::{Path, RouteEnds, RouteId};
 /// ```
 #[expect(unused_variables, reason = "the defaults do nothing")]
 pub trait Host: Any {
-    /// The flow begins.
+    /// Handles the beginning of the flow.
     fn start(&mut self, now: Time, context: &HostContext<'_>) {}
-    /// A datagram has arrived.
+    /// Handles the arrival of a datagram.
     fn datagram(&mut self, now: Time, incoming: Incoming, context: &HostContext<'_>);
-    /// The time has come that [`next_timer`](Self::next_timer) named. If it still names this instant or an earlier one
-    /// after the call, it is called again a nanosecond later.
+    /// Handles the timer at the time that [`next_timer`](Self::next_timer) returned. If the next
+    /// timer is still at this instant or earlier after the call, the network calls again a
+    /// nanosecond later.
     fn timer(&mut self, now: Time, context: &HostContext<'_>) {}
-    /// The flow, which has begun, has been given another route.
+    /// Handles a route that was added after the flow began.
     fn route_added(&mut self, now: Time, route: RouteId, context: &HostContext<'_>) {}
-    /// Writes the payload of the next datagram that may leave into `payload`, which is empty, and says where it goes;
-    /// `None` if nothing may leave now. Asked again until it says so: a host that always has something to send has to
-    /// be stopped by its own congestion control, pacing or bound.
+    /// Writes the payload of the next datagram into `payload`, which is empty, and returns its
+    /// destination; `None` if nothing may leave now. The network calls until it returns `None`: the
+    /// host's own congestion control, pacing or another bound must end the calls.
     fn transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Outgoing>;
-    /// When [`timer`](Self::timer) wants to be called; `None` and [`Time::MAX`] are never.
+    /// Returns when to call [`timer`](Self::timer); `None` and [`Time::MAX`] mean never.
     fn next_timer(&self) -> Option<Time> {
         None
     }
 }
 
-/// A datagram that has arrived.
+/// Datagram that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incoming {
-    /// The route by which it came.
+    /// Route by which it came.
     pub route: RouteId,
-    /// Where it came from, as seen from here.
+    /// Address of its sender, as this end sees it.
     pub remote: SocketAddr,
-    /// The address of this host that it came to, as the host knows it.
+    /// Address of this host to which it was sent, as the host knows it.
     pub local: SocketAddr,
-    /// Its ECN code point, as the network left it.
+    /// ECN code point on arrival.
     pub ecn: Ecn,
-    /// Its payload.
+    /// Payload.
     pub payload: BytesMut,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// To the address that the other end of a route has at present.
+    /// Current address of the other end of a route.
     Route(RouteId),
-    /// To an address, which names the route. One that the other end had earlier is as good as lost: the datagram goes
-    /// all the way and is dropped where a NAT no longer knows it.
+    /// An address, which selects the route. A datagram to an address that the other end had before
+    /// a rebinding travels all the way, and is dropped where the NAT no longer knows it.
     Address {
-        /// The address of the other end, as seen from here.
+        /// Address of the other end, as this end sees it.
         remote: SocketAddr,
-        /// The address of this end, if it matters: a route that begins elsewhere is not taken.
+        /// Address of this end; `None` for any. Excludes routes that begin at another address.
         local: Option<IpAddr>,
     },
 }
 
-/// A datagram that leaves; its payload stands beside it.
+/// Datagram that leaves, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outgoing {
-    /// Where it goes.
+    /// Destination.
     pub to: Destination,
-    /// Its ECN code point.
+    /// ECN code point.
     pub ecn: Ecn,
 }
 
 impl Outgoing {
-    /// Over `route`, to whatever address the other end has, without ECN.
+    /// Datagram over `route`, to the current address of the other end, without ECN.
     pub const fn over(route: RouteId) -> Self {
         Self { to: Destination::Route(route), ecn: Ecn::NotEct }
     }
 
-    /// To `remote`, without ECN.
+    /// Datagram to `remote`, without ECN.
     pub const fn to(remote: SocketAddr) -> Self {
         Self { to: Destination::Address { remote, local: None }, ecn: Ecn::NotEct }
     }
 
-    /// With this code point.
+    /// Sets the ECN code point.
     #[must_use]
     pub const fn ecn(self, ecn: Ecn) -> Self {
         Self { ecn, ..self }
@@ -152,52 +156,53 @@ impl Outgoing {
 /// Datagrams of a host that never became packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStats {
-    /// No route leads, or led, to where they should have gone.
+    /// Datagrams without a route to their destination.
     pub unroutable: u64,
-    /// They were longer than an IP packet can be.
+    /// Datagrams longer than an IP packet can be.
     pub oversized: u64,
 }
 
-/// What a host may know of the network: its side and its routes.
+/// Host's view of the network: its side and its routes.
 #[derive(Clone, Copy)]
 pub struct HostContext<'a> {
     pub(crate) side: Side,
     pub(crate) seed: Seed,
-    /// The flow's name.
+    /// Name of the flow.
     pub(crate) name: &'a str,
     pub(crate) routes: &'a [RouteEnds],
     pub(crate) paths: &'a [Path],
 }
 
 impl HostContext<'_> {
-    /// The side on which the host is.
+    /// Returns the side on which the host is.
     pub const fn side(&self) -> Side {
         self.side
     }
 
-    /// The routes, in the order in which they were added.
+    /// Returns the routes, in the order in which they were added.
     pub fn routes(&self) -> impl ExactSizeIterator<Item = RouteId> + Clone + use<> {
         // At most `MAX_ROUTES`.
         (0..u8::try_from(self.routes.len()).unwrap_or(u8::MAX)).map(RouteId)
     }
 
-    /// This host's own address on a route. A NAT may have put another in its place, of which the host does not know.
+    /// Returns this host's own address on a route. A NAT may have replaced it without the host's
+    /// knowledge.
     pub fn local(&self, route: RouteId) -> Option<SocketAddr> {
         Some(self.routes.get(route.index())?[self.side.index()].local())
     }
 
-    /// The address of the other end of a route, as seen from here.
+    /// Returns the address of the other end of a route, as this host sees it.
     pub fn remote(&self, route: RouteId) -> Option<SocketAddr> {
         Some(self.routes.get(route.index())?[self.side.peer().index()].public())
     }
 
-    /// The class in which the network serves a route.
+    /// Returns the class in which the network serves a route.
     pub fn layer(&self, route: RouteId) -> Option<Layer> {
         Some(self.paths.get(route.index())?.layer)
     }
 
-    /// The host's stream of random numbers called `name`, from its beginning. It depends on the network's seed, the
-    /// flow, the side and `name`.
+    /// Returns the host's stream of random numbers called `name`, from its beginning. It depends on
+    /// the network's seed, the flow, the side and `name`.
     pub fn stream(&self, name: &str) -> Stream {
         let side = match self.side {
             Side::Client => "client",

@@ -1,19 +1,23 @@
-//! Marcato in virtual time: a discrete-event network simulator.
+//! Discrete-event network simulator: Marcato in virtual time.
 //!
-//! Time is integer nanoseconds and moves only from event to event, in the total order of (time, insertion). All
-//! randomness comes from [seeded, named streams](marcato_units::Seed): the same network with the same seed gives
-//! the same result on every machine, and adding a flow leaves another's draws alone.
+//! Time is integer nanoseconds. It moves only from event to event, in the total order of (time,
+//! insertion). All randomness comes from [seeded, named streams](marcato_units::Seed). The same
+//! network with the same seed gives the same result on every machine, and an added flow does not
+//! change the draws of others.
 //!
-//! - [`Network`]: nodes, links, flows; [`Network::run_until`] moves time.
-//! - [`LinkConfig`]: rate or [`Trace`], delay and [`Jitter`], framing, MTU, [`Loss`], and a queue from
-//!   [`marcato_queue`].
-//! - [`TcpFlow`] and [`TcpConfig`]: TCP, with the congestion controls of [`tcp::congestion`]; [`UdpFlow`].
+//! - [`Network`]: nodes, links and flows; [`Network::run_until`] advances time.
+//! - [`LinkConfig`]: rate or [`Trace`], delay and [`Jitter`], framing, MTU, [`Loss`], and a queue
+//!   from [`marcato_queue`].
+//! - [`TcpFlow`] and [`TcpConfig`]: TCP with the congestion controls of [`tcp::congestion`];
+//!   [`UdpFlow`].
 //! - [`PltConfig`], in a [`TcpConfig`]: a low layer under TCP, for priority-layered transport.
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
-//! - [`scenario`]: from an experiment, as a file says it, to a network and its results.
-//! - [`FlowProcess`]: TCP flows that come and go; [`Distribution`]: of their sizes, of spans, and of whatever else.
-//! - [`Series`], [`FlowSummary`], [`Tap`]: what is recorded, over time, of a flow, and of each packet.
-//! - [`App`]: what runs at the ends of a TCP flow. [`Conducted`] puts a Conductor between application and TCP.
+//! - [`scenario`]: builds a network from an experiment's file, and returns its results.
+//! - [`FlowProcess`]: TCP flows that come and go; [`Distribution`]: distribution of their sizes,
+//!   gaps and other quantities.
+//! - [`Series`], [`FlowSummary`], [`Tap`]: recorders over time, per flow and per packet.
+//! - [`App`]: application at an end of a TCP flow. [`Conducted`] puts a Conductor between
+//!   application and TCP.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,4 +1,4 @@
-//! The line of a link: the packets that are under way.
+//! Line of a link: the packets in flight.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,19 +8,20 @@ use marcato_units::Time;
 use crate::agenda::Moment;
 use crate::packet::Packet;
 
-/// Packets under way, each with the moment of its arrival. Only the first to arrive need stand in the agenda; where
-/// packets overtake one another, those that were the first for a time stand there too.
+/// Packets in flight, each with its place in the order of events. Only the first to arrive needs an
+/// event in the agenda. Where packets overtake one another, those that were first for a time have
+/// one too.
 pub(crate) enum Line {
-    /// They arrive in the order in which they left: everything is O(1).
+    /// Packets arrive in the order in which they left: O(1) per operation.
     InOrder(VecDeque<(Moment, Packet)>),
-    /// They may overtake one another: O(log n) for n packets under way.
+    /// Packets may overtake one another: O(log n) for n packets in flight.
     Reordered(BinaryHeap<UnderWay>),
 }
 
-/// A packet that may be overtaken.
+/// Packet that may be overtaken.
 pub(crate) struct UnderWay {
     moment: Moment,
-    /// Whether its arrival is in the agenda.
+    /// True if its arrival is in the agenda.
     entered: bool,
     packet: Packet,
 }
@@ -41,7 +42,7 @@ impl PartialOrd for UnderWay {
 
 impl Ord for UnderWay {
     fn cmp(&self, other: &Self) -> Ordering {
-        // `BinaryHeap` yields its greatest; ours is the earliest.
+        // `BinaryHeap` pops its greatest entry; the line needs the earliest.
         other.moment.cmp(&self.moment)
     }
 }
@@ -58,7 +59,8 @@ impl Line {
         }
     }
 
-    /// When the last packet arrives, where they arrive in order; `None` if there is none.
+    /// Returns the arrival time of the last packet if packets arrive in order; `None` if there is
+    /// none.
     pub(crate) fn last_in_order(&self) -> Option<Time> {
         match self {
             Self::InOrder(line) => line.back().map(|(moment, _)| moment.at),
@@ -66,10 +68,10 @@ impl Line {
         }
     }
 
-    /// Lets packets overtake one another from now on.
+    /// Allows packets to overtake one another from now on.
     pub(crate) fn allow_reordering(&mut self) {
         if let Self::InOrder(line) = self {
-            // Only the first of them stands in the agenda.
+            // Only the arrival of the first is in the agenda.
             let under_way = line.drain(..).enumerate();
             let heap =
                 under_way.map(|(place, (moment, packet))| UnderWay { moment, entered: place == 0, packet });
@@ -77,7 +79,7 @@ impl Line {
         }
     }
 
-    /// Puts a packet on the line. Returns its moment if that has to be entered in the agenda.
+    /// Adds a packet. Returns its moment if it must be entered in the agenda.
     pub(crate) fn push(&mut self, moment: Moment, packet: Packet) -> Option<Moment> {
         match self {
             Self::InOrder(line) => {
@@ -93,8 +95,8 @@ impl Line {
         }
     }
 
-    /// Takes off the packet whose moment has come: the first. Returns with it the moment of the next, if that has to be
-    /// entered in the agenda.
+    /// Removes the first packet, which arrives now. Returns it with the moment of the next, if that
+    /// must be entered in the agenda.
     pub(crate) fn pop(&mut self) -> Option<(Packet, Option<Moment>)> {
         match self {
             Self::InOrder(line) => {
@@ -104,7 +106,7 @@ impl Line {
             Self::Reordered(line) => {
                 let UnderWay { packet, .. } = line.pop()?;
                 let next = match line.peek_mut() {
-                    // The flag is no part of the order.
+                    // The heap's order ignores this flag, so it may change in place.
                     Some(mut next) if !next.entered => {
                         next.entered = true;
                         Some(next.moment)
@@ -143,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever overtakes whatever, each event of the agenda finds the packet for which it was entered.
+        /// However packets overtake one another, each event of the agenda finds its packet.
         #[test]
         fn packets_come_off_the_line_by_their_moments(
             steps in prop::collection::vec((0u64..100, 0u64..20), 1..60), in_order in any::<bool>(),

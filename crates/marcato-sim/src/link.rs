@@ -1,4 +1,4 @@
-//! A link: a queue, a transmitter, and a wire on which packets are under way.
+//! Link: a queue, a transmitter, and a wire that carries the packets in flight.
 
 use std::any::Any;
 
@@ -20,57 +20,66 @@ use crate::tally::FlowTallies;
 use crate::trace::{Opportunities, Trace};
 use crate::wire::Wire;
 
-/// A queue before a transmitter: any discipline for packets of the simulator. After the run get it back by
-/// [`Network::queue`](crate::Network::queue).
+/// Queue before a transmitter: any discipline for packets of the simulator. After the run,
+/// [`Network::queue`](crate::Network::queue) returns it.
 pub trait LinkQueue: Discipline<Packet> + Any {}
 
 impl<D: Discipline<Packet> + Any> LinkQueue for D {}
 
-/// One direction of a link, as it shall be.
+/// Configuration of one direction of a link.
 pub struct LinkConfig {
-    /// How fast packets leave; `None` is at once.
+    /// Transmission rate; `None` sends at once.
     pub rate: Option<Rate>,
-    /// When packets leave, in the place of a rate: of that only matters whether it is [`Rate::ZERO`], in which case
-    /// opportunities pass unused.
+    /// Transmission opportunities, in place of a rate. Of the rate, only [`Rate::ZERO`] then
+    /// matters: opportunities pass unused.
     pub trace: Option<Trace>,
     /// Propagation delay.
     pub delay: Duration,
-    /// What is added to the delay of each packet.
+    /// Random addition to the delay of each packet.
     pub jitter: Option<Jitter>,
-    /// The largest IP packet that the link takes; `None` is any. A larger one is dropped before the queue, and nobody
-    /// is told: there is no ICMP here.
+    /// Largest IP packet that the link takes; `None` is any. A larger one is dropped before the
+    /// queue, without an ICMP message to the sender.
     pub mtu: Option<Bytes>,
-    /// Bytes that the link adds to each IP packet: 2 for PPP, 18 for Ethernet with its check sequence.
+    /// Bytes that the link adds to each IP packet: 2 for PPP, 18 for Ethernet with its check
+    /// sequence.
     pub framing: Bytes,
-    /// Whether the ECN field of each packet that comes is cleared, as some devices on the Internet do: neither does the
-    /// queue find anything to mark, nor does the receiver learn of marks that were made before.
+    /// Clears the ECN field of each packet offered, as some devices on the Internet do. The queue
+    /// then finds nothing to mark, and the receiver does not learn of earlier marks.
     pub bleaches: bool,
-    /// What the wire loses, after the queue let it out.
+    /// Loss on the wire, after the queue.
     pub loss: Loss,
-    /// Probability that a packet that is not lost comes out twice, the copy directly behind its original. Drawn for each
-    /// packet, lost ones included, from a stream of its own: `duplication/<link>`.
+    /// Probability that a packet that is not lost arrives twice, the copy directly behind its
+    /// original. It is drawn for each packet, lost ones included, from the stream
+    /// `duplication/<link>`.
     pub duplication: f64,
-    /// The queue before the transmitter. Its limits count IP bytes, without framing.
+    /// Queue before the transmitter. Its limits count IP bytes, without framing.
     pub queue: Box<dyn LinkQueue>,
-    /// Whether the queue [observes](Discipline::observe) what comes out of the link back. It stands where that ends.
+    /// Lets the queue [observe](Discipline::observe) what comes out of the reverse link, which ends
+    /// where this queue is.
     pub observes: bool,
-    /// How much later than its rate allows the next packet leaves, whenever one had to wait for another.
+    /// Additional delay before the next packet leaves, whenever one had to wait for another.
     ///
-    /// So does a shaper whose bucket holds no more than a packet, such as a token bucket filter with a burst of one: when
-    /// it has run dry it sleeps until there are tokens for the next, the timer that wakes it is late, and what would have
-    /// come into the bucket meanwhile does not fit. The link then carries a packet per transmission time and lateness.
+    /// It models a shaper whose bucket holds no more than a packet, such as a token bucket filter
+    /// with a burst of one. A shaper that has run dry sleeps until there are tokens for the next
+    /// packet, and its timer wakes it late. The tokens of that time do not fit the bucket. The link
+    /// then carries one packet per transmission time plus this delay.
     pub wakes_late: Duration,
-    /// Where the link pre-empts, the queue of [`Layer::Low`], and the other one is the high class's alone: a low packet
-    /// leaves in the gaps between high ones. One that is being sent when a high one comes stops, and goes on after it
-    /// where it stopped, without a byte more. Packets of the two classes are lost and jittered by draws of their own.
-    /// So the high class leaves, is dropped and arrives to the nanosecond as if there were no low one. Without a rate,
-    /// or by a trace, each packet leaves in one instant, and the two queues are served as by [`Strict`].
+    /// Queue of [`Layer::Low`] on a link that pre-empts; the other queue then serves only the high
+    /// class.
+    ///
+    /// A low packet leaves in the gaps between high ones. If a high packet arrives during its
+    /// transmission, the low packet pauses, and resumes later without extra bytes. Each class has
+    /// its own draws for loss and jitter. So packets of the high class leave, are dropped and
+    /// arrive to the nanosecond as without a low class.
+    ///
+    /// Without a rate, or with a trace, each packet leaves in one instant, and the two queues are
+    /// served as by [`Strict`].
     pub low: Option<Box<dyn Discipline<Packet>>>,
 }
 
 impl LinkConfig {
-    /// A link of this rate and delay with a drop-tail queue of 1000 packets, and of all else nothing: no framing, no
-    /// jitter, no loss, no MTU.
+    /// Link of this rate and delay with a drop-tail queue of 1000 packets, and no framing, jitter,
+    /// loss or MTU.
     pub fn new(rate: Rate, delay: Duration) -> Self {
         Self {
             rate: Some(rate),
@@ -89,89 +98,90 @@ impl LinkConfig {
         }
     }
 
-    /// A link that only delays.
+    /// Link that only delays.
     pub fn delay_only(delay: Duration) -> Self {
         Self { rate: None, ..Self::new(Rate::MAX, delay) }
     }
 
-    /// A link that sends by `trace`, with 4 bytes of framing as in mahimahi, and otherwise as [`new`](Self::new).
+    /// Link that sends by `trace`, with 4 bytes of framing as in mahimahi, and otherwise as
+    /// [`new`](Self::new).
     pub fn from_trace(trace: Trace, delay: Duration) -> Self {
         Self { framing: Bytes::new(4), ..Self::delay_only(delay).trace(trace) }
     }
 
-    /// With this queue.
+    /// Sets the queue discipline.
     #[must_use]
     pub fn queue(self, queue: impl Discipline<Packet> + 'static) -> Self {
         Self { queue: Box::new(queue), ..self }
     }
 
-    /// With a queue that [observes](Self::observes) what comes the other way.
+    /// Lets the queue [observe](Self::observes) the reverse link.
     #[must_use]
     pub fn observing(self) -> Self {
         Self { observes: true, ..self }
     }
 
-    /// [Clearing](Self::bleaches) the ECN field.
+    /// Enables [clearing](Self::bleaches) of the ECN field.
     #[must_use]
     pub fn bleaching(self) -> Self {
         Self { bleaches: true, ..self }
     }
 
-    /// With a shaper that [wakes](Self::wakes_late) so late.
+    /// Sets the [lateness](Self::wakes_late) of the shaper.
     #[must_use]
     pub fn wakes_late(self, wakes_late: Duration) -> Self {
         Self { wakes_late, ..self }
     }
 
-    /// Pre-empting [`Layer::Low`], with this queue for it.
+    /// Enables pre-emption of [`Layer::Low`], with this queue for it.
     #[must_use]
     pub fn preempt(self, low: impl Discipline<Packet> + 'static) -> Self {
         Self { low: Some(Box::new(low)), ..self }
     }
 
-    /// With this loss on the wire.
+    /// Sets the loss on the wire.
     #[must_use]
     pub fn loss(self, loss: Loss) -> Self {
         Self { loss, ..self }
     }
 
-    /// Duplicates each packet with this probability.
+    /// Sets the probability that a packet is duplicated.
     #[must_use]
     pub fn duplication(self, duplication: f64) -> Self {
         Self { duplication, ..self }
     }
 
-    /// With `framing` bytes added to each packet.
+    /// Sets the framing added to each packet.
     #[must_use]
     pub fn framing(self, framing: Bytes) -> Self {
         Self { framing, ..self }
     }
 
-    /// Sending by this trace instead of the rate.
+    /// Sets a trace in place of the rate.
     #[must_use]
     pub fn trace(self, trace: Trace) -> Self {
         Self { trace: Some(trace), ..self }
     }
 
-    /// With this added to the delay of each packet.
+    /// Sets the jitter added to the delay of each packet.
     #[must_use]
     pub fn jitter(self, jitter: Jitter) -> Self {
         Self { jitter: Some(jitter), ..self }
     }
 
-    /// For IP packets of at most `mtu`.
+    /// Sets the largest IP packet.
     #[must_use]
     pub fn mtu(self, mtu: Bytes) -> Self {
         Self { mtu: Some(mtu), ..self }
     }
 }
 
-/// What a link has done so far.
+/// Packet counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets handed to the link.
     pub offered: u64,
-    /// Packets that its queue dropped, at either end of the queue.
+    /// Packets that its queue dropped, on arrival or on departure.
     pub dropped: u64,
     /// Packets larger than the link's MTU.
     pub too_big: u64,
@@ -179,13 +189,13 @@ pub struct LinkCounters {
     pub lost: u64,
     /// Copies that the wire made.
     pub duplicated: u64,
-    /// How often a low packet that was being sent stopped for a high one.
+    /// Number of times that a low packet in transmission paused for a high one.
     pub preempted: u64,
-    /// Packets that came out at the far end, copies included.
+    /// Packets that arrived at the far end, copies included.
     pub delivered: u64,
-    /// IP bytes that came out at the far end, likewise.
+    /// IP bytes that arrived at the far end, copies included.
     pub delivered_bytes: Bytes,
-    /// What was put on the wire, framing and later losses included: what occupies the link.
+    /// Bytes put on the wire, framing and later losses included: what occupies the link.
     pub carried_bytes: Bytes,
 }
 
@@ -193,7 +203,7 @@ pub(crate) struct Link {
     pub(crate) name: String,
     id: u32,
     rate: Option<Rate>,
-    /// When packets may leave, if not by the rate.
+    /// Transmission opportunities, with a trace.
     opportunities: Option<Box<Opportunities>>,
     delay: Duration,
     framing: Bytes,
@@ -201,30 +211,32 @@ pub(crate) struct Link {
     bleaches: bool,
     up: bool,
     pub(crate) queue: Box<dyn LinkQueue>,
-    /// What queues did that others have replaced. Packets that moved over count in their last queue.
+    /// Counters of queues that have been replaced. Packets that moved over count in their last
+    /// queue.
     replaced: Counters,
-    /// When the packet on the transmitter is out; with a trace, the opportunity after it if that is known.
+    /// End of the current transmission; with a trace, the opportunity after it if that is known.
     free_at: Time,
-    /// Where there is a rate: the latest packet on the transmitter, by its length there and when it began.
+    /// With a rate: length and start of the latest transmission.
     latest: (Bytes, Time),
-    /// What could have been carried, if not by a trace.
+    /// Bytes that could have been carried, without a trace.
     course: Course,
     wakes_late: Duration,
-    /// When an event will call [`ready`](Self::ready); any other that comes is out of date.
+    /// Time of the event that will call [`ready`](Self::ready); events at other times are stale.
     wake_at: Option<Time>,
-    /// Whether the transmitter is free and the queue lets nothing out before then, unless something comes that may pass.
+    /// True if the transmitter is free and the queue releases nothing before `wake_at`, unless a
+    /// packet arrives that may pass.
     held: bool,
-    /// The link back, if its queue observes what comes out here.
+    /// Reverse link, if its queue observes this one.
     pub(crate) observer: Option<u32>,
     wire: Wire,
-    /// The low class, if it is pre-empted.
+    /// Low class, if the link pre-empts it.
     low: Option<Box<Preempted>>,
     pub(crate) counters: LinkCounters,
-    /// How long packets wait, if that is noted.
+    /// Sojourn times, if recorded.
     pub(crate) sojourns: Option<Box<Sojourns>>,
 }
 
-/// What keeps account of a link's packets.
+/// Counters in which a link records its packets.
 pub(crate) struct Account<'a> {
     pub(crate) counters: &'a mut LinkCounters,
     pub(crate) tallies: &'a mut FlowTallies,
@@ -246,7 +258,7 @@ impl Account<'_> {
         self.move_to(now, packet, queue);
     }
 
-    /// Hands a packet that has waited elsewhere to a queue.
+    /// Moves a packet from another queue to this one.
     #[inline]
     fn move_to(&mut self, now: Time, packet: Packet, queue: &mut (impl Discipline<Packet> + ?Sized)) {
         match queue.enqueue_with(now, packet, &mut |displaced| self.dropped(displaced)) {
@@ -255,7 +267,7 @@ impl Account<'_> {
         }
     }
 
-    /// A queue has dropped a packet.
+    /// Records a packet that a queue dropped.
     #[cold]
     pub(crate) fn dropped(&mut self, mut packet: Packet) {
         if let Some(sojourns) = self.sojourns {
@@ -265,7 +277,7 @@ impl Account<'_> {
         self.tallies.dropped(packet);
     }
 
-    /// A wire has lost a packet.
+    /// Records a packet that the wire lost.
     #[cold]
     pub(crate) fn lost(&mut self, packet: Packet) {
         self.counters.lost += 1;
@@ -323,22 +335,22 @@ impl Link {
         tallies: &mut FlowTallies,
     ) {
         self.rate = Some(rate);
-        // What is being sent goes on at the rate at which it began.
+        // The packet in transmission finishes at the rate at which it began.
         self.course.change(self.free_at.max(now), rate);
-        // After an outage nothing else would wake the transmitter.
+        // After an outage, no other event would wake the transmitter.
         if self.free_at <= now && (self.wake_at.is_none() || self.held) {
             self.transmit(now, agenda, tallies);
         }
         self.serve_low(now, agenda, tallies);
     }
 
-    /// Takes the link up or down. While it is down, every packet that is offered, begins to leave, or would come
-    /// out at the far end is lost.
+    /// Takes the link up or down. A link that is down loses every packet that is offered, begins to
+    /// leave, or would arrive.
     pub(crate) fn set_up(&mut self, up: bool) {
         self.up = up;
     }
 
-    /// Makes another change.
+    /// Applies a change of delay, loss or queue.
     #[cold]
     pub(crate) fn change(
         &mut self,
@@ -394,12 +406,12 @@ impl Link {
         self.replaced = self.replaced + move_over(now, &mut old, &mut self.queue, &mut account);
     }
 
-    /// How fast packets leave now; `None` is at once.
+    /// Returns the current transmission rate; `None` sends at once.
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// What it has carried up to `now`, and could have.
+    /// Returns the bytes carried up to `now`, and those that could have been.
     pub(crate) fn load(&self, now: Time) -> Load {
         let carried = self.counters.carried_bytes.get() as f64;
         if let Some(opportunities) = &self.opportunities {
@@ -411,7 +423,7 @@ impl Link {
         Load { carried: carried - high - low, capacity: self.course.at(now) }
     }
 
-    /// How long what waits would take to leave at the present rate; `None` if it never would.
+    /// Returns the time in which the backlog would leave at the current rate; `None` at rate 0.
     pub(crate) fn drain_time(&self) -> Option<Duration> {
         let (_, backlog) = self.queue_counters();
         let on_wire = backlog.bytes + self.framing * backlog.packets;
@@ -422,12 +434,12 @@ impl Link {
         }
     }
 
-    /// Packets on the line, and one that is held up.
+    /// Returns the number of packets on the wire, including a low packet in transmission.
     pub(crate) fn under_way(&self) -> u64 {
         self.wire.len() as u64 + self.low.as_ref().map_or(0, |low| low.under_way())
     }
 
-    /// What the queues have done, and what waits in them.
+    /// Returns the counters and the backlog of the queues.
     pub(crate) fn queue_counters(&self) -> (Counters, Backlog) {
         let (counters, backlog) = (self.replaced + *self.queue.counters(), self.queue.backlog());
         match &self.low {
@@ -436,7 +448,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet in.
+    /// Accepts a packet.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -470,7 +482,7 @@ impl Link {
             self.serve_low(now, agenda, tallies);
             return;
         }
-        // Before a link that sends at once nothing waits, unless its queue holds it back.
+        // A link without rate or trace has no backlog, unless its queue holds packets back.
         if self.rate.is_none() && self.opportunities.is_none() && self.queue.pass(now, &packet) {
             if let Some(sojourns) = &mut self.sojourns {
                 sojourns.pass();
@@ -493,10 +505,10 @@ impl Link {
         }
     }
 
-    /// The transmitter is free again.
+    /// Handles the end of a transmission.
     pub(crate) fn ready(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
         if self.wake_at != Some(now) {
-            // The queue has let something out earlier.
+            // Stale event: the queue has released a packet earlier.
             return;
         }
         self.wake_at = None;
@@ -525,7 +537,7 @@ impl Link {
         self.came(now, packet, tallies)
     }
 
-    /// The low class has sent something, or may begin to.
+    /// Handles the end of a low transmission, or of the gap that the low class waits for.
     pub(crate) fn low_ready(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
         if self.low.as_mut().is_some_and(|low| low.is_due(now)) {
             self.serve_low(now, agenda, tallies);
@@ -537,7 +549,7 @@ impl Link {
         let high = if self.free_at > now {
             High::Sends(self.free_at)
         } else if self.queue.backlog().is_empty() || rate == Rate::ZERO {
-            // In an outage nothing begins, but what has begun is sent.
+            // In an outage no transmission begins, but one that has begun finishes.
             High::Idle
         } else {
             High::Waits
@@ -547,7 +559,7 @@ impl Link {
         low.serve(now, high, &mut Shared { id, rate, delay, framing, up, account }, agenda);
     }
 
-    /// A packet comes out at the far end; `None` if the link is down.
+    /// Delivers a packet at the far end; `None` if the link is down.
     fn came(&mut self, now: Time, packet: Packet, tallies: &mut FlowTallies) -> Option<Packet> {
         if !self.up {
             self.counters.lost += 1;
@@ -560,7 +572,7 @@ impl Link {
         Some(packet)
     }
 
-    /// Enters when to look again, if anything waits.
+    /// Schedules the next attempt to send, if there is a backlog.
     fn wake(&mut self, now: Time, agenda: &mut Agenda<Event>) {
         self.held = false;
         if self.queue.backlog().is_empty() {
@@ -569,7 +581,8 @@ impl Link {
         let at = if self.free_at > now {
             self.free_at + self.wakes_late
         } else {
-            // The queue holds back what waits. Time goes on whatever it says.
+            // The queue holds its packets back. The next attempt is at least 1 ns later, so that
+            // time advances whatever the queue returns.
             self.held = true;
             let Some(at) = self.queue.next_ready(now).filter(|&at| at != Time::MAX) else { return };
             at.max(now + Duration::from_nanos(1))
@@ -581,11 +594,11 @@ impl Link {
     }
 
     fn transmit(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
-        // A packet that began to leave at rate 0 would occupy the link for ever: it waits in the queue instead.
+        // A transmission at rate 0 would never end, so the packet waits in the queue.
         if self.rate == Some(Rate::ZERO) {
             return;
         }
-        // Without a rate the transmitter is free at once, so the queue empties in one go.
+        // Without a rate, the transmitter is free at once, and the queue empties in one go.
         while self.free_at <= now {
             if let Some(opportunities) = &mut self.opportunities {
                 let next = opportunities.next(now);
@@ -604,7 +617,7 @@ impl Link {
         self.serve_low(now, agenda, tallies);
     }
 
-    /// A packet leaves the queue for the wire.
+    /// Puts a packet from the queue on the wire.
     #[inline]
     fn depart(
         &mut self,
@@ -635,7 +648,8 @@ impl Link {
     }
 }
 
-/// Moves what waits in `old` to `new`. Returns what `old` has done, without the packets that moved: they count in `new`.
+/// Moves the backlog of `old` to `new`. Returns the counters of `old` without the packets that
+/// moved, which count in `new`.
 fn move_over<Q: Discipline<Packet> + ?Sized>(
     now: Time,
     old: &mut Q,
@@ -645,13 +659,14 @@ fn move_over<Q: Discipline<Packet> + ?Sized>(
     let mut moved = Tally::default();
     let mut at = now;
     while !old.backlog().is_empty() {
-        // Its sojourn goes on in the new queue.
+        // A packet's recorded sojourn continues in the new queue.
         if let Some(packet) = old.dequeue_with(at, &mut |packet| account.dropped(packet)) {
             moved.packets += 1;
             moved.bytes += packet.len();
             account.move_to(now, packet, new);
         } else if let Some(ready) = old.next_ready(at).filter(|&ready| ready > at) {
-            // A queue that holds packets back, such as one half of a link that is split, gives them up here.
+            // A queue that holds packets back, such as one half of a split link, releases them
+            // here.
             at = ready;
         } else {
             break;

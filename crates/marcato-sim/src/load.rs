@@ -1,25 +1,26 @@
-//! What a link has carried, and what it could have.
+//! Bytes that a link has carried, and those that it could have carried.
 
 use marcato_units::{Bytes, Rate, Time};
 
-/// Bytes that a link has put on its wire up to a time, and those that it could have put there. The share that one
-/// difference of two has in the other is the link's utilisation, and never above 1.
+/// Bytes that a link has put on its wire up to a time, and those that it could have put there. The
+/// quotient of two differences is the link's utilisation over a span, and is never above 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Bytes on the wire, framing included. Of a packet that is being sent, the part that has left.
+    /// Bytes on the wire, framing included. A packet in transmission counts by the part that has
+    /// left.
     pub carried: f64,
-    /// Bytes that could have been there; infinite without a rate and without a trace. A new rate counts from when the
-    /// packet is out that was being sent at the old one.
+    /// Bytes that could have been on the wire; infinite without a rate and a trace. A new rate counts
+    /// from the end of the transmission in progress.
     pub capacity: f64,
 }
 
-/// What a link with a rate could have carried.
+/// Bytes that a link with a rate could have carried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
-    /// Bytes up to a time.
+    /// Bytes up to `upto`.
     bytes: f64,
     upto: Time,
-    /// The rate before that time, and after it; `None` is without bound.
+    /// Rate before `upto` and after it; `None` is unbounded.
     rates: [Option<Rate>; 2],
 }
 
@@ -28,12 +29,12 @@ impl Course {
         Self { bytes: 0.0, upto: Time::ZERO, rates: [rate; 2] }
     }
 
-    /// The rate is another from `at` on, which is not before the last change.
+    /// Changes the rate from `at` on, which is not before the last change.
     pub(crate) fn change(&mut self, at: Time, rate: Rate) {
         *self = Self { bytes: self.at(at), upto: at, rates: [self.rates[1], Some(rate)] };
     }
 
-    /// Bytes up to `now`; less than a packet's time before the last change at the earliest.
+    /// Returns the bytes up to `now`, which may precede the last change by less than a packet's time.
     pub(crate) fn at(&self, now: Time) -> f64 {
         let bytes = |rate: Option<Rate>, from: Time, to: Time| match rate {
             Some(rate) => rate.as_bps() as f64 / 8.0 * to.since(from).as_secs_f64(),
@@ -47,7 +48,7 @@ impl Course {
     }
 }
 
-/// The part of a packet on the transmitter that has not left at `now`, if it began at `from` and is out at `to`.
+/// Returns the bytes of a transmission from `from` to `to` that have not left at `now`.
 pub(crate) fn rest(len: Bytes, from: Time, to: Time, now: Time) -> f64 {
     let (whole, left) = (to.since(from), to.since(now));
     if left.is_zero() { 0.0 } else { len.get() as f64 * left.as_secs_f64() / whole.as_secs_f64() }

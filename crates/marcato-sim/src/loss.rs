@@ -1,26 +1,26 @@
-//! What a wire loses.
+//! Loss models of a wire.
 
 use marcato_units::Stream;
 
 use crate::gilbert_elliott::GilbertElliott;
 
-/// What a wire loses of the packets put on it.
+/// Loss model of a wire.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// Nothing.
+    /// No loss.
     #[default]
     None,
-    /// Each packet on its own with this probability.
+    /// Independent loss of each packet with this probability.
     Random(f64),
-    /// In bursts, by a wire that is good or bad.
+    /// Bursts of losses: a wire that alternates between a good and a bad state.
     GilbertElliott(GilbertElliott),
-    /// Exactly every so-manieth packet: of 1000, the 1000th, the 2000th, and so on. 0 loses nothing.
+    /// Periodic loss: every Nth packet, beginning with the Nth. 0 loses nothing.
     Every(u64),
-    /// The packets with these ordinals, counted from 0 and ascending: for scripted tests.
+    /// Loss of the packets with these ordinals, counted from 0 and ascending: for scripted tests.
     Script(Vec<u64>),
 }
 
-/// Whether the first packet sees a bad state.
+/// Returns true if the first packet meets a bad state.
 fn starts_bad(loss: &Loss, stream: &mut Stream) -> bool {
     match loss {
         Loss::GilbertElliott(wire) => wire.begin(stream),
@@ -28,13 +28,13 @@ fn starts_bad(loss: &Loss, stream: &mut Stream) -> bool {
     }
 }
 
-/// A [`Loss`] under way.
+/// State of a [`Loss`] model.
 pub(crate) struct LossProcess {
     loss: Loss,
     stream: Stream,
     seen: u64,
     next: usize,
-    /// Of [`Loss::GilbertElliott`]: the state that the next packet sees.
+    /// State that the next packet meets; [`Loss::GilbertElliott`] only.
     bad: bool,
 }
 
@@ -44,13 +44,13 @@ impl LossProcess {
         Self { loss, stream, seen: 0, next: 0, bad }
     }
 
-    /// Begins anew with another model, on the same stream.
+    /// Restarts with another model on the same stream.
     pub(crate) fn change(&mut self, loss: Loss) {
         self.bad = starts_bad(&loss, &mut self.stream);
         (self.loss, self.seen, self.next) = (loss, 0, 0);
     }
 
-    /// Whether the next packet is lost.
+    /// Returns true if the next packet is lost.
     pub(crate) fn loses(&mut self) -> bool {
         let ordinal = self.seen;
         self.seen += 1;
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn random_loss_has_its_rate() {
-        // Of 100 000 at 1 %, the standard deviation is 31.5; five of them.
+        // 100 000 packets at 1 %: the standard deviation is 31.5, the bound five of them.
         let count = lost(Loss::Random(0.01), 100_000).len();
         assert!((843..=1157).contains(&count), "{count}");
     }

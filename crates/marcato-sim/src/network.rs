@@ -1,4 +1,4 @@
-//! The network: nodes, links, flows, and the loop that moves time.
+//! Network of nodes, links and flows, and the event loop that advances time.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -31,33 +31,33 @@ mod standstill;
 
 pub use standstill::Standstill;
 
-/// Packets have gone missing or come from nowhere: a defect of the simulator.
+/// Error returned if packets have vanished or come from nowhere: a defect of the simulator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConservationError {
     /// A link does not account for every packet.
     #[error("link {link}: {offered} packets offered but {accounted} accounted for")]
     Link {
-        /// The link's name.
+        /// Name of the link.
         link: String,
         /// Packets handed to it, and copies that it made.
         offered: u64,
-        /// Dropped, too big, lost, delivered, queued and under way.
+        /// Sum of packets dropped, too big, lost, delivered, queued and in flight.
         accounted: u64,
     },
     /// The flows' outstanding packets are not those in the network.
     #[error("flows have {outstanding} packets outstanding but the network holds {held}")]
     Flows {
-        /// Sent or duplicated, and neither arrived nor dropped.
+        /// Packets sent or duplicated that have neither arrived nor been dropped.
         outstanding: u64,
-        /// Queued or under way.
+        /// Packets queued or in flight.
         held: u64,
     },
-    /// The datagrams outstanding are not those whose payloads are kept.
+    /// The datagrams outstanding are not those with stored payloads.
     #[error("{outstanding} datagrams outstanding but {kept} payloads kept")]
     Payloads {
-        /// Datagrams sent, and neither arrived nor dropped.
+        /// Datagrams sent that have neither arrived nor been dropped.
         outstanding: u64,
-        /// Payloads in the network's keeping.
+        /// Payloads that the network stores.
         kept: u64,
     },
 }
@@ -83,15 +83,15 @@ pub struct Network {
     agenda: Agenda<Event>,
     topology: Topology,
     links: Vec<Link>,
-    /// Changes of links to come, by their numbers; `None` once made.
+    /// Pending changes of links, by number; `None` once made.
     changes: Vec<Option<LinkChange>>,
     flows: Vec<Flow>,
     processes: Vec<Process>,
-    /// How many links or flows have been given each name.
+    /// Number of links or flows with each name.
     named: HashMap<String, u32>,
     addresses: AddressBook,
     tallies: FlowTallies,
-    /// Where a host writes the datagram that leaves next.
+    /// Buffer in which a host writes the datagram that leaves next.
     payload: Vec<u8>,
     events: u64,
     instant: standstill::Instant,
@@ -99,7 +99,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// An empty network; all that is random in it comes from `seed`.
+    /// Creates an empty network; `seed` determines all randomness in it.
     pub fn new(seed: Seed) -> Self {
         Self {
             seed,
@@ -125,7 +125,7 @@ impl Network {
         self.topology.add(name)
     }
 
-    /// Connects `a` and `b`; returns the link from `a` to `b` and the one back.
+    /// Connects `a` and `b`. Returns the link from `a` to `b` and the reverse link.
     pub fn link(&mut self, a: NodeId, b: NodeId, there: LinkConfig, back: LinkConfig) -> (LinkId, LinkId) {
         let observes = [there.observes, back.observes];
         let ids = (self.one_way(a, b, there), self.one_way(b, a, back));
@@ -135,8 +135,9 @@ impl Network {
         ids
     }
 
-    /// Connects `from` to `to` by a link of one direction: what comes back takes another way, if there is one. So its queue
-    /// [observes](LinkConfig::observes) nothing.
+    /// Connects `from` to `to` by a link of one direction. Its queue
+    /// [observes](LinkConfig::observes) nothing, since no reverse link belongs to it; packets back
+    /// take another way, if one exists.
     pub fn one_way(&mut self, from: NodeId, to: NodeId, config: LinkConfig) -> LinkId {
         let link = id(self.links.len());
         let name = self.name("", from, to);
@@ -145,8 +146,8 @@ impl Network {
         LinkId(link)
     }
 
-    /// Changes the rate of a link at `at`, for every packet that has not begun to leave by then. At [`Rate::ZERO`]
-    /// packets wait until the rate changes again: an outage.
+    /// Changes the rate of a link at `at`, for every packet that has not begun to leave by then.
+    /// [`Rate::ZERO`] is an outage: packets wait until the rate changes again.
     pub fn set_rate_at(&mut self, link: LinkId, at: Time, rate: Rate) {
         self.agenda.at(at.max(self.now), Event::Rate { link: link.0, rate });
     }
@@ -158,13 +159,14 @@ impl Network {
         self.agenda.at(at.max(self.now), Event::Change { link: link.0, change: number });
     }
 
-    /// Takes a link up or down at `at`. While a link is down, each packet that is offered to it, begins to leave it
-    /// or would come out of it is lost; whoever sent it is not told.
+    /// Takes a link up or down at `at`. A link that is down loses each packet that is offered to
+    /// it, begins to leave, or would arrive. The sender is not notified.
     pub fn set_link_up_at(&mut self, link: LinkId, at: Time, up: bool) {
         self.agenda.at(at.max(self.now), Event::Up { link: link.0, up });
     }
 
-    /// Adds a TCP flow. It takes the route with the fewest links, the first of equals.
+    /// Adds a TCP flow. Its packets take the route with the fewest links; of equal routes, the
+    /// first.
     pub fn tcp(&mut self, flow: TcpFlow) -> Result<FlowId, FlowError> {
         let links =
             [self.topology.route(flow.client, flow.server)?, self.topology.route(flow.server, flow.client)?];
@@ -184,7 +186,7 @@ impl Network {
     pub fn udp(&mut self, flow: UdpFlow) -> Result<FlowId, FlowError> {
         let payload = match &flow.sizes {
             Some(PacketSizes::Drawn { most, .. }) => most.get(),
-            // A list has no others.
+            // A list never has payloads above 65 507 bytes, so only its presence counts.
             Some(PacketSizes::Listed { .. }) => 1,
             None => flow.payload.get(),
         };
@@ -203,8 +205,9 @@ impl Network {
         ))
     }
 
-    /// Names a link or flow, and so its random streams, by its ends and by how many there are between these
-    /// already: what is added elsewhere, before or after, leaves its draws alone.
+    /// Returns the name of a link or flow, which also names its random streams: its ends, and a
+    /// count if these ends already have others. What is added between other ends does not change
+    /// its draws.
     fn name(&mut self, what: &str, from: NodeId, to: NodeId) -> String {
         let stem = format!("{what}{}>{}", self.topology.name(from), self.topology.name(to));
         let count = self.named.entry(stem.clone()).or_default();
@@ -227,10 +230,11 @@ impl Network {
         id
     }
 
-    /// Runs everything that happens up to and including `until`, and stands there.
+    /// Processes all events up to and including `until`, and sets the time to it.
     ///
-    /// If events follow each other without end at one instant, the network comes to a [`standstill`](Self::standstill):
-    /// nothing happens in it any more, here and in later calls, though the time goes on. Where links come from a user, call
+    /// If events follow each other without end at one instant, the network comes to a
+    /// [`standstill`](Self::standstill): it processes no more events, now and in later calls,
+    /// though time advances. Where links come from a user, call
     /// [`try_run_until`](Self::try_run_until) instead.
     pub fn run_until(&mut self, until: Time) {
         while self.standstill.is_none()
@@ -254,7 +258,7 @@ impl Network {
         }
     }
 
-    /// Runs as [`run_until`](Self::run_until) does, and says whether time has stopped on the way.
+    /// Runs as [`run_until`](Self::run_until) does, and reports a standstill.
     ///
     /// # Errors
     /// [`Standstill`] if the network has come to one, now or before.
@@ -263,7 +267,7 @@ impl Network {
         self.standstill.map_or(Ok(()), Err)
     }
 
-    /// When and why nothing happens any more, if so: see [`run_until`](Self::run_until).
+    /// Returns the standstill that stopped the network, if any: see [`run_until`](Self::run_until).
     pub const fn standstill(&self) -> Option<Standstill> {
         self.standstill
     }
@@ -319,7 +323,7 @@ impl Network {
         }
     }
 
-    /// Shows a packet that has passed a link to the queue of the link back, if that wants to see it.
+    /// Shows a packet that has passed a link to the queue of the reverse link, if that observes.
     #[inline]
     fn observe(&mut self, now: Time, link: u32, packet: &Packet) {
         if let Some(observer) = self.links[link as usize].observer {
@@ -327,7 +331,7 @@ impl Network {
         }
     }
 
-    /// A packet has passed a link: on to the next, or to its end.
+    /// Passes a packet that has crossed a link to the next link, or to its end.
     fn forward(&mut self, now: Time, mut packet: Packet) {
         packet.hop += 1;
         let path = &self.flows[packet.flow.0 as usize].paths[usize::from(packet.route)];
@@ -446,7 +450,7 @@ impl Network {
         self.settle(flow);
     }
 
-    /// A packet of the low layer has arrived.
+    /// Delivers a packet of the low layer to its TCP end.
     fn deliver_low(&mut self, now: Time, flow: FlowId, side: Side, packet: &LowPacket) {
         let Some(ends) = self.ends(flow) else { return };
         let end = &mut ends[side.index()];
@@ -456,7 +460,7 @@ impl Network {
         self.settle(flow);
     }
 
-    /// Tells the application what has come.
+    /// Passes delivered bytes and the end of the stream to the application.
     fn hand_out(&mut self, now: Time, flow: FlowId, side: Side, delivered: Delivered) {
         let Delivered { bytes, finished, .. } = delivered;
         if bytes > 0 {
@@ -500,7 +504,7 @@ impl Network {
         let Some(ends) = self.ends(flow) else { return };
         let end = &mut ends[side.index()];
         let scheduled = &mut end.scheduled[usize::from(slot)];
-        // An event that an earlier one has overtaken: whoever overtook it has seen to the timer.
+        // The timer was moved to an earlier event, which has handled it.
         if *scheduled != Some(now) {
             return;
         }
@@ -513,10 +517,10 @@ impl Network {
         self.settle(flow);
     }
 
-    /// Lets an end send all that it may, asking its application for more as long as there is room, and enters its
-    /// timers.
+    /// Lets an end send all that it may, and schedules its timers. Asks its application for data
+    /// while there is room.
     fn pump(&mut self, now: Time, flow: FlowId, side: Side) {
-        // An application that has begun to read again finds what waited for it.
+        // An application that has resumed reading takes what is buffered for it.
         if let Some(ends) = self.ends(flow) {
             let delivered = ends[side.index()].tcp.read();
             self.hand_out(now, flow, side, delivered);
@@ -540,7 +544,7 @@ impl Network {
             } else if let Some((low, len, layer)) = end.tcp.poll_low(now) {
                 if matches!(low, LowPacket::Data(_)) {
                     end.first_sent_at.get_or_insert(now);
-                    // What the low layer has taken makes room for more.
+                    // Data moved to the low layer makes room in the send buffer.
                     end.wants_to_write = true;
                 }
                 (Body::Low(low), len, Ecn::NotEct, layer)
@@ -570,17 +574,17 @@ impl Network {
         }
     }
 
-    /// The time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Events processed so far.
+    /// Returns the number of events processed so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// What an end of a TCP flow has seen and done; `None` for other flows.
+    /// Returns the counters of an end of a TCP flow; `None` for other flows.
     pub fn tcp_stats(&self, flow: FlowId, side: Side) -> Option<TcpStats> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => Some(ends[side.index()].tcp.stats()),
@@ -588,7 +592,8 @@ impl Network {
         }
     }
 
-    /// What both layers of an end of a TCP flow have done, and what has come to it; `None` for flows without a low layer.
+    /// Returns the counters of both layers of an end of a TCP flow; `None` for flows without a low
+    /// layer.
     pub fn plt_stats(&self, flow: FlowId, side: Side) -> Option<PltStats> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].tcp.plt_stats(),
@@ -596,7 +601,8 @@ impl Network {
         }
     }
 
-    /// The epochs of an end's low control module so far, if [they are kept](crate::PltConfig::log_epochs).
+    /// Returns the epochs of an end's low control module so far, if
+    /// [logged](crate::PltConfig::log_epochs); otherwise none.
     pub fn lcm_epochs(&self, flow: FlowId, side: Side) -> &[EpochReport] {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].tcp.lcm_epochs(),
@@ -604,8 +610,8 @@ impl Network {
         }
     }
 
-    /// What an end of a TCP flow has received; nothing for other flows, which have [`udp_stats`](Self::udp_stats) and
-    /// [`route_stats`](Self::route_stats).
+    /// Returns what an end of a TCP flow has received. It is empty for other flows, which have
+    /// [`udp_stats`](Self::udp_stats) and [`route_stats`](Self::route_stats).
     pub fn reception(&self, flow: FlowId, side: Side) -> Reception {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].reception,
@@ -613,7 +619,7 @@ impl Network {
         }
     }
 
-    /// Whether everything that an end wrote, and its close, has been acknowledged.
+    /// Returns true if all that an end wrote, and its close, has been acknowledged.
     pub fn is_finished(&self, flow: FlowId, side: Side) -> bool {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => ends[side.index()].tcp.all_acked(),
@@ -621,7 +627,7 @@ impl Network {
         }
     }
 
-    /// What arrived of a UDP flow; `None` for other flows.
+    /// Returns what arrived of a UDP flow; `None` for other flows.
     pub fn udp_stats(&self, flow: FlowId) -> Option<UdpStats> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Udp(udp) => Some(udp.stats),
@@ -629,7 +635,7 @@ impl Network {
         }
     }
 
-    /// The application at an end of a flow, if it is an `A`.
+    /// Returns the application at an end of a TCP flow, if it is an `A`.
     pub fn app<A: App>(&self, flow: FlowId, side: Side) -> Option<&A> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => (&*ends[side.index()].app as &dyn Any).downcast_ref(),
@@ -637,33 +643,35 @@ impl Network {
         }
     }
 
-    /// What became of the packets that an end of a flow sent.
+    /// Returns the counts of packets that an end of a flow sent, by outcome.
     pub fn tally(&self, flow: FlowId, from: Side) -> FlowTally {
         self.tallies.of(flow, from)
     }
 
-    /// What a link has done.
+    /// Returns the packet counters of a link.
     pub fn link_counters(&self, link: LinkId) -> LinkCounters {
         self.links[link.0 as usize].counters
     }
 
-    /// What the queue of a link has done, and what waits in it; where the link pre-empts, both its queues together.
+    /// Returns the counters and the backlog of a link's queue; of both queues together if the link
+    /// pre-empts.
     pub fn queue_counters(&self, link: LinkId) -> (marcato_queue::Counters, marcato_queue::Backlog) {
         self.links[link.0 as usize].queue_counters()
     }
 
-    /// Bytes that a link has carried so far, to the part of a packet, and could have.
+    /// Returns the bytes that a link has carried so far, parts of a packet included, and those that
+    /// it could have carried.
     pub fn link_load(&self, link: LinkId) -> Load {
         self.links[link.0 as usize].load(self.now)
     }
 
-    /// The queue of a link, if it is a `Q`; where the link pre-empts, that of the high class.
+    /// Returns the queue of a link, if it is a `Q`; that of the high class if the link pre-empts.
     pub fn queue<Q: LinkQueue>(&self, link: LinkId) -> Option<&Q> {
         (&*self.links[link.0 as usize].queue as &dyn Any).downcast_ref()
     }
 
-    /// The largest IP packet that passes the way from `from` to `to`, which is the one that a flow takes: the least MTU
-    /// of its links. `None` if none of them has one. RFC 8201 §2.
+    /// Returns the largest IP packet that fits all links from `from` to `to`, on the way that a
+    /// flow takes: the least MTU of its links. `None` if no link has an MTU. RFC 8201 §2.
     ///
     /// # Errors
     /// [`RouteError`] if no links lead there.
@@ -672,9 +680,12 @@ impl Network {
         Ok(links.into_iter().filter_map(|link| self.links[link as usize].mtu).min())
     }
 
-    /// Checks that no packet has gone missing: on each link offered + duplicated = dropped + too big + lost + delivered +
-    /// queued + under way, over all flows sent + duplicated = arrived + dropped + in the network, and that each datagram in the network, and
-    /// nothing else, has its payload kept. Debug builds check it after each run.
+    /// Checks that no packet has vanished. Debug builds check it after each run.
+    ///
+    /// - On each link, offered + duplicated = dropped + too big + lost + delivered + queued + in
+    ///   flight.
+    /// - Over all flows, sent + duplicated = arrived + dropped + in the network.
+    /// - Exactly the datagrams in the network have a stored payload.
     pub fn check_conservation(&self) -> Result<(), ConservationError> {
         let mut held = 0;
         for link in &self.links {

@@ -1,4 +1,4 @@
-//! What travels over links.
+//! Packets of the simulator.
 
 use marcato_queue::{FlowKey, Packet as Queueable};
 use marcato_units::{Bytes, Layer, Time};
@@ -9,17 +9,17 @@ use crate::plt::LowPacket;
 use crate::sojourn::Stamp;
 use crate::tcp::{Flags, Segment};
 
-/// One end of a flow.
+/// End of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The end that opened the flow.
+    /// End that opens the flow.
     Client,
-    /// The end that was opened to.
+    /// End that accepts the flow.
     Server,
 }
 
 impl Side {
-    /// The other end.
+    /// Returns the other end.
     pub const fn peer(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -32,72 +32,74 @@ impl Side {
     }
 }
 
-/// Names a flow of a [`Network`](crate::Network).
+/// Identifier of a flow in a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub(crate) u32);
 
 impl FlowId {
-    /// The name by which queues know what `from` sends on the flow; of a datagram flow, on its first route.
+    /// Returns the flow key under which queues see the packets that `from` sends; on a datagram
+    /// flow, on its first route.
     pub fn key(self, from: Side) -> FlowKey {
         key(self, from, 0)
     }
 }
 
-/// The routes of a flow differ in their ports or addresses, so to a queue they are flows of their own.
+/// Returns the flow key of a route. Routes differ in ports or addresses, so a queue sees each as a
+/// flow of its own.
 fn key(flow: FlowId, from: Side, route: u8) -> FlowKey {
     FlowKey::new(u64::from(route) << 33 | u64::from(flow.0) << 1 | from.index() as u64)
 }
 
-/// A packet in virtual time: its headers and lengths. Only a datagram between [hosts](crate::Host) has a payload, which
-/// the network keeps for it; of all others nobody needs it.
+/// Packet in virtual time: headers and lengths. Only a datagram between [hosts](crate::Host) has a
+/// payload, which the network stores separately.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub(crate) flow: FlowId,
-    /// The end that sent it.
+    /// End that sent it.
     pub(crate) from: Side,
-    /// The route of its flow that it takes; all but datagram flows have one, number 0.
+    /// Index of its flow's route; 0 except on datagram flows.
     pub(crate) route: u8,
-    /// How many links of its route lie behind it.
+    /// Number of links of its route that it has passed.
     pub(crate) hop: u8,
     pub(crate) ecn: Ecn,
     pub(crate) layer: Layer,
-    /// Since when it waits in a queue that is watched.
+    /// Place in a watched queue, for its sojourn time.
     pub(crate) stamp: Stamp,
-    /// Length of the IP packet.
+    /// Length of the IP packet in bytes.
     pub(crate) len: u32,
     pub(crate) sent_at: Time,
     pub(crate) body: Body,
 }
 
-/// What a packet carries.
+/// Contents of a packet.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Tcp(Segment),
-    /// Of the low layer of a TCP flow.
+    /// Packet of a TCP flow's low layer.
     Low(LowPacket),
     Udp,
     Datagram(Datagram),
 }
 
-/// A UDP datagram between hosts: real bytes.
+/// UDP datagram between hosts, with real bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub(crate) payload: PayloadId,
-    /// Bytes of it.
+    /// Payload length in bytes.
     pub(crate) len: u32,
-    /// How it begins, read as QUIC: queues may look at that, and cannot at the payload.
+    /// QUIC header at the payload's beginning, for queues, which cannot read the payload.
     pub(crate) quic: Option<QuicHeader>,
-    /// Which of its sender's addresses it came from: an index into [`RouteEnd`](crate::route::RouteEnd).
+    /// Index of the sender's address, in [`RouteEnd`](crate::route::RouteEnd).
     pub(crate) source: u32,
-    /// Which of its receiver's addresses it was sent to.
+    /// Index of the receiver's address.
     pub(crate) destination: u32,
 }
 
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options, in bytes.
 pub(crate) const IPV4_HEADER: u32 = 20;
-/// Bytes of an IPv6 header without extensions.
+/// Length of an IPv6 header without extensions, in bytes.
 pub(crate) const IPV6_HEADER: u32 = 40;
-/// Bytes of a UDP header.
+/// Length of a UDP header in bytes.
 pub(crate) const UDP_HEADER: u32 = 8;
 
 impl Queueable for Packet {
@@ -130,19 +132,19 @@ impl Queueable for Packet {
             Body::Tcp(segment) => Transport::Tcp(observed(segment)),
             Body::Udp => Transport::Udp { payload: self.len - IPV4_HEADER - UDP_HEADER, quic: None },
             Body::Datagram(datagram) => Transport::Udp { payload: datagram.len, quic: datagram.quic },
-            // No format of a low packet's header is settled.
+            // No header format is settled for packets of the low layer.
             Body::Low(_) => Transport::Opaque,
         }
     }
 }
 
-/// What an observer may know of a segment.
+/// Returns the fields of a segment that an observer in the network can see.
 fn observed(segment: &Segment) -> TcpSegment {
     let &Segment {
         seq, ack, payload, flags: Flags { syn, ack: acks, fin, rst, ece, cwr }, timestamps, ..
     } = segment;
     let bit = |set: bool, place: u8| u8::from(set) << place;
-    // RFC 9293 §3.1, RFC 3168 §6.1; all that is sent is taken at once, so nothing is pushed.
+    // RFC 9293 §3.1, RFC 3168 §6.1. PSH stays 0: the receiver delivers all data at once anyway.
     let flags = bit(fin, 0) | bit(syn, 1) | bit(rst, 2) | bit(acks, 4) | bit(ece, 6) | bit(cwr, 7);
     TcpSegment {
         seq,

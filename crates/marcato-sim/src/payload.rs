@@ -1,18 +1,18 @@
-//! The payloads of the datagrams that are under way.
+//! Payloads of the datagrams in flight.
 
 use bytes::BytesMut;
 
-/// Names the payload of one datagram under way.
+/// Identifier of the payload of one datagram in flight.
 ///
-/// Whoever takes the payload out uses the name up, so nobody copies it. Only so that a queue, as long as it is empty, can
-/// be cloned is it [`Clone`].
+/// The owner that takes the payload consumes the identifier. It is [`Clone`] only because an empty
+/// queue must be cloneable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PayloadId(u32);
 
-/// The payloads of all datagrams under way.
+/// Payloads of all datagrams in flight.
 ///
-/// They stand here and not in their packets, because packets are moved often, and one that owns nothing costs TCP less:
-/// with its payload inside, "the race" took 18 % longer.
+/// They are stored outside their packets, which move often: a packet that owns nothing costs TCP
+/// less. With the payload inside, "the race" took 18 % longer.
 #[derive(Default)]
 pub(crate) struct Payloads {
     slots: Vec<Option<BytesMut>>,
@@ -20,7 +20,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Keeps a copy of `bytes`.
+    /// Stores a copy of `bytes`.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> PayloadId {
         let payload = Some(BytesMut::from(bytes));
         match self.free.pop() {
@@ -35,25 +35,26 @@ impl Payloads {
         }
     }
 
-    /// Takes a payload out. One that has been taken already, because some queue doubled its packet, is empty.
+    /// Takes a payload out. Returns an empty one if it was already taken, because a queue
+    /// duplicated its packet.
     pub(crate) fn take(&mut self, id: PayloadId) -> BytesMut {
         let Some(payload) = self.slots[id.0 as usize].take() else { return BytesMut::new() };
         self.free.push(id.0);
         payload
     }
 
-    /// Keeps another copy of a payload under way.
+    /// Stores another copy of a payload in flight.
     pub(crate) fn copy(&mut self, id: &PayloadId) -> PayloadId {
         let payload = self.slots[id.0 as usize].clone().unwrap_or_default();
         self.put(&payload)
     }
 
-    /// A payload under way, to look at.
+    /// Returns a payload in flight without taking it.
     pub(crate) fn peek(&self, id: &PayloadId) -> &[u8] {
         self.slots[id.0 as usize].as_deref().unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Returns the number of stored payloads.
     pub(crate) fn len(&self) -> u64 {
         (self.slots.len() - self.free.len()) as u64
     }

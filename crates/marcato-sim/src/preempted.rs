@@ -1,4 +1,4 @@
-//! The low class of a link that pre-empts.
+//! Low class of a link that pre-empts.
 
 use marcato_queue::{Discipline, Packet as _};
 use marcato_units::{Bytes, Duration, Rate, Time};
@@ -9,41 +9,42 @@ use crate::link::Account;
 use crate::packet::Packet;
 use crate::wire::Wire;
 
-/// The packet that is being sent, in one go or in several.
+/// Packet in transmission, in one part or several.
 struct Sending {
     packet: Packet,
-    /// How long its transmission takes, and what is left of that.
+    /// Duration of the whole transmission, and the remaining part.
     whole: Duration,
     left: Duration,
-    /// Since when it has been on the wire again; `None` while it is held up.
+    /// Beginning of the current part; `None` while paused.
     since: Option<Time>,
 }
 
-/// The low class of a link that pre-empts: it sends in the gaps that the high class leaves, and when one ends, what was
-/// being sent stops and goes on in the next.
+/// Low class of a link that pre-empts. It sends in the gaps of the high class: a packet in
+/// transmission pauses at the end of a gap and resumes in the next.
 ///
-/// It has its own queue and wire, and the high class sees none of them. That is what makes the high class the
-/// same to the nanosecond whether there is a low one or not.
+/// It has its own queue and wire, which the high class never sees. So the high class behaves
+/// identically, to the nanosecond, with and without it.
 pub(crate) struct Preempted {
     pub(crate) queue: Box<dyn Discipline<Packet>>,
     pub(crate) wire: Wire,
     sending: Option<Sending>,
-    /// When an event will look whether something has been sent or may be; any other that comes is out of date.
+    /// Time of the event that will try to send or finish a transmission; events at other times are
+    /// stale.
     wake_at: Option<Time>,
 }
 
-/// What the high class does with the transmitter.
+/// State of the high class at the transmitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum High {
-    /// Nothing: there is a gap.
+    /// Idle: the low class may send.
     Idle,
-    /// It sends a packet until then, and perhaps more.
+    /// Sending until that time, and perhaps longer.
     Sends(Time),
-    /// It is about to send, and will wake the low class when it does.
+    /// About to send; it will wake the low class when it does.
     Waits,
 }
 
-/// What the two classes of a link share.
+/// Parameters and counters that the two classes of a link share.
 pub(crate) struct Shared<'a> {
     pub(crate) id: u32,
     pub(crate) rate: Rate,
@@ -58,12 +59,13 @@ impl Preempted {
         Self { queue, wire, sending: None, wake_at: None }
     }
 
-    /// Packets between queue and far end.
+    /// Returns the number of packets between queue and far end.
     pub(crate) fn under_way(&self) -> u64 {
         self.wire.len() as u64 + u64::from(self.sending.is_some())
     }
 
-    /// Bytes of the packet that is being sent, and its framing, that have not left at `now`.
+    /// Returns the bytes of the packet in transmission, framing included, that have not left at
+    /// `now`.
     pub(crate) fn rest(&self, now: Time, framing: Bytes) -> f64 {
         let Some(Sending { packet, whole, left, since }) = &self.sending else { return 0.0 };
         let left = since.map_or(*left, |since| left.saturating_sub(now - since));
@@ -73,7 +75,7 @@ impl Preempted {
         (packet.len() + framing).get() as f64 * left.as_secs_f64() / whole.as_secs_f64()
     }
 
-    /// Whether the event that comes now is the one that is waited for.
+    /// Returns true if the event at `now` is the scheduled one, and clears it.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         let due = self.wake_at == Some(now);
         if due {
@@ -89,7 +91,7 @@ impl Preempted {
         }
     }
 
-    /// Sends what can be sent now, and stops what cannot.
+    /// Advances transmissions: pauses or resumes the current one, or starts the next.
     pub(crate) fn serve(
         &mut self,
         now: Time,
@@ -126,7 +128,7 @@ impl Preempted {
             {
                 self.wake(until, shared.id, agenda);
             }
-            // At rate 0 a packet would be sent for ever: it waits in the queue instead.
+            // A transmission at rate 0 would never end, so the packet waits in the queue.
             if high != High::Idle || shared.rate == Rate::ZERO {
                 return;
             }
@@ -142,7 +144,7 @@ impl Preempted {
         }
     }
 
-    /// The last of a packet is on the line.
+    /// Puts a packet on the wire after its last bit was sent.
     fn sent(&mut self, now: Time, shared: &mut Shared<'_>, agenda: &mut Agenda<Event>) {
         let Some(Sending { packet, .. }) = self.sending.take() else { return };
         let due = now + shared.delay;

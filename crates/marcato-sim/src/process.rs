@@ -1,4 +1,4 @@
-//! Flows that come and go while the network runs.
+//! Processes of flows that come and go while the network runs.
 
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Stream, Time};
 
@@ -9,27 +9,28 @@ use crate::tally::FlowTally;
 use crate::tcp::{TcpConfig, TcpConfigError};
 use crate::topology::{NodeId, RouteError};
 
-/// Names a process of a [`Network`](crate::Network).
+/// Identifier of a process in a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub(crate) u32);
 
-/// When the flows of a process begin.
+/// Arrival process of flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowArrivals {
-    /// As a Poisson process of so many flows per second on average.
+    /// Poisson process with this mean number of flows per second.
     PerSecond(f64),
-    /// As a Poisson process whose flows together have so much to send on average: a share of a link's rate for an
-    /// offered load. Only what applications write counts, no headers and no retransmissions.
+    /// Poisson process whose flows together offer this mean load, such as a share of a link's rate.
+    /// Only application data counts, not headers and retransmissions.
     Offering(Rate),
-    /// With gaps between one beginning and the next that are distributed so. The first flow begins after a gap too.
+    /// Gaps between beginnings with this distribution. The first flow also begins after a gap.
     Gaps(Distribution<Duration>),
 }
 
-/// TCP connections that begin one after the other, each with a handshake of its own, transfer so much, close and are
-/// gone, as they shall be.
+/// Configuration of a process of TCP connections. Each has its own handshake, transfers a random
+/// number of bytes, closes and is freed.
 ///
-/// How many there have been costs nothing but a [`FlowRecord`] each: what a connection needs is freed when it ends. A
-/// flow ends when both ends have closed and know that the other knows it, when a handshake is given up, or on a reset.
+/// The number of past flows costs only a [`FlowRecord`] each: a connection's state is freed when it
+/// ends. A flow ends when both ends have closed and know that the other end has, when a handshake
+/// is abandoned, or on a reset.
 ///
 /// ```
 /// use marcato_sim::{Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, TcpConfig};
@@ -51,38 +52,39 @@ pub enum FlowArrivals {
 /// ```
 #[derive(Clone, Debug)]
 pub struct FlowProcess {
-    /// Where the clients live: the ends that open the connections.
+    /// Node of the clients, which open the connections.
     pub client: NodeId,
-    /// Where the servers live.
+    /// Node of the servers.
     pub server: NodeId,
-    /// How the clients' TCP behaves.
+    /// TCP configuration of the clients.
     pub client_config: TcpConfig,
-    /// How the servers' TCP behaves.
+    /// TCP configuration of the servers.
     pub server_config: TcpConfig,
-    /// Which end has something to send. The server begins when its half of the handshake is done.
+    /// End that sends the data. A server begins when its half of the handshake is done.
     pub sender: Side,
-    /// How much each flow transfers; 0 counts as 1 byte.
+    /// Transfer size of each flow; 0 counts as 1 byte.
     pub sizes: Distribution<Bytes>,
-    /// When they begin.
+    /// Arrival process of the flows.
     pub arrivals: FlowArrivals,
-    /// From when on flows begin.
+    /// Time from which flows begin.
     pub start: Time,
-    /// From when on no flow begins.
+    /// Time from which no flow begins.
     pub stop: Time,
-    /// How many flows there are at most.
+    /// Upper bound on the number of flows.
     pub most_flows: u64,
-    /// How many may be open at once. A flow that would be one too many is refused, and counted.
+    /// Upper bound on the number of open flows. A flow beyond it is refused and counted.
     pub most_at_once: u64,
-    /// Of how many flows the record is kept; those after are only counted.
+    /// Number of flows with a record; later ones are only counted.
     pub most_records: usize,
-    /// The priority of what they transfer.
+    /// Priority of the transferred data.
     pub priority: Priority,
-    /// The class in which the network serves the flows.
+    /// Class in which the network serves the flows.
     pub layer: Layer,
 }
 
 impl FlowProcess {
-    /// Flows whose clients send from time zero and without end, at most 10 000 at once. Records are kept of 16 million.
+    /// Flows whose clients send, from time zero without end, with at most 10 000 open and 16
+    /// million records.
     pub fn new(
         client: NodeId,
         server: NodeId,
@@ -108,31 +110,31 @@ impl FlowProcess {
         }
     }
 
-    /// From `start` on.
+    /// Sets the time from which flows begin.
     #[must_use]
     pub fn start(self, start: Time) -> Self {
         Self { start, ..self }
     }
 
-    /// Until `stop`.
+    /// Sets the time from which no flow begins.
     #[must_use]
     pub fn stop(self, stop: Time) -> Self {
         Self { stop, ..self }
     }
 
-    /// With data from this end.
+    /// Sets the end that sends the data.
     #[must_use]
     pub fn sender(self, sender: Side) -> Self {
         Self { sender, ..self }
     }
 
-    /// With at most so many flows open.
+    /// Sets the upper bound on open flows.
     #[must_use]
     pub fn most_at_once(self, most_at_once: u64) -> Self {
         Self { most_at_once, ..self }
     }
 
-    /// The distribution of the gaps between beginnings.
+    /// Returns the distribution of the gaps between beginnings.
     pub(crate) fn gaps(&self) -> Result<Distribution<Duration>, SpawnError> {
         let mean = match self.arrivals {
             FlowArrivals::Gaps(gaps) if gaps.mean() > 0.0 => return Ok(gaps),
@@ -140,7 +142,7 @@ impl FlowProcess {
             FlowArrivals::PerSecond(rate) => 1.0 / rate,
             FlowArrivals::Offering(rate) => self.sizes.mean() * 8.0 / rate.as_bps() as f64,
         };
-        // A century, far beyond any run, so that the span can be told.
+        // Upper bound of a century, far beyond any run, so that the gap fits a `Duration`.
         if !(mean > 0.0 && mean < 3.2e9) {
             return Err(SpawnError::Arrivals);
         }
@@ -148,41 +150,41 @@ impl FlowProcess {
     }
 }
 
-/// Why a process cannot be.
+/// Error returned for a process that cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpawnError {
     /// No route leads from one end to the other.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// An end of TCP cannot be configured so.
+    /// The TCP configuration of an end is invalid.
     #[error("tcp cannot be configured so: {0}")]
     Config(#[from] TcpConfigError),
     /// Flows would never begin, or all at once.
     #[error("flows need a rate above 0, or gaps with a mean above 0 and below a century")]
     Arrivals,
-    /// The gaps are too short for a nanosecond.
+    /// The mean gap is not representable in nanoseconds.
     #[error("flows cannot begin so: {0}")]
     Gaps(#[from] DistributionError),
 }
 
-/// How a flow ended.
+/// Outcome of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlowOutcome {
-    /// All its bytes have arrived and both ends have closed.
+    /// All bytes have arrived and both ends have closed.
     Completed,
-    /// The handshake was given up.
+    /// The handshake was abandoned.
     Failed,
-    /// An end has reset it.
+    /// An end has reset the connection.
     Reset,
-    /// It has not ended yet.
+    /// The flow has not ended.
     Open,
 }
 
-/// What is known of a flow of a [`FlowProcess`]: 64 bytes.
+/// Record of a flow of a [`FlowProcess`], in 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
     pub(crate) start: Time,
-    // `Time::MAX` is never: half the size of an `Option`.
+    // `Time::MAX` stands for none: an `Option<Time>` would take twice the size.
     pub(crate) first_sent: Time,
     pub(crate) first_received: Time,
     pub(crate) last_received: Time,
@@ -199,104 +201,106 @@ fn known(time: Time) -> Option<Time> {
 }
 
 impl FlowRecord {
-    /// Which flow of its process it is: they are counted from 0 as they begin, refused ones included.
+    /// Returns the flow's index within its process, from 0 in order of arrival. Refused flows are
+    /// counted.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// How it ended.
+    /// Returns the outcome of the flow.
     pub fn outcome(&self) -> FlowOutcome {
         self.outcome
     }
 
-    /// When its client opened the connection.
+    /// Returns the time at which its client opened the connection.
     pub fn start(&self) -> Time {
         self.start
     }
 
-    /// When the first segment with data left its sender.
+    /// Returns the time at which the first segment with data left its sender.
     pub fn first_sent_at(&self) -> Option<Time> {
         known(self.first_sent)
     }
 
-    /// When the first byte reached the other end's application.
+    /// Returns the time at which the first byte reached the other end's application.
     pub fn first_received_at(&self) -> Option<Time> {
         known(self.first_received)
     }
 
-    /// When the latest byte did.
+    /// Returns the time at which the latest byte reached the other end's application.
     pub fn last_received_at(&self) -> Option<Time> {
         known(self.last_received)
     }
 
-    /// How much it has to transfer.
+    /// Returns the flow's transfer size.
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// How much of that has arrived.
+    /// Returns the bytes of the transfer that have arrived.
     pub fn received(&self) -> Bytes {
         self.received
     }
 
-    /// Segments that its sender sent again.
+    /// Returns the number of segments that its sender retransmitted.
     pub fn retransmissions(&self) -> u32 {
         self.retransmissions
     }
 
-    /// Expiries of its sender's retransmission timer.
+    /// Returns the number of expiries of its sender's retransmission timer.
     pub fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    /// From its start to the arrival of its last byte, handshake included; `None` if it was not completed.
+    /// Returns the flow completion time, from opening to the arrival of the last byte, handshake
+    /// included; `None` unless completed.
     pub fn completion(&self) -> Option<Duration> {
         (self.outcome == FlowOutcome::Completed).then(|| self.last_received - self.start)
     }
 }
 
-/// What a process has done so far. At every moment `spawned = completed + failed + reset + open`.
+/// Counters of a process. At every moment `spawned = completed + failed + reset + open`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStats {
     /// Flows begun.
     pub spawned: u64,
-    /// Flows that would have been one too many at once, and never began.
+    /// Flows refused because the bound on open flows was reached.
     pub refused: u64,
     /// Flows whose bytes have all arrived and whose ends have both closed.
     pub completed: u64,
-    /// Flows whose handshake was given up.
+    /// Flows whose handshake was abandoned.
     pub failed: u64,
     /// Flows that an end has reset.
     pub reset: u64,
-    /// Flows that are open.
+    /// Flows open now.
     pub open: u64,
-    /// Most that were open at once.
+    /// Largest number of flows open at once.
     pub most_open: u64,
-    /// Flows that have ended and whose record was not kept.
+    /// Flows that have ended without a record.
     pub unrecorded: u64,
-    /// What the clients of flows that are gone sent, and what became of it.
+    /// Packets from the clients of ended flows, by outcome.
     pub from_clients: FlowTally,
-    /// What their servers sent.
+    /// Packets from the servers of ended flows, by outcome.
     pub from_servers: FlowTally,
 }
 
-/// A [`FlowProcess`] under way.
+/// State of a [`FlowProcess`] in the network.
 pub(crate) struct Process {
     pub(crate) config: FlowProcess,
-    /// By which the random streams of its flows are called.
+    /// Prefix of the names of its flows' random streams.
     pub(crate) name: String,
     pub(crate) gaps: Distribution<Duration>,
     pub(crate) path: Path,
     pub(crate) arrivals: Stream,
     pub(crate) sizes: Stream,
-    /// Flows that have come, refused ones included.
+    /// Flows that have arrived, refused ones included.
     pub(crate) arrived: u64,
     pub(crate) stats: ProcessStats,
     pub(crate) records: Vec<FlowRecord>,
 }
 
 impl Process {
-    /// A flow has ended.
+    /// Counts a flow that has ended, and stores its record if there is room.
     pub(crate) fn note(&mut self, record: FlowRecord) {
         self.stats.open -= 1;
         match record.outcome {
@@ -313,7 +317,7 @@ impl Process {
     }
 }
 
-/// Which flow of which process a flow is.
+/// Origin of a spawned flow: its process, and its index there.
 #[derive(Clone, Copy)]
 pub(crate) struct Spawned {
     pub(crate) process: u32,

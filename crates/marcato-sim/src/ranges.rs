@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// A set of disjoint, non-adjacent half-open ranges in ascending order.
+/// Set of disjoint, non-adjacent half-open ranges in ascending order.
 ///
-/// Both ends of TCP need one: the receiver for what arrived out of order, the sender for what was SACKed.
-/// Look-ups are binary searches; at the upper end, where a transfer grows, they are not even that.
+/// A TCP receiver stores what arrived out of order; a sender stores what was SACKed. Look-ups are
+/// binary searches, except at the upper end, where a transfer grows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
     ranges: VecDeque<(u64, u64)>,
@@ -20,27 +20,27 @@ impl Ranges {
         self.ranges.len()
     }
 
-    /// The lowest range.
+    /// Returns the lowest range.
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         self.ranges.front().copied()
     }
 
-    /// The ranges in ascending order.
+    /// Iterates over the ranges in ascending order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().copied()
     }
 
-    /// The highest range.
+    /// Returns the highest range.
     pub(crate) fn last(&self) -> Option<(u64, u64)> {
         self.ranges.back().copied()
     }
 
-    /// Takes the lowest range out.
+    /// Removes the lowest range.
     pub(crate) fn remove_first(&mut self) {
         self.ranges.pop_front();
     }
 
-    /// The range that holds `point`.
+    /// Returns the range that contains `point`.
     pub(crate) fn covering(&self, point: u64) -> Option<(u64, u64)> {
         let last = self.last()?;
         let range = if last.0 <= point {
@@ -52,7 +52,7 @@ impl Ranges {
         (point < range.1).then_some(range)
     }
 
-    /// The first part of `start..end` that is not in the set.
+    /// Returns the first part of `start..end` that is not in the set.
     pub(crate) fn first_gap(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let from = self.covering(start).map_or(start, |(_, covered)| covered);
         if from >= end {
@@ -66,7 +66,7 @@ impl Ranges {
         Some((from, to))
     }
 
-    /// Adds `start..end`; whatever touches becomes one range.
+    /// Adds `start..end`, and merges it with ranges that overlap or touch.
     pub(crate) fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -82,7 +82,7 @@ impl Ranges {
                 return;
             }
         }
-        // The ranges that overlap or touch lie between these two places.
+        // The ranges that overlap or touch lie between these two indices.
         let first = self.ranges.partition_point(|&(_, e)| e < start);
         let last = self.ranges.partition_point(|&(s, _)| s <= end);
         if first == last {
@@ -94,7 +94,7 @@ impl Ranges {
         self.ranges.drain(first + 1..last);
     }
 
-    /// Takes everything below `point` out.
+    /// Removes everything below `point`.
     pub(crate) fn remove_below(&mut self, point: u64) {
         while let Some(range) = self.ranges.front_mut() {
             if range.1 <= point {
@@ -106,7 +106,7 @@ impl Ranges {
         }
     }
 
-    /// Bytes in the set.
+    /// Returns the number of bytes in the set.
     #[cfg(test)]
     fn total(&self) -> u64 {
         self.ranges.iter().map(|&(start, end)| end - start).sum()
@@ -150,7 +150,7 @@ mod tests {
             let first = (start..end).find(|&p| !points[p as usize]);
             let gap = first.map(|from| (from, (from..end).find(|&p| points[p as usize]).unwrap_or(end)));
             prop_assert_eq!(ranges.first_gap(start, end), gap);
-            // Disjoint, ascending, never touching.
+            // Disjoint, ascending, never adjacent.
             let list: Vec<_> = ranges.ranges.iter().copied().collect();
             prop_assert!(list.windows(2).all(|w| w[0].1 < w[1].0));
         }

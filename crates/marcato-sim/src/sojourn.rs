@@ -4,18 +4,18 @@ use marcato_units::{Duration, Time};
 
 use crate::record::Histogram;
 
-/// The place of a waiting packet in its link's [`Sojourns`]; the default is none.
+/// Place of a waiting packet in its link's [`Sojourns`]; the default is none.
 ///
-/// It fills what alignment leaves over in a packet. The time itself would make every packet larger, those on links that
-/// nobody watches included.
+/// It fits the padding of a packet. The arrival time itself would make every packet larger, also on
+/// links that are not watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp([u8; 3]);
 
-/// The most packets that can be told apart while they wait, which is the highest stamp. Of more, sojourns are not known.
+/// Greatest number of waiting packets whose sojourns are measured, which is the highest stamp.
 const MOST: u32 = (1 << 24) - 1;
 
 impl Stamp {
-    /// The stamp of this place.
+    /// Stamp of this place.
     fn new(place: u32) -> Self {
         let [a, b, c, _] = (place + 1).to_le_bytes();
         Self([a, b, c])
@@ -27,8 +27,8 @@ impl Stamp {
     }
 }
 
-/// Sojourn times of the packets that have left a queue: from their arrival until they begin to leave. Dropped packets do
-/// not count.
+/// Sojourn times of the packets that have left a queue, from arrival to the beginning of
+/// transmission. Dropped packets do not count.
 #[derive(Clone, Debug, Default)]
 pub struct QueueDelays {
     /// Packets since the watch began.
@@ -39,7 +39,8 @@ pub struct QueueDelays {
 }
 
 impl QueueDelays {
-    /// Sojourn times since the last [restart](crate::Network::restart_queue_delays); `None` if no packet has left.
+    /// Returns the sojourn times since the last [restart](crate::Network::restart_queue_delays);
+    /// `None` if no packet has left.
     pub const fn spans(&self) -> Option<&Histogram> {
         self.spans.as_ref()
     }
@@ -47,22 +48,23 @@ impl QueueDelays {
     fn record(&mut self, span: Duration) {
         self.packets += 1;
         self.sum += span;
-        // Ten kilobytes, which links that carry nothing do without.
+        // A histogram takes ten kilobytes, so links that carry nothing allocate none.
         self.spans.get_or_insert_default().record(span);
     }
 }
 
-/// Arrival times of the packets that wait in a queue, and sojourn times of those that have left. O(1) per packet.
+/// Arrival times of the packets in a queue, and sojourn times of those that have left. O(1) per
+/// packet.
 #[derive(Debug, Default)]
 pub(crate) struct Sojourns {
-    /// By place.
+    /// Arrival times, by place.
     came: Vec<Time>,
     free: Vec<u32>,
     pub(crate) left: QueueDelays,
 }
 
 impl Sojourns {
-    /// A packet comes to the queue.
+    /// Records the arrival of a packet at the queue.
     pub(crate) fn enter(&mut self, now: Time, stamp: &mut Stamp) {
         *stamp = match (self.free.pop(), u32::try_from(self.came.len())) {
             (Some(place), _) => {
@@ -77,24 +79,24 @@ impl Sojourns {
         };
     }
 
-    /// A packet passes without waiting.
+    /// Records a packet that passes without waiting.
     pub(crate) fn pass(&mut self) {
         self.left.record(Duration::ZERO);
     }
 
-    /// A packet begins to leave. Of one that came before the watch, nothing is known.
+    /// Records a packet that begins to leave. A packet that arrived before the watch is ignored.
     pub(crate) fn leave(&mut self, now: Time, stamp: &mut Stamp) {
         if let Some(place) = self.free_place(stamp) {
             self.left.record(now.since(self.came[place as usize]));
         }
     }
 
-    /// A packet was dropped.
+    /// Forgets a packet that was dropped.
     pub(crate) fn forget(&mut self, stamp: &mut Stamp) {
         self.free_place(stamp);
     }
 
-    /// Begins the distribution anew; packets that wait keep their arrival times.
+    /// Restarts the distribution; waiting packets keep their arrival times.
     pub(crate) fn restart(&mut self) {
         self.left.spans = None;
     }
@@ -122,7 +124,7 @@ mod tests {
         sojourns.enter(Time::from_millis(13), &mut stamps[0]);
         sojourns.leave(Time::from_millis(13), &mut stamps[0]);
         sojourns.leave(Time::from_millis(23), &mut stamps[2]);
-        // It has left: nothing is counted twice.
+        // It has already left, so it is not counted twice.
         sojourns.leave(Time::from_millis(99), &mut stamps[2]);
         assert_eq!(sojourns.came.len(), 3);
         assert_eq!((sojourns.left.packets, sojourns.left.sum), (3, Duration::from_millis(30)));

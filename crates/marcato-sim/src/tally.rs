@@ -1,4 +1,4 @@
-//! Where the packets of each flow are.
+//! Counts of each flow's packets by outcome, and the slots of flows.
 
 use std::ops::AddAssign;
 
@@ -8,7 +8,7 @@ use crate::packet::{Body, FlowId, Packet, Side};
 use crate::payload::Payloads;
 use crate::record::{TapPoint, Taps};
 
-/// What became of the packets that one end of a flow sent.
+/// Counts of the packets that one end of a flow sent, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTally {
     /// Packets sent.
@@ -36,13 +36,14 @@ impl AddAssign for FlowTally {
     }
 }
 
-/// What the network still holds of a flow.
+/// State of a flow in the network that outlives the flow.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     sides: [FlowTally; 2],
-    /// Events in the agenda that name it.
+    /// Number of events in the agenda that name the flow.
     events: u32,
-    /// The flow is over; once nothing names its slot, another may have it. What was sent is then added to this group.
+    /// Group that receives the counts once the flow is over and nothing names its slot; `None`
+    /// while the flow lives.
     retired_to: Option<u32>,
 }
 
@@ -52,16 +53,17 @@ impl Slot {
     }
 }
 
-/// The tallies of all flows, and the payloads of what they have under way.
+/// Tallies of all flows, and the payloads of their datagrams in flight.
 #[derive(Default)]
 pub(crate) struct FlowTallies {
     flows: Vec<Slot>,
-    /// Slots that flows have left and nothing names any more: the last to become free is used first.
+    /// Free slots that nothing names any more; the last one freed is reused first.
     free: Vec<u32>,
-    /// What flows that are gone have sent, by group.
+    /// Packets of ended flows, by group.
     groups: Vec<[FlowTally; 2]>,
     pub(crate) payloads: Payloads,
-    /// Taps on links, if there are any. They stand here because links see the tallies wherever they move a packet.
+    /// Taps on links, if any. They are stored here because links have the tallies at hand wherever
+    /// they move a packet.
     pub(crate) taps: Option<Box<Taps>>,
 }
 
@@ -70,34 +72,35 @@ impl FlowTallies {
         self.flows.push(Slot::default());
     }
 
-    /// A new group of flows that come and go; its number.
+    /// Adds a group of flows that come and go; returns its number.
     pub(crate) fn add_group(&mut self) -> u32 {
         self.groups.push(Default::default());
         crate::topology::id(self.groups.len() - 1)
     }
 
-    /// What the flows of a group that are gone have sent.
+    /// Returns the counts of a group's ended flows.
     pub(crate) fn of_group(&self, group: u32) -> [FlowTally; 2] {
         self.groups[group as usize]
     }
 
-    /// A slot that nothing names, if there is one.
+    /// Takes a free slot, if there is one.
     pub(crate) fn take_free(&mut self) -> Option<FlowId> {
         self.free.pop().map(FlowId)
     }
 
-    /// An event that names the flow has been entered in the agenda.
+    /// Counts an event in the agenda that names the flow.
     pub(crate) fn event_entered(&mut self, flow: FlowId) {
         self.flows[flow.0 as usize].events += 1;
     }
 
-    /// Such an event has come.
+    /// Uncounts an event that names the flow, when it is processed.
     pub(crate) fn event_came(&mut self, flow: FlowId) {
         self.flows[flow.0 as usize].events -= 1;
         self.release(flow);
     }
 
-    /// The flow is over. Its slot becomes free once no packet of it is in the network and no event names it.
+    /// Ends a flow. Its slot becomes free once no packet of it is in the network and no event names
+    /// it.
     pub(crate) fn retire(&mut self, flow: FlowId, group: u32) {
         self.flows[flow.0 as usize].retired_to = Some(group);
         self.release(flow);
@@ -135,7 +138,7 @@ impl FlowTallies {
         self.release(packet.flow);
     }
 
-    /// A copy of a packet, with a payload of its own.
+    /// Copies a packet, with a payload of its own.
     pub(crate) fn copy(&mut self, packet: &Packet) -> Packet {
         self.of_sender(packet).duplicated += 1;
         let mut copy = packet.clone();
@@ -145,7 +148,7 @@ impl FlowTallies {
         copy
     }
 
-    /// The end of a packet and of its payload.
+    /// Records a dropped packet, and frees its payload.
     pub(crate) fn dropped(&mut self, packet: Packet) {
         self.of_sender(&packet).dropped += 1;
         self.release(packet.flow);
@@ -154,7 +157,7 @@ impl FlowTallies {
         }
     }
 
-    /// A packet passes a place where a tap may be.
+    /// Offers a packet to the tap at this point of a link, if there is one.
     #[inline]
     pub(crate) fn pass(&mut self, now: Time, link: u32, point: TapPoint, packet: &Packet) {
         if let Some(taps) = &mut self.taps {
@@ -162,12 +165,13 @@ impl FlowTallies {
         }
     }
 
-    /// Packets and copies that have neither arrived nor been dropped: they must be in the network.
+    /// Returns the number of packets and copies that have neither arrived nor been dropped; they
+    /// must be in the network.
     pub(crate) fn outstanding(&self) -> u64 {
         self.flows.iter().map(Slot::outstanding).sum()
     }
 
-    /// The same of one flow.
+    /// Returns the number of outstanding packets of one flow.
     pub(crate) fn outstanding_of(&self, flow: FlowId) -> u64 {
         self.flows[flow.0 as usize].outstanding()
     }

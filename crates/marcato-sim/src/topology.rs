@@ -1,16 +1,16 @@
-//! Which nodes there are, and which links lead where.
+//! Nodes, and the links between them.
 
 use std::collections::VecDeque;
 
-/// Names a host or router of a [`Network`](crate::Network).
+/// Identifier of a host or router in a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) u32);
 
-/// Names one direction of a link of a [`Network`](crate::Network).
+/// Identifier of one direction of a link in a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub(crate) u32);
 
-/// Why there is no route.
+/// Error returned if there is no usable route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// No links lead from one end to the other.
@@ -21,23 +21,23 @@ pub enum RouteError {
         /// Name of the node that cannot be reached.
         to: String,
     },
-    /// The route is too long for a packet to count.
+    /// The route has more links than a packet's hop count holds, 255.
     #[error("the route from {from} to {to} has more than 255 links: shorten it")]
     TooLong {
         /// Name of the node from which the flow starts.
         from: String,
-        /// Name of the node at the end.
+        /// Name of the node at its end.
         to: String,
     },
 }
 
 struct Node {
     name: String,
-    /// Links that leave here, and where they lead.
+    /// Links that leave this node, each with the node to which it leads.
     links: Vec<(u32, NodeId)>,
 }
 
-/// Nodes and what connects them.
+/// Nodes and the links between them.
 #[derive(Default)]
 pub(crate) struct Topology {
     nodes: Vec<Node>,
@@ -57,7 +57,8 @@ impl Topology {
         &self.nodes[node.0 as usize].name
     }
 
-    /// Breadth first, so the fewest links; neighbours in the order in which they were connected.
+    /// Returns the links from `from` to `to`. The search is breadth-first, so it finds the fewest
+    /// links; neighbours are visited in the order in which they were connected.
     pub(crate) fn route(&self, from: NodeId, to: NodeId) -> Result<Vec<u32>, RouteError> {
         let mut reached_by: Vec<Option<(u32, NodeId)>> = vec![None; self.nodes.len()];
         let mut queue = VecDeque::from([from]);
@@ -96,7 +97,8 @@ impl Topology {
     }
 }
 
-/// Identifiers count what a program has built by hand: far below 2^32.
+/// Converts an index to an identifier. A program builds these by hand, so there are far fewer than
+/// 2^32.
 pub(crate) fn id(index: usize) -> u32 {
     u32::try_from(index).expect("fewer than 2^32 nodes, links and flows")
 }

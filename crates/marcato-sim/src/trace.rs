@@ -1,4 +1,4 @@
-//! When a link that follows a trace may send.
+//! Transmission opportunities of a link that follows a trace.
 
 pub use marcato_scenario::trace::{Trace, TraceError};
 
@@ -11,15 +11,15 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Position in a [`Trace`] that a link follows.
 ///
-/// Time without opportunities, or without packets, costs nothing; finding the next opportunity after a pause takes
-/// O(log n) of n.
+/// Time without opportunities or packets costs nothing. Finding the next opportunity after a pause
+/// takes O(log n) for n opportunities.
 pub(crate) struct Opportunities {
     trace: Trace,
-    /// How often the trace has begun again.
+    /// Number of completed passes through the trace.
     round: u64,
-    /// The opportunity in hand: an index into the trace.
+    /// Index of the current opportunity in the trace.
     index: usize,
-    /// What is left of it.
+    /// Bytes left of the current opportunity.
     left: u64,
 }
 
@@ -28,13 +28,14 @@ impl Opportunities {
         Self { trace, round: 0, index: 0, left: OPPORTUNITY }
     }
 
-    /// When a packet that waits at `now` may begin to leave: `now` or later.
+    /// Returns the time at which a packet that waits at `now` may begin to leave: `now` or later.
     pub(crate) fn next(&mut self, now: Time) -> Time {
         if self.left == 0 {
             self.pass(1);
         }
         if self.at() < now {
-            // Rounds overlap in one instant, in which the last of the one comes before the first of the other.
+            // Two rounds meet in one instant: the last opportunity of one precedes the first of the
+            // other.
             let (now, period) = (now.as_nanos(), self.period());
             self.round = (now - 1) / period;
             let within = now - self.round * period;
@@ -44,7 +45,8 @@ impl Opportunities {
         self.at()
     }
 
-    /// Puts so many bytes on the wire, beginning with the opportunity in hand; returns when the last is out.
+    /// Puts `bytes` on the wire, beginning with the current opportunity. Returns the time at which
+    /// the last byte leaves.
     pub(crate) fn take(&mut self, bytes: Bytes) -> Time {
         match self.left.checked_sub(bytes.get()) {
             Some(left) => self.left = left,
@@ -57,7 +59,7 @@ impl Opportunities {
         self.at()
     }
 
-    /// Bytes taken of opportunities that come after `now`.
+    /// Returns the bytes already taken of opportunities after `now`.
     pub(crate) fn promised(&self, now: Time) -> f64 {
         if self.at() <= now {
             return 0.0;
@@ -67,19 +69,19 @@ impl Opportunities {
         taken.max(0.0)
     }
 
-    /// Bytes of all opportunities up to `now`.
+    /// Returns the bytes of all opportunities up to `now`.
     pub(crate) fn capacity(&self, now: Time) -> f64 {
         self.until(now) * OPPORTUNITY as f64
     }
 
-    /// Opportunities up to `now`.
+    /// Returns the number of opportunities up to `now`.
     fn until(&self, now: Time) -> f64 {
         let (now, period, millis) = (now.as_nanos(), self.period(), self.trace.millis());
         let rest = millis.partition_point(|&at| nanos(at) <= now % period);
         (now / period) as f64 * millis.len() as f64 + rest as f64
     }
 
-    /// Goes on by so many opportunities.
+    /// Advances by this number of opportunities.
     fn pass(&mut self, opportunities: u64) {
         let len = self.trace.millis().len() as u64;
         let index = (self.index as u64).saturating_add(opportunities);
@@ -88,13 +90,13 @@ impl Opportunities {
         self.left = OPPORTUNITY;
     }
 
-    /// The time of the opportunity in hand.
+    /// Returns the time of the current opportunity.
     fn at(&self) -> Time {
         let begun = self.round.saturating_mul(self.period());
         Time::from_nanos(begun.saturating_add(nanos(self.trace.millis()[self.index])))
     }
 
-    /// Nanoseconds from round to round; not 0.
+    /// Returns the length of a round in nanoseconds; never 0.
     fn period(&self) -> u64 {
         nanos(self.trace.millis()[self.trace.millis().len() - 1])
     }
@@ -122,7 +124,8 @@ mod tests {
     fn packets_share_an_opportunity_and_go_on_in_the_next() {
         let mut opportunities = Opportunities::new(trace(&[1, 2, 2, 7]));
         assert_eq!(opportunities.next(ms(0)), ms(1));
-        // Three of 500 bytes, and a piece of 4 of the fourth; two more; then a large one takes three.
+        // Three packets of 500 bytes and 4 bytes of the fourth; two more; then a large one takes
+        // three opportunities.
         for at in [1, 1, 1, 2, 2, 2] {
             assert_eq!(opportunities.take(Bytes::new(500)), ms(at));
             assert_eq!(opportunities.next(ms(at)), ms(at));
@@ -138,17 +141,17 @@ mod tests {
         assert_eq!(opportunities.next(Time::from_nanos(2_000_001)), ms(7));
         assert_eq!(opportunities.next(ms(7)), ms(7));
         assert_eq!(opportunities.next(ms(8)), ms(8));
-        // The 1504 bytes of 9 ms are there twice.
+        // The opportunity at 9 ms occurs twice.
         assert_eq!(opportunities.next(ms(9)), ms(9));
         assert_eq!(opportunities.take(Trace::OPPORTUNITY), ms(9));
         assert_eq!(opportunities.next(ms(9)), ms(9));
         assert_eq!(opportunities.take(Trace::OPPORTUNITY), ms(9));
         assert_eq!(opportunities.next(ms(9)), ms(14));
-        // A year later; it ends a millisecond after a round does.
+        // A year later, which is a millisecond after the end of a round.
         let year = 365 * 24 * 3600 * 1000;
         assert_eq!(opportunities.next(ms(year)), ms(year));
         assert_eq!(opportunities.next(ms(year + 2)), ms(year + 6));
-        // And at the end of time.
+        // Saturates at the end of time.
         assert_eq!(opportunities.next(Time::MAX), Time::MAX);
         assert_eq!(opportunities.take(Bytes::MAX), Time::MAX);
         assert_eq!(opportunities.next(Time::MAX), Time::MAX);
@@ -158,13 +161,13 @@ mod tests {
     fn the_last_of_a_round_comes_before_the_first_of_the_next() {
         let mut opportunities = Opportunities::new(trace(&[0, 0, 3]));
         assert_eq!(opportunities.next(ms(3)), ms(3));
-        // At 3 ms there is room for three.
+        // Three opportunities fall on 3 ms.
         assert_eq!(opportunities.take(Bytes::new(3 * 1504)), ms(3));
         assert_eq!(opportunities.next(ms(3)), ms(6));
     }
 
     proptest! {
-        /// Against a list of all opportunities, one by one.
+        /// Compares with a plain list of all opportunities.
         #[test]
         fn opportunities_agree_with_a_plain_list(
             mut millis in prop::collection::vec(0u32..12, 1..8),

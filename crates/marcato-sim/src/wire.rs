@@ -1,4 +1,4 @@
-//! The wire of a link: what becomes of packets that have left the transmitter.
+//! Wire of a link: jitter, loss and duplication of packets that have left the transmitter.
 
 use marcato_units::{Seed, Stream, Time};
 
@@ -16,20 +16,21 @@ struct Duplication {
     stream: Stream,
 }
 
-/// Delays each packet by more or less, loses some, and carries the others to the far end.
+/// Wire: adds jitter to each packet's delay, loses or duplicates some, and delivers the rest.
 pub(crate) struct Wire {
     loss: LossProcess,
     jitter: Option<Box<JitterProcess>>,
     duplication: Option<Box<Duplication>>,
     line: Line,
-    /// No packet arrives earlier: those that were under way when the delay became shorter come first.
+    /// Earliest arrival time: after the delay became shorter, packets already in flight arrive
+    /// first.
     not_before: Time,
-    /// What is entered in the agenda for a packet that arrives.
+    /// Event entered in the agenda for each arrival.
     arrival: Event,
 }
 
 impl Wire {
-    /// Its draws have streams of their own, by `name`.
+    /// Wire whose random streams are named after `name`.
     pub(crate) fn new(
         loss: Loss,
         jitter: Option<Jitter>,
@@ -50,7 +51,8 @@ impl Wire {
         }
     }
 
-    /// The delay becomes shorter. Packets sent from now on may overtake those under way, or not.
+    /// Prepares for a shorter delay. `reorder` lets packets sent from now on overtake those in
+    /// flight.
     pub(crate) fn shorten(&mut self, reorder: bool) {
         if reorder {
             self.line.allow_reordering();
@@ -59,18 +61,18 @@ impl Wire {
         }
     }
 
-    /// Loses packets by another model from now on.
+    /// Changes the loss model.
     pub(crate) fn set_loss(&mut self, loss: Loss) {
         self.loss.change(loss);
     }
 
-    /// Packets under way.
+    /// Returns the number of packets in flight.
     pub(crate) fn len(&self) -> usize {
         self.line.len()
     }
 
-    /// Takes a packet that arrives at `due` if nothing is added to its delay. While the link is not `up`, all are lost. A
-    /// copy arrives directly behind its original.
+    /// Accepts a packet that arrives at `due` without jitter. While the link is not `up`, all
+    /// packets are lost. A copy arrives directly behind its original.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -80,11 +82,11 @@ impl Wire {
         agenda: &mut Agenda<Event>,
         account: &mut Account<'_>,
     ) {
-        // Drawn for what will be lost as well, so that other losses leave the others' delays alone.
+        // Drawn for lost packets too, so that a loss does not change the delays of later packets.
         let arrives_at = self.jitter.as_mut().map_or(due, |jitter| jitter.arrival(due));
         let twice = self.duplication.as_mut().is_some_and(|it| it.stream.chance(it.probability));
-        // The queue of a link that is down empties itself into nothing, and as fast as ever. The loss is drawn
-        // all the same, so that what comes after an outage does not depend on what the wire did in it.
+        // The queue of a link that is down drains at the usual rate, and its packets are lost. The
+        // loss is drawn all the same, so that losses after an outage do not depend on its traffic.
         if self.loss.loses() || !up {
             account.lost(packet);
             return;
@@ -119,7 +121,7 @@ impl Wire {
         }
     }
 
-    /// Takes off what arrives now.
+    /// Removes the packet that arrives now.
     pub(crate) fn take(&mut self, agenda: &mut Agenda<Event>) -> Option<Packet> {
         let (packet, next) = self.line.pop()?;
         if let Some(moment) = next {

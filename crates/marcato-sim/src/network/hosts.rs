@@ -22,12 +22,12 @@ use crate::topology::NodeId;
 impl Network {
     /// Adds a flow of datagrams between two hosts.
     ///
-    /// Its random streams are named after the nodes of its first route and how many datagram flows there are between
-    /// these already, so that it leaves the draws of all other flows alone.
+    /// Its random streams are named after the nodes of its first route, and a count of the datagram
+    /// flows between these. So it does not change the draws of other flows.
     ///
     /// # Errors
     ///
-    /// If the flow has no route, or one that cannot be added.
+    /// [`FlowError`] if the flow has no route, or one that cannot be added.
     pub fn datagrams(&mut self, flow: DatagramFlow) -> Result<FlowId, FlowError> {
         let DatagramFlow { client, server, routes, start, family } = flow;
         let first = *routes.first().ok_or(FlowError::NoRoute)?;
@@ -46,13 +46,13 @@ impl Network {
         Ok(self.add_flow(Kind::Datagrams(Box::new(datagrams)), paths, nodes, start))
     }
 
-    /// Adds a route to a datagram flow. If the flow has begun, both hosts are told of it
-    /// ([`Host::route_added`]), first the client.
+    /// Adds a route to a datagram flow. If the flow has begun, calls [`Host::route_added`] on both
+    /// hosts, the client first.
     ///
     /// # Errors
     ///
-    /// If there is no way from one node to the other or no address left, or the flow has all the routes that it may
-    /// have, or is no datagram flow.
+    /// [`AddRouteError`] if no links join the nodes, no address is left, the flow already has the
+    /// most routes, or it is no datagram flow.
     pub fn add_route(&mut self, flow: FlowId, route: Route) -> Result<RouteId, AddRouteError> {
         let Kind::Datagrams(datagrams) = &self.flows[flow.0 as usize].kind else {
             return Err(AddRouteError::NotDatagrams);
@@ -75,13 +75,16 @@ impl Network {
         Ok(RouteId(added))
     }
 
-    /// Gives an end of a route another address, as a NAT before it does that has forgotten it, and returns that. The
-    /// other end sees it on every datagram sent from now on. What is sent to the old one, or under way to it, is
-    /// dropped on arrival. The host at `side` is not told, and goes on to know itself by the address that it has.
+    /// Gives an end of a route another address, like a NAT that has lost its binding, and returns
+    /// that address.
+    ///
+    /// The other end sees the new address on every datagram sent from now on. Datagrams sent to the
+    /// old address, or already in flight to it, are dropped on arrival. The host at `side` is not
+    /// notified and keeps its local address.
     ///
     /// # Errors
     ///
-    /// If there is no such route, or no address left.
+    /// [`RebindError`] if there is no such route, or no address left.
     pub fn rebind(
         &mut self,
         flow: FlowId,
@@ -103,7 +106,7 @@ impl Network {
         }
     }
 
-    /// The way of a route, and its ends with an address each.
+    /// Resolves a route to its path, with an address at each end.
     fn way(&mut self, route: Route, family: Family) -> Result<(Path, RouteEnds), AddRouteError> {
         let links = [
             self.topology.route(route.client, route.server)?,
@@ -130,7 +133,7 @@ impl Network {
         }
     }
 
-    /// A packet has come to its end.
+    /// Delivers a datagram to the host at its end of the route.
     pub(super) fn datagram_arrives(&mut self, packet: Packet) {
         let (now, flow, side, route) = (self.now, packet.flow, packet.from.peer(), packet.route);
         let Flow { kind: Kind::Datagrams(datagrams), watch, .. } = &mut self.flows[flow.0 as usize] else {
@@ -169,7 +172,7 @@ impl Network {
         let now = self.now;
         let Kind::Datagrams(datagrams) = &mut self.flows[flow.0 as usize].kind else { return };
         let end = &mut datagrams.hosts[side.index()];
-        // An event that an earlier one has overtaken: whoever overtook it has seen to the timer.
+        // The timer was moved to an earlier event, which has handled it.
         if end.scheduled != Some(now) {
             return;
         }
@@ -178,12 +181,12 @@ impl Network {
             end.fired_at = Some(now);
             self.call_host(flow, side, |host, now, context| host.timer(now, context));
         } else {
-            // The host has put it off.
+            // The host has moved its timer to a later time.
             self.schedule_host(flow, side);
         }
     }
 
-    /// Calls a host, and takes what follows from it.
+    /// Calls a host, then sends its datagrams and schedules its timer.
     fn call_host<R>(
         &mut self,
         flow: FlowId,
@@ -202,7 +205,7 @@ impl Network {
         Some(result)
     }
 
-    /// Sends all that a host has to send.
+    /// Sends all datagrams that a host has.
     fn transmit(&mut self, flow: FlowId, side: Side) {
         let now = self.now;
         let Flow { kind: Kind::Datagrams(datagrams), paths, .. } = &mut self.flows[flow.0 as usize] else {
@@ -235,7 +238,7 @@ impl Network {
                 sent_at: now,
                 body: Body::Datagram(Datagram {
                     payload: self.tallies.payloads.put(&self.payload),
-                    // It fits an IP packet.
+                    // The payload fits an IP packet, so its length fits 32 bits.
                     len: u32::try_from(self.payload.len()).unwrap_or(u32::MAX),
                     quic: QuicHeader::parse(&self.payload),
                     source: end.current(),
@@ -248,7 +251,7 @@ impl Network {
         }
     }
 
-    /// Enters a host's timer, unless an event that comes no later will look after it.
+    /// Schedules a host's timer, unless the agenda has an event for it that is no later.
     fn schedule_host(&mut self, flow: FlowId, side: Side) {
         let Kind::Datagrams(datagrams) = &mut self.flows[flow.0 as usize].kind else { return };
         let end = &mut datagrams.hosts[side.index()];
@@ -271,13 +274,14 @@ impl Network {
         Some(&self.datagram_flow(flow)?.routes.get(route.index())?[side.index()])
     }
 
-    /// The host at an end of a datagram flow, if it is an `H`.
+    /// Returns the host at an end of a datagram flow, if it is an `H`.
     pub fn host<H: Host>(&self, flow: FlowId, side: Side) -> Option<&H> {
         (&*self.datagram_flow(flow)?.hosts[side.index()].host as &dyn Any).downcast_ref()
     }
 
-    /// Lets `call` change the host at an end of a datagram flow from outside, at the present time, and then, if the flow
-    /// has begun, sends what the host has to send and sets its timer. `None`, and no call, if the host is not an `H`.
+    /// Calls `call` with the host at an end of a datagram flow, at the current time. If the flow
+    /// has begun, the network then sends the host's datagrams and sets its timer. Returns `None`,
+    /// without a call, if the host is not an `H`.
     pub fn with_host<H: Host, R>(
         &mut self,
         flow: FlowId,
@@ -290,17 +294,20 @@ impl Network {
         })?
     }
 
-    /// The address of an end of a route as the other end sees it; `None` if there is no such route.
+    /// Returns the address of an end of a route as the other end sees it; `None` if there is no
+    /// such route.
     pub fn address(&self, flow: FlowId, side: Side, route: RouteId) -> Option<SocketAddr> {
         self.end_of_route(flow, side, route).map(RouteEnd::public)
     }
 
-    /// What an end of a datagram flow has sent over a route, and what became of it; `None` if there is no such route.
+    /// Returns the counts of datagrams that an end of a datagram flow sent over a route, by
+    /// outcome; `None` if there is no such route.
     pub fn route_stats(&self, flow: FlowId, from: Side, route: RouteId) -> Option<RouteStats> {
         self.end_of_route(flow, from, route).map(|end| end.stats)
     }
 
-    /// What a host wanted to send and could not; `None` if the flow is no datagram flow.
+    /// Returns the counts of datagrams that a host could not send; `None` if the flow is no
+    /// datagram flow.
     pub fn host_stats(&self, flow: FlowId, side: Side) -> Option<HostStats> {
         self.datagram_flow(flow).map(|datagrams| datagrams.hosts[side.index()].stats)
     }

@@ -1,4 +1,4 @@
-//! Recorders: the seam between what is studied and what is noted of it.
+//! Recorders of a network: watches of flows and queues, and packet taps.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,16 +15,16 @@ use crate::sojourn::QueueDelays;
 use crate::topology::LinkId;
 
 impl Network {
-    /// From now on notes the round trips, one-way delays and marks of a flow's packets, for its
-    /// [`summary`](Self::summary). That takes 40 kB and a few operations for each packet, and allocates nothing more.
-    /// A flow that is watched already goes on as it was.
+    /// Starts to record the round trips, one-way delays and marks of a flow's packets, for its
+    /// [`summary`](Self::summary). The record takes 40 kB and a few operations per packet. Has no
+    /// effect on a flow that is already watched.
     pub fn watch(&mut self, flow: FlowId) {
         let record = &mut self.flows[flow.0 as usize];
         if record.watch.is_none() {
             record.watch = Some(Box::default());
             if let Kind::Tcp(ends) = &mut record.kind {
                 for end in ends.iter_mut() {
-                    // What was measured before does not count.
+                    // Measurements from before the watch do not count.
                     end.tcp.take_rtt();
                 }
             }
@@ -38,7 +38,8 @@ impl Network {
         }
     }
 
-    /// What an end of a flow has sent, and how that fared.
+    /// Returns a summary of what an end of a flow has sent, and of its delays if the flow is
+    /// [watched](Self::watch).
     pub fn summary(&self, flow: FlowId, from: Side) -> FlowSummary {
         let record = &self.flows[flow.0 as usize];
         let way = record.watch.as_deref().map(|watch: &Watch| &watch.ways[from.index()]);
@@ -79,75 +80,81 @@ impl Network {
         summary
     }
 
-    /// From now on notes how long packets wait in the queue of a link, or in both of one that pre-empts. A few operations
-    /// per packet, and nothing for packets of other links. A link that is watched already goes on as it was.
+    /// Starts to record how long packets wait in the queue of a link, or in both queues of one that
+    /// pre-empts. It takes a few operations per packet of this link. Has no effect on a link that
+    /// is already watched.
     pub fn watch_queue(&mut self, link: LinkId) {
         self.links[link.0 as usize].sojourns.get_or_insert_default();
     }
 
-    /// How long packets waited in the queue of a link; `None` unless it is [watched](Self::watch_queue).
+    /// Returns the sojourn times in the queue of a link; `None` unless it is
+    /// [watched](Self::watch_queue).
     pub fn queue_delays(&self, link: LinkId) -> Option<&QueueDelays> {
         self.links[link.0 as usize].sojourns.as_ref().map(|sojourns| &sojourns.left)
     }
 
-    /// Begins the distribution of a link's queue delays anew, as at the end of a warm-up.
+    /// Restarts the distribution of a link's queue delays, as at the end of a warm-up.
     pub fn restart_queue_delays(&mut self, link: LinkId) {
         if let Some(sojourns) = &mut self.links[link.0 as usize].sojourns {
             sojourns.restart();
         }
     }
 
-    /// The rate of a link at present; `None` if packets leave it at once.
+    /// Returns the current rate of a link; `None` if packets leave at once.
     pub fn link_rate(&self, link: LinkId) -> Option<Rate> {
         self.links[link.0 as usize].rate()
     }
 
-    /// How long what waits at a link would take to leave at its present rate; `None` if it never would.
+    /// Returns the time in which a link's backlog would leave at its current rate; `None` at rate
+    /// 0.
     pub fn queue_time(&self, link: LinkId) -> Option<Duration> {
         self.links[link.0 as usize].drain_time()
     }
 
-    /// Taps a link: from now on each packet that passes the place is captured, until [`drain_tap`](Self::drain_tap)
-    /// takes it. A link has one tap: another takes the place of the first, whose captures are lost.
+    /// Taps a link: captures each packet that passes the tap's point until
+    /// [`drain_tap`](Self::drain_tap) takes it. A link has one tap; a second one replaces the
+    /// first, whose captures are lost.
     pub fn tap(&mut self, link: LinkId, tap: Tap) {
         self.write_captured();
         self.tallies.taps.get_or_insert_default().add(link.0, tap);
     }
 
-    /// From now on captures what passes a link into one pcapng file for all taps that are set so, as an interface of this
-    /// name. A tap that the link has already is forgotten. [`take_taps`](Self::take_taps) has the file.
+    /// Captures packets of a link into one pcapng file, which all taps set by this method share, as
+    /// the interface `name`. An existing tap of the link is discarded.
+    /// [`take_taps`](Self::take_taps) returns the file.
     pub fn tap_together(&mut self, link: LinkId, name: &str, tap: Tap) {
         self.write_captured();
         self.tallies.taps.get_or_insert_default().add_common(link.0, name, tap);
     }
 
-    /// Takes what the taps [set together](Self::tap_together) have captured since the last time, as part of a pcapng file:
-    /// all parts one after the other are the file. Lines of an SSLKEYLOGFILE in `secrets` go into it before the packets, so
-    /// that programs which read it decrypt them.
+    /// Takes what the taps [set together](Self::tap_together) have captured since the last call, as
+    /// part of a pcapng file. The concatenated parts are the file. The SSLKEYLOGFILE lines in
+    /// `secrets` precede the packets, so that readers can decrypt them.
     pub fn take_taps(&mut self, secrets: &str) -> Vec<u8> {
         self.write_captured();
         self.tallies.taps.as_mut().map_or_else(Vec::new, |taps| taps.take_common(secrets))
     }
 
-    /// Hands what a link's tap has captured since the last time to `out`, as part of a pcap file: all parts one after
-    /// the other are the file. Returns how many bytes that were.
+    /// Writes what a link's tap has captured since the last call to `out`, as part of a pcap file.
+    /// The concatenated parts are the file. Returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// If the link has no tap, or `out` does not take it: some of it may then have been written, and nothing is
-    /// forgotten.
+    /// [`TapError`] if the link has no tap, or `out` fails. After a failure some bytes may have
+    /// been written; the captures are kept.
     pub fn drain_tap(&mut self, link: LinkId, out: &mut impl io::Write) -> Result<Bytes, TapError> {
         self.write_captured();
         let taps = self.tallies.taps.as_mut().ok_or(TapError::NoTap)?;
         taps.drain(link.0, out)
     }
 
-    /// What a link's tap has seen; `None` if there is none.
+    /// Returns the counters of a link's tap; `None` if the link has no tap.
     pub fn tap_stats(&self, link: LinkId) -> Option<TapStats> {
         self.tallies.taps.as_ref()?.stats(link.0)
     }
 
-    /// Gives what has been captured its headers. Packets know too little of themselves for that.
+    /// Writes the headers of captured packets. A packet alone does not hold its addresses and
+    /// ports.
     #[cold]
     pub(super) fn write_captured(&mut self) {
         let Some(taps) = &mut self.tallies.taps else { return };
@@ -156,7 +163,7 @@ impl Network {
     }
 }
 
-/// What a packet's headers say.
+/// Returns the header fields of a packet.
 fn headers<'a>(flow: &Flow, packet: &'a Packet) -> Option<Headers<'a>> {
     let (from, to) = (packet.from.index(), packet.from.peer().index());
     let [source, destination] = match (&flow.kind, &packet.body) {
@@ -164,13 +171,13 @@ fn headers<'a>(flow: &Flow, packet: &'a Packet) -> Option<Headers<'a>> {
             let ends = datagrams.routes.get(RouteId(packet.route).index())?;
             [ends[from].address(datagram.source), ends[to].address(datagram.destination)]
         }
-        // Nobody in virtual time needs addresses for these: they are made up here.
+        // TCP and UDP flows have no addresses in the simulator; the capture invents them.
         _ => [from, to].map(|side| {
-            // The same as of a datagram flow's route.
+            // Node n has 10.0.0.0 + n + 1, as on a datagram flow's route.
             let ip = Ipv4Addr::from_bits(0x0a00_0000 | (flow.nodes[side].0 + 1) & 0x00ff_ffff);
             let number = packet.flow.0;
-            // Below the ports of clients are a thousand of servers', which mean nothing to programs that read such files:
-            // so each flow has a pair of its own.
+            // Each flow has a port pair of its own. Ports 29000 to 29999 belong to no service that
+            // programs which read such files would decode.
             let port = match side {
                 0 => 0x8000 | number & 0x7fff,
                 _ => 29_000 + (number >> 15) % 1_000,
@@ -180,7 +187,8 @@ fn headers<'a>(flow: &Flow, packet: &'a Packet) -> Option<Headers<'a>> {
     };
     let transport = match &packet.body {
         Body::Tcp(segment) => Transport::Tcp { segment, syn_options: flow.syn_options?[from] },
-        // No format of a low packet's header is settled: it is captured as a datagram of its length.
+        // No header format is settled for packets of the low layer: captured as a datagram of that
+        // length.
         Body::Low(_) => Transport::Udp { payload: packet.len.saturating_sub(IPV4_HEADER + UDP_HEADER) },
         Body::Udp => Transport::Udp { payload: packet.len - IPV4_HEADER - UDP_HEADER },
         Body::Datagram(_) => Transport::Datagram,

@@ -16,12 +16,14 @@ use crate::tcp::{Connection, TcpStats};
 impl Network {
     /// Adds TCP flows that come and go while the network runs.
     ///
-    /// Arrivals, sizes and whatever the connections draw come from streams named after the process' ends, how many
-    /// processes there are between these already, and the flow's number: no other flow's draws depend on them.
+    /// Arrivals, sizes and the connections' draws come from streams named after the process' ends,
+    /// a count of the processes between these, and the flow's number. No other flow's draws depend
+    /// on them.
     ///
     /// # Errors
     ///
-    /// If there is no route, TCP cannot be configured so, or flows would never begin or all at once.
+    /// [`SpawnError`] if there is no route, the TCP configuration is invalid, or flows would never
+    /// begin or all at once.
     pub fn spawn(&mut self, process: FlowProcess) -> Result<ProcessId, SpawnError> {
         process.client_config.check()?;
         process.server_config.check()?;
@@ -51,13 +53,13 @@ impl Network {
         Ok(ProcessId(id))
     }
 
-    /// The next flow of a process begins, if it may.
+    /// Begins the next flow of a process, within its limits.
     pub(super) fn spawn_next(&mut self, now: Time, id: u32) {
         let process = &mut self.processes[id as usize];
         if now >= process.config.stop || process.arrived >= process.config.most_flows {
             return;
         }
-        // Drawn even for a flow that is refused, so that the others do not depend on it.
+        // Drawn for refused flows too, so that a refusal does not change the sizes of later flows.
         let size = process.config.sizes.draw(&mut process.sizes).max(Bytes::new(1));
         self.agenda.at(now + process.gaps.draw(&mut process.arrivals), Event::Spawn { process: id });
         let number = process.arrived;
@@ -68,7 +70,7 @@ impl Network {
         }
         let name = format!("{}/{number}", process.name);
         let connection = |config, side| Connection::new(config, self.seed, &format!("{name}/{side}"));
-        // Both have been checked when the process was added.
+        // Both configurations were checked when the process was added.
         let (Ok(mut client), Ok(mut server)) = (
             connection(process.config.client_config.clone(), "client"),
             connection(process.config.server_config.clone(), "server"),
@@ -103,7 +105,7 @@ impl Network {
         self.settle(flow);
     }
 
-    /// Frees a flow if it is a spawned one and has ended.
+    /// Frees a flow if it was spawned and has ended.
     #[inline]
     pub(super) fn settle(&mut self, flow: FlowId) {
         if let Some(spawned) = self.flows[flow.0 as usize].spawned {
@@ -126,24 +128,24 @@ impl Network {
         };
         let process = &mut self.processes[spawned.process as usize];
         process.note(describe(ends, record.start, spawned, process.config.sender, outcome));
-        // Both ends know all there is to know, so nobody waits for an answer to what is still under way. Packets and
-        // events that name the slot keep it, but not the connections.
+        // Both ends have closed, and no packet still in flight changes that. Packets and events
+        // that name the slot keep it, but not the connections.
         record.kind = Kind::Gone;
         self.tallies.retire(flow, spawned.process);
     }
 
-    /// What a process has done so far.
+    /// Returns the counters of a process.
     pub fn process_stats(&self, process: ProcessId) -> ProcessStats {
         let [from_clients, from_servers] = self.tallies.of_group(process.0);
         ProcessStats { from_clients, from_servers, ..self.processes[process.0 as usize].stats }
     }
 
-    /// The flows of a process that have ended, in the order in which they did.
+    /// Returns the records of a process' flows that have ended, in the order in which they ended.
     pub fn flow_records(&self, process: ProcessId) -> &[FlowRecord] {
         &self.processes[process.0 as usize].records
     }
 
-    /// The flows of a process that are open, in the order in which they began, with what is known of them so far.
+    /// Returns records of a process' open flows, in the order in which they began.
     pub fn open_flows(&self, process: ProcessId) -> Vec<FlowRecord> {
         let sender = self.processes[process.0 as usize].config.sender;
         let of_flow = |flow: &Flow| match (&flow.kind, flow.spawned) {
@@ -157,8 +159,9 @@ impl Network {
         open
     }
 
-    /// How many flows the network has room for at present: those added one by one, and the most that spawned ones have
-    /// needed at once. A spawned flow that has ended keeps its place until the last packet and timer of it are gone.
+    /// Returns the number of slots for flows: one per flow added singly, and the most that spawned
+    /// flows have needed at once. A spawned flow that has ended keeps its slot until its last
+    /// packet and timer are gone.
     pub fn flow_slots(&self) -> usize {
         self.flows.len()
     }

@@ -1,26 +1,27 @@
-//! Time that does not advance, and how it is noticed.
+//! Detection of a standstill: time that does not advance.
 
 use marcato_units::Time;
 
-/// Events at one instant that are always legal.
+/// Number of events at one instant that is always legal.
 const FIRST_LOOK: u64 = 1_000_000;
-/// Events at one instant that each packet and flow may cause beyond [`FIRST_LOOK`]. A packet passes at most 255 links at
-/// one instant, and what answers it as many.
+/// Additional events at one instant per packet and flow, beyond [`FIRST_LOOK`]. A packet passes at
+/// most 255 links at one instant, and so does a response to it.
 const EACH: u64 = 512;
 
 /// Error of a run in which events follow each other without end at one instant.
 ///
-/// That happens where packets and their acknowledgements travel in no time at all: on a loop of links without delay and
-/// without rate. A run is stopped after 1 000 000 events at one instant, and 512 more for each flow and each packet that is
-/// then in the network or was sent by UDP at that instant. Where a round trip takes a nanosecond or more, each packet
-/// causes at most two events per link and instant, so no such run comes near.
+/// It happens where packets and their acknowledgements travel in no time: on a cycle of links
+/// without delay and without rate. A run stops after 1 000 000 events at one instant, and 512 more
+/// for each flow, each packet in the network, and each UDP packet sent at that instant. Where a
+/// round trip takes a nanosecond or more, each packet causes at most two events per link and
+/// instant, so no such run comes near the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "time stands still at {at} after {events} events at this instant: packets travel in circles in no time, so give a \
      link of each loop a delay or a rate"
 )]
 pub struct Standstill {
-    /// When.
+    /// Instant at which time stopped.
     pub at: Time,
     /// Events at this instant.
     pub events: u64,
@@ -30,7 +31,7 @@ pub struct Standstill {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instant {
     events: u64,
-    /// When to look; after the first look, when to give up.
+    /// Number of events at which to look; after the first look, number at which to give up.
     limit: u64,
     looked: bool,
     /// UDP packets sent at this instant: an open loop, which may send any number.
@@ -42,7 +43,7 @@ impl Instant {
         Self { events: 0, limit: FIRST_LOOK, looked: false, unasked: 0 }
     }
 
-    /// Counts an event; `held` tells the packets and flows of the network, and is asked rarely.
+    /// Counts an event. `held` returns the packets and flows of the network, and is called rarely.
     #[inline]
     pub(super) fn count(
         &mut self,
