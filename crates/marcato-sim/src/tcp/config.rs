@@ -1,69 +1,76 @@
-//! What a TCP endpoint is told before it starts.
+//! Configuration of a TCP endpoint.
 
 use marcato_units::{Bytes, Duration};
 
 use crate::plt::{PltConfig, PltConfigError};
 
-/// How one end of a TCP connection behaves.
+/// Configuration of one end of a TCP connection.
 ///
-/// The defaults are those of a Linux host of today where they matter to a measurement, with a payload of 1448
-/// bytes (Ethernet, timestamps on).
+/// Where they matter to a measurement, the defaults are those of a current Linux host, with a
+/// payload of 1448 bytes (Ethernet, timestamps on).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
-    /// Most payload in a segment.
+    /// Greatest payload of a segment, in bytes.
     pub mss: u32,
     /// Initial window, in segments. RFC 6928: 10.
     pub initial_window: u32,
-    /// Initial slow start threshold, in segments; `None`: as high as can be (RFC 5681 §3.1). BBR has none.
+    /// Initial slow start threshold, in segments; `None` is unbounded (RFC 5681 §3.1). BBR ignores
+    /// it.
     pub initial_ssthresh: Option<u32>,
-    /// How acknowledgements make the window of Reno, CUBIC and DCTCP grow.
+    /// Growth rule of the window under Reno, CUBIC and DCTCP.
     pub growth: Growth,
-    /// Bytes written and not yet acknowledged that the endpoint holds for the application.
+    /// Capacity for bytes that the application has written and that are not yet acknowledged.
     pub send_buffer: Bytes,
-    /// Bytes that the receiver holds for its application; the window never offers more.
+    /// Capacity for bytes that the application has not read; bounds the offered window.
     pub receive_buffer: Bytes,
-    /// Begin with a receive buffer of this size and let it grow with the sender's window, up to `receive_buffer`, as Linux
-    /// does (dynamic right-sizing; Linux begins with 128 KiB, half of which is window). `None`: the buffer is as large as
-    /// it may be from the start.
+    /// Initial size of the receive buffer, which then grows with the sender's window up to
+    /// `receive_buffer`. This is dynamic right-sizing as in Linux, which begins with 128 KiB, half
+    /// of which is window. `None` starts with the full buffer.
     pub receive_buffer_from: Option<Bytes>,
-    /// When the endpoint calls itself writable: while fewer bytes than this are unsent, as the socket option
-    /// `TCP_NOTSENT_LOWAT` does. `None`: while the send buffer has room.
+    /// Bound on unsent bytes below which the endpoint is writable, like the socket option
+    /// `TCP_NOTSENT_LOWAT`. `None`: it is writable while the send buffer has room.
     pub notsent_lowat: Option<Bytes>,
-    /// When data is acknowledged.
+    /// Rule for delayed acknowledgements.
     pub delayed_ack: DelayedAck,
-    /// Least retransmission timeout: RFC 6298 §2.4 asks one second, Linux takes 200 ms. (Linux holds the variance's
-    /// share to that, so that its timeout is never below SRTT + 200 ms; here, as in the RFC, it bounds the whole.)
+    /// Least retransmission timeout. RFC 6298 §2.4 asks for one second; Linux uses 200 ms. Linux
+    /// bounds only the variance's share, so its timeout is never below SRTT + 200 ms; here, as in
+    /// the RFC, the bound applies to the sum.
     pub min_rto: Duration,
     /// Greatest retransmission timeout. RFC 6298 §2.5: at least 60 s.
     pub max_rto: Duration,
-    /// Retransmission timeout of the SYN and until a round trip has been measured, within `min_rto` and `max_rto` for data.
-    /// RFC 6298 §2.1: one second.
+    /// Retransmission timeout of the SYN, and of data until a round trip has been measured; for
+    /// data within `min_rto` and `max_rto`. RFC 6298 §2.1: one second.
     pub initial_rto: Duration,
     /// Timestamps option. RFC 7323.
     pub timestamps: bool,
-    /// Selective acknowledgements (RFC 2018), if both ends have them. Without, losses are repaired one a round trip
-    /// (RFC 6582), which needs [`LossDetection::DupThresh`].
+    /// Selective acknowledgements (RFC 2018), if both ends enable them. Without SACK, one loss is
+    /// repaired per round trip (RFC 6582), and [`LossDetection::DupThresh`] is required.
     pub sack: bool,
     /// Explicit congestion notification. RFC 3168.
     pub ecn: bool,
-    /// The form in which data segments carry their priority; `None`: not at all. CATS §II-D2.
+    /// Form of the option that carries the priority in data segments; `None` sends no option. CATS
+    /// §II-D2.
     pub priority_option: Option<PriorityOption>,
-    /// How losses are detected.
+    /// Loss detection algorithm.
     pub loss_detection: LossDetection,
     /// Congestion control.
     pub congestion: Congestion,
-    /// Space segments out at a rate derived from the window, where the congestion control has no rate of its own.
+    /// Paces segments at a rate derived from the window, where the congestion control has no rate.
     pub pacing: bool,
-    /// New data leaves in bursts of up to this much, as where the network card cuts segments (TSO, 64 kB in Linux): what
-    /// the pacing rate makes in a millisecond, at least two segments, and a third of the window at most; and waits until
-    /// so much may be sent, but not for longer than half a round trip nor while losses are being repaired. `None`:
-    /// each segment leaves as soon as it may.
+    /// Greatest burst of new data, as with segmentation by the network card (TSO, 64 kB in Linux).
+    /// `None`: each segment leaves as soon as it may.
+    ///
+    /// A burst is what the pacing rate sends in a millisecond: at least two segments, and at most a
+    /// third of the window. New data waits until a whole burst may leave, but not longer than half
+    /// a round trip, and not while losses are being repaired.
     pub segmentation_offload: Option<Bytes>,
-    /// Fall back to the initial window after an idle retransmission timeout. RFC 5681 §4.1.
+    /// Returns to the initial window after an idle time of one retransmission timeout. RFC 5681
+    /// §4.1.
     pub slow_start_after_idle: bool,
     /// Initial sequence number; `None` draws it from the run's seed.
     pub initial_sequence: Option<u32>,
-    /// Priority-Layered Transport: what this TCP cannot send, a low layer does. `None`, at either end: plain TCP.
+    /// Priority-Layered Transport: a low layer sends what this TCP cannot. `None` at either end:
+    /// plain TCP.
     pub plt: Option<PltConfig>,
 }
 
@@ -98,7 +105,7 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// The first thing in this configuration that cannot work.
+    /// Returns the first error in this configuration.
     pub(crate) fn check(&self) -> Result<(), TcpConfigError> {
         if self.mss == 0 {
             return Err(TcpConfigError::ZeroMss);
@@ -146,7 +153,7 @@ impl TcpConfig {
     }
 }
 
-/// Why a [`TcpConfig`] cannot work.
+/// Error returned for a [`TcpConfig`] that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TcpConfigError {
     /// `mss` is 0.
@@ -161,7 +168,7 @@ pub enum TcpConfigError {
     /// `receive_buffer_from` is smaller than a segment or above `receive_buffer`.
     #[error("receive_buffer_from must be at least mss and at most receive_buffer")]
     ReceiveBufferFrom,
-    /// The window field cannot say so much.
+    /// `receive_buffer` exceeds the largest window that RFC 7323 can express.
     #[error("receive_buffer is above 1 GiB, the most that window scaling can offer (RFC 7323): lower it")]
     ReceiveBufferBeyondScale,
     /// `min_rto` is 0 or above `max_rto`.
@@ -173,34 +180,34 @@ pub enum TcpConfigError {
     /// `initial_ssthresh` is 0.
     #[error("initial_ssthresh is 0: allow at least one segment, or leave it out")]
     ZeroSsthresh,
-    /// The window would never grow.
+    /// `growth` has a limit of 0, so the window would never grow.
     #[error("growth has a limit of 0 segments: allow at least one")]
     ZeroGrowth,
-    /// RACK goes by what is selectively acknowledged. RFC 8985 §4.
+    /// RACK requires SACK. RFC 8985 §4.
     #[error("rack needs sack: set loss_detection to DupThresh, or leave sack on")]
     RackWithoutSack,
     /// `delayed_ack.every` is 0.
     #[error("delayed_ack.every is 0: say 1 to acknowledge every segment")]
     ZeroAckEvery,
-    /// The low layer cannot be configured so.
+    /// The configuration of the low layer is invalid.
     #[error("plt cannot be configured so: {0}")]
     Plt(#[from] PltConfigError),
-    /// DCTCP has nothing to go by.
+    /// DCTCP requires ECN, as it responds to marks.
     #[error("dctcp lives on marks: set ecn, or choose another congestion control")]
     DctcpWithoutEcn,
 }
 
-/// When a receiver acknowledges. RFC 1122 §4.2.3.2, RFC 5681 §4.2.
+/// Rule for delayed acknowledgements. RFC 1122 §4.2.3.2, RFC 5681 §4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayedAck {
-    /// Acknowledge every so many data segments at the latest; 1 is every one.
+    /// Greatest number of data segments per acknowledgement; 1 acknowledges every segment.
     pub every: u32,
-    /// Acknowledge after this long at the latest.
+    /// Greatest delay of an acknowledgement.
     pub timeout: Duration,
-    /// Acknowledge the first data segment of the connection at once, so that its sender's window opens a segment
-    /// earlier.
+    /// Acknowledges the first data segment of the connection at once, so that its sender's window
+    /// grows a segment earlier.
     pub first_at_once: bool,
-    /// Acknowledge P0 and P1 segments at once. CATS §II-D2.
+    /// Acknowledges P0 and P1 segments at once. CATS §II-D2.
     pub urgent_at_once: bool,
 }
 
@@ -211,24 +218,24 @@ impl Default for DelayedAck {
 }
 
 impl DelayedAck {
-    /// An acknowledgement for every segment.
+    /// Acknowledges every segment.
     pub const NONE: Self =
         Self { every: 1, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false };
 }
 
-/// The form of the option that carries a segment's priority.
+/// Form of the option that carries a segment's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriorityOption {
     /// Kind 254 with an experiment identifier, 5 bytes: the standard form (RFC 6994).
     Rfc6994,
-    /// Kind 254, 3 bytes, as CATS §II-D2 has it.
+    /// Kind 254, 3 bytes, as in CATS §II-D2.
     Short,
-    /// Kind 253, 4 bytes, as the authors' program sends it.
+    /// Kind 253, 4 bytes, as in the authors' program.
     Authors,
 }
 
 impl PriorityOption {
-    /// Bytes of the option, without padding.
+    /// Returns the length of the option in bytes, without padding.
     pub const fn len(self) -> u32 {
         match self {
             Self::Rfc6994 => 5,
@@ -237,44 +244,44 @@ impl PriorityOption {
         }
     }
 
-    /// Never: an option has a kind at least.
+    /// Returns false: every option has at least a kind.
     pub const fn is_empty(self) -> bool {
         false
     }
 }
 
-/// How a sender finds out what was lost before its retransmission timer expires.
+/// Loss detection before the retransmission timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// By time, with probes of the tail: RACK-TLP (RFC 8985), as Linux does.
+    /// RACK-TLP (RFC 8985), as in Linux: by time, with tail loss probes.
     Rack,
-    /// By three segments above: RFC 6675, what textbooks and formulas mean. Tails and lost retransmissions wait for
-    /// the timer.
+    /// Three SACKed segments above a hole (RFC 6675), as textbooks and formulas assume. Lost tails
+    /// and lost retransmissions wait for the timer.
     DupThresh,
 }
 
-/// How acknowledgements make a window grow.
+/// Growth rule of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// By the bytes that they acknowledge; in slow start one acknowledgement counts for `limit` segments at most, and for one
-    /// after a timeout. RFC 3465, whose L is the limit.
+    /// Growth by acknowledged bytes (RFC 3465). In slow start one acknowledgement counts for at
+    /// most `limit` segments, and for one after a timeout.
     Bytes {
-        /// L.
+        /// L of RFC 3465, in segments.
         limit: u32,
     },
-    /// By their number: each counts for one segment, whatever it acknowledges. RFC 5681 §3.1.
+    /// Growth by number: each acknowledgement counts for at most one segment. RFC 5681 §3.1.
     Acknowledgements,
 }
 
 impl Default for Growth {
-    /// By bytes, two segments an acknowledgement at most.
+    /// Growth by bytes, with at most two segments per acknowledgement.
     fn default() -> Self {
         Self::Bytes { limit: 2 }
     }
 }
 
 impl Growth {
-    /// Of `acked` bytes those that count, where a segment has `smss`.
+    /// Returns how many of `acked` bytes count, for segments of `smss` bytes.
     pub(crate) fn counted(self, acked: u64, smss: u64) -> u64 {
         match self {
             Self::Bytes { .. } => acked,
@@ -282,10 +289,10 @@ impl Growth {
         }
     }
 
-    /// The most that one acknowledgement adds to a window in slow start.
+    /// Returns the greatest growth per acknowledgement in slow start, in bytes.
     pub(crate) fn most_in_slow_start(self, smss: u64, after_timeout: bool) -> u64 {
         let limit = match self {
-            // RFC 3465 §2.3
+            // RFC 3465 §2.3: L is 1 in the slow start after a timeout.
             Self::Bytes { .. } if after_timeout => 1,
             Self::Bytes { limit } => u64::from(limit),
             Self::Acknowledgements => 1,
@@ -294,32 +301,32 @@ impl Growth {
     }
 }
 
-/// Which congestion control a sender runs.
+/// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// Reno (RFC 5681) with byte counting (RFC 3465).
     Reno,
     /// CUBIC (RFC 9438).
     Cubic(Cubic),
-    /// DCTCP (RFC 8257). As a receiver such an end echoes each mark once, instead of until it is told of a reduction:
-    /// configure both ends so.
+    /// DCTCP (RFC 8257). A DCTCP receiver echoes each mark once, instead of until the sender
+    /// reports a reduction: configure both ends alike.
     Dctcp,
     /// BBR version 1, as in Linux.
     Bbr,
 }
 
 impl Congestion {
-    /// CUBIC as Linux runs it.
+    /// CUBIC with the options that Linux enables.
     pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
 }
 
-/// What may be switched off in CUBIC.
+/// Optional parts of CUBIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cubic {
-    /// Leave slow start when a queue begins to grow, as Linux does.
+    /// HyStart: leaves slow start when a queue begins to grow, as Linux does.
     pub hystart: bool,
-    /// Remember less than the window that was reached if it was below the one before, to make room for newcomers.
-    /// RFC 9438 §4.7.
+    /// Lowers W_max below the window reached if that was below the previous W_max, which makes room
+    /// for new flows. RFC 9438 §4.7.
     pub fast_convergence: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One end of a TCP connection.
+//! End of a TCP connection: its sender, its receiver and its state.
 
 use marcato_sched::lowprio::EpochReport;
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
@@ -22,62 +22,63 @@ enum State {
     Closed,
 }
 
-/// What an end of a connection has seen and done.
+/// Counters and state of an end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpStats {
     /// Segments with data or FIN sent, retransmissions included.
     pub segments_sent: u64,
-    /// Of those: sent again.
+    /// Retransmissions among these segments.
     pub retransmissions: u64,
-    /// Tail loss probes: new segments, or retransmissions that are counted there too. RFC 8985 §7.
+    /// Tail loss probes, either new segments or retransmissions, counted there too. RFC 8985 §7.
     pub tail_probes: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Window reductions for loss or ECN, timeouts not counted.
+    /// Window reductions for loss or ECN, timeouts excluded.
     pub reductions: u64,
     /// Bytes that the other end has acknowledged or SACKed.
     pub delivered: Bytes,
-    /// Window in force.
+    /// Congestion window in force.
     pub cwnd: Bytes,
     /// Slow start threshold.
     pub ssthresh: Bytes,
-    /// In flight, by RFC 6675's estimate.
+    /// Bytes in flight, by RFC 6675's estimate.
     pub in_flight: Bytes,
-    /// Written by the application and never sent.
+    /// Bytes that the application has written and that were never sent.
     pub unsent: Bytes,
-    /// Smoothed round trip.
+    /// Smoothed round-trip time.
     pub srtt: Option<Duration>,
-    /// Least round trip.
+    /// Least round-trip time.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout in force.
     pub rto: Duration,
-    /// Pace, if any.
+    /// Pacing rate, if paced.
     pub pacing_rate: Option<Rate>,
-    /// What the sender is doing about losses.
+    /// State of loss recovery.
     pub state: LossState,
 }
 
-/// What of an end's options does not change from segment to segment, and segments in virtual time therefore leave out.
+/// Options that are constant for a connection, and that its segments in virtual time therefore
+/// omit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SynOptions {
-    /// RFC 6691 §2: the option counts no options.
+    /// MSS option, which excludes the length of options. RFC 6691 §2.
     pub(crate) mss: u16,
     pub(crate) scale: u8,
     pub(crate) form: PriorityOption,
 }
 
-/// What a segment brought to the application.
+/// Effect of a segment on the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
-    /// New bytes of the stream, in order.
+    /// New bytes of the stream in order.
     pub(crate) bytes: u64,
-    /// The connection has just become established.
+    /// True if the connection has just been established.
     pub(crate) connected: bool,
-    /// The other end has just finished.
+    /// True if the other end's stream has just ended.
     pub(crate) finished: bool,
-    /// The other end has just reset the connection, or refused it.
+    /// True if the other end has just reset the connection, or refused it.
     pub(crate) reset: bool,
-    /// Data of this end was acknowledged: there is more room.
+    /// True if data of this end was acknowledged, so that the send buffer has more room.
     pub(crate) acked: bool,
 }
 
@@ -87,33 +88,35 @@ pub(crate) struct Connection {
     state: State,
     sender: Sender,
     receiver: Receiver,
-    /// Initial sequence numbers: ours and theirs.
+    /// Initial sequence number of this end.
     isn: u32,
     peer_isn: u32,
-    /// A SYN or SYN-ACK is due.
+    /// True if a SYN or SYN-ACK is to be sent.
     syn_due: bool,
     syn_sent_at: Time,
     syn_at: Option<Time>,
     syn_tries: u32,
-    /// Whether both ends have agreed on timestamps; before, whether this one offers them. RFC 7323 §3.2.
+    /// True if both ends have agreed on timestamps; before that, if this end offers them. RFC 7323
+    /// §3.2.
     timestamps: bool,
-    /// Timestamp to echo. RFC 7323 §4.3: TS.Recent.
+    /// TS.Recent: timestamp to echo. RFC 7323 §4.3.
     ts_recent: u32,
     ecn: bool,
-    /// The other end's FIN and all before it have arrived; the application has been told.
+    /// True once the other end's FIN and all data before it have arrived.
     peer_finished: bool,
     finish_told: bool,
-    /// A reset that is due.
+    /// Reset to be sent.
     rst: Option<Segment>,
-    /// The low layer, if both ends have one.
+    /// Low layer, if both ends have one.
     plt: Option<Box<Plt>>,
 }
 
-/// A SYN is repeated after the initial timeout, doubling (RFC 6298 §2.1); Linux gives up after six repetitions.
+/// Attempts to send a SYN. The timeout doubles after each (RFC 6298 §2.1); Linux gives up after six
+/// retransmissions.
 const SYN_TRIES: u32 = 7;
 
 impl Connection {
-    /// An end that has not begun. Its random draws come from streams named after `name`.
+    /// End that has not begun. Its random streams are named after `name`.
     pub(crate) fn new(config: TcpConfig, seed: Seed, name: &str) -> Result<Self, TcpConfigError> {
         config.check()?;
         let isn = config.initial_sequence.unwrap_or_else(|| {
@@ -142,7 +145,7 @@ impl Connection {
         })
     }
 
-    /// Whether these two have a low layer: both do or none.
+    /// Removes the low layer unless both ends have one.
     pub(crate) fn agree_on_layers(&mut self, peer: &mut Self) {
         if self.plt.is_none() || peer.plt.is_none() {
             self.plt = None;
@@ -184,7 +187,8 @@ impl Connection {
         self.sender.close();
     }
 
-    /// Gives the connection up: the other end is told by a reset, what is unsent is forgotten. RFC 9293 §3.10.5.
+    /// Aborts the connection: sends a reset to the other end and discards unsent data. RFC 9293
+    /// §3.10.5.
     pub(crate) fn abort(&mut self) {
         if matches!(self.state, State::SynReceived | State::Established) {
             let flags = Flags { rst: true, ack: true, ..Flags::default() };
@@ -195,13 +199,13 @@ impl Connection {
         self.end();
     }
 
-    /// The connection is no more.
+    /// Closes the connection without further segments.
     fn end(&mut self) {
         self.state = State::Closed;
         self.sender.close();
     }
 
-    /// Whether everything written and the FIN have been acknowledged.
+    /// Returns true if everything written and the FIN have been acknowledged.
     pub(crate) fn all_acked(&self) -> bool {
         self.sender.finished()
     }
@@ -210,43 +214,45 @@ impl Connection {
         self.receiver.set_reading(reading, u64::from(self.config.mss));
     }
 
-    /// One beyond the last byte written, as an offset in the stream.
+    /// Returns the stream offset one beyond the last byte written.
     pub(crate) fn write_offset(&self) -> u64 {
         self.plt.as_ref().map_or(self.sender.written - 1, |plt| plt.manager.written)
     }
 
-    /// Whether there is a low layer.
+    /// Returns true if the connection has a low layer.
     pub(crate) fn is_layered(&self) -> bool {
         self.plt.is_some()
     }
 
-    /// What both layers have done; `None` if there is one only.
+    /// Returns the counters of both layers; `None` without a low layer.
     pub(crate) fn plt_stats(&self) -> Option<PltStats> {
         self.plt.as_ref().map(|plt| plt.stats())
     }
 
-    /// The epochs of the low control module, if they are kept.
+    /// Returns the logged epochs of the low control module.
     pub(crate) fn lcm_epochs(&self) -> &[EpochReport] {
         self.plt.as_ref().map_or(&[], |plt| plt.epochs())
     }
 
-    /// Where in the stream of this end the payload of its segment stands that has this number on the wire; `None` if it
-    /// has been acknowledged, or the stream is the sequence itself.
+    /// Returns the stream offset of the segment with sequence number `seq`; `None` if it has been
+    /// acknowledged, or if the connection has no low layer and offsets follow from sequence
+    /// numbers.
     pub(crate) fn stream_offset(&self, seq: u32) -> Option<u64> {
         let plt = self.plt.as_ref()?;
         plt.manager.offset_of(unwrap(self.sender.una, seq.wrapping_sub(self.isn)))
     }
 
-    /// The segment that arrives next carries this piece of the stream.
+    /// Sets the stream offset of the segment that arrives next.
     pub(crate) fn announce(&mut self, offset: Option<u64>) {
         if let Some(plt) = &mut self.plt {
             plt.incoming = offset;
         }
     }
 
-    /// A low packet arrived.
+    /// Handles a packet of the low layer.
     pub(crate) fn on_low(&mut self, now: Time, packet: &LowPacket) {
-        // Whoever sends low packets has a connection. Before it is known here as well they are lost.
+        // A peer that sends low packets has a connection. Until this end knows of it too, the
+        // packets are lost.
         if self.state != State::Established {
             return;
         }
@@ -263,7 +269,7 @@ impl Connection {
         }
     }
 
-    /// The next low packet that may leave now, its length and its layer.
+    /// Returns the next low packet that may leave now, with its length and layer.
     pub(crate) fn poll_low(&mut self, now: Time) -> Option<(LowPacket, u32, Layer)> {
         let plt = self.plt.as_mut().filter(|_| self.state == State::Established)?;
         if let Some(ack) = plt.receiver.take_ack() {
@@ -276,7 +282,7 @@ impl Connection {
         Some((LowPacket::Data(data), len, Layer::Low))
     }
 
-    /// What one module has to send is the other's now.
+    /// Moves data between the two modules.
     fn shift(&mut self, Shift { to_high, from_high }: Shift) {
         let Some(plt) = &self.plt else { return };
         self.sender.put_back(to_high, plt.manager.priority);
@@ -284,13 +290,12 @@ impl Connection {
         debug_assert_eq!(self.sender.unsent(), plt.manager.available());
     }
 
-    /// The form in which a segment carries its priority, if it does.
+    /// Returns the form in which segments carry their priority.
     pub(crate) fn priority_option(&self) -> PriorityOption {
         self.config.priority_option.unwrap_or(PriorityOption::Rfc6994)
     }
 
-    /// What this end says in its SYN: the most payload and options that a segment to it may have, and the shift of its
-    /// windows.
+    /// Returns the options of this end's SYN: the MSS with room for options, and the window scale.
     pub(crate) fn syn_options(&self) -> SynOptions {
         let form = self.config.priority_option;
         let options =
@@ -303,7 +308,7 @@ impl Connection {
         }
     }
 
-    /// The round trip that the latest acknowledgement showed, once.
+    /// Takes the round trip of the latest acknowledgement, if any.
     pub(crate) fn take_rtt(&mut self) -> Option<Duration> {
         self.sender.rtt.take()
     }
@@ -329,7 +334,7 @@ impl Connection {
         }
     }
 
-    /// A segment arrived, with this ECN code point on its IP packet.
+    /// Handles a segment that arrived with this ECN code point.
     pub(crate) fn on_segment(&mut self, now: Time, segment: &Segment, ecn: Ecn) -> Delivered {
         let mut delivered = Delivered::default();
         if segment.flags.rst {
@@ -348,24 +353,26 @@ impl Connection {
             return delivered;
         }
         if matches!(self.state, State::Listen | State::SynSent) {
-            // RFC 9293 §3.10.7.2 and §3.10.7.3: an acknowledgement of what was never sent.
+            // RFC 9293 §3.10.7.2 and §3.10.7.3: an acknowledgement of data never sent is answered
+            // by a reset.
             self.refuse(segment);
             return delivered;
         }
         if let (Some((value, _)), true) = (segment.timestamps, self.timestamps) {
-            // RFC 7323 §5: an older timestamp than the last in order belongs to an old duplicate.
+            // RFC 7323 §5 (PAWS): a timestamp older than TS.Recent marks an old duplicate.
             if value.wrapping_sub(self.ts_recent) >= 1 << 31 {
                 self.receiver.ack_now = true;
                 return delivered;
             }
-            // RFC 7323 §4.3: of several segments that one acknowledgement will cover, the first is echoed, so that
-            // the round trip includes the acknowledgement's delay.
+            // RFC 7323 §4.3: if one acknowledgement covers several segments, the first one's
+            // timestamp is echoed, so that the round trip includes the acknowledgement's delay.
             if self.peer_seq(segment) <= self.receiver.acked {
                 self.ts_recent = value;
             }
         }
         if self.state == State::SynReceived {
-            // RFC 9293 §3.10.7.4: it must acknowledge our SYN; nothing else has been sent.
+            // RFC 9293 §3.10.7.4: the segment must acknowledge this end's SYN, as nothing else has
+            // been sent.
             if segment.ack != self.isn.wrapping_add(1) {
                 self.refuse(segment);
                 return delivered;
@@ -377,15 +384,16 @@ impl Connection {
         Delivered { connected: delivered.connected, acked, ..self.read() }
     }
 
-    /// A reset arrived. Returns whether it ends the connection.
+    /// Handles a reset. Returns true if it ends the connection.
     fn on_reset(&mut self, segment: &Segment) -> bool {
         let valid = match self.state {
             State::Listen | State::Closed => false,
             State::SynSent => segment.flags.ack && segment.ack == self.isn.wrapping_add(1),
             State::SynReceived | State::Established => {
                 let seq = self.peer_seq(segment);
-                // RFC 5961 §3.2: within the window but not where it begins, it may be forged; whoever means it will
-                // answer the challenge with another in the right place.
+                // RFC 5961 §3.2: a reset within the window, but not at RCV.NXT, may be forged and
+                // is answered by a challenge ACK. A genuine sender responds with a reset at
+                // RCV.NXT.
                 self.receiver.ack_now |= seq != self.receiver.next && self.receiver.is_in_window(seq);
                 seq == self.receiver.next
             }
@@ -396,7 +404,7 @@ impl Connection {
         valid
     }
 
-    /// RFC 9293 §3.10.7.1: a segment of no connection is answered by a reset that its sender will believe.
+    /// Answers a segment of no connection by a reset that its sender accepts. RFC 9293 §3.10.7.1.
     fn refuse(&mut self, segment: &Segment) {
         let mut flags = Flags { rst: true, ..Flags::default() };
         let (seq, ack) = if segment.flags.ack {
@@ -408,7 +416,7 @@ impl Connection {
         self.rst = Some(Segment { seq, ack, flags, ..Segment::default() });
     }
 
-    /// What the application reads now, if it reads at all.
+    /// Returns the data that the application reads now, if it is reading.
     pub(crate) fn read(&mut self) -> Delivered {
         let Some(bytes) = self.receiver.read() else { return Delivered::default() };
         let bytes = self.plt.as_mut().map_or(bytes, |plt| plt.reassembly.read());
@@ -417,7 +425,7 @@ impl Connection {
         Delivered { bytes, finished, ..Delivered::default() }
     }
 
-    /// The segment's sequence number, 64 bits wide.
+    /// Returns the segment's sequence number, extended to 64 bits.
     fn peer_seq(&self, segment: &Segment) -> u64 {
         unwrap(self.receiver.next, segment.seq.wrapping_sub(self.peer_isn))
     }
@@ -431,7 +439,8 @@ impl Connection {
                 self.sender.sack &= segment.sack_permitted;
                 self.state = State::SynReceived;
                 self.timestamps &= segment.timestamps.is_some();
-                // RFC 3168 §6.1.1: ECE and CWR in the SYN offer ECN, ECE alone in the answer accepts.
+                // RFC 3168 §6.1.1: ECE and CWR in the SYN offer ECN; ECE alone in the SYN-ACK
+                // accepts it.
                 self.ecn = self.config.ecn && peer_offers_ecn && segment.flags.cwr;
                 self.syn_due = true;
             }
@@ -444,12 +453,12 @@ impl Connection {
                 if let Some((value, _)) = segment.timestamps {
                     self.ts_recent = value;
                 }
-                // The handshake's last acknowledgement goes out alone, before any data.
+                // The handshake's last acknowledgement leaves alone, before any data.
                 self.receiver.ack_now = true;
                 self.establish(now, segment.window, delivered);
                 return;
             }
-            // The other end repeats itself: so do we.
+            // The other end has retransmitted its SYN, so the SYN-ACK was lost.
             State::SynReceived => self.syn_due = true,
             State::SynSent | State::Established => self.receiver.ack_now = true,
             State::Closed => {}
@@ -477,7 +486,8 @@ impl Connection {
             *wide = (unwrap(near, start.wrapping_sub(self.isn)), unwrap(near, end.wrapping_sub(self.isn)));
         }
         let sack = &sack[..blocks.len()];
-        // RFC 2883 §4: a first block below the acknowledgement, or within the second, speaks of a duplicate.
+        // RFC 2883 §4: a first block below the cumulative acknowledgement, or within the second
+        // block, reports a duplicate.
         let dsack = match sack {
             [(start, end), ..] if start < end && *end <= ack => Some((*start, *end)),
             [(start, end), second, ..] if start < end && second.0 <= *start && *end <= second.1 => {
@@ -508,7 +518,7 @@ impl Connection {
         acked
     }
 
-    /// The round trip by the segment's echoed timestamp, in whole milliseconds.
+    /// Returns the round trip according to the segment's echoed timestamp, in whole milliseconds.
     fn echo_rtt(&self, now: Time, segment: &Segment) -> Option<Duration> {
         let (_, echo) = segment.timestamps.filter(|_| self.timestamps)?;
         Some(Duration::from_millis(u64::from(timestamp(now).wrapping_sub(echo))))
@@ -519,7 +529,7 @@ impl Connection {
         if dctcp {
             self.receiver.ack_now |= segment.payload > 0 && self.receiver.note_mark(ecn == Ecn::Ce);
         } else {
-            // RFC 3168 §6.1.3
+            // RFC 3168 §6.1.3: echo CE until a segment with CWR arrives.
             if segment.flags.cwr {
                 self.receiver.echo_ce = false;
             }
@@ -531,7 +541,8 @@ impl Connection {
         let len = u64::from(segment.sequence_len());
         if len == 0 {
             if seq < self.receiver.next {
-                // A window probe: answer it. RFC 9293 §3.10.7.4.
+                // RFC 9293 §3.10.7.4: a window probe is outside the window and is answered by
+                // an acknowledgement.
                 self.receiver.ack_now = true;
             }
             return;
@@ -539,6 +550,8 @@ impl Connection {
         if segment.flags.fin {
             self.receiver.on_fin(seq + u64::from(segment.payload));
         }
+        // A segment that is cut at the window's edge is left out: its retransmission brings all of
+        // it.
         if let Some(plt) = &mut self.plt
             && let Some(offset) = plt.incoming.take()
             && self.receiver.takes_all(seq, len)
@@ -553,8 +566,8 @@ impl Connection {
         }
     }
 
-    /// When [`on_timer`](Self::on_timer) wants to be called: by the sender's timers, by the delayed
-    /// acknowledgement, by the pace, and by the low layer.
+    /// Returns the times at which [`on_timer`](Self::on_timer) must be called: for the sender's
+    /// timers, the delayed acknowledgement, pacing, and the low layer.
     pub(crate) fn timers(&mut self, now: Time) -> [Option<Time>; 4] {
         let slow = match self.state {
             State::Closed => return [None; 4],
@@ -565,9 +578,9 @@ impl Connection {
         [slow, self.receiver.ack_at, pace, self.plt.as_ref().and_then(|plt| plt.timer_at())]
     }
 
-    /// A time that [`timers`](Self::timers) gave has come, or an earlier one: calling too often does no harm.
+    /// Handles the timers that have expired at `now`; extra calls are harmless.
     ///
-    /// Returns whether the handshake has just been given up.
+    /// Returns true if the handshake has just been abandoned.
     pub(crate) fn on_timer(&mut self, now: Time) -> bool {
         if self.state == State::Closed {
             return false;
@@ -594,7 +607,7 @@ impl Connection {
         false
     }
 
-    /// The next segment to send, and the code point of its IP packet.
+    /// Returns the next segment to send, and the ECN code point of its IP packet.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(Segment, Ecn)> {
         if let Some(rst) = self.rst.take() {
             return Some((rst, Ecn::NotEct));
@@ -609,7 +622,7 @@ impl Connection {
         if let Some((ack, ece)) = self.receiver.early.take() {
             return Some((self.early_acknowledgement(now, ack, ece), Ecn::NotEct));
         }
-        // A connection that has just been opened acknowledges before it sends.
+        // The client acknowledges the SYN-ACK before it sends data.
         if self.receiver.ack_now && self.sender.nxt == 1 {
             return Some((self.acknowledgement(now), Ecn::NotEct));
         }
@@ -658,7 +671,7 @@ impl Connection {
         segment
     }
 
-    /// An acknowledgement of less than has arrived, whose window ends where it would.
+    /// Builds an acknowledgement of less than has arrived, with the same right edge of the window.
     fn early_acknowledgement(&mut self, now: Time, ack: u64, ece: bool) -> Segment {
         let next = self.receiver.next;
         let mut segment = Segment { seq: wire(self.isn, self.sender.nxt), ..self.header(now) };
@@ -677,9 +690,9 @@ impl Connection {
             segment.priority = outgoing.priority;
             segment.fit_sack(self.priority_option());
         }
-        // A packet with all its options is as long as with those that every segment has, or paths would drop it. SACK blocks
-        // that a full one has no room for go on an acknowledgement of their own, if one is due. (RFC 6691 §3 would shorten
-        // the payload.)
+        // A full segment with options must not exceed the path's packet size, for which the MSS
+        // leaves room. SACK blocks that do not fit go on a separate acknowledgement, if one is due.
+        // (RFC 6691 §3 would shorten the payload instead.)
         if outgoing.payload + segment.sack_len() > self.config.mss {
             segment.sack = SackBlocks::default();
             if !self.receiver.ack_now {
@@ -693,7 +706,7 @@ impl Connection {
             segment.flags.cwr = true;
             self.sender.announce_cwr = false;
         }
-        // RFC 3168 §6.1.5: retransmissions are not ECN-capable.
+        // RFC 3168 §6.1.5: retransmissions MUST NOT be ECN-capable.
         (segment, if self.ecn && fresh { Ecn::Ect0 } else { Ecn::NotEct })
     }
 
@@ -718,25 +731,25 @@ impl Connection {
     }
 }
 
-/// The timestamp clock: milliseconds, one ahead of the run so that 0 is never sent. RFC 7323 §5.4.
+/// Timestamp clock in milliseconds, one ahead of the run so that 0 is never sent. RFC 7323 §5.4.
 #[expect(clippy::cast_possible_truncation, reason = "the timestamp clock wraps by design")]
 fn timestamp(now: Time) -> u32 {
     (now.as_nanos() / 1_000_000 + 1) as u32
 }
 
-/// What one segment brought fits 32 bits.
+/// Length of a segment's data, which fits 32 bits.
 fn short(len: u64) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// A 64-bit sequence number as the wire carries it.
+/// Converts a 64-bit sequence number to its 32 bits on the wire.
 #[expect(clippy::cast_possible_truncation, reason = "the wire carries the low 32 bits")]
 fn wire(isn: u32, seq: u64) -> u32 {
     isn.wrapping_add(seq as u32)
 }
 
-/// The 64-bit sequence number closest to `near` whose low 32 bits are `low`; RFC 9293 §3.4 asks that windows be
-/// below 2^31, which makes it the right one.
+/// Returns the 64-bit sequence number closest to `near` whose low 32 bits are `low`. Windows are
+/// below 2^31 (RFC 9293 §3.4), so it is the right one.
 #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits are what is compared")]
 fn unwrap(near: u64, low: u32) -> u64 {
     let distance = low.wrapping_sub(near as u32).cast_signed();

@@ -1,14 +1,16 @@
-//! TCP in virtual time, without sockets or clocks: segments and times go in, segments and times come out.
+//! TCP in virtual time, without sockets or clocks: a state machine from segments and times to
+//! segments and times.
 //!
-//! Read before working here: RFC 9293 (TCP), RFC 5681 and 6675 (congestion control, SACK recovery), RFC 6298
-//! (timer), RFC 6937 (proportional rate reduction), RFC 8985 (RACK-TLP), RFC 2883 (DSACK), RFC 7323 (timestamps, window scale), RFC 3168 (ECN).
+//! Sources: RFC 9293 (TCP), RFC 5681 and 6675 (congestion control, SACK recovery), RFC 6298
+//! (timer), RFC 6937 (proportional rate reduction), RFC 8985 (RACK-TLP), RFC 2883 (DSACK), RFC 7323
+//! (timestamps, window scale), RFC 3168 (ECN).
 //!
-//! `connection` joins the two halves of an end: `sender` with its `scoreboard` and [`congestion`] control, and
-//! `receiver`. Sequence numbers are 64 bits wide inside and start at 0 with the SYN; only [`Segment`]s carry the
-//! 32 bits of the wire.
+//! `connection` joins the two halves of an end: `sender` with its `scoreboard` and [`congestion`]
+//! control, and `receiver`. Internal sequence numbers have 64 bits and start at 0 with the SYN;
+//! only [`Segment`]s carry the 32 bits of the wire.
 //!
-//! Not built: F-RTO and undo, Nagle's algorithm (what is written is sent),
-//! urgent data, simultaneous open, TIME-WAIT's end.
+//! Not implemented: F-RTO and undo, Nagle's algorithm (written data is sent at once), urgent data,
+//! simultaneous open, and the end of TIME-WAIT.
 
 mod config;
 pub mod congestion;

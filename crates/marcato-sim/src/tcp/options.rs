@@ -1,4 +1,4 @@
-//! The options of a segment as they stand on the wire.
+//! Encoding of a segment's options.
 
 use marcato_wire::{CatsOption, MAX_OPTIONS, SackBlock, SackBlocks, TcpOption, emit_options};
 
@@ -6,11 +6,11 @@ use super::config::PriorityOption;
 use super::connection::SynOptions;
 use super::segment::Segment;
 
-/// Most options that a segment has, padding counted one by one.
+/// Greatest number of options in a segment; each byte of padding counts as one.
 const MOST: usize = 12;
 
-/// Writes the options of `segment`, whose sender's SYN says `syn`, in the order and with the padding of Linux. Returns
-/// how many bytes they take.
+/// Writes the options of `segment`, whose sender's SYN has the options `syn`, in the order and with
+/// the padding of Linux. Returns their length in bytes.
 pub(crate) fn emit(segment: &Segment, syn: SynOptions, out: &mut [u8; MAX_OPTIONS]) -> usize {
     let mut options = [TcpOption::Nop; MOST];
     let mut count = 0;
@@ -22,7 +22,7 @@ pub(crate) fn emit(segment: &Segment, syn: SynOptions, out: &mut [u8; MAX_OPTION
         push(TcpOption::Mss(syn.mss));
     }
     if let Some((value, echo)) = segment.timestamps {
-        // A SYN has SACK permitted where other segments have no-operations.
+        // A SYN has SACK permitted where other segments have two no-operations.
         if segment.flags.syn && segment.sack_permitted {
             push(TcpOption::SackPermitted);
         } else {
@@ -56,6 +56,6 @@ pub(crate) fn emit(segment: &Segment, syn: SynOptions, out: &mut [u8; MAX_OPTION
         };
         push(TcpOption::Cats { priority, form });
     }
-    // Senders drop SACK blocks until the rest fits: `Segment::fit_sack`.
+    // `Segment::fit_sack` has removed SACK blocks until the options fit.
     emit_options(&options[..count], out).unwrap_or(0)
 }

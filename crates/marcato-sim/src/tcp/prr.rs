@@ -1,6 +1,7 @@
-//! Proportional rate reduction. RFC 6937, with its slow-start reduction bound.
+//! Proportional rate reduction with the slow-start reduction bound. RFC 6937.
 
-/// One recovery under proportional rate reduction. All quantities are bytes, named as in RFC 6937 §3.
+/// State of one recovery under proportional rate reduction. All quantities are bytes, named as in
+/// RFC 6937 §3.
 #[derive(Clone, Debug)]
 pub(crate) struct Prr {
     prr_delivered: u64,
@@ -9,27 +10,28 @@ pub(crate) struct Prr {
 }
 
 impl Prr {
-    /// Recovery begins with `recover_fs` bytes outstanding: snd.nxt - snd.una.
+    /// Begins a recovery with `recover_fs` bytes outstanding: snd.nxt - snd.una.
     pub(crate) fn new(recover_fs: u64) -> Self {
         Self { prr_delivered: 0, prr_out: 0, recover_fs: recover_fs.max(1) }
     }
 
-    /// What may be sent on an acknowledgement that newly delivered `delivered_data`.
+    /// Returns how many bytes may be sent after an acknowledgement that newly delivered
+    /// `delivered_data`.
     pub(crate) fn on_ack(&mut self, delivered_data: u64, pipe: u64, ssthresh: u64, mss: u64) -> u64 {
         self.prr_delivered += delivered_data;
         if pipe > ssthresh {
-            // Proportional part: spread the reduction over one window.
+            // Proportional part: spreads the reduction over one window.
             let target = u128::from(self.prr_delivered) * u128::from(ssthresh);
             let target = u64::try_from(target.div_ceil(u128::from(self.recover_fs))).unwrap_or(u64::MAX);
             target.saturating_sub(self.prr_out)
         } else {
-            // PRR-SSRB: grow back to ssthresh, no faster than slow start would.
+            // PRR-SSRB: grows back to ssthresh, no faster than slow start.
             let limit = self.prr_delivered.saturating_sub(self.prr_out).max(delivered_data) + mss;
             (ssthresh - pipe).min(limit)
         }
     }
 
-    /// `bytes` of data, new or again, went out.
+    /// Counts `bytes` sent, new or retransmitted.
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         self.prr_out += bytes;
     }
@@ -39,13 +41,14 @@ impl Prr {
 mod tests {
     use super::*;
 
-    /// One loss in a window of 20 segments halved to 10: one sent per two delivered, as RFC 6937 §4 draws it.
+    /// One loss in a window of 20 segments halved to 10: one sent per two delivered, as in RFC 6937
+    /// §4.
     #[test]
     fn half_of_what_is_delivered_is_sent_when_the_window_halves() {
         let mut prr = Prr::new(20);
         let (mut pipe, ssthresh) = (19u64, 10);
         let mut sent = Vec::new();
-        // 19 segments are delivered after the lost one; each takes one off the pipe.
+        // 19 segments are delivered after the lost one; each leaves the pipe.
         for _ in 0..19 {
             pipe -= 1;
             let sndcnt = prr.on_ack(1, pipe, ssthresh, 1);
@@ -58,7 +61,8 @@ mod tests {
         assert_eq!(pipe, ssthresh);
     }
 
-    /// Fifteen of twenty lost: the pipe is below ssthresh, and grows by at most one more than was delivered.
+    /// Fifteen of twenty lost: the pipe is below ssthresh, and grows by at most one more than was
+    /// delivered.
     #[test]
     fn after_a_burst_of_losses_the_pipe_grows_like_slow_start() {
         let mut prr = Prr::new(20);
@@ -75,7 +79,8 @@ mod tests {
         assert_eq!(pipe, 10);
     }
 
-    /// Never more than ssthresh in the pipe, never more out than was delivered plus a segment per acknowledgement.
+    /// The pipe never exceeds ssthresh, and no more is sent than was delivered plus a segment per
+    /// acknowledgement.
     #[test]
     fn the_pipe_never_ends_above_ssthresh() {
         for window in 4..60u64 {

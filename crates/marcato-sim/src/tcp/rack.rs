@@ -1,23 +1,26 @@
-//! RACK: what is lost, by the times at which segments left. RFC 8985 §6; the walk itself is the scoreboard's.
+//! RACK loss detection by the sending times of segments. RFC 8985 §6; the scoreboard walks the
+//! segments.
 
 use marcato_units::{Duration, Time};
 
 use super::scoreboard::Sent;
 
-/// RFC 8985 §6.2 step 4: recoveries for which a widened window is kept.
+/// Recoveries for which a widened reordering window persists. RFC 8985 §6.2 step 4.
 const PERSIST: u32 = 16;
-/// RFC 8985 §5.2: DupThresh.
+/// DupThresh of RFC 8985 §5.2.
 const DUP_THRESH: u64 = 3;
 
 /// RACK's variables, named as in RFC 8985 §5.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rack {
-    /// RACK.xmit_ts and RACK.end_seq: of what was delivered, the segment that left last.
+    /// RACK.xmit_ts: sending time of the delivered segment that was sent last. `end_seq`,
+    /// RACK.end_seq, is its end.
     xmit_ts: Time,
     end_seq: u64,
-    /// RACK.rtt: its round trip.
+    /// RACK.rtt: round trip of that segment.
     rtt: Duration,
-    /// RACK.fack: the end of the highest segment delivered; and what it was before this acknowledgement.
+    /// RACK.fack: end of the highest segment delivered. `prior_fack` is its value before this
+    /// acknowledgement.
     fack: u64,
     prior_fack: u64,
     reordering_seen: bool,
@@ -28,15 +31,15 @@ pub(crate) struct Rack {
     dsack_round: Option<u64>,
 }
 
-/// What the reordering window depends on beside RACK's own variables.
+/// State of the sender on which the reordering window depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RackState {
     pub(crate) una: u64,
     pub(crate) nxt: u64,
     pub(crate) dsack: bool,
-    /// In fast or timeout recovery.
+    /// True in fast or timeout recovery.
     pub(crate) in_recovery: bool,
-    /// A recovery has just ended.
+    /// True if a recovery has just ended.
     pub(crate) recovered: bool,
     /// RACK.segs_sacked.
     pub(crate) segs_sacked: u64,
@@ -45,13 +48,14 @@ pub(crate) struct RackState {
 }
 
 impl Rack {
-    /// An acknowledgement arrived; what it delivers is reported next.
+    /// Begins an acknowledgement; [`on_delivered`](Self::on_delivered) follows for its segments.
     pub(crate) fn begin_ack(&mut self) {
         self.prior_fack = self.fack;
     }
 
-    /// A segment was acknowledged or SACKed for the first time: RFC 8985 §6.2 steps 1 to 3. `timestamp_rtt` is the
-    /// round trip by the echoed timestamp, in whole milliseconds, if that speaks of this segment.
+    /// Handles a segment acknowledged or SACKed for the first time. RFC 8985 §6.2 steps 1 to 3.
+    /// `timestamp_rtt` is the round trip of the echoed timestamp in whole milliseconds, if it
+    /// applies to this segment.
     pub(crate) fn on_delivered(
         &mut self,
         now: Time,
@@ -60,12 +64,14 @@ impl Rack {
         timestamp_rtt: Option<Duration>,
     ) {
         self.fack = self.fack.max(sent.end);
+        // RFC 8985 §6.2 step 3: a segment sent once arrived after a higher one.
         if !sent.ambiguous && sent.end < self.prior_fack {
             self.reordering_seen = true;
         }
         let rtt = now - sent.sent_at;
         if sent.ambiguous {
-            // It may be the earlier sending that arrived: the timestamp says so, or a round trip that cannot be.
+            // RFC 8985 §6.2 step 2: the earlier transmission may have arrived. The timestamp shows
+            // it, or a round trip below the minimum.
             let since = now.as_nanos() / 1_000_000 - sent.sent_at.as_nanos() / 1_000_000;
             let earlier = timestamp_rtt.is_some_and(|by_echo| by_echo > Duration::from_millis(since));
             if earlier || min_rtt.is_some_and(|min| rtt < min) {
@@ -79,9 +85,11 @@ impl Rack {
         }
     }
 
-    /// RFC 8985 §6.2 step 4.
+    /// Updates the reordering window. RFC 8985 §6.2 step 4.
     pub(crate) fn update_reo_wnd(&mut self, state: RackState) {
         if state.dsack {
+            // A DSACK shows a spurious retransmission: widen by min_RTT/4, at most once per round
+            // trip.
             if self.dsack_round.is_none_or(|round| state.una >= round) {
                 self.dsack_round = Some(state.nxt);
                 self.widened += 1;
@@ -93,6 +101,7 @@ impl Rack {
                 self.widened = 0;
             }
         }
+        // No reordering seen: in recovery, or with three segments SACKed, holes are repaired at once.
         if !self.reordering_seen && (state.in_recovery || state.segs_sacked >= DUP_THRESH) {
             self.reo_wnd = Duration::ZERO;
             return;
@@ -102,12 +111,12 @@ impl Rack {
         self.reo_wnd = window.min(state.srtt.unwrap_or(Duration::ZERO));
     }
 
-    /// Whether a later segment than this has been delivered: RACK_sent_after.
+    /// RACK_sent_after: true if a segment sent later than this one has been delivered.
     pub(crate) fn is_past(&self, sent: &Sent) -> bool {
         (self.xmit_ts, self.end_seq) > (sent.sent_at, sent.end)
     }
 
-    /// When a segment that left at `sent_at` counts as lost. RFC 8985 §6.2 step 5.
+    /// Returns the time at which a segment sent at `sent_at` counts as lost. RFC 8985 §6.2 step 5.
     pub(crate) fn lost_at(&self, sent_at: Time) -> Time {
         sent_at + self.rtt + self.reo_wnd
     }

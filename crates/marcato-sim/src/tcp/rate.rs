@@ -1,12 +1,12 @@
-//! Delivery rate samples: how fast the path carried what an acknowledgement says has arrived.
+//! Delivery rate samples: rate at which the path delivered the data of an acknowledgement.
 //!
-//! The method is Linux's and that of draft-cheng-iccrg-delivery-rate-estimation: each segment remembers how much
-//! had been delivered when it left; the rate is what was delivered since, over the longer of the time it took to
-//! send and the time it took to be acknowledged.
+//! The method is that of Linux and of draft-cheng-iccrg-delivery-rate-estimation. Each segment
+//! records how much had been delivered when it left. The rate is the amount delivered since,
+//! divided by the longer of the times that its sending and its acknowledgement took.
 
 use marcato_units::{Duration, Time};
 
-/// What a segment remembers of the moment at which it left.
+/// Delivery state recorded in a segment when it leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeliveryStamp {
     delivered: u64,
@@ -16,34 +16,35 @@ pub(crate) struct DeliveryStamp {
     app_limited: bool,
 }
 
-/// A delivery rate sample, as one acknowledgement gives it.
+/// Delivery rate sample of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateSample {
     /// Bytes delivered in total when the most recently sent of the acknowledged segments left.
     pub prior_delivered: u64,
     /// Bytes delivered since then; 0 if the acknowledgement delivered nothing.
     pub delivered: u64,
-    /// Over how long. `None`: too short to be believed.
+    /// Duration of the sample. `None`: too short to be valid.
     pub interval: Option<Duration>,
-    /// Whether the sender had too little to send for the path to show its rate.
+    /// True if the application, not the path, limited the rate.
     pub is_app_limited: bool,
 }
 
-/// Counts what is delivered and makes rate samples.
+/// Estimator that counts deliveries and makes rate samples.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateEstimator {
     /// Bytes delivered in total.
     pub(crate) delivered: u64,
-    /// When the last of them was.
+    /// Time of the latest delivery.
     pub(crate) delivered_at: Time,
     first_sent_at: Time,
-    /// The sender was limited by its application until so much is delivered; 0: it was not.
+    /// Total of delivered bytes up to which samples are limited by the application; 0 if they are
+    /// not.
     app_limited: u64,
     candidate: Option<DeliveryStamp>,
 }
 
 impl RateEstimator {
-    /// A segment leaves; `idle` says that nothing else is in flight.
+    /// Returns the stamp for a segment that leaves; `idle` means that nothing else is in flight.
     pub(crate) fn on_sent(&mut self, now: Time, idle: bool) -> DeliveryStamp {
         if idle {
             self.first_sent_at = now;
@@ -58,11 +59,11 @@ impl RateEstimator {
         }
     }
 
-    /// A segment of `bytes` was acknowledged or SACKed for the first time.
+    /// Counts a segment of `bytes` that was acknowledged or SACKed for the first time.
     pub(crate) fn on_delivered(&mut self, now: Time, bytes: u64, stamp: &DeliveryStamp) {
         self.delivered += bytes;
         self.delivered_at = now;
-        // The sample is taken from the segment that was sent last.
+        // The sample uses the segment that was sent last.
         let newer =
             self.candidate.is_none_or(|c| (stamp.delivered, stamp.sent_at) >= (c.delivered, c.sent_at));
         if newer {
@@ -71,7 +72,7 @@ impl RateEstimator {
         }
     }
 
-    /// The sample of the acknowledgement whose segments have been reported.
+    /// Returns the sample of an acknowledgement after all its segments.
     pub(crate) fn sample(&mut self, now: Time, min_rtt: Option<Duration>) -> RateSample {
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
@@ -80,7 +81,7 @@ impl RateEstimator {
         let send = stamp.sent_at - stamp.first_sent_at;
         let ack = now - stamp.delivered_at;
         let interval = send.max(ack);
-        // An interval below the least round trip is compression, not rate.
+        // An interval below the minimum round trip comes from ACK compression.
         let believable = !interval.is_zero() && min_rtt.is_none_or(|min| interval >= min);
         RateSample {
             prior_delivered: stamp.delivered,
@@ -90,7 +91,7 @@ impl RateEstimator {
         }
     }
 
-    /// From now on, until what is in flight is delivered, samples are limited by the application.
+    /// Marks samples as limited by the application until what is now in flight is delivered.
     pub(crate) fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited = (self.delivered + in_flight).max(1);
     }

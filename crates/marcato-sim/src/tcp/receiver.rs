@@ -1,4 +1,4 @@
-//! The receiving half of a connection.
+//! Receiving half of a connection.
 
 use marcato_units::{Duration, Priority, Time};
 
@@ -7,42 +7,42 @@ use super::right_sizing::RightSizing;
 use super::segment::{MAX_SACK_BLOCKS, SackBlocks};
 use crate::ranges::Ranges;
 
-/// What has arrived, and what must be said about it. Sequence numbers are 64 bits wide here and start at 0 with
+/// Received data and pending acknowledgements. Sequence numbers have 64 bits and start at 0 with
 /// the SYN, so that they never wrap.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
-    /// RCV.NXT: the next byte expected.
+    /// RCV.NXT: next byte expected.
     pub(crate) next: u64,
-    /// Whether the other end has closed, and where.
+    /// Sequence number of the other end's FIN, once known.
     fin_at: Option<u64>,
-    /// Last.ACK.sent: what the last acknowledgement said. RFC 7323 §4.3.
+    /// Last.ACK.sent: latest acknowledgement number sent. RFC 7323 §4.3.
     pub(crate) acked: u64,
-    /// What arrived beyond `next`.
+    /// Ranges that arrived beyond `next`.
     beyond: Ranges,
-    /// A byte of each range that changed last, the most recent first, so that SACK tells news first.
-    /// RFC 2018 §4.
+    /// One byte of each range that changed last, the most recent first, which is the order of SACK
+    /// blocks. RFC 2018 §4.
     recent: [u64; MAX_SACK_BLOCKS],
-    /// What has arrived again since the last acknowledgement. RFC 2883.
+    /// Duplicate range that arrived since the last acknowledgement. RFC 2883.
     dsack: Option<(u64, u64)>,
     buffer: u64,
     right_sizing: Option<RightSizing>,
-    /// Bytes that the application has left unread.
+    /// Bytes that the application has not read.
     unread: u64,
-    /// Whether the application reads at all.
+    /// True while the application reads.
     reading: bool,
-    /// The right edge of the window as last offered: it never moves back.
+    /// Right edge of the window as last offered; it never moves back.
     offered: u64,
     pub(crate) scale: u32,
     delayed_ack: DelayedAck,
-    /// Segments received and not acknowledged.
+    /// Segments received since the last acknowledgement.
     pending: u32,
     pub(crate) ack_at: Option<Time>,
     pub(crate) ack_now: bool,
     seen_data: bool,
-    /// An acknowledgement of what came before the marks began or ended is due: up to where, and what it echoes. RFC 8257
-    /// §3.2.
+    /// Acknowledgement of what arrived before marks began or ended: its number, and the echo that
+    /// it carries. RFC 8257 §3.2.
     pub(crate) early: Option<(u64, bool)>,
-    /// ECN: echo until the sender says that it has reduced its window. RFC 3168 §6.1.3.
+    /// Echo of ECN marks, on until the sender reports a reduction. RFC 3168 §6.1.3.
     pub(crate) echo_ce: bool,
 }
 
@@ -50,7 +50,7 @@ impl Receiver {
     pub(crate) fn new(config: &TcpConfig) -> Self {
         let limit = config.receive_buffer.get();
         let buffer = config.receive_buffer_from.map_or(limit, |from| from.get());
-        // RFC 7323 §2.3: the shift that brings the buffer into 16 bits, at most 14.
+        // RFC 7323 §2.3: least shift with which the buffer fits 16 bits, at most 14.
         let scale = (64 - (limit >> 16).leading_zeros()).min(14);
         Self {
             next: 0,
@@ -75,21 +75,21 @@ impl Receiver {
         }
     }
 
-    /// The other end's SYN arrived.
+    /// Handles the other end's SYN.
     pub(crate) fn on_syn(&mut self) {
         self.next = 1;
         self.acked = 1;
         self.offered = 1 + u64::from(self.syn_window());
     }
 
-    /// The window of a SYN, which is never scaled. RFC 7323 §2.2.
+    /// Returns the window of a SYN, which is never scaled. RFC 7323 §2.2.
     pub(crate) fn syn_window(&self) -> u32 {
         u32::from(u16::try_from(self.buffer).unwrap_or(u16::MAX))
     }
 
-    /// RFC 8257 §3.2: a data segment that is marked, or not, decides what acknowledgements echo from now on. What was
-    /// received before and not acknowledged is acknowledged as it was. Returns whether anything changed: the segment
-    /// itself must not wait then.
+    /// Sets the echo for later acknowledgements by the mark of a data segment. If the mark changes,
+    /// what was received before is acknowledged with the old echo. Returns true then: the segment
+    /// itself must be acknowledged at once. RFC 8257 §3.2.
     pub(crate) fn note_mark(&mut self, ce: bool) -> bool {
         if ce == self.echo_ce {
             return false;
@@ -104,7 +104,8 @@ impl Receiver {
         true
     }
 
-    /// A segment with data has arrived, and been taken in; `echo_rtt` is the round trip by its echoed timestamp.
+    /// Adapts the buffer after a data segment; `echo_rtt` is the round trip of its echoed
+    /// timestamp.
     pub(crate) fn size_buffer(&mut self, now: Time, echo_rtt: Option<Duration>) {
         if let Some(right_sizing) = &mut self.right_sizing
             && let Some(size) = right_sizing.on_data(now, self.next, self.offered, echo_rtt)
@@ -113,13 +114,15 @@ impl Receiver {
         }
     }
 
-    /// A data segment arrived. Returns how many new bytes of the stream are now in order.
+    /// Handles a data segment. Returns the number of new stream bytes in order.
     pub(crate) fn on_data(&mut self, now: Time, seq: u64, len: u64, priority: Option<Priority>) -> u64 {
-        // RFC 9293 §3.10.7.4: what lies outside of the window is cut off, and answered.
+        // RFC 9293 §3.10.7.4: data outside the window is cut off; a segment without data inside is
+        // answered by an acknowledgement.
         let end = (seq + len).min(self.offered);
         let start = seq.max(self.next);
         if start >= end {
             self.ack_now = true;
+            // RFC 2883 §4: the next acknowledgement reports the duplicate.
             if seq < self.next && len > 0 {
                 self.dsack = Some((seq, (seq + len).min(self.next)));
             }
@@ -131,7 +134,7 @@ impl Receiver {
             }
             self.beyond.insert(start, end);
             self.note_recent(start);
-            // RFC 5681 §4.2: out of order data is acknowledged at once.
+            // RFC 5681 §4.2: out-of-order data is acknowledged at once.
             self.ack_now = true;
             return 0;
         }
@@ -145,6 +148,7 @@ impl Receiver {
             self.beyond.remove_below(self.next);
         }
         let mut in_order = self.next - before;
+        // The FIN takes a sequence number, but is no byte of the stream.
         if self.fin_at.is_some_and(|fin| self.next > fin) {
             in_order -= 1;
         }
@@ -153,6 +157,7 @@ impl Receiver {
         let urgent = self.delayed_ack.urgent_at_once && priority.is_some_and(|p| p <= Priority::P1);
         let first = self.delayed_ack.first_at_once && !self.seen_data;
         self.seen_data = true;
+        // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
         if filled_gap || urgent || first || self.pending >= self.delayed_ack.every {
             self.ack_now = true;
         } else if self.ack_at.is_none() {
@@ -161,31 +166,31 @@ impl Receiver {
         in_order
     }
 
-    /// Whether `seq` is one that may arrive. RFC 9293 §3.4.
+    /// Returns true if `seq` is in the receive window. RFC 9293 §3.4.
     pub(crate) fn is_in_window(&self, seq: u64) -> bool {
         (self.next..self.offered).contains(&seq)
     }
 
-    /// Whether a segment fits into the window as a whole, or has come before.
+    /// Returns true if a segment fits the window as a whole, or is a duplicate.
     pub(crate) fn takes_all(&self, seq: u64, len: u64) -> bool {
         seq + len <= self.offered
     }
 
-    /// The other end says that its data ends before `seq`.
+    /// Records that the other end's data ends before `seq`.
     pub(crate) fn on_fin(&mut self, seq: u64) {
         if self.fin_at.is_none() && seq >= self.next {
             self.fin_at = Some(seq);
-            // The FIN takes a place in the sequence.
+            // The FIN takes a sequence number.
             self.offered = self.offered.max(seq + 1);
         }
     }
 
-    /// Whether everything up to the other end's FIN has arrived.
+    /// Returns true if everything up to the other end's FIN has arrived.
     pub(crate) fn finished(&self) -> bool {
         self.fin_at.is_some_and(|fin| self.next > fin)
     }
 
-    /// An acknowledgement leaves with whatever is being sent.
+    /// Records that an acknowledgement leaves.
     pub(crate) fn on_ack_sent(&mut self) {
         self.acked = self.next;
         self.pending = 0;
@@ -194,7 +199,7 @@ impl Receiver {
         self.dsack = None;
     }
 
-    /// The window to offer, rounded down to what the scaled field can say.
+    /// Returns the window to offer, rounded down to a multiple of the window scale.
     pub(crate) fn window(&mut self) -> u32 {
         let room = self.buffer.saturating_sub(self.unread);
         let edge = self.offered.max(self.next + ((room >> self.scale) << self.scale));
@@ -202,17 +207,19 @@ impl Receiver {
         u32::try_from(edge - self.next).unwrap_or(u32::MAX)
     }
 
-    /// Whether the application reads from now on; what waits for it is had by [`read`](Self::read).
+    /// Sets whether the application reads from now on; [`read`](Self::read) returns what is
+    /// buffered.
     pub(crate) fn set_reading(&mut self, reading: bool, mss: u64) {
         self.reading = reading;
         if reading && self.unread > 0 {
-            // RFC 9293 §3.8.6.2.2: a window that opens by half of the buffer or a segment is told at once.
+            // RFC 9293 §3.8.6.2.2: a window that opens by half of the buffer or a segment is
+            // announced at once.
             let opens = (self.next + self.buffer).saturating_sub(self.offered);
             self.ack_now |= opens >= mss.min(self.buffer / 2);
         }
     }
 
-    /// Takes what is in order, if the application reads.
+    /// Takes the data in order, if the application reads.
     pub(crate) fn read(&mut self) -> Option<u64> {
         if !self.reading {
             return None;
@@ -224,9 +231,10 @@ impl Receiver {
         Some(bytes)
     }
 
-    /// The SACK blocks to send, by `wire`, which shortens a sequence number.
+    /// Returns the SACK blocks to send; `wire` shortens a sequence number.
     pub(crate) fn sack_blocks(&self, wire: impl Fn(u64) -> u32) -> SackBlocks {
         let mut blocks = SackBlocks::default();
+        // RFC 2883 §4: the duplicate comes first.
         if let Some((start, end)) = self.dsack {
             blocks.push(wire(start), wire(end));
         }
@@ -325,7 +333,7 @@ mod tests {
         r.set_reading(false, 1000);
         r.on_data(Time::ZERO, 1, 60_000, None);
         assert_eq!(r.window(), 0);
-        // Beyond the window: cut off, and answered.
+        // Beyond the window: cut off and answered.
         r.on_ack_sent();
         assert_eq!(r.on_data(Time::ZERO, 60_001, 1000, None), 0);
         assert!(r.ack_now);

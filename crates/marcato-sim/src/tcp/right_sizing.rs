@@ -1,37 +1,38 @@
-//! Dynamic right-sizing: a receive buffer that keeps ahead of its sender's window. Fisk and Feng, 2001, in the outline
-//! of Linux: twice what arrived within the last round trip, and more while that grows.
+//! Dynamic right-sizing: a receive buffer that stays ahead of its sender's window. Fisk and Feng,
+//! 2001, as in Linux: twice what arrived within the last round trip, and more while that grows.
 
 use marcato_units::{Duration, Time};
 
-/// What the receiver knows of its sender's window.
+/// Receiver's estimate of its sender's window.
 #[derive(Clone, Debug)]
 pub(crate) struct RightSizing {
     limit: u64,
     mss: u64,
-    /// The round trip as the receiver sees it.
+    /// Round-trip time as measured by the receiver.
     rtt: Option<Duration>,
-    /// Without timestamps: the round trip lasts until this arrives.
+    /// Right edge that ends the current round trip, and its beginning; without timestamps only.
     window: Option<(u64, Time)>,
-    /// When the present measurement began, and what the application has read in it and in the one before.
+    /// Beginning of the current measurement. `copied` counts bytes that the application has read in
+    /// it, `space` those of the one before.
     began: Time,
     copied: u64,
     space: u64,
 }
 
 impl RightSizing {
-    /// A buffer that may grow up to `limit` bytes.
+    /// Estimator for a buffer of at most `limit` bytes.
     pub(crate) fn new(limit: u64, mss: u64) -> Self {
-        // Linux begins with an initial window's worth.
+        // Linux begins with the size of an initial window.
         Self { limit, mss, rtt: None, window: None, began: Time::ZERO, copied: 0, space: 10 * mss }
     }
 
-    /// The application has read so much.
+    /// Counts bytes that the application has read.
     pub(crate) fn on_read(&mut self, bytes: u64) {
         self.copied += bytes;
     }
 
-    /// Data arrived: everything below `next` is there, and the sender may fill up to `edge`. Returns the size that the
-    /// buffer should have at least.
+    /// Handles data: everything below `next` has arrived, and the sender may fill up to `edge`.
+    /// Returns the least size that the buffer should have.
     pub(crate) fn on_data(
         &mut self,
         now: Time,
@@ -50,8 +51,8 @@ impl RightSizing {
             return None;
         }
         self.space = copied;
-        // Room for a window that doubles, and for as many segments as losses may hold up; and once more in proportion
-        // to the growth, for in slow start what has been measured is the window of a round trip ago.
+        // Room for a window that doubles, and for 16 segments that losses may hold up. It grows
+        // once more in proportion, as in slow start the measured window is a round trip old.
         let room = 2 * copied + 16 * self.mss;
         let growth = u128::from(room) * u128::from(copied - space) / u128::from(space);
         let size = u128::from(room) + 2 * growth;
@@ -63,7 +64,8 @@ impl RightSizing {
             self.rtt = Some(self.rtt.map_or(sample, |rtt| rtt * 7 / 8 + sample / 8));
             return;
         }
-        // A window cannot be filled in less than a round trip: the least that it took.
+        // Filling a window takes at least a round trip, so the estimate is the least time that it
+        // took.
         match self.window {
             Some((end, _)) if next < end => {}
             Some((_, began)) => {
@@ -84,7 +86,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Sizes asked for when so many bytes are read in each round trip of 100 ms.
+    /// Sizes returned if the application reads these bytes in round trips of 100 ms.
     fn sizes(rounds: &[u64]) -> Vec<Option<u64>> {
         let mut sizing = RightSizing::new(1_000_000, 1000);
         let mut at = Time::ZERO;
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_window_that_doubles_finds_room_and_one_that_stays_needs_none() {
-        // 2·20 000 + 16 000 = 56 000, and twice as much again for having doubled.
+        // 2·20 000 + 16 000 = 56 000, and twice as much again for the doubling.
         assert_eq!(sizes(&[10_000, 20_000, 20_000, 15_000]), [None, Some(168_000), None, None]);
         assert_eq!(sizes(&[20_000, 40_000]), [Some(168_000), Some(288_000)]);
     }

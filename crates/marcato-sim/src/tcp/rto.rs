@@ -1,8 +1,8 @@
-//! The retransmission timer. RFC 6298.
+//! Retransmission timer. RFC 6298.
 
 use marcato_units::Duration;
 
-/// Round-trip time as smoothed by RFC 6298, and the timeout that follows from it.
+/// Smoothed round-trip time by RFC 6298, and the retransmission timeout that follows from it.
 #[derive(Clone, Debug)]
 pub(crate) struct RtoEstimator {
     srtt: Option<Duration>,
@@ -13,25 +13,25 @@ pub(crate) struct RtoEstimator {
     max_rto: Duration,
 }
 
-/// RFC 6298 §2: the clock granularity G. Virtual time has none to speak of; Linux counts with a jiffy.
+/// Clock granularity G of RFC 6298 §2. Virtual time has nanoseconds; Linux counts in jiffies.
 const G: Duration = Duration::from_millis(1);
 
 impl RtoEstimator {
-    /// RFC 6298 §2.1: `initial` counts until a measurement has been made.
+    /// Estimator whose timeout is `initial` until the first measurement. RFC 6298 §2.1.
     pub(crate) fn new(initial: Duration, min_rto: Duration, max_rto: Duration) -> Self {
         let rto = initial.clamp(min_rto, max_rto);
         Self { srtt: None, rttvar: Duration::ZERO, rto, backoff: 0, min_rto, max_rto }
     }
 
-    /// Takes a measurement R of a segment that was sent once (Karn's rule, RFC 6298 §3).
+    /// Adds a measurement R of a segment that was sent once (Karn's rule, RFC 6298 §3).
     pub(crate) fn sample(&mut self, r: Duration) {
         match self.srtt {
-            // RFC 6298 §2.2
+            // RFC 6298 §2.2: the first measurement.
             None => {
                 self.srtt = Some(r);
                 self.rttvar = r / 2;
             }
-            // RFC 6298 §2.3: alpha = 1/8, beta = 1/4, RTTVAR first.
+            // RFC 6298 §2.3: alpha = 1/8, beta = 1/4; RTTVAR is updated first.
             Some(srtt) => {
                 self.rttvar = self.rttvar * 3 / 4 + srtt.abs_diff(r) / 4;
                 self.srtt = Some(srtt * 7 / 8 + r / 8);
@@ -43,12 +43,12 @@ impl RtoEstimator {
         self.backoff = 0;
     }
 
-    /// The timer expired: RFC 6298 §5.5.
+    /// Doubles the timeout after the timer expired. RFC 6298 §5.5.
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// The timeout now.
+    /// Returns the current timeout.
     pub(crate) fn rto(&self) -> Duration {
         self.rto.saturating_mul(1 << self.backoff).min(self.max_rto)
     }

@@ -1,9 +1,9 @@
-//! What is in flight, and what is known of it. RFC 6675.
+//! Scoreboard of segments in flight. RFC 6675.
 //!
-//! No acknowledgement makes the scoreboard walk what is in flight. Segments are found by binary search; each is
-//! marked delivered once and lost once per sending; a pointer, the *edge*, remembers below which everything has been
-//! judged. First sendings leave in sequence order, so that the edge also goes through them by time, as RACK does; a
-//! queue beside it holds what was sent again, in the order of that.
+//! No acknowledgement walks all segments in flight. Segments are found by binary search, and each
+//! is marked delivered once, and lost once per transmission. The *edge* separates segments already
+//! judged from those above. First transmissions leave in sequence order, so the edge also passes
+//! them in order of time, as RACK does. A separate queue holds retransmissions in order of time.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::rack::Rack;
 use super::rate::DeliveryStamp;
 use crate::ranges::Ranges;
 
-/// A segment that was sent and is not yet cumulatively acknowledged.
+/// Segment that was sent and is not yet cumulatively acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) seq: u64,
@@ -25,9 +25,10 @@ pub(crate) struct Sent {
     pub(crate) stamp: DeliveryStamp,
     pub(crate) sacked: bool,
     pub(crate) lost: bool,
-    /// Sent again since it was last marked lost, or as a tail loss probe: it counts in the pipe, once.
+    /// True if retransmitted since last marked lost, or as a tail loss probe: it counts once in the
+    /// pipe.
     pub(crate) resent: bool,
-    /// Sent more than once, ever: its round trip is ambiguous (Karn).
+    /// True if ever sent more than once: its round trip is ambiguous (Karn).
     pub(crate) ambiguous: bool,
 }
 
@@ -43,34 +44,34 @@ impl Sent {
         self.stamp = stamp;
     }
 
-    /// Bytes that this segment has in the network, by RFC 6675's estimate.
+    /// Returns the bytes that this segment has in the network, by RFC 6675's estimate.
     fn in_pipe(&self) -> u64 {
         if self.sacked || (self.lost && !self.resent) { 0 } else { self.bytes() }
     }
 }
 
-/// RFC 6675 §2: DupThresh.
+/// DupThresh of RFC 6675 §2.
 const DUP_THRESH: u64 = 3;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
-    /// In sequence order, without gaps.
+    /// Segments in sequence order, without gaps.
     segments: VecDeque<Sent>,
-    /// What was SACKed, as ranges, so that repeated blocks cost nothing.
+    /// SACKed ranges, so that repeated blocks cost nothing.
     sacked: Ranges,
-    /// RFC 6675 §4: the estimate of what is in the network, kept up to date.
+    /// Running estimate of the bytes in the network. RFC 6675 §4.
     pipe: u64,
-    /// Every segment below is SACKed, has been marked lost, or was sent again.
+    /// Edge: every segment below is SACKed, marked lost or retransmitted.
     edge: u64,
     /// SACKed segments and bytes at or above the edge.
     sacked_above: (u64, u64),
-    /// Segments that are SACKed.
+    /// Number of SACKed segments.
     segs_sacked: u64,
-    /// What was sent again, by time; stale entries are skipped. For RACK only.
+    /// Retransmissions in order of time; stale entries are skipped. RACK only.
     resends: VecDeque<(Time, u64)>,
-    /// Segments marked lost and, as far as known, not sent again; ascending; stale entries are skipped.
+    /// Lost segments to retransmit, ascending; stale entries are skipped.
     lost: VecDeque<u64>,
-    /// Segments marked lost and neither acknowledged nor SACKed since.
+    /// Number of segments marked lost and neither acknowledged nor SACKed since.
     losses: u64,
     /// Bytes marked lost in total.
     pub(crate) lost_bytes: u64,
@@ -81,12 +82,12 @@ impl Scoreboard {
         self.pipe
     }
 
-    /// RACK.segs_sacked.
+    /// Returns RACK.segs_sacked.
     pub(crate) fn segs_sacked(&self) -> u64 {
         self.segs_sacked
     }
 
-    /// Whether one segment is all that is out.
+    /// Returns true if exactly one segment is outstanding.
     pub(crate) fn is_lone(&self) -> bool {
         self.segments.len() == 1
     }
@@ -100,7 +101,8 @@ impl Scoreboard {
         self.segments.push_back(sent);
     }
 
-    /// Takes everything below `ack` out; `delivered` sees each segment that was not SACKed before.
+    /// Removes everything below `ack`; `delivered` receives each segment that was not SACKed
+    /// before.
     pub(crate) fn ack(&mut self, ack: u64, mut delivered: impl FnMut(&Sent)) {
         while let Some(front) = self.segments.front_mut() {
             if front.end <= ack {
@@ -118,7 +120,8 @@ impl Scoreboard {
                 self.segments.pop_front();
             } else {
                 if front.seq < ack {
-                    // The middle of a segment: a receiver whose window cut it. The rest keeps its state.
+                    // The acknowledgement ends within a segment: the receiver's window cut it. The
+                    // rest keeps its state.
                     let part = Sent { end: ack, ..front.clone() };
                     if front.in_pipe() > 0 {
                         self.pipe -= part.bytes();
@@ -135,9 +138,11 @@ impl Scoreboard {
         self.edge = self.edge.max(ack);
     }
 
-    /// Marks what lies within `start..end` as SACKed; `delivered` sees each segment for which that is news.
+    /// Marks segments within `start..end` as SACKed; `delivered` receives each newly SACKed
+    /// segment.
     pub(crate) fn sack(&mut self, start: u64, end: u64, mut delivered: impl FnMut(&Sent)) {
-        // Whole segments only: a block that ends within one says nothing about it yet.
+        // Only whole segments count: a block that ends within a segment is ignored for that
+        // segment.
         let first = self.segments.partition_point(|s| s.seq < start);
         let beyond = self.segments.partition_point(|s| s.end <= end);
         if first >= beyond {
@@ -169,7 +174,8 @@ impl Scoreboard {
         self.sacked.insert(start, end);
     }
 
-    /// Without SACK: the first segment behind the first that is not taken for delivered.
+    /// Returns the first segment, after the lowest one, that is not assumed delivered. Without SACK
+    /// only.
     pub(crate) fn next_unknown(&self) -> Option<(u64, u64)> {
         let first = self.segments.front()?.end;
         let start = self.sacked.covering(first).map_or(first, |(_, end)| end);
@@ -177,7 +183,8 @@ impl Scoreboard {
         self.segments.get(at).map(|segment| (segment.seq, segment.end))
     }
 
-    /// Without SACK: the first segment is lost, though it was taken for delivered. The one behind what else was so is now.
+    /// Marks the first segment lost, even if it was assumed delivered; another is then assumed
+    /// delivered in its place. Without SACK only.
     pub(crate) fn lose_first(&mut self) {
         let Some(first) = self.segments.front_mut() else { return };
         if !first.sacked {
@@ -194,7 +201,7 @@ impl Scoreboard {
             self.sacked_above.0 -= 1;
             self.sacked_above.1 -= first.bytes();
         }
-        // As if it were in the pipe, which `mark_lost` takes it out of.
+        // `mark_lost` subtracts the segment from the pipe, so it must be in it.
         first.resent = true;
         self.pipe += first.bytes();
         let end = first.end;
@@ -206,14 +213,15 @@ impl Scoreboard {
         }
     }
 
-    /// The first segment has been judged.
+    /// Moves the edge past the first segment.
     fn judge_first(&mut self) {
         if let Some(first) = self.segments.front() {
             self.edge = self.edge.max(first.end);
         }
     }
 
-    /// Without SACK: nothing is known of what is out. Walks it, once for each recovery.
+    /// Clears all SACK marks, as without SACK they were assumptions. Walks all segments, once per
+    /// recovery.
     pub(crate) fn forget_sacked(&mut self) {
         if self.segs_sacked == 0 {
             return;
@@ -229,9 +237,11 @@ impl Scoreboard {
         self.sacked_above = (0, 0);
     }
 
-    /// RFC 6675 §4, IsLost: a segment is lost once three segments, or more than (DupThresh - 1)·SMSS bytes, above
-    /// it have been SACKed. (The RFC asks for three *discontiguous* sequences or the bytes; counting segments, as
-    /// Linux does, also covers short ones.) Returns the bytes newly marked.
+    /// Marks lost segments by IsLost of RFC 6675 §4: three segments, or more than (DupThresh -
+    /// 1)·SMSS bytes, above a segment have been SACKed. Returns the bytes newly marked.
+    ///
+    /// The RFC asks for three *discontiguous* sequences or the bytes. Counting segments, as Linux
+    /// does, also covers short ones.
     pub(crate) fn detect_losses(&mut self, smss: u64) -> u64 {
         let before = self.lost_bytes;
         if self.sacked_above.0 == 0 {
@@ -259,14 +269,16 @@ impl Scoreboard {
         self.lost_bytes - before
     }
 
-    /// RFC 8985 §6.2 step 5: what left before the latest segment that was delivered, and has not been heard of for a
-    /// round trip and the reordering window, is lost. Returns the bytes newly marked, and when the next segment will
-    /// be lost if nothing is heard. (The RFC waits once until all will be; to look at each in its time costs nothing
-    /// here.)
+    /// Marks lost segments by RFC 8985 §6.2 step 5: sent before the latest delivered segment, and
+    /// outstanding for a round trip and the reordering window. Returns the bytes newly marked, and
+    /// the time at which the next segment counts as lost.
+    ///
+    /// The RFC waits once until all outstanding segments would be lost. Here each is marked at its
+    /// own time, at no extra cost.
     pub(crate) fn detect_losses_by_time(&mut self, now: Time, rack: &Rack) -> (u64, Option<Time>) {
         let before = self.lost_bytes;
         let mut next = None;
-        // Nearly always nothing is missing, and the first segment is where to look.
+        // Most often nothing is missing, and the search can start at the first segment.
         let mut at = match self.segments.front() {
             Some(first) if first.seq < self.edge => self.segments.partition_point(|s| s.seq < self.edge),
             _ => 0,
@@ -289,6 +301,7 @@ impl Scoreboard {
             self.edge = self.segments[at].end;
             at += 1;
         }
+        // Retransmissions are out of sequence order; their queue holds them in order of time.
         while let Some(&(sent_at, seq)) = self.resends.front() {
             let at = self.segments.partition_point(|s| s.end <= seq);
             if let Some(segment) =
@@ -309,7 +322,7 @@ impl Scoreboard {
         (self.lost_bytes - before, next)
     }
 
-    /// The segment at this place, which is in the pipe, is taken for lost.
+    /// Marks the segment at this index, which is in the pipe, as lost.
     fn mark_lost(&mut self, at: usize) {
         let segment = &mut self.segments[at];
         self.pipe -= segment.in_pipe();
@@ -317,7 +330,8 @@ impl Scoreboard {
         segment.lost = true;
         segment.resent = false;
         self.lost_bytes += segment.bytes();
-        // First sendings come in order; a retransmission that was lost belongs before what is still to be sent again.
+        // First transmissions are marked in order. A lost retransmission sorts before segments that
+        // still wait.
         let seq = segment.seq;
         match self.lost.back() {
             Some(&last) if last >= seq => {
@@ -330,8 +344,9 @@ impl Scoreboard {
         }
     }
 
-    /// The timer expired: what was not SACKed is taken for lost, but for what `keep` says is too young; the first is
-    /// lost in any case. Walks what is in flight, once per expiry. Returns the bytes newly marked.
+    /// Marks un-SACKed segments lost when the timer expires, except those that `keep` returns true
+    /// for; the first is lost in any case. Walks all segments, once per expiry. Returns the bytes
+    /// newly marked.
     pub(crate) fn mark_lost_on_timeout(&mut self, keep: impl Fn(&Sent) -> bool) -> u64 {
         let before = self.lost_bytes;
         self.lost.clear();
@@ -358,7 +373,8 @@ impl Scoreboard {
             let at = segments.partition_point(|s| s.end <= seq);
             segments.get(at).is_some_and(|s| s.resent && s.sent_at == sent_at)
         });
-        // What is judged; what is SACKed below from now on is a retransmission.
+        // All segments below the new edge are judged; only a retransmission can be SACKed there
+        // from now on.
         let open = segments.iter().position(|s| !s.sacked && !s.lost && !s.resent);
         self.edge = match open {
             Some(at) => segments[at].seq,
@@ -369,7 +385,7 @@ impl Scoreboard {
         self.lost_bytes - before
     }
 
-    /// The first segment that is lost and not sent again.
+    /// Returns the first lost segment that has not been retransmitted.
     pub(crate) fn next_lost(&mut self) -> Option<&mut Sent> {
         while let Some(&seq) = self.lost.front() {
             let at = self.segments.partition_point(|s| s.end <= seq);
@@ -383,7 +399,7 @@ impl Scoreboard {
         None
     }
 
-    /// The segment that [`next_lost`](Self::next_lost) gave goes out again.
+    /// Retransmits the segment that [`next_lost`](Self::next_lost) returned.
     pub(crate) fn resend(&mut self, now: Time, stamp: DeliveryStamp) -> Option<Sent> {
         let segment = self.next_lost()?;
         segment.resend(now, stamp);
@@ -393,30 +409,30 @@ impl Scoreboard {
         Some(copy)
     }
 
-    /// What was just sent again is RACK's to watch.
+    /// Adds a retransmission to RACK's queue.
     pub(crate) fn watch(&mut self, sent: &Sent) {
         self.resends.push_back((sent.sent_at, sent.seq));
     }
 
-    /// The last segment goes out again as a tail loss probe, unless it is known to have arrived or been lost. The
-    /// pipe counts it once: the first sending is most likely lost.
+    /// Retransmits the last segment as a tail loss probe, unless it is SACKed or marked lost. The
+    /// pipe counts it once, as the first transmission is most likely lost.
     pub(crate) fn resend_last(&mut self, now: Time, stamp: DeliveryStamp) -> Option<Sent> {
         let segment = self.segments.back_mut().filter(|s| !s.sacked && !s.lost)?;
         segment.resend(now, stamp);
         Some(segment.clone())
     }
 
-    /// Whether anything is known to have been lost and has not arrived since, sent again or not.
+    /// Returns true if a segment marked lost has not been delivered since, retransmitted or not.
     pub(crate) fn has_losses(&self) -> bool {
         self.losses > 0
     }
 
-    /// Whether anything is lost and not sent again.
+    /// Returns true if a lost segment has not been retransmitted.
     pub(crate) fn has_lost(&mut self) -> bool {
         self.next_lost().is_some()
     }
 
-    /// The pipe counted from scratch: what the running count must equal.
+    /// Pipe computed from scratch, which the running count must equal.
     #[cfg(test)]
     fn pipe_by_walking(&self) -> u64 {
         self.segments.iter().map(Sent::in_pipe).sum()
@@ -503,8 +519,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is acknowledged, SACKed, lost and resent in whatever order, the running pipe is the true one,
-        /// each byte is reported delivered once, and what is judged lost is what RFC 6675 says.
+        /// Under any sequence of acknowledgements, SACKs, losses and retransmissions, the running
+        /// pipe is exact. Each byte is reported delivered once, and lost segments are those of RFC
+        /// 6675.
         #[test]
         fn the_running_counts_are_the_true_ones(ops in prop::collection::vec((0u8..5, 0u64..40, 1u64..6), 1..80)) {
             let mut board = board(40, 10);
@@ -517,7 +534,7 @@ mod tests {
                     }
                     1 | 2 => {
                         let (start, end) = ((at * 10).max(una), ((at + len) * 10).min(400));
-                        // A receiver that holds the byte at `una` would have acknowledged it.
+                        // A receiver that has the byte at `una` would have acknowledged it.
                         if start > una && start < end {
                             board.sack(start, end, |s| delivered += s.bytes());
                         }
@@ -545,8 +562,8 @@ mod tests {
             }
         }
 
-        /// What the edge and the queue of retransmissions find lost by time is what RFC 8985's walk over everything
-        /// finds, and the running counts stay true.
+        /// The edge and the queue of retransmissions find the same losses as RFC 8985's walk over
+        /// all segments, and the running counts stay exact.
         #[test]
         fn what_is_lost_by_time_is_what_a_walk_finds(ops in prop::collection::vec((0u8..7, 0u64..40, 1u64..6), 1..120)) {
             let mut board = Scoreboard::default();
@@ -598,7 +615,7 @@ mod tests {
                 let lost: Vec<u64> =
                     board.segments.iter().filter(|s| s.lost && !s.resent && !s.sacked).map(|s| s.seq).collect();
                 prop_assert_eq!(&lost, &expected);
-                // All of it is sent again, in order.
+                // All of them are retransmitted, in order.
                 let mut copy = board.clone();
                 let order: Vec<_> = std::iter::from_fn(|| resend(&mut copy)).collect();
                 prop_assert_eq!(order, expected);

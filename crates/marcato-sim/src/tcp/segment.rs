@@ -1,23 +1,24 @@
-//! A TCP segment in virtual time: every header field that matters, and the length of its payload.
+//! TCP segment in virtual time: the header fields in use, and the length of the payload.
 
 use marcato_units::Priority;
 
 use super::config::PriorityOption;
 
-/// Bytes of a TCP header without options.
+/// Length of a TCP header without options, in bytes.
 pub(crate) const TCP_HEADER: u32 = 20;
-/// Two no-operations and the timestamps option, as every stack lays it out. RFC 7323 appendix A.
+/// Length of the timestamps option and two no-operations before it. RFC 7323 appendix A.
 pub(crate) const TIMESTAMPS: u32 = 12;
-/// In a SYN: maximum segment size (4), window scale after a no-operation (1 + 3).
+/// Length of a SYN's options: maximum segment size (4), window scale after a no-operation (1 + 3).
 const SYN_OPTIONS: u32 = 8;
-/// SACK permitted after two no-operations; beside timestamps, Linux puts it into the place of theirs.
+/// Length of SACK permitted after two no-operations. With timestamps, Linux puts it in place of
+/// theirs.
 const SACK_PERMITTED: u32 = 4;
-/// Most bytes of options. RFC 9293 §3.1.
+/// Greatest length of all options. RFC 9293 §3.1.
 const MAX_OPTIONS: u32 = 40;
-/// Most SACK blocks that fit beside timestamps. RFC 2018 §3.
+/// Greatest number of SACK blocks next to timestamps. RFC 2018 §3.
 pub(crate) const MAX_SACK_BLOCKS: usize = 3;
 
-/// SACK blocks as they stand on the wire, the most recent first.
+/// SACK blocks of a segment in order, the most recent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [(u32, u32); MAX_SACK_BLOCKS],
@@ -25,12 +26,12 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// The blocks.
+    /// Returns the blocks.
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// Adds a block, unless all places are taken.
+    /// Adds a block, unless there are already three.
     pub(crate) fn push(&mut self, start: u32, end: u32) {
         if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
             *slot = (start, end);
@@ -42,21 +43,21 @@ impl SackBlocks {
 /// Control bits. RFC 9293 §3.1, RFC 3168 §6.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Opens the connection.
+    /// SYN: opens the connection.
     pub syn: bool,
-    /// The acknowledgement number counts.
+    /// ACK: the acknowledgement number is valid.
     pub ack: bool,
-    /// No more data from this end.
+    /// FIN: this end sends no more data.
     pub fin: bool,
-    /// There is no such connection, or no more.
+    /// RST: the connection does not exist, or no longer.
     pub rst: bool,
-    /// ECN echo.
+    /// ECE: ECN echo.
     pub ece: bool,
-    /// Congestion window reduced.
+    /// CWR: congestion window reduced.
     pub cwr: bool,
 }
 
-/// A TCP segment: what the header says, and how much payload follows.
+/// TCP segment: header fields, and the length of the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Sequence number of the first byte, modulo 2^32.
@@ -65,29 +66,29 @@ pub struct Segment {
     pub ack: u32,
     /// Window in bytes, with its scale applied.
     pub window: u32,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub payload: u32,
     /// Control bits.
     pub flags: Flags,
     /// Timestamp value and echo reply, in milliseconds. RFC 7323 §3.
     pub timestamps: Option<(u32, u32)>,
-    /// Of a SYN: whether its end understands SACK. RFC 2018 §2.
+    /// SACK permitted, in a SYN. RFC 2018 §2.
     pub sack_permitted: bool,
-    /// What arrived beyond `ack`. RFC 2018.
+    /// Ranges that arrived beyond `ack`. RFC 2018.
     pub sack: SackBlocks,
-    /// The priority of the payload, if the option is on. CATS §II-D2.
+    /// Priority of the payload, with the priority option. CATS §II-D2.
     pub priority: Option<Priority>,
 }
 
 impl Segment {
-    /// Drops the oldest SACK blocks until the header can hold its options.
+    /// Removes the oldest SACK blocks until the options fit the header.
     pub(crate) fn fit_sack(&mut self, form: PriorityOption) {
         while self.sack.len > 0 && self.header_len(form) > TCP_HEADER + MAX_OPTIONS {
             self.sack.len -= 1;
         }
     }
 
-    /// Bytes of the SACK option behind two no-operations.
+    /// Returns the length of the SACK option with two no-operations before it.
     pub(crate) fn sack_len(&self) -> u32 {
         match u32::from(self.sack.len) {
             0 => 0,
@@ -95,7 +96,7 @@ impl Segment {
         }
     }
 
-    /// Bytes of the TCP header with its options, when the priority option has this form.
+    /// Returns the length of the TCP header with its options, for this form of the priority option.
     pub(crate) fn header_len(&self, form: PriorityOption) -> u32 {
         let mut options = 0;
         if self.flags.syn {
@@ -114,7 +115,7 @@ impl Segment {
         TCP_HEADER + options.next_multiple_of(4)
     }
 
-    /// How far this segment moves the sequence: its payload, and one for each of SYN and FIN.
+    /// Returns the segment's length in sequence numbers: its payload, and one each for SYN and FIN.
     pub(crate) fn sequence_len(&self) -> u32 {
         self.payload + u32::from(self.flags.syn) + u32::from(self.flags.fin)
     }
@@ -181,7 +182,7 @@ mod tests {
             let mut bytes = [0; 40];
             let written = options::emit(&segment, SynOptions { mss: 1460, scale: 7, form }, &mut bytes);
             assert_eq!(segment.header_len(form) as usize, 20 + written, "{form:?} {segment:?}");
-            // And they are read back as they were meant.
+            // Parsing returns the same options.
             let read: Vec<_> = TcpOptions::new(&bytes[..written]).map(Result::unwrap).collect();
             let has = |option| read.contains(&option);
             assert_eq!(has(TcpOption::Mss(1460)), syn);

@@ -1,4 +1,4 @@
-//! The sending half of a connection: what is written, what may leave now, and what to do about losses.
+//! Sending half of a connection: buffered data, window, pacing and loss recovery.
 
 use std::collections::VecDeque;
 
@@ -13,48 +13,48 @@ use super::rto::RtoEstimator;
 use super::scoreboard::{Scoreboard, Sent};
 use super::tlp::Tlp;
 
-/// What the sender does about losses until `snd_una` reaches `point`.
+/// Recovery state of the sender; it ends when `snd_una` reaches `point`.
 #[derive(Clone, Debug)]
 enum Recovery {
     Open,
     /// Fast recovery (RFC 6675 §5), or a reduction for ECN.
     Fast {
         point: u64,
-        /// ECN asked for it and nothing has been lost.
+        /// True if ECN was the reason and nothing has been lost.
         echo: bool,
         prr: Prr,
-        /// The window that proportional rate reduction allows.
+        /// Window that proportional rate reduction allows.
         window: u64,
-        /// The first retransmission goes out whatever the window says. RFC 6675 §5 step 4.3.
+        /// True until the first retransmission, which ignores the window. RFC 6675 §5 step 4.3.
         first: bool,
     },
-    /// After a timeout.
+    /// Recovery after a timeout.
     Timeout {
         point: u64,
-        /// The first retransmission goes out whatever else is in flight. RFC 6298 §5.4.
+        /// True until the first retransmission, which ignores what is in flight. RFC 6298 §5.4.
         first: bool,
     },
 }
 
-/// What an acknowledgement says beyond its number.
+/// Fields of a segment that concern the sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckInfo<'a> {
-    /// The other end's sequence number of the segment: tells whether its window is news.
+    /// Sequence number of the other end's segment, which decides whether its window is newer.
     pub(crate) seq: u64,
     pub(crate) ack: u64,
-    /// SACK blocks, already as 64-bit sequence numbers.
+    /// SACK blocks as 64-bit sequence numbers.
     pub(crate) sack: &'a [(u64, u64)],
     pub(crate) window: u64,
-    /// The duplicate that it reports. RFC 2883.
+    /// Duplicate that it reports. RFC 2883.
     pub(crate) dsack: Option<(u64, u64)>,
-    /// The segment carries nothing beside it.
+    /// True if the segment carries neither data nor SYN or FIN.
     pub(crate) is_bare: bool,
     pub(crate) ece: bool,
-    /// Round trip by the echoed timestamp.
+    /// Round trip of the echoed timestamp.
     pub(crate) timestamp_rtt: Option<Duration>,
 }
 
-/// A segment to be sent: what the sending half knows of it.
+/// Segment to send, without its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) seq: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// What was sent before.
+    /// Retransmission of a segment.
     fn again(sent: &Sent) -> Self {
         Self {
             seq: sent.seq,
@@ -77,7 +77,7 @@ impl Outgoing {
     }
 }
 
-/// What a sender has done.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounters {
     pub(crate) segments: u64,
@@ -94,37 +94,38 @@ pub(crate) struct Sender {
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
     pace_without_rate: bool,
-    /// Whether acknowledgements are selective. Without SACK, duplicates are counted (RFC 6582).
+    /// Selective acknowledgements. Without SACK, duplicate acknowledgements are counted (RFC 6582).
     pub(crate) sack: bool,
-    /// The longest burst, and what of the current one may still leave.
+    /// Greatest burst. `burst` is what may still leave of the current one.
     offload: Option<u64>,
     burst: u64,
-    /// How much of the window waits for a burst to be worth it. It counts as used: Linux grows a window then too.
+    /// Part of the window that waits for a full burst. It counts as used, since Linux grows the
+    /// window in this case too.
     held_back: u64,
-    /// PLT: the most that the next new segment may carry.
+    /// Greatest payload of the next new segment, under PLT.
     pub(crate) chunk: u64,
-    /// PLT: what is under way in the low layer may still come back to be sent here, so this end is not finished.
+    /// Delays the FIN under PLT, as data in flight in the low layer may return to this sender.
     pub(crate) hold_fin: bool,
-    /// SND.UNA, SND.NXT, and one beyond the last byte written.
+    /// SND.UNA. `nxt` is SND.NXT, and `written` is one beyond the last byte written.
     pub(crate) una: u64,
     pub(crate) nxt: u64,
     pub(crate) written: u64,
-    /// Priorities of what is unsent: each run ends before its sequence number.
+    /// Priorities of unsent data: each run ends before its sequence number.
     runs: VecDeque<(u64, Priority)>,
-    /// The application has closed; the FIN takes the number `written`.
+    /// True once the application has closed; the FIN has sequence number `written`.
     closed: bool,
     fin_sent: bool,
     peer_window: u64,
-    /// The window that the last acknowledgement told.
+    /// Window of the last acknowledgement.
     peer_window_before: u64,
-    /// SND.WL1 and SND.WL2: the segment that told the window last. RFC 9293 §3.10.7.4.
+    /// SND.WL1 and SND.WL2: segment of the last window update. RFC 9293 §3.10.7.4.
     window_told: (u64, u64),
     board: Scoreboard,
     rto: RtoEstimator,
     rto_at: Option<Time>,
     persist_at: Option<Time>,
     probe: bool,
-    /// RACK and tail loss probes, if losses are detected so; and when RACK looks again.
+    /// RACK state, if it detects losses. `rack_at` is the time of its next check.
     rack: Option<Rack>,
     rack_at: Option<Time>,
     tlp: Tlp,
@@ -132,13 +133,13 @@ pub(crate) struct Sender {
     congestion: Box<dyn CongestionControl>,
     rate: RateEstimator,
     min_rtt: Option<Duration>,
-    /// The round trip of the last acknowledgement that had one, until somebody takes it.
+    /// Round trip of the last acknowledgement that had one, until taken.
     pub(crate) rtt: Option<Duration>,
     pace_at: Time,
     last_sent_at: Time,
-    /// Set the CWR bit on the next new segment. RFC 3168 §6.1.2.
+    /// Sets CWR on the next new segment. RFC 3168 §6.1.2.
     pub(crate) announce_cwr: bool,
-    /// ECN echoes before this number speak of a window already reduced.
+    /// Echoes of ECN up to this number refer to a window already reduced.
     ecn_point: u64,
     pub(crate) counters: SenderCounters,
 }
@@ -187,7 +188,7 @@ impl Sender {
         }
     }
 
-    /// The handshake is done; `rtt` is its round trip, if its segments were sent once.
+    /// Completes the handshake; `rtt` is its round trip, if its segments were sent once.
     pub(crate) fn on_established(&mut self, now: Time, rtt: Option<Duration>, window: u64) {
         self.una = 1;
         self.peer_window = window;
@@ -201,22 +202,22 @@ impl Sender {
         self.congestion.on_established(now, rtt);
     }
 
-    /// Room in the send buffer.
+    /// Returns the free space of the send buffer.
     pub(crate) fn room(&self) -> u64 {
         self.send_buffer.saturating_sub(self.written - self.una.max(1))
     }
 
-    /// Written and never sent.
+    /// Returns the bytes written and never sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.written - self.nxt.min(self.written)
     }
 
-    /// Whether the application is asked for more.
+    /// Returns true if the application is asked for more data.
     pub(crate) fn is_writable(&self) -> bool {
         !self.closed && self.room() > 0 && self.notsent_lowat.is_none_or(|lowat| self.unsent() < lowat)
     }
 
-    /// Takes `len` bytes, or what there is room for. Returns how many.
+    /// Buffers `len` bytes, or as many as fit. Returns how many.
     pub(crate) fn write(&mut self, len: u64, priority: Priority) -> u64 {
         if self.closed {
             return 0;
@@ -236,7 +237,7 @@ impl Sender {
         self.closed = true;
     }
 
-    /// PLT: somebody else has sent `len` bytes of what is unsent.
+    /// Removes the last `len` unsent bytes, which the low layer has sent. PLT only.
     pub(crate) fn take_back(&mut self, len: u64) {
         self.written -= len.min(self.unsent());
         while let Some(&(_, priority)) = self.runs.back() {
@@ -250,7 +251,7 @@ impl Sender {
         }
     }
 
-    /// PLT: `len` bytes that somebody else has sent are this sender's to send after all, whether it is closed or not.
+    /// Adds `len` bytes that the low layer failed to deliver, even after the close. PLT only.
     pub(crate) fn put_back(&mut self, len: u64, priority: Priority) {
         if len == 0 {
             return;
@@ -262,12 +263,12 @@ impl Sender {
         }
     }
 
-    /// The most that a new segment may carry.
+    /// Returns the greatest payload of a new segment.
     fn most(&self) -> u64 {
         self.mss.min(self.chunk)
     }
 
-    /// Whether everything, the FIN included, has been acknowledged.
+    /// Returns true if everything, the FIN included, has been acknowledged.
     pub(crate) fn finished(&self) -> bool {
         self.fin_sent && self.una > self.written
     }
@@ -296,7 +297,8 @@ impl Sender {
         self.rate.delivered
     }
 
-    /// The window in force: the congestion control's, or what proportional rate reduction allows.
+    /// Returns the window in force: the congestion control's, or that of proportional rate
+    /// reduction.
     pub(crate) fn cwnd(&self) -> u64 {
         match &self.recovery {
             Recovery::Fast { window, .. } if self.congestion.uses_prr() => *window,
@@ -304,23 +306,26 @@ impl Sender {
         }
     }
 
-    /// The pace: the congestion control's, or, where that has none and pacing is on, twice the window per round
-    /// trip in slow start up to half of its threshold, and 1.2 times it from there on, as Linux does.
+    /// Returns the pacing rate: the congestion control's, or that of the window if pacing is on. As
+    /// in Linux, the latter is twice the window per round trip in slow start up to half of the
+    /// threshold, and 1.2 times the window from there on.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         self.congestion.pacing_rate().or_else(|| self.window_rate().filter(|_| self.pace_without_rate))
     }
 
-    /// What Linux paces by where the congestion control has no rate of its own, and cuts bursts by in any case.
+    /// Returns the rate by which Linux paces if the congestion control has none, and by which it
+    /// cuts bursts in any case.
     fn window_rate(&self) -> Option<Rate> {
         let srtt = self.rto.srtt()?;
         let cwnd = self.congestion.cwnd();
-        // Linux, `tcp_update_pacing_rate`: slow start that nears its threshold is paced as congestion avoidance is.
+        // Linux, `tcp_update_pacing_rate`: slow start that nears its threshold is paced like
+        // congestion avoidance.
         let percent = if cwnd < self.congestion.ssthresh() / 2 { 200 } else { 120 };
         Some(Rate::from_bytes_over(Bytes::new(cwnd * percent / 100), srtt))
     }
 
-    /// How much new data may leave in one go, `room` bytes of window being free; if it should wait until there is more,
-    /// nothing.
+    /// Returns how much new data may leave in one burst with `room` bytes of free window; `None` if
+    /// it should wait for more room.
     fn burst(&self, now: Time, room: u64) -> Option<u64> {
         let Some(most) = self.offload.filter(|_| self.burst == 0) else { return Some(self.burst) };
         let rate = self.congestion.pacing_rate().or_else(|| self.window_rate());
@@ -343,26 +348,28 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement arrived. Returns whether it moved SND.UNA.
+    /// Handles an acknowledgement. Returns true if it moved SND.UNA.
     pub(crate) fn on_ack(&mut self, now: Time, info: AckInfo<'_>) -> bool {
+        // Acknowledges data never sent, or is older than another acknowledgement.
         if info.ack > self.nxt || info.ack < self.una {
             return false;
         }
-        // RFC 9293 §3.10.7.4: an older segment must not bring an older window back.
+        // RFC 9293 §3.10.7.4: an older segment must not restore an older window.
         if info.ack > self.una || (info.seq, info.ack) >= self.window_told {
             self.peer_window = info.window;
             self.window_told = (info.seq, info.ack);
         }
         let prior_in_flight = self.board.pipe();
         let prior_una = self.una;
-        // RFC 5681 §2: what makes an acknowledgement a duplicate.
+        // RFC 5681 §2: definition of a duplicate acknowledgement.
         let duplicate = !self.sack
             && info.ack == self.una
             && info.is_bare
             && info.window == self.peer_window_before
             && !self.board.is_empty();
         self.peer_window_before = info.window;
-        // A duplicate says that something has left the network, not what: the first packet behind the hole is taken for it.
+        // A duplicate shows that a segment has left the network, but not which. The first one
+        // behind the hole is assumed.
         let guess = if duplicate { self.board.next_unknown() } else { None };
         let (mut delivered, mut first_sent, mut last_sent) = (0u64, None::<Time>, None::<Time>);
         let (rate, rack, min_rtt) = (&mut self.rate, &mut self.rack, self.min_rtt);
@@ -376,6 +383,7 @@ impl Sender {
             if let Some(rack) = rack {
                 rack.on_delivered(now, sent, min_rtt, timestamp_rtt);
             }
+            // Karn's rule, RFC 6298 §3: a retransmitted segment gives no round trip.
             if !sent.ambiguous {
                 first_sent = Some(first_sent.map_or(sent.sent_at, |t| t.min(sent.sent_at)));
                 last_sent = Some(last_sent.map_or(sent.sent_at, |t| t.max(sent.sent_at)));
@@ -387,7 +395,7 @@ impl Sender {
         }
         for &(start, end) in info.sack.iter().chain(&guess) {
             if start >= self.una && end <= self.nxt && start < end {
-                // RFC 7323 §4.3 echoes what arrived in order: of what is SACKed it says nothing.
+                // RFC 7323 §4.3: the echo belongs to a segment in order, never to a SACKed one.
                 self.board.sack(start, end, |sent| note(sent, None));
             }
         }
@@ -398,7 +406,8 @@ impl Sender {
         if let Some(sent_at) = first_sent {
             self.rto.sample(now - sent_at);
         } else if let Some(rtt) = info.timestamp_rtt.filter(|_| newly_acked > 0) {
-            // Only retransmissions were acknowledged: the timestamp knows which sending it was. RFC 7323 §4.
+            // Only retransmissions were acknowledged; the timestamp identifies the transmission.
+            // RFC 7323 §4.
             self.rto.sample(rtt);
         }
         let rtt = last_sent.map(|sent_at| now - sent_at);
@@ -415,7 +424,7 @@ impl Sender {
         }) && matches!(self.recovery, Recovery::Open)
             && !self.board.has_losses()
         {
-            // The probe repaired a loss: reduce the window at once. RFC 8985 §7.4.
+            // RFC 8985 §7.4: the probe repaired a loss, so the window is reduced at once.
             self.counters.reductions += 1;
             self.congestion.on_congestion(now, in_flight, Signal::Loss);
             self.congestion.on_recovered(now);
@@ -453,7 +462,8 @@ impl Sender {
             *window = pipe + prr.on_ack(delivered, pipe, self.congestion.ssthresh(), self.mss);
         }
         if newly_acked > 0 {
-            // RFC 6298 §5.2 and §5.3
+            // RFC 6298 §5.2 and §5.3: stop the timer if nothing is outstanding, otherwise restart
+            // it.
             self.rto_at = (!self.board.is_empty()).then(|| now + self.rto.rto());
         }
         if !self.may_probe() {
@@ -467,8 +477,9 @@ impl Sender {
         newly_acked > 0
     }
 
-    /// Without SACK the window has moved on. What is behind its new edge is lost where recovery has not ended (RFC 6582 §3.2,
-    /// step 3: a partial acknowledgement); otherwise nothing is known of what is out.
+    /// Handles progress without SACK. In recovery, a partial acknowledgement shows that the next
+    /// segment is lost (RFC 6582 §3.2 step 3); otherwise all assumptions about segments in flight
+    /// are void.
     #[cold]
     fn on_progress_without_sack(&mut self) {
         match self.recovery {
@@ -478,7 +489,7 @@ impl Sender {
         }
     }
 
-    /// Looks for losses by the one rule or the other. Returns the bytes newly marked.
+    /// Detects losses by RACK or DupThresh. Returns the bytes newly marked.
     fn detect_losses(&mut self, now: Time, dsack: bool, recovered: bool) -> u64 {
         let Some(rack) = &mut self.rack else { return self.board.detect_losses(self.mss) };
         rack.update_reo_wnd(RackState {
@@ -499,7 +510,7 @@ impl Sender {
         lost
     }
 
-    /// RFC 8985 §7.2: whether the tail may be probed.
+    /// Returns true if the tail may be probed. RFC 8985 §7.2.
     fn may_probe(&self) -> bool {
         self.rack.is_some()
             && !self.board.is_empty()
@@ -507,26 +518,26 @@ impl Sender {
             && matches!(self.recovery, Recovery::Open | Recovery::Fast { echo: true, .. })
     }
 
-    /// Whether a recovery has just ended.
+    /// Leaves recovery if it is complete. Returns true if it has just ended.
     fn leave_recovery(&mut self, now: Time) -> bool {
         match self.recovery {
             Recovery::Fast { point, .. } if self.una >= point => {
                 self.recovery = Recovery::Open;
                 self.congestion.on_recovered(now);
             }
-            // After a timeout the window grows from one segment; where it has come to, it stays.
+            // After a timeout the window has grown from one segment, and stays as it is.
             Recovery::Timeout { point, .. } if self.una >= point => self.recovery = Recovery::Open,
             _ => return false,
         }
         true
     }
 
-    /// Begins what losses or an echo ask for. `in_flight` is what was outstanding before this acknowledgement, which
-    /// counts among what recovery delivers.
+    /// Begins a recovery for losses or an ECN echo. `in_flight` is what was outstanding before this
+    /// acknowledgement, which counts as delivered during recovery.
     fn enter_recovery(&mut self, now: Time, in_flight: u64, ece: bool) {
         let echoed = ece && self.una > self.ecn_point;
-        // What was sent after the last reduction and is lost asks for another, even if the recovery that has just
-        // ended has already sent it again.
+        // Data sent after the last reduction and lost requires another one, even if the recovery
+        // that has just ended has already retransmitted it.
         let lost = self.board.has_losses();
         match &mut self.recovery {
             Recovery::Open if lost || echoed => {
@@ -540,13 +551,14 @@ impl Sender {
                     first: self.board.has_lost(),
                 };
                 self.ecn_point = self.nxt;
-                // RFC 3168 §6.1.2: whatever the reason of the reduction.
+                // RFC 3168 §6.1.2: CWR reports every reduction, whatever its reason.
                 self.announce_cwr = true;
                 if lost {
                     self.tlp.cancel();
                 }
             }
-            // Loss in a window that is already being reduced: repair it, reduce no further.
+            // RFC 3168 §6.1.2: at most one reduction per window. The loss is repaired without
+            // another.
             Recovery::Fast { point, echo: echo @ true, first, .. } if lost => {
                 *echo = false;
                 self.tlp.cancel();
@@ -557,17 +569,17 @@ impl Sender {
         }
     }
 
-    /// The earliest time at which a timer of this half expires.
+    /// Returns the earliest expiry of a timer of this half.
     pub(crate) fn timer_at(&self) -> Option<Time> {
         [self.rto_at, self.persist_at, self.rack_at, self.tlp.pto_at].into_iter().flatten().min()
     }
 
-    /// When pacing lets the next segment go, if that is what holds it.
+    /// Returns the time at which pacing releases the next segment, if only pacing delays it.
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         (self.pace_at > now && self.next_kind(self.pace_at).is_some()).then_some(self.pace_at)
     }
 
-    /// A timer may have expired.
+    /// Handles the timers that have expired at `now`.
     pub(crate) fn on_timer(&mut self, now: Time) {
         if self.persist_at.is_some_and(|at| at <= now) {
             // RFC 9293 §3.8.6.1: probe a closed window, at growing intervals.
@@ -576,7 +588,7 @@ impl Sender {
             self.rto.back_off();
         }
         if self.rack_at.is_some_and(|at| at <= now) {
-            // RFC 8985 §6.3: nothing was heard within the reordering window.
+            // RFC 8985 §6.3: no acknowledgement came within the reordering window.
             let lost = self.detect_losses(now, false, false);
             if lost > 0 {
                 self.enter_recovery(now, self.nxt - self.una, false);
@@ -584,7 +596,7 @@ impl Sender {
         }
         if self.tlp.pto_at.is_some_and(|at| at <= now) {
             self.tlp.pto_at = None;
-            // RFC 8985 §7.3: the retransmission timer begins anew, whatever comes of the probe.
+            // RFC 8985 §7.3: the retransmission timer restarts with the probe.
             self.tlp.due = true;
             self.rto_at = Some(now + self.rto.rto());
         }
@@ -596,11 +608,11 @@ impl Sender {
             let first = !matches!(self.recovery, Recovery::Timeout { .. });
             self.counters.timeouts += 1;
             if !self.sack {
-                // What duplicates told of was a guess.
+                // Without SACK, segments marked as delivered were assumptions.
                 self.board.forget_sacked();
             }
             self.congestion.on_rto(now, self.nxt - self.una, first);
-            // RFC 8985 §6.3: what has had no time to be heard of is not lost.
+            // RFC 8985 §6.3: segments sent too recently to be acknowledged are not lost.
             let rack = self.rack.as_ref();
             self.board.mark_lost_on_timeout(|sent| rack.is_some_and(|rack| rack.lost_at(sent.sent_at) > now));
             self.rack_at = None;
@@ -608,14 +620,14 @@ impl Sender {
             self.recovery = Recovery::Timeout { point: self.nxt, first: true };
             self.ecn_point = self.nxt;
             self.announce_cwr = true;
-            // RFC 6298 §5.5 and §5.6
+            // RFC 6298 §5.5 and §5.6: back off and restart the timer.
             self.rto.back_off();
             self.rto_at = Some(now + self.rto.rto());
             self.pace_at = now;
         }
     }
 
-    /// What would go next, were it not for pacing.
+    /// Returns the kind of segment that would leave next without pacing.
     fn next_kind(&mut self, now: Time) -> Option<Kind> {
         let pipe = self.board.pipe();
         let cwnd = self.cwnd();
@@ -624,7 +636,8 @@ impl Sender {
             Recovery::Fast { first: true, .. } | Recovery::Timeout { first: true, .. }
         );
         if let Some(lost) = self.board.next_lost()
-            // With nothing in flight one segment goes, though its FIN make it a byte longer than the window.
+            // With nothing in flight, one segment leaves even if its FIN exceeds the window by a
+            // byte.
             && (urged || pipe == 0 || pipe + (lost.end - lost.seq) <= cwnd)
         {
             return Some(Kind::Retransmission);
@@ -637,7 +650,8 @@ impl Sender {
         if unsent > 0 {
             let most = unsent.min(self.most());
             let len = most.min(window_edge.saturating_sub(self.nxt));
-            // Sender's silly window avoidance: a window that cuts a segment short waits, unless nothing is out.
+            // RFC 9293 §3.8.6.2.1: a window that would shorten a segment waits, unless nothing is
+            // outstanding.
             let silly = len < most && !self.board.is_empty();
             let fits = len > 0 && !silly && pipe + len <= cwnd;
             let burst = self.burst(now, cwnd.saturating_sub(pipe)).filter(|_| fits)?;
@@ -647,11 +661,11 @@ impl Sender {
         fin.then_some(Kind::Fin)
     }
 
-    /// The next segment that may leave now.
+    /// Returns the next segment that may leave now.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         if self.probe {
             self.probe = false;
-            // An old sequence number, which makes the receiver tell its window.
+            // An old sequence number makes the receiver answer with its window.
             return Some(Outgoing {
                 seq: self.una - 1,
                 payload: 0,
@@ -698,7 +712,8 @@ impl Sender {
                 if let Recovery::Fast { first, .. } = &mut self.recovery {
                     *first = false;
                     if sent.seq <= self.una {
-                        // RFC 6675 §5.1: give the first hole's retransmission its time.
+                        // RFC 6675 §5.1: restarts the timer for the retransmission of the first
+                        // hole.
                         self.rto_at = None;
                     }
                 }
@@ -720,8 +735,8 @@ impl Sender {
         Some(outgoing)
     }
 
-    /// RFC 8985 §7.3: a new segment if there is one and the other end's window has room, or else the last again. The
-    /// congestion window is not asked.
+    /// Returns a tail loss probe: a new segment if the other end's window has room, otherwise the
+    /// last one again. It ignores the congestion window. RFC 8985 §7.3.
     fn tail_probe(&mut self, now: Time) -> Option<Outgoing> {
         if !self.may_probe() {
             return None;
@@ -787,7 +802,7 @@ impl Sender {
         Outgoing { seq, payload: short(len), fin, priority, retransmission: false }
     }
 
-    /// The most urgent priority of the bytes up to `end`, which are about to leave.
+    /// Returns the most urgent priority of the bytes up to `end`, which are about to leave.
     fn take_priority(&mut self, end: u64) -> Option<Priority> {
         let mut urgent: Option<Priority> = None;
         while let Some(&(run_end, priority)) = self.runs.front() {
@@ -806,7 +821,8 @@ impl Sender {
     fn note_why_nothing_goes(&mut self, now: Time) {
         let window_edge = self.una + self.peer_window;
         if self.unsent() == 0 {
-            // The path could take more than the application gives: what is measured now is the application.
+            // The path could carry more than the application supplies: samples now measure the
+            // application.
             if self.board.pipe() < self.cwnd() && !self.board.has_lost() {
                 self.rate.mark_app_limited(self.board.pipe());
             }
@@ -818,7 +834,7 @@ impl Sender {
 
 enum Kind {
     Retransmission,
-    /// `burst` more bytes may leave at once, this segment's among them.
+    /// New data; `burst` bytes may leave at once, including this segment.
     New {
         len: u64,
         burst: u64,
@@ -826,7 +842,7 @@ enum Kind {
     Fin,
 }
 
-/// The length of a segment fits 32 bits: it is at most an MSS.
+/// Length of a segment as 32 bits: it is at most an MSS.
 fn short(len: u64) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

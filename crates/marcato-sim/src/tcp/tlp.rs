@@ -1,57 +1,59 @@
-//! Tail loss probes: ask for news of the last segments before the retransmission timer expires. RFC 8985 §7.
+//! Tail loss probes, which elicit an acknowledgement of the last segments before the retransmission
+//! timer expires. RFC 8985 §7.
 
 use marcato_units::{Duration, Time};
 
-/// RFC 8985 §7.2, TLP.max_ack_delay: how long an acknowledgement of a single segment may be held back. Linux adds as
-/// much.
+/// TLP.max_ack_delay of RFC 8985 §7.2: greatest delay of an acknowledgement of a single segment.
+/// Linux adds the same.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 
-/// A probe that was sent and of which it is not known what it did.
+/// Probe whose outcome is not yet known.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
     /// TLP.end_seq: SND.NXT when it was sent.
     end_seq: u64,
-    /// TLP.is_retrans: it carried what had been sent before.
+    /// TLP.is_retrans: true if it was a retransmission.
     is_retrans: bool,
 }
 
-/// Tail loss probes of a connection.
+/// State of a connection's tail loss probes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tlp {
-    /// When the probe timeout expires.
+    /// Expiry of the probe timeout.
     pub(crate) pto_at: Option<Time>,
-    /// It has expired: a probe is due.
+    /// True if it has expired and a probe is due.
     pub(crate) due: bool,
     episode: Option<Episode>,
 }
 
 impl Tlp {
-    /// RFC 8985 §7.2: the timer begins anew, not to outlast the retransmission timer. `lone` says that one segment is
-    /// in flight. Until a probe is understood there is no other (§7.3).
+    /// Starts the probe timer, which does not outlast the retransmission timer (RFC 8985 §7.2).
+    /// `lone` means that one segment is in flight. While the outcome of a probe is unknown, there
+    /// is no other (§7.3).
     pub(crate) fn arm(&mut self, now: Time, srtt: Option<Duration>, lone: bool, rto_at: Option<Time>) {
         let delay = if lone { MAX_ACK_DELAY } else { Duration::ZERO };
         let pto = srtt.map_or(Duration::from_secs(1), |srtt| srtt * 2 + delay);
         self.pto_at = rto_at.filter(|_| self.episode.is_none()).map(|rto_at| rto_at.min(now + pto));
     }
 
-    /// A probe has left, which ends at SND.NXT.
+    /// Records a probe, whose end is SND.NXT.
     pub(crate) fn on_sent(&mut self, nxt: u64, is_retrans: bool) {
         self.due = false;
         self.episode = Some(Episode { end_seq: nxt, is_retrans });
     }
 
-    /// No probe, and no thought of the last one: recovery sees to everything.
+    /// Cancels the timer and the last probe, as recovery repairs all losses.
     pub(crate) fn cancel(&mut self) {
         *self = Self::default();
     }
 
-    /// RFC 8985 §7.4: whether this acknowledgement shows that the probe repaired a loss of which nobody would know
-    /// otherwise. `dsack` is where the duplicate ends of which it speaks; `is_duplicate` says that it brings neither
-    /// news nor SACK.
+    /// Returns true if this acknowledgement shows that the probe repaired a loss that would
+    /// otherwise remain unknown. `dsack` is the end of the duplicate that it reports.
+    /// `is_duplicate` means that it brings neither progress nor SACK. RFC 8985 §7.4.
     pub(crate) fn on_ack(&mut self, ack: u64, dsack: Option<u64>, is_duplicate: bool) -> bool {
         let Some(episode) = self.episode.filter(|episode| ack >= episode.end_seq) else { return false };
         if !episode.is_retrans || dsack == Some(episode.end_seq) {
-            // Both arrived, the probe and what it repeated.
+            // Both the probe and the original arrived.
             self.episode = None;
         } else if ack > episode.end_seq {
             self.episode = None;

@@ -1,7 +1,8 @@
-//! CUBIC: RFC 9438, with HyStart as Linux has it. Recovery is the sender's.
+//! CUBIC: RFC 9438, with HyStart as in Linux. The sender implements recovery.
 //!
-//! Names are the RFC's. Windows are segments here, as its equations have them, in floating point; only additions,
-//! multiplications, divisions and a cube root in software are used, so that every machine computes the same.
+//! Names are those of the RFC. Windows are in segments, as in its equations, in floating point.
+//! Only additions, multiplications, divisions and a cube root in software are used, so that every
+//! machine computes the same.
 
 use marcato_units::{Duration, Time};
 
@@ -9,28 +10,28 @@ use super::hystart::{HyStart, Spreading};
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
 use crate::tcp::config::{Cubic as CubicConfig, Growth};
 
-/// RFC 9438 §5.1: C, in segments per cubic second.
+/// C of RFC 9438 §5.1, in segments per cubic second.
 const C: f64 = 0.4;
-/// RFC 9438 §4.6: the multiplicative decrease factor.
+/// Multiplicative decrease factor. RFC 9438 §4.6.
 const BETA_CUBIC: f64 = 0.7;
-/// RFC 9438 §4.3: the additive increase that makes W_est as fast as Reno's window.
+/// Additive increase for which W_est grows as fast as Reno's window. RFC 9438 §4.3.
 const ALPHA_CUBIC: f64 = 3.0 * (1.0 - BETA_CUBIC) / (1.0 + BETA_CUBIC);
 
-/// A stage of congestion avoidance: RFC 9438 §4.1.2.
+/// Epoch of congestion avoidance. RFC 9438 §4.1.2.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// t_epoch: when it began. Time in which the window was not in use does not count, and moves this on.
+    /// t_epoch: beginning of the epoch. It moves on by times in which the window was not in use.
     t_epoch: Time,
-    /// K: how long until the cubic function has come back to W_max, in seconds.
+    /// K: time for the cubic function to return to W_max, in seconds.
     k: f64,
-    /// The window around which the cubic function lies.
+    /// Window at the plateau of the cubic function.
     w_max: f64,
-    /// W_est: what Reno's window would be.
+    /// W_est: estimate of Reno's window.
     w_est: f64,
 }
 
 impl Epoch {
-    /// RFC 9438 §4.2, figure 1: W_cubic(t), `t` in seconds.
+    /// W_cubic(t), with `t` in seconds. RFC 9438 §4.2, figure 1.
     fn w_cubic(&self, t: f64) -> f64 {
         let d = t - self.k;
         C * d * d * d + self.w_max
@@ -45,16 +46,16 @@ pub(crate) struct Cubic {
     growth: Growth,
     fast_convergence: bool,
     hystart: Option<HyStart>,
-    /// The window and the slow start threshold, in segments.
+    /// Congestion window in segments; `ssthresh` is the slow start threshold, also in segments.
     cwnd: f64,
     ssthresh: f64,
-    /// W_max: the window just before the last reduction, or less by fast convergence. `None` before the first, and
-    /// after a timeout. RFC 9438 §4.8.
+    /// W_max: window just before the last reduction, or less by fast convergence. `None` before the
+    /// first reduction and after a timeout. RFC 9438 §4.8.
     w_max: Option<f64>,
-    /// cwnd_prior: the window at the last reduction.
+    /// cwnd_prior: window at the last reduction.
     cwnd_prior: f64,
     epoch: Option<Epoch>,
-    /// When the last acknowledgement of congestion avoidance arrived.
+    /// Arrival time of the last acknowledgement in congestion avoidance.
     last_ack_at: Time,
 }
 
@@ -90,11 +91,11 @@ impl Cubic {
         if segments.is_finite() { (segments * self.smss as f64) as u64 } else { u64::MAX }
     }
 
-    /// RFC 9438 §4.6 and §4.7: what a reduction remembers, and the new threshold. The flight counts where it is less
-    /// than the window, as in Reno: a window that was not in use proves nothing.
+    /// Sets W_max and the threshold for a reduction. RFC 9438 §4.6 and §4.7. As in Reno, the flight
+    /// size counts if it is below the window, as an unused window proves nothing.
     fn reduce(&mut self, in_flight: u64) {
-        // In whole segments, as Linux counts: a fraction could not be sent, and must not decide whether this maximum is
-        // below the last.
+        // In whole segments, as in Linux. A fraction could not be sent, and must not decide whether
+        // this maximum is below the last.
         let used = self.segments(in_flight).min(self.cwnd).floor().max(1.0);
         self.cwnd_prior = used;
         let below = self.w_max.is_some_and(|w_max| used < w_max);
@@ -105,7 +106,7 @@ impl Cubic {
     }
 
     fn slow_start(&mut self, ack: &AckEvent, acked: u64) {
-        // As for Reno: half of the window must be in use, and an acknowledgement adds so many segments at most.
+        // As in Reno: half of the window must be in use, and growth per acknowledgement is bounded.
         if ack.prior_in_flight.saturating_mul(2) < self.cwnd() {
             return;
         }
@@ -115,7 +116,7 @@ impl Cubic {
 
     fn congestion_avoidance(&mut self, ack: &AckEvent, acked: u64) {
         if ack.prior_in_flight + self.smss < self.cwnd() {
-            // RFC 9438 §5.8: time limited by the application is no time in which the window may have grown.
+            // RFC 9438 §5.8: times limited by the application do not count for the cubic function.
             if let Some(epoch) = &mut self.epoch {
                 epoch.t_epoch += ack.now - self.last_ack_at;
             }
@@ -124,8 +125,8 @@ impl Cubic {
         }
         self.last_ack_at = ack.now;
         let cwnd = self.cwnd;
-        // RFC 9438 §4.2: K by figure 2. Without a W_max above the window, after slow start without loss (§4.10) or
-        // a timeout (§4.8), K is 0 and the function begins to climb where the window is.
+        // RFC 9438 §4.2: K by figure 2. Without a W_max above the window, as after slow start
+        // without loss (§4.10) or a timeout (§4.8), K is 0 and growth begins at the window.
         let w_max = self.w_max.unwrap_or(0.0).max(cwnd);
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
             t_epoch: ack.now,
@@ -136,11 +137,11 @@ impl Cubic {
         let t = (ack.now - epoch.t_epoch).as_secs_f64();
         let rtt = ack.srtt.unwrap_or(Duration::ZERO).as_secs_f64();
         let segments_acked = acked as f64 / self.smss as f64;
-        // RFC 9438 §4.3, figure 4; once as large as at the last reduction, it grows as fast as Reno does.
+        // RFC 9438 §4.3, figure 4. From cwnd_prior on, W_est grows as fast as Reno.
         let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { ALPHA_CUBIC };
         epoch.w_est += alpha * segments_acked / cwnd;
         if epoch.w_cubic(t) < epoch.w_est {
-            // The Reno-friendly region.
+            // Reno-friendly region.
             self.cwnd = cwnd.max(epoch.w_est);
         } else {
             // RFC 9438 §4.4 and §4.5: target by figure 3.
@@ -154,7 +155,7 @@ impl CongestionControl for Cubic {
     fn on_ack(&mut self, ack: &AckEvent) {
         let in_slow_start = self.cwnd < self.ssthresh;
         if let (Some(hystart), Some(rtt)) = (&mut self.hystart, ack.rtt) {
-            // What a recovery has just emptied shows no queue.
+            // A recovery has just drained the queue, so round trips show none.
             let settled = self.epoch.is_none_or(|epoch| ack.now - epoch.t_epoch >= Duration::from_secs(1));
             let window = in_slow_start.then_some(self.cwnd);
             if settled && hystart.on_ack(ack.now, rtt, [ack.una, ack.nxt], window, ack.burst_rate) {
@@ -162,7 +163,8 @@ impl CongestionControl for Cubic {
                 return;
             }
         }
-        // What was SACKed before counts no more: the acknowledgement that ends a recovery covers a whole window.
+        // SACKed bytes counted earlier: the acknowledgement that ends a recovery covers a whole
+        // window.
         let acked = self.growth.counted(ack.newly_acked.min(ack.delivered), self.smss);
         if matches!(ack.state, LossState::Recovery | LossState::Reduction) || acked == 0 {
             return;
@@ -187,7 +189,7 @@ impl CongestionControl for Cubic {
         if first {
             self.reduce(in_flight);
         }
-        // RFC 9438 §4.8: the next congestion avoidance begins with K = 0 at the window that it then has.
+        // RFC 9438 §4.8: the next congestion avoidance begins with K = 0 at its initial window.
         self.w_max = None;
         self.epoch = None;
         self.cwnd = 1.0;
@@ -201,7 +203,8 @@ impl CongestionControl for Cubic {
             epoch.t_epoch += now - self.last_ack_at.max(epoch.t_epoch);
             self.last_ack_at = now;
         }
-        // RFC 5681 §4.1
+        // RFC 5681 §4.1: restart from at most the initial window after an idle retransmission
+        // timeout.
         if expired {
             self.cwnd = self.cwnd.min(self.initial_window);
         }
@@ -225,7 +228,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(100);
 
-    /// A CUBIC flow whose window is acknowledged once per round trip, segment by segment.
+    /// CUBIC flow whose window is acknowledged once per round trip, segment by segment.
     struct Path {
         cubic: Cubic,
         now: Time,
@@ -263,7 +266,7 @@ mod tests {
             });
         }
 
-        /// A round trip.
+        /// One round trip.
         fn round(&mut self) {
             let segments = self.cubic.cwnd() / 1000;
             for _ in 0..segments {
@@ -277,7 +280,8 @@ mod tests {
         CubicConfig { hystart: false, ..CubicConfig::default() }
     }
 
-    /// A window of 1000 segments comes back after K = cbrt(1000·0.3/0.4) = 9.086 s, slowly around it.
+    /// A window of 1000 segments is reached again after K = cbrt(1000·0.3/0.4) = 9.086 s, with slow
+    /// growth around it.
     #[test]
     fn the_window_comes_back_to_its_maximum_after_k() {
         let mut path = Path::new(without_hystart());
@@ -298,8 +302,8 @@ mod tests {
         }
     }
 
-    /// RFC 9438 §4.3: in a small window Reno's pace counts: 0.529 segments per round trip up to the last maximum,
-    /// then one.
+    /// RFC 9438 §4.3: in a small window Reno's growth applies: 0.529 segments per round trip up to
+    /// the last maximum, then one.
     #[test]
     fn a_small_window_grows_as_reno_would() {
         let mut path = Path::new(without_hystart());
@@ -309,7 +313,8 @@ mod tests {
             path.round();
         }
         let grown = path.cubic.cwnd - 14.0;
-        // The cubic function alone gives 20 - 0.4·(2.47 - 1)³ = 18.7 after a second; on a path of 10 ms it would not.
+        // The cubic function alone gives 20 - 0.4·(2.47 - 1)³ = 18.7 after a second; on a path of
+        // 10 ms it would not.
         assert!(grown > 4.0, "{grown}");
         let mut path = Path::new(without_hystart());
         path.cubic.cwnd = 20.0;
@@ -323,7 +328,7 @@ mod tests {
             }
             windows.push(path.cubic.cwnd);
         }
-        // Ten rounds at 0.529 from 14: 19.3; beyond 20 one a round.
+        // Ten rounds at 0.529 from 14: 19.3; beyond 20, one per round.
         assert!((windows[9] - 19.2).abs() < 0.3, "{windows:?}");
         assert!((windows[29] - windows[19] - 10.0).abs() < 1.0, "{windows:?}");
     }
@@ -379,7 +384,7 @@ mod tests {
             path.round();
         }
         assert!(path.cubic.cwnd >= 64.0 && path.cubic.ssthresh.is_infinite(), "{:?}", path.cubic);
-        // An eighth of 100 ms, 12.5 ms, is what the least of a round's first samples may add.
+        // An eighth of 100 ms, 12.5 ms, is the threshold for the least of a round's first samples.
         for _ in 0..80 {
             path.ack(RTT + Duration::from_millis(14), LossState::Open);
         }

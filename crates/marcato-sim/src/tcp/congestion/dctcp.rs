@@ -1,20 +1,20 @@
-//! DCTCP: RFC 8257. Reno whose window shrinks by as much as the share of marked bytes asks for.
+//! DCTCP: RFC 8257. Reno with a reduction in proportion to the share of marked bytes.
 
 use marcato_units::{Duration, Time};
 
 use super::reno::Reno;
 use super::{AckEvent, CongestionControl, Signal, Start};
 
-/// RFC 8257 §4.2: the estimation gain g.
+/// Estimation gain g. RFC 8257 §4.2.
 const G: f64 = 1.0 / 16.0;
 
-/// DCTCP's window, and its estimate; names as in RFC 8257 §3.3.
+/// DCTCP's window and its estimate of marks; names as in RFC 8257 §3.3.
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
     reno: Reno,
-    /// DCTCP.Alpha: the share of bytes that are marked.
+    /// DCTCP.Alpha: estimated share of marked bytes.
     alpha: f64,
-    /// DCTCP.WindowEnd: alpha is estimated anew when this is acknowledged.
+    /// DCTCP.WindowEnd: alpha is updated when this is acknowledged.
     window_end: u64,
     bytes_acked: u64,
     bytes_marked: u64,
@@ -24,7 +24,7 @@ impl Dctcp {
     pub(crate) fn new(start: Start) -> Self {
         Self {
             reno: Reno::new(start),
-            // RFC 8257 §3.3: begin with the greatest caution.
+            // RFC 8257 §3.3: alpha begins at 1, the most conservative value.
             alpha: 1.0,
             window_end: 1,
             bytes_acked: 0,
@@ -55,9 +55,9 @@ impl CongestionControl for Dctcp {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a window")]
     fn on_congestion(&mut self, now: Time, in_flight: u64, signal: Signal) {
         match signal {
-            // RFC 8257 §3.5: a loss is a loss.
+            // RFC 8257 §3.5: a loss reduces the window as in Reno.
             Signal::Loss => self.reno.on_congestion(now, in_flight, signal),
-            // RFC 8257 §3.3: cwnd = cwnd * (1 - DCTCP.Alpha / 2)
+            // RFC 8257 §3.3: cwnd = cwnd * (1 - DCTCP.Alpha / 2).
             Signal::Ecn => {
                 let less = (self.reno.cwnd() as f64 * self.alpha / 2.0) as u64;
                 self.reno.reduce_by(less);
@@ -94,7 +94,7 @@ impl CongestionControl for Dctcp {
 mod tests {
     use super::*;
 
-    /// Acknowledges `windows` windows of ten segments of which `marked` carry an echo.
+    /// Acknowledges `windows` windows of ten segments, of which `marked` carry an echo.
     fn windows(dctcp: &mut Dctcp, una: &mut u64, windows: u64, marked: u64) {
         for i in 0..10 * windows {
             *una += 1000;

@@ -1,41 +1,43 @@
-//! HyStart: leave slow start before it overflows the bottleneck's queue. Ha and Rhee, 2011, with the thresholds of
-//! Linux.
+//! HyStart: leaves slow start before it overflows the bottleneck's queue. Ha and Rhee, 2011, with
+//! the thresholds of Linux.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 
-/// Linux, `hystart_low_window`: segments below which slow start goes on whatever is seen.
+/// Window in segments below which HyStart never ends slow start. Linux, `hystart_low_window`.
 const LOW_WINDOW: f64 = 16.0;
-/// Linux, `hystart_ack_delta_us`: acknowledgements closer than this belong to one train.
+/// Greatest gap between acknowledgements of one train. Linux, `hystart_ack_delta_us`.
 const ACK_DELTA: Duration = Duration::from_millis(2);
-/// Linux, HYSTART_MIN_SAMPLES: so many samples of a round make its delay.
+/// Samples per round that determine its delay. Linux, HYSTART_MIN_SAMPLES.
 const MIN_SAMPLES: u32 = 8;
-/// Linux, HYSTART_DELAY_MIN and HYSTART_DELAY_MAX: bounds of the delay that is taken for a queue.
+/// Bounds of the extra delay that counts as a queue. Linux, HYSTART_DELAY_MIN and
+/// HYSTART_DELAY_MAX.
 const DELAY_MIN: Duration = Duration::from_millis(4);
 const DELAY_MAX: Duration = Duration::from_millis(16);
-/// Linux, `hystart_ack_delay`: bursts that may delay an acknowledgement, and the most time that is granted for them.
+/// Number of bursts that may delay an acknowledgement; `BURST_MAX` bounds their time. Linux,
+/// `hystart_ack_delay`.
 const BURSTS: u64 = 4;
 const BURST_MAX: Duration = Duration::from_millis(1);
 
-/// How a sender spreads its segments, which stretches the trains of acknowledgements.
+/// Spreading of a sender's segments, which lengthens the trains of acknowledgements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spreading {
-    /// Whether pacing spaces segments out.
+    /// True if segments are paced.
     pub(crate) paced: bool,
-    /// The longest burst that leaves at once, if segments leave in bursts.
+    /// Longest burst, if segments leave in bursts.
     pub(crate) burst: Option<Bytes>,
 }
 
-/// What a round of slow start has shown.
+/// HyStart's state in a round of slow start.
 #[derive(Clone, Debug)]
 pub(crate) struct HyStart {
     spreading: Spreading,
-    /// The least round trip of the connection.
+    /// Least round trip of the connection.
     delay_min: Duration,
     round_start: Time,
     last_ack: Time,
-    /// The round ends when this is acknowledged.
+    /// Sequence number whose acknowledgement ends the round.
     end_seq: u64,
-    /// The least round trip of this round's first samples.
+    /// Least round trip of this round's first samples.
     curr_rtt: Duration,
     sample_cnt: u32,
     found: bool,
@@ -55,17 +57,18 @@ impl HyStart {
         }
     }
 
-    /// Forgets everything, as Linux does after a timeout.
+    /// Resets all state, as Linux does after a timeout.
     pub(crate) const fn reset(&mut self) {
         *self = Self::new(self.spreading);
     }
 
-    /// The train of acknowledgements that shows a full path.
+    /// Returns the length of the train of acknowledgements that shows a full path.
     ///
-    /// Without pacing a window leaves as fast as the bottleneck lets its acknowledgements back, and a train half as long as
-    /// the least round trip means that the window fills the path there and back. Pacing at twice the window per round trip
-    /// spreads a window over more than half a round trip whatever the path can carry, so there it takes a whole one. On top
-    /// Linux grants the time that bursts may add, which it halves with the rest.
+    /// Without pacing, a window leaves as fast as the bottleneck returns its acknowledgements. A
+    /// train half as long as the least round trip then means that the window fills the path in both
+    /// directions. Pacing at twice the window per round trip spreads a window over more than half a
+    /// round trip, whatever the path can carry. The threshold is then a whole round trip. Linux
+    /// adds the time of bursts, and halves it with the rest.
     fn train(&self, pacing: Option<Rate>) -> Duration {
         let burst = match (self.spreading.burst, pacing) {
             (Some(burst), Some(rate)) => rate.transmission_time(burst * BURSTS).min(BURST_MAX),
@@ -75,8 +78,9 @@ impl HyStart {
         if self.spreading.paced { whole } else { whole / 2 }
     }
 
-    /// An acknowledgement brought a round trip; `una` and `nxt` are SND.UNA and SND.NXT, `slow_start` the window in
-    /// segments if it is in slow start, `pacing` the rate by which bursts are cut. Returns whether slow start has to end now.
+    /// Handles the round trip of an acknowledgement. `una` and `nxt` are SND.UNA and SND.NXT,
+    /// `slow_start` is the window in segments during slow start, and `pacing` is the rate by which
+    /// bursts are cut. Returns true if slow start must end now.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
@@ -120,8 +124,8 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Rounds of 200 ms on a path of 100 ms; the first `spread` microseconds of each bring acknowledgements at this
-    /// distance.
+    /// Rounds of 200 ms on a path of 100 ms. Acknowledgements with this gap arrive in the first
+    /// `spread` microseconds of each.
     fn train(spreading: Spreading, gap: u64, spread: u64) -> bool {
         let mut hystart = HyStart::new(spreading);
         let mut found = false;
@@ -141,7 +145,7 @@ mod tests {
         let plain = Spreading::default();
         assert!(!train(plain, 1000, 50_000));
         assert!(train(plain, 1000, 51_000));
-        // Three milliseconds apart they are no train.
+        // Gaps of three milliseconds make no train.
         assert!(!train(plain, 3000, 90_000));
     }
 
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn bursts_lengthen_a_train_by_the_time_of_four_and_by_a_millisecond_at_most() {
-        // Four bursts of 10 kB take 320 us at 1 Gbit/s; of 64 KiB they would take 2.1 ms.
+        // Four bursts of 10 kB take 320 us at 1 Gbit/s; those of 64 KiB would take 2.1 ms.
         for (kb, paced, longest) in
             [(10, false, 50_160), (10, true, 100_320), (65, false, 50_500), (65, true, 101_000)]
         {

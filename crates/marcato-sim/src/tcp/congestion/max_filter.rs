@@ -1,8 +1,9 @@
-//! A running maximum over a window, in constant space.
+//! Running maximum over a window, in constant space.
 
-/// The best three measurements of a window, each later than the one before and no greater, so that the maximum of
-/// the last `window` ticks is at hand when the best of them ages out. Kathleen Nichols' algorithm, as Linux
-/// (`win_minmax`) and BBR use it; where the data is monotone it is exact, elsewhere it may forget a middle peak.
+/// Best three measurements of a window, each later than the one before and no greater. The maximum
+/// of the last `window` ticks is then known when the best ages out. Kathleen Nichols' algorithm, as
+/// used in Linux (`win_minmax`) and BBR. It is exact for monotone data, and may miss an
+/// intermediate peak otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MaxFilter {
     best: [Sample; 3],
@@ -19,7 +20,7 @@ impl MaxFilter {
         self.best[0].value
     }
 
-    /// Takes the measurement `value` made at tick `at`.
+    /// Adds the measurement `value` at tick `at`.
     pub(crate) fn update(&mut self, window: u64, at: u64, value: u64) {
         let new = Sample { at, value };
         let best = &mut self.best;
@@ -35,13 +36,13 @@ impl MaxFilter {
         }
         let age = at - best[0].at;
         if age > window {
-            // The best has aged out; so may the second.
+            // The best has aged out; the second may have, too.
             *best = [best[1], best[2], new];
             if at - best[0].at > window {
                 *best = [best[1], best[2], new];
             }
         } else if best[1].at == best[0].at && age > window / 4 {
-            // A quarter of the window without a second best: take this one.
+            // A quarter of the window has passed without a second best: use this one.
             best[1] = new;
             best[2] = new;
         } else if best[2].at == best[1].at && age > window / 2 {

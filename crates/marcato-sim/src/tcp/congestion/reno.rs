@@ -1,4 +1,5 @@
-//! Reno: RFC 5681, with the byte counting of RFC 3465. Recovery is the sender's, by RFC 6675 and RFC 6937.
+//! Reno: RFC 5681, with the byte counting of RFC 3465. The sender implements recovery by RFC 6675
+//! and RFC 6937.
 
 use marcato_units::{Duration, Time};
 
@@ -23,15 +24,16 @@ impl Reno {
         Self { cwnd: window, ssthresh, smss, initial_window: window, growth, bytes_acked: 0 }
     }
 
-    /// Makes window and threshold smaller by `less`, but for two segments.
+    /// Reduces window and threshold by `less`, but not below two segments.
     pub(super) fn reduce_by(&mut self, less: u64) {
         self.ssthresh = self.cwnd.saturating_sub(less).max(2 * self.smss);
         self.cwnd = self.ssthresh;
         self.bytes_acked = 0;
     }
 
-    /// RFC 5681 eq. 4. What limited transmit sent beyond the window must not count (§3.2). In whole segments, as
-    /// Linux counts: what is left of a segment could not be sent, and over many halvings would grow to nearly one.
+    /// Returns the threshold of RFC 5681 eq. 4. Limited transmit beyond the window must not count
+    /// (§3.2). It is in whole segments, as in Linux: a fraction could not be sent, and would grow
+    /// to nearly a segment over many halvings.
     fn half(&self, in_flight: u64) -> u64 {
         (in_flight.min(self.cwnd) / (2 * self.smss) * self.smss).max(2 * self.smss)
     }
@@ -39,17 +41,20 @@ impl Reno {
 
 impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &AckEvent) {
-        // What was SACKed before counts no more: the acknowledgement that ends a recovery covers a whole window.
+        // SACKed bytes were counted earlier: the acknowledgement that ends a recovery covers a
+        // whole window.
         let acked = self.growth.counted(ack.newly_acked.min(ack.delivered), self.smss);
         if matches!(ack.state, LossState::Recovery | LossState::Reduction) || acked == 0 {
             return;
         }
         if self.cwnd < self.ssthresh {
-            // RFC 7661 §4.4.1 in short: an unused window does not grow; in slow start half of it must be in use.
+            // RFC 7661 §4.4.1, simplified: an unused window does not grow; in slow start half of it
+            // must be in use.
             if ack.prior_in_flight.saturating_mul(2) < self.cwnd {
                 return;
             }
-            // RFC 3465 §2.2 and §2.3: at most so many segments per acknowledgement, one after a timeout.
+            // RFC 3465 §2.2 and §2.3: growth per acknowledgement is bounded, by one segment after a
+            // timeout.
             self.cwnd += acked.min(self.growth.most_in_slow_start(self.smss, ack.state == LossState::Loss));
         } else {
             if ack.prior_in_flight + self.smss < self.cwnd {
@@ -75,7 +80,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_rto(&mut self, _now: Time, in_flight: u64, first: bool) {
-        // RFC 5681 §3.1: ssthresh is set once for data that times out again and again.
+        // RFC 5681 §3.1: ssthresh is set only at the first timeout of the same data.
         if first {
             self.ssthresh = self.half(in_flight);
         }
@@ -84,7 +89,8 @@ impl CongestionControl for Reno {
     }
 
     fn on_idle_restart(&mut self, _now: Time, _app_limited: bool, expired: bool) {
-        // RFC 5681 §4.1
+        // RFC 5681 §4.1: restart from at most the initial window after an idle retransmission
+        // timeout.
         if expired {
             self.cwnd = self.cwnd.min(self.initial_window);
         }

@@ -1,11 +1,11 @@
-//! The long-term rate: paths with a policer, which lets a bucket through and then drops.
+//! Long-term rate of paths with a policer, which passes a bucket of data and then drops.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 
 use super::{Bbr, Mode, UNIT};
 
-// Long-term rate of a policed path: at least 4 rounds, at most 16, loss of 50/256, rates equal within 1/8 or
-// 4 kbit/s, used for 48 rounds.
+// At least 4 rounds, at most 16; loss of 50/256; rates equal within 1/8 or 4 kbit/s; used for 48
+// rounds.
 const LT_MIN_ROUNDS: u64 = 4;
 const LT_LOSS_THRESHOLD: u64 = 50;
 const LT_BW_RATIO: u64 = UNIT / 8;
@@ -39,8 +39,8 @@ impl Bbr {
         self.long_term_reset_interval();
     }
 
-    /// A policer lets a bucket through and then drops: between two losses the rate is the policer's. Two such
-    /// intervals of equal rate are believed.
+    /// Samples the rate between two losses, which behind a policer is the policer's rate. Two such
+    /// intervals of equal rate are taken as evidence of one.
     pub(super) fn long_term_sampling(&mut self, has_losses: bool, is_app_limited: bool) {
         if self.lt.use_bw {
             if self.mode == Mode::ProbeBw && self.round_start {
@@ -59,6 +59,7 @@ impl Bbr {
             self.long_term_reset_interval();
             self.lt.is_sampling = true;
         }
+        // The application, not a policer, limits the rate in this interval.
         if is_app_limited {
             self.long_term_reset();
             return;
@@ -73,6 +74,7 @@ impl Bbr {
             self.long_term_reset();
             return;
         }
+        // The interval ends at a loss: the policer's bucket is then empty.
         if !has_losses {
             return;
         }

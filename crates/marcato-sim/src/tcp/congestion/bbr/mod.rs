@@ -1,9 +1,9 @@
-//! BBR version 1, as Linux runs it.
+//! BBR version 1, as in Linux.
 //!
 //! Sources: Cardwell et al., "BBR: Congestion-Based Congestion Control" (CACM 60(2), 2017);
-//! draft-cardwell-iccrg-bbr-congestion-control-00; constants as in Linux. Included are what Linux added since:
-//! compensation for aggregated acknowledgements, and the long-term rate of paths with a policer. Units are bytes
-//! where Linux counts packets.
+//! draft-cardwell-iccrg-bbr-congestion-control-00; constants as in Linux. Two later additions of
+//! Linux are included: compensation for aggregated acknowledgements, and the long-term rate of
+//! paths with a policer. Units are bytes where Linux counts packets.
 
 mod long_term;
 #[cfg(test)]
@@ -15,33 +15,35 @@ use marcato_units::{Bytes, Duration, Rate, Stream, Time};
 use super::max_filter::MaxFilter;
 use super::{AckEvent, CongestionControl, LossState, Signal};
 
-/// A gain in 1/256.
+/// Gain in units of 1/256.
 type Gain = u64;
 const UNIT: Gain = 256;
 /// 2/ln 2, as Linux rounds it: 2885/1000 + 1/256 = 739/256.
 const HIGH_GAIN: Gain = 739;
-/// Its inverse: what startup queued leaves in one round trip.
+/// Inverse of the startup gain: drains the queue of startup in one round trip.
 const DRAIN_GAIN: Gain = 88;
 const CWND_GAIN: Gain = 2 * UNIT;
-/// One round faster, one slower, six as the path allows.
+/// Pacing gains of a cycle: one round faster, one slower, six at the estimated rate.
 const CYCLE: [Gain; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
-/// Phases in which a cycle may begin: all but the slow one.
+/// Number of phases in which a cycle may begin: all except the slow one.
 const CYCLE_STARTS: u64 = 7;
-/// Rounds over which the greatest rate is remembered.
+/// Rounds in the window of the maximum rate.
 const BW_ROUNDS: u64 = 10;
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const MIN_CWND_SEGMENTS: u64 = 4;
-/// Startup ends after three rounds that grew the rate by less than a quarter.
+/// Growth that continues startup, which ends after three rounds that grew the rate by less than a
+/// quarter.
 const FULL_BW_GROWTH: Gain = UNIT * 5 / 4;
 const FULL_BW_ROUNDS: u32 = 3;
-/// The pace stays this much below the rate, so that the queue drains.
+/// Margin of the pacing rate below the estimated rate, so that the queue drains.
 const PACING_MARGIN_PERCENT: u64 = 1;
-/// Rounds per slot of the two-slot maximum of aggregated acknowledgements, and what bounds it.
+/// Rounds per slot of the two-slot maximum of aggregated acknowledgements; the next two constants
+/// bound it.
 const EXTRA_ACKED_ROUNDS: u32 = 5;
 const EXTRA_ACKED_MAX: Duration = Duration::from_millis(100);
 const ACK_EPOCH_RESET: u64 = 1 << 20;
-/// Below this pace one segment goes at a time, else at least two.
+/// Pacing rate in bit/s below which one segment leaves at a time, otherwise at least two.
 const MIN_TSO_RATE: u64 = 1_200_000;
 const GSO_MAX: u64 = 65_536 - 1 - 320;
 
@@ -53,7 +55,7 @@ enum Mode {
     ProbeRtt,
 }
 
-/// How far acknowledgements run ahead of the rate.
+/// Acknowledgements in excess of the estimated rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Aggregation {
     extra: [u64; 2],
@@ -75,7 +77,7 @@ pub(crate) struct Bbr {
     pacing_rate: u64,
     pacing_gain: Gain,
     cwnd_gain: Gain,
-    /// Bytes per second.
+    /// Maximum filter of the delivery rate, in bytes per second.
     max_bw: MaxFilter,
     round_count: u64,
     round_start: bool,
@@ -136,12 +138,12 @@ impl Bbr {
             lt: LongTerm::default(),
             aggregation: Aggregation::default(),
         };
-        // Before the first measurement Linux assumes a millisecond.
+        // Before the first measurement, Linux assumes a millisecond.
         bbr.init_pacing_rate(Duration::from_millis(1));
         bbr
     }
 
-    /// The rate that the model believes in, bytes per second.
+    /// Returns the estimated rate in bytes per second.
     fn bw(&self) -> u64 {
         if self.lt.use_bw { self.lt.bw } else { self.max_bw.max() }
     }
@@ -168,20 +170,22 @@ impl Bbr {
         }
     }
 
-    /// Bandwidth-delay product times gain, rounded up to a segment; the initial window while nothing is known.
+    /// Returns the bandwidth-delay product times gain, rounded up to a segment; the initial window
+    /// before the first measurement.
     fn bdp(&self, bw: u64, gain: Gain) -> u64 {
         let Some(min_rtt) = self.min_rtt else { return self.initial_window };
         let bdp = Rate::from_bps(bw.saturating_mul(8)).bytes_in(min_rtt).get();
         mul_div(bdp, gain, UNIT).next_multiple_of(self.mss)
     }
 
-    /// Segments that leave together: what a millisecond carries, at least one or two, at most 127.
+    /// Returns the number of segments that leave together: those of a millisecond, at least one or
+    /// two, at most 127.
     fn tso_segs_goal(&self) -> u64 {
         let least = if self.pacing_rate < MIN_TSO_RATE / 8 { 1 } else { 2 };
         ((self.pacing_rate >> 10).min(GSO_MAX) / self.mss).max(least).min(0x7f)
     }
 
-    /// What must be in flight beyond the product so that batches and delayed acknowledgements do not stall it.
+    /// Adds to `cwnd` what batches and delayed acknowledgements need to avoid a stall.
     fn quantization_budget(&self, cwnd: u64) -> u64 {
         let cwnd = cwnd + 3 * self.tso_segs_goal() * self.mss;
         let mut cwnd = cwnd.next_multiple_of(2 * self.mss);
@@ -195,7 +199,7 @@ impl Bbr {
         self.quantization_budget(self.bdp(bw, gain))
     }
 
-    /// What will be in the network when the segment now being paced leaves.
+    /// Returns the bytes in the network when the segment now being paced leaves.
     fn in_net_at_departure(&self, ack: &AckEvent, in_flight: u64) -> u64 {
         let wait = ack.next_send.since(ack.now);
         let delivered = Rate::from_bps(self.bw().saturating_mul(8)).bytes_in(wait).get();
@@ -225,6 +229,7 @@ impl Bbr {
         }
         self.long_term_sampling(ack.newly_lost > 0, ack.rate.is_app_limited);
         let bw = Rate::from_bytes_over(Bytes::new(ack.rate.delivered), interval).as_bytes_per_sec();
+        // A sample limited by the application counts only if it raises the estimate.
         if !ack.rate.is_app_limited || bw >= self.max_bw.max() {
             self.max_bw.update(BW_ROUNDS, self.round_count, bw);
         }
@@ -247,6 +252,8 @@ impl Bbr {
         }
         let span = self.delivered_at.since(a.epoch_at);
         let mut expected = Rate::from_bps(bw.saturating_mul(8)).bytes_in(span).get();
+        // The epoch restarts when acknowledgements no longer exceed the rate, or its count grows
+        // large.
         if a.epoch_acked <= expected || a.epoch_acked + ack.delivered >= ACK_EPOCH_RESET * self.mss {
             a.epoch_acked = 0;
             a.epoch_at = self.delivered_at;
@@ -273,10 +280,12 @@ impl Bbr {
         let in_flight = self.in_net_at_departure(ack, ack.prior_in_flight);
         let bw = self.max_bw.max();
         if self.pacing_gain > UNIT {
-            // Long enough, and either lossy or with as much in flight as was asked for.
+            // Ends after the minimum round trip, with losses or with the requested amount in
+            // flight.
             return is_full_length
                 && (ack.newly_lost > 0 || in_flight >= self.inflight(bw, self.pacing_gain));
         }
+        // The slow phase ends early once the queue of the fast phase has drained.
         is_full_length || in_flight <= self.inflight(bw, UNIT)
     }
 
@@ -336,8 +345,8 @@ impl Bbr {
 
     fn update_min_rtt(&mut self, ack: &AckEvent) {
         let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
-        // A lone runt may have waited for a delayed acknowledgement: its round trip must not become the minimum
-        // just because the old one has aged.
+        // A single short segment may have waited for a delayed acknowledgement. Its round trip must
+        // not become the minimum only because the old one has aged out.
         let is_lone_runt = ack.delivered < self.mss
             && ack.prior_in_flight == ack.delivered
             && ack.rate.delivered == ack.delivered;
@@ -353,6 +362,8 @@ impl Bbr {
             self.probe_rtt_done_at = None;
         }
         if self.mode == Mode::ProbeRtt {
+            // The probe lasts 200 ms and at least a round trip, from when four segments are in
+            // flight.
             match self.probe_rtt_done_at {
                 None if ack.in_flight <= MIN_CWND_SEGMENTS * self.mss => {
                     self.probe_rtt_done_at = Some(ack.now + PROBE_RTT_TIME);
@@ -384,8 +395,8 @@ impl Bbr {
         };
     }
 
-    /// On entering recovery keep what is in flight; on leaving it return to the window before. Returns whether the
-    /// window is settled.
+    /// Keeps what is in flight on entry to recovery, and restores the earlier window at its end.
+    /// Returns true if the window is settled.
     fn set_cwnd_to_recover_or_restore(&mut self, ack: &AckEvent) -> bool {
         if ack.newly_lost > 0 {
             self.cwnd = self.cwnd.saturating_sub(ack.newly_lost).max(self.mss);
@@ -422,12 +433,12 @@ impl Bbr {
     }
 }
 
-/// BBRv1 pays no attention to ECN: a reduction is nothing to it.
+/// Returns true in recovery from loss. BBRv1 ignores ECN, so a reduction does not count.
 fn is_repairing(state: LossState) -> bool {
     matches!(state, LossState::Recovery | LossState::Loss)
 }
 
-/// `value * by / of`, without overflow on the way.
+/// Returns `value * by / of` without intermediate overflow.
 fn mul_div(value: u64, by: u64, of: u64) -> u64 {
     u64::try_from(u128::from(value) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX)
 }
@@ -465,7 +476,7 @@ impl CongestionControl for Bbr {
         self.full_bw = 0;
         self.round_start = true;
         self.long_term_sampling(true, false);
-        // Linux enters the loss state with one segment allowed.
+        // Linux allows one segment in the loss state.
         self.cwnd = self.mss;
     }
 

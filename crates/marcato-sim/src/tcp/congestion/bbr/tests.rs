@@ -1,4 +1,4 @@
-//! BBR fed with acknowledgements made by hand.
+//! Tests of BBR with constructed acknowledgements.
 
 use super::*;
 use crate::tcp::rate::RateSample;
@@ -7,12 +7,12 @@ use marcato_units::Seed;
 const MSS: u64 = 1000;
 const RTT: Duration = Duration::from_millis(100);
 
-/// A path of `bw` bytes per second and 100 ms that acknowledges a round at a time.
+/// Path of `bw` bytes per second and 100 ms that acknowledges one round at a time.
 struct Path {
     bbr: Bbr,
     now: Time,
     delivered: u64,
-    /// Bytes that each round loses.
+    /// Bytes lost in each round.
     losing: u64,
     lost: u64,
 }
@@ -24,7 +24,8 @@ impl Path {
         Self { bbr, now: Time::ZERO, delivered: 0, losing: 0, lost: 0 }
     }
 
-    /// One acknowledgement per round, whose sample shows `bw`; afterwards `in_flight` is out.
+    /// Handles one acknowledgement per round, whose sample shows `bw`; afterwards `in_flight` bytes
+    /// are outstanding.
     fn round(&mut self, bw: u64, prior_in_flight: u64, in_flight: u64) {
         self.now += RTT + Duration::from_millis(1);
         let prior_delivered = self.delivered;
@@ -82,7 +83,7 @@ fn startup_ends_after_three_rounds_without_growth_and_drains() {
     assert_eq!(path.bbr.pacing_gain, DRAIN_GAIN);
     path.round(400_000, 10 * MSS, 40 * MSS);
     assert_eq!(path.bbr.mode, Mode::ProbeBw);
-    // Two products of 40 segments, three batches of two, and what arrives in clumps: here a whole round.
+    // Two products of 40 segments, three batches of two, and the aggregation: here a whole round.
     let product = 2 * 40 * MSS;
     assert_eq!(path.bbr.bdp(400_000, CWND_GAIN), product);
     assert_eq!(path.bbr.aggregation_cwnd(), 40 * MSS);
@@ -119,7 +120,7 @@ fn after_ten_seconds_four_segments_probe_for_the_round_trip() {
     assert_eq!(path.bbr.mode, Mode::ProbeRtt);
     assert_eq!(path.bbr.cwnd(), 4 * MSS);
     assert!(path.bbr.limits_itself());
-    // 200 ms and a round with four in flight, then back to the window before.
+    // 200 ms and a round with four in flight, then back to the earlier window.
     for _ in 0..4 {
         path.round(40_000, 4 * MSS, 4 * MSS);
     }
@@ -134,7 +135,7 @@ fn the_first_pace_comes_from_the_handshake() {
     assert_eq!(path.bbr.pacing_rate, 100_000 * HIGH_GAIN * 99 / (UNIT * 100));
 }
 
-/// An acknowledgement of one segment of `len` bytes, alone in flight, after `rtt`.
+/// Acknowledgement of one segment of `len` bytes, alone in flight, after `rtt`.
 fn lone(now: Time, len: u64, rtt: Duration) -> AckEvent {
     AckEvent {
         now,
@@ -177,7 +178,7 @@ fn a_lone_runt_does_not_renew_the_least_round_trip() {
     }
 }
 
-/// Two intervals that end with 20 % loss and show the same rate: a policer's.
+/// Two intervals that end with 20 % loss and show the same rate, as behind a policer.
 #[test]
 fn the_rate_of_a_policer_is_found_and_used_for_48_rounds() {
     let mut path = Path::new();
