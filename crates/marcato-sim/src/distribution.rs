@@ -1,14 +1,14 @@
-//! How sizes and spans are distributed.
+//! Probability distributions of sizes and durations.
 
 use std::marker::PhantomData;
 
 use marcato_units::{Bytes, Duration, Stream};
 
-/// What can be drawn from a [`Distribution`]: a span of time, or a number of bytes.
+/// Quantity that a [`Distribution`] can draw: a duration, or a number of bytes.
 pub trait Quantity: Copy + private::Sealed {
-    /// As a real number: seconds, or bytes.
+    /// Converts to a real number: seconds, or bytes.
     fn to_real(self) -> f64;
-    /// The nearest that there is to `real`, which is neither negative nor not a number; saturates.
+    /// Converts from `real`, which is neither negative nor NaN, to the nearest value; saturates.
     fn from_real(real: f64) -> Self;
 }
 
@@ -40,24 +40,25 @@ impl Quantity for Duration {
     }
 }
 
-/// Why a [`Distribution`] cannot be.
+/// Error returned for an invalid [`Distribution`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DistributionError {
-    /// The bounds of a uniform distribution are the wrong way round.
+    /// The lower bound of a uniform distribution is above the upper one.
     #[error("low is above high: exchange them")]
     Bounds,
-    /// A mean of zero leaves nothing to draw.
+    /// The mean is zero.
     #[error("the mean is 0: say constant for a value that is always 0")]
     ZeroMean,
-    /// A Pareto distribution without truncation has no mean, or with it no form.
+    /// The shape of a Pareto distribution is not above 1, so that it has no mean; or, truncated,
+    /// not above 0.
     #[error("the shape of a pareto distribution must be above 1, or above 0 if it is truncated")]
     Shape,
-    /// A truncated distribution whose mean is at or beyond its end.
+    /// The mean of a truncated distribution is at or beyond its upper bound.
     #[error(
         "the mean of a truncated distribution must be below where it is cut: raise most or lower the mean"
     )]
     Truncation,
-    /// The spread of a log-normal distribution is negative, infinite or not a number.
+    /// The spread of a log-normal distribution is negative, infinite or NaN.
     #[error("sigma must be 0 or above, and finite")]
     Sigma,
 }
@@ -72,7 +73,8 @@ enum Form {
     Exponential {
         mean: f64,
     },
-    /// `kept` is the probability that a draw without truncation would be within it; if it is 1, `most` only caps.
+    /// Pareto distribution. `kept` is the probability that a draw without truncation is at most
+    /// `most`; if it is 1, `most` only caps draws.
     Pareto {
         shape: f64,
         scale: f64,
@@ -85,8 +87,9 @@ enum Form {
     },
 }
 
-/// How a size or span is distributed. Draws take what they need from a [`Stream`], always the same number of draws for
-/// one form, and use no function of the machine's, so that one seed gives the same everywhere.
+/// Probability distribution of sizes or durations. Each form takes a fixed number of draws from a
+/// [`Stream`]. No function of the machine's library is used, so one seed gives the same values
+/// everywhere.
 ///
 /// ```
 /// use marcato_sim::Distribution;
@@ -110,16 +113,16 @@ impl<Q: Quantity> Distribution<Q> {
         Self { form, quantity: PhantomData }
     }
 
-    /// Always `value`.
+    /// Constant `value`.
     pub fn constant(value: Q) -> Self {
         Self::of(Form::Constant(value.to_real()))
     }
 
-    /// Anything from `low` to `high` with the same probability.
+    /// Uniform distribution from `low` to `high`.
     ///
     /// # Errors
     ///
-    /// If `low` is above `high`.
+    /// [`DistributionError::Bounds`] if `low` is above `high`.
     pub fn uniform(low: Q, high: Q) -> Result<Self, DistributionError> {
         let (low, high) = (low.to_real(), high.to_real());
         if low > high {
@@ -128,21 +131,21 @@ impl<Q: Quantity> Distribution<Q> {
         Ok(Self::of(Form::Uniform { low, span: high - low }))
     }
 
-    /// Exponential, with this mean.
+    /// Exponential distribution with this mean.
     ///
     /// # Errors
     ///
-    /// If the mean is 0.
+    /// [`DistributionError::ZeroMean`] if the mean is 0.
     pub fn exponential(mean: Q) -> Result<Self, DistributionError> {
         Ok(Self::of(Form::Exponential { mean: positive(mean)? }))
     }
 
-    /// Pareto: above its scale the probability of exceeding x falls as x^-`shape`. The scale is
-    /// `mean` (`shape` - 1) / `shape`.
+    /// Pareto distribution: above its scale, the probability of exceeding x falls as x^-`shape`.
+    /// The scale is `mean` (`shape` - 1) / `shape`.
     ///
     /// # Errors
     ///
-    /// If the shape is not above 1, where there is no mean, or the mean is 0.
+    /// [`DistributionError`] if the shape is not above 1, where no mean exists, or the mean is 0.
     pub fn pareto(shape: f64, mean: Q) -> Result<Self, DistributionError> {
         let mean = positive(mean)?;
         if !(shape > 1.0 && shape.is_finite()) {
@@ -152,11 +155,12 @@ impl<Q: Quantity> Distribution<Q> {
         Ok(Self::of(Form::Pareto { shape, scale, kept: 1.0, most: f64::INFINITY }))
     }
 
-    /// Pareto on condition that it is at most `most`; `mean` is that of what remains, and the scale is found so.
+    /// Pareto distribution truncated at `most`, with this `mean` after truncation, from which the
+    /// scale follows.
     ///
     /// # Errors
     ///
-    /// If the shape is not above 0, the mean is 0, or is not below `most`.
+    /// [`DistributionError`] if the shape is not above 0, or the mean is 0 or not below `most`.
     pub fn truncated_pareto(shape: f64, mean: Q, most: Q) -> Result<Self, DistributionError> {
         let (mean, most) = (positive(mean)?, most.to_real());
         if !(shape > 0.0 && shape.is_finite()) {
@@ -165,8 +169,8 @@ impl<Q: Quantity> Distribution<Q> {
         if mean >= most {
             return Err(DistributionError::Truncation);
         }
-        // The mean grows with the scale, from 0 to `most`: halve the interval until it is as small as a float can
-        // tell. Below the mean is where every scale lies.
+        // The mean grows with the scale, from 0 to `most`. Bisection halves the interval down to
+        // the precision of a float; every scale lies below the mean.
         let (mut low, mut high) = (0.0, mean);
         for _ in 0..2_000 {
             let middle = low + (high - low) / 2.0;
@@ -184,11 +188,12 @@ impl<Q: Quantity> Distribution<Q> {
         Ok(Self::of(Form::Pareto { shape, scale, kept, most }))
     }
 
-    /// Pareto, but what would be above `most` is `most`. `mean` is that of the distribution before it is capped.
+    /// Pareto distribution capped at `most`: larger draws count as `most`. `mean` is that of the
+    /// distribution before the cap.
     ///
     /// # Errors
     ///
-    /// As [`pareto`](Self::pareto); or if the cap is not above the mean.
+    /// As for [`pareto`](Self::pareto); also if the cap is not above the mean.
     pub fn capped_pareto(shape: f64, mean: Q, most: Q) -> Result<Self, DistributionError> {
         if mean.to_real() >= most.to_real() {
             return Err(DistributionError::Truncation);
@@ -201,11 +206,11 @@ impl<Q: Quantity> Distribution<Q> {
         }
     }
 
-    /// Log-normal with this mean; `sigma` is the standard deviation of the logarithm.
+    /// Log-normal distribution with this mean; `sigma` is the standard deviation of the logarithm.
     ///
     /// # Errors
     ///
-    /// If the mean is 0, or `sigma` is negative or not finite.
+    /// [`DistributionError`] if the mean is 0, or `sigma` is negative or not finite.
     pub fn log_normal(mean: Q, sigma: f64) -> Result<Self, DistributionError> {
         if !(sigma >= 0.0 && sigma.is_finite()) {
             return Err(DistributionError::Sigma);
@@ -214,14 +219,14 @@ impl<Q: Quantity> Distribution<Q> {
         Ok(Self::of(Form::LogNormal { mu, sigma }))
     }
 
-    /// The mean, in seconds or bytes.
+    /// Returns the mean, in seconds or bytes.
     pub fn mean(&self) -> f64 {
         match self.form {
             Form::Constant(value) => value,
             Form::Uniform { low, span } => low + span / 2.0,
             Form::Exponential { mean } => mean,
             Form::Pareto { shape, scale, kept, most } if kept < 1.0 => truncated_mean(shape, scale, most),
-            // What lies beyond the cap is short of its mean by so much; without a cap by nothing.
+            // The subtracted term is the mean excess above the cap; it is 0 without a cap.
             Form::Pareto { shape, scale, most, .. } => {
                 (scale * shape - scale * libm::pow(scale / most, shape - 1.0)) / (shape - 1.0)
             }
@@ -229,7 +234,7 @@ impl<Q: Quantity> Distribution<Q> {
         }
     }
 
-    /// A value, to the nearest nanosecond or byte.
+    /// Draws a value, to the nearest nanosecond or byte.
     pub fn draw(&self, stream: &mut Stream) -> Q {
         Q::from_real(match self.form {
             Form::Constant(value) => value,
@@ -240,7 +245,7 @@ impl<Q: Quantity> Distribution<Q> {
                 (scale / libm::pow(1.0 - stream.unit() * kept, 1.0 / shape)).min(most)
             }
             Form::LogNormal { mu, sigma } => {
-                // Box and Muller's method; its second number is left, so that a draw leaves nothing behind.
+                // Box-Muller method. Its second number is discarded, so that draws keep no state.
                 let radius = libm::sqrt(-2.0 * libm::log(1.0 - stream.unit()));
                 let angle = std::f64::consts::TAU * stream.unit();
                 libm::exp(mu + sigma * radius * libm::cos(angle))
@@ -254,11 +259,12 @@ fn positive(mean: impl Quantity) -> Result<f64, DistributionError> {
     if mean > 0.0 { Ok(mean) } else { Err(DistributionError::ZeroMean) }
 }
 
-/// The mean of a Pareto distribution of this shape and scale on condition that it is at most `most`: the integral of
-/// x times the density from `scale` to `most`, over the probability of lying there.
+/// Returns the mean of a Pareto distribution truncated at `most`: the integral of x times the
+/// density from `scale` to `most`, over the probability of that range.
 fn truncated_mean(shape: f64, scale: f64, most: f64) -> f64 {
     let kept = 1.0 - libm::pow(scale / most, shape);
-    // With r = most / scale: shape × scale × (1 - r^(1 - shape)) / (shape - 1), whose limit at shape 1 is a logarithm.
+    // With r = most / scale: shape × scale × (1 - r^(1 - shape)) / (shape - 1), whose limit at
+    // shape 1 is a logarithm.
     let log = libm::log(most / scale);
     let power = (shape - 1.0) * log;
     let integral = if power.abs() < 1e-9 { log } else { -libm::expm1(-power) / (shape - 1.0) };
@@ -282,7 +288,8 @@ mod tests {
         let sizes = Distribution::capped_pareto(1.5, Bytes::kb(30), Bytes::kb(90)).unwrap();
         let mut stream = marcato_units::Seed::new(1).stream("sizes");
         let all: Vec<f64> = (0..200_000).map(|_| sizes.draw(&mut stream).get() as f64).collect();
-        // The scale is 10 kB, so the share at the cap is 9^-1.5 = 1/27; what is below it adds 30 kB × (1 - 9^-0.5).
+        // The scale is 10 kB, so the share at the cap is 9^-1.5 = 1/27; values below add 30 kB × (1
+        // - 9^-0.5).
         let expected = 20_000.0 + 90_000.0 / 27.0;
         assert!((sizes.mean() - expected).abs() < 1e-6, "{}", sizes.mean());
         let capped = all.iter().filter(|&&size| size == 90_000.0).count() as f64 / 200_000.0;
@@ -298,7 +305,8 @@ mod tests {
     #[test]
     fn draws_have_the_mean_that_was_asked_for() {
         let mean = Bytes::new(10_000);
-        // The last number is the standard deviation over the mean; five of them, over the root of the draws.
+        // The last number is the standard deviation over the mean. The bound is five of them, over
+        // the root of the number of draws.
         for (distribution, deviation) in [
             (Distribution::constant(mean), 0.0),
             (Distribution::uniform(Bytes::ZERO, mean * 2).unwrap(), 0.578),
@@ -313,7 +321,7 @@ mod tests {
         }
     }
 
-    /// The truncated distribution's mean by summing its density, on a grid that is even in the logarithm.
+    /// Mean of the truncated distribution by summing its density, on a logarithmic grid.
     fn summed_mean(shape: f64, scale: f64, most: f64) -> f64 {
         let steps = 1_000_000;
         let step = (most / scale).ln() / f64::from(steps);
@@ -329,7 +337,8 @@ mod tests {
 
     #[test]
     fn the_truncated_pareto_distributions_of_plt_have_a_mean_of_25_packets() {
-        // PLT's flow sizes: shapes 1.2 and 1.5, mean 25 packets, cut at 10^5 packets. Of a packet of 1000 bytes.
+        // PLT's flow sizes: shapes 1.2 and 1.5, mean 25 packets, cut at 10^5 packets; packets of
+        // 1000 bytes.
         for shape in [1.2, 1.5] {
             let sizes = Distribution::truncated_pareto(shape, Bytes::kb(25), Bytes::kb(100_000)).unwrap();
             let Form::Pareto { scale, .. } = sizes.form else { panic!("{sizes:?}") };

@@ -1,16 +1,17 @@
-//! Losses in bursts: a wire that is good or bad.
+//! Bursts of losses: a wire with a good and a bad state.
 //!
-//! References: E. N. Gilbert, "Capacity of a burst-noise channel", Bell System Technical Journal 39(5), 1960;
-//! E. O. Elliott, "Estimates of error rates for codes on burst-noise channels", ibid. 42(5), 1963; the names p and r
-//! are those of G. Haßlinger and O. Hohlfeld, "The Gilbert-Elliott model for packet loss in real time services on the
-//! Internet", MMB 2008 (their h and k are one minus the losses here).
+//! References: E. N. Gilbert, "Capacity of a burst-noise channel", Bell System Technical Journal
+//! 39(5), 1960; E. O. Elliott, "Estimates of error rates for codes on burst-noise channels", ibid.
+//! 42(5), 1963. The names p and r are those of G. Haßlinger and O. Hohlfeld, "The Gilbert-Elliott
+//! model for packet loss in real time services on the Internet", MMB 2008 (their h and k are one
+//! minus the losses here).
 
 use marcato_units::Stream;
 
-/// A wire with a good and a bad state, which loses packets with a probability of its own in each.
+/// Wire with a good and a bad state, each with its own probability of loss.
 ///
-/// Time is counted in packets: each sees the state, and then the state changes or not. The first sees the good state or
-/// the bad one as often as a packet in the midst of many would.
+/// Time is counted in packets: each meets the current state, which may then change. The first
+/// packet's state is drawn from the stationary distribution.
 ///
 /// ```
 /// use marcato_sim::{GilbertElliott, Loss};
@@ -23,64 +24,65 @@ use marcato_units::Stream;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// From good to bad.
+    /// Probability of a change from good to bad, per packet.
     p: f64,
-    /// From bad to good.
+    /// Probability of a change from bad to good, per packet.
     r: f64,
     loss_good: f64,
     loss_bad: f64,
 }
 
-/// Why losses cannot come in such bursts.
+/// Error returned for an invalid model of bursts.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum GilbertElliottError {
-    /// A probability is none.
+    /// A probability is not from 0 to 1.
     #[error("{what} is {value}: give a probability from 0 to 1")]
     Probability {
-        /// Which of them.
+        /// Name of the probability.
         what: &'static str,
-        /// What was given.
+        /// Value given.
         value: f64,
     },
-    /// A burst of less than a packet.
+    /// The mean burst is shorter than a packet.
     #[error("a mean burst of {0} packets is no burst: give 1 packet or more")]
     Burst(f64),
-    /// Between such bursts there would be less than one packet.
+    /// The mean gap between such bursts would be less than one packet.
     #[error(
         "a mean loss of {mean_loss} in bursts of {mean_burst} packets leaves less than a packet between bursts: lose \
          at most {most}, or in longer bursts"
     )]
     Frequent {
-        /// The mean loss wanted.
+        /// Mean loss requested.
         mean_loss: f64,
-        /// The mean burst wanted.
+        /// Mean burst requested, in packets.
         mean_burst: f64,
-        /// The most that such bursts can lose.
+        /// Greatest mean loss with such bursts.
         most: f64,
     },
 }
 
 impl GilbertElliott {
-    /// Goes bad with probability `p` and good again with probability `r` after each packet; loses nothing while good
-    /// and everything while bad.
+    /// Wire that turns bad with probability `p` and good again with probability `r` after each
+    /// packet. It loses nothing while good and everything while bad.
     ///
     /// # Errors
-    /// [`GilbertElliottError::Probability`] if one of them is below 0, above 1 or no number.
+    /// [`GilbertElliottError::Probability`] if one of them is below 0, above 1 or NaN.
     pub fn new(p: f64, r: f64) -> Result<Self, GilbertElliottError> {
         Ok(Self { p: probability("p", p)?, r: probability("r", r)?, loss_good: 0.0, loss_bad: 1.0 })
     }
 
-    /// Loses `mean_loss` of all packets (0 to 1), on average `mean_burst` in a row.
+    /// Wire that loses a share `mean_loss` of all packets (0 to 1), on average `mean_burst` in a
+    /// row.
     ///
     /// # Errors
-    /// [`GilbertElliottError`] if the loss is no probability, the burst shorter than a packet, or both together leave
-    /// less than one packet on average between bursts.
+    /// [`GilbertElliottError`] if the loss is no probability, the burst is shorter than a packet,
+    /// or the mean gap between bursts is less than one packet.
     pub fn bursts(mean_loss: f64, mean_burst: f64) -> Result<Self, GilbertElliottError> {
         let mean_loss = probability("the mean loss", mean_loss)?;
         if !(mean_burst >= 1.0 && mean_burst.is_finite()) {
             return Err(GilbertElliottError::Burst(mean_burst));
         }
-        // The stay in the bad state is geometric with mean 1 / r, and the share of it p / (p + r).
+        // The stay in the bad state is geometric with mean 1 / r, and its share is p / (p + r).
         let r = 1.0 / mean_burst;
         let p = r * mean_loss / (1.0 - mean_loss);
         if p > 1.0 {
@@ -90,39 +92,40 @@ impl GilbertElliott {
         Self::new(p, r)
     }
 
-    /// With these probabilities of loss instead, in the good state and in the bad one.
+    /// Sets the probabilities of loss in the good state and in the bad one.
     ///
     /// # Errors
-    /// [`GilbertElliottError::Probability`] if one of them is below 0, above 1 or no number.
+    /// [`GilbertElliottError::Probability`] if one of them is below 0, above 1 or NaN.
     pub fn losses(self, good: f64, bad: f64) -> Result<Self, GilbertElliottError> {
         let loss_good = probability("the loss in the good state", good)?;
         let loss_bad = probability("the loss in the bad state", bad)?;
         Ok(Self { loss_good, loss_bad, ..self })
     }
 
-    /// Which share of the packets is lost in the long run.
+    /// Returns the long-term share of packets that are lost.
     pub fn mean_loss(&self) -> f64 {
         let bad = self.share_bad();
         bad * self.loss_bad + (1.0 - bad) * self.loss_good
     }
 
-    /// How many packets in a row see the bad state, on average: infinitely many if it never ends.
+    /// Returns the mean number of packets in a row that meet the bad state; infinite if it never
+    /// ends.
     pub fn mean_burst(&self) -> f64 {
         1.0 / self.r
     }
 
-    /// Which share of the packets sees the bad state. A wire that never changes is good.
+    /// Returns the share of packets that meet the bad state; 0 for a wire that never changes.
     fn share_bad(&self) -> f64 {
         if self.p == 0.0 { 0.0 } else { self.p / (self.p + self.r) }
     }
 
-    /// The state that the first packet sees: whether it is bad.
+    /// Draws the state that the first packet meets; true if it is bad.
     pub(crate) fn begin(&self, stream: &mut Stream) -> bool {
         stream.chance(self.share_bad())
     }
 
-    /// Whether a packet is lost that sees the state `bad`, which then changes or not. Always two draws, so that what
-    /// comes later does not depend on what the probabilities are.
+    /// Draws the loss of a packet that meets the state `bad`, and then the change of state. It
+    /// takes two draws in any case, so that later draws do not depend on the probabilities.
     pub(crate) fn loses(&self, bad: &mut bool, stream: &mut Stream) -> bool {
         let (loss, change) = if *bad { (self.loss_bad, self.r) } else { (self.loss_good, self.p) };
         let lost = stream.chance(loss);
@@ -145,7 +148,7 @@ mod tests {
     use marcato_units::Seed;
     use proptest::prelude::*;
 
-    /// Losses among so many packets, and in how many bursts they came.
+    /// Losses among so many packets, and their number of bursts.
     fn run(wire: GilbertElliott, seed: u64, packets: u32) -> (f64, f64) {
         let mut stream = Seed::new(seed).stream("loss/test");
         let mut bad = wire.begin(&mut stream);
@@ -167,13 +170,14 @@ mod tests {
             let wire = GilbertElliott::bursts(mean_loss, mean_burst).unwrap();
             let (lost, bursts) = run(wire, seed, n);
             let n = f64::from(n);
-            // The mean of a two-state chain has the variance of independent draws times (1 + c) / (1 - c), where
-            // c = 1 - p - r is its correlation. Five standard deviations.
+            // The mean of a two-state chain has the variance of independent draws times (1 + c) /
+            // (1 - c), where c = 1 - p - r is its correlation. The bound is five standard
+            // deviations.
             let c = 1.0 - wire.p - wire.r;
             let sd = (mean_loss * (1.0 - mean_loss) / n * (1.0 + c) / (1.0 - c)).sqrt();
             assert!((lost / n - mean_loss).abs() <= 5.0 * sd, "{} of {mean_loss} +- {sd}", lost / n);
-            // A burst is geometric with standard deviation sqrt(1 - r) / r. Five, and one packet for the last burst,
-            // which the end may have cut.
+            // A burst is geometric with standard deviation sqrt(1 - r) / r. The bound is five of
+            // them, plus one packet, as the end may cut the last burst.
             let sd = (1.0 - wire.r).sqrt() / wire.r / bursts.sqrt();
             let burst = lost / bursts;
             assert!(
@@ -186,11 +190,11 @@ mod tests {
     #[test]
     fn both_states_lose_what_they_are_told() {
         let wire = GilbertElliott::new(0.02, 0.1).and_then(|wire| wire.losses(0.01, 0.4)).unwrap();
-        // A sixth of the packets sees the bad state.
+        // A sixth of the packets meets the bad state.
         assert!((wire.mean_loss() - (0.4 / 6.0 + 0.05 / 6.0)).abs() < 1e-12, "{}", wire.mean_loss());
         let n = 4_000_000;
         let (lost, _) = run(wire, 5, n);
-        // Losses are less correlated than the states: the bound for those of the states' losses is on the safe side.
+        // Losses are less correlated than the states, so the bound for the states is conservative.
         let sd = (0.25 / f64::from(n) * (2.0 - 0.12) / 0.12).sqrt();
         assert!((lost / f64::from(n) - wire.mean_loss()).abs() <= 5.0 * sd, "{lost}");
     }

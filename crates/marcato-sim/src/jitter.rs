@@ -1,14 +1,15 @@
-//! Delay that differs from packet to packet.
+//! Jitter: delay that differs from packet to packet.
 
 use marcato_units::{Duration, Stream, Time};
 
-/// What a link adds to its delay, drawn anew for each packet it puts on the wire.
+/// Random addition to a link's delay, drawn for each packet that it puts on the wire.
 ///
-/// Every link draws from a stream of its own, `jitter/<link>`, once per packet, lost ones included: with other losses
-/// the other packets keep their delays.
+/// Every link draws from its stream `jitter/<link>`, once per packet, lost ones included. So a
+/// different loss does not change the delays of other packets.
 ///
-/// Unless [`reorder`](Self::reorder) allows it, no packet overtakes another: one whose own delay would have it arrive
-/// before its predecessor arrives with it. Delays then come out longer than drawn, the more so the closer the packets.
+/// Unless [`reorder`](Self::reorder) allows it, no packet overtakes another. A packet that would
+/// arrive before its predecessor arrives with it. Delays are then longer than drawn, the more so
+/// the closer the packets follow each other.
 ///
 /// ```
 /// use marcato_sim::{Jitter, LinkConfig};
@@ -27,7 +28,7 @@ pub struct Jitter {
     reorder: bool,
 }
 
-/// How the extra delay is distributed. In nanoseconds.
+/// Distribution of the extra delay, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Spread {
     Uniform { max: Duration },
@@ -37,36 +38,38 @@ enum Spread {
     Held { probability: f64, span: Duration },
 }
 
-/// Why delay cannot vary so.
+/// Error returned for an invalid [`Jitter`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum JitterError {
-    /// The shape of a Pareto distribution is zero, negative or no number.
+    /// The shape of a Pareto distribution is zero, negative or NaN.
     #[error("a pareto shape of {0} has no distribution: give one above 0, such as 2.5")]
     Shape(f64),
-    /// The probability is none.
+    /// The probability is not from 0 to 1.
     #[error("packets cannot be held with probability {0}: give one from 0 to 1")]
     Probability(f64),
 }
 
 impl Jitter {
-    /// From 0 to `max`, both included, all alike likely.
+    /// Uniform distribution from 0 to `max`, both included.
     pub const fn uniform(max: Duration) -> Self {
         Self::of(Spread::Uniform { max })
     }
 
-    /// Normally distributed, and drawn again while below 0. So the mean of what comes out is above `mean` where `sd` is
-    /// not small against it: by 0.4 % of `sd` if `mean` is 3 `sd`, by 29 % if it is one, and by 80 % if it is 0.
+    /// Normal distribution, redrawn while below 0. The resulting mean is above `mean` unless `sd`
+    /// is small against it: by 0.4 % of `sd` if `mean` is 3 `sd`, by 29 % if it is one, and by 80 %
+    /// if it is 0.
     pub const fn normal(mean: Duration, sd: Duration) -> Self {
         Self::of(Spread::Normal { mean, sd })
     }
 
-    /// Exponentially distributed with this mean, and `max` where it would be more.
+    /// Exponential distribution with this mean, capped at `max`.
     pub const fn exponential(mean: Duration, max: Duration) -> Self {
         Self::of(Spread::Exponential { mean, max })
     }
 
-    /// Pareto distributed: at least `scale`, more than `x` with probability (`scale` / `x`) ^ `shape`, and `max` where
-    /// it would be more. At or below a shape of 2 the variance, and at or below 1 the mean, is what `max` makes it.
+    /// Pareto distribution capped at `max`: at least `scale`, and more than `x` with probability
+    /// (`scale` / `x`) ^ `shape`. For a shape of at most 2, `max` determines the variance; of at
+    /// most 1, also the mean.
     ///
     /// # Errors
     /// [`JitterError::Shape`] if the shape is not above 0.
@@ -78,8 +81,9 @@ impl Jitter {
         }
     }
 
-    /// Nothing for most packets, and `span` for each with this probability. With [`reorder`](Self::reorder) that is a
-    /// detour, which others do not take; without, a repair below IP for which the others wait.
+    /// Delay of `span` for each packet with this probability, and of nothing otherwise. With
+    /// [`reorder`](Self::reorder) it models a detour of single packets; without, a repair below IP
+    /// for which later packets wait.
     ///
     /// # Errors
     /// [`JitterError::Probability`] if it is not from 0 to 1.
@@ -91,13 +95,13 @@ impl Jitter {
         }
     }
 
-    /// Whether packets may overtake one another. Without this call they may not.
+    /// Sets whether packets may overtake one another; by default they may not.
     #[must_use]
     pub const fn reorder(self, reorder: bool) -> Self {
         Self { reorder, ..self }
     }
 
-    /// Whether packets may overtake one another.
+    /// Returns true if packets may overtake one another.
     pub const fn reorders(&self) -> bool {
         self.reorder
     }
@@ -106,14 +110,14 @@ impl Jitter {
         Self { spread, reorder: false }
     }
 
-    /// The next packet's extra delay.
+    /// Draws the next packet's extra delay.
     fn draw(&self, stream: &mut Stream) -> Duration {
         match self.spread {
             Spread::Uniform { max } => {
                 Duration::from_nanos(stream.below(saturating_nanos(max).saturating_add(1)))
             }
             Spread::Normal { mean, sd } => loop {
-                // The mean is not negative, so at least every other draw is good.
+                // The mean is not negative, so at least every other draw is accepted on average.
                 let nanos = mean.as_nanos() as f64 + sd.as_nanos() as f64 * standard_normal(stream);
                 if nanos >= 0.0 {
                     break from_f64(nanos);
@@ -121,7 +125,8 @@ impl Jitter {
             },
             Spread::Exponential { mean, max } => stream.exponential(mean).min(max),
             Spread::Pareto { scale, shape, max } => {
-                // 1 - unit() lies in (0, 1], so the power is at least 1; if it is infinite, `max` bounds it.
+                // 1 - unit() lies in (0, 1], so the power is at least 1; if it is infinite, `max`
+                // bounds it.
                 let times = libm::pow(1.0 - stream.unit(), -1.0 / shape);
                 from_f64(scale.as_nanos() as f64 * times).min(max)
             }
@@ -136,11 +141,11 @@ impl Jitter {
     }
 }
 
-/// A [`Jitter`] under way.
+/// State of a [`Jitter`] on a link.
 pub(crate) struct JitterProcess {
     jitter: Jitter,
     stream: Stream,
-    /// When the packet arrives that arrives last of all so far.
+    /// Latest arrival time so far.
     last: Time,
 }
 
@@ -149,7 +154,7 @@ impl JitterProcess {
         Self { jitter, stream, last: Time::ZERO }
     }
 
-    /// When the next packet arrives, which without jitter would arrive at `due`.
+    /// Returns the arrival time of the next packet, which without jitter would arrive at `due`.
     pub(crate) fn arrival(&mut self, due: Time) -> Time {
         let at = due + self.jitter.draw(&mut self.stream);
         if self.jitter.reorder {
@@ -160,8 +165,8 @@ impl JitterProcess {
     }
 }
 
-/// A draw from the normal distribution of mean 0 and variance 1: Marsaglia's polar method, of whose two results it uses
-/// one, so that nothing has to be remembered between packets.
+/// Draws from the normal distribution of mean 0 and variance 1 by Marsaglia's polar method. It uses
+/// one of the two results, so that packets share no state.
 fn standard_normal(stream: &mut Stream) -> f64 {
     loop {
         let (u, v) = (2.0 * stream.unit() - 1.0, 2.0 * stream.unit() - 1.0);
@@ -189,7 +194,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// So many draws, in milliseconds.
+    /// `n` draws, in milliseconds.
     fn draws(jitter: Jitter, seed: u64, n: usize) -> Vec<f64> {
         let mut stream = Seed::new(seed).stream("jitter/test");
         (0..n).map(|_| jitter.draw(&mut stream).as_secs_f64() * 1e3).collect()
@@ -211,7 +216,7 @@ mod tests {
         // Standard deviation of the mean: 10 / sqrt(12) / sqrt(100 000) = 0.0091; five of them.
         assert!((mean(&all) - 5.0).abs() < 0.046, "{}", mean(&all));
         assert!((sd(&all) - 2.887).abs() < 0.046, "{}", sd(&all));
-        // Both ends belong to it.
+        // Both ends are included.
         let mut stream = Seed::new(2).stream("jitter/test");
         let short = Jitter::uniform(Duration::from_nanos(1));
         let few: Vec<_> = (0..100).map(|_| short.draw(&mut stream).as_nanos()).collect();
@@ -221,10 +226,12 @@ mod tests {
     #[test]
     fn normal_jitter_has_its_mean_and_deviation() {
         let all = draws(Jitter::normal(10 * MS, 2 * MS), 3, 100_000);
-        // Five deviations below zero: truncation does not show. 2 / sqrt(100 000) = 0.0063; five of them.
+        // The mean is five deviations above zero, so truncation has no effect. 2 / sqrt(100 000) =
+        // 0.0063; five of them.
         assert!((mean(&all) - 10.0).abs() < 0.032, "{}", mean(&all));
         assert!((sd(&all) - 2.0).abs() < 0.032, "{}", sd(&all));
-        // Of a normal distribution 68.27 % lie within one deviation; five deviations of that are 0.74 %.
+        // Of a normal distribution 68.27 % lie within one deviation; five deviations of that share
+        // are 0.74 %.
         let within = all.iter().filter(|&&x| (x - 10.0).abs() < 2.0).count();
         assert!((67_530..=69_010).contains(&within), "{within}");
     }
@@ -232,7 +239,8 @@ mod tests {
     #[test]
     fn truncated_normal_jitter_is_never_negative_and_longer_on_average() {
         let all = draws(Jitter::normal(Duration::ZERO, MS), 4, 100_000);
-        // Half a normal distribution: mean sqrt(2 / pi) = 0.798, deviation 0.603, of the mean 0.0019; five of them.
+        // Half a normal distribution: mean sqrt(2 / pi) = 0.798, deviation 0.603, of the mean
+        // 0.0019; five of them.
         assert!((mean(&all) - 0.798).abs() < 0.0096, "{}", mean(&all));
         let all = draws(Jitter::normal(MS, MS), 5, 100_000);
         assert!((mean(&all) - 1.2876).abs() < 0.0126, "{}", mean(&all));
@@ -244,7 +252,7 @@ mod tests {
         let all = draws(Jitter::exponential(4 * MS, 10_000 * MS), 7, 100_000);
         assert!((mean(&all) - 4.0).abs() < 0.064, "{}", mean(&all));
         let capped = draws(Jitter::exponential(4 * MS, 4 * MS), 8, 100_000);
-        // What would be more than the mean, 1 / e of it, is at the cap; five deviations of that are 0.77 %.
+        // A share of 1 / e exceeds the mean and is at the cap; five deviations of that are 0.77 %.
         let at_cap = capped.iter().filter(|&&x| x == 4.0).count();
         assert!((36_020..=37_560).contains(&at_cap), "{at_cap}");
     }

@@ -1,10 +1,10 @@
-//! One transfer, and somebody who takes it.
+//! Bulk transfer, and its receiver.
 
 use marcato_units::{Bytes, Priority};
 
 use super::{App, Socket, Tag};
 
-/// Writes so many bytes as fast as they are taken, then closes.
+/// Application that writes a number of bytes as fast as the socket accepts them, then closes.
 #[derive(Clone, Debug)]
 pub struct Bulk {
     left: Bytes,
@@ -13,17 +13,17 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// A transfer of `bytes`.
+    /// Transfer of `bytes`.
     pub fn new(bytes: Bytes) -> Self {
         Self { left: bytes, priority: Priority::default(), tag: Tag::default() }
     }
 
-    /// A transfer that never ends.
+    /// Transfer without end.
     pub fn endless() -> Self {
         Self::new(Bytes::MAX)
     }
 
-    /// With this priority.
+    /// Sets the priority.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
@@ -32,7 +32,7 @@ impl Bulk {
 
 impl App for Bulk {
     fn writable(&mut self, socket: &mut Socket<'_>) {
-        // The socket takes what it has room for and asks again when there is more.
+        // The socket takes what fits, and asks again when it has room.
         self.left -= socket.write(self.left, self.priority, self.tag);
         if self.left.is_zero() {
             socket.close();
@@ -40,7 +40,7 @@ impl App for Bulk {
     }
 }
 
-/// Reads everything, says nothing, and closes when the other end does.
+/// Application that reads everything, writes nothing, and closes when the other end does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sink;
 

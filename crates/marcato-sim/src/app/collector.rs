@@ -1,4 +1,4 @@
-//! An application that notes what arrives when.
+//! Receiving application that records arrival times.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use marcato_units::{Bytes, Time};
 
 use super::{App, Socket, Tag};
 
-/// What arrived under one label.
+/// Data that arrived under one label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When its first byte did.
+    /// Arrival time of its first byte.
     pub first_at: Time,
-    /// When its last byte did.
+    /// Arrival time of its latest byte.
     pub last_at: Time,
-    /// How much.
+    /// Bytes that arrived.
     pub bytes: Bytes,
 }
 
-/// Reads everything and notes, for each label, when its first and last bytes arrived. Closes when the other end
-/// does.
+/// Application that reads everything and records, for each label, when its first and latest bytes
+/// arrived. It closes when the other end does.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
     arrivals: BTreeMap<Tag, Arrival>,
@@ -26,22 +26,23 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// One that also keeps a line for every delivery, in order.
+    /// Collector that also logs every delivery, in order.
     pub fn logging() -> Self {
         Self { arrivals: BTreeMap::new(), log: Some(Vec::new()) }
     }
 
-    /// What arrived under `tag`.
+    /// Returns what arrived under `tag`.
     pub fn arrival(&self, tag: Tag) -> Option<Arrival> {
         self.arrivals.get(&tag).copied()
     }
 
-    /// When the last of `len` bytes under `tag` arrived; `None` if not all did.
+    /// Returns the arrival time of the last of `len` bytes under `tag`; `None` if fewer have
+    /// arrived.
     pub fn complete(&self, tag: Tag, len: Bytes) -> Option<Time> {
         self.arrival(tag).filter(|arrival| arrival.bytes >= len).map(|arrival| arrival.last_at)
     }
 
-    /// Every delivery, if it was asked for.
+    /// Returns every delivery of a [`logging`](Self::logging) collector; otherwise none.
     pub fn log(&self) -> &[(Time, Tag, Bytes)] {
         self.log.as_deref().unwrap_or(&[])
     }

@@ -1,4 +1,4 @@
-//! An application whose messages pass a Conductor before they reach TCP. CATS §II-C.
+//! Application whose messages pass a Conductor before they reach TCP. CATS §II-C.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,15 @@ use marcato_units::Bytes;
 use super::plan::{Plan, Planned};
 use super::{App, Socket, Tag};
 
-/// Offers each message of a plan to a Conductor when its time comes; a feeder moves what the Conductor grants into
-/// the socket, exactly as it does with a real one. The label of a message is its place in the plan.
+/// Application that offers each message of a plan to a Conductor at its time. A feeder moves what
+/// the Conductor grants into the socket, as with a real one. The label of a message is its index in
+/// the plan.
 pub struct Conducted {
     conductor: Conductor<Slab, Removals>,
     feeder: Feeder,
     plan: Plan,
-    /// Labels of the messages of which something waits, by the Conductor's names. Only looked up, never walked, so that
-    /// its order does not matter.
+    /// Labels of messages with ungranted data, by the Conductor's identifiers. The order of the map
+    /// never matters: it is looked up, not iterated.
     tags: HashMap<MessageId, Tag>,
     refused: Vec<(Tag, OfferError)>,
     removed: Vec<(Tag, Removal)>,
@@ -24,7 +25,7 @@ pub struct Conducted {
 }
 
 impl Conducted {
-    /// An application with this plan; messages of the same time keep their order.
+    /// Application with this plan; messages of the same time keep their order.
     pub fn new(conductor: Conductor, feeder: Feeder, plan: Vec<Planned>) -> Self {
         Self {
             conductor: conductor.observed_by(Removals::default()),
@@ -37,22 +38,23 @@ impl Conducted {
         }
     }
 
-    /// The Conductor, for its counters and debts.
+    /// Returns the Conductor, for its counters and debts.
     pub fn conductor(&self) -> &Conductor<Slab, Removals> {
         &self.conductor
     }
 
-    /// Messages of the plan that the Conductor did not take.
+    /// Returns the messages of the plan that the Conductor refused, with the reasons.
     pub fn refused(&self) -> &[(Tag, OfferError)] {
         &self.refused
     }
 
-    /// Messages of the plan that the Conductor removed before all of them was sent, in order, and why.
+    /// Returns the messages of the plan that the Conductor removed before they were sent in full,
+    /// in order, with the reasons.
     pub fn removed(&self) -> &[(Tag, Removal)] {
         &self.removed
     }
 
-    /// Every chunk that reached the socket, in order.
+    /// Returns every chunk that reached the socket, in order.
     pub fn granted(&self) -> &[Grant] {
         &self.granted
     }
@@ -99,7 +101,7 @@ impl App for Conducted {
     }
 }
 
-/// A simulated TCP connection as the feeder sees it.
+/// Simulated TCP connection as the feeder's engine.
 struct Lane<'a, 'b> {
     socket: &'a mut Socket<'b>,
     tags: &'a mut HashMap<MessageId, Tag>,

@@ -1,15 +1,16 @@
-//! Questions and answers over one connection.
+//! Requests and responses over one connection.
 
 use marcato_units::{Bytes, Duration, Priority, Stream, Time};
 
 use super::{App, FlowStreams, Socket, Tag};
 use crate::distribution::Distribution;
 
-/// Questions and answers over one connection, as they shall be: a [`Requester`] at one end asks with so many bytes, a
-/// [`Responder`] at the other answers with so many, and after a time to think the next question follows.
+/// Configuration of requests and responses over one connection. A [`Requester`] at one end sends a
+/// request, and a [`Responder`] at the other sends a response. The next request follows after a
+/// think time.
 ///
-/// Both ends draw the sizes from the same streams, named after the flow, so that the answer's need not travel. A size of
-/// 0 counts as 1: who says nothing cannot be heard.
+/// Both ends draw the sizes from the same streams, named after the flow, so that the response size
+/// need not be transferred. A size of 0 counts as 1, since an empty request could not be detected.
 ///
 /// ```
 /// use marcato_sim::{Distribution, LinkConfig, Network, RequestResponse, Requester, Side, TcpConfig, TcpFlow};
@@ -36,22 +37,22 @@ use crate::distribution::Distribution;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RequestResponse {
-    /// Sizes of the questions.
+    /// Sizes of the requests.
     pub request: Distribution<Bytes>,
-    /// Sizes of the answers.
+    /// Sizes of the responses.
     pub response: Distribution<Bytes>,
-    /// From the end of an answer to the next question.
+    /// Time from the end of a response to the next request.
     pub think: Distribution<Duration>,
-    /// How many questions there are; then the connection is closed.
+    /// Number of requests, after which the connection is closed.
     pub exchanges: u64,
-    /// How many exchanges the [`Requester`] keeps; of those after, it only counts how many there were.
+    /// Number of exchanges that the [`Requester`] records; later ones are only counted.
     pub most_records: usize,
-    /// The priority of questions and answers.
+    /// Priority of requests and responses.
     pub priority: Priority,
 }
 
 impl RequestResponse {
-    /// Questions without end. Of a million of them, the times are kept.
+    /// Requests without end, with a record of the first million.
     pub fn new(
         request: Distribution<Bytes>,
         response: Distribution<Bytes>,
@@ -67,19 +68,20 @@ impl RequestResponse {
         }
     }
 
-    /// With so many questions.
+    /// Sets the number of requests.
     #[must_use]
     pub fn exchanges(self, exchanges: u64) -> Self {
         Self { exchanges, ..self }
     }
 
-    /// With this priority.
+    /// Sets the priority.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
 
-    /// Who asks. It may be either end of the flow, if the other has the [`server`](Self::server).
+    /// Returns the requesting application. It may be at either end of the flow, if the other end
+    /// has the [`server`](Self::server).
     pub fn client(&self) -> Requester {
         Requester {
             config: *self,
@@ -94,7 +96,7 @@ impl RequestResponse {
         }
     }
 
-    /// Who answers.
+    /// Returns the responding application.
     pub fn server(&self) -> Responder {
         Responder {
             config: *self,
@@ -107,7 +109,7 @@ impl RequestResponse {
     }
 }
 
-/// The sizes of a flow's questions and answers, one pair after the other.
+/// Sizes of a flow's requests and responses, pair by pair.
 #[derive(Clone, Debug)]
 struct Draws {
     request: Stream,
@@ -125,27 +127,28 @@ impl Draws {
     }
 }
 
-/// A question and its answer.
+/// Request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// When the question was written.
+    /// Time at which the request was written.
     pub asked_at: Time,
-    /// When the last byte of the answer had arrived.
+    /// Arrival time of the response's last byte.
     pub answered_at: Time,
-    /// Bytes of the question.
+    /// Size of the request.
     pub request: Bytes,
-    /// Bytes of the answer.
+    /// Size of the response.
     pub response: Bytes,
 }
 
 impl Exchange {
-    /// How long it took.
+    /// Returns the time from the request to the end of its response.
     pub fn completion(&self) -> Duration {
         self.answered_at - self.asked_at
     }
 }
 
-/// Asks; see [`RequestResponse`]. It begins when the connection is established.
+/// Application that sends requests, from the establishment of the connection on; see
+/// [`RequestResponse`].
 #[derive(Clone, Debug)]
 pub struct Requester {
     config: RequestResponse,
@@ -160,17 +163,18 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// What has been answered in full, in order, as far as it is kept.
+    /// Returns the recorded exchanges that are complete, in order.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.records
     }
 
-    /// Exchanges that were completed and not kept, because `most_records` were already.
+    /// Returns the number of completed exchanges beyond `most_records`, which are not recorded.
     pub fn unrecorded(&self) -> u64 {
         self.unrecorded
     }
 
-    /// The question that waits for its answer: its `answered_at` is as yet the time at which it was asked.
+    /// Returns the request that still waits for its response; its `answered_at` is so far the time
+    /// of the request.
     pub fn unanswered(&self) -> Option<Exchange> {
         self.current
     }
@@ -241,12 +245,12 @@ impl App for Requester {
     }
 }
 
-/// Answers; see [`RequestResponse`]. It answers a question when it has all of it.
+/// Application that sends a response after each complete request; see [`RequestResponse`].
 #[derive(Clone, Debug)]
 pub struct Responder {
     config: RequestResponse,
     draws: Option<Draws>,
-    /// Questions of which something has been read.
+    /// Number of requests of which at least a byte was read.
     begun: u64,
     left_to_read: Bytes,
     answer: Bytes,

@@ -1,4 +1,4 @@
-//! What applications do today: write in the order in which they have something to say.
+//! Application without a Conductor: it writes messages in the order of their times.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use marcato_units::{Bytes, Priority};
 use super::plan::{Plan, Planned};
 use super::{App, Socket, Tag};
 
-/// Writes each message of a plan when its time comes, one after the other. The label of a message is its place in
-/// the plan.
+/// Application that writes each message of a plan at its time, one after the other. The label of a
+/// message is its index in the plan.
 #[derive(Clone, Debug)]
 pub struct Fifo {
     plan: Plan,
@@ -16,7 +16,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// An application with this plan; messages of the same time keep their order.
+    /// Application with this plan; messages of the same time keep their order.
     pub fn new(plan: Vec<Planned>) -> Self {
         Self { plan: Plan::new(plan), waiting: VecDeque::new() }
     }

@@ -1,11 +1,12 @@
-//! An application that sends part of what it reads back.
+//! Application that sends part of what it reads back.
 
 use marcato_units::{Bytes, Priority};
 
 use super::{App, Socket, Tag};
 
-/// Writes back one byte of so many that it reads, and closes when the other end has and all is written. Of each piece that
-/// it reads, the share is rounded down, as CRQ's client does with halves.
+/// Application that writes back one byte for each `one_of` that it reads. It closes when the other
+/// end has closed and all is written. The share of each piece read is rounded down, as CRQ's client
+/// does with halves.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     one_of: u64,
@@ -19,7 +20,7 @@ impl Mirror {
         Self { one_of: one_of.max(1), owed: Bytes::ZERO, finished: false }
     }
 
-    /// Half of everything. CRQ §IV-B.
+    /// Sends half of everything back. CRQ §IV-B.
     pub fn half() -> Self {
         Self::one_of(2)
     }
@@ -60,7 +61,7 @@ mod tests {
     fn half_comes_back_though_it_is_more_than_the_send_buffer_and_then_both_close() {
         let mut net = Network::new(Seed::new(1));
         let (client, server) = (net.node("client"), net.node("server"));
-        // The way back is the slower one.
+        // The reverse direction is the slower one.
         let link = |mbps| LinkConfig::new(Rate::from_mbps(mbps), Duration::from_millis(10));
         net.link(client, server, link(2), link(20));
         let config = TcpConfig { send_buffer: Bytes::kb(20), ..TcpConfig::default() };

@@ -1,4 +1,4 @@
-//! Applications: what writes into and reads from the ends of a TCP flow.
+//! Applications at the ends of TCP flows.
 
 mod bulk;
 mod collector;
@@ -26,49 +26,51 @@ pub use writers::Writers;
 use crate::packet::Side;
 use crate::tcp::{Connection, TcpStats};
 
-/// A label that travels beside the bytes of a write, so that the receiving application can tell what arrived. In
-/// a real transport message frames say it; in virtual time it costs nothing on the wire.
+/// Label of the bytes of a write, which tells the receiving application what arrived. In a real
+/// transport, message frames carry it; in virtual time it takes no bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// An application at one end of a flow. Every method has a default that does nothing.
+/// Application at one end of a flow. Every method has a default that does nothing.
 ///
-/// To add one, implement this beside [`Bulk`] or in your own crate; after the run get it back by
-/// [`Network::app`](crate::Network::app).
+/// To add one, implement this trait beside [`Bulk`] or in your own crate; after the run,
+/// [`Network::app`](crate::Network::app) returns it.
 #[expect(unused_variables, reason = "the defaults do nothing")]
 pub trait App: Any {
-    /// The flow has been added and has its name: an application that needs random numbers takes its streams now. Called
-    /// once, before everything else.
+    /// Handles the flow's naming: an application that needs random numbers takes its streams here.
+    /// Called once, before all other methods.
     fn named(&mut self, streams: &FlowStreams<'_>) {}
-    /// The flow begins; the connection is not yet there, but may be written to.
+    /// Handles the beginning of the flow; the connection is not yet established, but may be written
+    /// to.
     fn start(&mut self, socket: &mut Socket<'_>) {}
-    /// The connection is established.
+    /// Handles the establishment of the connection.
     fn connected(&mut self, socket: &mut Socket<'_>) {}
-    /// The handshake was given up: nobody answers.
+    /// Handles an abandoned handshake: no other end responds.
     fn failed(&mut self, socket: &mut Socket<'_>) {}
-    /// The other end has reset the connection, or refused it: nothing more comes or goes.
+    /// Handles a reset or refusal by the other end: no more data is sent or received.
     fn reset(&mut self, socket: &mut Socket<'_>) {}
-    /// The socket takes more. Called again while something is written; after a call that writes nothing, not
-    /// before data has been acknowledged or another method of this application has been called.
+    /// Handles room in the socket. Called again as long as it writes. After a call without a write,
+    /// the next follows an acknowledgement of data or a call of another method.
     fn writable(&mut self, socket: &mut Socket<'_>) {}
-    /// `bytes` labelled `tag` have arrived, in the order of the stream.
+    /// Handles `bytes` labelled `tag` that have arrived, in the order of the stream.
     fn received(&mut self, tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {}
-    /// A timer set by [`Socket::set_timer`] has come.
+    /// Handles a timer set by [`Socket::set_timer`].
     fn timer(&mut self, token: u32, socket: &mut Socket<'_>) {}
-    /// The other end has closed and all its data has arrived.
+    /// Handles the end of the other end's stream, after all its data.
     fn finished(&mut self, socket: &mut Socket<'_>) {}
 }
 
-/// The random numbers of a flow: streams that depend on the network's seed, the flow's name and their own.
+/// Random numbers of a flow: streams that depend on the network's seed, the flow's name and their
+/// own.
 pub struct FlowStreams<'a> {
     pub(crate) seed: Seed,
-    /// The flow's name.
+    /// Name of the flow.
     pub(crate) name: &'a str,
     pub(crate) side: Side,
 }
 
 impl FlowStreams<'_> {
-    /// This end's stream called `what`, from its beginning.
+    /// Returns this end's stream called `what`, from its beginning.
     pub fn stream(&self, what: &str) -> Stream {
         let side = match self.side {
             Side::Client => "client",
@@ -77,16 +79,17 @@ impl FlowStreams<'_> {
         self.seed.stream(&format!("{}/{side}/app/{what}", self.name))
     }
 
-    /// The flow's stream called `what`, from its beginning: both ends get the same.
+    /// Returns the flow's stream called `what`, from its beginning, which is the same at both ends.
     pub fn shared(&self, what: &str) -> Stream {
         self.seed.stream(&format!("{}/app/{what}", self.name))
     }
 }
 
-/// What one end of a flow has sent and the other not yet received, by label.
+/// Labels of data that one end has sent and the other has not yet received: stream offset of each
+/// run's end, and its label.
 pub(crate) type Ledger = std::collections::VecDeque<(u64, Tag)>;
 
-/// An application's view of its connection.
+/// Application's view of its connection.
 pub struct Socket<'a> {
     pub(crate) now: Time,
     pub(crate) tcp: &'a mut Connection,
@@ -95,12 +98,12 @@ pub struct Socket<'a> {
 }
 
 impl Socket<'_> {
-    /// The time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Writes `len` bytes, or as many as there is room for; returns how many. They are labelled with `tag`.
+    /// Writes `len` bytes labelled `tag`, or as many as fit the send buffer. Returns how many.
     pub fn write(&mut self, len: Bytes, priority: Priority, tag: Tag) -> Bytes {
         let taken = self.tcp.write(len, priority);
         if !taken.is_zero() {
@@ -113,47 +116,48 @@ impl Socket<'_> {
         taken
     }
 
-    /// Room in the send buffer.
+    /// Returns the free space of the send buffer.
     pub fn room(&self) -> Bytes {
         self.tcp.room()
     }
 
-    /// Written and not yet sent.
+    /// Returns the bytes written and not yet sent.
     pub fn unsent(&self) -> Bytes {
         self.tcp.unsent()
     }
 
-    /// Whether the socket asks for more: by its low watermark if it has one, else by room.
+    /// Returns true if the socket asks for more data: by its low watermark if it has one, else by
+    /// room.
     pub fn is_writable(&self) -> bool {
         self.tcp.is_writable()
     }
 
-    /// Whether the handshake is done.
+    /// Returns true if the handshake is complete.
     pub fn is_connected(&self) -> bool {
         self.tcp.is_established()
     }
 
-    /// Nothing more will be written.
+    /// Closes this end: no more data will be written.
     pub fn close(&mut self) {
         self.tcp.close();
     }
 
-    /// Gives the connection up at once: the other end is told by a reset, and what is unsent is forgotten.
+    /// Aborts the connection at once: resets the other end and discards unsent data.
     pub fn abort(&mut self) {
         self.tcp.abort();
     }
 
-    /// Stops or resumes reading; what nobody reads closes the window.
+    /// Stops or resumes reading; unread data closes the receive window.
     pub fn set_reading(&mut self, reading: bool) {
         self.tcp.set_reading(reading);
     }
 
-    /// Asks for [`App::timer`] with `token` at `at`.
+    /// Requests a call of [`App::timer`] with `token` at `at`.
     pub fn set_timer(&mut self, at: Time, token: u32) {
         self.timers.push((at.max(self.now), token));
     }
 
-    /// What the connection has seen and done.
+    /// Returns the counters of the connection.
     pub fn stats(&self) -> TcpStats {
         self.tcp.stats()
     }

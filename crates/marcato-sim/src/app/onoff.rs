@@ -1,18 +1,20 @@
-//! Traffic that comes and goes.
+//! On-off traffic over TCP.
 
 use marcato_units::{Bytes, Duration, Priority, Stream};
 
 use super::{App, FlowStreams, Socket, Tag};
 use crate::distribution::Distribution;
 
-/// What is written at once: little beside a send buffer, and so much that it is no matter how often.
+/// Bytes per write: small against a send buffer, and large enough that the number of writes does
+/// not matter.
 const PIECE: Bytes = Bytes::new(16 << 10);
 
-/// Writes without end while on and nothing while off. It begins with an on span, and never closes.
+/// Application that writes without end while on and nothing while off. It begins with an on span,
+/// and never closes.
 ///
-/// What is in the send buffer when a span ends goes on to leave. Give the flow a
-/// [`notsent_lowat`](crate::TcpConfig::notsent_lowat) of a few segments if the edges matter: then it is at most 16 KiB
-/// more than that. Spans are drawn from a stream that is named after the flow.
+/// Data in the send buffer at the end of a span still leaves. If the edges matter, give the flow a
+/// [`notsent_lowat`](crate::TcpConfig::notsent_lowat) of a few segments. The unsent data is then at
+/// most 16 KiB more than that. Spans are drawn from a stream that is named after the flow.
 ///
 /// ```
 /// use marcato_sim::{Distribution, LinkConfig, Network, OnOff, Side, TcpConfig, TcpFlow};
@@ -43,7 +45,7 @@ pub struct OnOff {
 }
 
 impl OnOff {
-    /// Traffic whose spans are distributed so.
+    /// Traffic with these distributions of on and off spans.
     pub fn new(on: Distribution<Duration>, off: Distribution<Duration>) -> Self {
         Self {
             on,
@@ -56,18 +58,18 @@ impl OnOff {
         }
     }
 
-    /// With this priority.
+    /// Sets the priority.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
 
-    /// Whether it writes at present.
+    /// Returns true during an on span.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// On spans begun.
+    /// Returns the number of on spans begun.
     pub fn spans(&self) -> u64 {
         self.spans
     }
@@ -77,7 +79,7 @@ impl OnOff {
         self.spans += u64::from(self.is_on);
         let spans = if self.is_on { self.on } else { self.off };
         let Some(stream) = &mut self.stream else { return };
-        // However short the spans, time goes on.
+        // At least a nanosecond, so that time advances.
         let span = spans.draw(stream).max(Duration::from_nanos(1));
         socket.set_timer(socket.now() + span, 0);
     }
@@ -127,7 +129,8 @@ mod tests {
         net.run_until(Time::from_secs(10));
         assert_eq!(net.app::<OnOff>(flow, Side::Client).unwrap().spans(), 6);
         let log = net.app::<Collector>(flow, Side::Server).unwrap().log();
-        // 22 kB unsent and a queue of 20 packets have left after 52 ms; only a tail that is lost waits for the timer.
+        // 22 kB unsent and a queue of 20 packets have left after 52 ms; only a lost tail waits for
+        // the timer.
         let off =
             |at: Time| at.as_nanos() / 1_000_000_000 % 2 == 1 && at.as_nanos() % 1_000_000_000 > 600_000_000;
         assert!(log.iter().all(|(at, _, _)| !off(*at)), "bytes came in the middle of an off span");

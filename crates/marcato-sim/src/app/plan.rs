@@ -1,33 +1,33 @@
-//! What an application is going to send, and when.
+//! Plan of an application's messages and their times.
 
 use marcato_sched::conductor::Message;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
 use super::{Socket, Tag};
 
-/// A message that an application is going to send.
+/// Message that an application will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// When, from the start of the flow.
+    /// Time of the message after the start of the flow.
     pub after: Duration,
-    /// What.
+    /// Message.
     pub message: Message,
 }
 
 impl Planned {
-    /// A message of `len` bytes at the start of the flow.
+    /// Message of `len` bytes at the start of the flow.
     pub const fn now(len: Bytes, priority: Priority) -> Self {
         Self { after: Duration::ZERO, message: Message::new(len, priority) }
     }
 
-    /// The same, `after` the start of the flow.
+    /// Sets the time after the start of the flow.
     #[must_use]
     pub const fn after(self, after: Duration) -> Self {
         Self { after, ..self }
     }
 }
 
-/// A plan under way: its messages in order of time, each labelled with its place.
+/// State of a plan: its messages in order of time, each labelled with its index.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     messages: Vec<Planned>,
@@ -36,18 +36,18 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A plan of `messages`, which are brought into order; those of the same time keep theirs.
+    /// Plan of `messages`, sorted by time; those of the same time keep their order.
     pub(super) fn new(mut messages: Vec<Planned>) -> Self {
         messages.sort_by_key(|planned| planned.after);
         Self { messages, next: 0, origin: Time::ZERO }
     }
 
-    /// The flow begins.
+    /// Sets the start of the flow, to which times refer.
     pub(super) fn start(&mut self, now: Time) {
         self.origin = now;
     }
 
-    /// The next message that is due; or, if none is, a timer for when one will be.
+    /// Returns the next message that is due; if none is, sets a timer for the next one.
     pub(super) fn take_due(&mut self, socket: &mut Socket<'_>) -> Option<(Tag, Message)> {
         let planned = self.messages.get(self.next)?;
         let at = self.origin + planned.after;

@@ -1,4 +1,4 @@
-//! Several writers that share one connection, as the threads or subsystems of a program do without a Conductor.
+//! Several writers that share one connection, like the threads of a program without a Conductor.
 
 use std::collections::VecDeque;
 
@@ -7,27 +7,27 @@ use marcato_units::{Bytes, Priority};
 use super::plan::{Plan, Planned};
 use super::{App, Socket, Tag};
 
-/// What one write asks for at most: the buffer with which programs copy.
+/// Greatest size of one write: the buffer with which programs copy.
 const PIECE: Bytes = Bytes::new(16 << 10);
 
-/// Messages of a plan, split among writers that take turns at the socket: each in its turn writes one piece of at
-/// most 16 KiB, or as much of it as there is room for. A writer keeps the order of its own messages. The label of
-/// a message is its place in the plan.
+/// Application whose messages are split among writers that take turns at the socket. Each writes
+/// one piece of at most 16 KiB per turn, or as much of it as fits. A writer keeps the order of its
+/// own messages. The label of a message is its index in the plan.
 ///
-/// This is kinder to short messages than [`Fifo`](super::Fifo): they do not wait for what another writer has not
-/// yet written, only for what is in the send buffer.
+/// Short messages wait less than with [`Fifo`](super::Fifo): only for data in the send buffer, not
+/// for what another writer has not yet written.
 #[derive(Clone, Debug)]
 pub struct Writers {
     plan: Plan,
     writer: [usize; Priority::COUNT],
     waiting: Vec<VecDeque<(Tag, Priority, Bytes)>>,
-    /// Whose turn it is.
+    /// Index of the writer whose turn it is.
     turn: usize,
 }
 
 impl Writers {
-    /// Writers with this plan; messages of the same time keep their order. `writer` names, for each priority, who
-    /// writes its messages; writers are counted from 0.
+    /// Writers with this plan; messages of the same time keep their order. `writer` is the index,
+    /// from 0, of each priority's writer.
     pub fn new(plan: Vec<Planned>, writer: [usize; Priority::COUNT]) -> Self {
         let count = writer.into_iter().max().map_or(1, |last| last + 1);
         Self { plan: Plan::new(plan), writer, waiting: vec![VecDeque::new(); count], turn: 0 }
@@ -44,7 +44,7 @@ impl Writers {
             idle = 0;
             let taken = socket.write((*left).min(PIECE), *priority, *tag);
             if taken.is_zero() {
-                // The turn stays with who found no room.
+                // A writer that found no room keeps its turn.
                 return;
             }
             *left -= taken;
@@ -101,7 +101,8 @@ mod tests {
             net.tcp(TcpFlow::new(client, server, config, app).server_app(Collector::default())).unwrap();
         net.run_until(Time::from_secs(10));
         let at = net.app::<Collector>(flow, Side::Server).unwrap().complete(Tag(1), Bytes::new(200)).unwrap();
-        // It waits for the send buffer, 65 536 bytes at 2 Mbit/s and headers: 272 ms; the file takes 20 s.
+        // It waits for the send buffer, 65 536 bytes at 2 Mbit/s and headers: 272 ms; the file
+        // takes 20 s.
         let delay = (at - Time::from_secs(5)).as_secs_f64();
         assert!((0.2..0.4).contains(&delay), "{delay} s");
     }

@@ -1,4 +1,4 @@
-//! What has come by low packets, and what is said about it.
+//! Receipt and acknowledgement of low packets.
 
 use marcato_units::Time;
 use marcato_units::{Duration, Layer};
@@ -6,13 +6,15 @@ use marcato_units::{Duration, Layer};
 use super::{PltConfig, Wide};
 use crate::ranges::Ranges;
 
-/// Most ranges in one acknowledgement: what fits into the options of a TCP header, without timestamps.
+/// Greatest number of ranges in one acknowledgement: those that fit the options of a TCP header
+/// without timestamps.
 pub(crate) const MOST_RANGES: u32 = 4;
-/// Ranges that the receiver remembers. What lies below is not acknowledged any more: its sender has given it up.
+/// Ranges that the receiver stores. Packets below are no longer acknowledged, as the sender has
+/// already given them up.
 const REMEMBERED: usize = 64;
 
-/// An acknowledgement of low packets: ranges of their numbers, that of the latest arrival first, then from the highest
-/// down.
+/// Acknowledgement of low packets by ranges of their numbers: that of the latest arrival first, the
+/// others in descending order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LowAck {
     ranges: [(Wide, u32); MOST_RANGES as usize],
@@ -22,27 +24,27 @@ pub(crate) struct LowAck {
 impl LowAck {
     fn push(&mut self, (start, end): (u64, u64)) {
         if let Some(slot) = self.ranges.get_mut(usize::from(self.len)) {
-            // What is longer than four thousand million packets is told from its end.
+            // A range of more than 2^32 packets is cut to its end.
             let len = u32::try_from(end - start).unwrap_or(u32::MAX);
             *slot = (Wide::new(end - u64::from(len)), len);
             self.len += 1;
         }
     }
 
-    /// The ranges, `start..end`.
+    /// Iterates over the ranges, `start..end`.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges[..usize::from(self.len)]
             .iter()
             .map(|&(start, len)| (start.get(), start.get() + u64::from(len)))
     }
 
-    /// Bytes of its options, laid out as SACK is.
+    /// Returns the length of its options in bytes, laid out like SACK.
     pub(crate) fn options(&self) -> u32 {
         4 + 8 * u32::from(self.len)
     }
 }
 
-/// The receiving half of the low layer.
+/// Receiving half of the low layer.
 #[derive(Debug)]
 pub(crate) struct LowReceiver {
     arrived: Ranges,
@@ -69,7 +71,7 @@ impl LowReceiver {
         }
     }
 
-    /// The low packet of this number has arrived.
+    /// Handles the arrival of the low packet with this number.
     pub(crate) fn on_data(&mut self, now: Time, number: u64) {
         let in_order = self.arrived.last().is_none_or(|(_, end)| number == end);
         self.arrived.insert(number, number + 1);
@@ -92,7 +94,7 @@ impl LowReceiver {
         }
     }
 
-    /// The acknowledgement that is due, if one is.
+    /// Takes the acknowledgement, if one is due.
     pub(crate) fn take_ack(&mut self) -> Option<LowAck> {
         if !std::mem::take(&mut self.ack_now) {
             return None;

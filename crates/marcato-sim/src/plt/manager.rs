@@ -1,4 +1,4 @@
-//! The packet manager: which piece of the stream goes next, and by whom (PLT §3.2).
+//! Packet manager: chooses the next piece of the stream for each module (PLT §3.2).
 
 use std::collections::VecDeque;
 
@@ -6,39 +6,43 @@ use marcato_units::{Bytes, Priority};
 
 use crate::ranges::Ranges;
 
-/// A piece of the stream.
+/// Piece of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-/// From this number of the HCM's sequence on, the stream is found from this offset on.
+/// Mapping from the HCM's sequence to the stream: `seq` corresponds to `offset`, and so on from
+/// there.
 #[derive(Clone, Copy, Debug)]
 struct Binding {
     seq: u64,
     offset: u64,
 }
 
-/// Hands out the stream.
+/// Packet manager: assigns pieces of the stream to the modules.
 #[derive(Debug)]
 pub(crate) struct Manager {
     mss: u64,
     /// Bytes written by the application.
     pub(crate) written: u64,
-    /// With this priority, the latest of them.
+    /// Priority of the latest bytes written.
     pub(crate) priority: Priority,
-    /// The least urgent new data for the HCM, and how urgent what is written is: each run ends before its offset.
+    /// Least urgent priority of new data for the HCM. `runs` has the priorities of written data:
+    /// each run ends before its offset.
     high_for: Option<Priority>,
     runs: VecDeque<(u64, Priority)>,
-    /// The first byte that nobody has sent.
+    /// First byte that neither module has sent.
     next: u64,
-    /// What the LCM has lost and the HCM has not sent yet, in the order of the losses.
+    /// Pieces that the LCM has lost and the HCM has not sent yet, in the order of the losses.
     lost: VecDeque<Piece>,
     lost_bytes: u64,
-    /// What the HCM has sent and not been acknowledged. Pieces that follow each other in both spaces are one.
+    /// Mappings of what the HCM has sent and not been acknowledged. Pieces adjacent in both spaces
+    /// are merged.
     bindings: VecDeque<Binding>,
-    /// The literal reading of the receiver window: its size, and what of the stream has been acknowledged.
+    /// Literal reading of the receiver window: size of the buffer, and acknowledged ranges of the
+    /// stream.
     buffer: Option<(u64, Ranges)>,
     pub(crate) repairs: u64,
     pub(crate) repaired: u64,
@@ -62,7 +66,7 @@ impl Manager {
         }
     }
 
-    /// The application has written so much.
+    /// Records bytes written by the application.
     pub(crate) fn write(&mut self, len: u64, priority: Priority) {
         self.written += len;
         self.priority = priority;
@@ -74,7 +78,7 @@ impl Manager {
         }
     }
 
-    /// Whether what is new is too little urgent for the HCM.
+    /// Returns true if the next new data is not urgent enough for the HCM.
     fn is_low_only(&self) -> bool {
         self.high_for.is_some_and(|most| {
             let after = self.runs.partition_point(|&(end, _)| end <= self.next);
@@ -82,12 +86,13 @@ impl Manager {
         })
     }
 
-    /// Bytes that wait to be repaired by the HCM.
+    /// Returns the bytes that wait for repair by the HCM.
     pub(crate) fn waiting(&self) -> u64 {
         self.lost_bytes
     }
 
-    /// The length of the next piece of new data; 0 if there is none, or none that may be sent.
+    /// Returns the length of the next piece of new data; 0 if there is none, or none that may be
+    /// sent.
     pub(crate) fn new_len(&self) -> u64 {
         let len = self.mss.min(self.written - self.next);
         match &self.buffer {
@@ -100,17 +105,18 @@ impl Manager {
         }
     }
 
-    /// The most that the next new segment of the HCM may carry.
+    /// Returns the greatest payload of the HCM's next new segment.
     pub(crate) fn next_len(&self) -> u64 {
         self.lost.front().map_or_else(|| self.new_len(), |piece| piece.len)
     }
 
-    /// The same if the LCM does not stand still, in which case the HCM takes everything: less urgent data is not for it.
+    /// Returns the same, or 0 if new data is left to the LCM. If the LCM cannot move, the HCM takes
+    /// everything.
     pub(crate) fn high_len(&self, low_moves: bool) -> u64 {
         if low_moves && self.lost.is_empty() && self.is_low_only() { 0 } else { self.next_len() }
     }
 
-    /// The HCM sends `len` bytes as its `seq`: what was lost first, then what is new.
+    /// Binds `len` bytes that the HCM sends as `seq`: losses first, then new data.
     pub(crate) fn bind(&mut self, seq: u64, len: u64) {
         let offset = match self.lost.front_mut() {
             Some(piece) => {
@@ -138,14 +144,15 @@ impl Manager {
         }
     }
 
-    /// Where the stream is found at this number of the HCM's sequence, if that is not yet acknowledged.
+    /// Returns the stream offset of this number of the HCM's sequence, unless already acknowledged.
     pub(crate) fn offset_of(&self, seq: u64) -> Option<u64> {
         let after = self.bindings.partition_point(|binding| binding.seq <= seq);
         let binding = self.bindings.get(after.checked_sub(1)?)?;
         Some(binding.offset + (seq - binding.seq))
     }
 
-    /// The HCM's sequence is acknowledged from `from` up to `una`; what lies beyond is found in the bindings as before.
+    /// Records that the HCM's sequence is acknowledged from `from` up to `una`; later mappings stay
+    /// valid.
     pub(crate) fn on_high_acked(&mut self, from: u64, una: u64) {
         if let Some((_, acked)) = &mut self.buffer {
             let mut at = from;
@@ -170,34 +177,34 @@ impl Manager {
         }
     }
 
-    /// The LCM's piece has been acknowledged.
+    /// Records that a piece of the LCM has been acknowledged.
     pub(crate) fn on_low_acked(&mut self, piece: Piece) {
         if let Some((_, acked)) = &mut self.buffer {
             acked.insert(piece.offset, piece.offset + piece.len);
         }
     }
 
-    /// New data for the LCM.
+    /// Takes a piece of new data for the LCM.
     pub(crate) fn take_new(&mut self) -> Piece {
         let piece = Piece { offset: self.next, len: self.new_len() };
         self.next += piece.len;
         piece
     }
 
-    /// Something that was lost for the LCM after all.
+    /// Takes a lost piece back for the LCM.
     pub(crate) fn take_lost(&mut self) -> Option<Piece> {
         let piece = self.lost.pop_front()?;
         self.lost_bytes -= piece.len;
         Some(piece)
     }
 
-    /// The LCM leaves this to the HCM.
+    /// Leaves a lost piece of the LCM to the HCM.
     pub(crate) fn on_lost(&mut self, piece: Piece) {
         self.lost.push_back(piece);
         self.lost_bytes += piece.len;
     }
 
-    /// What the HCM could send: of new data and of what was lost.
+    /// Returns the bytes that the HCM could send: new data and losses.
     pub(crate) fn available(&self) -> u64 {
         self.written - self.next + self.lost_bytes
     }

@@ -1,18 +1,24 @@
-//! Priority-Layered Transport: a TCP connection that also sends at low priority what it cannot send otherwise (PLT §3).
+//! Priority-Layered Transport: a TCP connection that also sends at low priority what it cannot send
+//! otherwise (PLT §3).
 //!
-//! One stream of bytes, two ways to go. The high control module (HCM) is the connection's TCP, whatever its congestion
-//! control; its sequence space numbers what it sends, not the stream. The low control module (LCM) numbers its packets
-//! in a space of its own and never sends a number twice. The packet manager binds either to a piece of the
-//! stream at the moment it is sent: the HCM takes what the LCM has lost first and then new data, the LCM takes new data. The
-//! other end puts the stream together from both (`reassembly`) and acknowledges each in its own space, what came low
-//! by low packets.
+//! One stream of bytes has two ways to the receiver. The high control module (HCM) is the
+//! connection's TCP, under any congestion control; its sequence space numbers what it sends, not
+//! the stream. The low control module (LCM) numbers its packets in a space of its own and never
+//! reuses a number.
 //!
-//! What the LCM has lost waits for the HCM in the send buffer, which counts everything written that the HCM has yet to
-//! send or hear of: one that is too small for the repairs keeps new data out and so starves the low layer.
+//! The packet manager binds either number to a piece of the stream when it is sent. The HCM takes
+//! the LCM's losses first and then new data; the LCM takes new data. The receiver reassembles the
+//! stream from both (`reassembly`), and acknowledges each in its own space; low packets are
+//! acknowledged by low packets.
 //!
-//! What a real implementation would say on the wire is not sent here where it costs nothing in the end: which piece of
-//! the stream an HCM segment carries is looked up at its sender (MPTCP says it in an option), low packets have headers as
-//! long as TCP's, and both ends are configured for PLT instead of agreeing on it.
+//! The LCM's losses wait for the HCM in the send buffer, which counts all written data that the HCM
+//! has yet to send or see acknowledged. A buffer too small for the repairs blocks new data, and so
+//! starves the low layer.
+//!
+//! Some signalling of a real implementation is omitted here where it costs nothing. The piece of
+//! the stream in an HCM segment is looked up at its sender (MPTCP carries it in an option). Low
+//! packets have headers as long as TCP's. Both ends are configured for PLT instead of negotiating
+//! it.
 
 mod ack;
 mod config;
@@ -31,7 +37,7 @@ pub(crate) use reassembly::Reassembly;
 
 use crate::tcp::TcpConfig;
 
-/// A number of 64 bits that lies where one of 32 does: packets stay as small as without PLT.
+/// Number of 64 bits with the alignment of 32 bits, which keeps packets as small as without PLT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wide([u32; 2]);
 
@@ -46,75 +52,75 @@ impl Wide {
     }
 }
 
-/// A low packet with data.
+/// Low packet with data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LowData {
     pub(crate) number: Wide,
-    /// Where in the stream its payload stands, and how long it is.
+    /// Stream offset of its payload; `len` is the payload's length.
     pub(crate) offset: Wide,
     pub(crate) len: u32,
 }
 
-/// What the low control modules say to each other.
+/// Packet between low control modules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LowPacket {
     Data(LowData),
     Ack(LowAck),
 }
 
-/// What both layers of one end have done, and what has come to it.
+/// Counters of both layers of one end, and of the data received there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PltStats {
     /// Low packets with data sent.
     pub low_sent: u64,
-    /// Of those: acknowledged.
+    /// Low packets acknowledged.
     pub low_acked: u64,
-    /// Of those: taken for lost.
+    /// Low packets marked lost.
     pub low_lost: u64,
-    /// Acknowledged after they had been taken for lost, as far as that is noticed.
+    /// Low packets acknowledged after they had been marked lost, as far as that is noticed.
     pub low_spurious: u64,
-    /// Low packets that carried what the LCM had lost before.
+    /// Low packets that carried data lost by the LCM before.
     pub low_resent: u64,
     /// Timeouts of the LCM.
     pub low_timeouts: u64,
-    /// Low packets not yet acknowledged or taken for lost.
+    /// Low packets neither acknowledged nor marked lost.
     pub low_outstanding: u64,
-    /// The LCM's window.
+    /// Window of the LCM.
     pub low_window: Bytes,
-    /// What of it is in flight.
+    /// Bytes of that window in flight.
     pub low_in_flight: Bytes,
-    /// The LCM's smoothed round trip.
+    /// Smoothed round-trip time of the LCM.
     pub low_srtt: Option<Duration>,
-    /// The LCM's mean loss rate P.
+    /// Mean loss rate P of the LCM.
     pub loss_rate: Fraction,
-    /// The loss rate that it aims at.
+    /// Target loss rate of the LCM.
     pub target: Fraction,
-    /// What the LCM counts.
+    /// Counters of the LCM.
     pub lcm: LcmCounters,
-    /// Segments that the HCM sent because the LCM had lost what is in them.
+    /// Segments with the LCM's losses that the HCM sent.
     pub repairs: u64,
-    /// The same in bytes of the stream.
+    /// Bytes of the stream in these segments.
     pub repaired: Bytes,
-    /// Bytes of the stream that the LCM has lost and nobody has sent again yet.
+    /// Bytes of the stream that the LCM has lost and that have not been retransmitted.
     pub repairs_waiting: Bytes,
-    /// Bytes of the stream that have arrived here, each counted once, in whatever order.
+    /// Bytes of the stream that have arrived here, each counted once, in any order.
     pub received: Bytes,
     /// Bytes that arrived here more than once, by the two layers together.
     pub duplicates: Bytes,
-    /// Of what has arrived: first by a low packet.
+    /// Bytes of the stream that arrived first by a low packet.
     pub received_low: Bytes,
-    /// The most that has waited here for something before it, in ranges.
+    /// Greatest number of ranges that have waited here for earlier data.
     pub most_ranges: u64,
 }
 
-/// The part of an end that PLT adds to its TCP.
+/// State of PLT at an end of TCP.
 #[derive(Debug)]
 pub(crate) struct Plt {
     pub(crate) manager: Manager,
     pub(crate) module: LowModule,
     pub(crate) receiver: LowReceiver,
     pub(crate) reassembly: Reassembly,
-    /// Where in the stream the HCM segment that is being taken in stands.
+    /// Stream offset of the HCM segment being received.
     pub(crate) incoming: Option<u64>,
 }
 
@@ -130,7 +136,7 @@ impl Plt {
         })
     }
 
-    /// When something is due whatever arrives.
+    /// Returns the time of the next timer.
     pub(crate) fn timer_at(&self) -> Option<Time> {
         [self.module.timer_at(), self.receiver.ack_at].into_iter().flatten().min()
     }

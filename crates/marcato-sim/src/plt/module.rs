@@ -1,4 +1,4 @@
-//! The low control module: what it has in flight, what it takes for lost, when it may send (PLT §3.1).
+//! Low control module: packets in flight, loss detection and permission to send (PLT §3.1).
 
 use std::collections::VecDeque;
 
@@ -13,13 +13,13 @@ use crate::ranges::Ranges;
 use crate::tcp::rto::RtoEstimator;
 use crate::tcp::{TCP_HEADER, TIMESTAMPS, TcpConfig};
 
-/// A low packet that was sent.
+/// Low packet that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     offset: u64,
     sent_at: Time,
     len: u32,
-    /// How often what is in it has been sent low before.
+    /// Number of earlier transmissions of its data in the low layer.
     tries: u8,
     fate: Fate,
 }
@@ -31,33 +31,33 @@ enum Fate {
     Lost,
 }
 
-/// What the LCM wants from the rest of the end when it has lost or sent something.
+/// Transfer of data between the modules, after the LCM has lost or sent something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shift {
-    /// Bytes that are now the HCM's to send.
+    /// Bytes that the HCM must now send.
     pub(crate) to_high: u64,
     /// Bytes that the HCM no longer has to send.
     pub(crate) from_high: u64,
 }
 
-/// The sending half of the low layer.
+/// Sending half of the low layer.
 ///
-/// Nothing is walked but what an acknowledgement brings: numbers are found by index, each is judged once, and a pointer
-/// remembers below which all are.
+/// An acknowledgement only visits the packets that it newly covers. Packets are found by index,
+/// each is judged once, and `edge` separates judged from open ones.
 #[derive(Debug)]
 pub(crate) struct LowModule {
     lcm: Lcm,
-    /// From `base` on, by number.
+    /// Packets from number `base` on.
     sent: VecDeque<Sent>,
     base: u64,
     /// Numbers acknowledged at or above `base`.
     acked: Ranges,
     largest: Option<u64>,
-    /// Every number below is acknowledged or lost.
+    /// Edge: every number below is acknowledged or lost.
     edge: u64,
     outstanding: u64,
     in_flight: Bytes,
-    /// What was lost and goes low again.
+    /// Lost pieces to retransmit in the low layer, with their number of transmissions.
     again: VecDeque<(Piece, u8)>,
     header: u32,
     retransmissions: u8,
@@ -67,7 +67,7 @@ pub(crate) struct LowModule {
     rto: RtoEstimator,
     first_rto: Duration,
     rto_at: Option<Time>,
-    /// When a window below one packet has room again, if something waits for that.
+    /// Time at which a window below one packet has room again, if data waits for that.
     wake_at: Option<Time>,
     epochs: Option<Vec<EpochReport>>,
     counters: PltStats,
@@ -99,12 +99,12 @@ impl LowModule {
         })
     }
 
-    /// Whether something is under way, or waits to be, for which this module is answerable.
+    /// Returns true if this module has data in flight or waiting for retransmission.
     pub(crate) fn is_busy(&self) -> bool {
         self.outstanding > 0 || !self.again.is_empty()
     }
 
-    /// Whether its window holds a packet: otherwise one leaves in each epoch at most.
+    /// Returns true if its window holds a packet; otherwise at most one leaves in each epoch.
     pub(crate) fn moves(&self) -> bool {
         self.lcm.window() >= self.lcm.config().packet
     }
@@ -142,13 +142,14 @@ impl LowModule {
         }
     }
 
-    /// After how long without a word all in flight is lost.
+    /// Returns the silence after which all packets in flight are lost.
     fn timeout(&self) -> Duration {
         let rto = self.rto.rto();
         if self.counters.low_acked == 0 { rto.max(self.first_rto) } else { rto }
     }
 
-    /// The next low packet that may leave now, and how long it is. `window` is the HCM's, `srtt` its round trip.
+    /// Returns the next low packet that may leave now, and its length. `window` is the HCM's,
+    /// `srtt` its round-trip time.
     pub(crate) fn poll(
         &mut self,
         now: Time,
@@ -191,7 +192,7 @@ impl LowModule {
         if self.rto.srtt().is_none()
             && let Some(srtt) = srtt
         {
-            // The path is known already, by the handshake if by nothing else.
+            // The path's round trip is known already, at least from the handshake.
             self.rto.sample(srtt);
         }
         let number = self.base + self.sent.len() as u64;
@@ -207,7 +208,7 @@ impl LowModule {
         Some((data, self.header + len, shift))
     }
 
-    /// An acknowledgement arrived.
+    /// Handles an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Time, ack: &LowAck, manager: &mut Manager) -> Shift {
         let next = self.base + self.sent.len() as u64;
         let (mut newly, mut latest) = (Bytes::ZERO, None::<Time>);
@@ -260,7 +261,8 @@ impl LowModule {
         shift
     }
 
-    /// What was sent so long before the largest acknowledged is lost. Returns the bytes in flight that were.
+    /// Marks packets lost that were sent `reordering` or more before the largest acknowledged.
+    /// Returns the bytes in flight that were lost.
     fn detect_losses(&mut self, manager: &mut Manager) -> (Shift, Bytes) {
         let (mut shift, mut lost) = (Shift::default(), Bytes::ZERO);
         let Some(largest) = self.largest else { return (shift, lost) };
@@ -288,7 +290,7 @@ impl LowModule {
     }
 
     fn forget_judged(&mut self) {
-        // What was lost is remembered for a while: it may still be acknowledged.
+        // Lost packets are kept for a while, as they may still be acknowledged.
         const REMEMBERED: u64 = 64;
         while let Some(first) = self.sent.front()
             && (first.fate == Fate::Acked || (first.fate == Fate::Lost && self.base + REMEMBERED < self.edge))
@@ -300,7 +302,7 @@ impl LowModule {
         self.edge = self.edge.max(self.base);
     }
 
-    /// A timer may have expired.
+    /// Handles the timers that have expired at `now`.
     pub(crate) fn on_timer(&mut self, now: Time, manager: &mut Manager) -> Shift {
         let mut shift = Shift::default();
         if self.wake_at.is_some_and(|at| at <= now) {
@@ -313,7 +315,8 @@ impl LowModule {
         if self.outstanding == 0 {
             return shift;
         }
-        // Everything goes to the HCM at once: a starved layer must not keep the stream waiting.
+        // PLT §3.2.1: everything goes to the HCM at once, so that a starved layer does not stall
+        // the stream.
         for (piece, _) in self.again.drain(..) {
             manager.on_lost(piece);
             shift.to_high += piece.len;

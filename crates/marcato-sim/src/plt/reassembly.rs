@@ -1,15 +1,15 @@
-//! The stream as it comes by two layers.
+//! Reassembly of the stream from two layers.
 
 use crate::ranges::Ranges;
 
-/// What has arrived of the stream.
+/// Received parts of the stream.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    /// Everything below has arrived.
+    /// Offset below which everything has arrived.
     next: u64,
-    /// What arrived beyond.
+    /// Ranges that arrived beyond.
     beyond: Ranges,
-    /// In order and not yet handed to the application.
+    /// Bytes in order that the application has not read.
     unread: u64,
     pub(crate) received: u64,
     pub(crate) received_low: u64,
@@ -18,13 +18,13 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// Bytes `offset..offset + len` have arrived, by a low packet or by the HCM.
+    /// Adds bytes `offset..offset + len`, from a low packet or from the HCM.
     pub(crate) fn insert(&mut self, offset: u64, len: u64, low: bool) {
         let (start, end) = (offset.max(self.next), offset + len);
         let mut news = 0;
         let beyond = self.beyond.first();
         if start == self.next && start < end && beyond.is_none_or(|(from, _)| end <= from) {
-            // What is missing first, and nothing of what has arrived: nearly always.
+            // Most common case: the next missing bytes, without overlap.
             news = end - start;
             match beyond {
                 Some((from, until)) if from == end => {
@@ -58,7 +58,7 @@ impl Reassembly {
         self.next = next;
     }
 
-    /// Takes what is in order.
+    /// Takes the bytes in order.
     pub(crate) fn read(&mut self) -> u64 {
         std::mem::take(&mut self.unread)
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever comes twice, too early or in part.
+        /// Handles pieces that arrive twice, early or in part.
         #[test]
         fn what_is_read_is_what_a_plain_set_of_bytes_says(
             pieces in prop::collection::vec((0u64..60, 0u64..12, any::<bool>()), 0..60),

@@ -1,4 +1,4 @@
-//! What runs at an end of a QUIC session.
+//! Applications at the ends of QUIC sessions.
 
 use std::any::Any;
 
@@ -7,50 +7,52 @@ use marcato_units::Time;
 
 use crate::host::HostContext;
 
-/// An application at one end of a session. Every method has a default that does nothing.
+/// Application at one end of a session. Every method has a default that does nothing.
 ///
-/// After the run get it back by [`Network::host`](crate::Network::host) and [`QuicHost::app`](crate::quic::QuicHost::app).
+/// After the run, [`Network::host`](crate::Network::host) and
+/// [`QuicHost::app`](crate::quic::QuicHost::app) return it.
 #[expect(unused_variables, reason = "the defaults do nothing")]
 pub trait QuicApp: Any {
-    /// The host exists; no session does.
+    /// Handles the start of the host, before there is a session.
     fn start(&mut self, now: Time, host: &HostContext<'_>) {}
-    /// Something has happened in the session.
+    /// Handles an event of the session.
     fn event(&mut self, event: &Event, context: &mut QuicContext<'_>) {}
-    /// A piece of a message has been received.
+    /// Handles a received piece of a message.
     fn received(&mut self, piece: Piece, context: &mut QuicContext<'_>) {}
-    /// Whether it wants what has been received. If not, that stays in the session, and the peer is slowed down; it is
-    /// asked again after each event and timer.
+    /// Returns true if the application reads received data. Otherwise the data stays in the
+    /// session, and flow control slows the peer down. Called after each event and timer.
     fn reads(&self) -> bool {
         true
     }
-    /// Time has come to [`next_timer`](Self::next_timer).
+    /// Handles the timer at the time that [`next_timer`](Self::next_timer) returned.
     fn timer(&mut self, context: &mut QuicContext<'_>) {}
-    /// The session has nothing that it could send now. Whoever wants to saturate it hands over more; `true` if so.
+    /// Handles a session with nothing to send. An application that saturates it sends more messages
+    /// and returns `true`.
     fn idle(&mut self, context: &mut QuicContext<'_>) -> bool {
         false
     }
-    /// When [`timer`](Self::timer) wants to be called.
+    /// Returns when to call [`timer`](Self::timer).
     fn next_timer(&self) -> Option<Time> {
         None
     }
 }
 
-/// Receives what comes and does nothing.
+/// Application that receives everything and does nothing.
 impl QuicApp for () {}
 
-/// An application's view of its session.
+/// Application's view of its session.
 pub struct QuicContext<'a> {
     pub(super) now: Time,
     pub(super) session: &'a mut Session,
 }
 
 impl QuicContext<'_> {
-    /// The time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session(&mut self) -> &mut Session {
         self.session
     }

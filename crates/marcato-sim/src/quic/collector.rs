@@ -1,4 +1,4 @@
-//! What takes messages at the receiving end, and notes when each was complete.
+//! Receiving application that records the completion of messages.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,43 @@ use marcato_units::{Bytes, Priority, Time};
 
 use super::app::{QuicApp, QuicContext};
 
-/// The source that background messages name.
+/// Source number of background messages.
 pub const SOURCE_BULK: u32 = u32::MAX;
 
-/// A message that has been received as a whole.
+/// Message that has been received in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Which source made it: its place among them.
+    /// Index of the source that released it.
     pub source: u32,
-    /// Which of its messages it was.
+    /// Index of the message within its source.
     pub sequence: u32,
-    /// When it was handed over at the sender.
+    /// Time at which the sender released it.
     pub created: Time,
-    /// When its last byte had arrived.
+    /// Arrival time of its last byte.
     pub completed: Time,
 }
 
-/// The first bytes of a message of [`Traffic`](super::Traffic): who made it and when.
+/// Length of the header of a message of [`Traffic`](super::Traffic): its source and its time.
 pub(super) const HEADER: usize = 16;
 
-/// Takes the messages of [`Traffic`](super::Traffic).
+/// Application that receives the messages of [`Traffic`](super::Traffic).
 #[derive(Debug, Default)]
 pub struct MessageCollector {
-    /// Messages of periodic sources, as they became complete.
+    /// Messages of periodic sources, in order of completion.
     pub completions: Vec<Completion>,
-    /// Bytes of messages, by level.
+    /// Bytes of messages, by priority.
     pub bytes: [Bytes; Priority::COUNT],
-    /// Background messages that are complete.
+    /// Number of background messages received in full.
     pub background: u64,
-    /// When the last of the bytes that are counted arrived.
+    /// Arrival time of the last of the counted bytes.
     pub last_at: Option<Time>,
-    /// Count nothing before.
+    /// Time from which bytes count.
     from: Time,
     open: BTreeMap<MessageNumber, [u8; HEADER]>,
 }
 
 impl MessageCollector {
-    /// A collector that counts bytes from a time on, and all messages.
+    /// Collector that counts bytes from a time on, and all messages.
     pub fn from(from: Time) -> Self {
         Self { from, ..Self::default() }
     }

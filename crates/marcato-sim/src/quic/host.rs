@@ -1,4 +1,4 @@
-//! An end of a QUIC session as a host.
+//! Host that runs an end of a QUIC session.
 
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -14,24 +14,25 @@ use super::app::{QuicApp, QuicContext};
 use crate::host::{Destination, Host, HostContext, Incoming, Outgoing};
 use crate::route::RouteId;
 
-/// Which end of a session a host is.
+/// Role of a host in a session.
 #[derive(Clone, Debug)]
 pub enum QuicRole {
-    /// Begins it over route 0, and asks for a lane on each of the others.
+    /// Client: opens the session over route 0, and requests a lane on each other route.
     Client {
-        /// Whom it believes.
+        /// Certificates that it accepts.
         trust: Trust,
-        /// The name that the server's certificate has.
+        /// Name in the server's certificate.
         name: String,
     },
-    /// Waits for it.
+    /// Server: waits for the session.
     Server {
-        /// What it shows.
+        /// Certificate and key that it presents.
         identity: Identity,
     },
 }
 
-/// An end of a QUIC session in virtual time, with an application on it. It has a socket for each route.
+/// End of a QUIC session in virtual time, with an application on it. It has a socket for each
+/// route.
 pub struct QuicHost {
     role: QuicRole,
     config: SessionConfig,
@@ -39,7 +40,7 @@ pub struct QuicHost {
     app: Box<dyn QuicApp>,
     endpoint: Option<Endpoint>,
     session: Option<SessionId>,
-    /// The latest batch, as far as it has not left.
+    /// Latest batch of datagrams that have not all left.
     batch: Vec<u8>,
     at: usize,
     segment: usize,
@@ -48,15 +49,15 @@ pub struct QuicHost {
     tune: Option<Tune>,
 }
 
-/// Changes how an endpoint is set up.
+/// Function that changes the configuration of an endpoint.
 type Tune = Box<dyn Fn(&mut EndpointConfig)>;
 
-/// Datagrams that the engine may hand over at once.
+/// Greatest number of datagrams that the engine returns at once.
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 
 impl QuicHost {
-    /// A host. The engine wants its time as instants; `epoch` stands for the beginning of virtual time, and nothing
-    /// depends on which instant it is.
+    /// Creates a host. The engine measures time as instants; `epoch` stands for the beginning of
+    /// virtual time. No result depends on it.
     pub fn new(role: QuicRole, config: SessionConfig, epoch: Instant, app: impl QuicApp) -> Self {
         Self {
             role,
@@ -74,44 +75,46 @@ impl QuicHost {
         }
     }
 
-    /// With an endpoint that `tune` sets up otherwise than by default. It sees one socket for each route.
+    /// Sets a function that changes the endpoint's default configuration, which has one socket for
+    /// each route.
     #[must_use]
     pub fn tuned(self, tune: impl Fn(&mut EndpointConfig) + 'static) -> Self {
         Self { tune: Some(Box::new(tune)), ..self }
     }
 
-    /// Its application.
+    /// Returns the application, if it is an `A`.
     pub fn app<A: QuicApp>(&self) -> Option<&A> {
         (&*self.app as &dyn Any).downcast_ref()
     }
 
-    /// Its application, to change it.
+    /// Returns the application, if it is an `A`, for changes.
     pub fn app_mut<A: QuicApp>(&mut self) -> Option<&mut A> {
         (&mut *self.app as &mut dyn Any).downcast_mut()
     }
 
-    /// Its session, once there is one, to look at.
+    /// Returns the session, once there is one.
     pub fn session(&self) -> Option<&Session> {
         self.endpoint.as_ref()?.peek(self.session?)
     }
 
-    /// Its session, once there is one. Use it within [`Network::with_host`](crate::Network::with_host), so that the
-    /// network takes what it has to send.
+    /// Returns the session for changes, once there is one. Call it within
+    /// [`Network::with_host`](crate::Network::with_host), so that the network sends what follows
+    /// from them.
     pub fn session_mut(&mut self) -> Option<&mut Session> {
         self.endpoint.as_mut()?.session(self.session?)
     }
 
-    /// What its endpoint has seen.
+    /// Returns the counters of the endpoint.
     pub fn endpoint_stats(&self) -> Option<EndpointStats> {
         self.endpoint.as_ref().map(Endpoint::stats)
     }
 
-    /// Its endpoint, to look at.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> Option<&Endpoint> {
         self.endpoint.as_ref()
     }
 
-    /// Why there is no session, if it could not be begun.
+    /// Returns the reason why a session could not be opened, if it failed.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -143,7 +146,7 @@ impl QuicHost {
         Ok(())
     }
 
-    /// Tells the application what has happened; whether that was anything.
+    /// Passes events to the application. Returns true if there were any.
     fn dispatch(&mut self, now: Time) -> bool {
         let Some(endpoint) = &mut self.endpoint else { return false };
         let mut any = false;
@@ -157,7 +160,7 @@ impl QuicHost {
         any
     }
 
-    /// Lets the application hand over more; whether it did.
+    /// Asks the application for more data. Returns true if it supplied some.
     fn idle(&mut self, now: Time) -> bool {
         let (Some(endpoint), Some(id)) = (&mut self.endpoint, self.session) else { return false };
         match endpoint.peek(id) {
@@ -185,12 +188,12 @@ fn add_lane(endpoint: &mut Endpoint, id: SessionId, now: Time, route: RouteId, c
     let (Some(remote), Some(layer)) = (context.remote(route), context.layer(route)) else { return };
     let request = LaneRequest { layer, ..LaneRequest::new(socket, remote) };
     if let Some(session) = endpoint.session(id) {
-        // A session with as many lanes as it may have goes without this one.
+        // A session that already has the most lanes goes without this one.
         let _ = session.add_lane(now, request);
     }
 }
 
-/// Hands over what has been received, as far as the application wants it.
+/// Passes received data to the application while it reads.
 fn deliver(app: &mut dyn QuicApp, now: Time, session: &mut Session) {
     while app.reads()
         && let Some(piece) = session.read(now)
@@ -229,7 +232,7 @@ impl Host for QuicHost {
     fn route_added(&mut self, now: Time, route: RouteId, context: &HostContext<'_>) {
         let Some(endpoint) = &mut self.endpoint else { return };
         if let (Some(addr), Some(layer)) = (context.local(route), context.layer(route)) {
-            // The routes and the sockets have the same numbers.
+            // Routes and sockets have the same numbers.
             let _ = endpoint.add_socket(LocalSocket { layer, ..LocalSocket::new(addr) });
         }
         if let (QuicRole::Client { .. }, Some(id)) = (&self.role, self.session) {

@@ -1,4 +1,4 @@
-//! QUIC in virtual time: the very sessions of [`marcato_quic`] as hosts of a datagram flow.
+//! QUIC in virtual time: sessions of [`marcato_quic`] as hosts of a datagram flow.
 
 mod app;
 mod collector;

@@ -1,4 +1,4 @@
-//! Periodic sources beside background data: the traffic generator of CWR §III-A.
+//! Periodic sources with background data: the traffic generator of CWR §III-A.
 
 use bytes::Bytes as Payload;
 use marcato_quic::{Event, Message};
@@ -10,42 +10,42 @@ use super::app::{QuicApp, QuicContext};
 use super::collector::{HEADER, SOURCE_BULK};
 use crate::host::HostContext;
 
-/// When a source releases its messages.
+/// Release process of a source's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// At equal distances.
+    /// Constant period.
     Periodic,
-    /// On a grid, each release up to so much before or after its time, uniformly.
+    /// Constant period, with each release moved uniformly by up to this time, earlier or later.
     Jittered(Duration),
-    /// As a Poisson process, a period apart on average.
+    /// Poisson process, with the period as the mean gap.
     Poisson,
 }
 
-/// A source of messages.
+/// Configuration of a source of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Periodic {
-    /// From one message to the next.
+    /// Time between releases.
     pub period: Duration,
-    /// Bytes of each, at least 16.
+    /// Size of each message, at least 16 bytes.
     pub size: Bytes,
-    /// When the first is released.
+    /// Time of the first release.
     pub first: Time,
-    /// When they are released.
+    /// Release process.
     pub release: Release,
-    /// How much they matter.
+    /// Priority of its messages.
     pub priority: Priority,
-    /// On how many lanes they travel.
+    /// Redundancy of its messages: the lanes on which they are duplicated.
     pub redundancy: Redundancy,
-    /// How long they are worth sending.
+    /// Lifetime of its messages; `None` is unlimited.
     pub lifetime: Option<Duration>,
-    /// Whether the session is told of the source.
+    /// Declares the source to the session.
     pub declared: bool,
-    /// Whether its messages name it, so that it can be learned.
+    /// Names the source in its messages, so that the session can learn it.
     pub named: bool,
 }
 
 impl Periodic {
-    /// A declared source of the most urgent messages, that keeps its times and sends once.
+    /// Declared source of P0 messages with a constant period, without redundancy.
     pub const fn new(period: Duration, size: Bytes) -> Self {
         Self {
             period,
@@ -61,12 +61,12 @@ impl Periodic {
     }
 }
 
-/// Data that fills whatever room there is.
+/// Background data that fills all available room.
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
-    /// How much it matters.
+    /// Priority of the data.
     pub priority: Priority,
-    /// Bytes of each message.
+    /// Size of each message.
     pub size: Bytes,
 }
 
@@ -79,32 +79,32 @@ impl Default for Background {
 
 struct State {
     periodic: Periodic,
-    /// Which message is next.
+    /// Index of the next message.
     sequence: u32,
-    /// When it is released.
+    /// Time of its release.
     next: Time,
     stream: Option<Stream>,
     declared: bool,
 }
 
-/// Sends what its sources release, and background data.
+/// Application that sends the messages of its sources, and background data.
 pub struct Traffic {
     sources: Vec<State>,
     background: Vec<(Background, Payload)>,
     until: Time,
     /// Messages that sources released.
     pub released: u64,
-    /// Of each source, the number of each message that it released, and when.
+    /// Index and time of each released message, by source.
     pub releases: Vec<Vec<(u32, Time)>>,
-    /// Messages that the session did not take.
+    /// Messages that the session refused.
     pub refused: u64,
-    /// Of each source, the numbers of these.
+    /// Indices of the refused messages, by source.
     refusals: Vec<Vec<u32>>,
     open: bool,
 }
 
 impl Traffic {
-    /// Without any background.
+    /// Traffic of these sources, without background.
     pub fn new(sources: Vec<Periodic>) -> Self {
         let state = |periodic: Periodic| State {
             periodic,
@@ -125,7 +125,7 @@ impl Traffic {
         }
     }
 
-    /// With background data, of one kind or of several levels.
+    /// Adds background data; several calls add several kinds.
     #[must_use]
     pub fn background(mut self, background: Background) -> Self {
         let mut body = vec![0; usize::try_from(background.size.get()).unwrap_or(0).max(HEADER)];
@@ -134,12 +134,12 @@ impl Traffic {
         self
     }
 
-    /// The numbers of a source's messages that the session did not take, ascending.
+    /// Returns the indices of a source's messages that the session refused, ascending.
     pub fn refusals(&self, source: u32) -> &[u32] {
         usize::try_from(source).ok().and_then(|source| self.refusals.get(source)).map_or(&[], Vec::as_slice)
     }
 
-    /// Sources release nothing from this time on.
+    /// Sets the time from which sources release nothing.
     #[must_use]
     pub fn until(self, until: Time) -> Self {
         Self { until, ..self }
@@ -147,7 +147,7 @@ impl Traffic {
 }
 
 impl State {
-    /// The time of the release on the grid.
+    /// Returns the time of the release without jitter.
     fn due(&self) -> Time {
         let periods = u64::try_from(self.periodic.period.as_nanos()).unwrap_or(u64::MAX);
         self.periodic.first + Duration::from_nanos(periods.saturating_mul(u64::from(self.sequence)))
@@ -180,7 +180,7 @@ impl QuicApp for Traffic {
         }
         self.open = true;
         for source in &mut self.sources {
-            // What would have been released before anybody could send is not made up for.
+            // Releases before the session could send are skipped, not made up for.
             while source.next < context.now() {
                 source.advance();
             }
@@ -243,7 +243,7 @@ impl Traffic {
             source.declared = true;
             let jitter = if let Release::Jittered(jitter) = release { jitter } else { Duration::ZERO };
             let announced = Source::new(period, size, source.due()).with_jitter(jitter);
-            // A source that cannot be reserved for is sent all the same.
+            // A source without a reservation still sends.
             let _ = context.session().reserve(SourceKey(index), announced);
         }
     }

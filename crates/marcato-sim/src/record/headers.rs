@@ -1,4 +1,4 @@
-//! The headers of a packet as they stand on the wire. RFC 791, RFC 8200, RFC 768, RFC 9293.
+//! Encoding of packet headers. RFC 791, RFC 8200, RFC 768, RFC 9293.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,41 +8,41 @@ use marcato_wire::{Ecn, MAX_OPTIONS};
 use crate::packet::{IPV4_HEADER, IPV6_HEADER, UDP_HEADER};
 use crate::tcp::{Segment, SynOptions, options};
 
-/// The longest headers: IPv6 and TCP with all its options.
+/// Greatest length of headers: IPv6 and TCP with all its options.
 const MOST: usize = 40 + 60;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Lower effort. RFC 8622.
+/// DSCP of lower effort. RFC 8622.
 const DSCP_LE: u8 = 1;
 
-/// What a packet's headers say.
+/// Fields of a packet's headers.
 pub(crate) struct Headers<'a> {
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
     pub(crate) ecn: Ecn,
     pub(crate) layer: Layer,
-    /// Links that lie behind it.
+    /// Number of links that the packet has passed.
     pub(crate) hop: u8,
-    /// Length of the IP packet.
+    /// Length of the IP packet in bytes.
     pub(crate) len: u32,
     pub(crate) transport: Transport<'a>,
 }
 
-/// What follows the IP header.
+/// Transport header and payload.
 pub(crate) enum Transport<'a> {
     Tcp {
         segment: &'a Segment,
         syn_options: SynOptions,
     },
-    /// With so many zeros.
+    /// UDP with a payload of zeros.
     Udp {
         payload: u32,
     },
-    /// With a payload of its own.
+    /// UDP with a real payload.
     Datagram,
 }
 
-/// Headers as they stand on the wire.
+/// Encoded headers.
 pub(crate) struct Written {
     bytes: [u8; MOST],
     len: usize,
@@ -63,7 +63,7 @@ impl Written {
     }
 }
 
-/// The Internet checksum under way. RFC 1071.
+/// Running sum of the Internet checksum. RFC 1071.
 #[derive(Clone, Copy, Default)]
 struct Sum(u64);
 
@@ -87,13 +87,14 @@ impl Sum {
     }
 }
 
-/// A length as a header tells it: 0 if it does not fit, as kernels do whose card cuts segments up.
+/// Length field of a header: 0 if it does not fit, as in kernels whose network card cuts segments.
 fn length(len: u32) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }
 
 impl Headers<'_> {
-    /// The headers on the wire, with their checksums; `payload` are the bytes that follow, or nothing for zeros.
+    /// Encodes the headers with their checksums; `payload` are the bytes that follow, or empty for
+    /// zeros.
     pub(crate) fn write(&self, payload: &[u8]) -> Written {
         let mut out = Written { bytes: [0; MOST], len: 0 };
         let (protocol, ip_len) = (
@@ -123,9 +124,9 @@ impl Headers<'_> {
                 begin + 6
             }
         };
-        // Headers are of an even number of bytes, and zeros add nothing.
+        // Headers have an even number of bytes, and zeros do not change the sum.
         let sum = pseudo.add(&out.bytes[begin..out.len]).add(payload).finish();
-        // RFC 768: a UDP checksum of zero means that there is none.
+        // RFC 768: a checksum field of zero means no checksum, so a sum of zero is sent as ones.
         out.patch(checksum, if protocol == UDP && sum == 0 { 0xffff } else { sum });
         out
     }
@@ -143,7 +144,7 @@ impl Headers<'_> {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 out.put(&[0x45, class]);
                 out.put(&length(self.len).to_be_bytes());
-                // Not to be fragmented, so that the identification may be anything. RFC 6864 §4.1.
+                // RFC 6864 §4.1: with don't-fragment set, the identification may have any value.
                 out.put(&[0, 0, 0x40, 0, ttl, protocol, 0, 0]);
                 out.put(&source.octets());
                 out.put(&destination.octets());
@@ -187,7 +188,7 @@ impl Headers<'_> {
         let bits = [flags.fin, flags.syn, flags.rst, false, flags.ack, false, flags.ece, flags.cwr];
         let bits = bits.into_iter().rev().fold(0u8, |bits, bit| bits << 1 | u8::from(bit));
         out.put(&[((5 + options_len / 4) << 4) as u8, bits]);
-        // RFC 7323 §2.2: the window of a SYN is not shifted.
+        // RFC 7323 §2.2: the window of a SYN is not scaled.
         let shift = if flags.syn { 0 } else { u32::from(syn_options.scale) };
         out.put(&u16::try_from(segment.window >> shift).unwrap_or(u16::MAX).to_be_bytes());
         out.put(&[0, 0, 0, 0]);

@@ -1,18 +1,19 @@
-//! How spans are distributed, in a fixed amount of memory.
+//! Histogram of durations in a fixed amount of memory.
 
 use marcato_units::Duration;
 
-/// Parts into which each power of two is divided, as a power of two itself.
+/// Binary logarithm of the number of buckets per power of two.
 const PARTS_LOG2: u32 = 5;
 const PARTS: u64 = 1 << PARTS_LOG2;
-/// Spans from 2^42 ns on, 73 minutes, share the last bucket.
+/// Exponent from which spans, of 2^42 ns or 73 minutes and more, share the last bucket.
 const LAST_OCTAVE: u32 = 42;
 const BUCKETS: usize = ((LAST_OCTAVE - PARTS_LOG2 + 1) as usize) << PARTS_LOG2;
 
-/// A histogram of spans whose buckets are a thirty-second of a power of two wide: 9728 bytes, whatever comes.
+/// Histogram of durations whose buckets are a thirty-second of a power of two wide. It takes 9728
+/// bytes.
 ///
-/// Least, greatest and mean are exact. A [quantile](Self::quantile) lies within 1/32 of the true one, for spans below 73
-/// minutes; up to 64 ns it is exact.
+/// Minimum, maximum and mean are exact. A [quantile](Self::quantile) lies within 1/32 of the true
+/// one for durations below 73 minutes; up to 64 ns it is exact.
 ///
 /// ```
 /// use marcato_sim::Histogram;
@@ -38,7 +39,7 @@ impl Default for Histogram {
     }
 }
 
-/// Which bucket counts a span of so many nanoseconds.
+/// Returns the bucket of a duration in nanoseconds.
 #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
 fn bucket(nanos: u64) -> usize {
     if nanos < PARTS {
@@ -50,7 +51,7 @@ fn bucket(nanos: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// The middle of a bucket.
+/// Returns the middle of a bucket.
 fn middle(bucket: usize) -> u64 {
     let (row, part) = ((bucket >> PARTS_LOG2) as u64, bucket as u64 % PARTS);
     match row.checked_sub(1) {
@@ -60,7 +61,7 @@ fn middle(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Counts a span.
+    /// Adds a duration.
     pub fn record(&mut self, span: Duration) {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanos)] += 1;
@@ -70,29 +71,29 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// How many spans there were.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The least; `None` if there were none.
+    /// Returns the least duration; `None` if the histogram is empty.
     pub fn min(&self) -> Option<Duration> {
         (self.count > 0).then(|| Duration::from_nanos(self.min))
     }
 
-    /// The greatest.
+    /// Returns the greatest duration; `None` if the histogram is empty.
     pub fn max(&self) -> Option<Duration> {
         (self.count > 0).then(|| Duration::from_nanos(self.max))
     }
 
-    /// Their mean.
+    /// Returns the mean duration; `None` if the histogram is empty.
     pub fn mean(&self) -> Option<Duration> {
         let mean = self.sum.checked_div(u128::from(self.count))?;
         Some(Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 
-    /// The span that a share `quantile` of all do not exceed, near enough; `None` if there were none. Below 0 counts as
-    /// 0, above 1 as 1.
+    /// Returns the duration that a share `quantile` of all does not exceed, within 1/32; `None` if
+    /// the histogram is empty. The share is clamped to 0 to 1.
     #[expect(clippy::cast_possible_truncation, reason = "at most the count")]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         if self.count == 0 {

@@ -1,4 +1,4 @@
-//! Recorders: what a run leaves behind for whoever studies it.
+//! Recorders of a run: histograms, series, summaries and captures.
 
 mod headers;
 mod histogram;

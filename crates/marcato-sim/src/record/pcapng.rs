@@ -1,13 +1,13 @@
 //! Captures of several taps in one file, in the pcapng format (draft-ietf-opsawg-pcapng).
 //!
-//! Four kinds of blocks are written, a few dozen lines. The crate `pcap-file` writes pcapng, too, but not the block with
-//! secrets, and it wants each packet as a value of its own.
+//! Only four kinds of blocks are written. The crate `pcap-file` also writes pcapng, but not the
+//! block with secrets, and it needs each packet as a separate value.
 
 use marcato_units::Time;
 
-/// The pcapng link type of IP packets without a link's header: LINKTYPE_RAW.
+/// LINKTYPE_RAW: link type of IP packets without a link header.
 const RAW: u16 = 101;
-/// The type of secrets that an SSLKEYLOGFILE has.
+/// Type of the secrets of an SSLKEYLOGFILE.
 const TLS_KEY_LOG: u32 = 0x544c_534b;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -15,9 +15,9 @@ const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const DECRYPTION_SECRETS: u32 = 10;
 
-/// A pcapng file under way, in little-endian order. Its clock counts nanoseconds of virtual time.
+/// Writer of a pcapng file, in little-endian order. Its clock counts nanoseconds of virtual time.
 pub(crate) struct PcapNg {
-    /// Interfaces are described before everything else that waits to be taken.
+    /// Section header and interface descriptions, which precede the packets that wait.
     head: Vec<u8>,
     packets: Vec<u8>,
     interfaces: u32,
@@ -30,7 +30,7 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend([0; 4]);
     body(out);
     out.resize(out.len().next_multiple_of(4), 0);
-    // Packets have at most 64 KiB, and secrets at most a megabyte.
+    // Packets have at most 64 KiB, and secrets at most a megabyte, so the length fits.
     let len = u32::try_from(out.len() + 4 - begin).unwrap_or(u32::MAX).to_le_bytes();
     out[begin + 4..begin + 8].copy_from_slice(&len);
     out.extend(len);
@@ -45,14 +45,14 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
 }
 
 impl Default for PcapNg {
-    /// A file without interfaces.
+    /// File without interfaces.
     fn default() -> Self {
         let mut head = Vec::new();
         block(&mut head, SECTION_HEADER, |out| {
             out.extend(0x1a2b_3c4d_u32.to_le_bytes());
             out.extend(1u16.to_le_bytes());
             out.extend(0u16.to_le_bytes());
-            // How long the section is need not be said.
+            // All ones: the length of the section is not specified.
             out.extend(u64::MAX.to_le_bytes());
         });
         Self { head, packets: Vec::new(), interfaces: 0 }
@@ -60,13 +60,13 @@ impl Default for PcapNg {
 }
 
 impl PcapNg {
-    /// Adds an interface of this name; its number.
+    /// Adds an interface of this name; returns its number.
     pub(crate) fn interface(&mut self, name: &str, snaplen: u32) -> u32 {
         block(&mut self.head, INTERFACE_DESCRIPTION, |out| {
             out.extend(RAW.to_le_bytes());
             out.extend([0; 2]);
             out.extend(snaplen.to_le_bytes());
-            // if_name, if_tsresol: powers of ten.
+            // Options if_name and if_tsresol, 10^-9 s.
             option(out, 2, name.as_bytes());
             option(out, 9, &[9]);
             option(out, 0, &[]);
@@ -75,7 +75,8 @@ impl PcapNg {
         self.interfaces - 1
     }
 
-    /// Adds a packet of this length, of which `kept` bytes are kept: those of `parts`, and zeros.
+    /// Adds a packet of length `len` with `kept` captured bytes: those of `parts`, followed by
+    /// zeros.
     pub(crate) fn packet(&mut self, interface: u32, at: Time, len: u32, kept: u32, parts: [&[u8]; 2]) {
         block(&mut self.packets, ENHANCED_PACKET, |out| {
             let nanos = at.as_nanos();
@@ -88,12 +89,13 @@ impl PcapNg {
         });
     }
 
-    /// Bytes of packets that wait to be taken.
+    /// Returns the bytes of packets that wait to be taken.
     pub(crate) fn waiting(&self) -> usize {
         self.packets.len()
     }
 
-    /// Takes what has come since the last time. `secrets`, lines of an SSLKEYLOGFILE, stand before the packets.
+    /// Takes what was written since the last call. `secrets`, lines of an SSLKEYLOGFILE, precede
+    /// the packets.
     pub(crate) fn take(&mut self, secrets: &str) -> Vec<u8> {
         let mut part = std::mem::take(&mut self.head);
         if !secrets.is_empty() {

@@ -1,4 +1,4 @@
-//! What a run looks like over time.
+//! Time series of flows and links.
 
 use std::collections::HashSet;
 
@@ -11,30 +11,30 @@ use crate::quic::QuicHost;
 use crate::tcp::TcpStats;
 use crate::topology::LinkId;
 
-/// Why a [`Series`] cannot go on.
+/// Error of a [`Series`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SeriesError {
-    /// It has as many samples as it may.
+    /// The series has reached its greatest number of samples.
     #[error(
         "the series holds {most} samples, all that it may: raise most_samples, or take a longer interval"
     )]
     Full {
-        /// How many it may have.
+        /// Greatest number of samples.
         most: usize,
     },
-    /// Something else has the name.
+    /// Another source has the same name.
     #[error("{name} is recorded already: choose another name")]
     NameTaken {
-        /// The name.
+        /// Name.
         name: String,
     },
-    /// What is to be recorded must be named before the first sample, so that all columns are of one length.
+    /// A source was added after the first sample, so that its columns would be shorter.
     #[error("the series has begun: say what to record before the first sample")]
     Begun,
-    /// The flow is not of TCP.
+    /// The flow is no TCP flow.
     #[error("{name} is no tcp flow: record the link that it passes")]
     NotTcp {
-        /// The name that it was given.
+        /// Name given to the flow.
         name: String,
     },
     /// The interval is 0.
@@ -74,22 +74,23 @@ const LINK_COLUMNS: [&str; 8] = [
 
 const LANE_COLUMNS: [&str; 3] = ["cwnd_bytes", "in_flight_bytes", "srtt_seconds"];
 
-/// Samples of flows and links at equal distances in time, column by column.
+/// Periodic samples of flows and links, in columns.
 ///
-/// The columns of a TCP end called `bulk` are `flow.bulk.` and `cwnd_bytes`, `ssthresh_bytes`, `in_flight_bytes`,
-/// `srtt_seconds`, `rto_seconds`, `pacing_rate_bps`, `delivered_bytes` and `retransmitted_segments` (both since the
-/// beginning), and `loss_state`: 0 open, 1 a reduction for ECN, 2 fast recovery, 3 after a timeout.
+/// - A TCP end called `bulk` has columns `flow.bulk.` and `cwnd_bytes`, `ssthresh_bytes`,
+///   `in_flight_bytes`, `srtt_seconds`, `rto_seconds`, `pacing_rate_bps`, `delivered_bytes` and
+///   `retransmitted_segments` (both since the beginning), and `loss_state`: 0 open, 1 a reduction
+///   for ECN, 2 fast recovery, 3 after a timeout.
+/// - A link called `bottleneck` has columns `link.bottleneck.` and `queue_packets`, `queue_bytes`,
+///   `queue_seconds` (time in which the backlog leaves at the current rate), `dropped_packets`,
+///   `marked_packets`, `lost_packets` (all since the beginning). Two columns cover the time since
+///   the previous sample: `carried_bytes`, framing included, and `utilisation`, their share of what
+///   the link could have carried at its current rate. A packet counts when it begins to leave, so a
+///   short interval may show slightly more than 1.
+/// - Lane n, counted from 0, of a QUIC session called `session` has columns `lane.session.n.` and
+///   `cwnd_bytes`, `in_flight_bytes` and `srtt_seconds`.
 ///
-/// Those of a link called `bottleneck` are `link.bottleneck.` and `queue_packets`, `queue_bytes`, `queue_seconds` (what
-/// the backlog takes to leave at the present rate), `dropped_packets`, `marked_packets`, `lost_packets` (all since the
-/// beginning), and of the time since the sample before: `carried_bytes`, framing included, and `utilisation`, their
-/// share in what the link could have carried at its present rate. A packet counts when it begins to leave, so that a
-/// short interval may show slightly more than 1.
-///
-/// Those of lane n, counted from 0, of a QUIC session called `session` are `lane.session.n.` and `cwnd_bytes`, `in_flight_bytes`
-/// and `srtt_seconds`.
-///
-/// What is not known at a time, such as a pace that there is not, is not a number ([`f64::NAN`]).
+/// A value that is not known, such as the pacing rate of a sender without pacing, is NaN
+/// ([`f64::NAN`]).
 ///
 /// ```
 /// use marcato_sim::{Bulk, LinkConfig, Network, Series, Side, TcpConfig, TcpFlow};
@@ -120,13 +121,13 @@ pub struct Series {
     most_samples: usize,
     names: HashSet<String>,
     sources: Vec<Source>,
-    /// The first is the time.
+    /// Columns by name; the first is the time.
     columns: Vec<(String, Vec<f64>)>,
     next_at: Option<Time>,
 }
 
 impl Series {
-    /// A series of samples `interval` apart, of at most a million.
+    /// Series of samples `interval` apart, of at most a million.
     pub fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -138,37 +139,37 @@ impl Series {
         }
     }
 
-    /// With at most so many samples.
+    /// Sets the greatest number of samples.
     #[must_use]
     pub fn most_samples(self, most_samples: usize) -> Self {
         Self { most_samples, ..self }
     }
 
-    /// Records an end of a TCP flow as a sender.
+    /// Adds an end of a TCP flow, as a sender.
     ///
     /// # Errors
     ///
-    /// If the name is taken, or the first sample has been.
+    /// [`SeriesError`] if the name is taken, or after the first sample.
     pub fn tcp(&mut self, name: &str, flow: FlowId, side: Side) -> Result<(), SeriesError> {
         self.add(format!("flow.{name}"), Source::Tcp { flow, side }, &TCP_COLUMNS)
     }
 
-    /// Records a link.
+    /// Adds a link.
     ///
     /// # Errors
     ///
-    /// If the name is taken, or the first sample has been.
+    /// [`SeriesError`] if the name is taken, or after the first sample.
     pub fn link(&mut self, name: &str, link: LinkId) -> Result<(), SeriesError> {
         let source = Source::Link { link, last: LinkCounters::default(), at: Time::ZERO };
         self.add(format!("link.{name}"), source, &LINK_COLUMNS)
     }
 
-    /// Records the first `lanes` lanes of the session of a [`QuicHost`]. A host of another kind, and a lane that there is
-    /// not, have no numbers.
+    /// Adds the first `lanes` lanes of the session of a [`QuicHost`]. A host of another kind, and a
+    /// missing lane, give NaN.
     ///
     /// # Errors
     ///
-    /// If the name is taken, or the first sample has been.
+    /// [`SeriesError`] if the name is taken, or after the first sample.
     pub fn lanes(&mut self, name: &str, flow: FlowId, side: Side, lanes: usize) -> Result<(), SeriesError> {
         let columns: Vec<_> =
             (0..lanes).flat_map(|lane| LANE_COLUMNS.map(|column| format!("{lane}.{column}"))).collect();
@@ -189,12 +190,13 @@ impl Series {
         Ok(())
     }
 
-    /// Moves time on to `until`, and takes a sample at the beginning and then every interval. Called again, it goes on
-    /// as if there had been one call.
+    /// Runs the network to `until`, with a sample at the beginning and after every interval.
+    /// Consecutive calls give the same samples as one call.
     ///
     /// # Errors
     ///
-    /// As [`sample`](Self::sample); or if the interval is 0. Time then stands where the sample could not be taken.
+    /// As for [`sample`](Self::sample); also if the interval is 0. Time then stays at the sample
+    /// that could not be taken.
     pub fn run_until(&mut self, net: &mut Network, until: Time) -> Result<(), SeriesError> {
         if self.interval.is_zero() {
             return Err(SeriesError::NoInterval);
@@ -214,12 +216,12 @@ impl Series {
     ///
     /// # Errors
     ///
-    /// If the series is full, or a flow is not of TCP.
+    /// [`SeriesError`] if the series is full, or a flow is no TCP flow.
     pub fn sample(&mut self, net: &Network) -> Result<(), SeriesError> {
         if self.len() >= self.most_samples {
             return Err(SeriesError::Full { most: self.most_samples });
         }
-        // Nothing is written before everything is known to be there.
+        // All sources are checked before any column grows.
         let mut at = 1;
         for source in &self.sources {
             match source {
@@ -275,22 +277,22 @@ impl Series {
         Ok(())
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         self.columns[0].1.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The columns, in the order in which they were asked for; the first is `time_seconds`.
+    /// Returns the columns, in the order in which they were added; the first is `time_seconds`.
     pub fn columns(&self) -> impl ExactSizeIterator<Item = (&str, &[f64])> {
         self.columns.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 
-    /// The column with this name.
+    /// Returns the column with this name.
     pub fn column(&self, name: &str) -> Option<&[f64]> {
         self.columns().find_map(|(known, values)| (known == name).then_some(values))
     }
@@ -303,7 +305,7 @@ fn real(bytes: Bytes) -> f64 {
 fn tcp_values(stats: &TcpStats) -> [f64; TCP_COLUMNS.len()] {
     [
         real(stats.cwnd),
-        // Before the first loss there is no threshold.
+        // There is no threshold before the first loss.
         if stats.ssthresh.get() == u64::MAX { f64::NAN } else { real(stats.ssthresh) },
         real(stats.in_flight),
         stats.srtt.map_or(f64::NAN, |srtt| srtt.as_secs_f64()),

@@ -1,4 +1,4 @@
-//! What a flow came to.
+//! Summary of a flow.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 
@@ -6,27 +6,27 @@ use super::Histogram;
 use crate::packet::Side;
 use crate::tally::FlowTally;
 
-/// How long something took, over all the times that it happened.
+/// Summary of the distribution of a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelaySummary {
-    /// How often.
+    /// Number of values.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub min: Duration,
-    /// The mean.
+    /// Mean.
     pub mean: Duration,
-    /// The median. Quantiles are within 1/32 of the true ones.
+    /// Median. Quantiles are within 1/32 of the true ones.
     pub p50: Duration,
-    /// What 95 % do not exceed.
+    /// 95th percentile.
     pub p95: Duration,
-    /// What 99 % do not exceed.
+    /// 99th percentile.
     pub p99: Duration,
-    /// The greatest.
+    /// Maximum.
     pub max: Duration,
 }
 
 impl DelaySummary {
-    /// What `histogram` has counted; `None` if that is nothing.
+    /// Returns the summary of `histogram`; `None` if it is empty.
     pub fn of(histogram: &Histogram) -> Option<Self> {
         Some(Self {
             count: histogram.count(),
@@ -40,50 +40,52 @@ impl DelaySummary {
     }
 }
 
-/// What one end of a flow has sent, and how that fared. What only a [watched](crate::Network::watch) flow knows counts
-/// from when the watch began.
+/// Summary of what one end of a flow has sent. Values that require a [watch](crate::Network::watch)
+/// count from its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowSummary {
-    /// When the flow began.
+    /// Time at which the flow began.
     pub start: Time,
-    /// Payload that reached the other end's application: of TCP each byte once, in order.
+    /// Payload that reached the other end's application; TCP data counts once, in order.
     pub bytes: Bytes,
-    /// When the first of it arrived. Of a UDP or datagram flow, only a watched one knows.
+    /// Arrival time of its first byte; of UDP and datagram flows only if watched.
     pub first_at: Option<Time>,
-    /// When the last of it arrived, likewise.
+    /// Arrival time of its latest byte; of UDP and datagram flows only if watched.
     pub last_at: Option<Time>,
-    /// From the start of the flow to the arrival of its last byte, once a TCP receiver knows that there will be no more.
+    /// Flow completion time: from the start of the flow to the arrival of its last byte. `None`
+    /// until a TCP receiver knows the end of the stream.
     pub completion: Option<Duration>,
-    /// The payload over the time from the start of the flow to the arrival of its last byte so far.
+    /// Goodput: payload over the time from the start of the flow to the arrival of its latest byte.
     pub goodput: Option<Rate>,
     /// Packets, acknowledgements included.
     pub packets: FlowTally,
-    /// Segments with data or FIN sent, retransmissions included; 0 if the flow is not of TCP, as all that follow up to
-    /// `tail_probes`.
+    /// Segments with data or FIN sent, retransmissions included. This and the fields up to
+    /// `tail_probes` are 0 unless the flow is a TCP flow.
     pub segments: u64,
-    /// Of those: sent again.
+    /// Retransmitted segments among these.
     pub retransmissions: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
     /// Tail loss probes.
     pub tail_probes: u64,
-    /// Packets that arrived with a mark, if the flow is watched.
+    /// Packets that arrived with a CE mark, if the flow is watched.
     pub marked: u64,
-    /// Round trips that this end's TCP has measured, if the flow is watched. By Karn's rule a segment that was sent twice
-    /// shows none.
+    /// Round trips measured by this end's TCP, if the flow is watched. By Karn's rule,
+    /// retransmitted segments give none.
     pub rtt: Option<DelaySummary>,
-    /// One-way delays of the packets that arrived, acknowledgements included, if the flow is watched.
+    /// One-way delays of the packets that arrived, acknowledgements included, if the flow is
+    /// watched.
     pub delay: Option<DelaySummary>,
 }
 
-/// What is noted of each packet of a flow.
+/// Recorder of a flow's packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
-    /// By the end that sent.
+    /// Records by the end that sent.
     pub(crate) ways: [WatchedWay; 2],
 }
 
-/// The same of one direction.
+/// Recorder of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchedWay {
     pub(crate) rtt: Histogram,

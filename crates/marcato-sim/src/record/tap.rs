@@ -1,4 +1,4 @@
-//! Packets as files: what passes a link, in the pcap format.
+//! Captures of a link's packets in the pcap format.
 
 use std::io;
 
@@ -9,26 +9,29 @@ use super::pcapng::PcapNg;
 use crate::packet::{Body, Packet};
 use crate::payload::Payloads;
 
-/// Where on a link a tap is.
+/// Position of a tap on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TapPoint {
-    /// Before the queue: each packet that is handed to the link, those included that the queue then drops, at the time
-    /// at which it comes. On the first link of a flow, this is what its sender sees.
+    /// Before the queue: each packet offered to the link at its arrival there, including packets
+    /// that the queue then drops. On the first link of a flow, this is the sender's view.
     Entry,
-    /// At the far end: each packet that comes out, at the time at which it does, with the mark that the queue gave it.
+    /// At the far end: each packet that leaves the link at its arrival there, with the queue's
+    /// marks.
     #[default]
     Exit,
 }
 
-/// A tap on a link, as it shall be. [`Network::tap`](crate::Network::tap) sets it, and
+/// Configuration of a tap on a link. [`Network::tap`](crate::Network::tap) sets it, and
 /// [`Network::drain_tap`](crate::Network::drain_tap) takes what it has captured.
 ///
-/// The file is pcap with nanoseconds, LINKTYPE_RAW: IP packets without a link's header. Its clock is virtual time, and
-/// begins at 0. Headers are real, with right lengths and checksums, and so is the payload of datagrams between hosts;
-/// of TCP and plain UDP the payload is zeros. What virtual time does without is made up: TCP and UDP flows have the
-/// addresses that a datagram flow between the same nodes would have, a client's port from 32768 and a server's from
-/// 29000, which belong to the flow; IP identifications are 0; the TTL begins at 64. A spawned flow that comes after
-/// another may have its ports. Packets of the low layer have the DSCP LE.
+/// The file is pcap with nanoseconds, LINKTYPE_RAW: IP packets without a link header. Its clock is
+/// virtual time, from 0. Headers are real, with correct lengths and checksums, and so is the
+/// payload of datagrams between hosts. The payload of TCP and plain UDP is zeros.
+///
+/// Header fields that the simulator lacks are invented. TCP and UDP flows have the addresses that a
+/// datagram flow between the same nodes would have. Each has a client port from 32768 and a server
+/// port from 29000. IP identifications are 0; the TTL begins at 64. A spawned flow may have the
+/// ports of an earlier one. Packets of the low layer have the DSCP LE.
 ///
 /// ```
 /// use marcato_sim::{Bulk, LinkConfig, Network, Tap, TcpConfig, TcpFlow};
@@ -50,79 +53,80 @@ pub enum TapPoint {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tap {
-    /// Where it is.
+    /// Position on the link.
     pub point: TapPoint,
-    /// How much of each packet is kept, headers included. Its true length is told beside. At most
+    /// Captured bytes of each packet, headers included; its true length is recorded too. At most
     /// [`WHOLE`](Self::WHOLE), beyond which programs refuse to read.
     pub snaplen: u32,
-    /// How much may wait to be taken. Packets beyond are missed, and counted.
+    /// Capacity for captures that wait to be taken. Packets beyond it are missed and counted.
     pub most_waiting: Bytes,
 }
 
 impl Default for Tap {
-    /// At the far end, 128 bytes of each packet, at most 256 MB waiting.
+    /// At the far end, 128 bytes of each packet, with at most 256 MB waiting.
     fn default() -> Self {
         Self { point: TapPoint::default(), snaplen: 128, most_waiting: Bytes::kb(256_000) }
     }
 }
 
 impl Tap {
-    /// A [`snaplen`](Self::snaplen) that keeps every packet whole.
+    /// Value of [`snaplen`](Self::snaplen) that captures every packet whole.
     pub const WHOLE: u32 = 1 << 18;
 
-    /// At this place.
+    /// Sets the position on the link.
     #[must_use]
     pub fn point(self, point: TapPoint) -> Self {
         Self { point, ..self }
     }
 
-    /// With so much of each packet.
+    /// Sets the captured bytes of each packet.
     #[must_use]
     pub fn snaplen(self, snaplen: u32) -> Self {
         Self { snaplen, ..self }
     }
 }
 
-/// What a tap has seen.
+/// Counters of a tap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TapStats {
     /// Packets captured.
     pub captured: u64,
-    /// Packets that found no room: [drain](crate::Network::drain_tap) the tap more often, or let more wait.
+    /// Packets missed for lack of room: [drain](crate::Network::drain_tap) the tap more often, or
+    /// raise `most_waiting`.
     pub missed: u64,
 }
 
-/// Why a tap's captures cannot be taken.
+/// Error returned if a tap's captures cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
-    /// The tap writes into the file that several share.
+    /// The tap writes into the common file of several taps.
     #[error("the link's tap writes into a common file: take that by Network::take_taps")]
     Common,
     /// The link has no tap.
     #[error("the link has no tap: set one by Network::tap")]
     NoTap,
-    /// They could not be written.
+    /// The output returned an error.
     #[error("the captured packets could not be written: {0}")]
     Write(#[from] io::Error),
 }
 
-/// A tap under way.
+/// State of a tap.
 struct Tapped {
     link: u32,
     config: Tap,
-    /// The part of its own file that waits to be taken; `None` if it writes into the common one.
+    /// Part of its own file that waits to be taken; `None` if it writes into the common one.
     file: Option<Vec<u8>>,
-    /// Its interface in the common file.
+    /// Number of its interface in the common file.
     interface: u32,
     stats: TapStats,
 }
 
-/// A packet that has passed a tap and has no headers yet.
+/// Packet that has passed a tap, before its headers are encoded.
 struct Captured {
     tap: usize,
     at: Time,
     packet: Packet,
-    /// Where its payload ends in [`Taps::payload`]; it begins where that of the packet before ends.
+    /// End of its payload in [`Taps::payload`]; it begins at the end of the previous packet's.
     payload_end: usize,
 }
 
@@ -132,11 +136,11 @@ pub(crate) struct Taps {
     taps: Vec<Tapped>,
     captured: Vec<Captured>,
     payload: Vec<u8>,
-    /// The common file of the taps that write into it.
+    /// Common file of the taps that share one.
     common: PcapNg,
 }
 
-/// The header of the file: nanoseconds, version 2.4, no time zone, LINKTYPE_RAW.
+/// Header of a pcap file: nanoseconds, version 2.4, no time zone, LINKTYPE_RAW.
 fn file_header(snaplen: u32) -> Vec<u8> {
     let mut header = Vec::with_capacity(24);
     header.extend(0xa1b2_3c4d_u32.to_le_bytes());
@@ -181,12 +185,12 @@ impl Taps {
         Ok(written)
     }
 
-    /// Takes what waits of the common file, behind these secrets.
+    /// Takes the waiting part of the common file, after these secrets.
     pub(crate) fn take_common(&mut self, secrets: &str) -> Vec<u8> {
         self.common.take(secrets)
     }
 
-    /// A packet passes a place where one of the taps may be.
+    /// Captures a packet, if a tap is at this point of the link.
     #[cold]
     pub(crate) fn note(
         &mut self,
@@ -204,7 +208,7 @@ impl Taps {
         self.captured.push(Captured { tap, at, packet: packet.clone(), payload_end: self.payload.len() });
     }
 
-    /// Writes what has been captured into the files, with the headers that `headers` gives.
+    /// Encodes the captured packets into the files, with the headers that `headers` returns.
     pub(crate) fn write(&mut self, headers: impl for<'a> Fn(&'a Packet) -> Option<Headers<'a>>) {
         let mut begin = 0;
         for captured in &self.captured {
@@ -234,7 +238,7 @@ impl Tapped {
             common.packet(self.interface, at, headers.len, kept, parts);
             return;
         };
-        // The format's seconds are of 32 bits: 136 years of virtual time.
+        // The format has 32 bits for seconds: 136 years of virtual time.
         let seconds = u32::try_from(at.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
         let nanos = u32::try_from(at.as_nanos() % 1_000_000_000).unwrap_or(0);
         for field in [seconds, nanos, kept, headers.len] {
@@ -244,7 +248,7 @@ impl Tapped {
     }
 }
 
-/// Appends `kept` bytes: those of `parts`, and zeros.
+/// Appends `kept` bytes: those of `parts`, followed by zeros.
 pub(super) fn fill(out: &mut Vec<u8>, kept: usize, parts: [&[u8]; 2]) {
     let end = out.len() + kept;
     for part in parts {
