@@ -1,4 +1,4 @@
-//! From an experiment to a world.
+//! Construction of a world from an experiment.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use super::{Traces, convert};
 use crate::packet::Packet;
 use crate::{LinkChange, LinkConfig, LinkQueue, Network, NodeId};
 
-/// The nodes of a network by their names.
+/// Nodes of a network by name.
 type Nodes = HashMap<String, NodeId>;
 
 fn node(nodes: &Nodes, what: &str, node: &str) -> Result<NodeId, BuildError> {
@@ -33,7 +33,7 @@ fn node(nodes: &Nodes, what: &str, node: &str) -> Result<NodeId, BuildError> {
 /// Builds the network of an experiment. `traces` are those that its links follow.
 ///
 /// # Errors
-/// If something names what there is not, or a part cannot be configured as it says.
+/// [`BuildError`] if a name refers to nothing, or a part has an invalid configuration.
 pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildError> {
     let mut net = Network::new(experiment.seed);
     let nodes: Nodes = experiment.nodes.iter().map(|name| (name.clone(), net.node(name))).collect();
@@ -74,7 +74,8 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
     Ok(World { net, warm_up, duration, flows, ways, sampler, taps, pcap, secrets, warnings })
 }
 
-/// By how much an instance begins later than it would, by a stream of its own name: another's draws do not change it.
+/// Returns the random delay of an instance's start, from a stream of its own: it does not change
+/// the draws of other instances.
 fn later(seed: Seed, name: &str, jitter: Duration) -> Duration {
     match u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX) {
         0 => Duration::ZERO,
@@ -98,7 +99,8 @@ fn add_link(
         let queues = queues(&link.name, &direction.rate, &direction.queue, &occupancy, &|of| {
             seed.stream(&format!("queue/{}/{}/{of}", link.name, direction_name(is_back)))
         })?;
-        // A queue that judges flows sees what comes back, from the beginning or after a change.
+        // A queue that judges flows observes the reverse direction, whether configured from the
+        // start or by a change.
         let judges = |queue: &Queue| matches!(queue, Queue::Crq(_));
         let later = link.changes.iter().filter(|change| concerns(change.way, is_back));
         let observes = judges(&direction.queue) || later.flat_map(|change| &change.queue).any(judges);
@@ -125,11 +127,11 @@ fn add_link(
     Ok(ways)
 }
 
-/// A queue of a link, and that of its low class.
+/// Queue of a link, and that of its low class.
 type Queues = (Box<dyn LinkQueue>, Option<Box<dyn Discipline<Packet>>>);
 
-/// The queue of the link of this name, and that of its low class if it pre-empts, both observed. `stream` makes the random
-/// numbers of each.
+/// Creates the queue of a link, and that of its low class if it pre-empts, both observed. `stream`
+/// returns the random stream of each.
 fn queues(
     link: &str,
     rate: &Capacity,
@@ -144,7 +146,7 @@ fn queues(
     };
     Ok(match queue {
         Queue::Crq(crq) => {
-            // Of its own type, so that it can be asked for its classes.
+            // A queue of type `Crq`, not boxed, so that its classes can be inspected.
             let crq = convert::crq(link, rate, crq)?;
             (Box::new(Observed::new(crq, 0, occupancy)), None)
         }
@@ -153,12 +155,12 @@ fn queues(
     })
 }
 
-/// The name of a direction.
+/// Returns the name of a direction.
 const fn direction_name(back: bool) -> &'static str {
     if back { "back" } else { "there" }
 }
 
-/// Whether what changes in this way changes the direction there, or back.
+/// Returns true if a change of this scope applies to the direction there, or back.
 const fn concerns(way: link::Way, back: bool) -> bool {
     match way {
         link::Way::Both => true,
@@ -167,7 +169,7 @@ const fn concerns(way: link::Way, back: bool) -> bool {
     }
 }
 
-/// Has a change of a link made on one of its ways.
+/// Schedules a change of a link in one of its directions.
 fn apply(
     net: &mut Network,
     link: &link::Link,
@@ -191,7 +193,7 @@ fn apply(
         net.change_link_at(id, change.at, LinkChange::Loss(convert::loss(&link.name, loss)?));
     }
     if let Some(queue) = &change.queue {
-        // The rate that holds by then: changes are in order of time.
+        // The rate in force at that time: changes are in order of time.
         let until = link.changes.iter().take_while(|other| other.at <= change.at);
         let rates = until.filter(|other| concerns(other.way, way.back)).filter_map(|other| other.rate);
         let rate = rates.last().map_or_else(|| direction.rate.clone(), Capacity::Rate);

@@ -1,4 +1,4 @@
-//! What the words of a scenario mean here.
+//! Conversion of a scenario's terms to the simulator's configuration.
 
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
@@ -70,7 +70,7 @@ pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
     }
 }
 
-/// The low layer of a TCP whose full packets have this length.
+/// Returns the low layer of a TCP whose full packets have this length.
 fn low_layer(low: &tcp::LowLayer, packet: Bytes) -> PltConfig {
     let lcm = LcmConfig {
         target: low
@@ -93,7 +93,7 @@ fn low_layer(low: &tcp::LowLayer, packet: Bytes) -> PltConfig {
     }
 }
 
-/// To a millionth.
+/// Converts to a fraction with a precision of one millionth.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -111,7 +111,7 @@ pub(super) const fn debt(preset: traffic::Preset) -> Debt {
     }
 }
 
-/// A Conductor's configuration.
+/// Returns a Conductor's configuration.
 pub(super) fn conductor(preset: traffic::Preset, chunk: Bytes) -> conductor::Config {
     conductor::Config { chunk, ..conductor::Config::with_debt(debt(preset)) }
 }
@@ -149,7 +149,7 @@ const fn codel(codel: &queue::Codel) -> CodelConfig {
     }
 }
 
-/// CRQ before a link of this name and rate.
+/// Creates the CRQ queue of the link `link` at this rate.
 pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result<Crq<Packet>, BuildError> {
     let codel = self::codel(&crq.codel);
     let buffer = match codel.limit {
@@ -163,7 +163,7 @@ pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result
         queue::Standard::DropTail => ClassConfig { aqm: Aqm::DropTail, ..responsive },
     };
     let config = CrqConfig {
-        // Of no account but where the link is split, which needs a rate that is known.
+        // The rate matters only if the link is split, which requires a known rate.
         rate: if let link::Capacity::Rate(rate) = rate { *rate } else { Rate::ZERO },
         mtu: codel.maxpacket,
         standard,
@@ -181,7 +181,7 @@ pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result
             traffic::Preset::Authors => TrapConfig::authors(),
             traffic::Preset::Marcato => TrapConfig::marcato(),
         },
-        // As the paper and its program have it: whatever looks like QUIC.
+        // The paper and its program classify every datagram that looks like QUIC.
         quic: match crq.preset {
             traffic::Preset::Paper | traffic::Preset::Authors => QuicRule::FirstBit,
             traffic::Preset::Marcato => QuicRule::Handshake,
@@ -191,14 +191,14 @@ pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result
     Crq::new(config).map_err(|source| BuildError::Crq { link: link.to_owned(), source })
 }
 
-/// RED before a link of this name.
+/// Creates the RED queue of the link `link`.
 fn red(link: &str, red: &queue::Red, stream: Stream) -> Result<Red<Packet>, BuildError> {
     let thresholds = match (red.min_threshold, red.max_threshold) {
         (queue::Limit::Bytes(min_th), queue::Limit::Bytes(max_th)) => RedThresholds::Bytes { min_th, max_th },
         (queue::Limit::Packets(min_th), queue::Limit::Packets(max_th)) => {
             RedThresholds::Packets { min_th, max_th }
         }
-        // They have one unit: a file in which they do not is refused.
+        // Both have the same unit: a file with different units is refused.
         _ => RedConfig::default().thresholds,
     };
     let config = RedConfig {
@@ -213,7 +213,7 @@ fn red(link: &str, red: &queue::Red, stream: Stream) -> Result<Red<Packet>, Buil
     Red::new(config, stream).map_err(|source| BuildError::Red { link: link.to_owned(), source })
 }
 
-/// PIE before a link of this name.
+/// Creates the PIE queue of the link `link`.
 fn pie(link: &str, pie: &queue::Pie, stream: Stream) -> Result<Pie<Packet>, BuildError> {
     let config = PieConfig {
         limit: limit(pie.limit),
@@ -228,7 +228,7 @@ fn pie(link: &str, pie: &queue::Pie, stream: Stream) -> Result<Pie<Packet>, Buil
     Pie::new(config, stream).map_err(|source| BuildError::Pie { link: link.to_owned(), source })
 }
 
-/// The queue of a link of this name and rate; `stream` makes the random numbers of the class of this name.
+/// Creates the queue of a link; `stream` returns the random stream of the class with a name.
 pub(super) fn queue(
     link: &str,
     rate: &link::Capacity,
@@ -291,7 +291,7 @@ pub(super) fn loss(link: &str, loss: &link::Loss) -> Result<Loss, BuildError> {
     })
 }
 
-/// What is added to a delay, and how much more than that to every packet alike.
+/// Returns the random part of a delay, and the constant part that all packets have.
 fn jitter(jitter: &link::Jitter) -> (Jitter, Duration) {
     let (added, always) = match jitter.added {
         link::Added::Uniform { least, most } => (Jitter::uniform(most.saturating_sub(least)), least),
@@ -301,12 +301,12 @@ fn jitter(jitter: &link::Jitter) -> (Jitter, Duration) {
     (added.reorder(jitter.reorder), always)
 }
 
-/// A propagation delay with what the jitter of a direction adds to every packet alike.
+/// Returns a propagation delay with the constant part of its direction's jitter.
 pub(super) fn delay(direction: &link::Direction, delay: Duration) -> Duration {
     delay.saturating_add(direction.jitter.as_ref().map_or(Duration::ZERO, |spread| jitter(spread).1))
 }
 
-/// One direction of the link of this name.
+/// Returns the configuration of one direction of a link.
 pub(super) fn direction(
     link: &str,
     mtu: Bytes,

@@ -1,4 +1,4 @@
-//! Why a world cannot be built.
+//! Errors of building a world.
 
 use marcato_queue::{CodelError, CrqError, FqCodelError, LimitError, PieError, RedError, StepMarkError};
 use marcato_quic::IdentityError;
@@ -7,114 +7,115 @@ use marcato_sched::schedule::BudgetError;
 
 use crate::{DistributionError, FlowError, GilbertElliottError, SpawnError};
 
-/// Why a world cannot be built. A scenario that was read from a file has been checked for most of it.
+/// Error returned if a world cannot be built. Reading a scenario from a file already excludes most
+/// of them.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A link or flow names a node that there is not.
+    /// A link or flow names a node that does not exist.
     #[error("{what} names the node `{node}`, which does not exist: add it to the nodes")]
     NoSuchNode {
-        /// The link or flow.
+        /// Link or flow.
         what: String,
-        /// The node.
+        /// Node.
         node: String,
     },
-    /// Something is recorded that there is not.
+    /// A series records a link or flow that does not exist.
     #[error("`{0}` is recorded, which does not exist: record a link or flow that does")]
     NothingToRecord(String),
-    /// A link follows a trace that was not handed over.
+    /// A link follows a trace that was not passed in.
     #[error("the link `{link}` follows the trace `{trace}`, which was not read: hand it over")]
     NoSuchTrace {
-        /// The link.
+        /// Link.
         link: String,
-        /// The trace's path.
+        /// Path of the trace.
         trace: String,
     },
-    /// A queue lets nothing in.
+    /// The limit of a queue admits nothing.
     #[error("the queue of link `{link}`: {source}")]
     Limit {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of the limit.
         source: LimitError,
     },
-    /// A CoDel queue cannot be configured so.
+    /// The configuration of a CoDel queue is invalid.
     #[error("the queue of link `{link}`: {source}")]
     Codel {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of CoDel.
         source: CodelError,
     },
-    /// An FQ-CoDel queue cannot be configured so.
+    /// The configuration of an FQ-CoDel queue is invalid.
     #[error("the queue of link `{link}`: {source}")]
     FqCodel {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of FQ-CoDel.
         source: FqCodelError,
     },
-    /// Error returned for a step-marking queue that cannot work.
+    /// The configuration of a step-marking queue is invalid.
     #[error("the queue of link `{link}`: {source}")]
     StepMark {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of the queue.
         source: StepMarkError,
     },
-    /// Error returned for a RED queue that cannot work.
+    /// The configuration of a RED queue is invalid.
     #[error("the queue of link `{link}`: {source}")]
     Red {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of RED.
         source: RedError,
     },
-    /// Error returned for a PIE queue that cannot work.
+    /// The configuration of a PIE queue is invalid.
     #[error("the queue of link `{link}`: {source}")]
     Pie {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of PIE.
         source: PieError,
     },
-    /// CRQ cannot be configured so.
+    /// The configuration of CRQ is invalid.
     #[error("the queue of link `{link}`: {source}")]
     Crq {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of CRQ.
         source: CrqError,
     },
-    /// Losses cannot come in such bursts.
+    /// The model of bursts of losses is invalid.
     #[error("the losses of link `{link}`: {source}")]
     Bursts {
-        /// The link.
+        /// Link.
         link: String,
-        /// What is wrong.
+        /// Error of the model.
         source: GilbertElliottError,
     },
-    /// The network does not take a flow.
+    /// The network refuses a flow.
     #[error("the flow `{flow}`: {source}")]
     Flow {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// What is wrong.
+        /// Error of the flow.
         source: FlowError,
     },
-    /// A process cannot begin its flows.
+    /// The network refuses a process.
     #[error("the flow `{flow}`: {source}")]
     Spawn {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// What is wrong.
+        /// Error of the process.
         source: SpawnError,
     },
-    /// Sizes or spans cannot be distributed so.
+    /// A distribution of sizes or durations is invalid.
     #[error("the flow `{flow}`: {source}")]
     Distribution {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// What is wrong.
+        /// Error of the distribution.
         source: DistributionError,
     },
     /// A flow takes its sizes from a file that was not read.
@@ -122,46 +123,46 @@ pub enum BuildError {
         "the flow `{flow}` takes its sizes from `{file}`, which was not read: load the scenario from its file"
     )]
     NoSizes {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// The file's path.
+        /// Path of the file.
         file: String,
     },
-    /// Packets that are on and off would leave at random or by a clock.
+    /// An on-off flow has arrivals other than constant.
     #[error(
         "the flow `{0}` is on and off, but its packets do not leave at equal distances: say arrivals = \"constant\""
     )]
     ArrivalsOnOff(String),
-    /// A Conductor does not work with such chunks.
+    /// A Conductor does not work with the flow's chunk size.
     #[error("the flow `{flow}`: {source}")]
     Debt {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// What is wrong.
+        /// Error of the Conductor.
         source: DebtError,
     },
-    /// Copies cannot be bounded so.
+    /// The bound on copies is invalid.
     #[error("the flow `{flow}`: {source}")]
     Budget {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// What is wrong.
+        /// Error of the bound.
         source: BudgetError,
     },
-    /// The server of a session has nothing to show.
+    /// The server of a session has no certificate.
     #[error("the flow `{flow}`: {source}")]
     Identity {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// What is wrong.
+        /// Error of the certificate.
         source: IdentityError,
     },
-    /// An end of a session cannot be configured so.
+    /// The configuration of a session's end is invalid.
     #[error("the flow `{flow}`: {problem}")]
     Session {
-        /// The flow.
+        /// Flow.
         flow: String,
-        /// What is wrong.
+        /// Description of the error.
         problem: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The flows of a world, and what can be seen of them.
+//! Flows of a world, and the values measured of them.
 
 use marcato_quic::Secrets;
 use marcato_scenario::flow::{FlowKind, Listed, PacketArrivals, Payload};
@@ -17,7 +17,7 @@ use crate::{
     PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
 };
 
-/// On and off spans under way.
+/// State of on and off spans.
 #[derive(Clone, Debug)]
 struct Spans {
     on: Distribution<Duration>,
@@ -26,7 +26,8 @@ struct Spans {
     is_on: bool,
 }
 
-/// Writes so many bytes, or as many as are taken until its time is over, and then closes. It may be on and off.
+/// Application that writes a number of bytes, or as many as it can until its stop, and then closes.
+/// It may be on and off.
 #[derive(Clone, Debug)]
 struct Transfer {
     left: Bytes,
@@ -35,7 +36,8 @@ struct Transfer {
     spans: Option<Spans>,
 }
 
-/// What somebody writes at once who is on and off: so that a low watermark of unsent bytes means something.
+/// Bytes per write of an on-off transfer, small enough for a low watermark of unsent bytes to have
+/// an effect.
 const PIECE: Bytes = Bytes::new(16 << 10);
 const STOP: u32 = 0;
 const TURN: u32 = 1;
@@ -44,7 +46,7 @@ impl Transfer {
     fn turn(&mut self, socket: &mut Socket<'_>) {
         let Some(Spans { on, off, stream: Some(stream), is_on }) = &mut self.spans else { return };
         *is_on = !*is_on;
-        // However short the spans, time goes on.
+        // At least a nanosecond, so that time advances.
         let span = if *is_on { on.draw(stream) } else { off.draw(stream) }.max(Duration::from_nanos(1));
         socket.set_timer(socket.now() + span, TURN);
     }
@@ -86,13 +88,13 @@ impl App for Transfer {
     }
 }
 
-/// Who asks, until its time is over.
+/// Requesting application that stops at a given time.
 struct Asking {
     requester: Requester,
     stop: Time,
 }
 
-/// A [`Requester`] has timers of lower numbers.
+/// Timer of the stop; a [`Requester`] uses lower numbers.
 const STOP_ASKING: u32 = u32::MAX;
 
 impl App for Asking {
@@ -142,7 +144,7 @@ impl App for Asking {
     }
 }
 
-/// What has been counted since the beginning.
+/// Counts since the beginning of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     pub(super) bytes: Bytes,
@@ -151,14 +153,14 @@ pub(super) struct Totals {
     pub(super) retransmissions: u64,
     timeouts: u64,
     low: LowLayerOutcome,
-    /// Flows of a process that were not begun.
+    /// Refused flows of a process.
     refused: u64,
-    /// Packets whose delay is known, and the sum of these.
+    /// Packets whose delay is known; `delay` is the sum of their delays.
     pub(super) timed: u64,
     pub(super) delay: Duration,
 }
 
-/// How a flow's sender is now.
+/// Current state of a flow's sender.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauges {
     cwnd: Option<Bytes>,
@@ -178,37 +180,37 @@ enum What {
     Quic { flow: FlowId, said: Box<Quic>, lanes: Vec<String> },
 }
 
-/// A flow of a world: one instance.
+/// One instance of a flow in a world.
 pub(super) struct Tracked {
-    /// The flow's name in the experiment.
+    /// Name of the flow in the experiment.
     pub(super) flow: String,
-    /// Its own.
+    /// Name of the instance.
     pub(super) name: String,
     kind: &'static str,
     start: Time,
     stop: Option<Time>,
     what: What,
-    /// What was counted when the warm-up ended.
+    /// Counts at the end of the warm-up.
     before: Totals,
-    /// The sum of the smoothed round-trip times seen, in ms, and their number.
+    /// Sum of the smoothed round-trip times sampled, in ms, and their number.
     srtt: (f64, u64),
 }
 
-/// An instance of a flow, as it is to be added.
+/// Configuration of an instance of a flow.
 pub(super) struct Instance<'a> {
     pub(super) flow: &'a marcato_scenario::flow::Flow,
     pub(super) name: String,
     pub(super) start: Time,
     pub(super) ends: [NodeId; 2],
-    /// Its paths, of QUIC, and the ends of each.
+    /// Paths of a QUIC flow. `paths` has the ends of each.
     pub(super) said: Vec<Path>,
     pub(super) paths: Vec<[NodeId; 2]>,
-    /// Where the secrets of QUIC connections go, if anybody wants them.
+    /// Sink for the secrets of QUIC connections, if they are captured.
     pub(super) secrets: Option<&'a Secrets>,
 }
 
 impl Instance<'_> {
-    /// Adds it to the network.
+    /// Adds the instance to the network.
     pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
         let Self { flow, name, start, ends: [from, to], said: ways, paths, secrets } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
@@ -337,7 +339,7 @@ impl Instance<'_> {
 }
 
 impl Tracked {
-    /// Its name in the network, if it is one flow of it.
+    /// Returns the identifier in the network; `None` for a process.
     pub(super) const fn id(&self) -> Option<FlowId> {
         match self.what {
             What::Tcp { flow, .. }
@@ -349,7 +351,7 @@ impl Tracked {
         }
     }
 
-    /// Whether it sends packets that may be too big, to find out what is not.
+    /// Returns true if the flow sends packets above the MTU on purpose, for MTU discovery.
     pub(super) const fn discovers_mtu(&self) -> bool {
         match &self.what {
             What::Quic { said, .. } => said.mtu_discovery,
@@ -361,20 +363,20 @@ impl Tracked {
         self.kind
     }
 
-    /// Whether its connections come and go.
+    /// Returns true for a process, whose connections come and go.
     pub(super) const fn is_process(&self) -> bool {
         matches!(self.what, What::Process(_))
     }
 
-    /// The goodput of each connection of a process that began at or after `from` and is complete, in Mbit/s; `None` of all
-    /// other flows.
+    /// Returns the goodput of each complete connection of a process that began at or after `from`,
+    /// in Mbit/s; `None` for all other flows.
     pub(super) fn connections(&self, net: &Network, from: Time) -> Option<Vec<f64>> {
         let What::Process(process) = self.what else { return None };
         let complete = net.flow_records(process).iter().filter(|flow| flow.start() >= from);
         Some(complete.filter_map(|flow| mbps(flow.received(), flow.completion()?)).collect())
     }
 
-    /// The end that sends what is measured: of questions and answers, who answers.
+    /// Returns the end that sends what is measured; with requests and responses, the responder.
     const fn sender(&self) -> Side {
         match self.what {
             What::Exchange(_) => Side::Server,
@@ -436,7 +438,7 @@ impl Tracked {
         }
     }
 
-    /// When the last of the bytes arrived that count.
+    /// Returns the arrival time of the latest byte that counts.
     fn last_arrival(&self, net: &Network) -> Option<Time> {
         match &self.what {
             What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
@@ -452,8 +454,9 @@ impl Tracked {
         }
     }
 
-    /// Until when its goodput is measured: the end of the run, or, of a flow that has ended or stopped, its end, but no
-    /// earlier than the arrival of its last byte. What was sent before `stop` may wait in queues for long after it.
+    /// Returns the end of the span over which goodput is measured. It is the end of the run; for a
+    /// flow that has ended or stopped its end, but no earlier than the arrival of its last byte.
+    /// Data sent before `stop` may be queued for long after it.
     fn measured_until(&self, net: &Network) -> Time {
         let now = net.now();
         match self.finished(net).or(self.stop) {
@@ -462,7 +465,7 @@ impl Tracked {
         }
     }
 
-    /// What its low layer has done.
+    /// Returns the counters of the low layer.
     fn low(&self, net: &Network, flow: FlowId) -> Option<LowLayerOutcome> {
         let [here, there] = [self.sender(), self.sender().peer()].map(|side| net.plt_stats(flow, side));
         here.zip(there).map(|(here, there)| LowLayerOutcome {
@@ -502,7 +505,8 @@ impl Tracked {
         }
     }
 
-    /// When it was over: when all that it had to send had arrived, or, of packets without a connection, after its stop.
+    /// Returns the time at which the flow was over: all data had arrived; for packets without a
+    /// connection, its stop or the last arrival after it.
     fn over_at(&self, net: &Network) -> Option<Time> {
         let silent = |last: Option<Time>| {
             let stop = self.stop.filter(|&stop| stop <= net.now())?;
@@ -522,13 +526,13 @@ impl Tracked {
         }
     }
 
-    /// Whether there is anything of it to be sampled now, where it was sampled last at `last`: it has begun, and was not
-    /// over by then.
+    /// Returns true if there is something to sample: the flow has begun, and was not over at the
+    /// previous sample, at `last`.
     pub(super) fn exists(&self, net: &Network, last: Time) -> bool {
         net.now() > self.start && self.over_at(net).is_none_or(|over| over > last)
     }
 
-    /// What can be sampled of it, given what was counted at the sample before and how long ago that was.
+    /// Returns the value of `metric`, given the counts of the previous sample, `span` ago.
     pub(super) fn sample(
         &self,
         net: &Network,
@@ -551,7 +555,7 @@ impl Tracked {
         }
     }
 
-    /// The warm-up is over.
+    /// Starts the measurement at the end of the warm-up.
     pub(super) fn begin(&mut self, net: &mut Network) {
         if let Some(flow) = self.id() {
             net.watch(flow);
@@ -560,7 +564,7 @@ impl Tracked {
         self.srtt = (0.0, 0);
     }
 
-    /// Looks at the round-trip time of a session. Of TCP each sample is noted.
+    /// Samples the round-trip time of a QUIC session. TCP's measurements are recorded individually.
     pub(super) fn look(&mut self, net: &Network) {
         if !matches!(self.what, What::Quic { .. }) || net.now() < self.start {
             return;
@@ -629,7 +633,7 @@ impl Tracked {
         }
     }
 
-    /// What was measured of it from `from` until now. `each` is given every completion.
+    /// Returns the results from `from` until now. `each` receives every completion.
     pub(super) fn outcome(
         &self,
         net: &Network,
@@ -653,7 +657,7 @@ impl Tracked {
             goodput: mbps(bytes, end.since(from.max(self.start))).unwrap_or(0.0),
             sent: totals.sent - self.before.sent,
             losses: totals.losses - self.before.losses,
-            // A lane that has gone takes its counters with it.
+            // A lane that was removed takes its counters with it.
             retransmissions: totals.retransmissions.saturating_sub(self.before.retransmissions),
             timeouts: totals.timeouts - self.before.timeouts,
             rtt: summary.rtt.map_or(looked, |rtt| Some(ms(rtt.mean))),
@@ -671,17 +675,17 @@ impl Tracked {
     }
 }
 
-/// In ms.
+/// Converts to ms.
 pub(super) fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-/// In Mbit/s; `None` over no time.
+/// Returns the rate in Mbit/s; `None` for an empty span.
 pub(super) fn mbps(bytes: Bytes, span: Duration) -> Option<f64> {
     (!span.is_zero()).then(|| bytes.get() as f64 * 8e-6 / span.as_secs_f64())
 }
 
-/// The mean delay of what arrived between two counts, in ms.
+/// Returns the mean delay of packets that arrived between two counts, in ms.
 fn mean_delay(before: &Totals, after: &Totals) -> Option<f64> {
     let packets = after.timed.saturating_sub(before.timed);
     (packets > 0).then(|| ms(after.delay.saturating_sub(before.delay)) / packets as f64)

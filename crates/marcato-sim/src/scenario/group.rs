@@ -1,31 +1,34 @@
-//! Aggregates over the flows of one name: the instances of a `count`, or the connections of a process.
+//! Aggregates over the flows of one name: the instances of a `count`, or the connections of a
+//! process.
 
-/// What was measured of several flows together.
+/// Joint results of several flows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupOutcome {
     /// Name of the flow in the file.
     pub name: String,
-    /// Its kind, as a file has it.
+    /// Kind of the flow, as in a file.
     pub kind: &'static str,
-    /// Goodput of all together, in Mbit/s.
+    /// Goodput of all members together, in Mbit/s.
     pub goodput: f64,
-    /// Goodput of each member, in Mbit/s: of each instance over the time that it lasted; of each connection of a process that
-    /// was complete, over its completion time.
+    /// Goodput of each member, in Mbit/s: of each instance over its lifetime; of each complete
+    /// connection of a process over its completion time.
     pub members: Vec<f64>,
-    /// Completion times of all members, bulk data aside, in ms; infinite as [`Times::samples`](super::Times::samples) has it.
+    /// Completion times of all members except bulk data, in ms; infinite as in
+    /// [`Times::samples`](super::Times::samples).
     pub completions: Vec<f64>,
 }
 
 impl GroupOutcome {
-    /// Mean goodput of the members, in Mbit/s; `None` without members.
+    /// Returns the mean goodput of the members, in Mbit/s; `None` without members.
     pub fn mean(&self) -> Option<f64> {
         (!self.members.is_empty()).then(|| self.members.iter().sum::<f64>() / self.members.len() as f64)
     }
 
-    /// Jain's index of the members' goodputs: 1 if all are equal, 1/n if one of n has everything. `None` if nobody has
-    /// anything.
+    /// Returns Jain's index of the members' goodputs: 1 if all are equal, 1/n if one of n has
+    /// everything. `None` if all are 0.
     ///
-    /// R. Jain, D. Chiu and W. Hawe, DEC-TR-301, 1984: the square of the sum over n times the sum of squares.
+    /// R. Jain, D. Chiu and W. Hawe, DEC-TR-301, 1984: the square of the sum over n times the sum
+    /// of squares.
     pub fn jain(&self) -> Option<f64> {
         let sum: f64 = self.members.iter().sum();
         let squares: f64 = self.members.iter().map(|goodput| goodput * goodput).sum();
@@ -46,7 +49,7 @@ mod tests {
     fn the_index_is_one_among_equals_and_a_share_where_one_has_all() {
         assert_eq!(group(vec![3.0; 5]).jain(), Some(1.0));
         assert_eq!(group(vec![0.0, 7.0, 0.0, 0.0]).jain(), Some(0.25));
-        // (1 + 2 + 3)^2 / (3 x (1 + 4 + 9))
+        // (1 + 2 + 3)^2 / (3 x (1 + 4 + 9)).
         assert_eq!(group(vec![1.0, 2.0, 3.0]).jain(), Some(36.0 / 42.0));
         assert_eq!((group(vec![0.0, 0.0]).jain(), group(vec![]).jain()), (None, None));
         assert_eq!((group(vec![1.0, 2.0]).mean(), group(vec![]).mean()), (Some(1.5), None));

@@ -1,4 +1,4 @@
-//! An application that sends the messages of sources over TCP, through a Conductor or as applications do without.
+//! Application that sends the messages of sources over TCP, through a Conductor or without one.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,20 +12,20 @@ use super::convert;
 use super::outcome::{Completion, Single, Timed, Times};
 use crate::{App, Collector, Socket, Tag};
 
-/// What one write of a writer asks for at most, as [`Writers`](crate::Writers) has it.
+/// Greatest size of one write, as in [`Writers`](crate::Writers).
 const PIECE: Bytes = Bytes::new(16 << 10);
 
-/// A message that was released. Its label is its place among all of them.
+/// Message that was released. Its label is its index among all released messages.
 #[derive(Clone, Copy, Debug)]
 struct Released {
-    /// Which source, counted through sources, single messages and bulk.
+    /// Index among sources, single messages and bulk, in this order.
     group: usize,
     at: Time,
     size: Bytes,
     refused: bool,
 }
 
-/// When a source releases its messages.
+/// State of a source's releases.
 struct Clock {
     source: Source,
     sequence: u32,
@@ -35,7 +35,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The time of the next release on the grid.
+    /// Returns the time of the next release without jitter.
     fn due(&self) -> Time {
         self.origin + self.source.first + self.source.period.saturating_mul(self.sequence)
     }
@@ -59,21 +59,22 @@ impl Clock {
     }
 }
 
-/// What brings messages into an order.
+/// Order in which messages reach the socket.
 enum Order {
     Conducted { conductor: Box<Conductor<Slab, Removals>>, feeder: Feeder, tags: HashMap<MessageId, Tag> },
     Fifo(VecDeque<(Tag, Priority, Bytes)>),
     Writers { waiting: [VecDeque<(Tag, Priority, Bytes)>; Priority::COUNT], turn: usize },
 }
 
-/// Sends messages of sources, single messages, and bulk that fills whatever room there is.
+/// Application that sends messages of sources, single messages, and bulk data that fills the
+/// remaining room.
 pub(super) struct Messenger {
     messages: Messages,
     clocks: Vec<Clock>,
-    /// The next single message.
+    /// Index of the next single message.
     planned: usize,
     origin: Time,
-    /// From when on nothing more is released.
+    /// Time from which nothing is released.
     stop: Time,
     order: Order,
     released: Vec<Released>,
@@ -81,7 +82,7 @@ pub(super) struct Messenger {
 }
 
 impl Messenger {
-    /// The application of the flow of this name.
+    /// Creates the application of the flow `name`.
     pub(super) fn new(name: &str, messages: &Messages, stop: Time, seed: Seed) -> Result<Self, DebtError> {
         let conducted = |feeder| {
             let conductor = Conductor::new(convert::conductor(messages.preset, messages.chunk))?;
@@ -113,14 +114,15 @@ impl Messenger {
         })
     }
 
-    /// What is due next: when, and the number of its source, or `None` if it is a single message.
+    /// Returns the time of the next release, with the index of its source, or `None` for a single
+    /// message.
     fn next(&self) -> Option<(Time, Option<usize>)> {
         let sources = self.clocks.iter().enumerate().map(|(index, clock)| (clock.next, Some(index)));
         let planned = self.messages.messages.get(self.planned).map(|it| (self.origin + it.after, None));
         sources.chain(planned).min_by_key(|&(at, _)| at).filter(|&(at, _)| at < self.stop)
     }
 
-    /// Releases a message into the order.
+    /// Releases a message.
     fn release(&mut self, group: usize, message: Message, socket: &mut Socket<'_>) {
         let at = socket.now();
         let tag = Tag(self.released.len() as u64);
@@ -169,7 +171,7 @@ impl Messenger {
         self.write(socket);
     }
 
-    /// Releases as much bulk as is needed to keep the socket busy; whether that was anything.
+    /// Releases enough bulk data to keep the socket busy. Returns true if it released any.
     fn fill(&mut self, socket: &mut Socket<'_>) -> bool {
         if socket.now() >= self.stop {
             return false;
@@ -188,7 +190,8 @@ impl Messenger {
                 any = true;
                 let group = self.clocks.len() + 1 + index;
                 self.release(group, Message::new(bulk.size, bulk.priority), socket);
-                // Where too much waits already, asking again would never end.
+                // If the Conductor refuses for lack of room, another attempt would be refused
+                // again, without end.
                 any &= !self.released.last().is_some_and(|released| released.refused);
             }
         }
@@ -206,7 +209,7 @@ impl Messenger {
         }
     }
 
-    /// Moves what waits into the socket, as far as that takes it.
+    /// Moves released data into the socket, as far as it fits.
     fn feed(&mut self, socket: &mut Socket<'_>) {
         match &mut self.order {
             Order::Conducted { conductor, feeder, tags } => {
@@ -247,7 +250,8 @@ impl Messenger {
         }
     }
 
-    /// Completion times of messages that were released from `from` on, as `collector` saw them.
+    /// Returns the completion times of messages released from `from` on, as recorded by
+    /// `collector`.
     pub(super) fn times(&self, collector: &Collector, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         let sources = self.messages.sources.iter().enumerate();
         let mut all: Vec<Times> = sources
@@ -258,7 +262,7 @@ impl Messenger {
             bulk.map(|(index, it)| Times::empty(format!("bulk-{}", index + 1), Some(it.priority))).collect();
         let mut singles = Vec::new();
         for (tag, released) in (0..).zip(&self.released) {
-            // Single messages are few and each is of interest; of all others there are more to come.
+            // Single messages are few, so each counts; those of a source count only from `from` on.
             let is_single = released.group == self.clocks.len();
             if released.at >= timed.until || released.at < from && !is_single {
                 continue;
@@ -300,7 +304,7 @@ impl App for Messenger {
     }
 }
 
-/// A simulated TCP connection as the feeder sees it.
+/// Simulated TCP connection as the feeder's engine.
 struct Lane<'a, 'b> {
     socket: &'a mut Socket<'b>,
     tags: &'a mut HashMap<MessageId, Tag>,

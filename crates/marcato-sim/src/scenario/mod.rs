@@ -1,10 +1,10 @@
-//! From a scenario to results: [`build`] makes a network of an [`Experiment`], [`World::run`] runs it and says what
-//! became of it.
+//! Scenarios and their results: [`build`] makes a network of an [`Experiment`], and [`World::run`]
+//! runs it and returns the results.
 //!
 //! [`Experiment`]: marcato_scenario::Experiment
 //!
-//! Whatever is measured is measured from the warm-up's end to the run's, and looking changes nothing: a network that is
-//! built by hand from the same parts does the same, event by event.
+//! All measurements cover the time from the end of the warm-up to the end of the run. Measuring
+//! changes nothing: a network built by hand from the same parts does the same, event by event.
 //!
 //! ```
 //! use marcato_scenario::flow::{Flow, FlowKind, TcpEnds, TcpFlow};
@@ -85,6 +85,6 @@ pub use outcome::{
 pub use warning::Warning;
 pub use world::{Watcher, World};
 
-/// The traces that links follow, by the path under which the experiment names them
+/// Traces that links follow, by the path in the experiment
 /// ([`Experiment::traces`](marcato_scenario::Experiment::traces)).
 pub type Traces = BTreeMap<String, crate::Trace>;

@@ -1,4 +1,4 @@
-//! What waits before a transmitter, over time.
+//! Backlog before a transmitter over time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,26 +10,26 @@ use super::outcome::Waiting;
 use crate::Load;
 use crate::packet::Packet;
 
-/// How much waited, summed over time.
+/// Integral of the backlog over time.
 #[derive(Debug, Default)]
 pub(super) struct Occupancy {
-    /// From when on.
+    /// Beginning of the integral.
     from: Time,
-    /// Up to when it is summed.
+    /// Time up to which it is computed.
     upto: Time,
-    /// What has waited since, in each of the queues.
+    /// Backlog since then, of each queue.
     now: [Backlog; 2],
-    /// Packets times nanoseconds, and bytes times nanoseconds.
+    /// Packets times nanoseconds. `bytes` is in bytes times nanoseconds.
     packets: u128,
     bytes: u128,
     most: Backlog,
-    /// What came to queues that judge flows since the beginning: that of flows that answer, and all; `None` if nothing
-    /// judges.
+    /// Bytes offered since the beginning to queues that judge flows: of responsive flows, and of
+    /// all. `None` if no queue judges.
     judged: Option<[Bytes; 2]>,
 }
 
 impl Occupancy {
-    /// Something may change at `now`.
+    /// Advances the integral to `now`, before the backlog changes.
     fn advance(&mut self, now: Time) {
         let span = now.since(self.upto).as_nanos();
         let waited = self.now[0] + self.now[1];
@@ -45,7 +45,7 @@ impl Occupancy {
         self.most.bytes = self.most.bytes.max(backlog.bytes);
     }
 
-    /// Forgets what was before `now`.
+    /// Restarts the integral at `now`.
     pub(super) fn restart(&mut self, now: Time) {
         *self = Self {
             from: now,
@@ -57,12 +57,13 @@ impl Occupancy {
         };
     }
 
-    /// What came to queues that judge flows since the beginning: that of flows that answer, and all.
+    /// Returns the bytes offered since the beginning to queues that judge flows: of responsive
+    /// flows, and of all.
     pub(super) const fn judged(&self) -> Option<[Bytes; 2]> {
         self.judged
     }
 
-    /// What has waited until `now`.
+    /// Returns the summary of the backlog until `now`.
     pub(super) fn until(&mut self, now: Time) -> Waiting {
         self.advance(now);
         let span = self.upto.since(self.from).as_nanos() as f64;
@@ -76,9 +77,10 @@ impl Occupancy {
     }
 }
 
-/// A queue that may judge flows.
+/// Queue that may judge flows.
 pub(super) trait Judge {
-    /// What came to it since it was made: that of flows that answer, and all.
+    /// Returns the bytes offered to the queue so far: of responsive flows, and of all. `None` if it
+    /// judges no flows.
     fn judged(&self) -> Option<[Bytes; 2]> {
         None
     }
@@ -94,18 +96,18 @@ impl Judge for Crq<Packet> {
     }
 }
 
-/// A queue that is looked at.
+/// Queue whose backlog is recorded.
 pub(super) struct Observed<Q> {
     queue: Q,
-    /// What it had judged when it was last looked at.
+    /// Result of [`Judge::judged`] at the last record.
     judged: [Bytes; 2],
-    /// Which of the queues of its transmitter it is.
+    /// Index among the queues of its transmitter.
     place: usize,
     occupancy: Rc<RefCell<Occupancy>>,
 }
 
 impl<Q: Discipline<Packet> + Judge> Observed<Q> {
-    /// One of the two queues that a transmitter may have; what is seen of both goes into `occupancy`.
+    /// Wraps one of the two queues of a transmitter; both record into `occupancy`.
     pub(super) fn new(queue: Q, place: usize, occupancy: &Rc<RefCell<Occupancy>>) -> Self {
         Self { queue, judged: Default::default(), place, occupancy: Rc::clone(occupancy) }
     }
@@ -160,17 +162,18 @@ impl<Q: Discipline<Packet> + Judge> Discipline<Packet> for Observed<Q> {
     }
 }
 
-/// By how much a full link may seem fuller.
+/// Greatest relative rounding error of a full link's utilisation.
 const ROUNDING: f64 = 1e-9;
 
-/// The share that was used of what a link could carry between two times; `None` if there was no bound, or nothing to use.
+/// Returns the share of a link's capacity that was used between two times; `None` if the capacity
+/// was unbounded or zero.
 pub(super) fn utilisation(before: Load, now: Load) -> Option<f64> {
     let (carried, capacity) = (now.carried - before.carried, now.capacity - before.capacity);
     if !capacity.is_finite() || capacity <= 0.0 {
         return None;
     }
     let share = carried / capacity;
-    // Both are sums of many numbers: what they are off by is rounded away, and nothing else.
+    // Both are sums of many floats, so only their rounding errors are removed.
     Some(if share > 1.0 && share < 1.0 + ROUNDING {
         1.0
     } else if share < 0.0 && share > -ROUNDING {

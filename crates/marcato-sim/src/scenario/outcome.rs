@@ -1,4 +1,4 @@
-//! What became of a world.
+//! Results of a run.
 
 use std::ops::Sub;
 
@@ -10,71 +10,73 @@ use super::group::GroupOutcome;
 use super::warning::Warning;
 use crate::DelaySummary;
 
-/// What became of a world: from the end of the warm-up to the end of the run, unless it is said otherwise.
+/// Results of a run, from the end of the warm-up to the end of the run unless stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Events that the simulator processed, over the whole run.
+    /// Events that the simulator processed over the whole run.
     pub events: u64,
-    /// How long was measured.
+    /// Duration of the measurement.
     pub span: Duration,
-    /// The flows, each instance on its own, in the experiment's order.
+    /// Results of flows, one per instance, in the experiment's order.
     pub flows: Vec<FlowOutcome>,
-    /// What flows with several instances and processes did together, in the experiment's order.
+    /// Joint results of processes and of flows with several instances, in the experiment's order.
     pub groups: Vec<GroupOutcome>,
-    /// The links, first there and then back, in the experiment's order.
+    /// Results of links, first there and then back, in the experiment's order.
     pub links: Vec<LinkOutcome>,
-    /// What was recorded, over the whole run, in the experiment's order.
+    /// Recorded series over the whole run, in the experiment's order.
     pub series: Vec<SeriesOutcome>,
-    /// Signs that the run did not do what the experiment meant: of the flows, and then of the links, in its order.
+    /// Signs that the run did not do what the experiment meant: of flows, then of links, in the
+    /// experiment's order.
     pub warnings: Vec<Warning>,
 }
 
-/// What became of a flow.
+/// Results of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// Its kind, as a file has it.
+    /// Kind of the flow, as in a file.
     pub kind: &'static str,
-    /// When it began.
+    /// Time at which it began.
     pub start: Time,
-    /// When all that it had to send had arrived; `None` if that never came, or it has no end.
+    /// Time at which all its data had arrived; `None` if it did not, or the flow has no end.
     pub finished: Option<Time>,
-    /// Payload that the receiving application got; of a request-response flow, the answers.
+    /// Payload delivered to the receiving application; of a request-response flow, the responses.
     pub bytes: Bytes,
-    /// The same in Mbit/s over the time that the flow lasted: from its beginning or the warm-up's end, to its end or stop, but
-    /// no earlier than its last byte arrived, or to the run's end.
+    /// Goodput in Mbit/s over the flow's lifetime: from its beginning or the end of the warm-up, to
+    /// its end or stop, but no earlier than its last arrival, or to the end of the run.
     pub goodput: f64,
     /// Packets that the sending end sent.
     pub sent: u64,
-    /// Of the packets that either end sent: those that a queue dropped or a wire lost.
+    /// Packets of either end that a queue dropped or a wire lost.
     pub losses: u64,
-    /// Segments or packets that repeat what was lost.
+    /// Segments or packets that repeat lost data.
     pub retransmissions: u64,
     /// Expiries of TCP's retransmission timer.
     pub timeouts: u64,
-    /// The mean of the round-trip times that TCP measured, in ms; of QUIC the smoothed one of the fastest lane, looked at every
-    /// 10 ms. `None` of UDP and of processes.
+    /// Mean round-trip time in ms: of TCP's measurements; of QUIC, of the fastest lane's smoothed
+    /// one, sampled every 10 ms. `None` for UDP and processes.
     pub rtt: Option<f64>,
-    /// What 95 % of them do not exceed. TCP.
+    /// 95th percentile of the round-trip time, in ms. TCP only.
     pub rtt_p95: Option<f64>,
-    /// The least of the whole run, in ms. TCP.
+    /// Least round-trip time of the whole run, in ms. TCP only.
     pub min_rtt: Option<f64>,
-    /// The mean one-way delay of the packets of the sending end that arrived, in ms. Not of processes.
+    /// Mean one-way delay of the sending end's packets that arrived, in ms. `None` for processes.
     pub delay: Option<f64>,
-    /// What 95 % of these do not exceed.
+    /// 95th percentile of the one-way delay, in ms.
     pub delay_p95: Option<f64>,
-    /// Completion times: of the transfer, of each transfer or answer, or of the messages of each source.
+    /// Completion times: of the transfer, of each transfer or response, or of the messages of each
+    /// source.
     pub times: Vec<Times>,
-    /// The low layer, of a TCP that has one. Not of processes.
+    /// Results of the low layer, of a TCP that has one. `None` for processes.
     pub low: Option<LowLayerOutcome>,
-    /// The lanes, of QUIC.
+    /// Results of lanes, of QUIC.
     pub lanes: Vec<LaneOutcome>,
 }
 
 impl FlowOutcome {
-    /// Completion times of all but bulk data, as they are to be [judged](Times::samples), in ms. Single messages are judged
-    /// together, so a name changes nothing.
+    /// Returns the completion times of all except bulk data as [samples](Times::samples), in ms.
+    /// Single messages form one group, so a name changes nothing.
     pub fn completions(&self) -> Vec<f64> {
         let mut singles = Times::empty(String::new(), None);
         let mut all = Vec::new();
@@ -91,16 +93,16 @@ impl FlowOutcome {
     }
 }
 
-/// What became of the low layer of a flow's sending end.
+/// Results of the low layer of a flow's sending end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LowLayerOutcome {
     /// Packets with data that it sent.
     pub packets: u64,
-    /// Of these, those that it took for lost.
+    /// Packets that it marked lost.
     pub lost: u64,
-    /// Segments of the high layer that repeat what the low one had lost.
+    /// Segments of the high layer that repeat losses of the low layer.
     pub repairs: u64,
-    /// Payload that came first by the low layer, in whatever order.
+    /// Payload that arrived first by the low layer, in any order.
     pub bytes: Bytes,
 }
 
@@ -117,65 +119,66 @@ impl Sub for LowLayerOutcome {
     }
 }
 
-/// Instants of a transfer or message, from the run's beginning.
+/// Times of a transfer or message, from the beginning of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone {
-    /// When it was released.
+    /// Time at which it was released.
     pub released: Time,
-    /// When it was complete; `None` if that never came.
+    /// Time at which it was complete; `None` if it never was.
     pub completed: Option<Time>,
 }
 
-/// Completion times of things of one kind. Only what began after the warm-up counts, except for single transfers and
-/// single messages, which always count.
+/// Completion times of one kind. Only releases after the warm-up count, except for single transfers
+/// and single messages, which always count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
-    /// What: `transfer`, `response`, `source-1`, `messages`, `bulk-1` and so on, or the name of a message.
+    /// Kind: `transfer`, `response`, `source-1`, `messages`, `bulk-1` and so on, or the name of a
+    /// message.
     pub name: String,
-    /// How much they matter.
+    /// Priority.
     pub priority: Option<Priority>,
-    /// Instants of the one thing that the line is about: a single transfer, or a message with a name.
+    /// Times of a single transfer or a named message; `None` for other kinds.
     pub alone: Option<Alone>,
-    /// How many were released.
+    /// Number released.
     pub released: u64,
-    /// Of those, how many were refused, because too much waited already.
+    /// Number refused because the backlog was full.
     pub refused: u64,
-    /// How long each took that was completed, in ms, in the order in which they were released.
+    /// Completion times in ms, in order of release.
     pub done: Vec<f64>,
-    /// How long each has been under way that was not completed when the run ended, in ms.
+    /// Ages of those incomplete at the end of the run, in ms.
     pub open: Vec<f64>,
 }
 
-/// A single message, as it was released.
+/// State of a single message that was released.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
-    /// When it was released.
+    /// Time at which it was released.
     pub(super) at: Time,
     pub(super) is_refused: bool,
-    /// When its last byte arrived.
+    /// Arrival time of its last byte.
     pub(super) done: Option<Time>,
 }
 
-/// One thing whose completion was timed: a transfer, an answer, or a message. [`Times`] counts exactly these.
+/// Completion of a transfer, response or message. [`Times`] counts exactly these.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Completion<'a> {
-    /// The flow's name.
+    /// Name of the flow.
     pub flow: &'a str,
-    /// The kind of thing, as [`Times::name`] has it.
+    /// Kind, as in [`Times::name`].
     pub what: &'a str,
-    /// Its priority, where it has one.
+    /// Priority, if any.
     pub priority: Option<Priority>,
-    /// Its length.
+    /// Size.
     pub size: Bytes,
-    /// The time from which it counts.
+    /// Time from which it counts.
     pub start: Time,
-    /// The time at which it was complete; `None` if it was not when the run ended.
+    /// Time at which it was complete; `None` if it was not at the end of the run.
     pub end: Option<Time>,
-    /// Whether it was refused, because too much waited already.
+    /// Set if it was refused because the backlog was full.
     pub is_refused: bool,
 }
 
-/// Receives the completions of one flow up to a time.
+/// Receiver of the completions of one flow up to a time.
 pub(super) struct Timed<'a> {
     pub(super) flow: &'a str,
     pub(super) until: Time,
@@ -183,7 +186,7 @@ pub(super) struct Timed<'a> {
 }
 
 impl Completion<'_> {
-    /// One that began at `start` and ended at `end`, if it did.
+    /// Completion from `start` to `end`, if it ended.
     pub(super) const fn of(size: Bytes, start: Time, end: Option<Time>) -> Self {
         Self { flow: "", what: "", priority: None, size, start, end, is_refused: false }
     }
@@ -194,7 +197,7 @@ impl Times {
         Self { name, priority, alone: None, released: 0, refused: 0, done: Vec::new(), open: Vec::new() }
     }
 
-    /// Counts `one`, whose flow and kind are filled in, and hands it on.
+    /// Fills in the flow and kind of `one`, counts it and passes it on.
     pub(super) fn judge(&mut self, one: Completion<'_>, timed: &mut Timed<'_>) {
         let ms = |until: Time| until.since(one.start).as_secs_f64() * 1e3;
         self.released += 1;
@@ -208,8 +211,9 @@ impl Times {
         (timed.each)(&Completion { flow: timed.flow, what: &self.name, priority, end, ..one });
     }
 
-    /// Completion times of single messages: those without a name on one line, if there are any, and a line for each that
-    /// has one. `singles` are those of `messages` that were released so far, in the same order.
+    /// Returns the completion times of single messages: one group for those without a name, if
+    /// there are any, and one for each with a name. `singles` are the states of those of `messages`
+    /// that were released so far, in the same order.
     pub(super) fn of_singles(messages: &[Message], singles: &[Single], timed: &mut Timed<'_>) -> Vec<Self> {
         let mut unnamed = Self::empty("messages".into(), None);
         let mut named = Vec::new();
@@ -238,9 +242,9 @@ impl Times {
         unnamed.into_iter().chain(named).collect()
     }
 
-    /// The times as they are to be judged, in ms. What has been under way for longer than anything took that came is
-    /// infinite, for example a message that has expired; what has been under way for less is left out, since it might
-    /// still have come in time.
+    /// Returns the samples of the completion time, in ms. Incomplete ones count as infinite if they
+    /// are already slower than every completed one, as a message that has expired. Younger ones are
+    /// left out, since they might still complete in time.
     pub fn samples(&self) -> impl Iterator<Item = f64> + '_ {
         let longest = self.done.iter().copied().fold(0.0, f64::max);
         let never = self.open.iter().filter(move |&&age| age > longest).map(|_| f64::INFINITY);
@@ -248,56 +252,56 @@ impl Times {
     }
 }
 
-/// What became of a lane.
+/// Results of a lane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaneOutcome {
-    /// Its nodes: `from>to`.
+    /// Nodes of the lane: `from>to`.
     pub name: String,
-    /// Packets that had to be acknowledged.
+    /// Ack-eliciting packets sent.
     pub packets: u64,
-    /// Payload of datagrams that arrived, of the sender's.
+    /// Payload of the sender's datagrams that arrived.
     pub bytes: Bytes,
     /// Packets declared lost.
     pub lost: u64,
-    /// Packets that repeat what was lost or stuck.
+    /// Packets that repeat data that was lost or stuck.
     pub repairs: u64,
-    /// The smoothed round-trip time at the end, in ms.
+    /// Smoothed round-trip time at the end, in ms.
     pub srtt: Option<f64>,
 }
 
-/// What waited before a transmitter.
+/// Backlog before a transmitter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waiting {
-    /// Packets, on average over time.
+    /// Time average of packets.
     pub mean_packets: f64,
-    /// Bytes, on average over time.
+    /// Time average of bytes.
     pub mean_bytes: f64,
-    /// Packets, at most.
+    /// Maximum of packets.
     pub most_packets: u64,
-    /// Bytes, at most.
+    /// Maximum of bytes.
     pub most_bytes: Bytes,
 }
 
-/// What became of one direction of a link.
+/// Results of one direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkOutcome {
-    /// The link's name.
+    /// Name of the link.
     pub name: String,
-    /// Whether it is the direction back.
+    /// True for the direction back.
     pub back: bool,
     /// Packets handed to it.
     pub offered: u64,
-    /// Packets that came out at the far end.
+    /// Packets that arrived at the far end.
     pub delivered: u64,
-    /// IP bytes that came out at the far end.
+    /// IP bytes that arrived at the far end.
     pub bytes: Bytes,
-    /// The same in Mbit/s.
+    /// Rate of these bytes in Mbit/s.
     pub throughput: f64,
-    /// The share of what the link could carry that was put on the wire, framing included; `None` without a rate.
+    /// Share of the link's capacity used on the wire, framing included; `None` without a rate.
     pub utilisation: Option<f64>,
-    /// What waited.
+    /// Backlog of its queue.
     pub waiting: Waiting,
-    /// How long the packets waited that left its queue; `None` if none did.
+    /// Sojourn times of the packets that left its queue; `None` if none did.
     pub queue_delay: Option<DelaySummary>,
     /// Packets that its queue dropped.
     pub drops: u64,
@@ -309,21 +313,21 @@ pub struct LinkOutcome {
     pub losses: u64,
     /// Copies of packets that its wire made.
     pub duplicates: u64,
-    /// Where the queue judges flows: of what came to it, the share in bytes that came of flows which answer congestion
-    /// signals. `None` if nothing came.
+    /// Share, in bytes, of responsive flows in the traffic offered to a queue that judges flows.
+    /// `None` for other queues, or without traffic.
     pub responsive: Option<f64>,
 }
 
-/// A recorded series.
+/// Recorded series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesOutcome {
-    /// What the file asked for.
+    /// Series as requested in the file.
     pub series: Series,
-    /// The flow or link that it is of; of a flow the instance.
+    /// Flow or link that it describes; of a flow, the instance.
     pub of: String,
-    /// Its name: that of the file, with the instance's in the flow's place.
+    /// Name of the series: that of the file, with the instance in place of the flow.
     pub name: String,
-    /// When it was looked at, and what was seen; `None` if there was nothing to see.
+    /// Times and values of the samples; `None` if there was no value.
     pub points: Vec<(Time, Option<f64>)>,
 }
 

@@ -1,4 +1,4 @@
-//! A flow of messages over multipath QUIC.
+//! Flow of messages over multipath QUIC.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -23,7 +23,7 @@ use crate::quic::{
 };
 use crate::{DatagramFlow, FlowId, HostContext, Network, Route, Side};
 
-/// Bytes at the beginning of each message, that say who made it: as [`Traffic`] writes them.
+/// Length of the header of each message, which names its source in the format of [`Traffic`].
 const HEADER: usize = 16;
 
 fn reserving(reserving: said::Reserving) -> Result<CwrConfig, BudgetError> {
@@ -106,15 +106,15 @@ fn periodic(source: &traffic::Source, start: Time) -> Periodic {
     }
 }
 
-/// The sending application: what sources release, background data, and single messages.
+/// Sending application: messages of sources, background data, and single messages.
 pub(super) struct Talker {
     traffic: Traffic,
-    /// Single messages, in order of time, and how many of them have been released.
+    /// Single messages in order of time. `planned` is the number released so far.
     messages: Vec<(Time, traffic::Message)>,
     planned: u32,
-    /// When each of them was handed over, and whether it was taken.
+    /// Release time of each, and true if the session accepted it.
     handed: Vec<(Time, bool)>,
-    /// The number by which they say that they are none of a source.
+    /// Source number in the headers of single messages, which belong to no source.
     group: u32,
     stop: Time,
     open: bool,
@@ -203,7 +203,7 @@ pub(super) fn add(
         stop,
         open: false,
     };
-    // The engine's instants begin somewhere; nothing depends on where.
+    // The engine measures time as instants; no result depends on the origin.
     let epoch = Instant::now();
     let role = QuicRole::Client { trust, name: "server".to_owned() };
     let client = QuicHost::new(role, config.clone(), epoch, talker);
@@ -212,7 +212,7 @@ pub(super) fn add(
         .map_err(|source| BuildError::Flow { flow: flow(), source })
 }
 
-/// A session in a network, to look at.
+/// Read access to a session in a network.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
     pub(super) net: &'a Network,
@@ -232,12 +232,12 @@ impl<'a> Look<'a> {
         self.net.host::<QuicHost>(self.flow, Side::Server)?.app()
     }
 
-    /// Completion times of messages that were handed over from `from` on.
+    /// Returns the completion times of messages released from `from` on.
     pub(super) fn times(self, quic: &said::Quic, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         let (Some(talker), Some(collector)) = (self.talker(), self.collector()) else { return Vec::new() };
         let mut done: HashMap<(u32, u32), Time> = HashMap::new();
         for &Completion { source, sequence, completed, .. } in &collector.completions {
-            // A copy that comes later changes nothing.
+            // Later copies do not count.
             done.entry((source, sequence)).or_insert(completed);
         }
         let mut all = Vec::new();
@@ -264,7 +264,7 @@ impl<'a> Look<'a> {
         all
     }
 
-    /// What the lanes have done, by the place of their path.
+    /// Returns the results of the lanes, by index of their path.
     pub(super) fn lanes(self, names: &[String]) -> Vec<LaneOutcome> {
         let Some(session) = self.sending().and_then(QuicHost::session) else { return Vec::new() };
         let arrived = |route: usize| {
@@ -297,7 +297,7 @@ impl<'a> Look<'a> {
         lanes
     }
 
-    /// The most urgent levels first: bytes that arrived.
+    /// Returns the bytes that arrived, by priority, the most urgent first.
     pub(super) fn received(self) -> [marcato_units::Bytes; Priority::COUNT] {
         self.collector().map(|collector| collector.bytes).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Series that are sampled over time.
+//! Periodic samples of flows and links.
 
 use marcato_scenario::Experiment;
 use marcato_scenario::record::{LinkMetric, Series};
@@ -11,20 +11,20 @@ use super::outcome::SeriesOutcome;
 use super::world::Way;
 use crate::{LinkCounters, LinkId, Load, Network};
 
-/// Where a series comes from.
+/// Source of a series.
 enum Of {
-    /// The flow with this place, and what was counted at the sample before.
+    /// Index of a flow, and its counts at the previous sample.
     Flow(usize, Totals),
-    /// The direction of a link with this place, and what was counted at the sample before.
+    /// Index of a direction of a link, and its counts at the previous sample.
     Link(usize, Before),
 }
 
-/// What was counted of a link at the sample before.
+/// Counts of a link at the previous sample.
 #[derive(Clone, Copy)]
 struct Before {
     link: LinkCounters,
     load: Load,
-    /// Packets that had left its queue, and how long they had waited.
+    /// Packets that had left its queue, and the sum of their sojourn times.
     left: (u64, Duration),
 }
 
@@ -35,7 +35,7 @@ impl Before {
     }
 }
 
-/// What is sampled, and what was.
+/// Series being recorded, and the state of their sources.
 pub(super) struct Sampler {
     pub(super) every: Duration,
     series: Vec<(Of, SeriesOutcome)>,
@@ -43,7 +43,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// What the experiment records of these flows and links.
+    /// Creates the series that the experiment records of these flows and links.
     pub(super) fn new(experiment: &Experiment, flows: &[Tracked], ways: &[Way]) -> Result<Self, BuildError> {
         let mut series = Vec::new();
         for asked in &experiment.record.series {
@@ -77,12 +77,12 @@ impl Sampler {
         Ok(Self { every: experiment.record.every, series, last: Time::ZERO })
     }
 
-    /// When it looks next; `None` if there is nothing to look at.
+    /// Returns the time of the next sample; `None` if there are no series.
     pub(super) fn next(&self) -> Option<Time> {
         (!self.series.is_empty() && !self.every.is_zero()).then(|| self.last + self.every)
     }
 
-    /// Looks, now.
+    /// Takes a sample of every series.
     pub(super) fn sample(&mut self, net: &Network, flows: &[Tracked], ways: &[Way]) {
         let now = net.now();
         let span = now.since(self.last);
@@ -108,7 +108,7 @@ impl Sampler {
         self.last = now;
     }
 
-    /// What it has seen.
+    /// Returns the recorded series.
     pub(super) fn finish(self) -> Vec<SeriesOutcome> {
         self.series.into_iter().map(|(_, series)| series).collect()
     }

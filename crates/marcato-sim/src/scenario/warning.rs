@@ -1,24 +1,24 @@
-//! Likely mistakes in a scenario, as its run shows them.
+//! Warnings of likely mistakes in a scenario.
 
 use std::fmt;
 
-/// A sign that a run did not do what its scenario meant. It changes no result.
+/// Sign that a run did not do what its scenario meant. It changes no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A valid part of the scenario that is most likely not what was meant: see
+    /// Valid part of the scenario that most likely does not mean what its author intended: see
     /// [`Experiment::warnings`](marcato_scenario::Experiment::warnings).
     Scenario(String),
-    /// A flow of which nothing arrived in the whole run.
+    /// Flow of which nothing arrived in the whole run.
     NothingDelivered {
-        /// The flow; of several instances, this one.
+        /// Name of the flow, or of the instance if there are several.
         flow: String,
     },
-    /// A direction of a link that refused packets larger than its MTU.
+    /// Direction of a link that refused packets larger than its MTU.
     TooBig {
-        /// The link's name.
+        /// Name of the link.
         link: String,
-        /// Whether it is the direction back.
+        /// True for the direction back.
         back: bool,
         /// Packets refused in the whole run.
         packets: u64,

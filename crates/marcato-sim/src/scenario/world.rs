@@ -1,4 +1,4 @@
-//! A network with everything in it that an experiment says.
+//! World: the network of an experiment, with all its recorders.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::sampler::Sampler;
 use super::warning::Warning;
 use crate::{DelaySummary, FlowId, LinkCounters, LinkId, Load, Network, QueueDelays, Standstill, Tap};
 
-/// How often round-trip times are looked at.
+/// Interval between samples of round-trip times.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// One direction of a link.
@@ -24,28 +24,28 @@ pub(super) struct Way {
     pub(super) back: bool,
     pub(super) id: LinkId,
     pub(super) occupancy: Rc<RefCell<Occupancy>>,
-    /// What was counted when the warm-up ended.
+    /// Counts at the end of the warm-up.
     pub(super) before: Counted,
 }
 
-/// What has been counted since the beginning.
+/// Counts since the beginning of the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     link: LinkCounters,
     load: Load,
-    /// What the queue marked.
+    /// Packets that the queue marked.
     marks: u64,
-    /// Of a queue that judges flows, what came to its queue for those that answer, and to both.
+    /// Bytes offered to a queue that judges flows: of responsive flows, and of all.
     judged: Option<[Bytes; 2]>,
 }
 
 impl Counted {
-    /// Nothing, before anything has happened.
+    /// Counts at the beginning of the run.
     pub(super) fn beginning(load: Load) -> Self {
         Self { link: LinkCounters::default(), load, marks: 0, judged: None }
     }
 
-    /// What the link had carried then, and could have.
+    /// Returns the bytes that the link had carried, and those that it could have carried.
     pub(super) const fn load(&self) -> Load {
         self.load
     }
@@ -95,7 +95,7 @@ impl Way {
     }
 }
 
-/// A network with everything in it that an experiment says, ready to run.
+/// Network of an experiment with all its recorders, ready to run.
 pub struct World {
     pub(super) net: Network,
     pub(super) warm_up: Duration,
@@ -103,40 +103,43 @@ pub struct World {
     pub(super) flows: Vec<Tracked>,
     pub(super) ways: Vec<Way>,
     pub(super) sampler: Sampler,
-    /// The places of the directions that are tapped.
+    /// Indices of the directions that are tapped.
     pub(super) taps: Vec<usize>,
-    /// How their packets are kept.
+    /// Configuration of the captures.
     pub(super) pcap: Pcap,
-    /// The secrets of QUIC connections, if packets are captured.
+    /// Secrets of QUIC connections, if packets are captured.
     pub(super) secrets: Secrets,
     /// Warnings about the scenario itself.
     pub(super) warnings: Vec<String>,
 }
 
-/// Who follows a run.
+/// Observer of a run.
 pub trait Watcher {
-    /// It has come so far.
+    /// Reports the time that the run has reached.
     fn time(&mut self, now: Time);
-    /// A part of the capture of one direction of a link: all parts one after the other are a pcap file.
+    /// Receives a part of the capture of one direction of a link; the concatenated parts are a pcap
+    /// file.
     fn captured(&mut self, link: &str, back: bool, part: &[u8]);
 
-    /// One thing whose completion was timed, once the run is over: flow by flow. They are handed over one by one, because
+    /// Receives one completion, after the run, flow by flow. Completions are passed one by one, as
     /// there may be millions.
     fn completed(&mut self, _one: &Completion<'_>) {}
 
-    /// Whether the run is to end at once, whatever its duration: asked now and again. What it then measured counts for
-    /// nothing.
+    /// Returns true to stop the run early; called from time to time. The results of a stopped run
+    /// are meaningless.
     fn is_stopped(&self) -> bool {
         false
     }
 
-    /// A part of the common capture of all tapped links: all parts one after the other are a pcapng file.
+    /// Receives a part of the common capture of all tapped links; the concatenated parts are a
+    /// pcapng file.
     fn captured_together(&mut self, _part: &[u8]) {}
-    /// Secrets of QUIC connections whose packets are captured, as lines of an SSLKEYLOGFILE.
+    /// Receives secrets of QUIC connections whose packets are captured, as lines of an
+    /// SSLKEYLOGFILE.
     fn secrets(&mut self, _lines: &str) {}
 }
 
-/// Follows the time, and lets captures go.
+/// Observer that reports the time and discards captures.
 impl<F: FnMut(Time)> Watcher for F {
     fn time(&mut self, now: Time) {
         self(now);
@@ -146,32 +149,33 @@ impl<F: FnMut(Time)> Watcher for F {
 }
 
 impl World {
-    /// The network, to look at.
+    /// Returns the network, to inspect it.
     pub const fn network(&self) -> &Network {
         &self.net
     }
 
-    /// The flow of this name; of several instances, each has its own. A process has none.
+    /// Returns the flow of this name; each of several instances has its own. `None` for a process.
     pub fn flow(&self, name: &str) -> Option<FlowId> {
         self.flows.iter().find(|flow| flow.name == name).and_then(Tracked::id)
     }
 
-    /// The link of this name: there, and back.
+    /// Returns the directions of the link of this name: there, and back.
     pub fn link(&self, name: &str) -> Option<[LinkId; 2]> {
         let way = |back| self.ways.iter().find(|way| way.name == name && way.back == back).map(|way| way.id);
         Some([way(false)?, way(true)?])
     }
 
-    /// How long the run takes in virtual time.
+    /// Returns the duration of the run in virtual time.
     pub const fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// Runs it from the beginning to the end and returns what was measured. `watcher` is told the time now and again, and
-    /// given what is captured.
+    /// Runs the experiment from beginning to end and returns its results. `watcher` receives the
+    /// time at intervals, and all captures.
     ///
     /// # Errors
-    /// [`Standstill`] if events follow each other without end at one instant: some loop of links takes no time.
+    /// [`Standstill`] if events follow each other without end at one instant, on a cycle of links
+    /// that takes no time.
     pub fn run(mut self, watcher: &mut dyn Watcher) -> Result<Outcome, Standstill> {
         for &place in &self.taps {
             let way = &self.ways[place];
@@ -217,7 +221,7 @@ impl World {
             }
         }
         self.drain(watcher);
-        // Earlier than the warm-up's end if the run was stopped.
+        // A stopped run may end before the warm-up does.
         let begin = begin.min(self.net.now());
         let flows: Vec<FlowOutcome> = self
             .flows
@@ -235,13 +239,13 @@ impl World {
         })
     }
 
-    /// Signs that the run did not do what was meant.
+    /// Returns the warnings of the run.
     fn warnings(&self) -> Vec<Warning> {
         let silent = self.flows.iter().filter(|flow| flow.totals(&self.net).bytes.is_zero());
         let silent = silent.map(|flow| Warning::NothingDelivered { flow: flow.name.clone() });
         let mut warnings: Vec<Warning> =
             self.warnings.iter().cloned().map(Warning::Scenario).chain(silent).collect();
-        // Who looks for a larger MTU sends packets that are too big on purpose.
+        // MTU discovery sends packets above the MTU on purpose.
         if !self.flows.iter().any(Tracked::discovers_mtu) {
             warnings.extend(self.ways.iter().filter_map(|way| {
                 let packets = self.net.link_counters(way.id).too_big;
@@ -253,7 +257,7 @@ impl World {
     }
 
     fn drain(&mut self, watcher: &mut dyn Watcher) {
-        // They were made since the last time, as was what they decrypt.
+        // The secrets since the last call belong to the packets captured since then.
         let secrets = self.secrets.take();
         if !secrets.is_empty() {
             watcher.secrets(&secrets);
@@ -268,7 +272,7 @@ impl World {
         for &place in &self.taps {
             let way = &self.ways[place];
             let mut part = Vec::new();
-            // The link has a tap, and a vector takes everything.
+            // The link has a tap, and writing to a vector cannot fail.
             let drained = self.net.drain_tap(way.id, &mut part);
             debug_assert!(drained.is_ok());
             if !part.is_empty() {
@@ -278,7 +282,7 @@ impl World {
     }
 }
 
-/// What the instances of each flow that has several, and the connections of each process, did together.
+/// Returns the joint results of each flow with several instances, and of each process.
 fn groups(tracked: &[Tracked], flows: &[FlowOutcome], net: &Network, from: Time) -> Vec<GroupOutcome> {
     let mut groups: Vec<GroupOutcome> = Vec::new();
     for all in tracked.chunk_by(|a, b| a.flow == b.flow) {
