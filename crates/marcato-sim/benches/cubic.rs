@@ -1,7 +1,8 @@
-//! What a packet costs where many flows share a link: CUBIC at 1 Gbit/s and a round trip of 50 ms.
+//! Cost of a packet with many flows on a link: CUBIC at 1 Gbit/s and a round trip of 50 ms.
 //!
-//! To hold: 100 flows for 10 s in at most 2 CPU seconds, and a cost per packet that grows with the flows at most as
-//! their logarithm, as long as their state fits into the cache (`docs/benches.md`). Elements are data packets that came out of the bottleneck; the reciprocal is the time per packet.
+//! Goals: 100 flows for 10 s in at most 2 CPU seconds, and a cost per packet that grows at most
+//! with the logarithm of the flows, while their state fits the cache (`docs/benches.md`). Elements
+//! are data packets that leave the bottleneck; the reciprocal is the time per packet.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use std::hint::black_box;
@@ -13,7 +14,7 @@ use marcato_units::{Duration, Time};
 
 mod worlds;
 
-/// From the first SYN to 10 s: the slow start of each flow is in it.
+/// Measures from the first SYN to 10 s, slow start included.
 fn from_the_beginning(criterion: &mut Criterion) {
     let run = || {
         let (mut net, link) = worlds::cubic(100);
@@ -27,7 +28,7 @@ fn from_the_beginning(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Moves `net` on until `n` more packets have come out of `link`, and says how long that took.
+/// Runs `net` until `n` more packets have left `link`, and returns the wall-clock time for `n`.
 fn advance(net: &mut Network, link: LinkId, n: u64) -> Wall {
     let delivered = |net: &Network| net.link_counters(link).delivered;
     let target = delivered(net) + n;
@@ -35,13 +36,13 @@ fn advance(net: &mut Network, link: LinkId, n: u64) -> Wall {
     while delivered(net) < target {
         net.run_until(net.now() + Duration::from_millis(5));
     }
-    // The last step overshoots: charge what was asked for.
+    // The last step overshoots, so the time is scaled to `n`.
     let spent = begun.elapsed();
     let done = delivered(net) + n - target;
     black_box(spent.mul_f64(n as f64 / done as f64))
 }
 
-/// After 5 s, when all flows have found their windows.
+/// Measures after 5 s, when all flows have found their windows.
 fn flows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("packets by flows");
     group.throughput(Throughput::Elements(1));

@@ -1,6 +1,6 @@
-//! What the kinds of link cost: UDP packets of 500 bytes at 5 Mbit/s over one link, per packet.
+//! Cost of kinds of links: UDP packets of 500 bytes at 5 Mbit/s over one link, per packet.
 //!
-//! To hold: a link that neither varies its delay nor sends by a trace is none the slower for those that do.
+//! Goal: a link without jitter and trace is not slowed by the support for them.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -1,5 +1,5 @@
-//! How many simulated seconds of a CWR run one core does in a second: two paths of 100 Mbit/s and 50 ms, loss 0.05 %,
-//! 10 kB every 100 ms beside saturating background, encryption included.
+//! Simulated seconds of a CWR run per second on one core: two paths of 100 Mbit/s and 50 ms, loss
+//! 0.05 %, 10 kB every 100 ms with saturating background data, encryption included.
 //!
 //! `cargo bench -p marcato-sim --bench quic`
 

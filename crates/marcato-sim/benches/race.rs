@@ -1,8 +1,9 @@
-//! What an event and a packet cost: "the race", one Reno flow at 250 Mbit/s and 40 ms one way with 1000-byte packets.
+//! Cost of an event and of a packet: "the race", one Reno flow at 250 Mbit/s and 40 ms one way with
+//! 1000-byte packets.
 //!
-//! To hold: at least 5 million events per second, and a cost per packet that does not depend on the window. Elements
-//! are events in `race/events…`, datagrams in `datagrams…` and data packets in all others; the reciprocal is the time
-//! per packet.
+//! Goals: at least 5 million events per second, and a cost per packet that does not depend on the
+//! window. Elements are events in `race/events…`, datagrams in `datagrams…` and data packets in all
+//! others; the reciprocal is the time per packet.
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use std::hint::black_box;
@@ -17,21 +18,21 @@ use marcato_units::{Duration, Rate, Seed, Time};
 
 mod worlds;
 
-/// [`worlds::one_flow`] past its slow start.
+/// [`worlds::one_flow`] after its slow start.
 fn network(buffer: u64, window: u64, loss: Loss) -> (Network, LinkId) {
     let (mut net, bottleneck) = worlds::one_flow(buffer, window, loss);
     net.run_until(Time::from_secs(5));
     (net, bottleneck)
 }
 
-/// Moves `net` on until `count` has grown by `n`, and says how long that took.
+/// Runs `net` until `count` has grown by `n`, and returns the wall-clock time for `n`.
 fn advance(net: &mut Network, n: u64, count: impl Fn(&Network) -> u64) -> Wall {
     let target = count(net) + n;
     let begun = Instant::now();
     while count(net) < target {
         net.run_until(net.now() + Duration::from_millis(5));
     }
-    // The last step overshoots: charge what was asked for.
+    // The last step overshoots, so the time is scaled to `n`.
     let spent = begun.elapsed();
     let done = count(net) + n - target;
     black_box(spent.mul_f64(n as f64 / done as f64))
@@ -63,7 +64,8 @@ fn windows(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Answers each datagram with one of the same length on the same route; the client begins with `open` on each.
+/// Host that answers each datagram with one of the same length on the same route; the client begins
+/// with `open` on each.
 struct Volley {
     open: usize,
     ready: Vec<RouteId>,
@@ -85,7 +87,7 @@ impl Host for Volley {
     }
 }
 
-/// Hosts that do next to nothing, so that the network's own share shows.
+/// Measures the network's own cost with hosts that do almost nothing.
 fn datagrams(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("datagrams by route");
     group.throughput(Throughput::Elements(1));

@@ -1,7 +1,8 @@
-//! What the simulator costs: CPU time, user and system, and memory.
+//! Cost of the simulator: CPU time, user and system, and memory.
 //!
-//! `cargo run --release -p marcato-sim --example cost` prints a table in Markdown. Each world runs in a process of its own,
-//! so that its memory is its own: the most that the process ever held (Linux only). `cost <name>` runs one of them.
+//! `cargo run --release -p marcato-sim --example cost` prints a table in Markdown. Each world runs
+//! in a separate process, so that its peak memory can be measured (Linux only). `cost <name>` runs
+//! one of them.
 
 use std::process::Command;
 
@@ -12,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 #[path = "../benches/worlds/mod.rs"]
 mod worlds;
 
-/// A world: how it is called, what it is, how long it runs.
+/// World: its name, constructor and duration.
 struct World {
     name: &'static str,
     make: fn() -> (Network, LinkId),
@@ -31,7 +32,7 @@ const WORLDS: [World; 9] = [
     World { name: "1000 CUBIC flows", make: || worlds::cubic(1000), seconds: 20 },
 ];
 
-/// Names of what is measured besides: memory alone.
+/// Names of the memory measurements.
 const FLOWS: &str = "memory of a flow";
 const PACKETS: &str = "memory of a packet";
 
@@ -72,7 +73,7 @@ fn run(name: &str) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Runs a world and prints its line.
+/// Runs a world and prints its row.
 fn cost(&World { name, make, seconds }: &World) {
     let begun = cpu();
     let (mut net, link) = make();
@@ -89,7 +90,7 @@ fn cost(&World { name, make, seconds }: &World) {
     );
 }
 
-/// Prints what a flow takes before it sends anything, both ends together.
+/// Prints the memory of a flow before it sends anything, both ends together.
 fn memory_of_a_flow() {
     const FLOWS: u32 = 50_000;
     let before = memory("VmRSS:");
@@ -104,7 +105,8 @@ fn memory_of_a_flow() {
     drop(net);
 }
 
-/// Prints what a packet takes that is sent and not yet acknowledged: on the line, and at both ends.
+/// Prints the memory of a packet that is sent and not yet acknowledged: on the wire, and at both
+/// ends.
 fn memory_of_a_packet() {
     let before = memory("VmRSS:");
     let (mut net, link) = worlds::one_flow(u64::MAX, 800_000, Loss::None);

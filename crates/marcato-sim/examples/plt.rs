@@ -1,8 +1,8 @@
-//! One PLT flow, and one of plain TCP, alone at a bottleneck of 250 Mbit/s and 80 ms (PLT §4.2), for so many simulated
-//! seconds: goodput over all but the first sixth of them, and CPU time.
+//! One PLT flow, and one of plain TCP, alone at a bottleneck of 250 Mbit/s and 80 ms (PLT §4.2):
+//! goodput without the first sixth of the run, and CPU time.
 //!
-//! `cargo run --release -p marcato-sim --example plt -- 1200` prints a table in Markdown; a second argument, such as
-//! `0.001`, takes that loss alone.
+//! `cargo run --release -p marcato-sim --example plt -- 1200` prints a table in Markdown for 1200
+//! simulated seconds. A second argument, such as `0.001`, selects one loss.
 
 use marcato_queue::{DropTailConfig, Limit, Strict, StrictConfig};
 use marcato_sched::lowprio::LcmConfig;
@@ -12,7 +12,7 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What one run gives.
+/// Results of one run.
 struct Outcome {
     goodput: f64,
     cpu: Duration,
@@ -43,7 +43,7 @@ fn run(
         mss: 960,
         timestamps: false,
         initial_window: 2,
-        // What the low module has lost waits in the send buffer, here without bound.
+        // Losses of the low module wait in the send buffer, here without bound.
         send_buffer: Bytes::new(1 << 40),
         receive_buffer: Bytes::new(7500 * 960),
         delayed_ack: DelayedAck::NONE,

@@ -1,7 +1,8 @@
-//! "The race": one Reno flow at 250 Mbit/s, 40 ms one way, a buffer of 2500 packets, 1000-byte packets, no loss.
+//! "The race": one Reno flow at 250 Mbit/s, 40 ms one way, a buffer of 2500 packets, 1000-byte
+//! packets, no loss.
 //!
-//! `cargo run --release -p marcato-sim --example race [seconds] [loss]` prints what happened; run it under
-//! `/usr/bin/time -v` for CPU seconds and memory.
+//! `cargo run --release -p marcato-sim --example race [seconds] [loss]` prints the results; run it
+//! under `/usr/bin/time -v` for CPU seconds and memory.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{Bulk, DelayedAck, LinkConfig, Loss, Network, Side, TcpConfig, TcpFlow};

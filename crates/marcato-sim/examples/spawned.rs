@@ -1,8 +1,8 @@
-//! Short flows that come and go at 1250 a second on a link of 250 Mbit/s and 40 ms one way, as in PLT's figure 9: Pareto
-//! sizes of 25 packets of 1000 bytes on average, cut at 10^5 packets.
+//! Short flows at 1250 per second on a link of 250 Mbit/s and 40 ms one way, as in PLT's figure 9.
+//! Sizes are Pareto with a mean of 25 packets of 1000 bytes, cut at 10^5 packets.
 //!
-//! `cargo run --release -p marcato-sim --example spawned [seconds] [flows per second] [shape]` prints what happened; run
-//! it under `/usr/bin/time -v` for CPU seconds and memory.
+//! `cargo run --release -p marcato-sim --example spawned [seconds] [flows per second] [shape]`
+//! prints the results; run it under `/usr/bin/time -v` for CPU seconds and memory.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{

@@ -145,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        /// However packets overtake one another, each event of the agenda finds its packet.
+        /// Each event of the agenda finds its packet, under any order of overtaking.
         #[test]
         fn packets_come_off_the_line_by_their_moments(
             steps in prop::collection::vec((0u64..100, 0u64..20), 1..60), in_order in any::<bool>(),

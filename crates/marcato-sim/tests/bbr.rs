@@ -1,4 +1,4 @@
-//! BBR over simulated paths.
+//! Tests of BBR over simulated paths.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
@@ -29,7 +29,7 @@ fn bulk(net: &mut Network, client: NodeId, server: NodeId, start: u64) -> FlowId
     net.tcp(TcpFlow::new(client, server, config(), Bulk::endless()).start(Time::from_secs(start))).unwrap()
 }
 
-/// Share of the link in use between two times.
+/// Returns the share of the link in use between two times.
 fn busy(net: &mut Network, link: LinkId, from: u64, to: u64) -> f64 {
     net.run_until(Time::from_secs(from));
     let before = net.link_counters(link).carried_bytes;
@@ -64,10 +64,11 @@ fn one_flow_fills_the_link_with_about_a_product_in_flight() {
     println!("one BBR flow: busy {busy:.4}, mean in flight {}, most {most}, probes {probes:?}", sum / 6000);
     assert!(busy > 0.95, "{busy}");
     assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
-    // Twice the product, and what batches and clumps of acknowledgements add.
+    // Twice the product, and the allowance for batches and aggregated acknowledgements.
     assert!(most <= 2 * BDP + 12 * MSS, "{most}");
     assert!(sum / 6000 < BDP * 5 / 4, "{}", sum / 6000);
-    // The minimum was last seen when the link was first idle: every ten seconds, and a little for each probe.
+    // The minimum was last seen when the link was first idle: every ten seconds, and a little for
+    // each probe.
     assert!(probes.len() == 5 || probes.len() == 6, "{probes:?}");
     assert!(probes.windows(2).all(|w| (10_000..=10_500).contains(&(w[1] - w[0]))), "{probes:?}");
 }
@@ -86,7 +87,8 @@ fn two_flows_share_the_link() {
     assert!((0.35..=0.65).contains(&share), "{share}");
 }
 
-/// Loss is not congestion to BBR: at 1 % it still fills the link, where Reno would reach an eighth.
+/// BBR does not take loss for congestion: at 1 % it still fills the link, where Reno would reach an
+/// eighth.
 #[test]
 fn random_loss_of_one_percent_hardly_slows_it() {
     let (mut net, client, server, link) = path(2 * BDP, Loss::Random(0.01));
@@ -96,7 +98,7 @@ fn random_loss_of_one_percent_hardly_slows_it() {
     assert!(busy > 0.9, "{busy}");
 }
 
-/// As fast as the path takes it for five seconds, then 1 kB every 100 ms.
+/// Application that sends as fast as the path allows for five seconds, then 1 kB every 100 ms.
 struct FastThenSlow;
 
 impl App for FastThenSlow {
@@ -131,8 +133,8 @@ fn what_an_application_leaves_unused_does_not_lower_the_rate_believed_in() {
     assert!((14.0..=26.0).contains(&slow.as_mbps_f64()), "{slow}");
 }
 
-/// Between two acknowledgements the pace is constant, and segments leave exactly at its distance: on an infinitely
-/// fast first link, arrivals are spaced as departures.
+/// Between two acknowledgements the pacing rate is constant, and segments leave exactly at its
+/// interval: behind an infinitely fast first link, arrivals are spaced like departures.
 #[test]
 fn the_first_window_leaves_at_the_pace_of_the_handshake() {
     let mut net = Network::new(Seed::new(1));

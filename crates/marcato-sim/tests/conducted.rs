@@ -1,4 +1,4 @@
-//! A Conductor drives a simulated TCP as it will drive a real socket.
+//! Tests of a Conductor that drives a simulated TCP like a real socket.
 #![allow(clippy::unwrap_used, reason = "This is test code.")]
 
 use marcato_sched::conductor::Removal;
@@ -20,7 +20,7 @@ fn tcp() -> TcpConfig {
     }
 }
 
-/// A sender with this plan over 2 Mbit/s and 25 ms one way.
+/// Sender with this plan over 2 Mbit/s and 25 ms one way.
 fn network(tcp: TcpConfig, feeder: Feeder, plan: Vec<Planned>) -> (Network, FlowId) {
     let mut net = Network::new(Seed::new(1));
     let (sender, receiver) = (net.node("sender"), net.node("receiver"));
@@ -64,7 +64,7 @@ fn an_urgent_message_waits_for_what_is_unsent_and_in_flight_and_no_more() {
     let offered_at = Time::from_millis(900);
     let before: Bytes = log[..urgent].iter().filter(|(at, ..)| *at >= offered_at).map(|d| d.2).sum();
     assert!(before <= ahead, "{before} arrived first, of which {ahead} were out of reach");
-    // And it costs the background nothing: the link stays busy until everything has arrived.
+    // The background loses nothing: the link stays busy until everything has arrived.
     let last = log.last().unwrap().0;
     let carried = Rate::from_mbps(2).transmission_time(Bytes::new(602 * 1056));
     assert!(last - Time::ZERO < carried + Duration::from_millis(400), "{last}");
@@ -73,7 +73,7 @@ fn an_urgent_message_waits_for_what_is_unsent_and_in_flight_and_no_more() {
 #[test]
 fn a_greedy_feeder_makes_the_same_message_wait_for_its_whole_buffer() {
     let delay = |feeder: Feeder, lowat: Option<Bytes>| {
-        // BBR, because what Reno lets pile up at the bottleneck no feeder can overtake.
+        // BBR, because no feeder can overtake the queue that Reno builds at the bottleneck.
         let congestion = Congestion::Bbr;
         let tcp = TcpConfig { notsent_lowat: lowat, send_buffer: Bytes::new(131_072), congestion, ..tcp() };
         let (mut net, flow) = network(tcp, feeder, urgent_beside_bulk());

@@ -1,6 +1,6 @@
-//! Hosts that exchange datagrams: when they arrive, by which route, from where, and what becomes of the rest.
+//! Tests of hosts that exchange datagrams: arrival times, routes, addresses and drops.
 //!
-//! Conservation needs no mention: debug builds check it at the end of every [`Network::run_until`].
+//! Debug builds check conservation at the end of every [`Network::run_until`].
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
 use proptest::prelude::*;
 
-/// What a host was given.
+/// Datagram that a host received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Got {
     at: Time,
@@ -27,17 +27,17 @@ struct Got {
     payload: Vec<u8>,
 }
 
-/// Sends what it is told to send when it is told to, notes what arrives, and returns it if it is an echo.
+/// Host that sends datagrams at planned times, records arrivals, and returns them if it is an echo.
 #[derive(Default)]
 struct Peer {
-    /// Ascending in time.
+    /// Datagrams to send, ascending in time.
     plan: VecDeque<(Time, Outgoing, Vec<u8>)>,
     ready: VecDeque<(Outgoing, Vec<u8>)>,
     echo: bool,
     got: Vec<Got>,
     started_at: Option<Time>,
     routes: Vec<RouteId>,
-    /// What the host's own stream drew first.
+    /// First draw of the host's own stream.
     drawn: u64,
 }
 
@@ -97,15 +97,15 @@ fn link(mbps: u64, ms: u64) -> LinkConfig {
     LinkConfig::new(Rate::from_mbps(mbps), Duration::from_millis(ms))
 }
 
-/// A payload that makes an IPv4 packet of 1000 bytes: 1 ms at 8 Mbit/s.
+/// Payload of an IPv4 packet of 1000 bytes: 1 ms at 8 Mbit/s.
 const KILO: usize = 972;
 
 fn ms(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-/// A client with two interfaces and a server with two: 8 Mbit/s and 10 ms, 1 Mbit/s and 50 ms. The links are those
-/// from the client.
+/// Client with two interfaces and server with two: 8 Mbit/s and 10 ms, 1 Mbit/s and 50 ms. The
+/// links are those from the client.
 fn two_paths(seed: u64) -> (Network, [Route; 2], [LinkId; 2]) {
     let mut net = Network::new(Seed::new(seed));
     let paths = [("wifi", 8, 10), ("cellular", 1, 50)].map(|(name, mbps, delay)| {
@@ -117,7 +117,7 @@ fn two_paths(seed: u64) -> (Network, [Route; 2], [LinkId; 2]) {
     (net, [wifi, cellular], [wifi_link, cellular_link])
 }
 
-/// The first route of a flow, and its second.
+/// First route of a flow; `SECOND` is its second.
 const FIRST: RouteId = RouteId::new(0);
 const SECOND: RouteId = RouteId::new(1);
 
@@ -135,7 +135,7 @@ fn a_datagram_and_its_echo_take_serialisation_and_propagation_on_each_route() {
     // 1 + 10 ms, 8 + 50 ms, and once more.
     assert_eq!(peer(&net, flow, Side::Server).arrivals(), [(0, ms(11)), (1, ms(58))]);
     assert_eq!(peer(&net, flow, Side::Client).arrivals(), [(0, ms(22)), (1, ms(116))]);
-    // The start, four arrivals, and nothing else: no timer was set that was not needed.
+    // The start and four arrivals; no unnecessary timer was set.
     assert_eq!(net.events(), 5);
     let [first, second] = [0, 1].map(|i| peer(&net, flow, Side::Client).got[i].payload.clone());
     assert_eq!((first, second), (vec![0; KILO], vec![1; KILO]));
@@ -156,7 +156,7 @@ fn a_queue_on_one_route_delays_nothing_on_the_other() {
     assert_eq!((stats.delay_sum, stats.delay_max), (Duration::from_millis(198), Duration::from_millis(74)));
 }
 
-/// Client and server, a router before the server, and a bottleneck between the two of 8 Mbit/s.
+/// Client, router and server with a bottleneck of 8 Mbit/s between the router and the server.
 fn bottleneck(queue: impl marcato_queue::Discipline<Packet> + 'static) -> (Network, [NodeId; 2], LinkId) {
     let mut net = Network::new(Seed::new(1));
     let [client, router, server] = ["client", "router", "server"].map(|name| net.node(name));
@@ -175,8 +175,9 @@ fn tcp_and_the_routes_of_a_datagram_flow_compete_for_one_link() {
     let limit = Limit::Packets(50);
     let class = || DropTail::new(DropTailConfig { limit }).unwrap();
     let (mut net, [client, server], link) = bottleneck(Strict::of(class(), class()));
-    // By RFC 6675 a retransmission is lost unseen and the timer expires: that is when the low class gets through. A TCP
-    // that detects losses by time keeps the link busy, and the low class starves altogether.
+    // Under RFC 6675 the loss of a retransmission goes unnoticed and the timer expires, which is
+    // when the low class gets through. A TCP that detects losses by time keeps the link busy, and
+    // the low class starves.
     let config = TcpConfig { loss_detection: LossDetection::DupThresh, ..TcpConfig::default() };
     net.tcp(TcpFlow::new(client, server, config, Bulk::endless()).start(ms(1000))).unwrap();
     let mut plan: Vec<_> = every_ten_ms(high, 0, 4000).chain(every_ten_ms(low, 0, 4000)).collect();
@@ -187,14 +188,15 @@ fn tcp_and_the_routes_of_a_datagram_flow_compete_for_one_link() {
     let stats = |net: &Network| [FIRST, SECOND].map(|r| net.route_stats(flow, Side::Client, r).unwrap());
 
     net.run_until(ms(1000));
-    // Alone, the low datagram waits for the high one before it: 8 us at the first link, 1 ms each at the second.
+    // Alone, the low datagram waits for the high one before it: 8 us at the first link, 1 ms each
+    // at the second.
     let [quiet_high, quiet_low] = stats(&net);
     assert_eq!(quiet_high.delay_max, Duration::from_micros(11_008));
     assert_eq!(quiet_low.delay_max, Duration::from_micros(12_008));
 
     net.run_until(Time::from_secs(6));
     let [high, low] = stats(&net);
-    // Beside TCP, what arrives in the best-effort class waits behind its queue; lower effort hardly gets through.
+    // With TCP, the best-effort class waits behind its queue; lower effort hardly gets through.
     assert!(high.delay_max > Duration::from_millis(40), "{:?}", high.delay_max);
     assert!(low.delay_max > 4 * high.delay_max, "{:?} against {:?}", low.delay_max, high.delay_max);
     assert!(low.arrived < low.sent, "{} of {}", low.arrived, low.sent);
@@ -237,7 +239,7 @@ fn after_a_rebinding_the_peer_sees_another_address_and_the_old_one_leads_nowhere
         let flow = net.datagrams(DatagramFlow::new(client, Peer::echo(), routes.to_vec())).unwrap();
         let old: SocketAddr = "10.0.0.1:1024".parse().unwrap();
         assert_eq!(net.address(flow, Side::Client, FIRST), Some(old));
-        // The first echo is back at 22; the second is under way.
+        // The first echo is back at 22 ms; the second is in flight.
         net.run_until(ms(25));
         let new = net.rebind(flow, Side::Client, FIRST, rebinding).unwrap();
         assert_eq!(new, assumed.parse().unwrap());
@@ -247,13 +249,13 @@ fn after_a_rebinding_the_peer_sees_another_address_and_the_old_one_leads_nowhere
             peer(&net, flow, Side::Server).got.iter().map(|got| (got.remote, got.at)).collect();
         let other = net.address(flow, Side::Client, SECOND).unwrap();
         assert_eq!(server, [(old, ms(11)), (old, ms(16)), (new, ms(41)), (other, ms(118))]);
-        // The echo of the second was sent to the old address and had nobody to go to.
+        // The echo of the second was sent to the old address and dropped.
         let client = peer(&net, flow, Side::Client);
         assert_eq!(client.arrivals(), [(0, ms(22)), (0, ms(52)), (1, ms(176))]);
         let remotes: Vec<_> = client.got.iter().map(|got| got.remote).collect();
         let [server, other] = [FIRST, SECOND].map(|r| net.address(flow, Side::Server, r).unwrap());
         assert_eq!(remotes, [server, server, other]);
-        // The host knows nothing of it.
+        // The host is not notified.
         assert_eq!(client.got[1].local, old);
         assert_eq!(net.route_stats(flow, Side::Server, FIRST).unwrap().misdirected, 1);
         assert_eq!(net.tally(flow, Side::Server).dropped, 1);
@@ -286,7 +288,7 @@ fn a_route_may_be_added_while_the_flow_is_running() {
     let plan = [0, 100].map(|at| (ms(at), Outgoing::over(SECOND), KILO));
     let flow = net.datagrams(DatagramFlow::new(Peer::sending(plan), Peer::echo(), vec![wifi])).unwrap();
     net.run_until(ms(50));
-    // There was no such route yet.
+    // The route did not exist yet.
     assert_eq!(net.host_stats(flow, Side::Client), Some(HostStats { unroutable: 1, oversized: 0 }));
     assert_eq!(net.add_route(flow, cellular.layer(Layer::Low)), Ok(SECOND));
     for side in [Side::Client, Side::Server] {
@@ -303,7 +305,8 @@ fn a_route_may_be_added_while_the_flow_is_running() {
 #[test]
 fn a_link_that_is_down_swallows_what_is_offered_what_waits_and_what_is_under_way() {
     let (mut net, routes, [link, _]) = two_paths(1);
-    // A datagram every millisecond, each 1 ms on the transmitter and 10 ms on the line; and at 30 ms three more.
+    // A datagram every millisecond, each 1 ms on the transmitter and 10 ms on the wire; and three
+    // more at 30 ms.
     let mut plan: Vec<_> = (0..60).map(|at| (ms(at), Outgoing::over(FIRST), KILO)).collect();
     plan.splice(30..30, [(ms(30), Outgoing::over(FIRST), KILO); 3]);
     let flow =
@@ -312,7 +315,7 @@ fn a_link_that_is_down_swallows_what_is_offered_what_waits_and_what_is_under_way
     net.set_link_up_at(link, Time::from_micros(50_500), true);
     net.run_until(Time::from_secs(1));
     let arrivals: Vec<_> = peer(&net, flow, Side::Server).got.iter().map(|got| got.at).collect();
-    // Sent until 19 ms, out until 30 ms; and those from 51 ms on.
+    // Sent until 19 ms, delivered until 30 ms; and those from 51 ms on.
     let expected: Vec<_> = (0..20).chain(51..60).map(|at| ms(at + 11)).collect();
     assert_eq!(arrivals, expected);
     let counters = net.link_counters(link);
@@ -344,7 +347,7 @@ fn datagrams_that_cannot_be_sent_are_counted() {
     net.run_until(Time::from_secs(1));
     assert_eq!(net.host_stats(flow, Side::Client), Some(HostStats { unroutable: 1, oversized: 1 }));
     assert_eq!(peer(&net, flow, Side::Server).got[0].payload.len(), 65_507);
-    // An address of one route does not lead there from an interface of the other.
+    // An address of one route is not reachable from an interface of the other.
     let remote = net.address(flow, Side::Server, FIRST).unwrap();
     for from in [FIRST, SECOND] {
         net.with_host(flow, Side::Client, |host: &mut Peer, _, context| {
@@ -392,7 +395,7 @@ fn a_host_changed_from_outside_sends_at_once_but_not_before_its_flow_has_begun()
         });
     }
     net.run_until(Time::from_secs(1));
-    // What was due before the start leaves with it.
+    // Datagrams due before the start leave at the start.
     assert_eq!(peer(&net, flow, Side::Client).started_at, Some(ms(100)));
     assert_eq!(
         peer(&net, flow, Side::Server).arrivals(),
@@ -400,7 +403,8 @@ fn a_host_changed_from_outside_sends_at_once_but_not_before_its_flow_has_begun()
     );
 }
 
-/// Only a timer: notes when it is called and then moves on by the next of `steps`, or leaves it where it is.
+/// Host with only a timer: records each call and then advances the timer by the next of `steps`, or
+/// leaves it unchanged.
 #[derive(Default)]
 struct Clock {
     next: Option<Time>,
@@ -440,7 +444,7 @@ fn a_timer_is_called_when_it_says_even_if_it_says_otherwise_later() {
     net.run_until(ms(50));
     assert_eq!(net.host::<Clock>(flow, Side::Client).unwrap().called, [ms(10), ms(15), ms(18)]);
     assert_eq!(net.events(), 4);
-    // Put off twice, then brought forward; taken back; in the past; never.
+    // Postponed twice, then brought forward; cancelled; in the past; never.
     set(&mut net, Some(ms(60)));
     set(&mut net, Some(ms(90)));
     set(&mut net, Some(ms(80)));
@@ -454,7 +458,7 @@ fn a_timer_is_called_when_it_says_even_if_it_says_otherwise_later() {
     net.run_until(Time::MAX);
     let called = &net.host::<Clock>(flow, Side::Client).unwrap().called;
     assert_eq!(called[3..], [ms(80), ms(200)]);
-    // At 60 it had been put off; 80; at 120 there was nothing; 200.
+    // Postponed at 60; called at 80; cancelled at 120; called at 200.
     assert_eq!(net.events(), 8);
 }
 
@@ -475,7 +479,7 @@ fn a_datagram_flow_leaves_the_draws_of_others_alone_and_they_its_own() {
         let [a, b] = ["a", "b"].map(|name| net.node(name));
         net.link(a, b, link(5, 5).loss(Loss::Random(0.01)), link(5, 5));
         if more {
-            // Between the same nodes as the TCP flow, but without a word.
+            // Between the same nodes as the TCP flow, but without datagrams.
             let silent = DatagramFlow::new(Peer::default(), Peer::default(), vec![Route::new(a, b)]);
             net.datagrams(silent).unwrap();
         }
@@ -505,9 +509,9 @@ fn a_datagram_flow_leaves_the_draws_of_others_alone_and_they_its_own() {
 struct Case {
     seed: u64,
     paths: Vec<(u64, u64, f64, u64)>,
-    /// By path and layer.
+    /// Path of each route, and true for the low layer.
     routes: Vec<(usize, bool)>,
-    /// After how many microseconds, from which side, over which route, how long.
+    /// Time in microseconds, side, route and length of each datagram.
     traffic: Vec<(u64, bool, usize, usize)>,
     tcp: bool,
     echo: bool,
@@ -531,7 +535,7 @@ prop_compose! {
     }
 }
 
-/// All that a run leaves behind.
+/// Runs a case and returns its whole final state.
 fn play(case: &Case) -> (Network, FlowId, String) {
     let name = |route: usize| RouteId::new(u8::try_from(route).unwrap());
     let mut net = Network::new(Seed::new(case.seed));
@@ -610,8 +614,8 @@ fn play(case: &Case) -> (Network, FlowId, String) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever is lost, cut or renamed: sent is arrived and dropped, by flow and by route, and hosts get exactly what
-    /// arrived, each datagram at most once and whole.
+    /// Under losses, MTUs and rebindings, sent = arrived + dropped, by flow and by route. Hosts
+    /// receive exactly what arrived, each datagram at most once and complete.
     #[test]
     fn every_datagram_arrives_once_or_is_dropped(case in case()) {
         let (net, flow, _) = play(&case);
@@ -639,7 +643,8 @@ proptest! {
         }
     }
 
-    /// The same network with the same seed delivers the same bytes at the same times in as many events.
+    /// A network with a given seed delivers identical bytes at identical times in equally many
+    /// events.
     #[test]
     fn one_seed_gives_one_result(case in case()) {
         prop_assert_eq!(play(&case).2, play(&case).2);

@@ -1,6 +1,6 @@
-//! Links that lose in bursts, delay unevenly, send by a trace and refuse what is too big.
+//! Tests of links with bursts of losses, jitter, traces and MTUs.
 //!
-//! Conservation needs no mention: debug builds check it at the end of every [`Network::run_until`].
+//! Debug builds check conservation at the end of every [`Network::run_until`].
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use proptest::prelude::*;
 
-/// Sends numbered datagrams at times given, and notes which arrive when.
+/// Host that sends numbered datagrams at given times, and records arrivals.
 #[derive(Default)]
 struct Numbered {
-    /// When, ascending, and how long the IP packet is.
+    /// Times, ascending, and lengths of the IP packets.
     plan: VecDeque<(Time, usize)>,
     sent: u32,
     got: Vec<(Time, u32)>,
@@ -29,7 +29,7 @@ impl Numbered {
     }
 }
 
-/// Headers of IPv4 and UDP.
+/// Length of IPv4 and UDP headers.
 const HEADERS: usize = 28;
 
 impl Host for Numbered {
@@ -60,7 +60,7 @@ fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Two nodes and a link, over which the client sends at these times packets of these lengths.
+/// Two nodes and a link, over which the client sends packets of these lengths at these times.
 fn over(
     seed: u64,
     link: LinkConfig,
@@ -86,14 +86,15 @@ fn steady(packets: u64, len: usize) -> impl Iterator<Item = (Time, usize)> {
 #[test]
 fn packets_leave_at_opportunities_and_large_ones_go_on_in_the_next() {
     let trace: Trace = "3\n4\n4\n10\n".parse().unwrap();
-    // Of the four at 0 ms, the first two share what comes at 3 ms and the third begins in it.
+    // Of the four at 0 ms, the first two share the opportunity at 3 ms, and the third begins in it.
     let plan = [(0, 600), (0, 600), (0, 600), (0, 1500), (11, 1500), (21, 4500)];
     let plan = plan.map(|(at, len)| (ms(at), len));
     let (mut net, flow, link) = over(1, LinkConfig::delay_only(millis(100)).trace(trace), plan);
     net.run_until(ms(1000));
     let arrivals: Vec<_> = got(&net, flow).iter().map(|&(at, _)| at.as_millis_f64() - 100.0).collect();
-    // The rest of the second at 4 ms is too little for the fourth, which ends in the third. After 11 ms comes 13; after
-    // 21 come 23, 24 and 24.
+    // The rest of the second opportunity at 4 ms is too little for the fourth packet, which ends in
+    // the third. After 11 ms the next opportunity is at 13 ms; after 21 ms they are at 23, 24 and
+    // 24.
     assert_eq!(arrivals, [3.0, 3.0, 4.0, 4.0, 13.0, 24.0]);
     assert_eq!(net.link_counters(link).carried_bytes, Bytes::new(9300));
 }
@@ -117,14 +118,14 @@ fn a_trace_carries_its_mean_rate_when_there_is_always_something_to_send() {
     let (there, _) = net.link(a, b, link(), link());
     net.udp(UdpFlow::new(a, b, Rate::from_bps(offered), Bytes::new(700))).unwrap();
     net.run_until(Time::from_secs(10));
-    // A packet of 732 bytes comes every 1.2 ms, so at 1 ms there is one for three opportunities; all later ones of the
-    // 200 rounds are used up. The packet that leaves last is counted when it begins to.
+    // A packet of 732 bytes arrives every 1.2 ms, so at 1 ms there is one for three opportunities.
+    // All later ones of the 200 rounds are used up. The last packet counts when it begins to leave.
     let least = 200 * 10 * 1504 - (3 * 1504 - 732);
     let carried = net.link_counters(there).carried_bytes.get();
     assert!((least..least + 732).contains(&carried), "{carried} of {least}");
 }
 
-/// A link that pre-empts, with high and low packets at these times.
+/// Link that pre-empts, with high and low packets at these times.
 fn preempting(
     seed: u64,
     link: LinkConfig,
@@ -142,7 +143,7 @@ fn preempting(
     (net, flows, there)
 }
 
-/// On which a byte takes a microsecond.
+/// Link on which a byte takes a microsecond.
 fn eight() -> LinkConfig {
     LinkConfig::new(Rate::from_mbps(8), Duration::ZERO)
 }
@@ -158,7 +159,8 @@ fn a_low_packet_stops_for_each_high_one_and_goes_on_where_it_stopped() {
     let (mut net, [high, low], link) = preempting(1, eight(), high, low);
     net.run_until(ms(10));
     assert_eq!(got(&net, high), [(us(500), 0), (us(700), 1), (us(800), 2), (us(3100), 3)]);
-    // 300 us, then 100, then the rest, after which comes the next; the last waits for a high one that is being sent.
+    // 300 us, then 100, then the rest, followed by the next packet; the last one waits for a high
+    // packet in transmission.
     assert_eq!(got(&net, low), [(us(1400), 0), (us(1900), 1), (us(3200), 2)]);
     assert_eq!(net.link_counters(link).carried_bytes, Bytes::new(2100));
 }
@@ -254,7 +256,7 @@ fn jitter_reorders_only_where_it_may() {
     assert!(ordered.is_sorted_by_key(|&(_, number)| number));
     assert!(!reordered.is_sorted_by_key(|&(_, number)| number));
     assert!(reordered.is_sorted_by_key(|&(at, _)| at));
-    // Both drew the same: in order, each arrives with the latest of those before it.
+    // Both drew the same delays: in order, each packet arrives with the latest of its predecessors.
     let mut by_number = reordered.clone();
     by_number.sort_by_key(|&(_, number)| number);
     let mut latest = Time::ZERO;
@@ -277,7 +279,7 @@ fn held_packets_are_passed_by_as_many_as_fit_into_the_span() {
     assert!(late >= 1 && (5..=40).contains(&held.len()), "{late} {held:?}");
     for number in held {
         let place = numbers.iter().position(|&n| n == number).unwrap();
-        // Five pass, unless some of these are held themselves.
+        // Five overtake it, unless some of these are held themselves.
         assert!(place <= number as usize + 5, "{number} at {place}");
     }
 }
@@ -316,7 +318,8 @@ fn tcp_comes_through_bursts_and_reordering() {
     assert!(net.is_finished(flow, Side::Client));
 }
 
-/// What arrives of one packet per millisecond over a link of 50 ms, whose delay changes after ten and a half.
+/// Returns the arrivals of one packet per millisecond over a link of 50 ms, whose delay changes
+/// after ten and a half.
 fn delay_changes(to: u64, reorder: bool, jitter: Option<Jitter>) -> Vec<(u64, u32)> {
     let link = LinkConfig { jitter, ..LinkConfig::delay_only(millis(50)) };
     let (mut net, flow, there) = over(1, link, steady(60, 100));
@@ -330,9 +333,9 @@ fn delay_changes(to: u64, reorder: bool, jitter: Option<Jitter>) -> Vec<(u64, u3
 fn packets_keep_the_delay_with_which_they_were_sent() {
     let arrival = |n| (if n <= 10 { 50 } else { 70 } + u64::from(n), n);
     assert_eq!(delay_changes(70, true, None), (0..60).map(arrival).collect::<Vec<_>>());
-    // With a shorter delay, later packets overtake those under way.
+    // With a shorter delay, later packets overtake those in flight.
     let mut expected: Vec<_> = (0..60).map(|n| (if n <= 10 { 50 } else { 20 } + u64::from(n), n)).collect();
-    // Of two that arrive in one instant, that which left first comes first.
+    // Of two that arrive in one instant, the one that left first comes first.
     expected.sort_by_key(|&(at, n)| (at, n));
     assert_eq!(delay_changes(20, true, None), expected);
 }
@@ -342,7 +345,7 @@ fn a_shorter_delay_keeps_the_order_where_it_is_to() {
     let kept: Vec<_> =
         (0..60).map(|n| (if n <= 10 { 50 + u64::from(n) } else { (20 + u64::from(n)).max(60) }, n)).collect();
     assert_eq!(delay_changes(20, false, None), kept);
-    // So does jitter that keeps it, whatever the change says.
+    // Jitter that keeps the order overrides the change.
     assert_eq!(delay_changes(20, true, Some(Jitter::uniform(Duration::ZERO))), kept);
 }
 
@@ -377,7 +380,7 @@ fn waiting_packets_move_to_another_queue_in_order_and_those_without_room_are_dro
     assert_eq!(backlog.packets, 4);
     net.run_until(ms(1000));
     let arrived: Vec<_> = got(&net, flow).iter().map(|&(at, number)| (at, number)).collect();
-    // The one on the transmitter goes on, and the line is busy without a gap.
+    // The packet on the transmitter continues, and the wire is busy without a gap.
     assert_eq!(arrived, (0..7).map(|n| (ms(u64::from(n) + 1), n)).collect::<Vec<_>>());
     assert_eq!(net.link_counters(there).dropped, 3);
 }
@@ -398,7 +401,7 @@ fn packets_wait_until_they_begin_to_leave_whatever_becomes_of_their_queue() {
     // Packet n waits n ms for those before it.
     assert_eq!(delays(None), (10, millis(45), Some(Duration::ZERO), Some(millis(9))));
     assert_eq!(delays(Some(2_500)), delays(None));
-    // What is dropped has not left, and its place is free again.
+    // A dropped packet has not left, and its place is free again.
     let (mut net, _, there) = ten(LinkConfig { queue: queue(4, false), ..eight() });
     net.watch_queue(there);
     net.run_until(ms(1000));
@@ -412,7 +415,8 @@ fn both_classes_of_a_link_that_pre_empts_wait() {
     net.watch_queue(there);
     net.run_until(ms(1000));
     let delays = net.queue_delays(there).unwrap();
-    // The first low packet leaves its queue at once and is stopped; the second waits until both others are out.
+    // The first low packet leaves its queue at once and pauses; the second waits until both others
+    // have left.
     assert_eq!((delays.packets, delays.sum), (3, millis(2)));
 }
 
@@ -453,7 +457,8 @@ fn both_queues_of_a_link_that_pre_empts_may_change() {
     net.change_link_at(there, Time::from_micros(2_500), change);
     net.run_until(ms(1000));
     let arrived = flows.map(|flow| net.tally(flow, Side::Client).arrived);
-    // Three of the high ones have left before. A low one may have left the queue and wait half sent.
+    // Three of the high packets have left before. A low packet may have left the queue and wait
+    // half sent.
     assert_eq!(arrived[0], 7);
     assert!((2..=3).contains(&arrived[1]), "{arrived:?}");
 }
@@ -463,7 +468,7 @@ fn a_copy_comes_out_directly_behind_its_packet_and_has_its_payload() {
     let link = LinkConfig::new(Rate::from_mbps(8), millis(5)).duplication(1.0).loss(Loss::Every(3));
     let (mut net, flow, there) = over(1, link, (0..6).map(|n| (ms(2 * n), 1000)));
     net.run_until(ms(1000));
-    // The third and the sixth are lost, and with them their copies.
+    // The third and the sixth are lost, together with their copies.
     let expected = [(6, 0), (6, 0), (8, 1), (8, 1), (12, 3), (12, 3), (14, 4), (14, 4)];
     assert_eq!(got(&net, flow), expected.map(|(at, n)| (ms(at), n)));
     let counters = net.link_counters(there);
@@ -487,7 +492,7 @@ fn copies_are_drawn_apart_from_losses() {
     assert_eq!(numbers(Loss::Every(4)), rest);
 }
 
-/// A link of any kind, and what happens to it.
+/// Link of any kind, and the changes made to it.
 #[derive(Clone, Debug)]
 struct Spec {
     kbps: Option<u64>,
@@ -522,13 +527,14 @@ impl Spec {
         LinkConfig { queue: queue(self.buffer, self.codel), ..link }
     }
 
-    /// Without jitter that keeps the order, a shorter delay lets packets overtake.
+    /// Returns true if packets may overtake: without jitter that keeps the order, a shorter delay
+    /// allows it.
     fn reorders(&self) -> bool {
         let shortens = |&(_, change): &(u64, Change)| matches!(change, Change::Delay(_, true));
         self.jitter.map_or_else(|| self.changes.iter().any(shortens), |(_, reorder)| reorder)
     }
 
-    /// No packet comes sooner.
+    /// Returns the least delay of any packet.
     fn least_delay(&self) -> u64 {
         let changed = self.changes.iter().filter_map(|&(_, change)| match change {
             Change::Delay(to, _) => Some(to),
@@ -600,7 +606,7 @@ struct World {
     ends: [NodeId; 2],
 }
 
-/// A chain of links, each there and back, with datagrams both ways and TCP and UDP beside them.
+/// Chain of links, each in both directions, with datagrams both ways and TCP and UDP traffic.
 fn world(seed: u64, chain: &[[Spec; 2]], plan: &[(u64, usize)]) -> World {
     let mut net = Network::new(Seed::new(seed));
     let nodes: Vec<_> = (0..=chain.len()).map(|i| net.node(&format!("n{i}"))).collect();
@@ -623,7 +629,7 @@ fn world(seed: u64, chain: &[[Spec; 2]], plan: &[(u64, usize)]) -> World {
                     }
                 }
             }
-            // In the end everything moves.
+            // At the end, all links carry traffic.
             net.set_rate_at(link, ms(1_500), Rate::from_kbps(1_000));
             net.set_link_up_at(link, ms(1_500), true);
         }
@@ -647,8 +653,8 @@ fn world(seed: u64, chain: &[[Spec; 2]], plan: &[(u64, usize)]) -> World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// On any links every packet is accounted for at any time, nothing comes early, nothing overtakes where it may not,
-    /// and in the end all has arrived or been dropped.
+    /// On any links every packet is accounted for at any time, no packet arrives early or overtakes
+    /// where it may not, and at the end all have arrived or been dropped.
     #[test]
     fn links_of_any_kind_keep_account_and_order(
         seed in any::<u64>(), chain in prop::collection::vec([any_spec(), any_spec()], 1..4),
@@ -682,7 +688,8 @@ proptest! {
             let tally = net.tally(datagrams, side);
             prop_assert_eq!(tally.sent, plan.len() as u64);
             prop_assert_eq!(tally.arrived + tally.dropped, tally.sent + tally.duplicated);
-            // What is too big for the path is found out by the first link whose MTU it exceeds, if it gets so far.
+            // Only packets that fit the path's MTU arrive; a larger one is dropped at the latest by
+            // the first link that it exceeds.
             let mtu = net.path_mtu(ends[way], ends[1 - way]).unwrap();
             prop_assert_eq!(mtu, specs().filter_map(|spec| spec.mtu).min().map(Bytes::new));
             for &(_, number) in &receiver.got {
@@ -694,8 +701,8 @@ proptest! {
         }
     }
 
-    /// Where low packets are pre-empted, high ones are lost, jittered and dropped, and arrive, as if there were none; and
-    /// in the end none is held up.
+    /// On links that pre-empt, losses, jitter, drops and arrivals of high packets are as without
+    /// low ones; at the end no low packet is held up.
     #[test]
     fn high_packets_do_not_know_that_there_are_low_ones(
         seed in any::<u64>(), high in prop::collection::vec((0u64..3_000, 40usize..1_500), 1..80),
@@ -726,7 +733,7 @@ proptest! {
         prop_assert_eq!(beside.2.arrived + beside.2.dropped, low.len() as u64 + beside.2.duplicated);
     }
 
-    /// The same links with the same seed do the same at the same times.
+    /// Links with a given seed do identical things at identical times.
     #[test]
     fn one_seed_gives_one_result_on_links_of_any_kind(
         seed in any::<u64>(), chain in prop::collection::vec([any_spec(), any_spec()], 1..3),

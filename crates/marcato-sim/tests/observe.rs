@@ -1,4 +1,5 @@
-//! What queues see of packets, in their own direction and the other, and links whose transmitter waits for them.
+//! Tests of the packets that queues observe in both directions, and of links whose transmitter
+//! waits for its queue.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::cell::RefCell;
@@ -16,10 +17,11 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use marcato_wire::{QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
 
-/// Which way a packet went, when, its key and that of the other direction, and what it said.
+/// Direction of a packet, its time, its key and that of the other direction, and its transport
+/// header.
 type Note = (bool, Time, FlowKey, FlowKey, Transport);
 
-/// A drop-tail queue that notes what it sees.
+/// Drop-tail queue that records what it observes.
 struct Noting {
     inner: DropTail<Packet>,
     notes: Rc<RefCell<Vec<Note>>>,
@@ -67,8 +69,8 @@ impl Discipline<Packet> for Noting {
 const RATE: Rate = Rate::from_mbps(100);
 const DELAY: Duration = Duration::from_millis(10);
 
-/// A server, a router and a client; the link from the router to the client is the bottleneck, and all delay is on the ways
-/// to the router.
+/// Server, router and client. The link from the router to the client is the bottleneck, and all
+/// delay is on the links to the router.
 fn path(bottleneck: LinkConfig) -> (Network, [NodeId; 2], LinkId) {
     let mut net = Network::new(Seed::new(1));
     let [client, router, server] = ["client", "router", "server"].map(|name| net.node(name));
@@ -106,7 +108,8 @@ fn a_queue_reads_tcp_of_both_directions_as_it_stands_on_the_wire() {
         assert_eq!((key, reverse), (flow.key(from), flow.key(to)));
     }
     let (there, back) = (segments(&notes, true), segments(&notes, false));
-    // The client's SYN is seen on its arrival at the router, and the answer a way to the server and back later.
+    // The client's SYN is seen on its arrival at the router, and the SYN-ACK after the way to the
+    // server and back.
     assert_eq!(back[0].0, Time::ZERO + DELAY);
     assert_eq!(there[0].0, Time::ZERO + 2 * DELAY);
     let (syn, answer) = (back[0].1, there[0].1);
@@ -114,7 +117,7 @@ fn a_queue_reads_tcp_of_both_directions_as_it_stands_on_the_wire() {
     assert_eq!(answer.flags, TcpFlags::SYN.with(TcpFlags::ACK));
     assert_eq!((syn.seq, answer.ack), (u32::MAX - 100, u32::MAX - 99));
     assert_eq!(answer.timestamps.unwrap().echo, syn.timestamps.unwrap().value);
-    // Across the wrap of the sequence numbers, the stream is whole, and all of it is acknowledged.
+    // Across the wrap of the sequence numbers, the stream is complete and fully acknowledged.
     let bytes = |all: &[(Time, TcpSegment)]| all.iter().map(|(_, it)| u64::from(it.payload)).sum::<u64>();
     assert_eq!(bytes(&there), 50_000);
     assert!(bytes(&back) > 24_000);
@@ -122,7 +125,7 @@ fn a_queue_reads_tcp_of_both_directions_as_it_stands_on_the_wire() {
     assert!(back.iter().any(|(_, it)| it.ack == fin.end()));
 }
 
-/// Sends these payloads at once, and notes nothing.
+/// Host that sends these payloads at once, and records nothing.
 struct Says(Vec<Vec<u8>>, Option<RouteId>);
 
 impl Host for Says {
@@ -163,7 +166,7 @@ fn crq(sharing: Sharing) -> CrqConfig {
     CrqConfig { sharing, quic: QuicRule::Handshake, ..CrqConfig::new(RATE, 2 * DELAY, false) }
 }
 
-/// What comes of 120 Mbit/s that no other flow is beside.
+/// Returns the throughput of 120 Mbit/s offered without other flows.
 fn alone(bottleneck: LinkConfig) -> f64 {
     let (mut net, [client, server], link) = path(bottleneck);
     net.udp(UdpFlow::new(server, client, Rate::from_mbps(120), Bytes::new(1472))).unwrap();
@@ -183,7 +186,7 @@ fn a_queue_that_may_not_send_more_than_its_share_does_not_though_the_link_is_fre
 #[test]
 fn a_shaper_that_wakes_late_loses_that_much_for_each_packet_that_waited_and_nothing_otherwise() {
     let shaper = |late| LinkConfig::new(RATE, Duration::ZERO).wakes_late(late);
-    // 1500 bytes take 120 us, and with 30 us more, 80 Mbit/s are left.
+    // 1500 bytes take 120 us; with 30 us more, 80 Mbit/s remain.
     let late = alone(shaper(Duration::from_micros(30)));
     assert!((79.0..=80.01).contains(&late), "{late} Mbit/s");
     assert!((99.0..=100.1).contains(&alone(shaper(Duration::ZERO))));
@@ -213,8 +216,8 @@ fn crq_takes_cubic_into_the_responsive_queue_and_leaves_a_flood_in_the_other() {
     assert!(goodput > 35.0, "{goodput} Mbit/s");
 }
 
-/// What a CoDel queue that marks has marked and dropped, and how often TCP has answered, where a link before it or behind it
-/// clears the ECN field.
+/// Returns the marks and drops of a marking CoDel queue, and TCP's reductions, if a link before or
+/// behind it clears the ECN field.
 fn marked(bleaching: [bool; 2]) -> (u64, u64, u64) {
     let mut net = Network::new(Seed::new(1));
     let [client, access, router, server] =

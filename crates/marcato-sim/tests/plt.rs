@@ -1,4 +1,4 @@
-//! Priority-layered transport: what the paper says of it, at a tenth of its rate, and what it must never do.
+//! Tests of priority-layered transport: the paper's results at a tenth of its rate, and invariants.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use marcato_queue::{
@@ -21,13 +21,14 @@ fn lcm() -> LcmConfig {
     LcmConfig { initial_window: Bytes::kb(BDP), max_window: Bytes::kb(3 * BDP), ..LcmConfig::paper() }
 }
 
-/// Packets of 1000 bytes, each acknowledged, as in PLT §4.1; the high module is Reno.
+/// Configuration of packets of 1000 bytes, each acknowledged, as in PLT §4.1; the high module is
+/// Reno.
 fn config(plt: Option<PltConfig>) -> TcpConfig {
     TcpConfig {
         mss: 960,
         timestamps: false,
         receive_buffer: Bytes::new(3 * BDP * 960),
-        // What the low module has lost waits in the send buffer.
+        // Losses of the low module wait in the send buffer.
         send_buffer: Bytes::new(1 << 30),
         delayed_ack: DelayedAck::NONE,
         loss_detection: LossDetection::DupThresh,
@@ -83,7 +84,7 @@ impl World {
     }
 }
 
-/// The share of the link that an endless flow's distinct packets fill, from 60 to 300 s.
+/// Returns the share of the link that an endless flow's distinct packets fill, from 60 to 300 s.
 fn share(buffer: u64, loss: Loss, config: TcpConfig) -> f64 {
     let mut world = world(1, link(buffer).loss(loss), link(buffer));
     let flow = world.tcp(config, Bulk::endless());
@@ -120,7 +121,7 @@ fn above_its_target_loss_rate_the_low_module_collapses() {
     assert!(both < 0.5, "{both}");
 }
 
-/// A flow as in PLT §4.1, 250 Mbit/s and 2500 packets, where one packet of a thousand is lost.
+/// Flow as in PLT §4.1, 250 Mbit/s and 2500 packets, with one packet in a thousand lost.
 fn at_the_paper_s_rate(plt: PltConfig) -> (World, FlowId) {
     let link = || LinkConfig::new(Rate::from_mbps(250), Duration::from_millis(40)).queue(strict(2500));
     let mut world = world(1, link().loss(Loss::Random(0.001)), link());
@@ -131,7 +132,8 @@ fn at_the_paper_s_rate(plt: PltConfig) -> (World, FlowId) {
 
 #[test]
 fn at_the_paper_s_rate_a_real_reassembly_buffer_of_three_windows_costs_more_than_half_of_the_goodput() {
-    // The high module's window at this loss, some 40 packets, is too small to repair in time what a full low window loses.
+    // At this loss, the high module's window of some 40 packets is too small to repair the losses
+    // of a full low window in time.
     let carried = |reassembly| {
         let plt = PltConfig { reassembly, ..PltConfig::new(LcmConfig::paper()) };
         let (mut world, flow) = at_the_paper_s_rate(plt);
@@ -195,7 +197,7 @@ fn a_target_found_at_run_time_has_no_cliff() {
     }
 }
 
-/// Drops every low packet.
+/// Queue that drops every low packet.
 struct BlackHole {
     high: DropTail<Packet>,
     counters: Counters,
@@ -252,7 +254,7 @@ fn a_low_layer_that_is_a_black_hole_keeps_no_transfer_from_ending() {
     let stats = stats.unwrap();
     assert_eq!((stats.low_acked, stats.low_outstanding, stats.repairs_waiting), (0, 0, Bytes::ZERO));
     assert_eq!(stats.low_lost, stats.low_sent);
-    // What went low was repaired, a timeout later at most.
+    // Data sent low was repaired after at most a timeout.
     assert!(layered < reno + Duration::from_secs(1), "{layered} instead of {reno}");
 }
 
@@ -275,7 +277,7 @@ fn a_low_layer_that_others_fill_keeps_no_transfer_from_ending() {
 fn low_packets_that_only_wait_at_first_are_not_sent_again_by_who_waits_for_them() {
     let run = |first_rto| {
         let mut world = world(1, link(BDP), link(BDP));
-        // High packets keep the low ones of a transfer that begins 50 ms later for 550 ms.
+        // High packets delay the low ones of a transfer that begins 50 ms later by 550 ms.
         let all = UdpFlow::new(world.client, world.server, Rate::from_mbps(25), Bytes::new(972));
         world.net.udp(UdpFlow { stop: Time::from_millis(600), ..all }).unwrap();
         let plt = plt().map(|plt| PltConfig { first_rto, ..plt });
@@ -308,7 +310,7 @@ fn a_black_hole_is_probed_with_no_more_than_a_packet_per_epoch() {
 #[test]
 fn once_high_traffic_goes_the_low_module_comes_back() {
     let mut world = world(1, link(BDP), link(BDP));
-    // The high module alone would take minutes to fill the link at this loss.
+    // At this loss, the high module alone would take minutes to fill the link.
     let flow = world.tcp(config(plt()), Bulk::endless());
     let all = UdpFlow::new(world.client, world.server, Rate::from_mbps(26), Bytes::new(972));
     let (start, stop) = (Time::from_secs(20), Time::from_secs(60));
@@ -364,7 +366,7 @@ fn one_seed_gives_the_same_bytes() {
     assert!(run() == run());
 }
 
-/// The captures of high packets: when each came out of the link, and its bytes.
+/// Returns the captures of high packets: arrival time at the link's end, and bytes.
 fn high_packets(file: &[u8]) -> Vec<&[u8]> {
     let mut packets = Vec::new();
     let mut rest = &file[24..];
@@ -379,7 +381,8 @@ fn high_packets(file: &[u8]) -> Vec<&[u8]> {
     packets
 }
 
-/// A bystander, short high flows and an endless PLT flow with or without its low layer share a link.
+/// A bystander, short high flows and an endless PLT flow with or without its low layer share a
+/// link.
 fn beside(preemptive: bool, plt: Option<PltConfig>, loss: f64) -> (World, [FlowId; 2]) {
     let config = |plt| TcpConfig { timestamps: true, ..config(plt) };
     let link = || {
@@ -416,7 +419,7 @@ fn with_preemptive_service_high_packets_leave_the_same_to_the_byte_and_nanosecon
         let (alone, shared) = (high_packets(&alone), high_packets(&shared));
         assert!(alone.len() > 20_000, "{}", alone.len());
         assert!(alone == shared, "{} and {} packets", alone.len(), shared.len());
-        // The low layer was no idle bystander, and was stopped often.
+        // The low layer was active, and was pre-empted often.
         let [layered, _] = flows;
         let extra = with.arrived(layered).get() as f64 / without.arrived(layered).get() as f64;
         assert!(extra > 1.1, "{extra}");
@@ -475,7 +478,7 @@ fn a_low_packet_that_is_stopped_goes_on_where_it_was() {
         stop: Time::from_millis(start + 1),
         ..UdpFlow::new(world.client, world.server, Rate::from_kbps(100), Bytes::new(payload))
     };
-    // Sent at 0, stopped from 3 to 5 ms and from 5 to 7 ms: out at 12 ms, not at 8.
+    // Sent at 0, paused from 3 to 5 ms and from 5 to 7 ms: delivered at 12 ms, not at 8.
     let flows = [
         udp(Layer::Low, 0, 972),
         udp(Layer::High, 3, 222),
@@ -486,6 +489,7 @@ fn a_low_packet_that_is_stopped_goes_on_where_it_was() {
     world.net.run_until(Time::from_secs(1));
     let delays = flows.map(|flow| world.net.udp_stats(flow).unwrap().delay_max);
     assert_eq!(delays, [22, 12, 12, 25].map(Duration::from_millis));
-    // Between 5 ms, when the first high packet is out, and 5 ms, when the second comes, nothing was sent.
+    // At 5 ms the first high packet has left and the second arrives, so the low packet sends
+    // nothing in between.
     assert_eq!(world.net.link_counters(world.there).preempted, 1);
 }

@@ -1,4 +1,4 @@
-//! Flows that come and go.
+//! Tests of flows that come and go.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
@@ -37,7 +37,7 @@ fn process(world: &World, arrivals: FlowArrivals) -> FlowProcess {
     FlowProcess::new(world.client, world.server, TcpConfig::default(), sizes(), arrivals)
 }
 
-/// What holds of every process at every moment.
+/// Checks the invariants of a process at any moment.
 fn check(net: &Network, id: ProcessId) {
     let stats = net.process_stats(id);
     let ProcessStats { spawned, completed, failed, reset, open, unrecorded, .. } = stats;
@@ -67,14 +67,14 @@ fn every_flow_of_a_process_transfers_its_size_and_is_gone() {
     world.net.run_until(Time::from_secs(30));
     check(&world.net, id);
     let stats = world.net.process_stats(id);
-    // A Poisson number with mean 1000: five standard deviations.
+    // Poisson count with mean 1000: five standard deviations.
     assert!((842..=1158).contains(&stats.spawned), "{stats:?}");
     assert_eq!((stats.completed, stats.open, stats.refused), (stats.spawned, 0, 0));
-    // Each has its number once.
+    // Each number occurs once.
     let mut numbers: Vec<_> = world.net.flow_records(id).iter().map(FlowRecord::number).collect();
     numbers.sort_unstable();
     assert!((0..).zip(&numbers).all(|(expected, &number)| expected == number));
-    // And once their timers have run out, what they sent is accounted for.
+    // Once their timers have expired, all packets are accounted for.
     let sides = [stats.from_clients, stats.from_servers];
     for (FlowTally { sent, arrived, dropped, .. }, link) in sides.into_iter().zip([world.there, world.back]) {
         assert_eq!(sent, arrived + dropped);
@@ -92,7 +92,8 @@ fn the_slots_of_flows_that_are_gone_are_used_again() {
     world.net.run_until(Time::from_secs(200));
     check(&world.net, id);
     assert!(world.net.process_stats(id).spawned > 9_000);
-    // A flow keeps its place for a second or so, until its last timer has come: 50 or 60 of them, in a burst some more.
+    // A flow keeps its slot for a second or so, until its last timer expires: 50 or 60 of them,
+    // more in a burst.
     let late = world.net.flow_slots();
     assert!(late < 250 && early < 250, "{early} slots after 20 s, {late} after 200 s");
 }
@@ -105,7 +106,8 @@ fn an_offered_load_is_carried() {
     let id = world.net.spawn(FlowProcess { sizes, ..flows }).unwrap();
     world.net.run_until(Time::from_secs(100));
     let received: Bytes = world.net.flow_records(id).iter().map(FlowRecord::received).sum();
-    // 6250 flows whose sizes have the mean as their standard deviation: of the sum it is 1.8 %; five of them.
+    // 6250 flows whose sizes have a standard deviation equal to the mean: of the sum it is 1.8 %;
+    // five of them.
     let share = received.get() as f64 * 8.0 / 100.0 / 10e6;
     assert!((0.91..1.09).contains(&share), "{share}");
 }
@@ -183,7 +185,7 @@ fn a_process_that_cannot_be_says_why() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever the losses, the accounts are in order all the time, and one seed gives one result.
+    /// Under any losses, the counts are consistent all the time, and one seed gives one result.
     #[test]
     fn accounts_are_in_order_and_one_seed_gives_one_result(
         seed in any::<u64>(), loss in 0.0f64..0.2, rate in 1.0f64..100.0, most in 1u64..60, download in any::<bool>(),
@@ -205,7 +207,7 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 
-    /// A process elsewhere, or a second one, leaves what a flow or process draws alone.
+    /// A process elsewhere, or a second one, does not change the draws of a flow or process.
     #[test]
     fn a_process_elsewhere_changes_nothing(seed in any::<u64>(), before in any::<bool>()) {
         let run = |beside: bool| {

@@ -1,6 +1,6 @@
-//! What holds for every network, configuration and loss.
+//! Properties of every network, configuration and loss.
 //!
-//! Conservation needs no mention: debug builds check it at the end of every [`Network::run_until`].
+//! Debug builds check conservation at the end of every [`Network::run_until`].
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
@@ -12,8 +12,8 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
 
-/// Writes `left` bytes in pieces, each labelled by its number, closes, and checks that what arrives is what the
-/// other end wrote: every byte once, in order.
+/// Application that writes `left` bytes in pieces labelled by number, and closes. It checks that it
+/// receives every byte of the other end once, in order.
 struct Talker {
     piece: u64,
     left: u64,
@@ -21,7 +21,7 @@ struct Talker {
     received: u64,
     peer_piece: u64,
     peer_finished: bool,
-    /// Stops reading after so many bytes, and resumes after a second.
+    /// Number of bytes after which it stops reading, to resume after a second.
     pause_at: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Talker {
 
 impl App for Talker {
     fn writable(&mut self, socket: &mut Socket<'_>) {
-        // The rest of the piece in hand, so that a label always stands for the same bytes.
+        // The rest of the current piece, so that a label always stands for the same bytes.
         let rest = (self.piece - self.written % self.piece).min(self.left);
         let tag = Tag(self.written / self.piece);
         let taken = socket.write(Bytes::new(rest), Priority::P2, tag).get();
@@ -85,7 +85,7 @@ fn congestion() -> impl Strategy<Value = Congestion> {
 }
 
 prop_compose! {
-    /// A low layer, however it is set.
+    /// Any configuration of a low layer.
     fn plt_config()(
         initial in 1u64..100, packet in 240u64..1600, adaptive in any::<bool>(), least in any::<bool>(),
         low_retransmissions in 0u8..3, relief in prop::option::of(1u32..5), high_acks in any::<bool>(),
@@ -159,7 +159,7 @@ prop_compose! {
     }
 }
 
-/// A chain of links, with one TCP flow from end to end.
+/// Chain of links, with one TCP flow from end to end.
 fn build(case: &Case) -> (Network, FlowId) {
     let mut net = Network::new(Seed::new(case.seed));
     let flow = build_in(&mut net, case);
@@ -195,7 +195,7 @@ fn build_in(net: &mut Network, case: &Case) -> FlowId {
     net.tcp(flow).unwrap()
 }
 
-/// All that a run leaves behind, for comparison to the bit.
+/// Returns the whole final state, for an exact comparison.
 fn remains(net: &Network, flow: FlowId) -> String {
     let sides = [Side::Client, Side::Server];
     format!(
@@ -213,14 +213,15 @@ proptest! {
     #[test]
     fn every_byte_arrives_once_and_in_order_and_both_ends_finish(case in case()) {
         let (mut net, flow) = build(&case);
-        // At 10 % loss each way a retransmission fails every fifth time; with windows of a few segments that
-        // means timeouts of seconds, one after the other.
+        // At 10 % loss each way every fifth retransmission fails; with windows of a few segments
+        // this means consecutive timeouts of seconds.
         let mut finished = false;
         for s in (10..=4_000).step_by(10) {
             net.run_until(Time::from_secs(s));
             for side in [Side::Client, Side::Server] {
                 let stats = net.tcp_stats(flow, side).unwrap();
-                // In recovery the window in force is what proportional reduction allows: at times nothing.
+                // In recovery the window in force is that of proportional reduction, which is 0 at
+                // times.
                 prop_assert!(stats.ssthresh.get() >= 2 * u64::from(case.config.mss));
             }
             finished = net.is_finished(flow, Side::Client) && net.is_finished(flow, Side::Server);
@@ -228,7 +229,7 @@ proptest! {
                 break;
             }
         }
-        // The acknowledgement may come before the application reads.
+        // The acknowledgement may arrive before the application reads.
         net.run_until(net.now() + Duration::from_secs(2));
         let (client, server) =
             (net.app::<Talker>(flow, Side::Client).unwrap(), net.app::<Talker>(flow, Side::Server).unwrap());
@@ -244,7 +245,8 @@ proptest! {
                 let sent = case.sizes[1 - side as usize];
                 prop_assert_eq!(plt.received, Bytes::new(sent));
                 prop_assert!(plt.received_low <= plt.received);
-                // Lost twice and more often, it has come twice at most as often as it was sent again.
+                // Even with repeated losses, data arrives twice at most as often as it was
+                // retransmitted.
                 let again = Bytes::new(plt.duplicates.get() / u64::from(case.config.mss));
                 let peer = net.plt_stats(flow, side.peer()).unwrap();
                 let resent = peer.repairs + peer.low_resent + net.tcp_stats(flow, side.peer()).unwrap().retransmissions;
@@ -252,14 +254,14 @@ proptest! {
                 prop_assert!(doubled || again.get() <= resent, "{:?} {:?}", plt, peer);
             }
         }
-        // Nothing goes on for ever, once the last timers have run out.
+        // All activity ends once the last timers have expired.
         net.run_until(net.now() + Duration::from_secs(130));
         let before = net.events();
         net.run_until(net.now() + Duration::from_secs(1_000));
         prop_assert_eq!(net.events(), before);
     }
 
-    /// The same network with the same seed ends in the same state after the same number of events.
+    /// A network with a given seed ends in an identical state after equally many events.
     #[test]
     fn one_seed_gives_one_result(case in case()) {
         let run = || {

@@ -1,4 +1,4 @@
-//! Summaries, series and files of packets.
+//! Tests of summaries, series and packet captures.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::Ipv4Addr;
@@ -55,7 +55,8 @@ fn a_summary_tells_what_became_of_a_transfer() {
     assert_eq!((sent.segments, sent.retransmissions), (stats.segments_sent, stats.retransmissions));
     assert!(sent.retransmissions > 10);
     let (rtt, delay) = (sent.rtt.unwrap(), sent.delay.unwrap());
-    // Every packet that arrived has its delay: 20 ms, its own transmission, and at most a queue of 40 packets.
+    // Every packet that arrived has a delay: 20 ms, its own transmission, and at most a queue of 40
+    // packets.
     assert_eq!(delay.count, sent.packets.arrived);
     assert!(delay.min > Duration::from_millis(20) && delay.max < Duration::from_millis(20 + 50));
     assert_eq!(Some(rtt.min), stats.min_rtt);
@@ -65,7 +66,7 @@ fn a_summary_tells_what_became_of_a_transfer() {
         assert!(summary.p95 <= summary.p99 && summary.p99 <= summary.max, "{summary:?}");
         assert!(summary.min <= summary.mean && summary.mean <= summary.max, "{summary:?}");
     }
-    // The server has nothing to say but acknowledgements.
+    // The server sends only acknowledgements.
     let answered = world.net.summary(flow, Side::Server);
     assert_eq!((answered.bytes, answered.first_at, answered.goodput), (Bytes::ZERO, None, None));
     assert_eq!(answered.delay.unwrap().count, answered.packets.arrived);
@@ -84,7 +85,7 @@ fn marks_are_counted_where_they_arrive() {
     net.run_until(Time::from_secs(20));
     let (queue, _) = net.queue_counters(there);
     let marked = net.summary(flow, Side::Client).marked;
-    // Those on the line have left the queue.
+    // Packets on the wire have left the queue.
     assert!(marked > 0 && marked <= queue.marked.packets && marked + 2 >= queue.marked.packets);
 }
 
@@ -109,7 +110,7 @@ fn a_udp_flow_that_is_on_and_off_sends_as_much_as_its_on_spans_allow() {
     world.net.watch(flow);
     let mut sent = Vec::new();
     for s in 1..=6 {
-        // A nanosecond before the turn.
+        // A nanosecond before the change.
         world.net.run_until(Time::from_nanos(s * 1_000_000_000 - 1));
         sent.push(world.net.tally(flow, Side::Client).sent);
     }
@@ -118,7 +119,8 @@ fn a_udp_flow_that_is_on_and_off_sends_as_much_as_its_on_spans_allow() {
     let summary = world.net.summary(flow, Side::Client);
     assert_eq!(summary.bytes, Bytes::new(972) * world.net.tally(flow, Side::Client).arrived);
     assert_eq!(summary.delay.unwrap().count, world.net.tally(flow, Side::Client).arrived);
-    // The first packet of the fourth on span left at 6 s sharp; the latest arrived 20.8 ms after one left.
+    // The first packet of the fourth on span left exactly at 6 s; the latest arrived 20.8 ms after
+    // one left.
     assert_eq!(summary.last_at, Some(Time::from_nanos(6_879_000_000 + 20_800_000)));
 }
 
@@ -139,7 +141,7 @@ fn a_udp_flow_by_a_clock_sends_at_each_tick_what_its_rate_owes() {
     };
     assert_eq!(sent(Duration::ZERO), [1, 1, 1, 3, 3, 6, 6, 8, 11, 2501]);
     let late = sent(Duration::from_micros(50));
-    // A tick that is late owes no more for it, and the rate is the same.
+    // A late tick owes no more packets, and the rate is the same.
     assert_eq!([late[2], late[4], late[6], late[8], late[9]], [1, 3, 6, 11, 2501]);
 }
 
@@ -151,8 +153,8 @@ fn on_and_off_spans_that_are_drawn_have_their_share() {
     let cbr = UdpFlow::new(world.client, world.server, Rate::from_mbps(8), Bytes::new(72));
     let flow = world.net.udp(UdpFlow { arrivals: Arrivals::OnOff { on, off }, ..cbr }).unwrap();
     world.net.run_until(Time::from_secs(2_000));
-    // A quarter of 8 Mbit/s in packets of 100 bytes. Five thousand pairs of spans, each with a deviation of the share
-    // of some 1.0: 1.5 %, of which five.
+    // A quarter of 8 Mbit/s in packets of 100 bytes. Five thousand pairs of spans, each with a
+    // deviation of the share of some 1.0: 1.5 %; five of them.
     let share = world.net.tally(flow, Side::Client).sent as f64 / (2_000.0 * 2_500.0);
     assert!((0.92..1.08).contains(&share), "{share}");
 }
@@ -164,14 +166,14 @@ fn a_series_shows_a_bottleneck_fill() {
     let mut series = Series::new(Duration::from_millis(50));
     series.tcp("bulk", flow, Side::Client).unwrap();
     series.link("bottleneck", world.there).unwrap();
-    // In two steps that are no multiple of the interval.
+    // Two steps that are no multiple of the interval.
     series.run_until(&mut world.net, Time::from_millis(4_975)).unwrap();
     series.run_until(&mut world.net, Time::from_secs(10)).unwrap();
     let column = |name: &str| series.column(name).unwrap();
     let time = column("time_seconds");
     assert_eq!(time.len(), 201);
     assert!((0..201u32).zip(time).all(|(i, at)| (at - f64::from(i) * 0.05).abs() < 1e-9));
-    // What was carried in all intervals together is what the link says.
+    // The sum over all intervals is the link's own count.
     let carried: f64 = column("link.bottleneck.carried_bytes").iter().sum();
     assert_eq!(carried, world.net.link_counters(world.there).carried_bytes.get() as f64);
     let used = column("link.bottleneck.utilisation");
@@ -179,7 +181,7 @@ fn a_series_shows_a_bottleneck_fill() {
     assert!(used[0].is_nan() && used[1..].iter().all(|&used| used <= 1.024), "{used:?}");
     let mean = used[100..].iter().sum::<f64>() / 101.0;
     assert!((0.95..=1.0).contains(&mean), "{mean}");
-    // The queue in bytes and in time is the same queue.
+    // The queue in bytes and in time agree.
     let (bytes, time) = (column("link.bottleneck.queue_bytes"), column("link.bottleneck.queue_seconds"));
     assert!(bytes.iter().zip(time).all(|(bytes, time)| (bytes * 8.0 / 10e6 - time).abs() < 1e-6));
     assert!(column("link.bottleneck.queue_packets").iter().all(|&packets| packets <= 40.0));
@@ -234,7 +236,7 @@ fn a_series_that_cannot_go_on_says_what_to_change() {
     assert!(series.is_empty());
 }
 
-/// A packet as a file has it.
+/// Packet read from a capture.
 #[derive(Debug)]
 struct Read {
     at: Time,
@@ -251,7 +253,7 @@ impl Read {
         u32::from_be_bytes(self.bytes[at..at + 4].try_into().unwrap())
     }
 
-    /// Where the transport's header begins.
+    /// Returns the offset of the transport header.
     fn transport(&self) -> usize {
         match self.bytes[0] >> 4 {
             4 => usize::from(self.bytes[0] & 15) * 4,
@@ -264,7 +266,7 @@ impl Read {
         if self.bytes[0] >> 4 == 4 { self.bytes[9] } else { self.bytes[6] }
     }
 
-    /// Where the payload begins.
+    /// Returns the offset of the payload.
     fn payload(&self) -> usize {
         let begin = self.transport();
         begin + if self.protocol() == 6 { usize::from(self.bytes[begin + 12] >> 4) * 4 } else { 8 }
@@ -283,7 +285,7 @@ impl Read {
         TcpOptions::new(options).map(Result::unwrap).collect()
     }
 
-    /// Checks lengths and checksums, which needs all of the packet or zeros where it was cut.
+    /// Checks lengths and checksums, which requires the whole packet, or zeros where it was cut.
     fn check(&self) {
         let begin = self.transport();
         let mut all = self.bytes.clone();
@@ -308,7 +310,7 @@ impl Read {
     }
 }
 
-/// RFC 1071, in the plainest way: the ones' complement sum.
+/// RFC 1071 in its simplest form: the ones' complement sum.
 fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for (i, &byte) in bytes.iter().enumerate() {
@@ -358,7 +360,7 @@ fn the_first_packets_of_a_connection_are_as_they_always_were() {
     };
     let there: Vec<_> = drain(&mut world.net, world.there).iter().take(3).map(hex).collect();
     let back: Vec<_> = drain(&mut world.net, world.back).iter().take(1).map(hex).collect();
-    // SYN; acknowledgement of the SYN-ACK; data with its priority. At the client each.
+    // SYN; acknowledgement of the SYN-ACK; data with its priority. All captured at the client.
     assert_eq!(there, THERE);
     // SYN-ACK.
     assert_eq!(back, BACK);
@@ -400,7 +402,7 @@ fn what_a_tap_captures_adds_up_to_the_transfer() {
     assert_eq!(there.iter().map(|packet| packet.len as u64).sum::<u64>(), {
         world.net.link_counters(world.there).delivered_bytes.get()
     });
-    // Sequence numbers cover the stream without a hole.
+    // Sequence numbers cover the stream without a gap.
     let isn = there[0].seq();
     let mut pieces: Vec<(u32, u32)> = there
         .iter()
@@ -409,7 +411,7 @@ fn what_a_tap_captures_adds_up_to_the_transfer() {
     pieces.sort_unstable();
     let end = pieces.iter().fold(1, |end, &(seq, len)| if seq <= end { end.max(seq + len) } else { end });
     assert_eq!(end, 1 + 1_000_000);
-    // What was lost is reported by SACK, between sequence numbers of this connection.
+    // Losses are reported by SACK, between sequence numbers of this connection.
     let sacks: Vec<SackBlocks> = back
         .iter()
         .flat_map(Read::options)
@@ -420,7 +422,7 @@ fn what_a_tap_captures_adds_up_to_the_transfer() {
         let (start, end) = (block.start.wrapping_sub(isn), block.end.wrapping_sub(isn));
         assert!(1 < start && start < end && end <= 1_000_002);
     }
-    // Windows are shifted by what the SYN-ACK says.
+    // Windows are scaled as in the SYN-ACK.
     let scale = back[0]
         .options()
         .iter()
@@ -454,13 +456,13 @@ fn each_copy_of_a_segment_is_answered_by_a_dsack_and_nothing_is_sent_twice() {
             .iter()
             .filter(data)
             .map(|it| {
-                // The FIN has a number, too.
+                // The FIN has a sequence number too.
                 let len = u32::try_from(it.len - it.payload()).unwrap() + u32::from(it.flags() & 1);
                 [it.seq(), it.seq() + len]
             })
             .collect();
         copies.dedup();
-        // RFC 2883 §4: the first block tells of what has come twice, below the acknowledgement.
+        // RFC 2883 §4: the first block reports the duplicate, below the acknowledgement.
         let mut told: Vec<[u32; 2]> = back
             .iter()
             .flat_map(Read::options)
@@ -469,14 +471,14 @@ fn each_copy_of_a_segment_is_answered_by_a_dsack_and_nothing_is_sent_twice() {
             })
             .map(|block| [block.start, block.end])
             .collect();
-        // Each acknowledgement comes twice itself.
+        // Each acknowledgement itself is duplicated.
         told.dedup();
         assert_eq!(told, copies);
         assert_eq!(copies.len(), 300_000_usize.div_ceil(1448));
     }
 }
 
-/// A packet of a pcapng file, and the interface on which it was seen.
+/// Packet of a pcapng file, and its interface.
 fn read_together(file: &[u8]) -> (Vec<String>, Vec<(usize, Read)>) {
     let long = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let short = |at: usize| usize::from(u16::from_le_bytes(file[at..at + 2].try_into().unwrap()));
@@ -522,7 +524,7 @@ fn taps_together_have_the_packets_that_each_would_have_alone_in_order_of_time() 
         }
         bulk(&mut world, TcpConfig::default(), 300);
         let mut files = [Vec::new(), Vec::new()];
-        // Beyond 2^32 ns, where the upper half of times begins.
+        // Beyond 2^32 ns, where the upper half of timestamps is not 0.
         for ms in (0..10_000).step_by(700) {
             world.net.run_until(Time::from_millis(ms));
             if together {
@@ -588,7 +590,7 @@ fn a_full_tap_counts_what_it_misses_and_no_tap_is_an_error() {
     assert_eq!(world.net.tap_stats(world.back), None);
 }
 
-/// Says so many things at once, each of another length.
+/// Host that sends these datagrams at once, each of a different length.
 struct Speaker(Vec<Vec<u8>>);
 
 impl Host for Speaker {
@@ -624,7 +626,8 @@ fn datagrams_are_captured_with_their_own_payload_and_addresses() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// Whatever TCP does, its packets are right, a tap changes nothing, and summaries agree with tallies.
+    /// Under any behaviour of TCP, captured packets are correct, a tap changes nothing, and
+    /// summaries agree with tallies.
     #[test]
     fn captured_segments_are_right_and_change_nothing(
         loss in 0.0f64..0.1, mss in 100u32..1500, (timestamps, ecn, back) in any::<(bool, bool, bool)>(),

@@ -1,4 +1,4 @@
-//! Scripted losses on a link: what two ends make of them together.
+//! Tests of scripted losses on a link between two ends.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use marcato_queue::{
@@ -10,8 +10,8 @@ use marcato_sim::{
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
-/// A transfer of `segments` segments of 1000 bytes over 10 Mbit/s and 100 ms, on which these packets are lost, there
-/// and back. The client's packets are SYN (0), acknowledgement (1), then data.
+/// Transfer of `segments` segments of 1000 bytes over 10 Mbit/s and 100 ms, with these packets lost
+/// in each direction. The client's packets are SYN (0), acknowledgement (1), then data.
 fn transfer(segments: u64, there: &[u64], back: &[u64], config: TcpConfig) -> (Network, FlowId) {
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
@@ -51,13 +51,13 @@ fn lost_handshakes_delay_by_a_second() {
         let took = seconds(&net, flow);
         assert!((took - clean - 1.0).abs() < 0.001, "{there:?} {back:?}: {took} instead of {clean}");
     }
-    // The last acknowledgement of the handshake is not needed when data follows.
+    // The last acknowledgement of the handshake is not needed if data follows.
     let (net, flow) = transfer(5, &[1], &[], config());
     assert!((seconds(&net, flow) - clean).abs() < 0.001);
     assert_eq!(stats(&net, flow).retransmissions, 0);
 }
 
-/// Knows whether its connection was given up.
+/// Application that records an abandoned handshake.
 #[derive(Default)]
 struct Hopeful {
     failed: bool,
@@ -83,8 +83,8 @@ fn a_handshake_that_nobody_answers_is_given_up_after_seven_tries() {
     assert_eq!(net.tally(flow, Side::Client).sent, 7);
 }
 
-/// Wherever losses fall in the middle of a transfer, each lost segment is sent again once, within one round trip, and
-/// no timer expires.
+/// At any position in the middle of a transfer, each lost segment is retransmitted once, within one
+/// round trip, and no timer expires.
 #[test]
 fn losses_amid_a_transfer_are_repaired_by_sack_alone() {
     let (net, flow) = transfer(200, &[], &[], config());
@@ -102,7 +102,7 @@ fn by_threshold() -> TcpConfig {
     TcpConfig { loss_detection: LossDetection::DupThresh, ..config() }
 }
 
-/// By RFC 6675 the timer has to find out; a tail loss probe saves it. RFC 8985 §7.
+/// Under RFC 6675 a lost tail waits for the timer; a tail loss probe avoids this. RFC 8985 §7.
 #[test]
 fn a_lost_tail_costs_a_timeout_or_a_probe() {
     // Packet 201 is the last data segment with its FIN.
@@ -117,12 +117,13 @@ fn a_lost_tail_costs_a_timeout_or_a_probe() {
     }
 }
 
-/// A retransmission that is lost again is only found by the timer; by time it is found as soon as a later one arrives.
+/// A lost retransmission is found only by the timer under DupThresh; RACK finds it as soon as a
+/// later segment arrives.
 #[test]
 fn a_lost_retransmission_costs_a_timeout_unless_time_tells() {
     let (net, flow) = transfer(200, &[20], &[], by_threshold());
     assert_eq!(stats(&net, flow).timeouts, 0);
-    // Which packet the retransmission is: the one whose loss brings a timeout.
+    // Packet number of the retransmission: the one whose loss causes a timeout.
     let brings_timeout: Vec<u64> = (21..60)
         .filter(|&again| {
             let (net, flow) = transfer(200, &[20, again], &[], by_threshold());
@@ -146,7 +147,8 @@ fn lost_acknowledgements_cost_nothing_but_the_last() {
     assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
 }
 
-/// An end that does not read for ten seconds while its window-opening acknowledgement is lost: probes find out.
+/// Application that does not read for ten seconds, while the acknowledgement that opens its window
+/// is lost: window probes detect it.
 struct Sleeper;
 
 impl App for Sleeper {
@@ -185,7 +187,7 @@ fn a_lost_window_update_is_found_out_by_probing() {
     let (before, clean, _) = run(vec![]);
     let (_, late, stats) = run(vec![before]);
     assert!(clean < Time::from_millis(10_900), "{clean:?}");
-    // The probes' interval has grown to seconds by then, but not beyond ten.
+    // The interval between probes has grown to seconds by then, but not beyond ten.
     assert!(late > clean + Duration::from_millis(200) && late < clean + Duration::from_secs(10), "{late:?}");
     assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
 }
@@ -215,7 +217,8 @@ fn with_ecn_codel_slows_a_flow_down_without_losing_anything() {
     );
     assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
     assert!(stats.reductions > 20);
-    // One reduction per window, however many packets of it are marked: never more than one per round trip.
+    // One reduction per window, however many of its packets are marked: never more than one per
+    // round trip.
     assert!(stats.reductions <= queue.marked.packets);
     assert!(stats.reductions <= 60_000 / 40);
     // 60 s at 20 Mbit/s are 150 MB.
@@ -244,7 +247,7 @@ fn a_transfer_survives_an_outage() {
     assert!(stats(&net, flow).timeouts > 1);
 }
 
-/// Gives up after a second; its other end learns of it.
+/// Application that aborts after a second, which resets the other end.
 struct Quitter;
 
 impl App for Quitter {
@@ -266,18 +269,18 @@ fn a_connection_that_one_end_gives_up_is_over_at_both() {
     let flow = net.tcp(TcpFlow::new(client, server, config(), Bulk::endless()).server_app(Quitter)).unwrap();
     net.run_until(Time::from_secs(2));
     assert_eq!(net.reception(flow, Side::Server).reset_at, None, "it did that itself");
-    // The server's last acknowledgement may be on the wire before its reset: nothing waits behind it.
+    // The server's last acknowledgement may be on the wire before its reset; nothing follows it.
     let reset_at = net.reception(flow, Side::Client).reset_at.unwrap();
     assert!(reset_at >= Time::from_millis(1_050) && reset_at < Time::from_millis(1_060), "{reset_at:?}");
-    // What was under way is answered by resets, which the client takes for what they are.
+    // Packets in flight are answered by resets, which the client accepts.
     let offered = net.link_counters(there).offered;
     net.run_until(Time::from_secs(100));
     assert_eq!(net.link_counters(there).offered, offered);
     assert_eq!(stats(&net, flow).timeouts, 0);
 }
 
-/// 100 Mbit/s over 100 ms are 1.25 MB: a receiver that begins with 64 kB must get there by itself, with timestamps or
-/// without.
+/// 100 Mbit/s over 100 ms are 1.25 MB: a receiver that begins with 64 kB must grow to it, with or
+/// without timestamps.
 #[test]
 fn a_receive_buffer_that_grows_does_not_hold_a_fast_sender_back() {
     let rate = |timestamps: bool, from: Option<Bytes>, limit: Bytes| {
@@ -302,13 +305,13 @@ fn a_receive_buffer_that_grows_does_not_hold_a_fast_sender_back() {
         let [fixed, grown, full] = [(None, small), (Some(small), large), (None, large)]
             .map(|(from, limit)| rate(timestamps, from, limit));
         println!("timestamps {timestamps}: 64 kB {fixed:.1}, growing {grown:.1}, 6 MiB {full:.1} Mbit/s");
-        // A window per round trip: 64 kB in 100 ms.
+        // One window per round trip: 64 kB in 100 ms.
         assert!(fixed < 5.2, "{fixed}");
         assert!(grown > 0.95 * full, "{grown} of {full}");
     }
 }
 
-/// Marks what arrives while more than `k` packets wait: RFC 8257 §3.1.
+/// Queue that marks arrivals while more than `k` packets wait: RFC 8257 §3.1.
 struct Step {
     queue: DropTail<Packet>,
     k: u64,
@@ -344,8 +347,8 @@ impl Discipline<Packet> for Step {
     }
 }
 
-/// RFC 8257 §3.1 and §4.1: with a threshold above a seventh of the bandwidth-delay product DCTCP fills the link; Reno,
-/// which halves for any mark, does not.
+/// RFC 8257 §3.1 and §4.1: with a threshold above a seventh of the bandwidth-delay product DCTCP
+/// fills the link; Reno, which halves for any mark, does not.
 #[test]
 fn dctcp_fills_a_link_that_marks_from_a_fifth_of_its_product_on() {
     let busy = |congestion: Congestion| {
@@ -368,6 +371,6 @@ fn dctcp_fills_a_link_that_marks_from_a_fifth_of_its_product_on() {
     let (dctcp, reno) = (busy(Congestion::Dctcp), busy(Congestion::Reno));
     println!("marks from 25 of 125 packets on: DCTCP {dctcp:.4}, Reno {reno:.4}");
     assert!(dctcp > 0.98, "{dctcp}");
-    // By the formula of one flow and a buffer of a fifth: 0.872.
+    // Formula for one flow and a buffer of a fifth: 0.872.
     assert!((reno - 0.872).abs() < 0.04, "{reno}");
 }

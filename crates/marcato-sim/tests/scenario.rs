@@ -1,4 +1,4 @@
-//! Worlds that are built from experiments, against the same networks built by hand.
+//! Tests of worlds built from experiments against the same networks built by hand.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
@@ -89,7 +89,8 @@ fn run(experiment: &Experiment) -> Outcome {
     build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()
 }
 
-/// Two TCP flows and a UDP flow through a lossy CoDel bottleneck whose rate changes, behind a quick link.
+/// Two TCP flows and a UDP flow through a lossy CoDel bottleneck whose rate changes, behind a fast
+/// link.
 fn mixed() -> Experiment {
     let codel = queue::Codel {
         target: 5 * MS,
@@ -215,7 +216,7 @@ fn delay_loss_and_queue_change_on_the_way_and_at_the_time_that_are_said() {
     let (there, back) = net.link(client, server, jittered, slow(15 * MS));
     let tail = || Box::new(DropTail::new(DropTailConfig { limit: Limit::Packets(10) }).unwrap());
     net.change_link_at(there, at(3), LinkChange::Queue { queue: tail(), low: None });
-    // What jitter adds to every packet stays.
+    // The constant part of the jitter stays.
     net.change_link_at(there, at(6), LinkChange::Delay { delay: 42 * MS, reorder: true });
     net.change_link_at(back, at(6), LinkChange::Delay { delay: 40 * MS, reorder: true });
     net.change_link_at(back, at(9), LinkChange::Loss(marcato_sim::Loss::Every(100)));
@@ -234,7 +235,7 @@ fn delay_loss_and_queue_change_on_the_way_and_at_the_time_that_are_said() {
             (counters.dropped - before.dropped, counters.lost - before.lost)
         );
     }
-    // After the warm-up nothing waits but what the new queue holds.
+    // After the warm-up, only the new queue holds packets.
     assert_eq!(outcome.links[0].waiting.most_packets, 10);
     assert!(outcome.links[0].drops > 0 && outcome.links[1].losses > 10);
 }
@@ -300,7 +301,8 @@ fn looking_changes_nothing_and_says_what_is_there() {
     assert_eq!(series("flow.twins-1.cwnd").len(), 285);
     assert_eq!(series("flow.twins-1.cwnd")[1].0, Time::from_millis(140));
     let total = |name: &str| series(name).iter().map(|point| point.1.unwrap()).sum::<f64>();
-    // Over all samples, the rates add up to what the flow and the link carried but for the last 50 ms.
+    // Over all samples, the rates add up to what the flow and the link carried, except for the last
+    // 50 ms.
     let carried = total("link.bottleneck.throughput") * 0.07 / 8.0;
     assert!((13.0..16.5).contains(&carried), "{carried} MB");
     // At 13 to 20 s the rate is 4 Mbit/s and the link full.
@@ -329,17 +331,17 @@ fn a_full_buffer_is_seen_as_such() {
     assert_eq!(slow.waiting.most_packets, 40);
     assert!((39.0..=40.0).contains(&slow.waiting.mean_packets), "{:?}", slow.waiting);
     assert!((0.999..=1.001).contains(&slow.utilisation.unwrap()));
-    // 40 packets of 1 ms, and what is left of the one on the wire before.
+    // 40 packets of 1 ms, and the rest of the one in transmission.
     let waited = slow.queue_delay.unwrap();
     assert!((39 * MS..=40 * MS).contains(&waited.mean), "{waited:?}");
     assert!(waited.max <= 40 * MS && waited.p50 >= 38 * MS, "{waited:?}");
     assert_eq!(waited.count, 15_000);
-    // Of the link back, that carried nothing, there is nothing to say.
+    // The link back carried nothing, so it has no delay.
     assert_eq!(outcome.links[1].queue_delay, None);
     let seen: Vec<f64> = outcome.series[0].points.iter().map(|point| point.1.unwrap()).collect();
     assert!(seen[5..].iter().all(|delay| (39.0..=40.0).contains(delay)), "{seen:?}");
     assert!(outcome.series[1].points.iter().all(|point| point.1.is_none()));
-    // 40 packets of 1 ms and one on the wire before, 10 ms behind: 50 to 51 ms.
+    // 40 packets of 1 ms and one in transmission, then 10 ms of propagation: 50 to 51 ms.
     let delay = outcome.flows[0].delay.unwrap();
     assert!((50.0..=51.1).contains(&delay), "{delay}");
     assert!((slow.drops as i64 - 15_000).abs() < 10, "{}", slow.drops);
@@ -400,7 +402,8 @@ fn a_low_layer_fills_a_link_whose_losses_stop_reno_and_says_what_it_did() {
     assert!(alone.flows[0].goodput < 8.0, "{}", alone.flows[0].goodput);
     assert_eq!(alone.flows[0].low, None);
     assert!(alone.series[0].points.iter().all(|point| point.1.is_none()));
-    // The paper's first window is for a path of 2500 packets, and here there is room for 134 and a buffer.
+    // The paper's first window is for a path of 2500 packets; here there is room for 134 and a
+    // buffer.
     for low_layer in [LowLayer { initial_window: 134, ..LowLayer::PAPER }, LowLayer::MARCATO] {
         let layered = reno(Some(low_layer));
         let bulk = &layered.flows[0];
@@ -410,7 +413,8 @@ fn a_low_layer_fills_a_link_whose_losses_stop_reno_and_says_what_it_did() {
             low.packets > 10_000 && low.lost > 0 && low.repairs > 0 && low.repairs <= low.lost,
             "{low:?}"
         );
-        // What came low is some of what came: order does not matter there, so it may be a little ahead.
+        // The low layer carried part of the data: it counts data out of order too, so it may be
+        // slightly ahead.
         assert!(low.bytes > bulk.bytes / 2 && low.bytes < bulk.bytes + Bytes::kb(1000), "{low:?}");
         assert!(
             layered.series[0].points.iter().any(|point| point.1.is_some_and(|window| window > 100_000.0))
@@ -442,7 +446,8 @@ fn fq_codel_keeps_a_trickle_from_waiting_behind_bulk_data() {
     };
     let fair = delay(Queue::FqCodel { codel, flows: 1024, quantum: Bytes::new(1514) });
     let one = delay(Queue::Codel(codel));
-    // 10 ms of the link, 0.16 ms of its own, and at most the packet of bulk data that is being sent: 1.2 ms.
+    // 10 ms of propagation, 0.16 ms of its own, and at most the bulk packet in transmission: 1.2
+    // ms.
     assert!(fair < 11.5 && one > 13.0, "{fair} and {one}");
 }
 
@@ -480,7 +485,7 @@ fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
     let (alone, nobody) = beside_a_flood(Queue::Codel(codel));
     let (fair, responsive) = beside_a_flood(Queue::Crq(crq));
     assert!(alone < 5.0 && nobody.is_none(), "{alone} and {nobody:?}");
-    // Half of the link, of which a little is headers; what comes of the flood is more than what passes.
+    // Half of the link, minus headers; the flood offers more than passes.
     let responsive = responsive.unwrap();
     assert!(fair > 9.0 && (0.3..0.4).contains(&responsive), "{fair} and {responsive}");
 }
@@ -545,7 +550,7 @@ fn urgent_messages_pass_bulk_by_a_conductor_and_wait_behind_it_without() {
         let kind = messages(feeder, 500);
         let outcome = run(&experiment(&["a", "b"], vec![bottleneck], vec![flow("m", ["a", "b"], kind)]));
         let flow = &outcome.flows[0];
-        // The bulk fills the link whoever orders it.
+        // The bulk data fills the link with every order.
         assert!((3.6..3.9).contains(&flow.goodput), "{feeder:?} {}", flow.goodput);
         let [source, single, bulk] = &flow.times[..] else { panic!("three kinds") };
         assert_eq!([&*source.name, &*single.name, &*bulk.name], ["source-1", "messages", "bulk-1"]);
@@ -556,12 +561,13 @@ fn urgent_messages_pass_bulk_by_a_conductor_and_wait_behind_it_without() {
     };
     let [conducted, greedy, writers, fifo] =
         [Feeder::Conductor, Feeder::Greedy, Feeder::Writers, Feeder::Fifo].map(mean);
-    // All of them wait for what is in the network; all but the first for the send buffer of 131 kB as well.
+    // All of them wait for what is in the network; all except the first also for the send buffer of
+    // 131 kB.
     assert!(conducted + 50.0 < greedy, "{conducted} {greedy}");
     assert!(conducted + 50.0 < writers && writers < fifo, "{conducted} {writers} {fifo}");
 }
 
-/// Four messages, one after the other, of which the second and the last have names and the last comes too late.
+/// Four messages in sequence. The second and the last have names, and the last comes too late.
 fn four(names: bool) -> Vec<Message> {
     let message = |name: Option<&str>, at: u32, size: u64| Message {
         name: name.filter(|_| names).map(str::to_owned),
@@ -574,7 +580,8 @@ fn four(names: bool) -> Vec<Message> {
         message(None, 6_000, 10_000),
         message(Some("page"), 7_000, 50_000),
         message(None, 8_000, 20_000),
-        // When the run ends it is younger than the page was when that was complete: it might still come in time.
+        // At the end of the run it is younger than the page's completion time: it might still
+        // complete in time.
         message(Some("late"), 19_950, 50_000_000),
     ]
 }
@@ -620,7 +627,7 @@ fn a_message_with_a_name_has_a_line_of_its_own_and_the_flow_is_judged_as_without
     }
 }
 
-/// A session with bulk data.
+/// Session with bulk data.
 fn session(paths: Vec<Path>) -> Quic {
     Quic {
         paths,
@@ -695,7 +702,8 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
     assert!((14.0..20.0).contains(&session.goodput), "{}", session.goodput);
     let [source, single] = &session.times[..] else { panic!("two kinds") };
     assert_eq!((source.released, source.refused, single.done.len()), (50, 0, 1));
-    // 25 ms on the way, up to 66 in a full queue and 9 of its own; if a packet is lost, one and a half round trips more.
+    // 25 ms of propagation, up to 66 ms in a full queue and 9 ms of its own; if a packet is lost,
+    // one and a half round trips more.
     let in_time = |most: f64| source.done.iter().filter(|&&took| (25.0..most).contains(&took)).count();
     assert!(
         source.done.len() >= 49 && in_time(100.0) >= 45 && in_time(276.0) == source.done.len(),
@@ -704,7 +712,8 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
     assert_eq!(session.lanes.len(), 2);
     assert!(session.lanes.iter().all(|lane| lane.bytes > Bytes::kb(1_000)), "{:?}", session.lanes);
     assert!(outcome.series[0].points.last().unwrap().1.unwrap() > 50_000.0);
-    // 25 ms on the way, up to 1.1 of its own, and up to 66 in the queue; after the warm-up always something.
+    // 25 ms of propagation, up to 1.1 ms of its own, and up to 66 ms in the queue; after the
+    // warm-up every sample has a value.
     let delays: Vec<f64> = outcome.series[1].points.iter().skip(50).map(|point| point.1.unwrap()).collect();
     assert!(delays.len() == 50 && delays.iter().all(|delay| (25.0..93.0).contains(delay)), "{delays:?}");
 }
@@ -765,19 +774,20 @@ fn connections_that_come_and_go_and_questions_are_timed_each() {
     let outcome = run(&experiment);
     let [web, ask] = &outcome.flows[..] else { panic!("two flows") };
     let [transfers] = &web.times[..] else { panic!("one kind") };
-    // 3 Mbit/s in files of 27.6 kB (30 kB but for the cap): 13.6 a second for 55 s, 747 in all, give or take 5 times 27.
+    // 3 Mbit/s in files of 27.6 kB (30 kB without the cap): 13.6 per second for 55 s, 747 in all,
+    // with a deviation of 27; five of them.
     assert!((610..890).contains(&transfers.released), "{}", transfers.released);
     assert_eq!(transfers.done.len() + transfers.open.len(), usize::try_from(transfers.released).unwrap());
-    // Two round trips at least.
+    // At least two round trips.
     assert!(transfers.done.iter().all(|&took| took > 30.0));
     let [responses] = &ask.times[..] else { panic!("one kind") };
-    // From 5 s to 15 s, each after 80 ms and a round trip or a little more.
+    // From 5 s to 15 s, each after 80 ms and a round trip or slightly more.
     assert!((75..100).contains(&responses.done.len()), "{}", responses.done.len());
     assert!(responses.done.iter().all(|took| (20.0..400.0).contains(took)), "{responses:?}");
     assert_eq!(ask.bytes.get() / 20_000, responses.done.len() as u64);
 }
 
-/// Keeps what is captured.
+/// Watcher that keeps all captures.
 #[derive(Default)]
 struct Kept {
     files: std::collections::BTreeMap<(String, bool), Vec<u8>>,
@@ -821,7 +831,7 @@ fn what_passes_a_link_is_captured_in_both_directions() {
     assert!(build(&experiment, &Traces::new()).is_err());
 }
 
-/// A session of two seconds over a link that is captured.
+/// Session of two seconds over a link that is captured.
 fn captured_session(pcap: Pcap) -> Kept {
     let paths = vec![Path { from: "client".into(), to: "server".into(), layer: Layer::High }];
     let session = flow("session", ["client", "server"], FlowKind::Quic(Box::new(session(paths))));
@@ -857,7 +867,8 @@ fn the_secrets_of_a_session_come_with_its_capture_and_stand_before_the_packets_t
     ] {
         assert_eq!(labels.iter().filter(|label| **label == secret).count(), 1, "{labels:?}");
     }
-    // In the file: a section, four interfaces, then the client's hello alone before secrets, and all else after them.
+    // In the file: a section, four interfaces, the client's hello alone before the secrets, and all
+    // other packets after them.
     let long = |at: usize| u32::from_le_bytes(kept.together[at..at + 4].try_into().unwrap());
     let (mut at, mut kinds) = (0, Vec::new());
     while at < kept.together.len() {
@@ -870,12 +881,13 @@ fn the_secrets_of_a_session_come_with_its_capture_and_stand_before_the_packets_t
     let secrets = kinds.iter().position(|&kind| kind == 10).unwrap();
     assert!(kinds[5..secrets].iter().all(|&kind| kind == 6) && secrets <= 8, "{:?}", &kinds[..20]);
     assert!(kinds[secrets + 1..].iter().all(|&kind| kind == 6) && kinds.len() > 500);
-    // As files of their own there are the same packets.
+    // Separate files have the same packets.
     let apart = captured_session(Pcap { format: CaptureFormat::Pcap, ..pcap });
     assert!(apart.together.is_empty() && !apart.secrets.is_empty());
     let bytes: usize = apart.files.values().map(|file| file.len() - 24).sum();
     let packets = kinds.iter().filter(|&&kind| kind == 6).count();
-    // 16 bytes before each packet and there 32 about it, and what fills it up to a multiple of four.
+    // Each packet has 16 bytes before it here and 32 around it there, and padding to a multiple of
+    // four.
     let padded = kept.together.len() - 28 - 4 * 20 - 24 * 2;
     assert!(
         bytes + 16 * packets <= padded && padded <= bytes + 19 * packets + 4000,
@@ -926,7 +938,7 @@ fn flows_that_are_spread_over_pairs_share_nothing_but_what_they_meet() {
     assert!(outcome.flows.iter().all(|flow| flow.goodput > 8.0), "{:?}", outcome.flows);
 }
 
-/// A scenario of a client and a server on one link, whose keys these are.
+/// Scenario of a client and a server on one link with these keys.
 fn parsed(link: &str, flow: &str) -> Result<Experiment, marcato_scenario::ScenarioError> {
     let text = format!(
         "name = \"one\"\nduration = \"5 s\"\nnodes = [\"client\", \"server\"]\n[[link]]\nbetween = [\"client\", \"server\"]\n{link}\n\
@@ -956,7 +968,7 @@ fn a_million_packets_at_one_instant_are_no_standstill() {
     let free = || LinkConfig::delay_only(Duration::ZERO).queue(DropTail::default());
     net.link(a, b, free(), free());
     net.link(b, c, free(), free());
-    // A clock that ticks once a second, and then owes 1.25 million packets.
+    // Clock that ticks once a second, and then owes 1.25 million packets.
     let arrivals = marcato_sim::Arrivals::Ticks { every: SECOND, slack: Duration::ZERO };
     let stop = Time::from_millis(1500);
     let packets = Packets { arrivals, stop, ..Packets::new(a, c, Rate::from_mbps(1000), Bytes::new(72)) };
@@ -1076,7 +1088,7 @@ fn what_is_not_random_is_the_same_with_any_seed() {
         ),
     ];
     for (is_random, more, flow) in cases {
-        // A later `queue` takes the first one's place.
+        // A later `queue` replaces the first one.
         let link = if more.starts_with("queue") { link.split("queue").next().unwrap() } else { link };
         let experiment = parsed(&format!("{link}{more}"), flow).unwrap();
         assert_eq!(experiment.is_random(), is_random, "{more} {flow}");
@@ -1090,7 +1102,7 @@ fn what_is_not_random_is_the_same_with_any_seed() {
 fn what_arrives_after_a_flow_has_stopped_does_not_make_it_faster() {
     let deep =
         "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = { kind = \"droptail\", limit = \"100000 packets\" }";
-    // A second at twice the link's rate: it takes two to arrive.
+    // A second at twice the link's rate takes two seconds to arrive.
     let udp = "kind = \"udp\"\nrate = \"20 Mbit/s\"\npayload = \"1222 B\"\nstop = \"1 s\"";
     let flow = &run(&parsed(deep, udp).unwrap()).flows[0];
     let goodput = 10.0 * 1222.0 / 1250.0;
@@ -1102,7 +1114,7 @@ fn what_arrives_after_a_flow_has_stopped_does_not_make_it_faster() {
 
 #[test]
 fn a_packet_that_is_still_being_sent_has_used_the_link_in_part() {
-    // 12 s for each packet, of which the run sees five.
+    // 12 s for each packet, of which the run covers five.
     let flow = "kind = \"udp\"\nrate = \"10 kbit/s\"\npayload = \"1472 B\"\nstart = \"1 s\"";
     let slow = parsed("rate = \"1 kbit/s\"\ndelay = \"5 ms\"", flow).unwrap();
     let used = run(&slow).links[0].utilisation.unwrap();
@@ -1111,7 +1123,7 @@ fn a_packet_that_is_still_being_sent_has_used_the_link_in_part() {
     assert_eq!(run(&late).links[0].utilisation, Some(1.0));
 }
 
-/// A flow of the property below: its kind, and in ms when it starts and for how long it sends.
+/// Flow of the property below: its kind, its start, and the time for which it sends, in ms.
 fn any_flow() -> impl Strategy<Value = (usize, u64, u64, u64)> {
     (0..5usize, 64u64..1400, 0u64..3000, 1u64..3000)
 }
@@ -1163,8 +1175,8 @@ proptest! {
         let outcome = run(&experiment);
         let fastest = *rates.iter().max().unwrap() as f64 * 1e-3;
         for flow in &outcome.flows {
-            // A packet counts when its last bit has come, and a TCP's data when the gap before it has been filled: so
-            // that what came before the warm-up ended may count after it.
+            // A packet counts when its last bit has arrived, and TCP data when the gap before it
+            // has been filled. So data sent before the end of the warm-up may count after it.
             let before = match (warm_up, flow.kind) {
                 (0, _) => 0.0,
                 (_, "udp") => 1400.0 * 8e-6,
@@ -1201,7 +1213,7 @@ fn each_flow_starts_by_a_draw_of_its_own_within_its_jitter() {
     let early = many.iter().filter(|&&start| start < Time::from_millis(1050)).count();
     assert!((15..=35).contains(&early), "{early} of 50 in the first half");
     assert_ne!(starts(2, &[("many", 50)]), many);
-    // Another flow beside them draws from a stream of its own.
+    // Another flow draws from a stream of its own.
     assert_eq!(starts(1, &[("other", 1), ("many", 50)])[1..], many);
 }
 
@@ -1240,7 +1252,8 @@ fn a_series_exists_while_its_flow_does() {
     {
         for &(at, value) in &outcome.series[place].points {
             let at = at.as_secs_f64();
-            // A sample tells of the time since the one before: the one in which the flow ends is there.
+            // A sample covers the time since the previous one, so the interval in which the flow
+            // ends has a value.
             let exists = at > from + 1e-9 && at < until + 0.1 - 1e-9;
             assert_eq!(value.is_some(), exists, "{} at {at}", outcome.series[place].name);
         }
@@ -1270,7 +1283,7 @@ fn instances_and_connections_of_a_process_are_summed_up() {
     let squares: f64 = goodputs.iter().map(|goodput| goodput * goodput).sum();
     assert!((four.jain().unwrap() - four.goodput * four.goodput / (4.0 * squares)).abs() < 1e-12);
     assert!(four.completions.is_empty());
-    // Of a process each connection that is complete is a member, with 20 kB over its completion time.
+    // Each complete connection of a process is a member, with 20 kB over its completion time.
     let transfers = &outcome.flows[5].times[0];
     assert_eq!((web.name.as_str(), web.members.len()), ("web", transfers.done.len()));
     let mut expected: Vec<f64> = transfers.done.iter().map(|ms| 20_000.0 * 8e-3 / ms).collect();
@@ -1282,7 +1295,7 @@ fn instances_and_connections_of_a_process_are_summed_up() {
     assert_eq!(web.goodput, outcome.flows[5].goodput);
 }
 
-/// What arrives in 15 s of a UDP flow of 1 Mbit/s with these payloads, and a quiet flow beside it.
+/// Runs a UDP flow of 1 Mbit/s with these payloads for 15 s, together with a slow flow.
 fn udp_beside(payload: Payload) -> Outcome {
     let of = |payload, arrivals| UdpFlow { rate: Rate::from_mbps(1), payload, arrivals, on_off: None };
     let sizes = flow("sizes", ["a", "b"], FlowKind::Udp(of(payload, PacketArrivals::Constant)));
@@ -1299,7 +1312,8 @@ fn payloads_of_a_file_come_in_turn_or_at_random_and_make_up_the_rate() {
         udp_beside(Payload::Listed(Listed { file: "x".into(), is_random, list: Some(list.clone()) }))
     };
     let [in_turn, at_random] = [listed(false), listed(true)];
-    // 1 Mbit/s of IP for 15 s are 1.875 MB: 72, 972 and 1472 B and 28 B for each take 2600 B a turn.
+    // 1 Mbit/s of IP for 15 s are 1.875 MB: 72, 972 and 1472 B with 28 B each take 2600 B per
+    // cycle.
     let flow = &in_turn.flows[0];
     assert!(flow.sent.abs_diff(3 * 1_875_000 / 2600) <= 3, "{}", flow.sent);
     assert!(
@@ -1307,7 +1321,7 @@ fn payloads_of_a_file_come_in_turn_or_at_random_and_make_up_the_rate() {
         "{}",
         flow.bytes
     );
-    // At random it is so on average: 2163 packets whose sizes vary by 0.68 of their mean.
+    // Random sizes give the same on average: 2163 packets whose sizes vary by 0.68 of their mean.
     let other = &at_random.flows[0];
     assert!((other.bytes.get() as f64 / flow.bytes.get() as f64 - 1.0).abs() < 0.01, "{}", other.bytes);
     assert!(other.sent != flow.sent && other.sent.abs_diff(flow.sent) < 200, "{}", other.sent);
@@ -1322,12 +1336,13 @@ fn payloads_that_are_drawn_have_their_mean_and_are_cut_where_it_is_said() {
         let size = Size::Exponential { mean: Bytes::new(300) };
         udp_beside(Payload::Drawn { size, most: Bytes::new(most) }).flows[0].clone()
     };
-    // Of an exponential size capped at m, the mean is 300 x (1 - exp(-m / 300)): 297.8 at 1472, and 85.0 at 100.
+    // An exponential size capped at m has the mean 300 x (1 - exp(-m / 300)): 297.8 at 1472, and
+    // 85.0 at 100.
     for (most, mean) in [(1472, 297.8), (100, 85.0)] {
         let flow = drawn(most);
         let payload = flow.bytes.get() as f64 / flow.sent as f64;
         assert!((payload / mean - 1.0).abs() < 0.04, "{most}: {payload}");
-        // The packets make up the rate all the same.
+        // The packets still have the configured rate.
         let ip = flow.bytes.get() + 28 * flow.sent;
         assert!((ip as f64 / 1_875_000.0 - 1.0).abs() < 0.01, "{ip}");
     }

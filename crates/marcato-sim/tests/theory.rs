@@ -1,6 +1,6 @@
-//! What simulated flows reach against what formulas say they must.
+//! Tests of simulated flows against theoretical results.
 //!
-//! `cargo test -p marcato-sim --test theory -- --nocapture` prints every figure.
+//! `cargo test -p marcato-sim --test theory -- --nocapture` prints every value.
 
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "test numbers are small")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
@@ -21,7 +21,8 @@ fn packets(limit: u64) -> DropTail<marcato_sim::Packet> {
     DropTail::new(DropTailConfig { limit: Limit::Packets(limit) }).unwrap()
 }
 
-/// TCP as the formulas know it: an acknowledgement per segment, no limit but the congestion window.
+/// TCP as the formulas assume: an acknowledgement per segment, limited only by the congestion
+/// window.
 fn plain() -> TcpConfig {
     TcpConfig {
         mss: MSS,
@@ -47,7 +48,7 @@ fn one_flow(
     (net, flow, link)
 }
 
-/// Payload per second that arrived between two times.
+/// Returns the payload per second that arrived between two times.
 fn goodput(net: &mut Network, flow: FlowId, from: Time, to: Time) -> f64 {
     net.run_until(from);
     let before = net.reception(flow, Side::Server).bytes;
@@ -56,7 +57,7 @@ fn goodput(net: &mut Network, flow: FlowId, from: Time, to: Time) -> f64 {
     arrived.get() as f64 / (to - from).as_secs_f64()
 }
 
-/// Payload per second of a Reno flow on a wide link that loses so.
+/// Returns the payload per second of a Reno flow on a wide link with this loss.
 fn reno_under(loss: Loss, seed: u64, seconds: u64) -> f64 {
     let link = || LinkConfig::new(Rate::from_mbps(1000), ONE_WAY).queue(packets(100_000));
     let (mut net, flow, _) = one_flow(seed, link().loss(loss), link(), plain());
@@ -64,7 +65,8 @@ fn reno_under(loss: Loss, seed: u64, seconds: u64) -> f64 {
     goodput(&mut net, flow, warm, warm + Duration::from_secs(seconds))
 }
 
-/// Mathis et al. (1997): a deterministic sawtooth, an acknowledgement per segment: 1.2247·MSS/(RTT·√p).
+/// Mathis et al. (1997): a deterministic sawtooth, an acknowledgement per segment:
+/// 1.2247·MSS/(RTT·√p).
 #[test]
 fn reno_under_periodic_loss_follows_mathis_within_five_percent() {
     for every in [1_000u32, 10_000] {
@@ -78,8 +80,8 @@ fn reno_under_periodic_loss_follows_mathis_within_five_percent() {
     }
 }
 
-/// With a delayed acknowledgement for every second segment and byte counting, growth does not halve: it stays a
-/// segment per window, whoever acknowledges how.
+/// With a delayed acknowledgement for every second segment and byte counting, growth does not
+/// halve: it stays a segment per window.
 #[test]
 fn reno_counts_bytes_so_delayed_acknowledgements_do_not_slow_it() {
     let link = || LinkConfig::new(Rate::from_mbps(1000), ONE_WAY).queue(packets(100_000));
@@ -104,8 +106,9 @@ fn reno_under_random_loss_is_within_twenty_percent_of_the_square_root_law() {
     assert!((0.8..=1.2).contains(&(mean / theory)), "{mean} against {theory}");
 }
 
-/// One flow whose buffer is b bandwidth-delay products: the window climbs from (1 + b)/2 to 1 + b products, and
-/// below one product the link idles. U = [(3+b)(1-b)/8 + b(1+b/2)] / [(1-b)/2 + b(1+b/2)].
+/// One flow whose buffer is b bandwidth-delay products: the window climbs from (1 + b)/2 to 1 + b
+/// products, and below one product the link idles. U = [(3+b)(1-b)/8 + b(1+b/2)] / [(1-b)/2 +
+/// b(1+b/2)].
 #[test]
 fn the_link_is_as_busy_as_its_buffer_allows() {
     // 40 Mbit/s over 80 ms: 400 packets.
@@ -115,7 +118,7 @@ fn the_link_is_as_busy_as_its_buffer_allows() {
         let link = || LinkConfig::new(rate, ONE_WAY);
         let (mut net, flow, _) =
             one_flow(1, link().queue(packets(buffer)), LinkConfig::delay_only(ONE_WAY), plain());
-        // After slow start's end, over many saw teeth of 18 to 48 s.
+        // After the end of slow start, over many saw teeth of 18 to 48 s.
         let measured = goodput(&mut net, flow, Time::from_secs(100), Time::from_secs(900));
         let busy = measured * 8.0 * 1000.0 / 960.0 / 40e6;
         let theory =
@@ -125,7 +128,7 @@ fn the_link_is_as_busy_as_its_buffer_allows() {
     }
 }
 
-/// Mean window in packets of a CUBIC flow on a wide link of 100 ms that loses so.
+/// Returns the mean window, in packets, of a CUBIC flow on a wide link of 100 ms with this loss.
 fn cubic_window(cubic: Cubic, loss: Loss, seed: u64, seconds: u64) -> f64 {
     let one_way = Duration::from_millis(50);
     let link = || LinkConfig::new(Rate::from_mbps(10_000), one_way).queue(packets(100_000));
@@ -137,10 +140,10 @@ fn cubic_window(cubic: Cubic, loss: Loss, seed: u64, seconds: u64) -> f64 {
 
 /// RFC 9438 §5.1: with a loss after every 1/p packets the mean window is 1.0538·(RTT/p)^0.75.
 ///
-/// The model has no fast convergence, which remembers less than the window reached whenever that is a packet short of
-/// the one before; with it the band is wider. Without it a flow forgets where it began very slowly, for near its
-/// maximum the function is flat: what is off by x packets comes nearer by x³ only. At 1e-5 that takes thousands of
-/// stages of ten seconds, so that the model is held to at 1e-4.
+/// The model has no fast convergence, which lowers W_max whenever the window reached is a packet
+/// below the previous one; with it the band is wider. Without it a flow forgets its beginning very
+/// slowly, as the function is flat near its maximum: a deviation of x packets shrinks by x³ only.
+/// At 1e-5 that takes thousands of epochs of ten seconds, so the model is tested at 1e-4.
 #[test]
 fn cubics_mean_window_follows_its_response_function() {
     for (every, seconds, fast_convergence, band) in
@@ -157,8 +160,8 @@ fn cubics_mean_window_follows_its_response_function() {
     }
 }
 
-/// Where losses are frequent CUBIC is Reno in disguise: RFC 9438 §4.3 sets its increase so that the square root law
-/// of Reno holds, 1.2247/√p.
+/// Under frequent losses CUBIC behaves like Reno: RFC 9438 §4.3 sets its increase so that the
+/// square root law of Reno holds, 1.2247/√p.
 #[test]
 fn cubic_under_frequent_loss_is_as_fast_as_reno() {
     let theory = 1.5f64.sqrt() * 1000f64.sqrt();
@@ -170,9 +173,10 @@ fn cubic_under_frequent_loss_is_as_fast_as_reno() {
     assert!((0.9..=1.1).contains(&(measured / theory)), "{measured} against {theory}");
 }
 
-/// Share of the link that one CUBIC flow uses whose buffer is `b` bandwidth-delay products, `bdp` packets, by its
-/// function: each stage begins at 0.7·W and overflows the buffer when it has come beyond W = (1 + b)·bdp again. Below
-/// one product a round trip's window takes a round trip of `RTT` seconds, above it the queue fills.
+/// Returns the share of the link that one CUBIC flow uses with a buffer of `b` bandwidth-delay
+/// products of `bdp` packets. Each epoch begins at 0.7·W and overflows the buffer when the window
+/// exceeds W = (1 + b)·bdp again. Below one product a window takes a round trip of `RTT` seconds;
+/// above it the queue fills.
 fn cubic_utilisation(b: f64, bdp: f64) -> f64 {
     let w_max = (1.0 + b) * bdp;
     let k = (w_max * 0.3 / 0.4).cbrt();
@@ -193,8 +197,8 @@ fn a_cubic_flow_uses_as_much_of_the_link_as_its_function_says() {
         let buffer = (bdp * b).round() as u64;
         let link = || LinkConfig::new(Rate::from_mbps(40), ONE_WAY);
         let theory = cubic_utilisation(b, bdp);
-        // With fast convergence every overflow a segment early makes the next stage climb to less: slower than the
-        // function, but never as slow as Reno.
+        // With fast convergence, every overflow a segment early lowers the next epoch's maximum.
+        // The flow is slower than the function, but never as slow as Reno.
         let reno =
             ((3.0 + b) * (1.0 - b) / 8.0 + b * (1.0 + b / 2.0)) / ((1.0 - b) / 2.0 + b * (1.0 + b / 2.0));
         for (fast_convergence, least) in [(false, theory - 0.03), (true, reno)] {
@@ -260,8 +264,8 @@ fn poisson_packets_wait_as_long_as_pollaczek_and_khinchine_say() {
     }
 }
 
-/// What PLT rests on: a high packet leaves when it would have left without any low traffic, or at most one low
-/// packet's transmission later.
+/// Basis of PLT: a high packet leaves when it would have left without low traffic, or at most one
+/// low packet's transmission later.
 #[test]
 fn low_packets_delay_high_ones_by_at_most_one_low_packet() {
     let step = Duration::from_micros(100);
@@ -302,7 +306,8 @@ fn low_packets_delay_high_ones_by_at_most_one_low_packet() {
     }
 }
 
-/// Seconds until 20 MB have arrived over 100 Mbit/s and 100 ms: 830 packets, and room for 800 more.
+/// Returns the seconds until 20 MB have arrived over 100 Mbit/s and 100 ms: 830 packets, and room
+/// for 800 more.
 fn short_transfer(hystart: bool, pacing: bool) -> f64 {
     let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50)).queue(packets(800));
     let config = TcpConfig {
@@ -325,7 +330,7 @@ fn a_paced_cubic_leaves_slow_start_when_the_path_is_full_and_not_before() {
     let [unpaced, paced, plain] = [(true, false), (true, true), (false, false)]
         .map(|(hystart, pacing)| short_transfer(hystart, pacing));
     println!("CUBIC, 20 MB: unpaced {unpaced:.3} s, paced {paced:.3} s, without HyStart {plain:.3} s");
-    // Pacing spreads a window over a round trip at most.
+    // Pacing spreads a window over at most a round trip.
     assert!((unpaced * 0.97..unpaced * 1.03 + 0.1).contains(&paced), "{paced} against {unpaced}");
     assert!((plain * 0.97..plain * 1.03).contains(&unpaced), "{unpaced} against {plain}");
 }

@@ -1,11 +1,12 @@
-//! What is measured: networks as they are before anything has happened.
+//! Networks to measure, before their first event.
 #![allow(dead_code, reason = "each measurement takes its part")]
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, LinkId, Loss, Network, TcpConfig, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
-/// The buffers and windows of a flow that nothing but `window` packets of `mss` bytes shall limit.
+/// Configuration with buffers and windows that limit a flow only to `window` packets of `mss`
+/// bytes.
 fn wide(mss: u32, window: u64) -> TcpConfig {
     TcpConfig {
         mss,
@@ -20,8 +21,8 @@ fn link(rate: Rate, delay: Duration, buffer: u64) -> LinkConfig {
     LinkConfig::new(rate, delay).queue(queue)
 }
 
-/// One Reno flow at 250 Mbit/s and 40 ms one way: 1000-byte packets without timestamps, of which at most `window` are
-/// on their way, and each of which is acknowledged.
+/// One Reno flow at 250 Mbit/s and 40 ms one way: 1000-byte packets without timestamps, at most
+/// `window` of them in flight, each acknowledged.
 pub(crate) fn one_flow(buffer: u64, window: u64, loss: Loss) -> (Network, LinkId) {
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
@@ -37,8 +38,9 @@ pub(crate) fn race(loss: Loss) -> (Network, LinkId) {
     one_flow(2500, u64::MAX, loss)
 }
 
-/// So many CUBIC flows, begun one after the other in the first second, at 1 Gbit/s and 25 ms one way: 1500-byte
-/// packets, delayed acknowledgements, and a buffer for 4000 packets, about the product of rate and round trip.
+/// CUBIC flows that begin one after the other in the first second, at 1 Gbit/s and 25 ms one way.
+/// They have 1500-byte packets, delayed acknowledgements, and a buffer of 4000 packets, about the
+/// product of rate and round trip.
 pub(crate) fn cubic(flows: u32) -> (Network, LinkId) {
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
@@ -53,7 +55,7 @@ pub(crate) fn cubic(flows: u32) -> (Network, LinkId) {
     (net, bottleneck)
 }
 
-/// So many flows that have not begun.
+/// Flows that have not begun.
 pub(crate) fn waiting(flows: u32) -> Network {
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));

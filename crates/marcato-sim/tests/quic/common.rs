@@ -1,4 +1,4 @@
-//! What the tests share: applications that check every byte, and networks to run them in.
+//! Shared parts of the tests: applications that check every byte, and networks for them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub(crate) fn at(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-/// Bytes that are unlike at each place of each message.
+/// Returns bytes that differ at each position of each message.
 pub(crate) fn body(index: u64, len: usize) -> Payload {
     let mut state = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -36,14 +36,14 @@ pub(crate) fn body(index: u64, len: usize) -> Payload {
     bytes.into()
 }
 
-/// FNV-1a.
+/// FNV-1a hash.
 pub(crate) fn hash(bytes: &[u8], from: u64) -> u64 {
     bytes.iter().fold(from, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 pub(crate) const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// A message that has arrived, or a part of it.
+/// Message that has arrived in full or in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Received {
     pub(crate) priority: Priority,
@@ -52,7 +52,7 @@ pub(crate) struct Received {
     pub(crate) done: Option<Time>,
 }
 
-/// What a message looked like when it was handed over.
+/// Properties of a message when it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sent {
     pub(crate) id: MessageId,
@@ -62,15 +62,15 @@ pub(crate) struct Sent {
     pub(crate) hash: u64,
 }
 
-/// An application that sends what it is told to at its times, fills the session with background data if it is told to,
-/// and checks what it receives: each message in order and without gap, repetition or anything after its end.
+/// Application that sends planned messages, optionally with background data. It checks that it
+/// receives each message in order, without gap, repetition or data after its end.
 #[derive(Default)]
 pub(crate) struct Peer {
     plan: VecDeque<(Time, Message)>,
-    /// Keep so much of this level waiting, until a time.
+    /// Level to keep busy with background data, and the time until which to do so.
     fill: Option<(Priority, Time)>,
     open: bool,
-    /// Do not read between these times.
+    /// Times between which it does not read.
     deaf: Option<(Time, Time)>,
     now: Time,
     woken: bool,
@@ -87,19 +87,19 @@ impl Peer {
         Self::default()
     }
 
-    /// Sends these at these times, or as soon as there is a session.
+    /// Sends these messages at these times, or as soon as there is a session.
     pub(crate) fn sending(mut self, plan: impl IntoIterator<Item = (Time, Message)>) -> Self {
         self.plan.extend(plan);
         self.plan.make_contiguous().sort_by_key(|(at, _)| *at);
         self
     }
 
-    /// Always has something of this level to send, until then.
+    /// Keeps data of this level queued until a time.
     pub(crate) fn filling(self, priority: Priority, until: Time) -> Self {
         Self { fill: Some((priority, until)), ..self }
     }
 
-    /// Reads nothing meanwhile.
+    /// Stops reading between two times.
     pub(crate) fn deaf(self, from: Time, to: Time) -> Self {
         Self { deaf: Some((from, to)), ..self }
     }
@@ -119,7 +119,7 @@ impl Peer {
         }
     }
 
-    /// What has wholly arrived.
+    /// Returns the messages that have arrived in full.
     pub(crate) fn complete(&self) -> Vec<(Priority, u64, u64)> {
         let done = self.received.values().filter(|message| message.done.is_some());
         let mut all: Vec<_> = done.map(|it| (it.priority, it.len, it.hash)).collect();
@@ -127,7 +127,7 @@ impl Peer {
         all
     }
 
-    /// What was handed over.
+    /// Returns the messages that were sent.
     pub(crate) fn handed(&self) -> Vec<(Priority, u64, u64)> {
         let mut all: Vec<_> = self.sent.iter().map(|it| (it.priority, it.len, it.hash)).collect();
         all.sort_unstable();
@@ -209,13 +209,13 @@ impl QuicApp for Peer {
     }
 }
 
-/// A path of a test's network.
+/// Path of a test's network.
 pub(crate) struct PathSpec {
     pub(crate) up: LinkConfig,
     pub(crate) down: LinkConfig,
 }
 
-/// The same both ways.
+/// Path with equal links in both directions.
 pub(crate) fn path(mbps: u64, one_way_ms: u64) -> PathSpec {
     let link = || LinkConfig::new(Rate::from_mbps(mbps), ms(one_way_ms));
     PathSpec { up: link(), down: link() }
@@ -227,15 +227,15 @@ impl PathSpec {
     }
 }
 
-/// A client and a server, with a path for each lane.
+/// Client and server, with a path for each lane.
 pub(crate) struct Pair {
     pub(crate) net: Network,
     pub(crate) flow: FlowId,
-    /// From the client, and from the server, for each path.
+    /// Links from the client, and from the server, for each path.
     pub(crate) links: Vec<(LinkId, LinkId)>,
 }
 
-/// How a pair is set up.
+/// Configuration of a pair.
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) client: SessionConfig,
@@ -262,7 +262,7 @@ impl Setup {
         self.over(net, links, routes, client, server)
     }
 
-    /// Over a network that is there already.
+    /// Sets up the pair over an existing network.
     pub(crate) fn over(
         self,
         mut net: Network,
@@ -317,14 +317,14 @@ impl Pair {
         self.host(side).session().unwrap()
     }
 
-    /// Does something to a session now.
+    /// Calls `act` with a session, now.
     pub(crate) fn with<R>(&mut self, side: Side, act: impl FnOnce(&mut Session, Time) -> R) -> R {
         self.net
             .with_host(self.flow, side, |host: &mut QuicHost, now, _| act(host.session_mut().unwrap(), now))
             .unwrap()
     }
 
-    /// Hands over a message now.
+    /// Sends a message now.
     pub(crate) fn send(&mut self, side: Side, message: Message) -> MessageId {
         let sent = Sent {
             id: self.with(side, |session, now| session.send(now, message.clone())).unwrap(),
@@ -346,20 +346,20 @@ impl Pair {
         self.net.with_host(self.flow, Side::Client, route).flatten().unwrap()
     }
 
-    /// The address of an end of a route, as the other end sees it.
+    /// Returns the address of an end of a route, as the other end sees it.
     pub(crate) fn address(&mut self, side: Side, index: usize) -> SocketAddr {
         let route = self.route(index);
         self.net.address(self.flow, side, route).unwrap()
     }
 
-    /// Lets the client ask for a lane over a route.
+    /// Lets the client request a lane over a route.
     pub(crate) fn add_lane(&mut self, index: usize) -> Result<(), LaneError> {
         let remote = self.address(Side::Server, index);
         let request = LaneRequest::new(SocketId(u8::try_from(index).unwrap()), remote);
         self.with(Side::Client, |session, now| session.add_lane(now, request))
     }
 
-    /// Whether everything that `from` handed over has arrived exactly once, byte for byte.
+    /// Asserts that everything that `from` sent has arrived exactly once, byte for byte.
     pub(crate) fn assert_delivered(&self, from: Side) {
         let to = match from {
             Side::Client => Side::Server,
@@ -370,12 +370,12 @@ impl Pair {
         assert!(handed == complete, "messages from the {from:?} differ");
     }
 
-    /// How many streams for messages an end has opened.
+    /// Returns the number of streams for messages that an end has opened.
     pub(crate) fn streams_opened(&self, side: Side) -> u64 {
         self.session(side).stats().streams
     }
 
-    /// Whether nothing is left over at either end.
+    /// Asserts that nothing is left over at either end.
     pub(crate) fn assert_clean(&self) {
         for side in [Side::Client, Side::Server] {
             let session = self.session(side);
@@ -391,7 +391,8 @@ impl Pair {
         }
     }
 
-    /// From handing over to arrival, of the messages of one level, in the order in which they were handed over.
+    /// Returns the times from sending to arrival of the messages of one level, in the order in
+    /// which they were sent.
     pub(crate) fn delays(&self, from: Side, priority: Priority) -> Vec<Duration> {
         let to = match from {
             Side::Client => Side::Server,
@@ -405,10 +406,10 @@ impl Pair {
     }
 }
 
-/// All controllers.
+/// All congestion controllers.
 pub(crate) const CONTROLLERS: [Congestion; 3] = [Congestion::RENO, Congestion::Cubic, Congestion::Bbr3];
 
-/// Messages of these lengths and levels at equal distances.
+/// Messages of these lengths and levels at constant intervals.
 pub(crate) fn every(
     from: Time,
     gap: Duration,
@@ -422,12 +423,12 @@ pub(crate) fn every(
     })
 }
 
-/// How many cases a property is tried on, unless PROPTEST_CASES says otherwise.
+/// Returns the number of cases for a property, unless PROPTEST_CASES overrides it.
 pub(crate) fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
 }
 
-/// A drop-tail queue of so many packets.
+/// Drop-tail queue of `packets` packets.
 pub(crate) fn short_queue(packets: u64) -> DropTail<Packet> {
     DropTail::new(DropTailConfig { limit: Limit::Packets(packets) }).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The Conductor's debts, where windows, pacers, losses and silent lanes have a say as well.
+//! Tests of the Conductor's debts under windows, pacers, losses and silent lanes.
 
 use marcato_quic::{Batch, Message, Pacing, PathScheduler, Session, SessionConfig};
 use marcato_sched::Debt;
@@ -9,14 +9,15 @@ use marcato_units::{Bytes, Priority, Rate, Seed, Time};
 
 use crate::common::*;
 
-/// Always has something of every level to send, in messages that end in short packets.
+/// Application that always has data of every level to send, in messages that end in short packets.
 #[derive(Default)]
 struct Busy {
-    /// Bytes of all levels and of P4 when P4 was last granted something, at the latest.
+    /// Bytes of all levels and of P4, at the latest look before P4 was last granted data.
     since: Option<(Bytes, Bytes)>,
-    /// Of all levels, at the look before.
+    /// Bytes of all levels at the previous look.
     before: Bytes,
-    /// Most that was granted to others while P4 waited. Too much by what passes between two looks.
+    /// Most bytes granted to others while P4 waited. It may be too high by what passes between two
+    /// looks.
     passed: Bytes,
     looks: u64,
 }
@@ -61,7 +62,7 @@ fn the_least_urgent_level_never_waits_longer_than_its_debtors_may_make_it() {
             let config = SessionConfig {
                 conductor: Config::with_debt(debt),
                 path_scheduler: PathScheduler::LowRtt,
-                // A batch is one grant, and the bound has it that a grant is one chunk.
+                // A batch is one grant, and the bound assumes that a grant is one chunk.
                 batch: Batch::ONE,
                 pacing,
                 ..SessionConfig::default()
@@ -93,11 +94,13 @@ fn the_least_urgent_level_never_waits_longer_than_its_debtors_may_make_it() {
             assert!(busy.looks > 1000, "{what}");
             assert_eq!(session.stats().reinjected > 0, outage, "{what}");
             let counters = session.conducted();
-            // P4 always waits and is never in debt: nobody's debts have to be forgiven for somebody to be eligible.
+            // P4 always waits and is never in debt, so no redistribution is needed to make a level
+            // eligible.
             assert_eq!(counters.redistributions, 0, "{what}");
             assert!(busy.passed <= bound, "{:?} of {bound:?}, {what}", busy.passed);
-            // Where all always wait, each sends as much as the levels after it pay back: 2 for each byte of P4, 1.5 for
-            // each of P3, 1 of P2 and 0.5 of P1, hence 1 to 2 to 5 to 10 to 15.
+            // If all levels always wait, each sends as much as the levels after it pay back: 2 for
+            // each byte of P4, 1.5 for each of P3, 1 of P2 and 0.5 of P1, hence 1 to 2 to 5 to 10
+            // to 15.
             let granted = |level| counters.level(level).granted.bytes.get() as f64;
             let p4 = granted(Priority::P4);
             for (level, share) in Priority::ALL.into_iter().zip([15.0, 10.0, 5.0, 2.0, 1.0]) {

@@ -1,4 +1,4 @@
-//! Lanes that come, go, fall silent and move.
+//! Tests of lanes that open, close, fall silent and move.
 
 use marcato_quic::{Event, LaneError, LaneLoss, LaneState, PathScheduler, Session, SessionConfig};
 use marcato_sched::lane::LaneId;
@@ -22,7 +22,7 @@ fn cut(pair: &mut Pair, links: &[LinkId], from: Time, to: Time) {
     }
 }
 
-/// Which of a path's directions is cut.
+/// Directions of a path that are cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cut {
     Both,
@@ -30,8 +30,8 @@ enum Cut {
     Down,
 }
 
-/// A server that sends 20 kB each 50 ms for 4 s over two lanes of 10 ms and 30 ms one way; one path is cut at 1 s.
-/// The queues hold 50 packets, 30 ms.
+/// Server that sends 20 kB each 50 ms for 4 s over two lanes of 10 ms and 30 ms one way; one path
+/// is cut at 1 s. The queues hold 50 packets, 30 ms.
 fn cut_at_one_second(seed: u64, path_index: usize, which: Cut, until: Time, fill: bool) -> Pair {
     let mut server = Peer::new().sending(every(at(200), ms(50), 80, Priority::P1, 20_000));
     if fill {
@@ -77,7 +77,7 @@ fn a_lane_that_was_cut_is_used_again_when_it_answers() {
         assert_eq!(state(pair.session(Side::Server), index), Some(LaneState::Up));
         let before = pair.session(Side::Server).lanes().nth(path_index).unwrap().2.packets;
         let recovered = pair.peer(Side::Server).first(|event| *event == Event::LaneRecovered(lane(index)));
-        // Probes double their distance: 1.5 s after the cut they are at most 1.6 s apart.
+        // The interval between probes doubles: 1.5 s after the cut they are at most 1.6 s apart.
         assert!(recovered.is_some_and(|time| time < at(4200)), "{recovered:?}");
         pair.run(30_000);
         pair.assert_delivered(Side::Server);
@@ -94,7 +94,7 @@ fn a_lane_that_stays_silent_is_given_up_after_its_idle_timeout() {
         let peer = pair.peer(side);
         let down = |event: &Event| matches!(event, Event::LaneDown { lane: Some(it), .. } if *it == lane(1));
         let time = peer.first(down).unwrap();
-        // 10 s after the last packet on it came, at either end.
+        // 10 s after the last packet arrived on it, at either end.
         assert!(time > at(10_000) && time < at(11_400), "{side:?}: {time:?}");
         assert_eq!(pair.session(side).lanes().count(), 1);
     }
@@ -113,7 +113,7 @@ fn when_both_lanes_die_and_one_comes_back_everything_goes_by_that_one() {
             let until = if index == back { at(3000) } else { at(100_000) };
             cut(&mut pair, &[up, down], at(1000), until);
         }
-        // The lane is back at 3 s. Each is tried for 1.2 to 2 s by then, in turn.
+        // The path is back at 3 s. By then each is probed every 1.2 to 2 s, in turn.
         pair.run(8000);
         pair.assert_delivered(Side::Server);
         pair.run(20_000);
@@ -121,7 +121,7 @@ fn when_both_lanes_die_and_one_comes_back_everything_goes_by_that_one() {
     }
 }
 
-/// A client that sends 5 kB each 20 ms until 4 s.
+/// Client that sends 5 kB each 20 ms until 4 s.
 fn steady_client() -> Peer {
     Peer::new().sending(every(at(100), ms(20), 200, Priority::P1, 5000))
 }
@@ -132,14 +132,14 @@ fn lanes_are_added_and_removed_while_data_flows_but_never_the_last() {
     let mut pair = Pair::new(12, &config, vec![path(20, 10), path(20, 20)], steady_client(), steady_client());
     pair.run(1000);
     let (route, remote) = (1, pair.address(Side::Server, 1));
-    // As many as may be.
+    // The limit of lanes is reached.
     assert_eq!(pair.add_lane(route), Err(LaneError::TooMany { limit: 2 }));
     assert_eq!(
         pair.with(Side::Client, |session, now| session.remove_lane(now, lane(9))),
         Err(LaneError::Unknown)
     );
     pair.with(Side::Client, |session, now| session.remove_lane(now, lane(1))).unwrap();
-    // It cannot be removed twice, and the other not at all.
+    // A lane cannot be removed twice, and the last lane not at all.
     assert!(matches!(
         pair.with(Side::Client, |session, now| session.remove_lane(now, lane(1))),
         Err(LaneError::Engine(_))
@@ -148,7 +148,7 @@ fn lanes_are_added_and_removed_while_data_flows_but_never_the_last() {
         pair.with(Side::Client, |session, now| session.remove_lane(now, lane(0))),
         Err(LaneError::Last)
     );
-    // To the same address again at once: that waits until the old one is closed.
+    // A lane to the same address again at once: it waits until the old one is closed.
     pair.add_lane(route).unwrap();
     assert_eq!(pair.add_lane(route), Err(LaneError::TooMany { limit: 2 }));
     pair.run(2000);
@@ -168,7 +168,7 @@ fn lanes_are_added_and_removed_while_data_flows_but_never_the_last() {
         (closed(Side::Client, LaneLoss::Closed), closed(Side::Server, LaneLoss::ClosedByPeer)),
         (1, 1)
     );
-    // The first may go as well, once there is another.
+    // The first may be removed as well, once there is another.
     pair.with(Side::Client, |session, now| session.remove_lane(now, lane(0))).unwrap();
     assert!(remote.port() > 0);
     pair.run(8000);
@@ -181,7 +181,8 @@ fn lanes_are_added_and_removed_while_data_flows_but_never_the_last() {
     pair.assert_clean();
 }
 
-/// A level that waits for credit waits on a stream. If that is given up with its lane, credit must be noticed all the same.
+/// A level that waits for credit waits on a stream. If the stream is abandoned with its lane, new
+/// credit must still be noticed.
 #[test]
 fn a_lane_may_go_while_the_receive_window_is_full() {
     let config = SessionConfig {
@@ -213,7 +214,7 @@ fn a_server_cannot_open_lanes_and_two_lanes_cannot_go_to_one_address() {
         steady_client(),
         Peer::new(),
     );
-    // Requests before the handshake wait; so did that of the second path.
+    // Requests before the handshake wait, as did that of the second path.
     assert_eq!(pair.run(5).session(Side::Client).load().requests, 1);
     let remote = pair.address(Side::Server, 1);
     assert_eq!(pair.add_lane(1), Err(LaneError::SameRemote { remote }));
@@ -243,7 +244,7 @@ fn two_lanes_between_the_same_addresses_steer_if_each_has_its_own_ports() {
         assert_eq!(pair.session(side).stats().misrouted, 0);
         let lanes: Vec<_> =
             pair.session(side).lanes().map(|(view, _, stats)| (view.layer, stats.packets > 200)).collect();
-        // The server has taken the layer from the socket that the lane came to.
+        // The server takes the layer from the socket at which the lane arrived.
         assert_eq!(lanes, [(Layer::High, true), (Layer::Low, true)], "{side:?}");
         pair.assert_delivered(side);
         for index in [0, 1] {
@@ -309,7 +310,8 @@ fn a_lane_survives_a_new_port_and_a_new_address() {
                 for side in [Side::Client, Side::Server] {
                     pair.assert_delivered(side);
                     let worst = pair.delays(side, Priority::P1).into_iter().max().unwrap();
-                    // What was under way to the old address is lost, and the new one takes a round trip to validate.
+                    // Packets in flight to the old address are lost, and the new one takes a round
+                    // trip to validate.
                     assert!(worst < ms(500), "{what} {side:?}: {worst:?}");
                 }
                 let server = pair.peer(Side::Server);
@@ -318,7 +320,7 @@ fn a_lane_survives_a_new_port_and_a_new_address() {
                 assert_eq!(server.count(|event| matches!(event, Event::LaneDown { .. })), 0, "{what}");
                 assert!(pair.net.route_stats(pair.flow, Side::Server, route).unwrap().sent > 100);
                 assert_eq!(pair.address(Side::Client, index), fresh);
-                // Nothing is believed to be under way that is not.
+                // Neither end counts packets as in flight that are not.
                 for side in [Side::Client, Side::Server] {
                     let stalls: u64 = pair.session(side).lanes().map(|(.., stats)| stats.stalls).sum();
                     assert!(stalls <= 2, "{what} {side:?}: {stalls}");
@@ -336,7 +338,7 @@ fn a_backup_lane_carries_nothing_until_the_other_dies_and_then_everything() {
     let server = Peer::new().sending(every(at(300), ms(20), 300, Priority::P1, 5000));
     let mut pair = Pair::new(16, &config, paths, Peer::new(), server);
     pair.run(250);
-    // The faster lane is the spare one.
+    // The faster lane is the backup.
     pair.with(Side::Client, |session, now| session.set_backup(now, lane(1), true)).unwrap();
     pair.run(2000);
     let told = Event::LaneBackup { lane: lane(1), backup: true };
@@ -352,7 +354,7 @@ fn a_backup_lane_carries_nothing_until_the_other_dies_and_then_everything() {
     pair.assert_delivered(Side::Server);
     let worst = pair.delays(Side::Server, Priority::P1).into_iter().max().unwrap();
     assert!(worst < ms(400), "{worst:?}");
-    // The first is back, so the spare one is quiet again.
+    // The first is back, so the backup is idle again.
     let views: Vec<bool> = pair.session(Side::Server).lanes().map(|(view, ..)| view.backup).collect();
     assert_eq!(views, [false, true]);
     pair.assert_clean();
@@ -360,7 +362,8 @@ fn a_backup_lane_carries_nothing_until_the_other_dies_and_then_everything() {
 
 #[test]
 fn acknowledgements_leave_by_the_first_lane_that_is_not_a_backup() {
-    // As docs of the engine have it: with lanes of 10 ms and 30 ms one way, the second measures 30 + 10 ms.
+    // As the engine's documentation states: with lanes of 10 ms and 30 ms one way, the second
+    // measures 30 + 10 ms.
     let config =
         SessionConfig { path_scheduler: PathScheduler::RoundRobin, heed_backup: false, ..Default::default() };
     let paths = vec![path(100, 10), path(100, 30)];
@@ -390,7 +393,8 @@ fn a_series_shows_the_windows_and_round_trips_of_lanes() {
     series.run_until(&mut pair.net, at(2_500)).unwrap();
     let column = |name: &str| series.column(&format!("lane.server.{name}")).unwrap();
     for (lane, round_trip) in [(0, 0.020), (1, 0.060)] {
-        // Before the handshake there are no lanes; then each has a window with something in it, and its path's delay.
+        // Before the handshake there are no lanes; then each has a window, data in flight, and its
+        // path's delay.
         assert!(column(&format!("{lane}.cwnd_bytes"))[0].is_nan());
         assert!(column(&format!("{lane}.cwnd_bytes"))[10..].iter().all(|&cwnd| cwnd > 10_000.0));
         assert!(column(&format!("{lane}.in_flight_bytes"))[10..].iter().all(|&flight| flight > 0.0));
@@ -400,6 +404,6 @@ fn a_series_shows_the_windows_and_round_trips_of_lanes() {
     let session = pair.session(Side::Server);
     let seen: Vec<_> = session.lanes().map(|(view, ..)| view.srtt.as_secs_f64()).collect();
     assert_eq!(seen, [srtt(0), srtt(1)]);
-    // There is no third.
+    // There is no third lane.
     assert!(column("2.cwnd_bytes").iter().all(|cwnd| cwnd.is_nan()));
 }

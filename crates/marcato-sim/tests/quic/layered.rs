@@ -1,7 +1,7 @@
-//! Two lanes on one path, of which the network serves one first: PLT.
+//! Tests of two lanes on one path, one of which the network serves first: PLT.
 //!
-//! Unless said otherwise the path has 50 Mbit/s and a round trip of 80 ms, and a class's buffer holds what fits into that
-//! (417 packets of 1200 bytes). The server sends without end.
+//! Unless stated otherwise the path has 50 Mbit/s and a round trip of 80 ms. A class's buffer holds
+//! their product (417 packets of 1200 bytes). The server sends without end.
 
 use marcato_queue::{Backlog, Counters, Discipline, Strict, Verdict};
 use marcato_quic::{
@@ -18,7 +18,7 @@ use crate::common::*;
 
 const BUFFER: u64 = 417;
 
-/// A queue that drops all of the low layer at some times.
+/// Queue that drops all of the low layer between two times.
 struct Intolerant<Q> {
     inner: Q,
     from: Time,
@@ -59,18 +59,18 @@ impl<Q: Discipline<Packet>> Discipline<Packet> for Intolerant<Q> {
     }
 }
 
-/// What the bottleneck does with the low layer.
+/// Treatment of the low layer at the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Queueing {
     /// Serves the high layer first.
     Strict,
-    /// Makes no difference.
+    /// Treats both layers alike.
     Shared,
     /// Serves the high layer first, but drops the low one between these times.
     Drops(Time, Time),
 }
 
-/// A server and a client behind a bottleneck that others use too.
+/// Server and client behind a bottleneck that they share with others.
 struct World {
     pair: Pair,
     others: [NodeId; 2],
@@ -82,7 +82,7 @@ struct Setting {
     buffer: u64,
     queueing: Queueing,
     loss: f64,
-    /// Of the link between the server and the bottleneck.
+    /// Loss of the link between the server and the bottleneck.
     lossy_access: f64,
     lanes: usize,
     seed: u64,
@@ -139,14 +139,14 @@ impl Setting {
         World { pair, others: [source, other] }
     }
 
-    /// A server that sends until then.
+    /// Server that sends until a time.
     fn filled(self, until: Time) -> World {
         self.build(Peer::new(), Peer::new().filling(Priority::P3, until))
     }
 }
 
 impl World {
-    /// A transfer beside it.
+    /// Adds a transfer that shares the bottleneck.
     fn bystander(&mut self, congestion: Congestion, start: Time) -> FlowId {
         let [source, other] = self.others;
         let config = TcpConfig { congestion, ..TcpConfig::default() };
@@ -157,7 +157,7 @@ impl World {
         self.pair.peer(Side::Client).bytes.iter().sum()
     }
 
-    /// Mbit/s of the server's application between these times.
+    /// Returns the goodput of the server's application between two times, in Mbit/s.
     fn goodput(&mut self, from: Time, to: Time) -> f64 {
         self.pair.net.run_until(from);
         let before = self.received();
@@ -178,13 +178,14 @@ fn secs(secs: u64) -> Time {
     Time::from_secs(secs)
 }
 
-/// The low lane, as the server has it.
+/// Returns the state of the low lane at the server.
 fn low(world: &World) -> Option<(LaneState, marcato_quic::LaneStats)> {
     let mut lanes = world.pair.session(Side::Server).lanes();
     lanes.find(|(view, ..)| view.layer == Layer::Low).map(|(_, state, stats)| (state, stats))
 }
 
-/// Measured from 2 s to 30 s, one lane and two, buffers of 417 and of 41 packets:
+/// Goodput in Mbit/s, measured from 2 s to 30 s, with one lane and two, and buffers of 417 and of
+/// 41 packets:
 ///
 /// | loss | one lane | two lanes | one, short | two, short |
 /// |---|---|---|---|---|
@@ -192,7 +193,7 @@ fn low(world: &World) -> Option<(LaneState, marcato_quic::LaneStats)> {
 /// | 1e-4 | 18 | 46 | 17 | 44.7 |
 /// | 1e-3 | 5.4 | 46.3 | 4.2 | 44.5 |
 ///
-/// The bounds below are for two-thirds of the difference at least.
+/// The bounds below are for at least two-thirds of the difference.
 fn takes_what_losses_keep_the_high_lane_from(buffer: u64) {
     for (loss, most, least) in [(0.0, 48.0, 43.0), (1e-4, 25.0, 42.0), (1e-3, 8.0, 42.0)] {
         let goodput = |lanes| {
@@ -224,7 +225,7 @@ fn a_low_lane_takes_what_losses_keep_the_high_one_from_with_a_short_buffer() {
 
 #[test]
 fn what_does_not_fit_the_high_lane_s_first_window_goes_in_the_same_flight() {
-    // 60 kB, and a first window of 12 kB. They are released when both lanes are up.
+    // 60 kB, and a first window of 12 kB, released when both lanes are up.
     let took = |lanes| {
         let message = every(secs(1), ms(1000), 1, Priority::P0, 60_000);
         let mut world =
@@ -232,7 +233,7 @@ fn what_does_not_fit_the_high_lane_s_first_window_goes_in_the_same_flight() {
         world.pair.net.run_until(secs(3));
         world.pair.delays(Side::Server, Priority::P0)[0]
     };
-    // The way there is 40 ms, and 60 kB take 10 ms; one lane needs three flights.
+    // One way takes 40 ms, and 60 kB take 10 ms; one lane needs three flights.
     let (one, two) = (took(1), took(2));
     assert!(one > ms(190), "{one:?}");
     assert!(two < ms(85), "{two:?}");
@@ -247,17 +248,17 @@ fn costs_one_pause_and_is_tried_again(from: u64, loss: f64) {
     };
     let what = format!("dropped from {from} s, loss {loss}");
     let ((one, ..), (two, after, mut world)) = (run(1), run(2));
-    // At a loss of 1e-3 a mean over 18 s varies by a fifth from one run to another.
+    // At a loss of 1e-3 a mean over 18 s varies by a fifth between runs.
     assert!(two > one * if loss > 0.0 { 0.6 } else { 0.97 }, "{what}: {one} and {two}");
     let server = world.pair.peer(Side::Server);
     if from > 0 && loss > 0.0 {
         let stalled = |event: &Event| matches!(event, Event::LaneStalled(_));
         let stalled = server.events.iter().find(|(at, event)| *at >= secs(from) && stalled(event));
-        // Two and a half round trips and what waits in the low queue, at most 100 ms.
+        // Two and a half round trips, and the delay of the low queue, at most 100 ms.
         assert!(stalled.is_some_and(|(at, _)| *at < secs(from) + ms(700)), "{what}: {stalled:?}");
     }
     if loss > 0.0 {
-        // Tried after 1, 2, 4, 8, 16 s, and once more 32 s later at the latest.
+        // Probed after 1, 2, 4, 8, 16 s, and again 32 s later at the latest.
         assert!(after > 42.0, "{what}: {after} when it no longer is");
         assert_eq!(low(&world).map(|(state, _)| state), Some(LaneState::Up), "{what}");
     }
@@ -279,8 +280,8 @@ fn so_it_is_whether_it_drops_from_the_start_or_later_and_loses_others_or_not() {
     }
 }
 
-/// With a buffer that holds a round trip, by what a packet takes: measured after 6 to 9 s. With a tenth of it, by losses:
-/// measured after 23 to 40 s.
+/// With a buffer of a round trip, detection is by delay: measured after 6 to 9 s. With a tenth of
+/// it, by losses: measured after 23 to 40 s.
 fn is_noticed_within(buffer: u64, loss: f64, bystander: bool, within: u64) {
     let run = |lanes, until| {
         let setting = Setting { loss, buffer, ..Setting::new(Queueing::Shared, lanes) };
@@ -298,7 +299,7 @@ fn is_noticed_within(buffer: u64, loss: f64, bystander: bool, within: u64) {
     let (changes, beside_two, mut world) = run(2, until);
     let [(at, LowLaneChange::Unprioritised)] = changes[..] else { panic!("{what}: {changes:?}") };
     assert!(at < secs(within), "{what}: {at:?}");
-    // Nothing but keep-alives since.
+    // Only keep-alives since.
     let sent = low(&world).unwrap().1.packets;
     world.pair.net.run_until(secs(until + 2));
     assert!(low(&world).unwrap().1.packets < sent + 5, "{what}");
@@ -325,9 +326,10 @@ fn a_network_that_serves_both_layers_alike_is_noticed_whoever_else_is_there() {
     is_noticed_within(BUFFER / 10, 0.0, true, 60);
 }
 
-/// A transfer beside a session that has one lane or two. The session loses 1e-3 before it comes to the bottleneck, so
-/// that its high lane takes a tenth of that; the transfer takes half, 250 kB in each round trip, and loses nothing unless
-/// somebody makes it. It begins when the session's slow start is over. What a low packet can do to it is to be under way when one of its own comes: 0.23 ms in 80.
+/// A transfer next to a session with one lane or two. The session loses 1e-3 before the bottleneck,
+/// so that its high lane takes a tenth of the rate. The transfer takes half, 250 kB in each round
+/// trip, and loses nothing of its own. It begins after the session's slow start. A low packet can
+/// delay the transfer only by being in transmission when one of its packets arrives: 0.23 ms in 80.
 #[test]
 fn a_transfer_beside_it_keeps_its_goodput() {
     let goodput = |lanes| {
@@ -455,7 +457,7 @@ proptest! {
         };
         let (client, server) = if up { (busy(), busy()) } else { (Peer::new(), busy()) };
         let mut world = setting.build(client, server);
-        // 1.9 MB each way: 8 s at 2 Mbit/s; and a lossy lane is slower than its link.
+        // 1.9 MB each way: 8 s at 2 Mbit/s; a lossy lane is slower than its link.
         world.pair.net.run_until(secs(120));
         for side in [Side::Client, Side::Server] {
             world.pair.assert_delivered(side);

@@ -1,6 +1,6 @@
-//! Sessions of `marcato-quic` in virtual time.
+//! Tests of `marcato-quic` sessions in virtual time.
 //!
-//! Each test states what it bounds. Where a bound is not exact, what makes up the difference stands beside it.
+//! Each test states its bounds. Where a bound is not exact, a comment explains the difference.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! What happens to messages: urgency, cancellation, limits, flow control, streams.
+//! Tests of messages: urgency, cancellation, limits, flow control, streams.
 
 use std::collections::BTreeMap;
 
@@ -38,12 +38,13 @@ fn ten_thousand_messages_at_once_arrive_in_their_order() {
         Pair::new(2, &SessionConfig::default(), one_lane(50, 10), Peer::new().sending(plan), Peer::new());
     pair.run(10_000);
     pair.assert_delivered(Side::Client);
-    // Numbers are given in the order of sending, which is that of handing over within a level.
+    // Numbers are assigned when messages begin to leave, which within a level is the order of
+    // sending.
     let sent: Vec<u64> = pair.peer(Side::Client).sent.iter().map(|sent| sent.hash).collect();
     let received: Vec<u64> = pair.peer(Side::Server).received.values().map(|message| message.hash).collect();
     assert!(sent == received);
     pair.assert_clean();
-    // Beyond the most that may be unfinished, no more is taken.
+    // Beyond the limit of unfinished messages, no more are accepted.
     let config = SessionConfig { max_unfinished: 100, ..Default::default() };
     let plan = every(at(100), Duration::ZERO, 150, Priority::P2, 100);
     let mut pair = Pair::new(2, &config, one_lane(50, 10), Peer::new().sending(plan), Peer::new());
@@ -83,20 +84,22 @@ fn an_urgent_message_passes_saturating_background_within_a_packet_time_and_what_
         pair.assert_delivered(Side::Client);
         let mut delays = pair.delays(Side::Client, Priority::P0);
         delays.sort();
-        // A packet of 1480 bytes takes 0.592 ms. 30 wait, one is being sent, one is the message's: 19 ms. What the window
-        // has no room for waits for an acknowledgement, and those come at the rate of the bottleneck.
+        // A packet of 1480 bytes takes 0.592 ms. 30 wait, one is in transmission, one is the
+        // message's: 19 ms. What exceeds the window waits for an acknowledgement, and those arrive
+        // at the rate of the bottleneck.
         let bound = ms(20) + Duration::from_micros(592 * 33);
         let median = delays[50];
         assert!(median <= bound, "{congestion:?}: {median:?}");
-        // One that is lost is told by three later packets, and is there a round trip later; twice lost, twice that.
+        // Three later packets reveal a loss, and the repair arrives a round trip later; after two
+        // losses, twice that.
         assert!(delays[99] < ms(200), "{congestion:?}: {:?}", delays[99]);
     }
 }
 
 #[test]
 fn what_the_streams_of_an_engine_turn_round_the_session_does_not() {
-    // Four megabytes of P4 are handed over, then 100 kB of P1, or 100 kB of P4 that is made P1 later. Once the urgent
-    // message is whole, little of the other is there: what had left.
+    // Four megabytes of P4 are sent, then 100 kB of P1, or 100 kB of P4 that is made P1 later. When
+    // the urgent message is complete, only what had already left of the other has arrived.
     for later in [false, true] {
         let mut pair = Pair::new(4, &SessionConfig::default(), one_lane(100, 5), Peer::new(), Peer::new());
         pair.run(100);
@@ -114,10 +117,10 @@ fn what_the_streams_of_an_engine_turn_round_the_session_does_not() {
             let done = |message: &&Received| message.len == 100_000 && message.done.is_some();
             urgent = pair.peer(Side::Server).received.values().find(done).copied();
         }
-        // It had not begun, so the receiver has heard of the new level only.
+        // It had not begun, so the receiver knows only the new level.
         assert_eq!(urgent.map(|message| message.priority), Some(Priority::P1), "later: {later}");
         let before = pair.peer(Side::Server).bytes[Priority::P4.index()];
-        // 20 ms at 100 Mbit/s are 250 kB; slow start does not get there.
+        // 20 ms at 100 Mbit/s are 250 kB; slow start does not reach that.
         assert!(before < 300_000, "{before} bytes came before");
         pair.run(4000);
         let lens = |all: Vec<(Priority, u64, u64)>| {
@@ -137,7 +140,7 @@ fn a_message_is_cancelled_before_or_while_it_is_sent_but_not_after() {
     let small = pair.send(Side::Client, Message::new(body(3, 500), Priority::P0));
     pair.run(300);
     let cancel = |pair: &mut Pair, id| pair.with(Side::Client, |session, now| session.cancel(now, id));
-    // It has left whole.
+    // It has left in full.
     assert_eq!(cancel(&mut pair, small), Err(CancelError::Unknown));
     cancel(&mut pair, big).unwrap();
     cancel(&mut pair, behind).unwrap();
@@ -153,7 +156,7 @@ fn a_message_is_cancelled_before_or_while_it_is_sent_but_not_after() {
         })
         .collect();
     assert_eq!(dropped, [(big, true, Removal::Cancelled), (behind, false, Removal::Cancelled)]);
-    // The receiver is told of the one that it has heard of, on the control stream.
+    // The control stream notifies the receiver of the message that had begun to arrive.
     let given_up = pair.peer(Side::Server).count(|event| matches!(event, Event::GivenUp { .. }));
     assert_eq!((given_up, pair.peer(Side::Server).complete().len()), (1, 1));
     assert_eq!(pair.session(Side::Server).received().given_up, 1);
@@ -196,7 +199,7 @@ fn what_is_too_old_or_not_wanted_is_dropped_and_both_ends_hear_of_it() {
         .iter()
         .filter_map(|(_, event)| if let Event::GivenUp { code, .. } = event { Some(*code) } else { None })
         .collect();
-    // Also of the one of which nothing had left: its deadline was missed.
+    // Includes the message of which nothing had left: its deadline was missed.
     assert_eq!(told, [Removal::Expired as u64, Removal::Discarded as u64]);
     pair.assert_clean();
 }
@@ -222,14 +225,15 @@ fn a_slow_reader_slows_the_sender_and_everything_is_there_when_it_reads() {
     let load = pair.session(Side::Server).inbox_load();
     pair.run(3900);
     let later = pair.session(Side::Server).inbox_load();
-    // The inbox's bound, a stream window that was read at once beyond it, and what waits in the engine.
+    // The inbox's bound, a stream window that was read at once beyond it, and data in the engine.
     let held = later.unread + later.ahead + later.parked;
     assert!(held <= Bytes::kb(100 + 64), "{later:?}");
     assert_eq!(load.unread, later.unread);
-    // Background data has no credit on its stream; urgent data has, and goes on while the connection has some.
+    // Background data has no credit on its stream; urgent data has, and continues while the
+    // connection has some.
     assert_eq!(background(&pair), stuck.0);
     assert_eq!(urgent(&pair), stuck.1 + Bytes::new(24 * 2000));
-    // It waits, and does not try again and again.
+    // It waits, without repeated attempts.
     let polled = pair.session(Side::Client).stats().polls - polls;
     assert!(polled < 400, "{polled}");
     pair.run(20_000);
@@ -239,7 +243,7 @@ fn a_slow_reader_slows_the_sender_and_everything_is_there_when_it_reads() {
 
 #[test]
 fn a_message_without_credit_on_its_stream_does_not_hold_up_other_levels() {
-    // The window of a stream is a fraction of what the path holds; the reader is quick.
+    // The window of a stream is a fraction of the path's capacity; the reader is fast.
     let config = SessionConfig { stream_window: Bytes::kb(8), ..Default::default() };
     let client =
         Peer::new().sending(every(at(1000), ms(40), 50, Priority::P0, 3000)).filling(Priority::P4, at(3000));
@@ -299,10 +303,11 @@ fn streams_are_used_again_once_their_message_is_acknowledged() {
         pair.assert_delivered(Side::Client);
         let stats = pair.session(Side::Client).stats();
         if redundancy == Redundancy::EveryLane {
-            // Losses shrink the windows, and what does not fit both is not sent twice.
+            // Losses shrink the windows, and data that does not fit both is not duplicated.
             assert!(stats.copies > if loss > 0.0 { 200 } else { 1100 }, "{stats:?}");
         }
-        // A round trip of 60 ms is three messages; losses keep some streams for longer, and end them.
+        // A round trip of 60 ms is three messages; losses keep some streams for longer, and end
+        // them.
         let most = if loss > 0.0 { 120 } else { 12 };
         assert!(pair.streams_opened(Side::Client) <= most, "{}", pair.streams_opened(Side::Client));
         pair.assert_clean();
@@ -311,7 +316,7 @@ fn streams_are_used_again_once_their_message_is_acknowledged() {
 
 #[test]
 fn streams_that_were_reset_are_given_back_by_the_peer() {
-    // Far more cancelled messages than streams are allowed.
+    // Far more cancelled messages than the limit of streams.
     let config = SessionConfig { streams: StreamUse::Reuse, max_streams: 4, ..Default::default() };
     let mut pair = Pair::new(11, &config, one_lane(20, 10), Peer::new(), Peer::new());
     for round in 0..30 {
@@ -329,7 +334,7 @@ fn streams_that_were_reset_are_given_back_by_the_peer() {
 #[test]
 fn copies_on_both_lanes_arrive_by_the_union_of_what_is_not_lost_and_leave_nothing_behind() {
     let mean = |scheduler, redundancy, seed| {
-        // A controller that takes random losses for what they are.
+        // A controller that does not respond to random losses.
         let congestion = Congestion::Bbr3;
         let config = SessionConfig { path_scheduler: scheduler, congestion, ..Default::default() };
         let plan = every(at(200), ms(50), 200, Priority::P0, 8000).map(|(at, mut message)| {
@@ -347,7 +352,7 @@ fn copies_on_both_lanes_arrive_by_the_union_of_what_is_not_lost_and_leave_nothin
         (sum / 200, pair.session(Side::Client).stats().copies, inbox)
     };
     let red = PathScheduler::CwrRed(CwrConfig::paper());
-    // 200 messages are too few to tell means apart by 8 ms with any certainty: their error is about 1 ms.
+    // 200 messages are too few to distinguish means that differ by 8 ms: their error is about 1 ms.
     let (mut both, mut single) = (Duration::ZERO, Duration::ZERO);
     for seed in 1..=10 {
         both += mean(red, Redundancy::EveryLane, seed).0 / 10;
@@ -356,17 +361,18 @@ fn copies_on_both_lanes_arrive_by_the_union_of_what_is_not_lost_and_leave_nothin
         assert_eq!(none, 0);
     }
     let (_, copies, inbox) = mean(red, Redundancy::EveryLane, 12);
-    // Eight packets, each lost with 5 %: a single lane needs a repair for a third of the messages. Both lose the same one
-    // with 0.25 %.
+    // Eight packets, each lost with 5 %: a single lane needs a repair for a third of the messages.
+    // Both lanes lose the same packet with 0.25 %.
     assert!(copies > 700, "{copies}");
     assert!(both < ms(25) && both + ms(8) < single, "{both:?} against {single:?}");
-    // Headers that were lost were told by twins.
+    // Lost headers were known from the copies.
     assert!(inbox.foretold > 0, "{inbox:?}");
 }
 
 #[test]
 fn copies_end_where_something_could_not_be_sent_twice() {
-    // Both lanes have room for the message when it begins; then one loses its packets, and its window shrinks.
+    // Both lanes have room for the message when it begins; then one loses its packets, and its
+    // window shrinks.
     let config = SessionConfig {
         path_scheduler: PathScheduler::CwrRed(CwrConfig::paper()),
         initial_window: Some(Bytes::kb(200)),
@@ -387,7 +393,8 @@ fn copies_end_where_something_could_not_be_sent_twice() {
 
 #[test]
 fn copies_keep_to_their_budget_even_of_messages_of_one_packet() {
-    // The last chunk of a message is copied when nothing of the message is left to send. Of these it is the only one.
+    // The last chunk of a message is duplicated when nothing of the message is left to send. Here
+    // it is the only chunk.
     let budget = Budget::new(Bytes::kb(20), 100).unwrap();
     for len in [1000, 10_000] {
         let config = SessionConfig {
@@ -406,7 +413,8 @@ fn copies_keep_to_their_budget_even_of_messages_of_one_packet() {
         let stats = pair.session(Side::Client).stats();
         let limit = budget.limit(stats.first);
         assert!(stats.copied <= limit, "{:?} of {limit:?}, {stats:?}", stats.copied);
-        // There is room for all copies: only the budget keeps any from being made. A message is copied whole or not at all.
+        // There is room for all copies: only the budget prevents some. A message is duplicated in
+        // full or not at all.
         assert!(stats.copied + Bytes::new(len as u64 + 1000) > limit, "{:?} of {limit:?}", stats.copied);
     }
 }

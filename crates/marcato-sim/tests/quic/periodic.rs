@@ -1,4 +1,4 @@
-//! Sessions of `marcato-quic` in virtual time.
+//! Tests of `marcato-quic` sessions with periodic sources.
 
 use std::time::Instant;
 
@@ -7,7 +7,8 @@ use marcato_sim::quic::{Background, MessageCollector, Periodic, QuicHost, QuicRo
 use marcato_sim::{DatagramFlow, FlowId, LinkConfig, Network, Route, Side};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
-/// Two lanes of 20 Mbit/s, round trips of 20 and 60 ms, between a client that receives and a server that sends.
+/// Two lanes of 20 Mbit/s, round trips of 20 and 60 ms, between a client that receives and a server
+/// that sends.
 fn two_lanes(seed: u64, config: &SessionConfig, traffic: Traffic) -> (Network, FlowId) {
     let mut net = Network::new(Seed::new(seed));
     let [near, far, server] = ["near", "far", "server"].map(|name| net.node(name));
@@ -42,6 +43,6 @@ fn background_fills_both_lanes_and_every_periodic_message_arrives_once() {
     sequences.sort_unstable();
     assert_eq!(sequences, (0..160).collect::<Vec<u32>>());
     let received: Bytes = collector(&net, flow).bytes.iter().copied().sum();
-    // 40 Mbit/s for 10 s are 50 MB; slow start, headers and the queues' losses take their part.
+    // 40 Mbit/s for 10 s are 50 MB, minus slow start, headers and queue losses.
     assert!(received > Bytes::kb(40_000), "{received}");
 }

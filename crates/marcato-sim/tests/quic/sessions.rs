@@ -1,4 +1,4 @@
-//! How sessions begin and end, and what strangers can do to them.
+//! Tests of how sessions begin and end, and of the effects of third parties.
 
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use marcato_wire::{Ecn, ErrorCode};
 
 use crate::common::*;
 
-/// Everything that can be seen of a run.
+/// Returns the whole visible state of a run.
 fn run(seed: u64, other_flow: bool) -> String {
     let config = SessionConfig { trace_windows: true, ..Default::default() };
     let paths = [path(20, 10), path(10, 30)].map(|path| path.map(|link| link.loss(Loss::Random(0.02))));
@@ -20,7 +20,7 @@ fn run(seed: u64, other_flow: bool) -> String {
     };
     let mut pair = Pair::new(seed, &config, paths.into(), peer(), peer());
     if other_flow {
-        // Over links of its own, so that only its draws could disturb.
+        // Separate links, so that the flow could interfere only by its draws.
         let [a, b] = ["a", "b"].map(|name| pair.net.node(name));
         let link =
             || marcato_sim::LinkConfig::new(marcato_units::Rate::from_mbps(5), ms(5)).loss(Loss::Random(0.1));
@@ -84,7 +84,7 @@ fn without_keep_alive_a_quiet_session_ends_at_its_idle_timeout() {
     for side in [Side::Client, Side::Server] {
         let ended = pair.peer(side).first(|event| matches!(event, Event::Closed { .. })).unwrap();
         assert!(ended >= at(30_000) && ended < at(30_500), "{side:?}: {ended:?}");
-        // Its owner has heard of it, and it is gone.
+        // Its owner has been notified, and the session is gone.
         assert_eq!(pair.host(side).endpoint().unwrap().sessions().count(), 0);
     }
 }
@@ -110,7 +110,7 @@ fn closing_reaches_the_peer_with_its_reason_and_both_ends_forget_the_session() {
             _ => None,
         });
         let (time, reason) = reason.unwrap();
-        // One way over the slower lane, 30 ms of 50 packets waiting there, and a packet time.
+        // One way over the slower lane, 30 ms for 50 queued packets, and a packet time.
         assert!(time < at(1051), "{time:?}");
         assert!(reason.contains("enough"), "{reason}");
         pair.run(10_000);
@@ -132,7 +132,7 @@ fn a_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
     pair.run(60_000);
     for side in [Side::Client, Side::Server] {
         let ended = pair.peer(side).first(|event| matches!(event, Event::Closed { .. })).unwrap();
-        // 30 s after the last packet came, which had waited in a queue.
+        // 30 s after the last packet arrived, which had waited in a queue.
         assert!(ended > at(31_000) && ended < at(32_000), "{side:?}: {ended:?}");
         let events = pair.peer(side).events.len();
         assert!(events < 2000, "{side:?}: {events} events");
@@ -140,7 +140,7 @@ fn a_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
     }
 }
 
-/// Endpoints without a network: what one sends is given to the other at once, from one address each.
+/// Endpoints without a network: each receives the other's datagrams at once, from one address each.
 pub(crate) struct Wire {
     now: Time,
     ends: [Endpoint; 2],
@@ -192,7 +192,7 @@ impl Wire {
         }
     }
 
-    /// With a session whose server is set up so; round trips take 2 ms.
+    /// Wire with a session whose server has this configuration; round trips take 2 ms.
     pub(crate) fn fast(config: SessionConfig) -> Self {
         let (mut wire, _) = Self::new(|_| {});
         let (identity, trust) = identity();
@@ -204,7 +204,8 @@ impl Wire {
         wire
     }
 
-    /// Lets the server send 500 kB in as few polls as it will; the sizes of what each poll gave.
+    /// Lets the server send 500 kB in as few polls as possible; returns the datagram sizes of each
+    /// poll.
     pub(crate) fn batches(&mut self, max: NonZeroUsize, priority: Priority) -> Vec<Vec<usize>> {
         let id = self.ends[1].sessions().next().unwrap();
         let now = self.now;
@@ -243,7 +244,7 @@ fn beyond_the_most_sessions_a_server_refuses() {
     assert_eq!(client.iter().filter(|event| matches!(event, Event::Closed { .. })).count(), 1);
     assert_eq!((wire.ends[1].stats().accepted, wire.ends[1].stats().refused), (2, 1));
     assert_eq!(wire.ends[1].sessions().count(), 2);
-    // One goes, and there is room again; the new one has a name of its own.
+    // One session ends, which makes room; the new one has another identifier.
     let first = wire.ends[0].sessions().next().unwrap();
     let now = wire.now;
     wire.ends[0].session(first).unwrap().close(now, ErrorCode::NoError, "");
@@ -291,7 +292,7 @@ fn garbage_neither_begins_nor_ends_anything() {
         let len = usize::try_from(stream.below(1500)).unwrap();
         let mut bytes: Vec<u8> = (0..len).map(|_| stream.next_u64().to_le_bytes()[0]).collect();
         if round % 3 == 0 {
-            // What was real, with a few bytes changed.
+            // Real datagrams with a few bytes changed.
             bytes = real[..len.min(real.len())].to_vec();
             for _ in 0..3 {
                 let place = usize::try_from(stream.below(bytes.len().max(1) as u64)).unwrap();
@@ -306,13 +307,13 @@ fn garbage_neither_begins_nor_ends_anything() {
             wire.ends[end].handle_datagram(now, SocketId(0), from, Ecn::NotEct, payload);
         }
     }
-    // Nobody is answered but by bounded means, and no session has begun or ended.
+    // Responses to them are bounded, and no session has begun or ended.
     let answers = wire.sent;
     wire.settle();
     assert!(wire.sent[1] - answers[1] < 600, "{:?}", wire.sent);
     assert_eq!(wire.ends[1].sessions().count(), 1);
     assert_eq!(wire.ends[0].sessions().count(), 1);
-    // It still works.
+    // The session still works.
     for _ in 0..40 {
         wire.now += ms(50);
         wire.settle();

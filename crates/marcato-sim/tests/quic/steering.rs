@@ -1,4 +1,4 @@
-//! Every packet leaves on the lane that it was meant for, and every byte arrives once.
+//! Tests that every packet leaves on its intended lane, and every byte arrives once.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ const SCHEDULERS: [PathScheduler; 5] = [
     PathScheduler::Selective(Priority::P0),
 ];
 
-/// Urgent messages, half of them on every lane, beside background data.
+/// Urgent messages, half of them on every lane, with background data.
 fn mixed(direction: u64) -> Peer {
     let urgent = every(at(200), ms(20), 40, Priority::P0, 4000).map(|(at, mut message)| {
         if at.as_nanos() / 1_000_000 % 40 == 0 {
@@ -64,20 +64,21 @@ fn everything_arrives_once_on_its_lane_with_every_scheduler_controller_direction
 #[derive(Clone, Debug)]
 struct World {
     seed: u64,
-    /// Mbit/s, one-way delay, loss in thousandths, packets in the queue.
+    /// Rate in Mbit/s, one-way delay, loss in thousandths, and queue length in packets of each
+    /// path.
     paths: Vec<(u64, u64, u32, u64)>,
-    /// When, from which side, level, length, on every lane, cancelled after.
+    /// Time, side, level and length of each message; true if on every lane; time of a cancellation.
     messages: Vec<(u64, bool, u8, usize, bool, Option<u64>)>,
-    /// Path, whether from the client, when, for how long.
+    /// Path, direction (true if from the client), time and duration of each outage.
     outages: Vec<(usize, bool, u64, u64)>,
-    /// When, from which side, on which lane, what.
+    /// Time, side, lane and action.
     acts: Vec<(u64, bool, u8, Act)>,
     scheduler: usize,
     congestion: usize,
     reuse: bool,
 }
 
-/// What is done to a lane.
+/// Action on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Spare(bool),
@@ -95,7 +96,7 @@ fn acts() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Does something to a lane, as far as it can be done.
+/// Performs an action on a lane, if it is possible.
 fn act(pair: &mut Pair, side: Side, index: u8, what: Act) {
     use marcato_sched::lane::LaneId;
     use marcato_sim::Rebinding;
@@ -167,9 +168,10 @@ fn check(world: &World) {
         streams: if world.reuse { StreamUse::Reuse } else { StreamUse::PerMessage },
         ..Default::default()
     };
-    // The engine challenges an address that has moved for three PTOs at most. If nothing comes back meanwhile, it neither
-    // acknowledges anything there any more nor gives the path up. So where addresses move, nothing is lost, neither at
-    // random nor for want of room, nor because one moves again before it was validated: each moves once.
+    // The engine challenges an address that has moved for at most three PTOs. Without a response by
+    // then, it neither acknowledges anything there any more nor closes the path. So where addresses
+    // move, nothing is lost: neither at random, nor for lack of room, nor by a second move before
+    // validation. Each moves once.
     let moves = world.acts.iter().any(|(.., what)| matches!(what, Act::Move(_)));
     let paths = world.paths.iter().map(|&(mbps, delay, loss, packets)| {
         path(mbps, delay).map(|link| {
@@ -229,7 +231,8 @@ fn check(world: &World) {
     pair.run(60_000);
     let ended = |side: Side| pair.peer(side).count(|event| matches!(event, Event::Closed { .. })) > 0;
     if ended(Side::Client) || ended(Side::Server) || pair.host(Side::Server).session().is_none() {
-        // The last lane was removed by one end while the other's last went silent, or moved. What arrived, arrived once.
+        // One end removed its last lane while the other's last was silent, or moved. Everything
+        // that arrived, arrived once.
         assert!(!world.acts.is_empty() || !world.outages.is_empty());
         return;
     }
@@ -263,8 +266,9 @@ proptest! {
     }
 }
 
-/// Where the engine filled what a chunk left of its packet with a sliver of what was lost, the receiver's engine lost some
-/// of these slivers when they came back many to a packet, and said that it had them.
+/// The engine filled the rest of a packet with a short piece of a loss. When many such pieces were
+/// retransmitted in one packet, the receiver's engine lost some of them, and acknowledged them all
+/// the same.
 #[test]
 fn no_byte_is_lost_where_windows_are_exceeded_and_queues_are_short() {
     check(&World {

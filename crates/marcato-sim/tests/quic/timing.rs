@@ -1,4 +1,4 @@
-//! When packets leave: pacing, batches, reservations, repairs, marks.
+//! Tests of sending times: pacing, batches, reservations, repairs, marks.
 
 use marcato_queue::{Codel, CodelConfig};
 use marcato_quic::{Batch, Congestion, Event, Growth, Pacing, PathScheduler, SessionConfig, WindowChange};
@@ -9,7 +9,7 @@ use marcato_units::{Bytes, Duration, Priority, Seed, Time};
 
 use crate::common::*;
 
-/// A server that sends `traffic` over these paths, and what arrived of it.
+/// Server that sends `traffic` over these paths, and the resulting arrivals.
 struct Run {
     net: Network,
     flow: FlowId,
@@ -35,7 +35,7 @@ impl Run {
         Self { net, flow, links }
     }
 
-    /// From release to arrival, in the order of release.
+    /// Returns the times from release to arrival, in the order of release.
     fn delays(&self) -> Vec<Duration> {
         let client: &QuicHost = self.net.host(self.flow, Side::Client).unwrap();
         let collector: &MessageCollector = client.app().unwrap();
@@ -50,7 +50,7 @@ impl Run {
     }
 }
 
-/// A source of 10 kB every 50 ms from 2 s on, beside as much background as goes.
+/// Source of 10 kB every 50 ms from 2 s on, with saturating background data.
 fn periodic(declared: bool, until: Time) -> Traffic {
     let source = Periodic { first: at(2000), declared, ..Periodic::new(ms(50), Bytes::kb(10)) };
     Traffic::new(vec![source]).background(Background::default()).until(until)
@@ -59,8 +59,9 @@ fn periodic(declared: bool, until: Time) -> Traffic {
 #[test]
 fn each_of_a_thousand_messages_of_a_reserved_source_leaves_at_once() {
     for (declared, learned_after) in [(true, 0), (false, 20)] {
-        // 1 Gbit/s, so that nothing ever waits in the network, and 100 ms, so that the window decides. One early loss
-        // ends slow start; from then on it grows by a packet in each round trip, and never loses again.
+        // 1 Gbit/s, so that nothing waits in the network, and 100 ms, so that the window decides.
+        // One early loss ends slow start. From then on the window grows by a packet per round trip,
+        // without further loss.
         let config = SessionConfig {
             congestion: Congestion::RENO,
             pacing: Pacing::Off,
@@ -76,10 +77,11 @@ fn each_of_a_thousand_messages_of_a_reserved_source_leaves_at_once() {
         let lost: u64 = run.server().lanes().map(|(.., stats)| stats.lost).sum();
         assert_eq!(lost, 1);
         let late: Vec<_> = delays[learned_after..].iter().filter(|delay| **delay > ms(50) + ms(1)).collect();
-        // One way, nine packets of 12 us, and what was being sent: at most ten packets.
+        // One way, nine packets of 12 us, and those in transmission: at most ten packets.
         let bound = ms(50) + Duration::from_micros(12 * 20);
         assert!(delays[learned_after..].iter().all(|delay| *delay <= bound), "{late:?}");
-        // Without reservation, background data fills the window, and they wait for acknowledgements.
+        // Without reservation, background data fills the window, and messages wait for
+        // acknowledgements.
         let unused = run.server().unused();
         assert!(unused.refusals > 1000, "{unused:?}");
     }
@@ -121,13 +123,14 @@ fn credited_growth_lets_a_reserved_lane_grow_as_a_full_one() {
     let full = window(PathScheduler::LowRtt, Growth::Acknowledged);
     let reserved = window(cwr, Growth::Acknowledged);
     let credited = window(cwr, Growth::Credited);
-    // 18 s are 180 round trips, each of which is good for a packet.
+    // 18 s are 180 round trips, each worth a packet.
     assert!(reserved + Bytes::kb(10) < full, "{reserved} against {full}");
     let (low, high) = (full - full / 20, full + full / 20);
     assert!(credited > low && credited < high, "{credited} against {full}");
 }
 
-/// The mean queue of a bottleneck of 20 Mbit/s and 20 ms one way after slow start, in packets, and what went through.
+/// Returns the mean queue of a bottleneck of 20 Mbit/s and 20 ms one way after slow start, in
+/// packets, and the throughput.
 fn mean_queue(congestion: Congestion, pacing: Pacing) -> (u64, Bytes) {
     let config =
         SessionConfig { congestion, pacing, path_scheduler: PathScheduler::LowRtt, ..Default::default() };
@@ -149,7 +152,8 @@ fn mean_queue(congestion: Congestion, pacing: Pacing) -> (u64, Bytes) {
 fn pacing_keeps_the_queue_of_a_model_based_controller_short() {
     let (paced, through) = mean_queue(Congestion::Bbr3, Pacing::Session);
     let (unpaced, _) = mean_queue(Congestion::Bbr3, Pacing::Off);
-    // The path holds 68 packets. Unpaced, the window of two such is always full; paced, only while it probes.
+    // The path holds 68 packets. Unpaced, a window of twice that is always full; paced, only while
+    // it probes.
     assert!(paced <= 15 && unpaced >= 60, "{paced} against {unpaced}");
     // 10 s at 20 Mbit/s are 25 MB.
     assert!(through > Bytes::kb(21_000), "{through}");
@@ -157,7 +161,8 @@ fn pacing_keeps_the_queue_of_a_model_based_controller_short() {
 
 #[test]
 fn pacing_spreads_a_window_over_its_round_trip() {
-    // A sender with a window of 100 packets that has been idle: unpaced, all are in the queue at once.
+    // Sender with a window of 100 packets after an idle time: unpaced, all are in the queue at
+    // once.
     let deepest = |pacing, priority| {
         let config = SessionConfig {
             pacing,
@@ -180,7 +185,8 @@ fn pacing_spreads_a_window_over_its_round_trip() {
     let session = deepest(Pacing::Session, Priority::P2);
     let urgent = deepest(Pacing::Session, Priority::P0);
     let strict = deepest(Pacing::Strict, Priority::P0);
-    // 74 packets leave; a burst is ten, and urgent data leaves in batches of ten, which are paid for afterwards.
+    // 74 packets leave. A burst is ten; urgent data leaves in batches of ten, which are charged to
+    // pacing afterwards.
     assert!(off >= 70 && urgent >= 70, "{off} {urgent}");
     assert!(session <= 10 && strict <= 20, "{session} {strict}");
 }
@@ -226,7 +232,7 @@ fn marks_shrink_the_window_without_any_loss() {
     }
 }
 
-/// How many datagrams leave together, and of which sizes, when a server sends 500 kB of a level.
+/// Returns the sizes of the datagrams that leave together when a server sends 500 kB of a level.
 fn batches(batch: Batch, priority: Priority, window: u64) -> Vec<Vec<usize>> {
     use std::num::NonZeroUsize;
     let mut wire = crate::sessions::Wire::fast(SessionConfig {
@@ -240,12 +246,12 @@ fn batches(batch: Batch, priority: Priority, window: u64) -> Vec<Vec<usize>> {
 
 #[test]
 fn a_batch_is_as_many_equal_datagrams_as_the_lane_sends_in_its_span() {
-    // Round trips on this wire take 2 ms, so that these windows are 2 Gbit/s and 48 Mbit/s. 200 us of the latter are less
-    // than two packets.
+    // Round trips on this wire take 2 ms, so these windows are 2 Gbit/s and 48 Mbit/s. 200 us of
+    // the latter are less than two packets.
     for (batch, priority, window, most) in [
         (Batch::default(), Priority::P2, 500_000, 10),
         (Batch::default(), Priority::P2, 12_000, 1),
-        // Of the most urgent level, as many as the window holds.
+        // P0: as many as the window holds.
         (Batch::default(), Priority::P0, 12_000, 8),
         (Batch::ONE, Priority::P2, 500_000, 1),
         (Batch::ONE, Priority::P0, 500_000, 1),
@@ -262,8 +268,9 @@ fn a_batch_is_as_many_equal_datagrams_as_the_lane_sends_in_its_span() {
 }
 #[test]
 fn urgent_data_that_was_lost_is_repaired_before_background_data() {
-    // Queues of 30 packets, 18 ms, which background data overflows from slow start on. What is lost on the slower lane at
-    // the end of its queue is known when what follows is acknowledged, and is there after as long again at most.
+    // Queues of 30 packets, 18 ms, which background data overflows from slow start on. A loss at
+    // the end of the slower lane's queue is known when the next packet is acknowledged. Its repair
+    // arrives at most as long again after that.
     let bound = ms(30 + 18 + 30) + ms(30 + 18) + ms(5);
     for scheduler in [PathScheduler::LowRtt, PathScheduler::Cwr(CwrConfig::marcato())] {
         for congestion in [Congestion::RENO, Congestion::Cubic] {
@@ -284,7 +291,8 @@ fn urgent_data_that_was_lost_is_repaired_before_background_data() {
 
 #[test]
 fn a_receive_window_grows_to_what_a_path_carries_and_stays_small_where_it_carries_little() {
-    // What a background without end brings in five seconds, and the most that was in flight.
+    // Returns the data that endless background brings in five seconds, and the greatest amount in
+    // flight.
     let carried = |one_way: u64, from: Option<Bytes>| {
         let config = SessionConfig { receive_window_from: from, ..Default::default() };
         let traffic = Traffic::new(Vec::new()).background(Background::default()).until(at(5000));
@@ -297,11 +305,11 @@ fn a_receive_window_grows_to_what_a_path_carries_and_stays_small_where_it_carrie
         }
         (run.net.link_counters(run.links[0].1).delivered_bytes, most)
     };
-    // 200 Mbit/s and 100 ms take 2.5 MB, of which the first window is a twelfth.
+    // 200 Mbit/s and 100 ms hold 2.5 MB, of which the first window is a twelfth.
     let small = Some(Bytes::kb(200));
     let ((grown, _), (whole, _)) = (carried(50, small), carried(50, None));
     assert!(grown.get() * 100 >= whole.get() * 95, "{grown} of {whole}");
-    // 200 Mbit/s and 1 ms take 25 kB: more would stand in a queue.
+    // 200 Mbit/s and 1 ms hold 25 kB: more would wait in a queue.
     let ((near, most), (fast, _)) = (carried(0, small), carried(0, None));
     assert!(near.get() * 100 >= fast.get() * 99, "{near} of {fast}");
     assert!(most <= Bytes::kb(250), "{most} in flight");

@@ -1,4 +1,4 @@
-//! Opening, closing, and what the two ends agree on.
+//! Tests of opening, closing, and the options that both ends agree on.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn a_lost_syn_is_repeated_after_one_two_and_four_seconds() {
     assert_eq!(times, [0, 1_000, 3_000, 7_000]);
     host.get("syn seq 0 ack 1");
     assert!(host.tcp.is_established());
-    // Karn: a SYN sent more than once has no round trip.
+    // Karn's rule: a retransmitted SYN gives no round trip.
     assert_eq!(host.tcp.stats().srtt, None);
 }
 
@@ -94,7 +94,7 @@ fn an_old_duplicate_is_known_by_its_timestamp() {
     host.get("syn seq 0 ts 100/0");
     assert_eq!(host.get("seq 1 len 1000 ack 1 ts 200/1").bytes, 1000);
     host.sent();
-    // PAWS: it would fit the window, but comes from the past; it is answered and dropped.
+    // PAWS: the segment would fit the window, but its timestamp is old; it is answered and dropped.
     assert_eq!(host.get("seq 1001 len 1000 ack 1 ts 150/1").bytes, 0);
     assert_eq!(host.sent(), ["ack 1001"]);
     assert_eq!(host.get("seq 1001 len 1000 ack 1 ts 200/1").bytes, 1000);
@@ -148,7 +148,7 @@ fn the_other_ends_fin_is_told_once_all_before_it_is_there() {
     let delivered = host.get("seq 1 len 1000 ack 1");
     assert_eq!((delivered.bytes, delivered.finished), (1500, true));
     assert_eq!(host.sent(), ["ack 1502"]);
-    // Its repetition is answered, and not told again.
+    // The retransmitted FIN is acknowledged, but not reported again.
     let again = host.get("fin seq 1501 ack 1");
     assert_eq!((again.bytes, again.finished), (0, false));
     assert_eq!(host.sent(), ["ack 1502 sack 1501-1502"]);
@@ -174,7 +174,7 @@ fn the_initial_timeout_counts_for_the_syn_and_for_data_before_a_round_trip_is_kn
     host.wait(1000);
     let times: Vec<u64> = host.sent_when().into_iter().map(|(at, _)| at).collect();
     assert_eq!(times, [0, 300, 900]);
-    // The SYN was repeated, so its answer tells no round trip (Karn).
+    // The SYN was retransmitted, so its acknowledgement gives no round trip (Karn).
     host.get("syn seq 0 ack 1");
     host.sent();
     host.write(1000);

@@ -1,8 +1,8 @@
-//! Losses, and how they are repaired.
+//! Tests of losses and their repair.
 
 use super::*;
 
-/// Ten segments of the initial window are out.
+/// Sends the ten segments of the initial window.
 fn ten_out(config: TcpConfig) -> Host {
     let mut host = Host::connected(config);
     host.write(50_000);
@@ -14,7 +14,7 @@ fn ten_out(config: TcpConfig) -> Host {
 #[test]
 fn two_duplicates_send_new_segments_and_the_third_sends_the_hole() {
     let mut host = ten_out(config());
-    // Limited transmit, RFC 3042: what is SACKed has left the pipe.
+    // Limited transmit, RFC 3042: a SACKed segment has left the pipe.
     host.get("ack 1 sack 1001-2001");
     assert_eq!(host.sent(), ["10001+1000"]);
     host.get("ack 1 sack 1001-3001");
@@ -27,7 +27,7 @@ fn two_duplicates_send_new_segments_and_the_third_sends_the_hole() {
     assert_eq!(host.ssthresh(), 5.0);
 }
 
-/// RFC 6937: over the recovery one segment leaves per two delivered, and the window ends at ssthresh.
+/// RFC 6937: during recovery one segment leaves per two delivered, and the window ends at ssthresh.
 #[test]
 fn the_window_shrinks_in_proportion() {
     let mut host = ten_out(config());
@@ -35,13 +35,14 @@ fn the_window_shrinks_in_proportion() {
         host.get(&format!("ack 1 sack 1001-{sacked}"));
     }
     host.sent();
-    // Twelve were out when the third duplicate came: its delivery is prr_delivered = 1.
+    // Twelve were in flight when the third duplicate arrived: its delivery is prr_delivered = 1.
     let mut sent = Vec::new();
     for sacked in (5001..=12_001).step_by(1000) {
         host.get(&format!("ack 1 sack 1001-{sacked}"));
         sent.push(host.sent().len());
     }
-    // prr_out >= ceil(prr_delivered·5/12), the retransmission being the first out; then the reduction bound.
+    // prr_out >= ceil(prr_delivered·5/12), with the retransmission as the first sent; then the
+    // reduction bound.
     assert_eq!(sent.iter().sum::<usize>() + 1, 5, "{sent:?}");
     assert!(sent.iter().all(|&n| n <= 1), "{sent:?}");
     assert_eq!(host.tcp.stats().in_flight, Bytes::new(5000));
@@ -72,7 +73,7 @@ fn several_holes_are_filled_in_order_within_one_recovery() {
 #[test]
 fn a_burst_of_losses_needs_no_timeout() {
     let mut host = ten_out(config());
-    // The first six are lost; four come.
+    // The first six are lost; four arrive.
     for sacked in [7001, 8001, 9001, 10_001] {
         host.get(&format!("ack 1 sack 6001-{sacked}"));
     }
@@ -109,7 +110,8 @@ fn each_timeout_doubles_the_next_and_a_fresh_round_trip_ends_that() {
     let times: Vec<u64> = host.sent_when().into_iter().map(|(at, _)| at).collect();
     // The handshake gave 100 ms: RTO 300, 600, 1200, 2400.
     assert_eq!(times, [100, 400, 1_000, 2_200, 4_600]);
-    // What was sent more than once is no measurement without timestamps: the back-off stays. RFC 6298 §5.7.
+    // RFC 6298 §5.7: without timestamps a retransmission gives no measurement, so the back-off
+    // stays.
     host.get("ack 1001");
     assert_eq!(host.tcp.stats().rto, ms(4_800));
     host.write(1000);
@@ -127,7 +129,7 @@ fn with_timestamps_a_retransmission_is_a_measurement_too() {
     host.get("syn seq 0 ack 1 ts 1/1");
     host.write(1000);
     host.wait(2_200);
-    // Sent at 100, 400, 1000 and 2200; the echo is of the last, 2200 + 1.
+    // Sent at 100, 400, 1000 and 2200; the echo belongs to the last, 2200 + 1.
     host.get("seq 1 ack 1001 ts 2/2201");
     // R' = 100 after R = 100: SRTT 100, RTTVAR 37.5.
     assert_eq!(host.tcp.stats().rto, ms(250));
@@ -164,7 +166,7 @@ fn a_timeout_sends_again_what_was_not_sacked_from_one_segment_on() {
     assert_eq!(host.sent()[..2], ["5001+1000", "6001+1000"]);
 }
 
-/// Slow start after a timeout ends where it has come to: not at ssthresh.
+/// After a timeout, slow start ends at the window reached, not at ssthresh.
 #[test]
 fn the_end_of_a_timeouts_recovery_does_not_open_the_window() {
     let mut host = ten_out(config());
@@ -177,8 +179,8 @@ fn the_end_of_a_timeouts_recovery_does_not_open_the_window() {
     assert_eq!(host.cwnd(), 3.0);
 }
 
-/// A segment sent after the recovery began and lost is a second congestion, even where the first recovery repairs
-/// it.
+/// A segment sent after the recovery began and lost is a second congestion event, even if the first
+/// recovery repairs it.
 #[test]
 fn a_loss_in_the_next_window_halves_again() {
     let mut host = ten_out(config());
@@ -187,7 +189,7 @@ fn a_loss_in_the_next_window_halves_again() {
     }
     assert_eq!(host.sent().last().unwrap(), "15001+1000");
     assert_eq!(host.tcp.stats().reductions, 1);
-    // Of the new ones the first is lost, and sent again within the recovery.
+    // The first of the new segments is lost, and retransmitted within the recovery.
     host.get("ack 1 sack 13001-16001 sack 1001-12001");
     assert!(host.sent().contains(&"12001+1000".to_owned()));
     host.get("ack 12001 sack 13001-16001");
@@ -216,12 +218,13 @@ fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
     host.get("ack 10002");
     host.get("ack 4294967290");
     assert_eq!(host.tcp.stats(), before);
-    // And so are SACK blocks beyond what was sent, upside down, or of what is acknowledged.
+    // SACK blocks beyond SND.NXT, with reversed edges, or of acknowledged data are ignored too.
     host.get("ack 1 sack 20001-30001 sack 5001-4001 sack 9001-12001");
     assert_eq!(host.tcp.stats(), before);
 }
 
-/// Acknowledgements that deliver nothing, such as those on the other end's data, open nothing in recovery.
+/// Acknowledgements that deliver nothing, such as those on the other end's data, do not open the
+/// window in recovery.
 #[test]
 fn data_of_the_other_end_does_not_inflate_the_window_in_recovery() {
     let mut host = ten_out(config());
@@ -238,11 +241,13 @@ fn without_sack() -> TcpConfig {
     TcpConfig { sack: false, ..config() }
 }
 
-/// RFC 6582: the third duplicate sends the hole, and each partial acknowledgement the next one.
+/// RFC 6582: the third duplicate triggers a retransmission of the hole, and each partial
+/// acknowledgement the next one.
 #[test]
 fn without_sack_losses_are_repaired_one_a_round_trip() {
     let mut host = ten_out(without_sack());
-    // 1 and 4001 are lost: eight duplicates, of which the first two let new segments go (RFC 3042).
+    // 1 and 4001 are lost: eight duplicates, the first two of which release new segments (RFC
+    // 3042).
     host.get("ack 1");
     assert_eq!(host.sent(), ["10001+1000"]);
     host.get("ack 1");

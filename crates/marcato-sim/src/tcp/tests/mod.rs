@@ -1,4 +1,5 @@
-//! One end of TCP driven segment by segment, in packetdrill's spirit: this arrives at that time; what leaves?
+//! Tests of one end of TCP, segment by segment in the style of packetdrill: segments arrive at
+//! given times, and tests check those that leave.
 #![expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
 
 mod handshake;
@@ -13,11 +14,11 @@ use marcato_wire::Ecn;
 
 use super::*;
 
-/// The other end's initial sequence number: not 0, so that nothing works by accident.
+/// Initial sequence number of the other end: not 0, so that no test passes by accident.
 const PEER: u32 = 5_000;
 
-/// A connection and whoever plays the other end. Sequence numbers in texts are relative: the SYN is 0, the first
-/// byte 1.
+/// Connection under test, with the other end simulated. Sequence numbers in texts are relative: the
+/// SYN is 0, the first byte 1.
 struct Host {
     tcp: Connection,
     isn: u32,
@@ -27,8 +28,8 @@ struct Host {
     out: Vec<(Time, Segment, Ecn)>,
 }
 
-/// Segments of 1000 bytes, no timestamps, an acknowledgement for each segment; losses by RFC 6675. (RACK has scripts of
-/// its own.)
+/// Configuration with segments of 1000 bytes, no timestamps, an acknowledgement for each segment,
+/// and losses by RFC 6675. (RACK has scripts of its own.)
 fn config() -> TcpConfig {
     TcpConfig {
         mss: 1000,
@@ -51,7 +52,7 @@ impl Host {
         Self { tcp, isn, next: 0, now: Time::ZERO, out: Vec::new() }
     }
 
-    /// A client whose handshake took 100 ms.
+    /// Client whose handshake took 100 ms.
     fn connected(config: TcpConfig) -> Self {
         let mut host = Self::new(config);
         host.tcp.connect();
@@ -62,7 +63,8 @@ impl Host {
         host
     }
 
-    /// A segment from the other end arrives: `syn nosack fin rst ece cwr ce seq N len N ack N win N ts VALUE/ECHO sack A-B`.
+    /// Handles a segment from the other end: `syn nosack fin rst ece cwr ce seq N len N ack N win N
+    /// ts VALUE/ECHO sack A-B`.
     fn get(&mut self, text: &str) -> Delivered {
         let mut segment = Segment { seq: PEER.wrapping_add(1), window: 1 << 20, ..Segment::default() };
         let mut ecn = Ecn::NotEct;
@@ -105,7 +107,7 @@ impl Host {
         delivered
     }
 
-    /// The application writes.
+    /// Writes as the application.
     fn write(&mut self, len: u64) {
         assert_eq!(self.tcp.write(Bytes::new(len), Priority::P2), Bytes::new(len));
         self.poll();
@@ -127,7 +129,7 @@ impl Host {
         }
     }
 
-    /// So many milliseconds pass, with whatever timers expire in them.
+    /// Advances time by `millis` milliseconds, and fires the timers that expire meanwhile.
     fn wait(&mut self, millis: u64) {
         let until = self.now + ms(millis);
         while let Some(at) = self.tcp.timers(self.now).into_iter().flatten().min().filter(|&at| at <= until) {
@@ -138,12 +140,13 @@ impl Host {
         self.now = until;
     }
 
-    /// What has left since the last question: `seq+len` of data, `ack N` of the rest.
+    /// Returns the segments that have left since the last call: `seq+len` for data, `ack N` for
+    /// others.
     fn sent(&mut self) -> Vec<String> {
         self.sent_when().into_iter().map(|(_, text)| text).collect()
     }
 
-    /// The same with the time in milliseconds.
+    /// Returns the segments that have left since the last call, with their times in milliseconds.
     fn sent_when(&mut self) -> Vec<(u64, String)> {
         let (isn, mut next) = (self.isn, self.next);
         let mut text = |segment: &Segment| {
@@ -179,7 +182,7 @@ impl Host {
         sent
     }
 
-    /// Windows in segments.
+    /// Returns the window in segments.
     fn cwnd(&self) -> f64 {
         self.tcp.stats().cwnd.get() as f64 / 1000.0
     }

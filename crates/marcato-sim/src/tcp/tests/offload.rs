@@ -1,4 +1,4 @@
-//! Segmentation offload: new data in bursts.
+//! Tests of segmentation offload: new data in bursts.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn offloading() -> TcpConfig {
     TcpConfig { segmentation_offload: Some(Bytes::new(65_536)), ..config() }
 }
 
-/// Ten segments out.
+/// Sends ten segments.
 fn sending(config: TcpConfig) -> Host {
     let mut host = Host::connected(config);
     host.write(100_000);
@@ -18,7 +18,7 @@ fn sending(config: TcpConfig) -> Host {
 fn new_data_waits_until_two_segments_may_leave() {
     let mut host = sending(offloading());
     host.wait(40);
-    // Half a segment, and the half by which the window grows, are room for one.
+    // Half a segment, and the half by which the window grows, make room for one.
     host.get("ack 501");
     assert_eq!(host.sent(), [""; 0]);
     host.get("ack 1001");

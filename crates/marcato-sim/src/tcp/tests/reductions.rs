@@ -1,4 +1,4 @@
-//! ECN: RFC 3168.
+//! Tests of ECN: RFC 3168.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn ecn() -> TcpConfig {
     TcpConfig { ecn: true, ..config() }
 }
 
-/// A client that has agreed on ECN.
+/// Client that has agreed on ECN.
 fn connected(config: TcpConfig) -> Host {
     let mut host = Host::new(config);
     host.tcp.connect();
@@ -17,7 +17,7 @@ fn connected(config: TcpConfig) -> Host {
     host
 }
 
-/// The code points of what has left, and its texts.
+/// Returns the code points of segments that have left, and their texts.
 fn code_points(host: &mut Host) -> Vec<(Ecn, String)> {
     let ecn: Vec<Ecn> = host.out.iter().map(|&(_, _, ecn)| ecn).collect();
     ecn.into_iter().zip(host.sent()).collect()
@@ -56,7 +56,7 @@ fn a_mark_is_echoed_until_the_sender_says_that_it_has_reduced() {
     host.get("ce seq 1 len 1000 ack 1");
     host.get("seq 1001 len 1000 ack 1");
     host.get("cwr seq 2001 len 1000 ack 1");
-    // A new mark beside the word that the old one is known.
+    // A new mark in the same segment as the CWR for the old one.
     host.get("ce cwr seq 3001 len 1000 ack 1");
     assert_eq!(host.sent(), ["ack 1001 ece", "ack 2001 ece", "ack 3001", "ack 4001 ece"]);
 }
@@ -73,10 +73,10 @@ fn an_echo_halves_the_window_once_per_window_without_sending_anything_again() {
     let stats = host.tcp.stats();
     assert_eq!((stats.reductions, stats.retransmissions), (1, 0));
     assert_eq!((host.cwnd(), host.ssthresh()), (5.0, 5.0));
-    // One segment leaves per two acknowledged; the first of them tells of the reduction.
+    // One segment leaves per two acknowledged; the first of them carries CWR.
     let sent = host.sent();
     assert_eq!(sent, ["10001+1000 cwr", "11001+1000", "12001+1000", "13001+1000", "14001+1000"]);
-    // The echo goes on until that segment arrives, and means nothing more.
+    // The echo continues until that segment arrives, and causes no other reduction.
     host.get("ack 10001 ece");
     assert_eq!(host.tcp.stats().reductions, 1);
     host.get("ack 11001");

@@ -1,4 +1,4 @@
-//! Receive windows, delayed acknowledgements, pacing, and senders with little to say.
+//! Tests of receive windows, delayed acknowledgements, pacing, and application-limited senders.
 
 use super::*;
 use crate::tcp::config::{Congestion, Cubic, Growth};
@@ -33,7 +33,7 @@ fn what_is_out_of_order_or_fills_a_gap_is_acknowledged_at_once() {
     let mut host = Host::connected(delayed());
     host.get("seq 1001 len 1000 ack 1");
     host.get("seq 1 len 1000 ack 1");
-    // A duplicate too, and it is told. RFC 2883.
+    // A duplicate is acknowledged too, and reported. RFC 2883.
     host.get("seq 1 len 1000 ack 1");
     assert_eq!(host.sent(), ["ack 1 sack 1001-2001", "ack 2001", "ack 2001 sack 1-1001"]);
 }
@@ -62,10 +62,10 @@ fn a_closed_window_is_probed_at_growing_intervals_until_it_opens() {
     // RTO 250 after the acknowledgement at 200, then 500 and 1000 more.
     assert_eq!(times, [450, 950, 1_950]);
     assert_eq!(host.tcp.stats().timeouts, 0);
-    // The answer to a probe says that there is room.
+    // The response to a probe opens the window.
     host.get("ack 2001 win 1500");
     assert_eq!(host.sent(), ["2001+1000"]);
-    // 500 more would fit: wait for a whole segment rather than send crumbs.
+    // 500 more bytes would fit: silly window avoidance waits for a whole segment.
     host.get("ack 3001 win 3000");
     assert_eq!(host.sent(), ["3001+1000", "4001+1000"]);
 }
@@ -104,7 +104,7 @@ fn an_application_that_does_not_read_closes_the_window_and_one_that_reads_opens_
     // A probe is answered.
     host.get("seq 3000 ack 1");
     assert_eq!(host.sent(), ["ack 3001"]);
-    // What comes in spite of the closed window is refused.
+    // Data that arrives despite the closed window is refused.
     assert_eq!(host.get("seq 3001 len 1000 ack 1").bytes, 0);
     assert_eq!(host.sent(), ["ack 3001"]);
     host.tcp.set_reading(true);
@@ -162,7 +162,7 @@ fn the_socket_asks_for_more_when_little_is_unsent() {
         host.write(1000);
         written += 1000;
     }
-    // The initial window left; then one write below the mark, and one up to it.
+    // The initial window has left; then one write below the mark, and one up to it.
     assert_eq!(written, 12_000);
     assert_eq!(host.tcp.unsent(), Bytes::new(2000));
     host.get("ack 1001");
@@ -191,19 +191,19 @@ fn a_full_segment_leaves_sack_blocks_to_an_acknowledgement() {
     let mut host = Host::connected(config());
     host.write(1000);
     host.sent();
-    // What arrives beyond a gap is acknowledged at once: by the data, where they have room for it.
+    // Data beyond a gap is acknowledged at once, in data segments with room for the option.
     host.tcp.write(Bytes::new(1500), Priority::P2);
     host.get("seq 1001 len 1000 ack 1");
     assert_eq!(host.sent(), ["1001+1000", "2001+500 sack 1001-2001"]);
     host.tcp.write(Bytes::new(1000), Priority::P2);
     host.get("seq 3001 len 1000 ack 1");
     assert_eq!(host.sent(), ["2501+1000", "ack 1 sack 3001-4001 sack 1001-2001"]);
-    // What was told already is not told again.
+    // What was already reported is not repeated.
     host.write(1000);
     assert_eq!(host.sent(), ["3501+1000"]);
 }
 
-/// Window and threshold after ten segments, acknowledged two by two.
+/// Returns window and threshold after ten segments, acknowledged two by two.
 fn grown(config: TcpConfig) -> (f64, f64) {
     let mut host = Host::connected(config);
     host.write(200_000);
@@ -249,8 +249,8 @@ fn congestion_avoidance_that_counts_acknowledgements_is_half_as_fast_behind_dela
         }
         host.cwnd()
     };
-    // RFC 5681 eq. 3: SMSS*SMSS/cwnd an acknowledgement. Eighty segments make six round trips by bytes, forty
-    // acknowledgements three.
+    // RFC 5681 eq. 3: SMSS*SMSS/cwnd per acknowledgement. Eighty segments make six round trips by
+    // bytes, forty acknowledgements three.
     assert_eq!(of(Growth::default()), 16.0);
     assert_eq!(of(Growth::Acknowledgements), 13.0);
 }
@@ -260,7 +260,8 @@ fn slow_start_ends_at_the_initial_threshold() {
     for congestion in [Congestion::Reno, Congestion::Cubic(Cubic { hystart: false, ..Cubic::default() })] {
         let (window, threshold) = grown(TcpConfig { congestion, initial_ssthresh: Some(13), ..config() });
         assert_eq!(threshold, 13.0);
-        // Two acknowledgements of two segments bring it there; the other six segments are a round trip's half.
+        // Two acknowledgements of two segments reach the threshold; the other six segments are half
+        // a round trip.
         assert!((14.0..15.0).contains(&window), "{window}");
     }
 }

@@ -1,20 +1,23 @@
-//! Scripts in packetdrill's spirit: what arrives at which time, and what leaves at which time. Nothing else may leave.
+//! Tests from scripts in the style of packetdrill: segments that arrive, and all segments that must
+//! leave, with their times.
 //!
-//! A line is `TIME WHAT`, in milliseconds; `#` begins a comment. What happens:
+//! A line is `TIME WHAT`, in milliseconds; `#` begins a comment. WHAT is one of:
 //!
 //! - `<` a segment arrives, in the words of [`Host::get`];
-//! - `>` segments leave, in the words of [`Host::sent`], separated by commas; `1+1000*3` is three in a row;
+//! - `>` segments leave, in the words of [`Host::sent`], separated by commas; `1+1000*3` is three
+//!   in a row;
 //! - `!` the application acts: `write N`, `close`, `pause`, `read`, `abort`, `connect`;
-//! - `?` figures hold, separated by commas: `cwnd 5`, with windows and `flight` in segments, `rto` in milliseconds.
+//! - `?` values hold, separated by commas: `cwnd 5`, with windows and `flight` in segments, `rto`
+//!   in milliseconds.
 //!
-//! Lines before the first time are settings, `set NAME VALUE`. Unless `open` is set to 0 the script begins with a
-//! client whose handshake took the first 100 ms.
+//! Lines before the first time are settings, `set NAME VALUE`. Unless `open` is set to 0, the
+//! script begins with a client whose handshake took the first 100 ms.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// A script under way.
+/// State of a script.
 struct Script {
     host: Host,
     sent: VecDeque<(u64, String)>,
@@ -92,7 +95,7 @@ impl Script {
         }
     }
 
-    /// A line that begins with its time.
+    /// Executes a line that begins with its time.
     fn step(&mut self, line: &str) {
         let mut words = line.splitn(3, char::is_whitespace);
         let at: u64 = words.next().and_then(|at| at.parse().ok()).expect("a time in milliseconds");
@@ -209,7 +212,8 @@ scripts!(
     zero_window,
 );
 
-/// The runner finds what is missing, late, or too much: a script that cannot fail pins nothing.
+/// The runner detects segments that are missing, late or unexpected: a script that cannot fail
+/// checks nothing.
 #[test]
 fn a_wrong_script_fails() {
     let fails = |script: &'static str| std::panic::catch_unwind(|| run("wrong", script)).is_err();
