@@ -1,4 +1,5 @@
-//! A transfer of 200 kB with losses as a pcap file: `cargo run -p marcato-sim --example capture [snaplen] > transfer.pcap`.
+//! Capture of a transfer of 200 kB with losses, as a pcap file:
+//! `cargo run -p marcato-sim --example capture [snaplen] > transfer.pcap`.
 
 use marcato_sim::{
     Arrivals, Bulk, Distribution, LinkConfig, Loss, Network, PriorityOption, Tap, TapPoint, TcpConfig,

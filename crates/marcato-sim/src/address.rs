@@ -38,9 +38,9 @@ pub enum Rebinding {
 
 /// Address book with a port for each route and an IP address for each node.
 ///
-/// Node n has 10.0.0.0 + n + 1 or `fd00::` + n + 1 (RFC 1918, RFC 4193); its ports count up from
-/// 1024. NAT addresses count up from 100.64.0.0/10, as behind a carrier's NAT (RFC 6598), or
-/// `fd00:64::/32`. No address is ever reused.
+/// Node n has 10.0.0.0 + n + 1 or `fd00::` + n + 1 (RFC 1918, RFC 4193). Its ports count up from
+/// [`FIRST_PORT`](Self::FIRST_PORT), 1024. NAT addresses count up from 100.64.0.0/10, as behind a
+/// carrier's NAT (RFC 6598), or `fd00:64::/32`. No address is ever reused.
 #[derive(Default)]
 pub(crate) struct AddressBook {
     /// Number of ports used at each node. The order of the map never matters: it is looked up, not

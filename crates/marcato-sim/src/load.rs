@@ -9,8 +9,8 @@ pub struct Load {
     /// Bytes on the wire, framing included. A packet in transmission counts by the part that has
     /// left.
     pub carried: f64,
-    /// Bytes that could have been on the wire; infinite without a rate and a trace. A new rate counts
-    /// from the end of the transmission in progress.
+    /// Bytes that could have been on the wire; infinite without a rate and a trace. A new rate
+    /// counts from the end of the transmission in progress.
     pub capacity: f64,
 }
 
@@ -34,7 +34,8 @@ impl Course {
         *self = Self { bytes: self.at(at), upto: at, rates: [self.rates[1], Some(rate)] };
     }
 
-    /// Returns the bytes up to `now`, which may precede the last change by less than a packet's time.
+    /// Returns the bytes up to `now`, which may precede the last change by less than a packet's
+    /// time.
     pub(crate) fn at(&self, now: Time) -> f64 {
         let bytes = |rate: Option<Rate>, from: Time, to: Time| match rate {
             Some(rate) => rate.as_bps() as f64 / 8.0 * to.since(from).as_secs_f64(),

@@ -209,7 +209,7 @@ fn remains(net: &Network, flow: FlowId) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// Every byte arrives once and in order, both ends finish, and the window is never below a segment.
+    /// Every byte arrives once and in order, both ends finish, and the window is at least a segment.
     #[test]
     fn every_byte_arrives_once_and_in_order_and_both_ends_finish(case in case()) {
         let (mut net, flow) = build(&case);

@@ -238,6 +238,7 @@ impl LowModule {
                 self.largest = self.largest.max(Some(end - 1));
             }
         }
+        // Numbers are never reused, so the sample is unambiguous (Karn's rule, RFC 6298 §3).
         if let Some(sent_at) = latest {
             self.rto.sample(now - sent_at);
             if let Some(srtt) = self.rto.srtt() {
@@ -315,8 +316,7 @@ impl LowModule {
         if self.outstanding == 0 {
             return shift;
         }
-        // PLT §3.2.1: everything goes to the HCM at once, so that a starved layer does not stall
-        // the stream.
+        // Everything goes to the HCM at once, so that a starved layer does not stall the stream.
         for (piece, _) in self.again.drain(..) {
             manager.on_lost(piece);
             shift.to_high += piece.len;

@@ -101,7 +101,8 @@ impl Rack {
                 self.widened = 0;
             }
         }
-        // No reordering seen: in recovery, or with three segments SACKed, holes are repaired at once.
+        // Without observed reordering, holes are repaired at once in recovery, or with three segments
+        // SACKed.
         if !self.reordering_seen && (state.in_recovery || state.segs_sacked >= DUP_THRESH) {
             self.reo_wnd = Duration::ZERO;
             return;

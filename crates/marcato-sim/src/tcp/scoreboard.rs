@@ -252,6 +252,7 @@ impl Scoreboard {
             let own = if segment.sacked { (1, segment.bytes()) } else { (0, 0) };
             let above = (self.sacked_above.0 - own.0, self.sacked_above.1 - own.1);
             if above.0 < DUP_THRESH && above.1 <= (DUP_THRESH - 1) * smss {
+                // Segments further up have no more SACKed data above them.
                 break;
             }
             if !segment.sacked && !segment.lost {
@@ -289,6 +290,7 @@ impl Scoreboard {
                 self.sacked_above.1 -= segment.bytes();
             } else if !segment.lost && !segment.resent {
                 if !rack.is_past(segment) {
+                    // First transmissions are in order of time, so later ones are not past either.
                     break;
                 }
                 let lost_at = rack.lost_at(segment.sent_at);

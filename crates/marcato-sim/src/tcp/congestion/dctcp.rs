@@ -39,6 +39,7 @@ impl CongestionControl for Dctcp {
         if ece {
             self.bytes_marked += newly_acked;
         }
+        // RFC 8257 §3.3: alpha is updated once per window.
         if una > self.window_end {
             let m = self.bytes_marked as f64 / self.bytes_acked.max(1) as f64;
             self.alpha = self.alpha * (1.0 - G) + m * G;

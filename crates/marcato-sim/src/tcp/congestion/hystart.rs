@@ -101,6 +101,7 @@ impl HyStart {
         if cwnd < LOW_WINDOW {
             return false;
         }
+        // Acknowledgement train: closely spaced acknowledgements for longer than the path is.
         if now - self.last_ack <= ACK_DELTA {
             self.last_ack = now;
             self.found |= now - self.round_start > self.train(pacing);
@@ -109,6 +110,7 @@ impl HyStart {
         if self.sample_cnt < MIN_SAMPLES {
             self.sample_cnt += 1;
         } else {
+            // Delay increase: all round trips of this round show a queue.
             let threshold = (self.delay_min / 8).clamp(DELAY_MIN, DELAY_MAX);
             self.found |= self.curr_rtt > self.delay_min + threshold;
         }

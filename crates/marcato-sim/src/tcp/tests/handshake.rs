@@ -127,7 +127,7 @@ fn a_lost_fin_is_sent_again() {
     assert!(host.sent().is_empty());
 }
 
-/// A full segment with its FIN is a byte longer than the window of one segment that a timeout leaves.
+/// A full segment with its FIN exceeds the window of one segment after a timeout by a byte.
 #[test]
 fn a_lost_last_segment_with_its_fin_is_sent_again() {
     let mut host = Host::connected(config());

@@ -401,6 +401,7 @@ impl Bbr {
         if ack.newly_lost > 0 {
             self.cwnd = self.cwnd.saturating_sub(ack.newly_lost).max(self.mss);
         }
+        // The first round of recovery conserves packets: it sends what was delivered, no more.
         if ack.state == LossState::Recovery && self.prior_state != LossState::Recovery {
             self.packet_conservation = true;
             self.next_round_delivered = self.delivered;
