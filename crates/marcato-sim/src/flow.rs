@@ -97,8 +97,8 @@ pub enum Arrivals {
     /// Poisson process: gaps are independent and exponentially distributed.
     Poisson,
     /// Constant gaps while on, and no packets while off. The first packet of an on span leaves at
-    /// its beginning, so that the shortest span has one, but never sooner after the last than the
-    /// rate allows. The flow begins with an on span.
+    /// its beginning, so that the shortest span has one. It never leaves sooner after the last one
+    /// than the rate allows. The flow begins with an on span.
     OnOff {
         /// Lengths of the on spans.
         on: Distribution<Duration>,

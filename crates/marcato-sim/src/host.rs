@@ -116,8 +116,8 @@ pub struct Incoming {
 pub enum Destination {
     /// Current address of the other end of a route.
     Route(RouteId),
-    /// An address, which selects the route. A datagram to an address that the other end had before
-    /// a rebinding travels all the way, and is dropped where the NAT no longer knows it.
+    /// An address, which selects the route. A datagram to an address that the other end lost in a
+    /// rebinding travels all the way. It is dropped where the NAT no longer knows the address.
     Address {
         /// Address of the other end, as this end sees it.
         remote: SocketAddr,

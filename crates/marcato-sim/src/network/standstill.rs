@@ -11,10 +11,10 @@ const EACH: u64 = 512;
 /// Error of a run in which events follow each other without end at one instant.
 ///
 /// It happens where packets and their acknowledgements travel in no time: on a cycle of links
-/// without delay and without rate. A run stops after 1 000 000 events at one instant, and 512 more
-/// for each flow, each packet in the network, and each UDP packet sent at that instant. Where a
-/// round trip takes a nanosecond or more, each packet causes at most two events per link and
-/// instant, so no such run comes near the limit.
+/// without delay and without rate. A run stops after 1 000 000 events at one instant. The limit
+/// grows by 512 for each flow, each packet in the network, and each UDP packet sent at that
+/// instant. If a round trip takes a nanosecond or more, each packet causes at most two events per
+/// link and instant. No such run comes near the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "time stands still at {at} after {events} events at this instant: packets travel in circles in no time, so give a \

@@ -34,10 +34,10 @@ pub struct PltConfig {
     /// Least timeout of the LCM; the paper gives none.
     ///
     /// With the 200 ms of TCP stacks, low packets that only wait for the high layer are marked
-    /// lost, and the HCM retransmits what arrives all the same. For short flows that offer 80 % of
+    /// lost. The HCM then retransmits what arrives all the same. For short flows that offer 80 % of
     /// a link, this alone adds a sixth of their load. With the second of RFC 6298 §2.4, a long flow
-    /// with a short buffer waits so long for what a starved queue has dropped that it loses 7 % of
-    /// the link. Fig. 6 needs the former.
+    /// with a short buffer loses 7 % of the link, as it waits so long for what a starved queue has
+    /// dropped. Fig. 6 needs the former.
     pub min_rto: Duration,
     /// Least timeout until the first low packet has been acknowledged, if above `min_rto`.
     ///
@@ -59,9 +59,9 @@ pub struct PltConfig {
     /// Least urgent priority of new data in the high layer. Less urgent data goes low only, as long
     /// as the low layer's window holds a packet.
     ///
-    /// Under a Conductor, this leaves the high layer to urgent data, and less urgent data in it
-    /// does not overtake urgent data that had to go low. The HCM repairs losses of any priority.
-    /// `None`: the HCM takes all data, as in the paper.
+    /// Under a Conductor, this leaves the high layer to urgent data. Less urgent data in the high
+    /// layer does not overtake urgent data that had to go low. The HCM repairs losses of any
+    /// priority. `None`: the HCM takes all data, as in the paper.
     pub high_for: Option<Priority>,
     /// Records a report of each epoch of the LCM.
     pub log_epochs: bool,

@@ -43,8 +43,9 @@ pub struct FlowOutcome {
     pub finished: Option<Time>,
     /// Payload delivered to the receiving application; of a request-response flow, the responses.
     pub bytes: Bytes,
-    /// Goodput in Mbit/s over the flow's lifetime: from its beginning or the end of the warm-up, to
-    /// its end or stop, but no earlier than its last arrival, or to the end of the run.
+    /// Goodput in Mbit/s over the flow's lifetime. It begins with the flow or at the end of the
+    /// warm-up. It ends with the flow or at its stop, but no earlier than its last arrival, or at
+    /// the end of the run.
     pub goodput: f64,
     /// Packets that the sending end sent.
     pub sent: u64,

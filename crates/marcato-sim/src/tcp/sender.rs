@@ -306,8 +306,8 @@ impl Sender {
         }
     }
 
-    /// Returns the pacing rate: the congestion control's, or that of the window if pacing is on. As
-    /// in Linux, the latter is twice the window per round trip in slow start up to half of the
+    /// Returns the pacing rate: the congestion control's, or that of the window if pacing is on.
+    /// The latter is as in Linux: twice the window per round trip in slow start up to half of the
     /// threshold, and 1.2 times the window from there on.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         self.congestion.pacing_rate().or_else(|| self.window_rate().filter(|_| self.pace_without_rate))
