@@ -10,7 +10,8 @@ use crate::{Progress, RunError, RunOptions};
 /// units, published values and bands are those of the first run.
 ///
 /// ```
-/// use marcato_papers::{Row, RunOptions, Silent, Unit, over_seeds};
+/// use marcato_papers::{RunOptions, Silent, over_seeds};
+/// use marcato_report::{Row, Unit};
 /// let options = RunOptions::repeated(1, 3)?;
 /// let rows = over_seeds(&options, &mut Silent, |seed, _| {
 ///     Ok(vec![Row::new("demo.seed", "the seed itself", Unit::Count).measured(seed as f64)])
