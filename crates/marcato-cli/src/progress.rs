@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_at_first_and_the_time_left_is_estimated_later() {
+    fn the_bar_starts_at_zero_and_estimates_the_time_left_later() {
         let paper = Paper::default();
         let mut bar = Bar::on(ProgressDrawTarget::term_like(Box::new(paper.clone())));
         bar.begin("0 of 2 runs done, simulated seconds", Some(60));

@@ -91,7 +91,7 @@ fn a_full_disk_leaves_a_run_as_it_was() {
 }
 
 #[test]
-fn a_full_disk_ends_a_grid_with_one_message_and_keeps_what_was_done() {
+fn a_grid_on_a_full_disk_fails_with_one_message_and_can_resume() {
     let (_directory, file, out) = scenario(&format!("{SCENARIO}\n[grid]\nseeds = 6\n"));
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--jobs", "1"];
     let said = refused(&with_files_of_at_most(1, &arguments));

@@ -14,7 +14,7 @@ fn demo(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn the_page_and_the_source_arrive_in_both_ways_and_no_earlier_than_the_link_allows() {
+fn both_schemes_deliver_page_and_source_no_faster_than_the_link() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
     let arguments = ["--loads", "1", "--seed", "7", "--format", "json", "--out", out.to_str().unwrap()];
@@ -54,7 +54,7 @@ fn the_page_and_the_source_arrive_in_both_ways_and_no_earlier_than_the_link_allo
 }
 
 #[test]
-fn a_bad_environment_is_status_2_with_a_clear_message_and_takes_no_time() {
+fn a_bad_environment_exits_2_at_once_with_a_clear_message() {
     for (arguments, said) in [
         (&["--out", "/proc/none"][..], "cannot write `/proc/none`"),
         (&["--loss", "2"], "'--loss <P>': give a probability from 0 to below 1, for example 0.02 for 2 %"),

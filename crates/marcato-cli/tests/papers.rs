@@ -132,7 +132,7 @@ fn a_reader_of_text_is_told_where_the_report_is() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_with_status_2_and_what_is_built_is_named() {
+fn papers_not_built_exit_2_and_the_message_names_those_built() {
     for (line, said) in [
         ("papers plt", "planned but not built yet; choose from: cats, all"),
         ("papers dogs", "there is no experiment `dogs`; choose from: cats, all"),

@@ -161,7 +161,7 @@ fn every_scheduler_delivers_and_clients_come_one_after_another() {
 }
 
 #[test]
-fn several_clients_are_served_at_once_and_more_than_may_be_are_sent_away() {
+fn clients_run_concurrently_and_one_over_the_limit_is_refused() {
     let mut server = Server::start(&["--listen", "127.0.0.1:0", "--max-clients", "2"]);
     let (addr, fingerprint) = (server.addrs[0].clone(), server.fingerprint.clone());
     let arguments = ["perf", "client", &addr, "--fingerprint", &fingerprint, "--source", "100ms:1kB"];
@@ -393,7 +393,7 @@ fn interrupt(_: &mut Server, client: &Child) {
 }
 
 #[test]
-fn a_run_whose_server_is_killed_prints_what_it_measured_and_fails() {
+fn a_client_of_a_killed_server_prints_partial_results_and_fails() {
     for (engine, said) in [("quic", "nothing was heard from"), ("tcp", "the connection")] {
         let (out, err) = cut_short(engine, "json", 2, kill);
         let run: Value = serde_json::from_str(&out).unwrap();

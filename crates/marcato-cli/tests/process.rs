@@ -19,7 +19,7 @@ fn the_version_goes_to_standard_output() {
 }
 
 #[test]
-fn a_wrong_command_line_exits_2_and_leaves_standard_output_alone() {
+fn a_wrong_command_line_exits_2_with_nothing_on_stdout() {
     for arguments in [
         &["papers", "nothing"][..],
         &["papers", "cats", "--nothing"],
@@ -85,7 +85,7 @@ fn piped(directory: &Path, arguments: &[&str], text: &[u8]) -> Output {
 }
 
 #[test]
-fn a_scenario_is_read_from_standard_input_and_its_traces_from_the_working_directory() {
+fn a_scenario_from_stdin_reads_traces_in_the_working_directory() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("lte.trace"), "1\n2\n3\n").unwrap();
     let output = piped(directory.path(), &["--format", "json"], SCENARIO.as_bytes());

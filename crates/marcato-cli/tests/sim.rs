@@ -172,7 +172,7 @@ fn a_session_that_is_captured_leaves_its_secrets() {
 }
 
 #[test]
-fn the_document_has_the_documented_keys_and_nothing_of_the_machine() {
+fn the_json_has_the_documented_keys_and_no_local_paths() {
     let (directory, file) = scenario(ONE);
     let (_, printed, _) = marcato([&file, "--format", "json"]);
     let json: Value = serde_json::from_str(&printed).unwrap();
@@ -207,7 +207,7 @@ fn csv_is_a_line_for_each_flow_and_text_an_aligned_table() {
 }
 
 #[test]
-fn a_grid_gives_the_same_bytes_on_any_number_of_threads_and_after_an_interrupt() {
+fn a_grid_is_byte_identical_at_any_thread_count_and_if_resumed() {
     let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "");
     let (directory, file) = scenario(&text);
     let [whole, cut] = ["whole", "cut"].map(|name| path(directory.path(), name));
@@ -266,7 +266,7 @@ fn means_are_over_seeds_and_each_row_says_how_to_repeat_it() {
 }
 
 #[test]
-fn points_of_a_grid_stand_side_by_side_with_what_there_is_of_them() {
+fn grid_points_appear_side_by_side_with_their_defined_metrics() {
     let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "");
     let text = text.replace("start = \"2 s\"", "start = \"2 s\"\nstart-jitter = \"50 ms\"");
     let (_directory, file) = scenario(&text);
@@ -763,7 +763,7 @@ fn cells(html: &str, caption: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_report_of_a_run_shows_charts_first_and_then_tables_flow_by_flow_and_the_scenario() {
+fn a_run_report_shows_charts_then_tables_by_flow_then_scenario() {
     let (directory, file) = scenario(ONE);
     let out = path(directory.path(), "out");
     assert_eq!(marcato([&file, "--out", &out]).0, Status::Ok);
@@ -793,7 +793,7 @@ fn the_report_of_a_run_shows_charts_first_and_then_tables_flow_by_flow_and_the_s
 }
 
 #[test]
-fn a_grid_writes_a_report_with_a_chart_by_each_key_and_intervals() {
+fn a_grid_report_has_a_chart_for_each_key_and_intervals() {
     let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "");
     let text = text.replace("start = \"2 s\"", "start = \"2 s\"\nstart-jitter = \"50 ms\"");
     let (directory, file) = scenario(&text.replace("6 s", "3 s"));
@@ -832,7 +832,7 @@ fn a_grid_writes_a_report_with_a_chart_by_each_key_and_intervals() {
 }
 
 #[test]
-fn a_grid_in_which_nothing_is_random_says_so_instead_of_an_interval_of_0() {
+fn a_grid_without_randomness_says_so_and_prints_no_intervals() {
     let text = format!("{ONE}{GRID}").replace("pcap = [\"bottleneck\"]\n", "").replace("6 s", "3 s");
     let (directory, file) = scenario(&text);
     let out = path(directory.path(), "out");

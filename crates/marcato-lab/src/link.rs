@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_late_finds_what_came_out_in_the_meantime_and_the_link_has_lost_no_time() {
+    fn a_link_polled_late_delivers_what_was_due_and_loses_no_time() {
         let config = || LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(50));
         let (mut watched, mut late) = (link(config()), link(config()));
         for number in 0..100 {

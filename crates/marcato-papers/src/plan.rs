@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_kept_are_not_made_again_and_are_the_same_to_the_last_bit() {
+    fn kept_runs_are_not_repeated_and_are_bit_identical() {
         let directory = tempfile::tempdir().unwrap();
         let with = |seeds: u32, program: &str| {
             let shelf = Shelf::new(directory.path(), program);

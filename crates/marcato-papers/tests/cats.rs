@@ -47,7 +47,7 @@ fn a_quick_report_says_that_it_is_one_and_describes_itself() {
 }
 
 #[test]
-fn every_value_of_the_paper_stands_in_the_scorecard_with_its_band() {
+fn the_scorecard_has_every_printed_value_within_its_band() {
     let report = run(1);
     let printed: Vec<_> = report.document().rows().iter().filter(|row| row.paper_value().is_some()).collect();
     assert!(printed.len() >= 30 && printed.iter().all(|row| row.ok().is_some()));

@@ -125,7 +125,7 @@ impl World {
 
 #[expect(clippy::cast_possible_truncation, reason = "a window is far below 2^53 bytes")]
 #[test]
-fn the_schedulers_use_as_much_of_fixed_windows_as_the_arithmetic_says() {
+fn schedulers_use_fixed_windows_as_the_arithmetic_predicts() {
     let mut bounds = 0;
     for reduction in Reduction::ALL {
         let window = mean_window(reduction, LOSS, PACKET);

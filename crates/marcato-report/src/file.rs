@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_committed_leaves_what_was_there_and_nothing_else() {
+    fn an_uncommitted_file_leaves_the_old_one_and_no_other_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rows.csv");
         AtomicFile::write(&path, "old").unwrap();

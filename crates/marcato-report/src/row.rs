@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deviation_has_the_sign_of_the_difference_and_no_percentage_of_nought() {
+    fn a_deviation_keeps_its_sign_and_has_no_percentage_of_zero() {
         let below = row().paper(-10.0).measured(-12.0);
         assert_eq!((below.deviation(), below.deviation_percent()), (Some(-2.0), Some(-20.0)));
         let off_zero = row().paper(0.0).measured(0.5);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_in_the_order_of_the_paper_and_only_those_that_it_prints() {
+    fn the_scorecard_lists_only_printed_values_in_paper_order() {
         let document = document();
         let card = Scorecard::of(&document).unwrap();
         let names: Vec<&str> = card.groups.iter().map(|group| group.name.as_str()).collect();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn far_values_are_counted_whether_anything_is_claimed_of_them_or_not() {
+    fn far_values_are_counted_whether_claimed_or_not() {
         let document = document();
         let tally = Scorecard::of(&document).unwrap().tally();
         // A deviation of exactly 15 % is not far. Any deviation from 0 is, and so is a value that

@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_percentile_is_a_sample_that_enough_do_not_exceed_and_a_ccdf_says_what_counting_says(
+        fn percentiles_are_samples_and_they_and_the_ccdf_match_counts(
             samples in prop::collection::vec((0..50u8).prop_map(f64::from), 1..200), thousandths in 0..=1000u16,
         ) {
             let sorted = Samples::new(samples.iter().copied());

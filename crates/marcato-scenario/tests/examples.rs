@@ -41,7 +41,7 @@ fn every_example_is_tested() {
 }
 
 #[test]
-fn every_example_is_named_after_its_file_and_has_runs_of_different_names() {
+fn every_example_is_named_after_its_file_with_unique_run_ids() {
     for name in EXAMPLES {
         let scenario = example(name);
         assert_eq!(scenario.experiment().name, name);

@@ -76,7 +76,7 @@ fn page(kind: &str, grid: &str) -> String {
 }
 
 #[test]
-fn a_grid_over_feeders_leaves_the_conductors_keys_to_the_conductor() {
+fn a_grid_over_feeders_applies_conductor_keys_to_conductor_only() {
     let flow = format!(
         "{F}kind = \"messages\"\npreset = \"paper\"\nchunk = \"1000 B\"\nfeeder = \"fifo\"\nbulk = \"p4\"\n"
     );
@@ -317,7 +317,7 @@ series = ["flow.late.throughput", "flow.twins.cwnd", "link.l.queue"]
 "#;
 
 #[test]
-fn a_run_that_is_set_to_be_shorter_leaves_out_what_comes_after_its_end_and_says_so() {
+fn a_shortened_run_drops_everything_past_its_end_and_lists_it() {
     let overrides = Overrides { set: vec!["duration=3 s".to_owned()], seed: None };
     let scenario =
         Scenario::parse_with("busy.toml", BUSY, &overrides).unwrap_or_else(|error| panic!("{error}"));
@@ -361,7 +361,7 @@ fn a_duration_that_is_varied_cuts_each_run_by_itself() {
 }
 
 #[test]
-fn a_file_that_is_too_short_for_itself_is_wrong_and_so_is_a_run_with_nothing_in_it() {
+fn events_past_a_files_own_end_and_runs_without_flows_are_wrong() {
     let short = BUSY.replace("duration = \"10 s\"", "duration = \"5 s\"");
     assert_eq!(
         faults(&short),
@@ -458,7 +458,7 @@ fn payloads_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn sizes_come_from_a_file_beside_the_scenario_and_errors_name_its_lines() {
+fn sizes_are_read_beside_the_scenario_and_errors_name_the_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.toml");
     let load = |sizes: Option<&str>| {

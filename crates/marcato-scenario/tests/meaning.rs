@@ -124,7 +124,7 @@ fn a_limit_in_time_is_what_the_link_carries_in_it() {
 }
 
 #[test]
-fn a_limit_in_time_that_comes_later_is_of_the_rate_that_holds_by_then() {
+fn a_queue_limit_in_time_uses_the_rate_in_force_when_it_starts() {
     let scenario = simple(
         "rate = \"8 Mbit/s\"\nchanges = [{ at = \"3 s\", queue = { kind = \"droptail\", limit = \"50 ms\" } }, { at = \"1 s\", \
          queue = { kind = \"droptail\", limit = \"50 ms\" } }, { at = \"2 s\", rate = \"16 Mbit/s\" }]",
@@ -157,7 +157,7 @@ fn the_far_end_is_set_up_like_the_near_one_but_for_what_is_said() {
 }
 
 #[test]
-fn one_way_delays_are_recorded_of_datagrams_and_of_quic_but_not_of_tcp() {
+fn one_way_delay_is_recorded_for_udp_and_quic_but_not_for_tcp() {
     let record = "\n[record]\nseries = \"all\"\n";
     let delays = |flow: &str| {
         let scenario = simple("rate = \"8 Mbit/s\"", &format!("{flow}{record}"));
@@ -229,7 +229,7 @@ fn runs_come_in_order_and_their_names_fit_files() {
 }
 
 #[test]
-fn a_low_layer_is_a_kind_or_a_kind_with_differences_and_is_at_both_ends() {
+fn a_low_layer_is_a_kind_with_optional_changes_at_both_ends() {
     let low = |tcp: &str| {
         let text = format!(
             "name = \"t\"\nduration = \"10 s\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1 ms\"\n[[flow]]\nname = \

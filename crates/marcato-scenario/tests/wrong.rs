@@ -777,7 +777,7 @@ fn a_file_that_is_too_long_is_not_read() {
 }
 
 #[test]
-fn of_very_many_faults_the_first_are_shown_and_the_others_counted() {
+fn the_first_of_many_faults_are_shown_and_the_rest_counted() {
     let keys: String = (0..80).map(|n| format!("mystery-{n} = 1\n")).collect();
     let error = Scenario::parse("many.toml", &(keys + RIGHT)).unwrap_err();
     assert_eq!(error.faults().len(), marcato_scenario::limit::MAX_FAULTS);

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_its_keys_and_a_message_that_never_came_is_no_number() {
+    fn the_json_has_its_keys_and_a_lost_message_makes_the_max_null() {
         let json: Value = serde_json::from_str(&outcome([1.0, 3.0, 2.0, f64::INFINITY]).to_json()).unwrap();
         let source = &json["sources"][0];
         assert_eq!((&source["sent"], &source["arrived"]), (&4.into(), &3.into()));

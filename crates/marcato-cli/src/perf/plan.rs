@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_names_or_addresses_with_or_without_a_port_and_a_local_address() {
+    fn a_lane_is_a_host_with_optional_port_and_local_address() {
         let lane = |text: &str| {
             let lane: LaneSpec = text.parse().unwrap();
             (lane.host_port().unwrap(), lane.local)

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_arrived_when_all_of_its_pieces_have_in_any_order() {
+    fn a_message_arrives_once_all_its_pieces_have_in_any_order() {
         let mut book = book();
         book.piece(piece(0, 0, 600, 1000), 400, 10).unwrap();
         book.piece(piece(0, 1, 0, 500), 500, 20).unwrap();

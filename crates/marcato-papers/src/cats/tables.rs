@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_arrive_when_those_of_the_authors_program_do_with_and_without_cats() {
+    fn segment_gaps_match_the_authors_program_with_and_without_cats() {
         for scheme in [Scheme::Fifo, Scheme::cats()] {
             let gaps = gaps(&Load::run(&Path::authors(), scheme, 1).unwrap());
             for (place, gap) in gaps.iter().enumerate() {

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_of_the_cellular_link_stays_within_its_bounds_and_depends_on_the_seed() {
+    fn cellular_rates_stay_in_bounds_and_depend_on_the_seed() {
         let rates = cellular_rates(1);
         assert!(rates.iter().all(|(_, rate)| (400_000..=4_000_000).contains(&rate.as_bps())));
         assert_ne!(rates, cellular_rates(2));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_is_answered_at_a_small_scale_and_every_row_is_documented() {
+    fn a_tiny_run_answers_every_question_and_documents_every_row() {
         let report = report(Scale::TINY, &RunOptions::default(), &mut Silent).unwrap();
         crate::validate::documented::check(&report);
         let names: Vec<&str> = report.figures().map(marcato_report::Figure::id).collect();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcomes_do_not_depend_on_the_number_of_cores_nor_on_what_was_kept() {
+    fn outcomes_are_independent_of_core_count_and_of_kept_runs() {
         let mut plan = Plan::new(Scale::TINY);
         let stacks =
             [Stack::Quic(Control::Cubic), Stack::BothWays(Control::Bbr), Stack::OneWay(Control::Cubic)];

@@ -137,7 +137,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(50);
 
     #[test]
-    fn growth_is_taken_from_the_first_to_the_last_step_between_reductions() {
+    fn growth_is_taken_from_first_to_last_step_between_reductions() {
         let mut windows = Windows::new(RTT);
         let mut at = |millis, change, window, counts| {
             windows.changed(Time::from_millis(millis), change, Bytes::new(window), counts);

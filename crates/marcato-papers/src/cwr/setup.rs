@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_counted_that_were_released_while_it_was_measured() {
+    fn only_messages_released_during_the_measurement_are_counted() {
         let outcome = run(&setup(Scheduler::Cwr), 1).unwrap();
         let [released] = &*outcome.sources else { panic!("one source") };
         assert_eq!(released.len(), 60);

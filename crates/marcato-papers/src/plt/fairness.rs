@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jain_s_index_is_one_if_all_have_the_same_and_one_of_n_if_one_has_it_all() {
+    fn jains_index_is_1_for_equal_shares_and_1_over_n_for_one_taker() {
         assert!((jain(&[3.0; 5]) - 1.0).abs() < 1e-12);
         assert!((jain(&[7.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
     }

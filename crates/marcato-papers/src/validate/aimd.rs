@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_of_two_packets_count_as_one_only_where_they_are_counted() {
+    fn an_ack_of_two_packets_counts_once_unless_packets_are_counted() {
         let counted = Aimd { per_ack: 2, counts_packets: false }.rate(1e-4, 4_000_000, None) * 0.01;
         assert!((counted / mathis_constant(2.0) - 1.0).abs() < 0.02, "{counted}");
         let bytes = Aimd { per_ack: 2, counts_packets: true }.rate(1e-4, 4_000_000, None) * 0.01;

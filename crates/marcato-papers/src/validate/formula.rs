@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_constant_for_independent_losses_follows_from_its_derivation() {
+    fn the_independent_loss_constant_matches_a_monte_carlo_estimate() {
         // E(sqrt(S)) from 400 000 draws, each with a standard deviation of 0.4: 0.0007.
         let mut stream = Seed::new(1).stream("ott");
         let draws = 400_000;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_of_two_curves_is_above_both_and_near_one_where_the_other_is_far() {
+    fn cubic_or_reno_window_is_above_reno_and_near_a_dominant_curve() {
         near(cubic_or_reno_window(0.1, 1e-5) / cubic_window(0.1, 1e-5), 1.0, 0.01);
         near(cubic_or_reno_window(0.001, 1e-2) / mathis_window(1e-2), 1.0, 0.01);
         assert!(cubic_or_reno_window(0.1, 1e-3) > mathis_window(1e-3));

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fill_rate_needs_a_span_and_bounds_in_order_that_hold_a_packet() {
+    fn fill_rates_need_a_span_and_ordered_bounds_of_at_least_an_mtu() {
         let mtu = Bytes::new(1514);
         let sized = |span, least, most| {
             let [least, most] = [least, most].map(Bytes::new);

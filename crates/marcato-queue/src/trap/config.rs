@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_lie_within_three_cycles_and_thresholds_within_100_percent() {
+    fn responses_span_cycles_1_to_3_and_thresholds_1_to_100_percent() {
         let paper = TrapConfig::paper();
         for (first, last, works) in [(1, 3, true), (3, 3, true), (1, 4, false), (0, 1, false), (2, 1, false)]
         {

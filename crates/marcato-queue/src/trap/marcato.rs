@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_fifth_sample_on_one_counts_as_twice_the_mean_at_most() {
+    fn from_the_fifth_on_a_sample_counts_at_most_twice_the_mean() {
         let after = |samples: &[u16]| {
             let mut noise = Noise::new();
             samples.iter().for_each(|&sample| noise.take(sample));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_few_below_one_in_32_packets_and_excused_at_an_even_rate() {
+    fn marks_under_1_in_32_packets_are_few_and_excused_at_even_rate() {
         let signals = |marks, before, mean| {
             let mut windows = [Window::default(); KEPT];
             windows[3] = bytes(before);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_ruled_during_an_earlier_answer_or_on_excused_marks() {
+    fn a_ruling_is_withheld_during_an_answer_and_on_excused_marks() {
         // Windows in kB, latest first; the signal came three cycles ago.
         let rule = |kilobytes: [u32; 5], mean: u16, signal: Signal| {
             let mut windows = [Window::default(); KEPT];

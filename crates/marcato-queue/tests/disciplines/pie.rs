@@ -248,7 +248,7 @@ impl Steady {
 }
 
 #[test]
-fn a_burst_is_allowed_again_after_a_latency_below_half_the_reference() {
+fn the_burst_allowance_returns_below_half_the_reference_latency() {
     // Steep enough for drops within a few steps once the allowance is spent. §4.4.
     let steep = PieConfig { alpha: 10_000, beta: 100_000, ..roomy() };
     for (latency, allowed) in [(5_500, true), (7_500, false), (10_500, false)] {
@@ -262,7 +262,7 @@ fn a_burst_is_allowed_again_after_a_latency_below_half_the_reference() {
 }
 
 #[test]
-fn short_latencies_protect_from_drops_below_a_probability_of_a_fifth() {
+fn low_latency_prevents_drops_while_drop_prob_is_below_a_fifth() {
     // §4.1: no drops while qdelay_old is below half of QDELAY_REF and drop_prob below 0.2.
     let flat = PieConfig { alpha: 1000, beta: 0, ..roomy() };
     for (target, latency, protected) in

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn each_finite_value_has_a_cell_with_its_number_and_shared_heads_stand_once() {
+    fn each_finite_value_has_a_labelled_cell_and_shared_heads_merge() {
         let svg = map(&[0.5, f64::NAN, -0.25, 7.0]);
         assert!(svg.contains("<title>first, a, x: 0.5</title>"));
         assert!(svg.contains("<title>first, b, x: -0.25</title>"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_further_from_nought_the_deeper_and_the_sign_is_the_colour() {
+    fn the_sign_sets_the_colour_and_distance_from_zero_its_depth() {
         let map = HeatMap::new("t", -2.0, 1.0);
         assert_eq!(map.paint(0.5), (Colour::Blue, 0.5));
         assert_eq!(map.paint(-0.5), (Colour::Vermilion, 0.25));

@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_below_the_range_that_was_asked_for_is_drawn_where_its_axis_says() {
+    fn a_value_below_the_requested_range_is_drawn_to_scale() {
         let points = [(0.0, 99.0), (1.0, 14.5), (2.0, 80.0)];
         let chart =
             LineChart::new("t", Axis::new("buffer", ""), Axis::new("utilisation", "%").range(70.0, 102.0));
@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_leaves_a_window_at_its_frame_and_an_arrow_and_the_legend_say_how_far_it_goes() {
+    fn arrow_and_legend_tell_how_far_a_line_goes_beyond_its_window() {
         let chart = LineChart::new("t", Axis::new("x", ""), Axis::new("y", "").window(0.0, 10.0));
         let svg = chart.series(Series::line("s", [(0.0, 5.0), (2.0, 15.0), (4.0, 5.0)])).to_svg();
         assert!(svg.contains(">s (to 15)</text>") && svg.contains("<title>s: 15</title>"));
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_that_goes_on_beyond_a_window_ends_at_the_edge_without_falling() {
+    fn a_ccdf_beyond_its_window_ends_at_the_edge_without_falling() {
         let svg = delays().series(Series::ccdf("s", [10.0, 20.0, 431.0])).to_svg();
         let line = &corners(&svg)[0];
         let (last, before) = (line[line.len() - 1], line[line.len() - 2]);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_at_least_twelve_looks_and_no_two_share_colour_and_pattern_or_colour_and_mark() {
+    fn no_two_of_12_or_more_looks_share_colour_with_pattern_or_mark() {
         let looks: Vec<Look> = (0..Look::COUNT).map(Look::of).collect();
         assert!(looks.len() >= 12);
         assert_eq!(looks.iter().collect::<BTreeSet<_>>().len(), looks.len());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_that_is_chosen_once_is_the_names_everywhere_and_nobody_elses_beside_it() {
+    fn a_chosen_colour_holds_in_every_chart_and_for_one_name_only() {
         let looks =
             Looks::assign([vec![("CATS", None), ("other", None)], vec![("CATS", Some(Colour::Blue))]]);
         assert_eq!(looks.of(("CATS", None)), Look::plain(Colour::Blue));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_kept_where_it_holds_the_data_and_widened_where_it_does_not() {
+    fn a_range_is_kept_if_it_holds_the_data_and_widened_otherwise() {
         let scale =
             |axis: &Axis, value: f64| Scale::new(axis, [value].into_iter(), false, 0.0, 200.0).unwrap();
         let axis = Axis::new("share", "%").range(70.0, 102.0);

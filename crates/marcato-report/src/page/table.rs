@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn surplus_cells_are_left_out_missing_ones_are_empty_and_no_rows_are_no_table() {
+    fn rows_are_cut_or_padded_to_the_columns_and_none_give_no_table() {
         let table = Table::new("t").columns([Column::text("a"), Column::text("b")]);
         assert_eq!(html(&table), "");
         let html = html(&table.row(["1", "2", "3"]).row(["4"]));
