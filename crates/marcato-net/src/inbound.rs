@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn of_unreliable_messages_the_least_urgent_and_oldest_are_dropped_first() {
+    fn the_least_urgent_oldest_unreliable_message_is_dropped_first() {
         let mut inbound = inbound(|limits| limits.unreliable = Bytes::new(3 * 65));
         for (priority, byte) in
             [(P2, b"a"), (Priority::P0, b"b"), (P2, b"c"), (P2, b"d"), (Priority::P4, b"e")]

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn only_datagrams_of_one_length_from_one_peer_with_one_mark_belong_together() {
+    fn only_datagrams_of_equal_length_peer_and_tos_are_coalesced() {
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let first = Incoming { from, len: 2400, segment: 1200, tos: 2 };
         let next = Incoming { len: 1200, ..first };

@@ -424,7 +424,7 @@ async fn a_server_that_never_answers_is_given_up(engine: Engine) {
 
 /// Without TLS, the peer's bytes reach the frame decoder itself.
 #[tokio::test]
-async fn a_peer_that_sends_no_frames_over_plain_tcp_loses_its_connection() {
+async fn a_plain_tcp_peer_that_sends_invalid_frames_is_disconnected() {
     let config = config(Engine::Tcp);
     let endpoint =
         Endpoint::listen(&config, &[common::localhost().into()], &ServerSecurity::Plaintext).await.unwrap();

@@ -127,7 +127,7 @@ async fn the_first_lane_lost_mid_message_loses_nothing() {
 
 /// Cuts one of two lanes while a message of 30 MB is written piece by piece.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_lost_within_a_message_that_is_being_written_loses_nothing_of_it() {
+async fn losing_a_lane_while_a_message_is_written_loses_no_data() {
     const PIECES: usize = 100;
     let mut config = Config::new(Engine::Quic);
     config.quic.session.path_scheduler = PathScheduler::RoundRobin;
@@ -342,7 +342,7 @@ async fn one_flag_at_both_ends_opens_a_low_lane_at_the_port_after() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_low_lane_s_address_may_be_named_and_the_first_lane_may_not_be_low() {
+async fn a_low_lane_may_have_a_named_address_but_not_come_first() {
     let config = Config::new(Engine::Quic).layered(true);
     let low = LocalAddress { layer: Layer::Low, ..localhost().into() };
     let server = server_at(&config, &[localhost().into(), low]).await;

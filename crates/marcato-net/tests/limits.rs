@@ -74,7 +74,7 @@ fn first_datagram(server: SocketAddr, trust: &marcato_quic::Trust) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quic_handshakes_that_do_not_go_on_keep_nobody_out_and_are_given_up() {
+async fn stalled_quic_handshakes_block_no_client_and_time_out() {
     let mut config = Config::new(Engine::Quic);
     config.quic.max_handshakes = 4;
     config.quic.handshake_timeout = Duration::from_secs(4);
@@ -131,7 +131,7 @@ async fn with_a_peer_that_vanishes() -> (marcato_net::Connection, TcpStream) {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tcp_peer_that_vanishes_is_noticed_by_what_it_does_not_acknowledge() {
+async fn a_vanished_tcp_peer_is_detected_by_unacknowledged_data() {
     let (client, _peer) = with_a_peer_that_vanishes().await;
     let mut message = client.send(Message::new("are you there?")).await.unwrap();
     let closed = within(client.closed()).await;

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_born_open_and_shut_it_has_no_window_but_the_same_metrics() {
+    fn a_gate_starts_open_and_shutting_it_zeroes_only_its_window() {
         let now = Instant::now();
         for engine_paces in [false, true] {
             for congestion in [Congestion::RENO, Congestion::Cubic, Congestion::Bbr3] {

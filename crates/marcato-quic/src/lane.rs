@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_counts_from_the_first_packet_after_a_rest_or_the_latest_acknowledgement() {
+    fn silence_starts_at_the_last_ack_or_first_packet_after_idle() {
         let mut lane = lane();
         lane.sent(ms(1000), 0, 1200, REPAIR);
         lane.sent(ms(1010), 1, 1200, REPAIR);
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_before_a_move_is_forgotten_once_later_packets_are_acknowledged() {
+    fn pre_move_packets_are_forgotten_once_later_ones_are_acked() {
         let mut lane = lane();
         for pn in 0..10 {
             lane.sent(ms(1), pn, 1200, REPAIR);
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_before_a_move_owes_nothing_once_any_later_packet_was_told_of() {
+    fn owes_nothing_drops_pre_move_packets_after_one_later_report() {
         let mut lane = lane();
         for pn in 0..3 {
             lane.sent(ms(1), pn, 1200, REPAIR);
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_dies_again_and_again_is_used_again_later_and_later() {
+    fn a_repeatedly_stalled_lane_recovers_after_growing_delays() {
         let mut lane = lane();
         let mut now = ms(1000);
         let mut holds = Vec::new();

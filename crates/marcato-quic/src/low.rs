@@ -145,7 +145,7 @@ mod tests {
     use std::net::SocketAddr;
 
     #[test]
-    fn a_lane_is_tried_again_later_and_later_until_it_was_well_for_long() {
+    fn lane_retry_intervals_grow_until_the_lane_stays_up_for_long() {
         let to = SocketAddr::from(([192, 0, 2, 1], 4434));
         let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10) };
         let mut keeper = Keeper::default();

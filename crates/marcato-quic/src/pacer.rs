@@ -72,7 +72,7 @@ mod tests {
     const MTU: Bytes = Bytes::new(1250);
 
     #[test]
-    fn a_bulk_sender_gets_a_quarter_more_than_a_window_in_each_round_trip() {
+    fn a_bulk_sender_is_paced_at_1_25_windows_per_round_trip() {
         let mut pacer = Pacer::new(Time::ZERO);
         let (window, srtt) = (Bytes::kb(125), Duration::from_millis(100));
         let (mut now, mut sent) = (Time::ZERO, Bytes::ZERO);

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn where_high_lanes_fare_the_same_low_ones_pause_for_less_than_a_hundredth_of_the_time() {
+    fn harmless_low_lanes_pause_less_than_one_percent_of_the_time() {
         let mut world = World::new();
         world.run(Time::from_secs(600), |_, _| ms(80), never);
         assert_eq!(world.findings, []);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_that_come_with_the_low_lanes_stop_them_and_others_do_not() {
+    fn only_losses_that_coincide_with_low_lanes_stop_them() {
         // One loss in 100, with low lanes only and practically no queue.
         let mut world = World::new();
         world.run(Time::from_secs(60), |_, _| ms(80), |n, off| !off && n % 100 == 0);

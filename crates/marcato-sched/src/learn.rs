@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_period_is_known_within_one_percent_after_twenty_jittery_messages() {
+    fn twenty_jittery_messages_give_the_period_within_one_percent() {
         for period in [5_000_000, 70_000_000, 100_000_000, 3_600_000_000_000] {
             for seed in 0..1000 {
                 let source = learn(releases(seed, period, 100, 20));

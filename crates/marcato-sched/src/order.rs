@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn priority_fifo_takes_the_urgent_stream_first_and_then_one_after_the_other() {
+    fn priority_fifo_takes_urgent_streams_first_then_one_by_one() {
         let mut streams = PriorityFifo::new(8);
         figure_2(&mut streams);
         assert_eq!(order(streams), [3, 3, 1, 1, 1, 2, 2, 2]);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_of_one_stream_although_another_would_fit_beside_it() {
+    fn a_frame_has_data_of_one_stream_even_if_another_would_fit() {
         let mut streams = PriorityFifo::new(8);
         streams.write(StreamId(1), URGENT, Bytes::new(10)).unwrap();
         streams.write(StreamId(2), URGENT, Bytes::new(10)).unwrap();
@@ -616,7 +616,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn both_orders_agree_with_plain_lists_and_keep_nothing_that_has_gone(
+        fn both_orders_agree_with_plain_lists_and_leave_nothing_stale(
             ops in prop::collection::vec(op(), 1..200), limit in 0usize..12,
         ) {
             let naive = |turns| Naive { turns, limit, ..Naive::default() };

@@ -743,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_announced_anew_keeps_nothing_of_the_old_announcement() {
+    fn redeclaring_a_source_replaces_all_of_its_old_declaration() {
         let lanes = [lane(0, 50)];
         let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
         reserve.declare(KEY, every(200, 10, 300)).unwrap();
@@ -773,7 +773,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_source_is_not_unlearned_and_a_learned_one_is_not_declared() {
+    fn unlearn_removes_only_learned_sources_which_are_not_declared() {
         let (learned, declared, unknown) = (SourceKey(1), SourceKey(2), SourceKey(3));
         let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
         reserve.learn(learned, every(200, 10, 300)).unwrap();
@@ -793,7 +793,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_comes_after_its_release_has_lapsed_has_no_room() {
+    fn a_message_after_its_release_has_lapsed_has_no_reserved_room() {
         let lanes = [lane(0, 50)];
         let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
         reserve.declare(KEY, every(100, 10, 1000)).unwrap();
@@ -803,7 +803,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_was_silent_is_expected_a_period_after_it_is_back() {
+    fn a_source_back_from_silence_is_expected_one_period_later() {
         let lanes = [lane(0, 50)];
         let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
         reserve.declare(KEY, every(100, 10, 1000)).unwrap();
@@ -827,7 +827,7 @@ mod tests {
     /// CWR §III-D1: a hold dropped by a loss stays dropped until the next message, even if another
     /// source causes a new check of the holds.
     #[test]
-    fn a_loss_keeps_the_hold_of_one_source_dropped_when_that_of_another_opens() {
+    fn a_hold_dropped_by_a_loss_stays_dropped_if_another_one_opens() {
         for placement in [Placement::Fastest, Placement::EveryLane] {
             let lanes = [lane(0, 50)];
             let mut reserve = Reserve::new(placement, Framing::NONE);
@@ -851,7 +851,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_held_for_the_earliest_moment_at_which_a_source_may_send() {
+    fn room_is_held_for_the_earliest_release_that_jitter_allows() {
         let jitter = Duration::from_millis(30);
         let just_before = |at| ms(at) - Duration::from_nanos(1);
         let lanes = [lane(0, 20), lane(1, 100)];
@@ -871,7 +871,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_up_to_half_a_period_early_has_the_room_that_was_held_for_it() {
+    fn a_message_up_to_half_a_period_early_gets_its_reserved_room() {
         let lanes = [lane(0, 90)];
         let held = |at: Time| {
             let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
@@ -890,7 +890,7 @@ mod tests {
     }
 
     #[test]
-    fn within_its_jitter_a_source_keeps_its_grid_and_beyond_the_grid_moves() {
+    fn only_a_release_beyond_its_jitter_shifts_the_release_grid() {
         let next = |at| {
             let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
             reserve.declare(KEY, every(100, 10, 200).with_jitter(Duration::from_millis(5))).unwrap();

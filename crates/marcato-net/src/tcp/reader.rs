@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiver_hears_of_what_was_cancelled_halfway_and_of_missed_deadlines() {
+    fn the_receiver_is_told_of_partial_cancels_and_missed_deadlines() {
         let (mut a, mut b) = (End::new(), End::new());
         let (half, mut half_outcome) = a.send(NOW, message(5000, Priority::P2));
         b.feed(&a.chunk(NOW, 1000)).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_gave_way_to_a_more_urgent_one_is_settled_and_its_bytes_are_let_go() {
+    fn an_evicted_message_is_settled_and_its_bytes_are_released() {
         let limits = Limits { queued: Bytes::new(1000), unfinished: 10, ..Limits::default() };
         let mut sender = Sender::new(&Config { limits, ..Config::default() }).unwrap();
         let offer = |sender: &mut Sender, priority| {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_bytes_and_receipts_on_every_frame_are_understood() {
+    fn an_empty_last_frame_and_receipts_on_every_frame_are_valid() {
         let mut end = End::new();
         let mut bytes = Vec::new();
         for (offset, len, last) in [(0, 1, false), (1, 1, false), (2, 0, true)] {

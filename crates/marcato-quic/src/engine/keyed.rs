@@ -41,7 +41,7 @@ fn taken_for_lost(seed: u64, slow: u64) -> [(u64, u64); 2] {
 }
 
 #[test]
-fn a_key_update_loses_packets_of_the_slower_lane_although_none_was_dropped() {
+fn a_key_update_loses_undropped_packets_of_the_slower_lane() {
     let unequal: Vec<_> = (1..=4).map(|seed| taken_for_lost(seed, 30)).collect();
     let equal: Vec<_> = (1..=4).map(|seed| taken_for_lost(seed, 10)).collect();
     eprintln!("{unequal:?} {equal:?}");
@@ -84,7 +84,7 @@ fn clean(spans: &[Duration]) -> bool {
 }
 
 #[test]
-fn the_spin_bit_shows_the_round_trip_of_a_single_path_unless_the_seed_hides_it() {
+fn the_spin_bit_shows_the_rtt_of_a_single_path_unless_hidden() {
     let seeds = 1..=40;
     let shown = seeds.clone().filter(|&seed| clean(&edges(seed, vec![Lane::delay_ms(0, 10)])[0])).count();
     eprintln!("{shown} of 40");

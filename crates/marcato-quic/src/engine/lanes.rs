@@ -68,14 +68,14 @@ fn ipv6(number: u16, port: u16) -> Lane {
 }
 
 #[test]
-fn a_lane_whose_peer_changes_its_ipv4_port_keeps_its_gate_and_carries_nothing_for_a_round_trip() {
+fn a_new_ipv4_port_keeps_the_gate_but_pauses_the_lane_one_rtt() {
     let mut moved = moved(two_lanes(10, 15), SocketAddr::from(([10, 0, 1, 1], 2000)));
     assert!(moved.same_path && moved.same_gate);
     is_unusable_for_a_round_trip(&mut moved.pair);
 }
 
 #[test]
-fn a_lane_whose_peer_changes_its_ipv6_port_or_its_address_gets_another_gate_on_the_same_path() {
+fn a_new_ipv6_port_or_peer_address_gives_the_path_a_new_gate() {
     let mut other_port = moved(vec![ipv6(0, 1000), ipv6(1, 1000)], ipv6(1, 2000).client);
     assert!(other_port.same_path && !other_port.same_gate);
     is_unusable_for_a_round_trip(&mut other_port.pair);
@@ -150,7 +150,7 @@ fn delivered_from_a_black_hole(setup: Setup, close_after: Option<Duration>) -> O
 }
 
 #[test]
-fn a_chunk_on_a_dead_lane_stays_there_until_its_path_is_closed_or_idles_out() {
+fn a_chunk_on_a_dead_lane_stays_until_the_path_closes_or_idles() {
     let setup = || Setup::new(1, two_lanes(10, 15));
     assert_eq!(delivered_from_a_black_hole(setup(), None), None);
 
@@ -222,7 +222,7 @@ fn round_trips(backup: bool) -> [Duration; 2] {
 }
 
 #[test]
-fn acknowledgements_of_all_lanes_come_back_on_the_lowest_available_path() {
+fn acks_of_all_lanes_return_on_the_lowest_available_path() {
     let near = |measured: Duration, millis: u64| {
         let expected = Duration::from_millis(millis);
         let tolerance = Duration::from_millis(1);
@@ -266,7 +266,7 @@ fn by_the_right_socket(client_ports: [u16; 2], server_ports: [u16; 2], local_ip_
 }
 
 #[test]
-fn two_lanes_between_the_same_hosts_need_two_ports_on_both_sides() {
+fn two_lanes_between_two_hosts_need_two_ports_on_both_sides() {
     for local_ip_known in [true, false] {
         assert_eq!(by_the_right_socket([1000, 1001], [443, 444], local_ip_known), [10, 10]);
     }
@@ -291,7 +291,7 @@ fn datagrams(any_socket: bool) -> usize {
 }
 
 #[test]
-fn a_path_whose_datagrams_leave_by_any_socket_is_challenged_without_end() {
+fn a_path_that_uses_any_socket_is_challenged_endlessly() {
     let (kept, any) = (datagrams(false), datagrams(true));
     eprintln!("{kept} and {any} datagrams");
     assert!(kept < 40, "{kept}");
@@ -299,7 +299,7 @@ fn a_path_whose_datagrams_leave_by_any_socket_is_challenged_without_end() {
 }
 
 #[test]
-fn a_path_can_be_opened_by_the_client_once_the_peers_identifiers_have_come() {
+fn only_the_client_can_open_paths_once_it_has_remote_cids() {
     let mut pair = Setup::new(1, two_lanes(10, 15)).start();
     let tuple = pair.tuple(1, Who::Client);
     let mut outcomes = Vec::new();

@@ -92,7 +92,7 @@ fn longest_wait(overdraft: Bytes) -> Duration {
 }
 
 #[test]
-fn a_retransmission_that_waits_for_room_holds_acknowledgements_back() {
+fn a_retransmission_that_waits_for_room_delays_acknowledgements() {
     // A loss halves the window, so there is no room until half of it has been acknowledged. Until
     // then the engine has data pending, and no acknowledgement passes. Room beyond the window ends
     // that.
@@ -127,7 +127,7 @@ fn open(pending: bool, born_shut: bool) -> (bool, bool) {
 }
 
 #[test]
-fn a_path_can_only_be_validated_if_its_gate_is_open_or_nothing_is_pending() {
+fn path_validation_needs_an_open_gate_or_no_pending_data() {
     assert_eq!(open(false, true), (true, false));
     assert_eq!(open(true, false), (true, false));
     // The client does not give it up either: it stays half open until the gate opens or the path
@@ -136,7 +136,7 @@ fn a_path_can_only_be_validated_if_its_gate_is_open_or_nothing_is_pending() {
 }
 
 #[test]
-fn a_probe_after_a_timeout_takes_a_pending_chunk_along_whatever_the_gates_say() {
+fn a_timeout_probe_carries_a_pending_chunk_despite_shut_gates() {
     let mut pair = Setup::new(1, two_lanes()).establish();
     let stream = pair.stream(Who::Client);
     pair.link(1, Who::Client).dead = true;
@@ -151,7 +151,7 @@ fn a_probe_after_a_timeout_takes_a_pending_chunk_along_whatever_the_gates_say() 
 }
 
 #[test]
-fn a_poll_with_all_gates_shut_tells_whether_the_engine_holds_anything() {
+fn a_poll_with_all_gates_shut_reveals_whether_data_is_pending() {
     let mut pair = Setup::new(1, two_lanes()).establish();
     assert!(!pair.holds_data(Who::Client));
     let stream = write(&mut pair, Who::Client, 3 * CHUNK);

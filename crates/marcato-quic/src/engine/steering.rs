@@ -102,7 +102,7 @@ fn spilled(seed: u64, window: Bytes, loss: f64, shorter: usize) -> usize {
 }
 
 #[test]
-fn a_chunk_80_bytes_shorter_than_a_packet_fits_into_one_unless_many_ranges_are_acknowledged() {
+fn an_80_byte_margin_fits_a_chunk_unless_acks_have_many_ranges() {
     let (narrow, wide) = (Bytes::kb(60), Bytes::kb(1000));
     assert_eq!(spilled(1, narrow, 0.0, 80), 0);
     assert_eq!(spilled(1, wide, 0.0, 80), 0);
@@ -117,7 +117,7 @@ fn a_chunk_80_bytes_shorter_than_a_packet_fits_into_one_unless_many_ranges_are_a
 }
 
 #[test]
-fn datagram_frames_are_steered_as_well_and_are_told_acknowledged_or_lost() {
+fn datagram_frames_are_steered_and_reported_acked_or_lost() {
     let mut pair = Setup::new(5, two_lanes(0.05)).establish();
     let largest = pair.engine(Who::Client).datagrams().max_size();
     assert_eq!(largest, Some(1414));

@@ -57,7 +57,7 @@ fn bulk_before_urgent(fair: bool) -> usize {
 }
 
 #[test]
-fn what_the_window_let_out_goes_before_urgent_data_that_is_written_later() {
+fn with_fairness_only_bulk_in_flight_precedes_urgent_data() {
     // It is already in flight: a full window, which on a real link waits before the bottleneck.
     let before = bulk_before_urgent(true);
     eprintln!("fair: {before}");
@@ -65,14 +65,14 @@ fn what_the_window_let_out_goes_before_urgent_data_that_is_written_later() {
 }
 
 #[test]
-fn without_fairness_all_bulk_that_was_written_goes_before_urgent_data() {
+fn without_fairness_all_written_bulk_precedes_urgent_data() {
     let before = bulk_before_urgent(false);
     eprintln!("unfair: {before}");
     assert!(before > BULK - 20_000, "{before}");
 }
 
 #[test]
-fn a_priority_that_is_set_after_writing_changes_nothing_for_what_was_written() {
+fn setting_a_priority_does_not_affect_data_already_written() {
     let mut pair = one_lane().establish();
     let bulk = open(&mut pair, 5);
     write(&mut pair, bulk, BULK);
@@ -116,7 +116,7 @@ fn unread(total: usize, len: usize, window: u32, reading: Reading) -> Option<Str
 }
 
 #[test]
-fn more_than_2048_unread_packets_of_one_stream_end_the_connection() {
+fn over_2048_unread_packets_of_a_stream_close_the_connection() {
     let too_many =
         |outcome: Option<String>| outcome.is_some_and(|why| why.contains("too many gaps in stream buffer"));
     assert!(too_many(unread(3 << 20, CHUNK, 64 << 20, Reading::Never)));
@@ -212,7 +212,7 @@ fn mean(spans: &[Duration]) -> Duration {
 }
 
 #[test]
-fn copies_on_two_lanes_keep_to_their_lanes_and_the_loser_leaves_nothing_behind() {
+fn copies_keep_to_their_lanes_and_the_slower_leaves_no_state() {
     let Copies { merged, wrong_lane, pieces, resets, mut pair } = copies(&[0, 1]);
     let (first, second) = (mean(&copies(&[0]).merged), mean(&copies(&[1]).merged));
     let both = mean(&merged);
@@ -253,7 +253,7 @@ fn read_of_slivers(pieces: u64, len: usize) -> usize {
 }
 
 #[test]
-fn of_many_small_frames_of_one_stream_in_one_packet_the_engine_forgets_some() {
+fn the_engine_forgets_some_of_many_small_frames_in_one_packet() {
     // The session therefore leaves no room for slivers next to a chunk. Once this assertion fails,
     // it may again.
     assert!(read_of_slivers(61, 42) < 61 * 42);

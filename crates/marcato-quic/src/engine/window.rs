@@ -146,7 +146,7 @@ fn goodput(pair: &mut Pair) -> f64 {
 }
 
 #[test]
-fn a_feeder_that_believes_the_engines_app_limited_flag_never_gets_a_larger_window() {
+fn the_raw_app_limited_flag_stops_reno_and_cubic_window_growth() {
     for congestion in [Congestion::RENO, Congestion::Cubic, Congestion::Bbr3] {
         let mut setup = Setup::new(1, fast_lane()).congestion(congestion);
         setup.factory = Some(Arc::new(CarelessFactory(Mistake::RawFlag, congestion)));
@@ -230,7 +230,7 @@ fn a_reserve_keeps_room_for_a_periodic_message() {
 }
 
 #[test]
-fn a_lost_mtu_probe_is_told_to_nobody_until_a_later_acknowledgement_puts_the_sum_right() {
+fn a_lost_mtu_probe_stays_unreported_until_a_later_ack_fixes_it() {
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10)]);
     setup.discover_mtu = true;
     // The limit suffices for the minimum of every path, and for no probe.
@@ -365,7 +365,7 @@ fn send(pair: &mut Pair, chunks: usize) {
 }
 
 #[test]
-fn a_controller_hears_of_a_full_window_only_while_its_gate_is_open_or_the_session_says_so() {
+fn cwnd_limited_is_reported_only_for_open_gates_or_on_request() {
     let (mut pair, told) = listening(None);
     let heard = || told.lock().unwrap().cwnd_limited;
     let stream = pair.stream(Who::Client);
@@ -386,7 +386,7 @@ fn a_controller_hears_of_a_full_window_only_while_its_gate_is_open_or_the_sessio
 }
 
 #[test]
-fn growth_is_credited_with_what_was_kept_empty_unless_the_controller_measures_a_rate() {
+fn the_idle_share_scales_acked_bytes_unless_a_rate_is_measured() {
     for (rate, share, factor) in [(None, 0, 1), (None, 500, 2), (None, 750, 4), (Some(1_000_000), 500, 1)] {
         let (mut pair, told) = listening(rate);
         pair.gate(Who::Client, 0).set_idle_share(share);
@@ -413,7 +413,7 @@ fn the_flag_that_a_controller_gets_is_the_sessions() {
 }
 
 #[test]
-fn a_peer_that_takes_smaller_packets_is_not_told_to_the_controller() {
+fn the_controller_is_not_told_of_a_peers_smaller_packet_limit() {
     // Later paths do not get it either, unless their size is discovered: 1.4.0 then sends packets
     // that the peer rejects.
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10), Lane::delay_ms(1, 10)]);

@@ -75,7 +75,7 @@ const TEN: &[u8] = b"0123456789";
 const HEADER: u64 = 8;
 
 #[test]
-fn a_message_on_one_stream_is_read_as_it_comes_and_nobody_is_told_to_stop() {
+fn a_message_on_one_stream_is_read_as_it_arrives_without_a_stop() {
     let mut inbox = inbox();
     let bytes = message(run(0, 0, 10), TEN);
     inbox.stream_data(PEER_UNI, 0, bytes.slice(..9)).unwrap();
@@ -89,7 +89,7 @@ fn a_message_on_one_stream_is_read_as_it_comes_and_nobody_is_told_to_stop() {
 }
 
 #[test]
-fn two_copies_with_different_losses_complete_the_message_together() {
+fn two_copies_with_different_gaps_jointly_complete_the_message() {
     let mut inbox = inbox();
     let a = message(copy(run(0, 0, 10), 0, 2), TEN);
     let b = message(copy(run(0, 0, 10), 1, 2), TEN);
@@ -218,7 +218,7 @@ fn a_bidirectional_stream_carries_the_next_message_after_done() {
 }
 
 #[test]
-fn the_next_message_before_done_or_after_a_message_without_receipt_is_an_error() {
+fn a_next_message_is_an_error_before_done_or_without_a_receipt() {
     for (id, receipt) in [(PEER_BIDI, true), (PEER_BIDI, false), (PEER_UNI, false), (PEER_UNI, true)] {
         let first = message(MessageFrame { receipt, ..run(0, 0, 10) }, TEN);
         let end = first.len() as u64;
@@ -237,7 +237,7 @@ fn the_next_message_before_done_or_after_a_message_without_receipt_is_an_error()
 }
 
 #[test]
-fn a_slow_copy_on_a_reused_stream_is_swallowed_and_the_stream_goes_on() {
+fn a_late_copy_is_discarded_and_its_reused_stream_goes_on() {
     let mut inbox = inbox();
     let copies = |id, index| copy(MessageFrame { receipt: true, ..run(id, 0, 10) }, index, 2);
     inbox.stream_data(PEER_BIDI, 0, message(copies(0, 0), TEN)).unwrap();
@@ -278,7 +278,7 @@ fn an_empty_message_is_one_empty_last_piece() {
 }
 
 #[test]
-fn an_end_that_is_told_after_all_was_read_is_an_empty_last_piece() {
+fn an_end_that_arrives_after_all_data_is_an_empty_last_piece() {
     let mut inbox = inbox();
     let first = MessageFrame { last: false, ..run(0, 0, 10) };
     inbox.stream_data(PEER_UNI, 0, message(first, TEN)).unwrap();
@@ -299,7 +299,7 @@ fn the_most_urgent_message_is_read_first() {
 }
 
 #[test]
-fn a_message_given_up_is_void_and_what_still_comes_of_it_is_stopped() {
+fn a_reset_message_is_discarded_and_its_streams_are_stopped() {
     let mut inbox = inbox();
     let bytes = message(run(0, 0, 10), TEN);
     inbox.stream_data(PEER_UNI, 0, bytes.slice(..10)).unwrap();
@@ -327,7 +327,7 @@ fn a_complete_message_cannot_be_given_up_any_more() {
 }
 
 #[test]
-fn a_reset_stream_contributes_no_more_and_the_rest_may_come_on_another() {
+fn after_a_stream_reset_another_stream_may_carry_the_rest() {
     let mut inbox = inbox();
     let bytes = message(run(0, 0, 10), TEN);
     inbox.stream_data(PEER_UNI, 0, bytes.slice(..10)).unwrap();
@@ -605,7 +605,7 @@ fn streams_that_are_over_count_towards_no_limit() {
 }
 
 #[test]
-fn with_nothing_to_read_data_is_wanted_however_little_may_be_unread() {
+fn an_inbox_with_nothing_readable_wants_data_despite_any_limit() {
     let mut inbox = limited(|limits| limits.unread_messages = 0);
     assert!(inbox.wants_data());
     inbox.stream_data(PEER_UNI, 0, message(run(0, 0, 10), TEN)).unwrap();

@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_alone_in_debt_keeps_it_under_equation_1_and_is_freed_all_the_same() {
+    fn a_sole_level_that_equation_1_cannot_free_is_set_just_below_l() {
         let rules = Debt::paper();
         let mut ledger = Ledger::CLEAR;
         ledger.charge(&rules, Priority::P1, Bytes::kb(30), 0b10);

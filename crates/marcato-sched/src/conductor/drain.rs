@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_usual_rate_is_congestion_after_three_seconds() {
+    fn a_quarter_of_the_usual_rate_for_three_seconds_is_congestion() {
         let mut drain = steady();
         let congested = [9, 10, 11, 12].map(|second| {
             drain.granted(Bytes::kb(25));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_rate_is_the_mean_at_first_and_then_moves_by_a_thirty_second_part() {
+    fn the_usual_rate_is_first_a_mean_then_an_ewma_of_weight_1_32() {
         let mut drain = Drain::NEW;
         look(&mut drain, 0);
         for second in 1..=40 {

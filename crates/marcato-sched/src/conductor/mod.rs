@@ -913,7 +913,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_is_p4_until_levels_are_discarded_and_again_when_they_are_accepted() {
+    fn the_threshold_is_p4_whenever_no_level_is_discarded() {
         let mut conductor = conductor();
         assert_eq!(conductor.threshold(), Priority::P4);
         for threshold in [Priority::P1, Priority::P4] {
@@ -946,7 +946,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_the_engine_cannot_take_is_passed_over_and_owes_nothing_for_it() {
+    fn a_level_the_engine_cannot_take_is_skipped_without_debt() {
         let mut conductor = conductor();
         let urgent = conductor.offer(NOW, message(700, Priority::P0)).unwrap();
         let patient = conductor.offer(NOW, message(700, Priority::P4)).unwrap();
@@ -1018,7 +1018,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_message_comes_back_when_its_last_grant_is_refused_after_further_offers() {
+    fn refusing_a_last_grant_after_a_new_offer_requeues_the_message() {
         let mut conductor = Conductor::with_store(Config::default(), Fixed::<1>::new()).unwrap();
         let first = conductor.offer(NOW, message(100, Priority::P2)).unwrap();
         let grant = conductor.grant(NOW, Bytes::new(1000)).unwrap();

@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn below_the_target_the_window_grows_by_a_tenth_of_what_was_acknowledged() {
+    fn below_the_target_the_window_grows_by_a_tenth_of_acked_bytes() {
         let mut lcm = lcm(100);
         assert_eq!(hear(&mut lcm, 1, 100, 0), Bytes::kb(110));
         assert_eq!(hear(&mut lcm, 2, 50, 0), Bytes::kb(115));
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_whose_losses_count_is_followed_by_seven_further_cuts_and_one_apart_by_none() {
+    fn seven_cuts_follow_a_timeout_only_if_its_losses_are_counted() {
         let (counted, cuts) = after_a_timeout(TimeoutLoss::Counted);
         // 0.75 * 0.95^7
         assert!((counted - 0.5238).abs() < 1e-3, "{counted}");

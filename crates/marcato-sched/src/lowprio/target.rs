@@ -188,7 +188,7 @@ mod tests {
 
     /// Twice 48 losses would have shown in 2400 packets if 4 % were still lost.
     #[test]
-    fn what_is_held_to_be_the_path_s_own_is_given_up_when_it_does_not_show() {
+    fn a_path_loss_estimate_expires_after_enough_loss_free_epochs() {
         let mut aim = Aim::new(Target::Adaptive(Adaptive::new()), PACKET * 100);
         while aim.base() == Fraction::ZERO {
             aim.on_epoch(PACKET * 50, PACKET * 96, PACKET * 4, PACKET);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_that_lose_a_fifth_are_those_of_a_starved_layer_and_teach_nothing() {
+    fn epochs_with_20_percent_loss_do_not_count_towards_path_loss() {
         assert_eq!(own_loss([100, 50], 20), Fraction::ZERO);
         assert!(own_loss([100, 50], 18) > Fraction::ZERO);
     }

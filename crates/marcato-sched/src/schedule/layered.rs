@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn new_data_goes_to_the_high_lane_while_it_has_room_and_then_to_the_low_one() {
+    fn new_data_takes_the_high_lane_until_it_is_full_then_the_low() {
         let (slow, quick) = (high(0, 4, 80), low(1, 4, 10));
         for priority in Priority::ALL {
             assert_eq!(paper(&[slow, quick], fresh(priority)), Choice::One(slow.id));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn low_lanes_help_with_repairs_when_more_waits_than_the_windows_hold() {
+    fn low_lanes_carry_repairs_when_the_backlog_exceeds_the_windows() {
         let lanes = [full(high(0, 4, 80)), low(1, 400, 10)];
         let low_repairs = LowRepairs::LowBeyond { thousandths: 1000 };
         let config = LayeredConfig { low_repairs, ..LayeredConfig::paper() };
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_with_cats_the_page_s_head_is_on_both_lanes_and_its_rest_on_the_low_one() {
+    fn with_cats_p0_and_p1_use_either_lane_and_the_rest_a_low_one() {
         let (slow, quick) = (high(0, 4, 80), low(1, 4, 10));
         let choose = |lanes: &[LaneView], priority| {
             let mut scheduler = Layered::new(LowRtt::new(), LayeredConfig::cats());
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_goes_high_or_on_a_low_lane_that_does_not_carry_the_same_already() {
+    fn a_copy_goes_to_a_high_or_low_lane_without_the_same_data() {
         let lanes = [full(high(0, 4, 80)), low(1, 4, 5), low(2, 4, 10)];
         let copy = |lanes: &[LaneView], carried: &[usize]| {
             let carried = carried.iter().map(|&at| lanes[at].id).collect();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn background_data_that_a_reservation_keeps_out_takes_the_low_lane() {
+    fn background_data_blocked_by_a_reservation_takes_the_low_lane() {
         let mut cwr = Cwr::new(CwrConfig::paper()).unwrap();
         let source = Source::new(Duration::from_secs(1), Bytes::kb(3), Time::from_millis(20));
         cwr.declare(SourceKey(1), source).unwrap();

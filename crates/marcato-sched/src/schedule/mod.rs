@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_holds_nothing_back_closes_no_window_and_never_wakes() {
+    fn low_rtt_and_round_robin_reserve_no_room_and_never_wake() {
         let lanes = lanes([10, 20, 30]);
         for scheduler in [&LowRtt::new() as &dyn LaneScheduler, &RoundRobin::new()] {
             assert_eq!(scheduler.wakeup(), None);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn urgent_data_goes_everywhere_even_without_room_and_is_paid_back_once() {
+    fn urgent_data_goes_on_full_lanes_too_and_is_paid_back_once() {
         let mut scheduler = Selective::new(Priority::P0);
         let (full, open) = (lane(0, 10), lane(1, 0));
         let urgent = Purpose::New(Fresh::new(1, Priority::P0, PACKET));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_a_round_trip_from_the_first_excess_and_each_pays_for_the_one_before() {
+    fn each_round_trip_interval_repays_the_excess_of_the_previous() {
         let mut scheduler = Selective::new(Priority::P0);
         let full = lane(0, 10);
         let urgent = Purpose::New(Fresh::new(1, Priority::P0, PACKET));

@@ -20,7 +20,7 @@ fn message(len: u64, priority: Priority) -> Message {
 }
 
 #[test]
-fn expired_background_behind_a_live_head_keeps_no_urgent_message_out() {
+fn expired_background_behind_a_live_head_blocks_no_urgent_offer() {
     let mut conductor = Conductor::new(bounded(100, 1_000_000)).unwrap();
     conductor.offer(START, message(1000, Priority::P4)).unwrap();
     for _ in 0..99 {
@@ -39,7 +39,7 @@ fn expired_background_behind_a_live_head_keeps_no_urgent_message_out() {
 }
 
 #[test]
-fn the_oldest_of_the_least_urgent_level_goes_first_and_no_more_than_needed() {
+fn eviction_takes_no_more_than_needed_least_urgent_oldest_first() {
     let mut removed = Vec::new();
     let ids: Vec<MessageId>;
     {
@@ -246,7 +246,7 @@ proptest! {
     #![proptest_config(crate::common::cases())]
 
     #[test]
-    fn no_offer_is_refused_because_of_less_urgent_messages_that_may_be_dropped(
+    fn droppable_less_urgent_messages_never_cause_a_refused_offer(
         ops in prop::collection::vec(op(), 1..200),
         messages in 1usize..30,
     ) {

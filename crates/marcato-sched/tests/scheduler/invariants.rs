@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(crate::common::cases())]
 
     #[test]
-    fn bytes_leave_in_order_within_a_message_and_messages_within_a_level(rules in rules(), ops in ops()) {
+    fn grants_keep_the_order_of_bytes_and_messages_within_a_level(rules in rules(), ops in ops()) {
         let mut conductor = conductor(rules);
         let mut sent: HashMap<MessageId, u64> = HashMap::new();
         let mut order: [Vec<MessageId>; 5] = Default::default();
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn an_urgent_message_leaves_next_while_p0_is_eligible_and_after_its_debt_is_paid_otherwise(
+    fn p0_is_served_next_if_eligible_or_else_once_its_debt_is_paid(
         rules in rules(),
         ops in ops(),
         urgent in prop::collection::vec((0usize..600, 1u64..=3), 1..40),
@@ -190,7 +190,7 @@ fn worst_wait_of_p4(steps: usize, mut keep: impl FnMut(usize, Priority) -> bool)
 }
 
 #[test]
-fn p4_behind_saturating_urgent_levels_is_served_within_its_bound() {
+fn p4_is_served_within_its_bound_behind_saturating_levels() {
     let bound = Debt::authors().wait_bound(Priority::P4, CHUNK).unwrap();
     assert_eq!(bound, Bytes::new(233_500));
     let saturated = worst_wait_of_p4(20_000, |_, _| true);

@@ -274,7 +274,7 @@ fn what_was_not_sent_twice_at_first_is_not_later() {
 }
 
 #[test]
-fn a_message_that_fits_the_fast_lane_only_in_part_takes_the_slow_one_whole() {
+fn a_message_too_large_for_the_fast_window_takes_the_slow_lane() {
     // CWR §IV-C2: if the reservation is not successful, the slower path may be selected.
     let mut world =
         World::new(Cwr::new(paper()).unwrap(), vec![lane(0, PACKET * 2, 20), lane(1, PACKET * 9, 50)]);
@@ -294,7 +294,7 @@ fn a_message_of_one_source_leaves_the_room_of_another_alone() {
 }
 
 #[test]
-fn copies_of_an_unannounced_message_leave_the_room_of_a_source_alone() {
+fn copies_of_undeclared_messages_leave_reserved_room_untouched() {
     let mut scheduler = CwrRed::new(paper()).unwrap();
     scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(30))).unwrap();
     let mut world = World::new(scheduler, vec![lane(0, PACKET * 4, 50), lane(1, PACKET * 6, 50)]);
@@ -310,7 +310,7 @@ fn copies_of_an_unannounced_message_leave_the_room_of_a_source_alone() {
 }
 
 #[test]
-fn urgent_retransmissions_may_use_reserved_room_and_others_may_not() {
+fn only_urgent_retransmissions_may_use_reserved_room() {
     let again = |priority| Purpose::Retransmission { priority, lost_on: id(0) };
     let schedulers: [Box<dyn Fn() -> Box<dyn LaneScheduler>>; 2] = [
         Box::new(|| {
@@ -403,7 +403,7 @@ fn a_source_is_withdrawn_once() {
 }
 
 #[test]
-fn a_message_that_another_of_its_level_has_replaced_does_not_take_its_plan() {
+fn a_resumed_message_ignores_the_plan_of_another_of_its_level() {
     let mut world =
         World::new(Cwr::new(paper()).unwrap(), vec![lane(0, PACKET * 3, 20), lane(1, PACKET * 9, 50)]);
     let first = fresh(1, Priority::P0, PACKET * 3, Redundancy::Once);
@@ -514,7 +514,7 @@ fn a_layered_scheduler_passes_on_whatever_it_is_told_and_asked() {
 }
 
 #[test]
-fn a_redundant_reservation_is_held_lost_given_back_and_withdrawn_like_any_other() {
+fn a_redundant_reservation_is_held_dropped_freed_and_withdrawn() {
     let lanes = [lane(0, PACKET * 4, 40), lane(1, PACKET * 4, 40)];
     let open = || {
         let mut scheduler = CwrRed::new(paper()).unwrap();
@@ -582,7 +582,7 @@ fn a_message_larger_than_announced_takes_its_own_room_as_well() {
 }
 
 #[test]
-fn a_message_leaves_its_own_room_for_a_lane_that_has_become_faster() {
+fn a_message_leaves_its_reserved_room_for_a_now_faster_lane() {
     let mut scheduler = Cwr::new(paper()).unwrap();
     scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(10))).unwrap();
     scheduler.choose(Time::ZERO, &[lane(0, PACKET * 4, 20), lane(1, PACKET * 4, 40)], background(), PACKET);
@@ -741,7 +741,7 @@ fn the_sources_of_table_2_all_find_room() {
 /// is not free yet. If the message avoided that lane for this reason, it would take the room of the
 /// message at 380 ms.
 #[test]
-fn a_message_takes_its_own_room_although_what_is_held_beside_it_is_not_free_yet() {
+fn a_message_takes_its_room_while_another_hold_is_not_free_yet() {
     let source = |period, kb, next| {
         Source::new(Duration::from_millis(period), Bytes::kb(kb), ms(next) + Duration::from_nanos(1))
     };

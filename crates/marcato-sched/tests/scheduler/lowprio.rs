@@ -77,7 +77,7 @@ fn steady_loss_above_the_target_makes_a_fixed_target_collapse() {
 }
 
 #[test]
-fn an_adaptive_target_stands_loss_that_does_not_depend_on_the_window() {
+fn an_adaptive_target_tolerates_loss_independent_of_the_window() {
     let mut lcm = adaptive();
     let carried = Path::new(2500, 0.01).carried(&mut lcm, 2000);
     assert!(carried > 0.8 * 2500.0, "{carried}, path loss {}", lcm.path_loss());

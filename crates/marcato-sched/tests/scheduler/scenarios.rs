@@ -22,7 +22,7 @@ fn tally(messages: u64, kilobytes: u64) -> Tally {
 }
 
 #[test]
-fn save_data_discards_what_waits_and_refuses_what_comes_until_it_is_lifted() {
+fn save_data_discards_queued_and_refuses_new_data_until_lifted() {
     let mut conductor = conductor(Debt::authors());
     conductor.offer(START, message(5, Priority::P1)).unwrap();
     let images = conductor.offer(START, message(60, Priority::P3)).unwrap();
@@ -45,7 +45,7 @@ fn save_data_discards_what_waits_and_refuses_what_comes_until_it_is_lifted() {
 }
 
 #[test]
-fn save_data_finishes_a_message_that_is_under_way_unless_a_part_of_it_is_of_use() {
+fn save_data_finishes_begun_messages_unless_partial_is_allowed() {
     let mut conductor = conductor(Debt::authors());
     let whole = conductor.offer(START, message(3, Priority::P4)).unwrap();
     conductor.grant(START, CHUNK).unwrap();
@@ -60,7 +60,7 @@ fn save_data_finishes_a_message_that_is_under_way_unless_a_part_of_it_is_of_use(
 }
 
 #[test]
-fn shedding_takes_the_least_urgent_level_first_and_the_oldest_of_it() {
+fn shedding_takes_old_messages_of_the_least_urgent_level_first() {
     let mut conductor = conductor(Debt::authors());
     let at = Time::from_millis;
     let old_image = conductor.offer(at(0), message(10, Priority::P3)).unwrap();
@@ -141,7 +141,7 @@ fn more_offered_than_a_steady_path_carries_is_no_congestion() {
 }
 
 #[test]
-fn a_rate_that_collapses_sheds_the_least_urgent_first_and_the_oldest_of_it() {
+fn a_rate_collapse_sheds_the_least_urgent_level_oldest_first() {
     let mut shed = Vec::new();
     let mut watch = |event| {
         if let Event::Removed { id, reason: Removal::Shed, .. } = event {
@@ -194,7 +194,7 @@ fn a_rate_just_above_a_quarter_and_short_stalls_shed_nothing() {
 }
 
 #[test]
-fn a_backlog_that_still_drains_in_time_is_kept_although_the_rate_has_collapsed() {
+fn a_backlog_that_drains_in_time_survives_a_rate_collapse() {
     let mut nobody = |_| ();
     let mut path = Congested::new(Shedding::default(), &mut nobody);
     path.offer(message(10_000, Priority::P1));
@@ -234,7 +234,7 @@ fn after_a_minute_a_lower_rate_is_the_usual_one() {
 }
 
 #[test]
-fn what_an_application_offers_below_the_rate_of_the_path_lowers_no_expectation() {
+fn application_limited_traffic_does_not_lower_the_usual_rate() {
     let mut nobody = |_| ();
     let mut path = Congested::new(Shedding::default(), &mut nobody);
     path.offer(message(10_000, Priority::P2));
@@ -284,7 +284,7 @@ fn a_message_whose_lifetime_is_over_is_never_granted() {
 }
 
 #[test]
-fn a_message_under_way_outlives_its_lifetime_unless_a_part_of_it_is_of_use() {
+fn a_begun_message_outlives_its_lifetime_unless_partial_is_ok() {
     let lifetime = Duration::from_millis(10);
     let whole = message(3, Priority::P2).with_lifetime(lifetime);
     for (message, rest) in [(whole, 2), (whole.allowing_partial_delivery(), 0)] {
@@ -320,7 +320,7 @@ fn an_hour_of_quiet_telemetry(debt: Debt) -> (Conductor, Bytes) {
 }
 
 #[test]
-fn an_hour_of_quiet_telemetry_costs_the_authors_urgent_message_dearly_and_ours_nothing() {
+fn quiet_telemetry_delays_p0_under_authors_debt_but_not_ours() {
     let background_before_urgent = |conductor: &mut Conductor| {
         let now = Time::from_secs(4_000);
         conductor.offer(now, message(1000, Priority::P4)).unwrap();
@@ -347,7 +347,7 @@ fn an_hour_of_quiet_telemetry_costs_the_authors_urgent_message_dearly_and_ours_n
 }
 
 #[test]
-fn a_level_that_sends_while_an_urgent_one_waits_in_debt_is_charged_for_it() {
+fn a_level_served_while_p0_waits_in_debt_is_charged() {
     // One byte of P1 pays back trunc(0.5) = 0: without a charge, P0 would wait forever.
     let mut conductor = conductor(Debt::marcato());
     conductor.offer(START, message(61, Priority::P0)).unwrap();

@@ -75,7 +75,7 @@ fn the_authors_page_leaves_in_the_published_order() {
 }
 
 #[test]
-fn a_message_whose_turn_it_is_waits_for_room_for_its_whole_chunk() {
+fn the_next_message_waits_until_its_whole_chunk_has_room() {
     let mut conductor = Conductor::new(Config::with_debt(Debt::authors())).unwrap();
     let mut buffer = Buffer { room: Bytes::new(999), wire: Vec::new() };
     let feeder = Feeder::greedy(SEGMENT);
