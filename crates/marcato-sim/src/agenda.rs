@@ -143,7 +143,7 @@ mod tests {
     proptest! {
         /// An event may enter none, one or several, at its own time or later.
         #[test]
-        fn events_come_in_order_whether_or_not_what_they_enter_takes_their_place(
+        fn events_pop_by_time_then_entry_order_while_events_add_others(
             entered in prop::collection::vec(prop::collection::vec(0u64..4, 0..3), 1..200),
         ) {
             let mut agenda = Agenda::new();

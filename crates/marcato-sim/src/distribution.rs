@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capped_pareto_distribution_has_its_mean_before_the_cap_and_the_cap_above() {
+    fn a_capped_pareto_matches_its_mean_and_its_share_at_the_cap() {
         let sizes = Distribution::capped_pareto(1.5, Bytes::kb(30), Bytes::kb(90)).unwrap();
         let mut stream = marcato_units::Seed::new(1).stream("sizes");
         let all: Vec<f64> = (0..200_000).map(|_| sizes.draw(&mut stream).get() as f64).collect();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_truncated_pareto_distributions_of_plt_have_a_mean_of_25_packets() {
+    fn plt_flow_sizes_have_a_truncated_pareto_mean_of_25_packets() {
         // PLT's flow sizes: shapes 1.2 and 1.5, mean 25 packets, cut at 10^5 packets; packets of
         // 1000 bytes.
         for shape in [1.2, 1.5] {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quartiles_of_a_truncated_pareto_distribution_are_where_its_formula_puts_them() {
+    fn truncated_pareto_quantiles_match_the_formula() {
         let sizes = Distribution::truncated_pareto(1.2, Bytes::kb(25), Bytes::kb(100_000)).unwrap();
         let Form::Pareto { scale, kept, .. } = sizes.form else { panic!("{sizes:?}") };
         let mut stream = Seed::new(2).stream("test");
@@ -377,7 +377,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_truncated_pareto_distribution_has_its_mean_and_ends_where_it_is_cut(
+        fn every_truncated_pareto_has_its_mean_and_respects_its_maximum(
             shape in 0.1f64..5.0, mean in 10u64..1_000_000, room in 1.01f64..10_000.0, seed in any::<u64>(),
         ) {
             let most = Bytes::from_real(mean as f64 * room);

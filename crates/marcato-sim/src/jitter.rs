@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_normal_jitter_is_never_negative_and_longer_on_average() {
+    fn normal_jitter_truncated_at_zero_has_the_theoretical_mean() {
         let all = draws(Jitter::normal(Duration::ZERO, MS), 4, 100_000);
         // Half a normal distribution: mean sqrt(2 / pi) = 0.798, deviation 0.603, of the mean
         // 0.0019; five of them.

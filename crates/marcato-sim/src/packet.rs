@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_datagrams_need_makes_no_tcp_packet_bigger_or_dearer_to_move() {
+    fn datagram_support_adds_no_size_and_no_drop_glue_to_packets() {
         assert!(size_of::<Datagram>() < size_of::<Segment>());
         assert!(size_of::<LowPacket>() < size_of::<Segment>());
         assert_eq!(size_of::<Body>(), size_of::<Segment>());

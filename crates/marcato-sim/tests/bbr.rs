@@ -119,7 +119,7 @@ impl App for FastThenSlow {
 }
 
 #[test]
-fn what_an_application_leaves_unused_does_not_lower_the_rate_believed_in() {
+fn application_limited_sending_does_not_lower_the_pacing_rate() {
     let (mut net, client, server, _) = path(2 * BDP, Loss::None);
     let lean = TcpConfig { notsent_lowat: Some(Bytes::kb(20)), ..config() };
     let flow = net.tcp(TcpFlow::new(client, server, lean, FastThenSlow)).unwrap();

@@ -53,7 +53,7 @@ fn a_lean_feeder_never_leaves_more_than_a_chunk_unsent() {
 }
 
 #[test]
-fn an_urgent_message_waits_for_what_is_unsent_and_in_flight_and_no_more() {
+fn an_urgent_message_waits_only_for_unsent_and_in_flight_data() {
     let (mut net, flow) = network(tcp(), Feeder::lean(CHUNK), urgent_beside_bulk());
     net.run_until(Time::from_millis(899));
     let ahead = net.tcp_stats(flow, Side::Client).unwrap().in_flight + CHUNK;
@@ -71,7 +71,7 @@ fn an_urgent_message_waits_for_what_is_unsent_and_in_flight_and_no_more() {
 }
 
 #[test]
-fn a_greedy_feeder_makes_the_same_message_wait_for_its_whole_buffer() {
+fn a_greedy_feeder_delays_an_urgent_message_by_its_whole_buffer() {
     let delay = |feeder: Feeder, lowat: Option<Bytes>| {
         // BBR, because no feeder can overtake the queue that Reno builds at the bottleneck.
         let congestion = Congestion::Bbr;
@@ -89,7 +89,7 @@ fn a_greedy_feeder_makes_the_same_message_wait_for_its_whole_buffer() {
 }
 
 #[test]
-fn a_receiver_that_sees_urgent_segments_need_not_delay_their_acknowledgement() {
+fn a_receiver_may_acknowledge_urgent_segments_without_delay() {
     let finished = |urgent_at_once: bool, priority: Priority| {
         let delayed_ack = DelayedAck { first_at_once: false, urgent_at_once, ..DelayedAck::default() };
         let tcp = TcpConfig { delayed_ack, ..tcp() };
@@ -108,7 +108,7 @@ fn a_receiver_that_sees_urgent_segments_need_not_delay_their_acknowledgement() {
 }
 
 #[test]
-fn a_message_that_gives_way_to_a_more_urgent_one_is_told_and_the_urgent_one_arrives() {
+fn an_evicted_message_is_reported_and_the_urgent_one_arrives() {
     let mut net = Network::new(Seed::new(1));
     let (sender, receiver) = (net.node("sender"), net.node("receiver"));
     let link = || LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(25));

@@ -126,7 +126,7 @@ fn peer(net: &Network, flow: FlowId, side: Side) -> &Peer {
 }
 
 #[test]
-fn a_datagram_and_its_echo_take_serialisation_and_propagation_on_each_route() {
+fn an_echo_takes_serialisation_and_propagation_on_each_route() {
     let [wifi, cellular] = [FIRST, SECOND].map(Outgoing::over);
     let (mut net, routes, _) = two_paths(1);
     let client = Peer::sending([(Time::ZERO, wifi, KILO), (Time::ZERO, cellular, KILO)]);
@@ -229,7 +229,7 @@ fn a_mark_reaches_the_host_and_what_cannot_be_marked_is_dropped() {
 }
 
 #[test]
-fn after_a_rebinding_the_peer_sees_another_address_and_the_old_one_leads_nowhere() {
+fn after_a_rebinding_the_peer_sees_and_reaches_the_new_address() {
     for (rebinding, assumed) in [(Rebinding::Port, "10.0.0.1:1025"), (Rebinding::Ip, "100.64.0.1:1024")] {
         let (mut net, routes, _) = two_paths(1);
         // At 0, 5, 30 and 60 ms; the last goes by the other route.
@@ -263,7 +263,7 @@ fn after_a_rebinding_the_peer_sees_another_address_and_the_old_one_leads_nowhere
 }
 
 #[test]
-fn what_is_sent_to_an_old_address_goes_all_the_way_and_is_dropped_there() {
+fn datagrams_to_an_old_address_cross_the_link_and_are_dropped() {
     let (mut net, routes, _) = two_paths(1);
     let flow = net.datagrams(DatagramFlow::new(Peer::default(), Peer::default(), routes.to_vec())).unwrap();
     net.run_until(ms(1));
@@ -303,7 +303,7 @@ fn a_route_may_be_added_while_the_flow_is_running() {
 }
 
 #[test]
-fn a_link_that_is_down_swallows_what_is_offered_what_waits_and_what_is_under_way() {
+fn a_link_that_is_down_drops_offered_queued_and_in_flight_data() {
     let (mut net, routes, [link, _]) = two_paths(1);
     // A datagram every millisecond, each 1 ms on the transmitter and 10 ms on the wire; and three
     // more at 30 ms.
@@ -382,7 +382,7 @@ fn a_flow_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_host_changed_from_outside_sends_at_once_but_not_before_its_flow_has_begun() {
+fn a_host_changed_externally_sends_at_once_if_its_flow_started() {
     let (mut net, routes, _) = two_paths(1);
     let flow = DatagramFlow::new(Peer::default(), Peer::default(), routes.to_vec()).start(ms(100));
     let flow = net.datagrams(flow).unwrap();
@@ -433,7 +433,7 @@ impl Host for Clock {
 }
 
 #[test]
-fn a_timer_is_called_when_it_says_even_if_it_says_otherwise_later() {
+fn a_timer_fires_at_its_last_set_time_or_at_once_if_overdue() {
     let (mut net, routes, _) = two_paths(1);
     let steps = [5, 3].map(Duration::from_millis).into();
     let clock = Clock { next: Some(ms(10)), steps, ..Clock::default() };
@@ -473,7 +473,7 @@ fn a_timer_that_never_moves_does_not_stop_time() {
 }
 
 #[test]
-fn a_datagram_flow_leaves_the_draws_of_others_alone_and_they_its_own() {
+fn datagram_and_other_flows_draw_independent_random_numbers() {
     let run = |datagrams: bool, tcp: bool, more: bool| {
         let (mut net, routes, _) = two_paths(3);
         let [a, b] = ["a", "b"].map(|name| net.node(name));

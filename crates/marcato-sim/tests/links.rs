@@ -84,7 +84,7 @@ fn steady(packets: u64, len: usize) -> impl Iterator<Item = (Time, usize)> {
 }
 
 #[test]
-fn packets_leave_at_opportunities_and_large_ones_go_on_in_the_next() {
+fn packets_leave_at_opportunities_and_large_ones_span_several() {
     let trace: Trace = "3\n4\n4\n10\n".parse().unwrap();
     // Of the four at 0 ms, the first two share the opportunity at 3 ms, and the third begins in it.
     let plan = [(0, 600), (0, 600), (0, 600), (0, 1500), (11, 1500), (21, 4500)];
@@ -100,7 +100,7 @@ fn packets_leave_at_opportunities_and_large_ones_go_on_in_the_next() {
 }
 
 #[test]
-fn with_four_bytes_of_framing_a_packet_of_1500_fills_an_opportunity() {
+fn with_four_bytes_of_framing_1500_bytes_fill_an_opportunity() {
     let trace = Trace::from_millis([1, 2, 3]).unwrap();
     let (mut net, flow, _) =
         over(1, LinkConfig::from_trace(trace, Duration::ZERO), [(ms(0), 1500), (ms(0), 40), (ms(0), 40)]);
@@ -109,7 +109,7 @@ fn with_four_bytes_of_framing_a_packet_of_1500_fills_an_opportunity() {
 }
 
 #[test]
-fn a_trace_carries_its_mean_rate_when_there_is_always_something_to_send() {
+fn a_backlogged_trace_link_carries_its_mean_rate() {
     let trace = Trace::from_millis([1, 1, 1, 9, 9, 20, 20, 33, 47, 50]).unwrap();
     let offered = trace.mean_rate().as_bps() * 2;
     let mut net = Network::new(Seed::new(1));
@@ -153,7 +153,7 @@ fn us(us: u64) -> Time {
 }
 
 #[test]
-fn a_low_packet_stops_for_each_high_one_and_goes_on_where_it_stopped() {
+fn a_low_packet_is_preempted_by_high_ones_and_then_resumes() {
     let high = vec![(us(300), 200), (us(600), 100), (us(650), 100), (us(3000), 100)];
     let low = vec![(us(0), 1000), (us(0), 500), (us(3050), 100)];
     let (mut net, [high, low], link) = preempting(1, eight(), high, low);
@@ -166,7 +166,7 @@ fn a_low_packet_stops_for_each_high_one_and_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn in_an_outage_no_low_packet_begins_either_but_what_has_begun_is_sent() {
+fn in_an_outage_no_low_packet_starts_but_a_started_one_is_sent() {
     let low = vec![(us(0), 1000), (us(700), 100)];
     let (mut net, [high, low], link) = preempting(1, eight(), vec![(us(600), 200)], low);
     net.set_rate_at(link, us(500), Rate::ZERO);
@@ -199,7 +199,7 @@ fn opportunities_pass_unused_while_the_rate_is_zero() {
 }
 
 #[test]
-fn what_is_larger_than_the_mtu_is_dropped_at_the_entry_and_counted() {
+fn a_packet_above_the_mtu_is_dropped_on_entry_and_counted() {
     let link = LinkConfig::new(Rate::from_mbps(8), millis(1)).mtu(Bytes::new(1280));
     let (mut net, flow, link) = over(1, link, [(ms(0), 1280), (ms(10), 1281), (ms(20), 1280)]);
     net.run_until(ms(100));
@@ -226,7 +226,7 @@ fn the_path_mtu_is_the_least_on_the_way() {
 }
 
 #[test]
-fn what_goes_back_by_a_link_of_one_direction_does_not_go_there_by_it() {
+fn a_one_way_link_carries_no_traffic_in_the_other_direction() {
     let mut net = Network::new(Seed::new(1));
     let [a, b, c] = ["a", "b", "c"].map(|name| net.node(name));
     let free = |delay| LinkConfig::delay_only(millis(delay));
@@ -367,7 +367,7 @@ fn ten(link: LinkConfig) -> (Network, FlowId, LinkId) {
 }
 
 #[test]
-fn waiting_packets_move_to_another_queue_in_order_and_those_without_room_are_dropped() {
+fn packets_move_to_a_new_queue_in_order_and_overflow_is_dropped() {
     let (mut net, flow, there) = ten(eight());
     net.change_link_at(
         there,
@@ -386,7 +386,7 @@ fn waiting_packets_move_to_another_queue_in_order_and_those_without_room_are_dro
 }
 
 #[test]
-fn packets_wait_until_they_begin_to_leave_whatever_becomes_of_their_queue() {
+fn queueing_delay_lasts_until_departure_across_a_queue_change() {
     let delays = |change_at: Option<u64>| {
         let (mut net, _, there) = ten(eight());
         net.watch_queue(there);
@@ -421,7 +421,7 @@ fn both_classes_of_a_link_that_pre_empts_wait() {
 }
 
 #[test]
-fn watching_a_queue_changes_nothing_and_what_passes_at_once_waits_for_nothing() {
+fn watching_a_queue_alters_nothing_and_records_zero_waits() {
     let run = |watched: bool| {
         let (mut net, flow, there) = over(1, LinkConfig::delay_only(millis(5)), steady(10, 100));
         if watched {
@@ -464,7 +464,7 @@ fn both_queues_of_a_link_that_pre_empts_may_change() {
 }
 
 #[test]
-fn a_copy_comes_out_directly_behind_its_packet_and_has_its_payload() {
+fn a_duplicate_directly_follows_its_packet_with_its_payload() {
     let link = LinkConfig::new(Rate::from_mbps(8), millis(5)).duplication(1.0).loss(Loss::Every(3));
     let (mut net, flow, there) = over(1, link, (0..6).map(|n| (ms(2 * n), 1000)));
     net.run_until(ms(1000));

@@ -94,7 +94,7 @@ fn segments(notes: &[Note], own: bool) -> Vec<(Time, TcpSegment)> {
 }
 
 #[test]
-fn a_queue_reads_tcp_of_both_directions_as_it_stands_on_the_wire() {
+fn a_queue_sees_tcp_headers_of_both_directions_as_on_the_wire() {
     let (queue, notes) = noting();
     let (mut net, [client, server], _) = path(LinkConfig::new(RATE, Duration::ZERO).queue(queue).observing());
     let config = TcpConfig { initial_sequence: Some(u32::MAX - 100), ..TcpConfig::default() };
@@ -142,7 +142,7 @@ impl Host for Says {
 }
 
 #[test]
-fn a_queue_reads_the_beginning_of_a_datagrams_real_payload_as_quic() {
+fn a_queue_reads_the_start_of_a_real_datagram_payload_as_quic() {
     let (queue, notes) = noting();
     let (mut net, [client, server], _) = path(LinkConfig::new(RATE, Duration::ZERO).queue(queue).observing());
     let says = |payloads: &[&[u8]]| Says(payloads.iter().map(|payload| payload.to_vec()).collect(), None);
@@ -175,7 +175,7 @@ fn alone(bottleneck: LinkConfig) -> f64 {
 }
 
 #[test]
-fn a_queue_that_may_not_send_more_than_its_share_does_not_though_the_link_is_free() {
+fn a_queue_with_a_split_share_is_limited_even_on_a_free_link() {
     let split = Sharing::Split { burst: Bytes::new(1514) };
     let queue = |sharing| LinkConfig::new(RATE, Duration::ZERO).queue(Crq::new(crq(sharing)).unwrap());
     let (split, weighted) = (alone(queue(split)), alone(queue(Sharing::Weighted)));
@@ -184,7 +184,7 @@ fn a_queue_that_may_not_send_more_than_its_share_does_not_though_the_link_is_fre
 }
 
 #[test]
-fn a_shaper_that_wakes_late_loses_that_much_for_each_packet_that_waited_and_nothing_otherwise() {
+fn a_late_shaper_loses_its_lateness_per_waiting_packet_only() {
     let shaper = |late| LinkConfig::new(RATE, Duration::ZERO).wakes_late(late);
     // 1500 bytes take 120 us; with 30 us more, 80 Mbit/s remain.
     let late = alone(shaper(Duration::from_micros(30)));
@@ -198,7 +198,7 @@ fn a_shaper_that_wakes_late_loses_that_much_for_each_packet_that_waited_and_noth
 }
 
 #[test]
-fn crq_takes_cubic_into_the_responsive_queue_and_leaves_a_flood_in_the_other() {
+fn crq_classes_cubic_as_responsive_and_keeps_a_flood_standard() {
     let config = CrqConfig { trap: TrapConfig::marcato(), ..crq(Sharing::Weighted) };
     let queue = Crq::<Packet>::new(config).unwrap();
     let (mut net, [client, server], link) =
@@ -238,7 +238,7 @@ fn marked(bleaching: [bool; 2]) -> (u64, u64, u64) {
 }
 
 #[test]
-fn a_device_that_clears_the_ecn_field_makes_a_queue_drop_or_its_marks_go_unheard() {
+fn clearing_ecn_makes_a_queue_drop_or_its_marks_have_no_effect() {
     let (marked_all, dropped, answered) = marked([false; 2]);
     assert!(marked_all > 0 && dropped == 0 && answered > 0, "{marked_all} {dropped} {answered}");
     let (marked_before, dropped, answered) = marked([true, false]);

@@ -104,7 +104,7 @@ fn with_a_small_buffer_and_no_loss_it_uses_what_reno_leaves() {
 }
 
 #[test]
-fn with_a_packet_of_a_thousand_lost_it_fills_nine_tenths_of_the_link() {
+fn plt_fills_nine_tenths_of_a_link_that_loses_one_in_a_thousand() {
     for buffer in [BDP, BDP / 10] {
         let reno = share(buffer, Loss::Random(0.001), config(None));
         assert!(reno < 0.2, "{reno}");
@@ -131,7 +131,7 @@ fn at_the_paper_s_rate(plt: PltConfig) -> (World, FlowId) {
 }
 
 #[test]
-fn at_the_paper_s_rate_a_real_reassembly_buffer_of_three_windows_costs_more_than_half_of_the_goodput() {
+fn a_three_window_reassembly_buffer_halves_paper_rate_goodput() {
     // At this loss, the high module's window of some 40 packets is too small to repair the losses
     // of a full low window in time.
     let carried = |reassembly| {
@@ -147,7 +147,7 @@ fn at_the_paper_s_rate_a_real_reassembly_buffer_of_three_windows_costs_more_than
 }
 
 #[test]
-fn without_a_low_layer_at_the_other_end_it_is_plain_tcp_event_for_event() {
+fn a_peer_without_a_low_layer_gives_plain_tcp_event_for_event() {
     for loss in [Loss::None, Loss::Random(0.003)] {
         for congestion in [Congestion::Reno, Congestion::CUBIC, Congestion::Bbr] {
             let run = |plt| {
@@ -169,7 +169,7 @@ fn without_a_low_layer_at_the_other_end_it_is_plain_tcp_event_for_event() {
 }
 
 #[test]
-fn a_low_module_that_may_repair_keeps_short_what_waits_for_a_small_high_window() {
+fn low_repairs_shorten_the_repair_queue_of_a_small_high_window() {
     // PLT's second footnote.
     let waiting = |relief| {
         let (mut world, flow) =
@@ -240,7 +240,7 @@ impl Discipline<Packet> for BlackHole {
 }
 
 #[test]
-fn a_low_layer_that_is_a_black_hole_keeps_no_transfer_from_ending() {
+fn a_transfer_completes_even_if_the_low_layer_is_a_black_hole() {
     let run = |plt| {
         let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(BlackHole::new());
         let mut world = world(1, there, link(BDP));
@@ -274,7 +274,7 @@ fn a_low_layer_that_others_fill_keeps_no_transfer_from_ending() {
 }
 
 #[test]
-fn low_packets_that_only_wait_at_first_are_not_sent_again_by_who_waits_for_them() {
+fn a_one_second_first_rto_avoids_repairs_of_delayed_low_packets() {
     let run = |first_rto| {
         let mut world = world(1, link(BDP), link(BDP));
         // High packets delay the low ones of a transfer that begins 50 ms later by 550 ms.
@@ -407,7 +407,7 @@ fn beside(preemptive: bool, plt: Option<PltConfig>, loss: f64) -> (World, [FlowI
 }
 
 #[test]
-fn with_preemptive_service_high_packets_leave_the_same_to_the_byte_and_nanosecond() {
+fn preemption_keeps_high_packets_identical_in_bytes_and_times() {
     for loss in [0.0, 0.001] {
         let run = |plt| {
             let (mut world, flows) = beside(true, plt, loss);

@@ -100,7 +100,7 @@ fn what_is_not_watched_has_no_round_trips() {
 }
 
 #[test]
-fn a_udp_flow_that_is_on_and_off_sends_as_much_as_its_on_spans_allow() {
+fn an_on_off_udp_flow_sends_at_its_rate_only_in_its_on_spans() {
     let mut world = world(Loss::None);
     let second = Distribution::constant(Duration::from_secs(1));
     // Packets of 1000 bytes at 8 Mbit/s: one each millisecond.
@@ -435,7 +435,7 @@ fn what_a_tap_captures_adds_up_to_the_transfer() {
 }
 
 #[test]
-fn each_copy_of_a_segment_is_answered_by_a_dsack_and_nothing_is_sent_twice() {
+fn each_duplicate_gets_a_dsack_and_nothing_is_retransmitted() {
     for loss_detection in [LossDetection::Rack, LossDetection::DupThresh] {
         let mut net = Network::new(Seed::new(1));
         let (client, server) = (net.node("client"), net.node("server"));
@@ -511,7 +511,7 @@ fn read_together(file: &[u8]) -> (Vec<String>, Vec<(usize, Read)>) {
 }
 
 #[test]
-fn taps_together_have_the_packets_that_each_would_have_alone_in_order_of_time() {
+fn common_taps_hold_the_packets_of_separate_taps_in_time_order() {
     let run = |together: bool| {
         let mut world = world(Loss::Every(50));
         let tap = Tap::default().snaplen(Tap::WHOLE);

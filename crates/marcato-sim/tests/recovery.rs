@@ -70,7 +70,7 @@ impl App for Hopeful {
 }
 
 #[test]
-fn a_handshake_that_nobody_answers_is_given_up_after_seven_tries() {
+fn an_unanswered_handshake_is_abandoned_after_seven_tries() {
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
     let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));

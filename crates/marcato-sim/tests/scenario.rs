@@ -191,7 +191,7 @@ fn a_scenario_is_the_same_network_as_one_built_by_hand() {
 }
 
 #[test]
-fn delay_loss_and_queue_change_on_the_way_and_at_the_time_that_are_said() {
+fn delay_loss_and_queue_change_at_the_set_time_and_direction() {
     let jitter = marcato_scenario::link::Jitter {
         added: marcato_scenario::link::Added::Uniform { least: 2 * MS, most: 3 * MS },
         reorder: false,
@@ -348,7 +348,7 @@ fn a_full_buffer_is_seen_as_such() {
 }
 
 #[test]
-fn a_high_flow_is_the_same_with_a_low_one_where_that_is_pre_empted() {
+fn only_preemption_keeps_a_high_flow_unchanged_by_a_low_one() {
     let bounded = |packets| Box::new(Queue::DropTail { limit: queue::Limit::Packets(packets) });
     let goodput = |preempt, with_low: bool| {
         let queue = Queue::Strict { high: bounded(20), low: bounded(20), preempt };
@@ -371,7 +371,7 @@ fn a_high_flow_is_the_same_with_a_low_one_where_that_is_pre_empted() {
 }
 
 #[test]
-fn a_low_layer_fills_a_link_whose_losses_stop_reno_and_says_what_it_did() {
+fn a_low_layer_fills_a_link_too_lossy_for_reno_and_is_counted() {
     let bounded = || Box::new(Queue::DropTail { limit: queue::Limit::Packets(200) });
     let reno = |low_layer| {
         let queue = Queue::Strict { high: bounded(), low: bounded(), preempt: false };
@@ -491,7 +491,7 @@ fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
 }
 
 #[test]
-fn a_transfer_has_its_completion_time_and_goodput_of_its_own_span() {
+fn a_transfer_reports_completion_time_and_goodput_of_its_span() {
     let bottleneck = link("l", ["a", "b"], way(8, 5 * MS), way(8, 5 * MS));
     let mut transfer = flow("t", ["a", "b"], tcp(Congestion::Reno, Some(Bytes::kb(2_000))));
     transfer.start = Time::from_secs(6);
@@ -542,7 +542,7 @@ fn source(size: u64) -> Source {
 }
 
 #[test]
-fn urgent_messages_pass_bulk_by_a_conductor_and_wait_behind_it_without() {
+fn urgent_messages_pass_bulk_only_with_a_conductor() {
     let mean = |feeder| {
         let queue = Queue::DropTail { limit: queue::Limit::Packets(20) };
         let there = Direction { queue, ..way(4, 10 * MS) };
@@ -587,7 +587,7 @@ fn four(names: bool) -> Vec<Message> {
 }
 
 #[test]
-fn a_message_with_a_name_has_a_line_of_its_own_and_the_flow_is_judged_as_without() {
+fn naming_a_message_adds_its_own_line_and_keeps_the_flow_times() {
     let over_tcp = |names| match messages(Feeder::Conductor, 500) {
         FlowKind::Messages(kind) => {
             FlowKind::Messages(Box::new(Messages { messages: four(names), bulk: vec![], ..*kind }))
@@ -653,7 +653,7 @@ fn session(paths: Vec<Path>) -> Quic {
 }
 
 #[test]
-fn a_low_lane_of_a_session_takes_what_losses_keep_the_high_one_from() {
+fn where_losses_limit_a_high_lane_a_low_one_raises_goodput() {
     let bounded = || Box::new(Queue::DropTail { limit: queue::Limit::Packets(150) });
     let goodput = |layers: &[Layer]| {
         let path = |&layer| Path { from: "client".into(), to: "server".into(), layer };
@@ -847,7 +847,7 @@ fn captured_session(pcap: Pcap) -> Kept {
 }
 
 #[test]
-fn the_secrets_of_a_session_come_with_its_capture_and_stand_before_the_packets_that_they_decrypt() {
+fn a_session_capture_puts_secrets_before_packets_they_decrypt() {
     let links = vec!["access".to_owned(), "core".to_owned()];
     let pcap = Pcap { links, snaplen: None, format: CaptureFormat::PcapNg };
     let kept = captured_session(pcap.clone());
@@ -915,7 +915,7 @@ fn a_sender_that_is_on_and_off_sends_while_it_is_on() {
 }
 
 #[test]
-fn flows_that_are_spread_over_pairs_share_nothing_but_what_they_meet() {
+fn flows_spread_over_pairs_share_only_their_common_links() {
     // Two separate pairs of nodes and four flows: each link carries two of them.
     let separate = |name: &str, ends| link(name, ends, way(10, 10 * MS), way(10, 10 * MS));
     let links = vec![separate("one", ["a", "b"]), separate("two", ["c", "d"])];
@@ -978,7 +978,7 @@ fn a_million_packets_at_one_instant_are_no_standstill() {
 }
 
 #[test]
-fn the_largest_segment_that_is_let_through_arrives_and_a_larger_one_is_refused() {
+fn the_largest_valid_segment_arrives_and_a_larger_is_refused() {
     for option in ["none", "short", "authors", "rfc6994"] {
         for (timestamps, mtu) in [(true, 1500u32), (false, 1500), (true, 600), (false, 81)] {
             let of = |mss: u32| {
@@ -1001,7 +1001,7 @@ fn the_largest_segment_that_is_let_through_arrives_and_a_larger_one_is_refused()
 }
 
 #[test]
-fn a_run_warns_of_flows_that_deliver_nothing_and_of_packets_that_are_too_big() {
+fn a_run_warns_of_undelivered_flows_and_packets_above_the_mtu() {
     let udp = |payload| UdpFlow {
         rate: Rate::from_mbps(1),
         payload: Bytes::new(payload).into(),
@@ -1099,7 +1099,7 @@ fn what_is_not_random_is_the_same_with_any_seed() {
 }
 
 #[test]
-fn what_arrives_after_a_flow_has_stopped_does_not_make_it_faster() {
+fn arrivals_after_a_flow_has_stopped_do_not_raise_its_goodput() {
     let deep =
         "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = { kind = \"droptail\", limit = \"100000 packets\" }";
     // A second at twice the link's rate takes two seconds to arrive.
@@ -1131,7 +1131,7 @@ fn any_flow() -> impl Strategy<Value = (usize, u64, u64, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn no_flow_is_faster_than_its_link_and_no_link_busier_than_it_can_be(
+    fn goodput_never_exceeds_the_link_rate_nor_utilisation_one(
         rates in [1u64..20_000, 0u64..20_000],
         change in 0u64..4000,
         (limit, framing, warm_up) in (1u64..3000, 0u64..40, 0u32..3),
@@ -1306,7 +1306,7 @@ fn udp_beside(payload: Payload) -> Outcome {
 }
 
 #[test]
-fn payloads_of_a_file_come_in_turn_or_at_random_and_make_up_the_rate() {
+fn listed_payloads_come_in_turn_or_at_random_and_keep_the_rate() {
     let list: SizeList = "72\n972\n1472\n".parse().unwrap();
     let listed = |is_random| {
         udp_beside(Payload::Listed(Listed { file: "x".into(), is_random, list: Some(list.clone()) }))
@@ -1331,7 +1331,7 @@ fn payloads_of_a_file_come_in_turn_or_at_random_and_make_up_the_rate() {
 }
 
 #[test]
-fn payloads_that_are_drawn_have_their_mean_and_are_cut_where_it_is_said() {
+fn drawn_payloads_have_their_mean_and_respect_their_maximum() {
     let drawn = |most| {
         let size = Size::Exponential { mean: Bytes::new(300) };
         udp_beside(Payload::Drawn { size, most: Bytes::new(most) }).flows[0].clone()

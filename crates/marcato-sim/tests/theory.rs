@@ -98,7 +98,7 @@ fn reno_counts_bytes_so_delayed_acknowledgements_do_not_slow_it() {
 
 /// Random loss: 1.31·MSS/(RTT·√p) (Ott, Kemperman and Mathis), 600 s, the mean of five seeds.
 #[test]
-fn reno_under_random_loss_is_within_twenty_percent_of_the_square_root_law() {
+fn reno_at_random_loss_is_within_20_percent_of_the_sqrt_law() {
     let theory = 1.31 * f64::from(MSS) / (RTT * 1e-3f64.sqrt());
     let runs: Vec<f64> = (1..=5).map(|seed| reno_under(Loss::Random(1e-3), seed, 600)).collect();
     let mean = runs.iter().sum::<f64>() / 5.0;
@@ -218,7 +218,7 @@ fn a_cubic_flow_uses_as_much_of_the_link_as_its_function_says() {
 
 /// Rounds of slow start for 25 packets without loss: 1, 2, 4, 8, 16; 2, 4, 8, 16; and so on.
 #[test]
-fn slow_start_takes_as_many_rounds_as_its_initial_window_demands() {
+fn slow_start_rounds_match_theory_for_each_initial_window() {
     for (initial_window, rounds) in [(1, 5), (2, 4), (3, 4), (4, 3), (10, 2)] {
         let mut net = Network::new(Seed::new(1));
         let (client, server) = (net.node("client"), net.node("server"));
@@ -326,7 +326,7 @@ fn short_transfer(hystart: bool, pacing: bool) -> f64 {
 }
 
 #[test]
-fn a_paced_cubic_leaves_slow_start_when_the_path_is_full_and_not_before() {
+fn paced_cubic_leaves_slow_start_only_when_the_path_is_full() {
     let [unpaced, paced, plain] = [(true, false), (true, true), (false, false)]
         .map(|(hystart, pacing)| short_transfer(hystart, pacing));
     println!("CUBIC, 20 MB: unpaced {unpaced:.3} s, paced {paced:.3} s, without HyStart {plain:.3} s");

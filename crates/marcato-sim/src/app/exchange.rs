@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_is_answered_in_full_though_both_are_longer_than_the_send_buffer() {
+    fn exchanges_larger_than_the_send_buffer_complete_in_turn() {
         let asked = run(Loss::None, 1);
         assert_eq!(asked.len(), 30);
         for pair in asked.windows(2) {

@@ -58,7 +58,7 @@ mod tests {
     use marcato_units::{Duration, Rate, Seed, Time};
 
     #[test]
-    fn half_comes_back_though_it_is_more_than_the_send_buffer_and_then_both_close() {
+    fn a_half_size_echo_beyond_the_send_buffer_ends_and_both_close() {
         let mut net = Network::new(Seed::new(1));
         let (client, server) = (net.node("client"), net.node("server"));
         // The reverse direction is the slower one.

@@ -86,7 +86,7 @@ mod tests {
     use marcato_units::{Duration, Rate, Seed, Time};
 
     #[test]
-    fn a_short_message_passes_what_another_writer_has_not_yet_written() {
+    fn a_short_message_overtakes_unwritten_data_of_another_writer() {
         let mut net = Network::new(Seed::new(1));
         let (client, server) = (net.node("client"), net.node("server"));
         let link = || LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(10));

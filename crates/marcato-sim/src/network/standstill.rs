@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_ends_after_a_million_events_and_512_for_each_packet() {
+    fn an_instant_ends_after_a_million_plus_512_events_per_packet() {
         let mut instant = Instant::new();
         let at = Time::from_millis(3);
         let ended = (1u64..).find_map(|_| instant.count(at, false, || 100)).map(|it| (it.at, it.events));

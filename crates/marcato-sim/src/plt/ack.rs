@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn one_acknowledgement_for_every_third_in_order_at_once_otherwise_and_late_for_the_rest() {
+    fn every_third_packet_is_acked_gaps_at_once_the_rest_by_timer() {
         let mut receiver = LowReceiver::new(&PltConfig { ack_every: 3, ..PltConfig::default() });
         let mut due = Vec::new();
         for number in [0, 1, 2, 3, 5, 6] {

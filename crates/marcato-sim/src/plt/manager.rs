@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_urgent_is_for_the_high_module_only_if_it_was_lost_or_the_low_one_stands_still() {
+    fn non_urgent_data_goes_high_only_if_lost_or_if_low_stalls() {
         let mut manager = Manager::new(1000, None, Some(Priority::P1));
         manager.write(1000, Priority::P1);
         manager.write(1500, Priority::P2);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_bound_and_what_could_carry_nothing_has_no_utilisation() {
+    fn zero_or_infinite_capacity_has_no_utilisation() {
         let load = |carried, capacity| Load { carried, capacity };
         assert_eq!(utilisation(load(5.0, 10.0), load(10.0, 20.0)), Some(0.5));
         assert_eq!(utilisation(load(5.0, 10.0), load(5.0, 10.0)), None);

@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_overdue_is_infinite_and_what_may_still_come_is_left_out() {
+    fn overdue_samples_are_infinite_and_pending_ones_are_omitted() {
         let times = Times {
             name: "source-1".into(),
             priority: None,

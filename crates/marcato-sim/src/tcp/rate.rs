@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_application_limit_ends_when_what_was_in_flight_is_delivered() {
+    fn the_application_limit_ends_when_the_flight_is_delivered() {
         let mut rate = RateEstimator::default();
         let first = rate.on_sent(ms(0), true);
         rate.mark_app_limited(1000);

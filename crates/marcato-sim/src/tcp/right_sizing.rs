@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_doubles_finds_room_and_one_that_stays_needs_none() {
+    fn a_doubling_window_gets_more_buffer_and_a_steady_one_none() {
         // 2·20 000 + 16 000 = 56 000, and twice as much again for the doubling.
         assert_eq!(sizes(&[10_000, 20_000, 20_000, 15_000]), [None, Some(168_000), None, None]);
         assert_eq!(sizes(&[20_000, 40_000]), [Some(168_000), Some(288_000)]);

@@ -129,7 +129,7 @@ mod tests {
     use marcato_wire::{CatsOption, SackBlock, TcpOption, TcpOptions};
 
     #[test]
-    fn a_data_segment_of_the_cats_paper_is_1056_bytes_without_its_link_header() {
+    fn a_cats_data_segment_is_1056_bytes_without_its_link_header() {
         let segment = Segment {
             payload: 1000,
             timestamps: Some((0, 0)),

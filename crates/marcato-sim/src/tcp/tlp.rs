@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_waits_two_round_trips_or_as_long_as_the_other_end_may_hold_back_but_not_beyond_the_timer() {
+    fn a_probe_waits_two_srtt_and_any_ack_delay_but_at_most_the_rto() {
         let srtt = Some(Duration::from_millis(100));
         for (srtt, lone, rto_at, pto_at) in [
             (srtt, false, 9_000, 1_200),

@@ -54,7 +54,7 @@ impl QuicApp for Busy {
 }
 
 #[test]
-fn the_least_urgent_level_never_waits_longer_than_its_debtors_may_make_it() {
+fn the_least_urgent_level_waits_no_longer_than_the_debt_bound() {
     let debt = Debt::authors();
     let bound = debt.wait_bound(Priority::P4, Config::default().chunk).unwrap();
     for pacing in [Pacing::Off, Pacing::Session, Pacing::Strict] {

@@ -51,7 +51,7 @@ fn cut_at_one_second(seed: u64, path_index: usize, which: Cut, until: Time, fill
 }
 
 #[test]
-fn what_is_stuck_on_a_silent_lane_goes_by_the_other_within_a_second_whichever_it_is() {
+fn data_stuck_on_either_silent_lane_arrives_within_a_second() {
     for path_index in [0, 1] {
         for which in [Cut::Both, Cut::Up, Cut::Down] {
             for fill in [false, true] {
@@ -103,7 +103,7 @@ fn a_lane_that_stays_silent_is_given_up_after_its_idle_timeout() {
 }
 
 #[test]
-fn when_both_lanes_die_and_one_comes_back_everything_goes_by_that_one() {
+fn after_both_lanes_fail_all_data_takes_the_one_that_recovers() {
     for back in [0, 1] {
         let server = Peer::new().sending(every(at(200), ms(50), 60, Priority::P1, 20_000));
         let config = SessionConfig { path_scheduler: PathScheduler::LowRtt, ..Default::default() };
@@ -127,7 +127,7 @@ fn steady_client() -> Peer {
 }
 
 #[test]
-fn lanes_are_added_and_removed_while_data_flows_but_never_the_last() {
+fn lanes_are_added_and_removed_under_load_but_never_the_last() {
     let config = SessionConfig { max_lanes: 2, ..Default::default() };
     let mut pair = Pair::new(12, &config, vec![path(20, 10), path(20, 20)], steady_client(), steady_client());
     pair.run(1000);
@@ -206,7 +206,7 @@ fn a_lane_may_go_while_the_receive_window_is_full() {
 }
 
 #[test]
-fn a_server_cannot_open_lanes_and_two_lanes_cannot_go_to_one_address() {
+fn only_clients_open_lanes_and_no_two_share_a_remote_address() {
     let mut pair = Pair::new(
         13,
         &SessionConfig::default(),
@@ -228,7 +228,7 @@ fn a_server_cannot_open_lanes_and_two_lanes_cannot_go_to_one_address() {
 }
 
 #[test]
-fn two_lanes_between_the_same_addresses_steer_if_each_has_its_own_ports() {
+fn two_lanes_with_equal_addresses_steer_if_their_ports_differ() {
     use marcato_sim::{LinkConfig, Network, Route};
     use marcato_units::{Layer, Rate, Seed};
     let mut net = Network::new(Seed::new(14));
@@ -257,7 +257,7 @@ fn two_lanes_between_the_same_addresses_steer_if_each_has_its_own_ports() {
 }
 
 #[test]
-fn a_lane_that_is_removed_before_the_peer_has_heard_of_it_makes_room_for_another() {
+fn removing_a_lane_unknown_to_the_peer_makes_room_for_another() {
     let config = SessionConfig::default();
     let mut pair = Pair::new(16, &config, vec![path(20, 10), path(20, 10)], steady_client(), Peer::new());
     // The path's first packets are lost.
@@ -277,7 +277,7 @@ fn a_lane_that_is_removed_before_the_peer_has_heard_of_it_makes_room_for_another
 }
 
 #[test]
-fn the_only_lane_that_is_up_is_not_removed_although_another_is_being_opened() {
+fn the_only_lane_that_is_up_cannot_be_removed_while_one_opens() {
     let config = SessionConfig::default();
     let mut pair = Pair::new(17, &config, vec![path(20, 10), path(20, 10)], steady_client(), Peer::new());
     let (up, _) = pair.links[1];
@@ -332,7 +332,7 @@ fn a_lane_survives_a_new_port_and_a_new_address() {
 }
 
 #[test]
-fn a_backup_lane_carries_nothing_until_the_other_dies_and_then_everything() {
+fn a_backup_lane_is_idle_until_the_other_dies_then_carries_all() {
     let config = SessionConfig { path_scheduler: PathScheduler::LowRtt, ..Default::default() };
     let paths = vec![path(20, 30), path(20, 10)];
     let server = Peer::new().sending(every(at(300), ms(20), 300, Priority::P1, 5000));
@@ -361,7 +361,7 @@ fn a_backup_lane_carries_nothing_until_the_other_dies_and_then_everything() {
 }
 
 #[test]
-fn acknowledgements_leave_by_the_first_lane_that_is_not_a_backup() {
+fn acknowledgements_use_the_first_lane_that_is_not_a_backup() {
     // As the engine's documentation states: with lanes of 10 ms and 30 ms one way, the second
     // measures 30 + 10 ms.
     let config =

@@ -219,12 +219,12 @@ fn a_low_lane_takes_what_losses_keep_the_high_one_from() {
 
 #[test]
 #[ignore = "8 s of CPU: one of the long tests"]
-fn a_low_lane_takes_what_losses_keep_the_high_one_from_with_a_short_buffer() {
+fn with_a_short_buffer_a_low_lane_fills_what_losses_leave_free() {
     takes_what_losses_keep_the_high_lane_from(BUFFER / 10);
 }
 
 #[test]
-fn what_does_not_fit_the_high_lane_s_first_window_goes_in_the_same_flight() {
+fn data_beyond_the_first_high_window_goes_low_in_that_flight() {
     // 60 kB, and a first window of 12 kB, released when both lanes are up.
     let took = |lanes| {
         let message = every(secs(1), ms(1000), 1, Priority::P0, 60_000);
@@ -268,13 +268,13 @@ fn costs_one_pause_and_is_tried_again(from: u64, loss: f64) {
 }
 
 #[test]
-fn a_network_that_drops_the_low_layer_costs_one_pause_and_is_tried_again() {
+fn a_network_that_drops_the_low_layer_costs_a_pause_and_a_retry() {
     costs_one_pause_and_is_tried_again(10, 1e-3);
 }
 
 #[test]
 #[ignore = "20 s of CPU: one of the long tests"]
-fn so_it_is_whether_it_drops_from_the_start_or_later_and_loses_others_or_not() {
+fn a_low_layer_drop_costs_one_pause_at_any_start_and_loss_rate() {
     for (from, loss) in [(0, 0.0), (0, 1e-3), (10, 0.0)] {
         costs_one_pause_and_is_tried_again(from, loss);
     }
@@ -320,7 +320,7 @@ fn a_network_that_serves_both_layers_alike_is_noticed() {
 
 #[test]
 #[ignore = "8 s of CPU: one of the long tests"]
-fn a_network_that_serves_both_layers_alike_is_noticed_whoever_else_is_there() {
+fn equal_layer_service_is_noticed_with_or_without_cross_traffic() {
     is_noticed_within(BUFFER, 0.0, false, 12);
     is_noticed_within(BUFFER, 1e-3, true, 12);
     is_noticed_within(BUFFER / 10, 0.0, true, 60);

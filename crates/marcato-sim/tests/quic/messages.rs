@@ -53,7 +53,7 @@ fn ten_thousand_messages_at_once_arrive_in_their_order() {
 }
 
 #[test]
-fn an_urgent_message_takes_the_place_of_background_that_waits_in_a_full_outbox() {
+fn an_urgent_message_evicts_background_from_a_full_outbox() {
     let config = SessionConfig { max_unfinished: 100, ..Default::default() };
     let mut plan: Vec<_> = every(at(100), Duration::ZERO, 100, Priority::P4, 2000).collect();
     plan.extend(every(at(101), Duration::ZERO, 10, Priority::P0, 200));
@@ -70,7 +70,7 @@ fn an_urgent_message_takes_the_place_of_background_that_waits_in_a_full_outbox()
 }
 
 #[test]
-fn an_urgent_message_passes_saturating_background_within_a_packet_time_and_what_is_in_the_queue() {
+fn urgent_messages_pass_a_saturating_load_except_queued_packets() {
     for congestion in CONTROLLERS {
         // 20 Mbit/s, 20 ms, 30 packets of queue.
         let config =
@@ -97,7 +97,7 @@ fn an_urgent_message_passes_saturating_background_within_a_packet_time_and_what_
 }
 
 #[test]
-fn what_the_streams_of_an_engine_turn_round_the_session_does_not() {
+fn an_urgent_or_raised_message_passes_a_large_earlier_one() {
     // Four megabytes of P4 are sent, then 100 kB of P1, or 100 kB of P4 that is made P1 later. When
     // the urgent message is complete, only what had already left of the other has arrived.
     for later in [false, true] {
@@ -132,7 +132,7 @@ fn what_the_streams_of_an_engine_turn_round_the_session_does_not() {
 }
 
 #[test]
-fn a_message_is_cancelled_before_or_while_it_is_sent_but_not_after() {
+fn a_message_can_be_cancelled_until_it_has_been_sent_in_full() {
     let mut pair = Pair::new(5, &SessionConfig::default(), one_lane(20, 10), Peer::new(), Peer::new());
     pair.run(100);
     let big = pair.send(Side::Client, Message::new(body(1, 2_000_000), Priority::P2));
@@ -164,7 +164,7 @@ fn a_message_is_cancelled_before_or_while_it_is_sent_but_not_after() {
 }
 
 #[test]
-fn what_is_too_old_or_not_wanted_is_dropped_and_both_ends_hear_of_it() {
+fn expired_and_discarded_messages_are_reported_at_both_ends() {
     let mut pair = Pair::new(6, &SessionConfig::default(), one_lane(8, 10), Peer::new(), Peer::new());
     pair.run(100);
     // 1 MB/s: the first takes a second.
@@ -205,7 +205,7 @@ fn what_is_too_old_or_not_wanted_is_dropped_and_both_ends_hear_of_it() {
 }
 
 #[test]
-fn a_slow_reader_slows_the_sender_and_everything_is_there_when_it_reads() {
+fn a_slow_reader_slows_the_sender_and_receives_everything_later() {
     let inbox = InboxLimits { unread: Bytes::kb(100), ..Default::default() };
     let config = SessionConfig {
         stream_window: Bytes::kb(64),
@@ -242,7 +242,7 @@ fn a_slow_reader_slows_the_sender_and_everything_is_there_when_it_reads() {
 }
 
 #[test]
-fn a_message_without_credit_on_its_stream_does_not_hold_up_other_levels() {
+fn a_message_without_stream_credit_does_not_block_other_levels() {
     // The window of a stream is a fraction of the path's capacity; the reader is fast.
     let config = SessionConfig { stream_window: Bytes::kb(8), ..Default::default() };
     let client =
@@ -258,7 +258,7 @@ fn a_message_without_credit_on_its_stream_does_not_hold_up_other_levels() {
 }
 
 #[test]
-fn a_message_for_which_the_peer_allows_no_stream_does_not_hold_up_those_that_have_one() {
+fn a_message_without_a_stream_does_not_block_others_with_one() {
     // One for the control stream, one for a message; of bidirectional ones, two for messages.
     for streams in [StreamUse::PerMessage, StreamUse::Reuse] {
         let config = SessionConfig { max_streams: 2, streams, ..Default::default() };
@@ -332,7 +332,7 @@ fn streams_that_were_reset_are_given_back_by_the_peer() {
 }
 
 #[test]
-fn copies_on_both_lanes_arrive_by_the_union_of_what_is_not_lost_and_leave_nothing_behind() {
+fn copies_arrive_unless_both_lanes_lose_them_and_leave_no_state() {
     let mean = |scheduler, redundancy, seed| {
         // A controller that does not respond to random losses.
         let congestion = Congestion::Bbr3;

@@ -32,7 +32,7 @@ fn collector(net: &Network, flow: FlowId) -> &MessageCollector {
 }
 
 #[test]
-fn background_fills_both_lanes_and_every_periodic_message_arrives_once() {
+fn background_fills_both_lanes_and_periodic_data_arrives_once() {
     let source =
         Periodic { first: Time::from_secs(1), ..Periodic::new(Duration::from_millis(50), Bytes::kb(10)) };
     let traffic = Traffic::new(vec![source]).background(Background::default()).until(Time::from_secs(9));

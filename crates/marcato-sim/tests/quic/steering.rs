@@ -32,7 +32,7 @@ fn mixed(direction: u64) -> Peer {
 }
 
 #[test]
-fn everything_arrives_once_on_its_lane_with_every_scheduler_controller_direction_and_loss() {
+fn any_scheduler_controller_and_loss_delivers_once_on_its_lane() {
     let mut seed = 0;
     for scheduler in SCHEDULERS {
         for congestion in CONTROLLERS {
@@ -270,7 +270,7 @@ proptest! {
 /// retransmitted in one packet, the receiver's engine lost some of them, and acknowledged them all
 /// the same.
 #[test]
-fn no_byte_is_lost_where_windows_are_exceeded_and_queues_are_short() {
+fn no_byte_is_lost_with_exceeded_windows_and_short_queues() {
     check(&World {
         seed: 9_728_686_970_427_422_312,
         paths: vec![(41, 15, 0, 26), (14, 20, 0, 20), (2, 1, 0, 20)],

@@ -57,7 +57,7 @@ fn periodic(declared: bool, until: Time) -> Traffic {
 }
 
 #[test]
-fn each_of_a_thousand_messages_of_a_reserved_source_leaves_at_once() {
+fn each_of_1000_messages_of_a_reserved_source_leaves_at_once() {
     for (declared, learned_after) in [(true, 0), (false, 20)] {
         // 1 Gbit/s, so that nothing waits in the network, and 100 ms, so that the window decides.
         // One early loss ends slow start. From then on the window grows by a packet per round trip,
@@ -245,7 +245,7 @@ fn batches(batch: Batch, priority: Priority, window: u64) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn a_batch_is_as_many_equal_datagrams_as_the_lane_sends_in_its_span() {
+fn a_batch_holds_the_equal_datagrams_a_lane_sends_in_its_span() {
     // Round trips on this wire take 2 ms, so these windows are 2 Gbit/s and 48 Mbit/s. 200 us of
     // the latter are less than two packets.
     for (batch, priority, window, most) in [
@@ -290,7 +290,7 @@ fn urgent_data_that_was_lost_is_repaired_before_background_data() {
 }
 
 #[test]
-fn a_receive_window_grows_to_what_a_path_carries_and_stays_small_where_it_carries_little() {
+fn a_receive_window_grows_for_a_large_bdp_but_not_a_small_one() {
     // Returns the data that endless background brings in five seconds, and the greatest amount in
     // flight.
     let carried = |one_way: u64, from: Option<Bytes>| {

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_reduction_below_the_last_maximum_makes_room_if_asked_to() {
+    fn fast_convergence_reduces_w_max_further_at_a_second_reduction() {
         for (fast_convergence, w_max) in [(true, 680.0), (false, 800.0)] {
             let mut path = Path::new(CubicConfig { fast_convergence, ..without_hystart() });
             path.cubic.cwnd = 1000.0;
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_timeout_the_function_climbs_from_where_slow_start_ends() {
+    fn after_a_timeout_cubic_growth_starts_where_slow_start_ends() {
         let mut path = Path::new(without_hystart());
         path.cubic.cwnd = 100.0;
         path.cubic.on_rto(path.now, 100_000, true);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_shrinks_by_half_of_alpha_for_marks_and_by_half_for_losses() {
+    fn marks_shrink_the_window_by_half_of_alpha_and_losses_by_half() {
         let mut dctcp = Dctcp::new(Start::plain(1000, 100_000));
         dctcp.alpha = 0.25;
         dctcp.on_congestion(Time::ZERO, 100_000, Signal::Ecn);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_lengthen_a_train_by_the_time_of_four_and_by_a_millisecond_at_most() {
+    fn bursts_extend_a_train_by_four_burst_times_and_at_most_1_ms() {
         // Four bursts of 10 kB take 320 us at 1 Gbit/s; those of 64 KiB would take 2.1 ms.
         for (kb, paced, longest) in
             [(10, false, 50_160), (10, true, 100_320), (65, false, 50_500), (65, true, 101_000)]

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_leaves_one_segment_and_remembers_half_of_the_flight_once() {
+    fn a_timeout_leaves_one_segment_and_sets_ssthresh_only_once() {
         let mut reno = Reno::new(Start::plain(1000, 10_000));
         reno.on_rto(Time::ZERO, 10_000, true);
         assert_eq!((reno.cwnd(), reno.ssthresh()), (1000, 5000));

@@ -27,7 +27,7 @@ fn nobody_tries_to_open_for_ever() {
 }
 
 #[test]
-fn a_server_repeats_its_answer_when_the_syn_comes_again_or_time_passes() {
+fn a_server_retransmits_its_syn_ack_on_a_repeat_syn_or_timeout() {
     let mut host = Host::new(config());
     host.get("syn seq 0");
     host.wait(500);
@@ -39,7 +39,7 @@ fn a_server_repeats_its_answer_when_the_syn_comes_again_or_time_passes() {
 }
 
 #[test]
-fn the_first_data_establishes_a_server_whose_last_acknowledgement_was_lost() {
+fn data_establishes_a_server_that_missed_the_last_handshake_ack() {
     let mut host = Host::new(config());
     host.get("syn seq 0");
     host.wait(100);
@@ -50,7 +50,7 @@ fn the_first_data_establishes_a_server_whose_last_acknowledgement_was_lost() {
 }
 
 #[test]
-fn a_server_is_not_opened_by_an_acknowledgement_of_something_else() {
+fn an_ack_of_another_sequence_number_does_not_open_a_server() {
     let mut host = Host::new(config());
     host.get("syn seq 0");
     for text in ["seq 1 ack 0", "seq 1 ack 2", "seq 1 ack 4000000000"] {
@@ -166,7 +166,7 @@ fn both_ends_may_send_at_once_and_acknowledge_with_data() {
 }
 
 #[test]
-fn the_initial_timeout_counts_for_the_syn_and_for_data_before_a_round_trip_is_known() {
+fn the_initial_rto_applies_to_the_syn_and_to_data_before_an_rtt() {
     let config = TcpConfig { initial_rto: ms(300), ..config() };
     let mut host = Host::new(config);
     host.tcp.connect();

@@ -12,7 +12,7 @@ fn ten_out(config: TcpConfig) -> Host {
 }
 
 #[test]
-fn two_duplicates_send_new_segments_and_the_third_sends_the_hole() {
+fn two_duplicate_acks_send_new_data_a_third_fills_the_hole() {
     let mut host = ten_out(config());
     // Limited transmit, RFC 3042: a SACKed segment has left the pipe.
     host.get("ack 1 sack 1001-2001");
@@ -103,7 +103,7 @@ fn a_lost_tail_waits_for_the_timer() {
 }
 
 #[test]
-fn each_timeout_doubles_the_next_and_a_fresh_round_trip_ends_that() {
+fn each_timeout_doubles_the_rto_until_a_new_rtt_sample() {
     let mut host = Host::connected(config());
     host.write(1000);
     host.wait(5_000);
@@ -153,7 +153,7 @@ fn the_first_holes_retransmission_restarts_the_timer() {
 }
 
 #[test]
-fn a_timeout_sends_again_what_was_not_sacked_from_one_segment_on() {
+fn a_timeout_retransmits_unsacked_data_from_a_window_of_one() {
     let mut host = ten_out(config());
     host.get("ack 1 sack 3001-5001");
     host.sent();
@@ -226,7 +226,7 @@ fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
 /// Acknowledgements that deliver nothing, such as those on the other end's data, do not open the
 /// window in recovery.
 #[test]
-fn data_of_the_other_end_does_not_inflate_the_window_in_recovery() {
+fn data_from_the_peer_does_not_inflate_the_window_in_recovery() {
     let mut host = ten_out(config());
     host.get("ack 1 sack 1001-9001");
     host.sent();

@@ -54,7 +54,7 @@ fn a_window_that_waits_for_a_burst_is_in_use_and_grows() {
 }
 
 #[test]
-fn the_last_segment_waits_for_nothing_and_neither_does_a_retransmission() {
+fn the_last_segment_and_retransmissions_leave_without_waiting() {
     let mut host = Host::connected(offloading());
     host.write(10_500);
     assert_eq!(host.sent().len(), 10);

@@ -62,7 +62,7 @@ fn a_mark_is_echoed_until_the_sender_says_that_it_has_reduced() {
 }
 
 #[test]
-fn an_echo_halves_the_window_once_per_window_without_sending_anything_again() {
+fn ece_halves_the_window_once_per_window_without_retransmitting() {
     let mut host = connected(ecn());
     host.write(100_000);
     assert_eq!(host.sent().len(), 10);
@@ -99,7 +99,7 @@ fn a_reduction_for_loss_is_told_as_well() {
 }
 
 #[test]
-fn a_loss_in_a_window_that_ecn_has_reduced_is_repaired_and_reduces_no_further() {
+fn ecn_and_loss_in_one_window_cut_it_once_and_repair_the_loss() {
     let mut host = connected(ecn());
     host.write(100_000);
     host.sent();

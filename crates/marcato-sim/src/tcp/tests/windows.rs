@@ -48,7 +48,7 @@ fn data_going_out_carries_the_acknowledgement() {
 }
 
 #[test]
-fn a_closed_window_is_probed_at_growing_intervals_until_it_opens() {
+fn a_closed_window_is_probed_with_backoff_until_it_opens() {
     let mut host = Host::connected(config());
     host.get("ack 1 win 2000");
     host.write(5000);
@@ -92,7 +92,7 @@ fn an_older_segment_does_not_bring_back_an_older_window() {
 }
 
 #[test]
-fn an_application_that_does_not_read_closes_the_window_and_one_that_reads_opens_it() {
+fn the_window_closes_when_reading_stops_and_reopens_on_a_read() {
     let mut host = Host::connected(TcpConfig { receive_buffer: Bytes::new(3000), ..config() });
     host.tcp.set_reading(false);
     for seq in [1, 1001, 2001] {
@@ -126,7 +126,7 @@ fn a_flow_that_does_not_use_its_window_does_not_grow_it() {
 }
 
 #[test]
-fn an_idle_connection_begins_again_with_its_initial_window_if_asked_to() {
+fn an_idle_connection_restarts_at_its_initial_window_if_enabled() {
     for slow_start_after_idle in [true, false] {
         let mut host = Host::connected(TcpConfig { slow_start_after_idle, ..config() });
         host.write(50_000);
@@ -144,7 +144,7 @@ fn an_idle_connection_begins_again_with_its_initial_window_if_asked_to() {
 }
 
 #[test]
-fn a_paced_reno_spaces_its_segments_by_twice_the_window_per_round_trip() {
+fn paced_reno_spaces_segments_at_two_windows_per_round_trip() {
     let mut host = Host::connected(TcpConfig { pacing: true, ..config() });
     host.write(10_000);
     host.wait(99);
@@ -237,7 +237,7 @@ fn a_limit_of_one_segment_counts_for_acknowledgements_of_many() {
 }
 
 #[test]
-fn congestion_avoidance_that_counts_acknowledgements_is_half_as_fast_behind_delayed_ones() {
+fn ack_counting_halves_congestion_avoidance_with_delayed_acks() {
     let of = |growth| {
         let config = TcpConfig { initial_ssthresh: Some(10), growth, ..config() };
         let mut host = Host::connected(config);

@@ -158,7 +158,7 @@ fn lone(now: Time, len: u64, rtt: Duration) -> AckEvent {
 }
 
 #[test]
-fn a_connection_opened_late_and_without_a_round_trip_does_not_probe_for_it_at_once() {
+fn a_late_connection_without_an_rtt_does_not_enter_probe_rtt() {
     let mut bbr = Bbr::new(MSS, 10 * MSS, Seed::new(1).stream("bbr"));
     let opened = Time::from_secs(100);
     bbr.on_established(opened, None);
