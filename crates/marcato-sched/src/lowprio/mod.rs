@@ -124,8 +124,8 @@ impl LcmConfig {
     /// - the weight: here 1/2;
     /// - the initial window, "high enough to fill the pipe": here 2500 packets, the bandwidth-delay
     ///   product;
-    /// - [`Growth`]: when limited;
-    /// - [`TimeoutLoss`]: counted.
+    /// - [`Growth`], here when limited;
+    /// - [`TimeoutLoss`], here counted.
     pub const fn paper() -> Self {
         Self {
             alpha: Fraction::per_mille(100),
