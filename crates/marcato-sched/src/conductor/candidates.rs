@@ -66,6 +66,12 @@ impl Candidates {
         self.levels.bits()
     }
 
+    /// Returns whether any level is protected.
+    #[inline]
+    pub(super) const fn protects_any(self) -> bool {
+        self.protected.is_some()
+    }
+
     /// Returns whether `level`, which is in debt, would overtake a protected level.
     pub(super) fn forbid(self, level: Priority) -> bool {
         self.protected.is_some_and(|protected| level.is_more_urgent_than(protected))

@@ -314,6 +314,12 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) const CLEAR: Self = Self { debts: [Bytes::ZERO; LEVELS], in_debt: 0 };
 
+    /// Returns whether all levels in `waiting` are in debt.
+    #[inline]
+    pub(super) const fn must_redistribute(&self, waiting: Levels) -> bool {
+        waiting & !self.in_debt == 0
+    }
+
     /// Returns the level whose turn it is among those `waiting`, and true if debts had to be
     /// redistributed first.
     #[inline]
@@ -321,7 +327,7 @@ impl Ledger {
         if waiting == 0 {
             return None;
         }
-        let redistribute = waiting & !self.in_debt == 0;
+        let redistribute = self.must_redistribute(waiting);
         if redistribute {
             self.redistribute(rules, waiting);
         }

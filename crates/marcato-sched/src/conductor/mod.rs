@@ -438,8 +438,11 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         let before = self.ledger;
         let waiting = self.waiting;
         let candidates = candidates.into();
-        let (priority, redistributed, after) = self.choose(candidates)?;
-        self.ledger = after;
+        let among = waiting & candidates.bits();
+        if self.would_overtake(candidates, among) {
+            return None;
+        }
+        let (priority, redistributed) = self.ledger.choose(&self.rules, among)?;
         if redistributed {
             self.counters.redistributions += 1;
             self.observer.observe(Event::Redistributed);
@@ -464,14 +467,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
             self.rate(slot);
         }
         self.ledger.charge(&self.rules, priority, len, waiting);
-        self.latest = Some(Latest {
-            grant,
-            slot,
-            ledger: before,
-            waiting,
-            among: waiting & candidates.bits(),
-            redistributed,
-        });
+        self.latest = Some(Latest { grant, slot, ledger: before, waiting, among, redistributed });
         self.drain.granted(len);
         self.observer.observe(Event::Granted(grant));
         self.announce(before.in_debt);
@@ -539,21 +535,24 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     /// Returns the message that [`grant_among`](Self::grant_among) would serve.
     pub fn peek_among(&mut self, now: Time, candidates: impl Into<Candidates>) -> Option<Pending> {
         self.tidy(now);
-        let (priority, ..) = self.choose(candidates.into())?;
+        let candidates = candidates.into();
+        let among = self.waiting & candidates.bits();
+        if self.would_overtake(candidates, among) {
+            return None;
+        }
+        let (priority, _) = { self.ledger }.choose(&self.rules, among)?;
         Some(self.pending(self.levels[priority.index()].head))
     }
 
-    /// Level that the next grant serves, whether it takes a redistribution of debts, and the ledger
-    /// after that.
+    /// Whether the next grant would redistribute debts and serve a level that overtakes a
+    /// protected one.
     #[inline]
-    fn choose(&self, candidates: Candidates) -> Option<(Priority, bool, Ledger)> {
-        let mut after = self.ledger;
-        let (priority, redistributed) = after.choose(&self.rules, self.waiting & candidates.bits())?;
-        // Only redistribution frees a level in debt, so this is about the debts before it.
-        if redistributed && candidates.forbid(priority) {
-            return None;
+    fn would_overtake(&self, candidates: Candidates, among: Levels) -> bool {
+        // Only redistribution frees a level in debt, and it is rare.
+        candidates.protects_any() && self.ledger.must_redistribute(among) && {
+            let chosen = { self.ledger }.choose(&self.rules, among);
+            chosen.is_some_and(|(priority, _)| candidates.forbid(priority))
         }
-        Some((priority, redistributed, after))
     }
 }
 
