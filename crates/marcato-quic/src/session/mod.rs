@@ -3,9 +3,13 @@
 //! `input` handles received data and timeouts, `output` builds packets, and this file has the
 //! owner's interface.
 
+mod error;
 mod input;
 mod low;
+mod message;
 mod output;
+mod stats;
+mod transmit;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -13,9 +17,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes as Payload, BytesMut};
-use marcato_sched::conductor::{
-    self, CancelError, Candidates, MessageId, OfferError, Redundancy, Removal, Tally,
-};
+use marcato_sched::conductor::{self, CancelError, Candidates, MessageId, Removal, Tally};
 use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{Choice, Fresh, LaneScheduler, Offer, Purpose, Unused, Wait};
@@ -42,61 +44,13 @@ use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
 use crate::watch::{Finding, Watch};
 
+pub use error::{LaneError, SendError};
+pub use message::Message;
+pub use stats::{SessionLoad, SessionStats};
+pub use transmit::Transmit;
+
 /// Overdraft that makes a gate pass any packet that the session has already chosen.
 const PASS: Bytes = Bytes::new(1 << 60);
-
-/// A message to be sent.
-#[derive(Clone, Debug)]
-pub struct Message {
-    /// Content; at least one byte.
-    pub body: Payload,
-    /// Priority with which the Conductor queues the message.
-    pub priority: Priority,
-    /// Time after which the message is no longer worth sending; `None` if it never expires.
-    pub lifetime: Option<Duration>,
-    /// Redundancy: whether it travels on one lane or on several.
-    pub redundancy: Redundancy,
-    /// Set if a part of the message is useful to the receiver.
-    pub partial_ok: bool,
-    /// Periodic source of the message, if any: its reservation applies.
-    pub source: Option<SourceKey>,
-}
-
-impl Message {
-    /// Creates a message that never expires, travels once and is of use only as a whole.
-    pub const fn new(body: Payload, priority: Priority) -> Self {
-        Self { body, priority, lifetime: None, redundancy: Redundancy::Once, partial_ok: false, source: None }
-    }
-}
-
-/// Error returned when a message is not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The session is closed.
-    #[error("the session is closed: open another")]
-    Closed,
-    /// The Conductor refused the message.
-    #[error(transparent)]
-    Offer(#[from] OfferError),
-    /// The limit of unacknowledged messages is reached.
-    #[error("{limit} messages have not been acknowledged: send again after some have been delivered")]
-    TooManyUnfinished {
-        /// [`SessionConfig::max_unfinished`], plus the Conductor's reserve for P0.
-        limit: usize,
-    },
-    /// The message does not fit one packet; unreliable messages are not split.
-    #[error("an unreliable message has {limit} bytes at most here: send it reliably, or cut it")]
-    TooLongForDatagram {
-        /// Largest length that fits now, in bytes. It changes with the lanes.
-        limit: usize,
-    },
-    /// The peer accepts no DATAGRAM frames.
-    #[error("the peer takes no unreliable messages: send it reliably")]
-    NoDatagrams,
-    /// The message was completed or abandoned, so it takes no further part.
-    #[error("the message is complete or was given up: begin another")]
-    Ended,
-}
 
 /// Unreliable message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,103 +59,6 @@ pub struct Datagram {
     pub priority: Priority,
     /// Content.
     pub body: Payload,
-}
-
-/// Error returned when a lane cannot be opened, removed or changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LaneError {
-    /// This end is a server; only clients open paths.
-    #[error("a server cannot open a lane: let the client do it")]
-    NotAClient,
-    /// The limit of lanes, open or waiting to be opened, is reached.
-    #[error("the session has {limit} lanes, as many as it may: remove one first")]
-    TooMany {
-        /// [`SessionConfig::max_lanes`].
-        limit: u8,
-    },
-    /// Another lane has the same remote address, so the two would be indistinguishable.
-    #[error("another lane goes to {remote} already: give each lane its own port at both ends")]
-    SameRemote {
-        /// Remote address of both lanes.
-        remote: SocketAddr,
-    },
-    /// There is no lane with this identifier.
-    #[error("there is no such lane")]
-    Unknown,
-    /// No other lane is up.
-    #[error("no other lane is up: wait for one, or close the session")]
-    Last,
-    /// The engine refused the operation.
-    #[error("the engine refuses: {0}")]
-    Engine(String),
-}
-
-/// Counters of a session since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionStats {
-    /// Chunks handed to the engine for the first time.
-    pub chunks: u64,
-    /// Chunks handed to the engine again as copies for another lane.
-    pub copies: u64,
-    /// Bytes that `chunks` counted against the windows of their lanes, packet overhead included.
-    /// Retransmissions are excluded.
-    pub first: Bytes,
-    /// Bytes that `copies` counted in the same way: a budget for copies compares this with `first`.
-    pub copied: Bytes,
-    /// Chunks sent again on another lane because their lane had stalled or closed.
-    pub reinjected: u64,
-    /// Packets that left on another lane than the session had chosen.
-    pub misrouted: u64,
-    /// Chunks that stayed in the engine because their lane could not send at that moment.
-    pub kept: u64,
-    /// Streams opened for messages.
-    pub streams: u64,
-    /// Times that flow control stopped a message, for lack of credit or of streams.
-    pub flow_blocked: u64,
-    /// Data packets sent on a lane without room, because acknowledgements could leave in no other
-    /// way.
-    pub overdrawn: u64,
-    /// Calls of the engine's `poll_transmit`.
-    pub polls: u64,
-    /// Unreliable messages sent.
-    pub datagrams_sent: u64,
-    /// Unreliable messages dropped before sending, because no packet was large enough any more.
-    pub datagrams_unsent: u64,
-    /// Unreliable messages received.
-    pub datagrams_received: u64,
-    /// Received unreliable messages dropped because the owner did not read them in time.
-    pub datagrams_dropped: u64,
-    /// Messages that expired before any part was sent and were not reported to the receiver,
-    /// because too many reports were waiting.
-    pub untold: u64,
-}
-
-/// Current load of a session, without what the Conductor and the inbox count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SessionLoad {
-    /// Packets with message data in flight: neither acknowledged nor declared lost. The lanes'
-    /// windows bound them.
-    pub under_way: usize,
-    /// Packets that the engine has to retransmit. Each was in flight, so the lanes' windows bound
-    /// them.
-    pub owed: usize,
-    /// Runs waiting for retransmission on another lane. Each was a packet in flight, and is entered
-    /// once.
-    pub repairs: usize,
-    /// Copies of the latest chunk still to be sent: fewer than there are lanes.
-    pub duplicates: usize,
-    /// Small frames for which the engine has no credit, at most [`MAX_NOTES`].
-    pub notes: usize,
-    /// Streams waiting to be read: no more than the peer may open.
-    pub unread: usize,
-    /// Events that the owner has not polled.
-    pub events: usize,
-    /// Lanes waiting to be opened or reopened, at most [`SessionConfig::max_lanes`].
-    pub requests: usize,
-    /// Messages not wholly acknowledged, at most [`SessionConfig::max_unfinished`] and the
-    /// Conductor's reserve for P0.
-    pub unfinished: usize,
 }
 
 /// Limit of frames about abandoned or received messages that wait for the peer's credit. The
@@ -213,23 +70,6 @@ pub const MAX_NOTES: usize = 4096;
 const MANY_NOTES: usize = MAX_NOTES / 4;
 /// Bytes that an unreliable message counts besides its body against the limit of unread ones.
 const DATAGRAM_COST: usize = 64;
-
-/// Datagram to be sent; its bytes are at the end of the buffer given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Socket to send it from.
-    pub socket: SocketId,
-    /// Destination.
-    pub to: SocketAddr,
-    /// ECN codepoint to send it with.
-    pub ecn: marcato_wire::Ecn,
-    /// Length in bytes, of all segments together.
-    pub len: usize,
-    /// Length of every segment except the last; `None` for a single datagram.
-    pub segment: Option<usize>,
-    /// Lane that it leaves on; `None` if its destination is that of no lane.
-    pub lane: Option<LaneId>,
-}
 
 /// Collects the messages that the Conductor removed by itself.
 #[derive(Debug, Default)]

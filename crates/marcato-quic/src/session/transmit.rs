@@ -1,0 +1,24 @@
+//! Datagram that a session or an endpoint wants to send.
+
+use std::net::SocketAddr;
+
+use marcato_sched::lane::LaneId;
+
+use crate::endpoint::SocketId;
+
+/// Datagram to be sent; its bytes are at the end of the buffer given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Socket to send it from.
+    pub socket: SocketId,
+    /// Destination.
+    pub to: SocketAddr,
+    /// ECN codepoint to send it with.
+    pub ecn: marcato_wire::Ecn,
+    /// Length in bytes, of all segments together.
+    pub len: usize,
+    /// Length of every segment except the last; `None` for a single datagram.
+    pub segment: Option<usize>,
+    /// Lane that it leaves on; `None` if its destination is that of no lane.
+    pub lane: Option<LaneId>,
+}
