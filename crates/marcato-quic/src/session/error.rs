@@ -16,7 +16,8 @@ pub enum SendError {
     /// The limit of unacknowledged messages is reached.
     #[error("{limit} messages have not been acknowledged: send again after some have been delivered")]
     TooManyUnfinished {
-        /// [`SessionConfig::max_unfinished`](crate::SessionConfig::max_unfinished), plus the Conductor's reserve for P0.
+        /// [`SessionConfig::max_unfinished`](crate::SessionConfig::max_unfinished), plus the
+        /// Conductor's reserve for P0.
         limit: usize,
     },
     /// The message does not fit one packet; unreliable messages are not split.

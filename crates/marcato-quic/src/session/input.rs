@@ -1,6 +1,26 @@
 //! Input of a session: datagrams, timeouts, and the resulting events of the engine.
 
-use super::*;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use marcato_sched::lane::{LaneId, MAX_LANES};
+use marcato_sched::schedule::LaneScheduler as _;
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
+use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
+use noq_proto::{
+    Dir, Event as EngineEvent, FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus, ReadError,
+    StreamEvent, StreamId, VarInt,
+};
+
+use super::{DATAGRAM_COST, Datagram, MAX_NOTES, Repair, Session};
+use crate::config::{Pacing, StreamUse};
+use crate::endpoint::SocketId;
+use crate::event::{Event, LaneLoss};
+use crate::gate::{Gated, Happening};
+use crate::inbox::Action;
+use crate::lane::{Lane, LaneRequest, LaneState, Load, Owed};
+use crate::outbox::{Carrier, Key, Role, Run};
+use crate::watch::Watch;
 
 /// Error code of a path that is given up because nothing returns on it (draft-ietf-quic-multipath).
 const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;

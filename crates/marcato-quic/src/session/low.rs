@@ -1,7 +1,15 @@
 //! Low lanes: when they pause, and when they are reopened.
 
-use super::*;
+use marcato_sched::lane::LaneId;
+use marcato_units::{Duration, Layer, Time};
+use noq_proto::VarInt;
+
+use super::Session;
+use crate::controller::Congestion;
+use crate::event::{Event, LowLaneChange};
+use crate::lane::{Lane, LaneRequest, LaneState};
 use crate::low::LowLanes;
+use crate::watch::{Finding, Watch};
 
 impl Session {
     /// Returns whether lanes of this layer are managed as low lanes rather than like all others.

@@ -13,44 +13,36 @@ mod transmit;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use bytes::{BufMut as _, Bytes as Payload, BytesMut};
-use marcato_sched::conductor::{self, CancelError, Candidates, MessageId, Removal, Tally};
-use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
+use bytes::Bytes as Payload;
+use marcato_sched::Conductor;
+use marcato_sched::conductor::{self, CancelError, MessageId, Removal, Tally};
+use marcato_sched::lane::{LaneId, LaneSet, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
-use marcato_sched::schedule::{Choice, Fresh, LaneScheduler, Offer, Purpose, Unused, Wait};
-use marcato_sched::{Conductor, Grant};
-use marcato_units::{Bytes, Duration, Layer, Priority, PrioritySet, Time};
-use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, MessageFrame, Twin, UNRELIABLE_HEADER, Unreliable};
-use noq_proto::{
-    Connection, Dir, Event as EngineEvent, FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus,
-    ReadError, StreamEvent, StreamId, VarInt, WriteError,
-};
+use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
+use marcato_units::{Bytes, Priority, PrioritySet, Time};
+use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, UNRELIABLE_HEADER};
+use noq_proto::{Connection, Dir, PathStatus, StreamId, VarInt, WriteError};
 
 use crate::clock::Clock;
-use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, SessionConfigError, StreamUse};
-use crate::controller::Congestion;
+use crate::config::{SessionConfig, SessionConfigError};
 use crate::endpoint::{SocketId, Sockets};
-use crate::event::{Event, LaneLoss, LowLaneChange};
-use crate::gate::{Gated, Happening};
-use crate::inbox::{Action, Inbox, Piece, Side};
+use crate::event::Event;
+use crate::gate::Happening;
+use crate::inbox::{Inbox, Piece, Side};
 use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes, Load, Owed};
 use crate::long::{LongId, Part};
 use crate::low::Keeper;
-use crate::outbox::{Carrier, Key, Outbox, Outgoing, Role, Run};
+use crate::outbox::{Key, Outbox, Outgoing, Run};
 use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
-use crate::watch::{Finding, Watch};
+use crate::watch::Watch;
 
 pub use error::{LaneError, SendError};
 pub use message::Message;
 pub use stats::{SessionLoad, SessionStats};
 pub use transmit::Transmit;
-
-/// Overdraft that makes a gate pass any packet that the session has already chosen.
-const PASS: Bytes = Bytes::new(1 << 60);
 
 /// Unreliable message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,23 @@
 //! Output of a session: one packet, or one batch, at a time.
 
-use super::*;
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes as Payload, BytesMut};
+use marcato_sched::Grant;
+use marcato_sched::conductor::{Candidates, Removal};
+use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
+use marcato_sched::schedule::{Choice, Fresh, LaneScheduler as _, Purpose, Wait};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
+use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, Twin, UNRELIABLE_HEADER, Unreliable};
+use noq_proto::{Dir, StreamId, WriteError};
+
+use super::{Duplicate, Repair, Session, Transmit, engine_priority};
+use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, StreamUse};
+use crate::event::Event;
+use crate::lane::{Lane, LaneState, Load, Owed};
+use crate::outbox::{Carrier, Key, Outgoing, Role, Run};
 
 /// Result of handing a chunk to the engine.
 enum Written {
@@ -34,6 +51,8 @@ enum Room {
     Beside(Bytes),
 }
 
+/// Overdraft that makes a gate pass any packet that the session has already chosen.
+const PASS: Bytes = Bytes::new(1 << 60);
 /// Distance in bytes from a full packet within which part of a chunk may have stayed behind.
 const SPILL: Bytes = Bytes::new(16);
 /// Length in bytes that a packet of control frames alone does not reach.
