@@ -12,6 +12,7 @@ use noq_proto::{
     StreamEvent, StreamId, VarInt,
 };
 
+use super::phase::Phase;
 use super::{DATAGRAM_COST, Datagram, MAX_NOTES, Repair, Session};
 use crate::config::{Pacing, StreamUse};
 use crate::endpoint::SocketId;
@@ -96,7 +97,7 @@ impl Session {
     /// first.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let engine = self.conn.poll_timeout().map(|at| self.clock.time(at));
-        if self.closed {
+        if self.phase.is_closed() {
             return engine;
         }
         let stalls = self.lanes.iter().filter_map(|lane| lane.stalls_at(self.config.stall)).min();
@@ -134,13 +135,13 @@ impl Session {
         while let Some(event) = self.conn.poll() {
             self.engine_event(now, event);
         }
-        if self.closed {
+        if self.phase.is_closed() {
             return;
         }
         if now < self.moving_until {
             self.follow_moves(now);
         }
-        if self.confirmed {
+        if self.phase.is_confirmed() {
             self.open_lanes(now);
         }
         self.see_to_low_lanes(now);
@@ -249,15 +250,17 @@ impl Session {
     }
 
     fn engine_event(&mut self, now: Time, event: EngineEvent) {
-        if self.closed {
+        if self.phase.is_closed() {
             return;
         }
         match event {
             EngineEvent::Connected => {
-                self.established = true;
+                self.phase.advance(Phase::Established);
                 self.events.push_back(Event::Connected);
             }
-            EngineEvent::HandshakeConfirmed => self.confirmed = true,
+            EngineEvent::HandshakeConfirmed => {
+                self.phase.advance(Phase::Confirmed);
+            }
             EngineEvent::ConnectionLost { reason } => {
                 self.over(reason.to_string());
             }
@@ -483,7 +486,7 @@ impl Session {
 
     /// Opens requested lanes, as far as the peer's connection IDs and path limit allow.
     pub(super) fn open_lanes(&mut self, now: Time) {
-        if !self.confirmed || self.closed {
+        if !self.phase.is_confirmed() {
             return;
         }
         for _ in 0..self.requests.len() {
@@ -653,7 +656,7 @@ impl Session {
 
     /// Declares lanes stalled that have been silent for too long, and moves their data.
     fn look_for_stalls(&mut self, now: Time) {
-        if self.closed {
+        if self.phase.is_closed() {
             return;
         }
         for id in (0..).map_while(LaneId::new) {

@@ -8,6 +8,7 @@ mod input;
 mod low;
 mod message;
 mod output;
+mod phase;
 mod stats;
 mod transmit;
 
@@ -38,6 +39,8 @@ use crate::outbox::{Key, Outbox, Outgoing, Run};
 use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
 use crate::watch::Watch;
+
+use phase::Phase;
 
 pub use error::{LaneError, SendError};
 pub use message::Message;
@@ -128,9 +131,7 @@ pub struct Session {
     kept: Option<Load>,
     /// Priorities of which the engine accepts no data, for lack of flow-control credit.
     blocked: PrioritySet,
-    established: bool,
-    confirmed: bool,
-    closed: bool,
+    phase: Phase,
     /// End of the period in which a path's address, and so its controller, may still change.
     moving_until: Time,
     control: Option<StreamId>,
@@ -160,8 +161,6 @@ pub struct Session {
     wake: Option<Time>,
     /// Time to retry lanes that sent nothing when they should have.
     retry: Option<Time>,
-    /// Set once [`Event::Closed`] has been queued.
-    told: bool,
     happenings: Vec<Happening>,
     /// Low lanes that a client asked for.
     keeper: Keeper,
@@ -212,9 +211,7 @@ impl Session {
             crowded: None,
             kept: None,
             blocked: PrioritySet::EMPTY,
-            established: false,
-            confirmed: false,
-            closed: false,
+            phase: Phase::default(),
             moving_until: Time::ZERO,
             control: None,
             notes: VecDeque::new(),
@@ -230,7 +227,6 @@ impl Session {
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
             wake: None,
             retry: None,
-            told: false,
             happenings: Vec::new(),
             keeper: Keeper::default(),
             watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
@@ -327,7 +323,7 @@ impl Session {
         part: Option<Part>,
         unreliable: bool,
     ) -> Result<MessageId, SendError> {
-        if self.closed {
+        if self.phase.is_closed() {
             return Err(SendError::Closed);
         }
         self.make_room(now, message.priority)?;
@@ -530,7 +526,7 @@ impl Session {
 
     /// Ends the session; unsent data is discarded. [`Event::Closed`] reports it like any other end.
     pub fn close(&mut self, now: Time, code: ErrorCode, reason: &str) {
-        if self.closed {
+        if self.phase.is_closed() {
             return;
         }
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
@@ -541,7 +537,7 @@ impl Session {
 
     /// Returns whether the handshake is complete and the session has not ended.
     pub fn is_open(&self) -> bool {
-        self.established && !self.closed
+        self.phase.is_open()
     }
 
     /// Returns whether the engine has drained the connection and needs no further calls.
@@ -656,8 +652,7 @@ impl Session {
 
     /// Marks the session as ended, and queues [`Event::Closed`] once.
     fn over(&mut self, reason: String) {
-        self.closed = true;
-        if !std::mem::replace(&mut self.told, true) {
+        if self.phase.advance(Phase::Closed) {
             self.events.push_back(Event::Closed { reason });
         }
     }

@@ -68,7 +68,7 @@ impl Session {
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if !self.established || self.closed {
+        if !self.phase.is_open() {
             // The engine runs the handshake and the closing alone.
             let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
             self.drain(now, None, Load::Other);
