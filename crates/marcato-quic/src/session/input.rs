@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use marcato_sched::lane::{LaneId, MAX_LANES};
 use marcato_sched::schedule::LaneScheduler as _;
-use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
+use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{
     Dir, Event as EngineEvent, FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus, ReadError,
@@ -13,7 +13,7 @@ use noq_proto::{
 };
 
 use super::phase::Phase;
-use super::{DATAGRAM_COST, Datagram, MAX_NOTES, Repair, Session};
+use super::{Datagram, MAX_NOTES, Repair, Session};
 use crate::config::{Pacing, StreamUse};
 use crate::endpoint::SocketId;
 use crate::event::{Event, LaneLoss};
@@ -25,17 +25,6 @@ use crate::watch::Watch;
 
 /// Error code of a path that is given up because nothing returns on it (draft-ietf-quic-multipath).
 const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;
-/// Limit of remembered remote addresses that belong to no lane.
-const MAX_ARRIVALS: usize = 16;
-/// Period after a change of address in which the engine may return to the old one. It is generous:
-/// three PTOs at most are needed.
-const MOVE: Duration = Duration::from_secs(10);
-/// Length in bytes up to which a datagram is taken to carry hardly more than acknowledgements. Such
-/// a datagram needs no acknowledgement.
-const ACKS_ONLY: usize = 150;
-/// Delay after which a lane that sent nothing when it should have is tried again, if no event comes
-/// first.
-const RETRY: Duration = Duration::from_millis(20);
 
 impl Session {
     /// Passes the engine a datagram for this session that arrived on `socket` from `remote`. The
@@ -48,18 +37,16 @@ impl Session {
         len: usize,
         event: noq_proto::ConnectionEvent,
     ) {
-        if len > ACKS_ONLY {
-            self.unanswered = self.unanswered.saturating_add(1);
-        }
+        self.ack_debt.arrived(len);
         if self.lanes.to(remote).is_none_or(|lane| lane.socket != socket) {
-            self.arrived_from(now, socket, remote);
+            self.arrivals.arrived(now, remote, socket);
         }
         self.conn.handle_event(event);
     }
 
     /// Starts a session that a peer has begun with its first datagram.
     pub(crate) fn begun(&mut self, now: Time, socket: SocketId, remote: SocketAddr) {
-        self.arrived_from(now, socket, remote);
+        self.arrivals.arrived(now, remote, socket);
         self.after_engine(now);
     }
 
@@ -78,16 +65,13 @@ impl Session {
         let instant = self.clock.instant(now);
         if self.conn.poll_timeout().is_some_and(|at| at <= instant) {
             self.conn.handle_timeout(instant);
-            // The timer may have been that of a delayed acknowledgement.
-            self.answer_due = self.unanswered > 0;
+            self.ack_debt.timer_expired();
             self.after_engine(now);
         }
         self.look_for_stalls(now);
         self.give_up_silent(now);
         self.see_to_low_lanes(now);
-        self.wake = self.wake.filter(|&at| at > now);
-        if self.retry.is_some_and(|at| at <= now) {
-            self.retry = None;
+        if self.alarms.expire(now) {
             self.flush = true;
             self.lanes.iter_mut().for_each(|lane| lane.paused = false);
         }
@@ -105,24 +89,15 @@ impl Session {
         let given_up = self.given_up_at().map(|(at, _)| at).min();
         let tested = self.watch.as_ref().and_then(Watch::next_timeout);
         let low = [tested, self.keeper.next()];
-        let all = [engine, stalls, recoveries, given_up, self.wake, self.retry];
+        let all = [engine, stalls, recoveries, given_up, self.alarms.next()];
         all.into_iter().chain(low).flatten().min()
-    }
-
-    fn arrived_from(&mut self, now: Time, socket: SocketId, remote: SocketAddr) {
-        self.arrivals.retain(|(known, _)| *known != remote);
-        if self.arrivals.len() == MAX_ARRIVALS {
-            self.arrivals.pop_front();
-        }
-        self.arrivals.push_back((remote, socket));
-        self.moving_until = now + MOVE;
     }
 
     /// Returns the socket for packets to this address: that of its lane, or the one on which
     /// packets from it last arrived.
     pub(super) fn socket_to(&self, remote: SocketAddr) -> Option<SocketId> {
         let lane = self.lanes.to(remote).map(|lane| lane.socket);
-        lane.or_else(|| self.arrivals.iter().rev().find(|(known, _)| *known == remote).map(|known| known.1))
+        lane.or_else(|| self.arrivals.socket_to(remote))
     }
 
     /// Collects the results of any change to the engine: logs, events, actions of the inbox.
@@ -138,7 +113,7 @@ impl Session {
         if self.phase.is_closed() {
             return;
         }
-        if now < self.moving_until {
+        if self.arrivals.may_move(now) {
             self.follow_moves(now);
         }
         if self.phase.is_confirmed() {
@@ -275,19 +250,12 @@ impl Session {
 
     /// Reads unreliable messages from the engine at once, because it would drop some silently.
     fn take_datagrams(&mut self, now: Time) {
-        let most = self.config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX));
         while let Some(payload) = self.conn.datagrams().recv() {
             let priority = match Unreliable::decode(&payload) {
                 Ok(unreliable) => unreliable.priority,
                 Err(error) => return self.fail(now, ErrorCode::ProtocolViolation, error.to_string()),
             };
-            self.stats.datagrams_received += 1;
-            let body = payload.slice(UNRELIABLE_HEADER..);
-            self.datagram_bytes += body.len() + DATAGRAM_COST;
-            self.datagrams.push_back(Datagram { priority, body });
-            while self.datagram_bytes > most && self.read_datagram().is_some() {
-                self.stats.datagrams_dropped += 1;
-            }
+            self.datagrams.push(Datagram { priority, body: payload.slice(UNRELIABLE_HEADER..) });
         }
         if !self.datagrams.is_empty() && self.events.back() != Some(&Event::Datagram) {
             self.events.push_back(Event::Datagram);
@@ -302,8 +270,8 @@ impl Session {
                 }
             }
             StreamEvent::Readable { id } => self.read_stream(now, id),
-            StreamEvent::Writable { .. } => self.blocked = PrioritySet::EMPTY,
-            StreamEvent::Available { .. } => self.no_streams = false,
+            StreamEvent::Writable { .. } => self.credit.resume(),
+            StreamEvent::Available { .. } => self.credit.resume_streams(),
             StreamEvent::Finished { id } => self.acknowledged(now, id),
             StreamEvent::Stopped { id, error_code } => {
                 let Some(key) = self.outbox.carried_by(id) else { return };
@@ -331,7 +299,7 @@ impl Session {
             self.settled(now, key, true);
         }
         self.outbox.done(stream);
-        self.no_streams = false;
+        self.credit.resume_streams();
     }
 
     /// Finishes a message that the receiver has in full, or does not want. `complete` distinguishes
@@ -614,15 +582,11 @@ impl Session {
                 lane.gate = gate;
             }
             // The engine may still send to the old address, by the old socket.
-            let old = (std::mem::replace(&mut lane.remote, remote), lane.socket);
+            let (old, by) = (std::mem::replace(&mut lane.remote, remote), lane.socket);
             lane.socket = socket.unwrap_or(lane.socket);
             lane.moved();
             self.events.push_back(Event::LaneMoved(id));
-            self.arrivals.retain(|(known, _)| *known != old.0);
-            self.arrivals.push_back(old);
-            if self.arrivals.len() > MAX_ARRIVALS {
-                self.arrivals.pop_front();
-            }
+            self.arrivals.remember(old, by);
         }
     }
 
@@ -832,11 +796,11 @@ impl Session {
         }
     }
 
-    /// Skips a lane until the next event, or for [`RETRY`].
+    /// Skips a lane until the next event, or until paused lanes are tried again.
     pub(super) fn pause(&mut self, now: Time, lane: LaneId) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.paused = true;
-            self.retry = Some(self.retry.map_or(now + RETRY, |at| at.min(now + RETRY)));
+            self.alarms.retry_after(now);
         }
     }
 }

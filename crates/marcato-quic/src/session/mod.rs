@@ -3,6 +3,11 @@
 //! `input` handles received data and timeouts, `output` builds packets, and this file has the
 //! owner's interface.
 
+mod ack_debt;
+mod alarms;
+mod arrivals;
+mod credit;
+mod datagrams;
 mod error;
 mod input;
 mod low;
@@ -22,7 +27,7 @@ use marcato_sched::conductor::{self, CancelError, MessageId, Removal, Tally};
 use marcato_sched::lane::{LaneId, LaneSet, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
-use marcato_units::{Bytes, Priority, PrioritySet, Time};
+use marcato_units::{Bytes, Priority, Time};
 use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, UNRELIABLE_HEADER};
 use noq_proto::{Connection, Dir, PathStatus, StreamId, VarInt, WriteError};
 
@@ -40,21 +45,18 @@ use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
 use crate::watch::Watch;
 
+use ack_debt::AckDebt;
+use alarms::Alarms;
+use arrivals::Arrivals;
+use credit::Credit;
+use datagrams::Datagrams;
 use phase::Phase;
 
+pub use datagrams::Datagram;
 pub use error::{LaneError, SendError};
 pub use message::Message;
 pub use stats::{SessionLoad, SessionStats};
 pub use transmit::Transmit;
-
-/// Unreliable message that was received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Datagram {
-    /// Priority given by the sender.
-    pub priority: Priority,
-    /// Content.
-    pub body: Payload,
-}
 
 /// Limit of frames about abandoned or received messages that wait for the peer's credit. The
 /// session closes if a peer grants no credit and exceeds it.
@@ -63,8 +65,6 @@ pub const MAX_NOTES: usize = 4096;
 /// Number of waiting frames from which on the receiver is not informed of messages that it has
 /// never seen.
 const MANY_NOTES: usize = MAX_NOTES / 4;
-/// Bytes that an unreliable message counts besides its body against the limit of unread ones.
-const DATAGRAM_COST: usize = 64;
 
 /// Collects the messages that the Conductor removed by itself.
 #[derive(Debug, Default)]
@@ -118,8 +118,7 @@ pub struct Session {
     duplicates: VecDeque<Duplicate>,
     /// Lanes to open once the engine can.
     requests: VecDeque<LaneRequest>,
-    /// Sockets on which packets from unknown addresses arrived, latest last.
-    arrivals: VecDeque<(SocketAddr, SocketId)>,
+    arrivals: Arrivals,
     events: VecDeque<Event>,
     /// Set when the engine may have packets to send without a new chunk.
     flush: bool,
@@ -129,11 +128,8 @@ pub struct Session {
     crowded: Option<Priority>,
     /// Load of the next packet, which was meant for a packet that did not leave.
     kept: Option<Load>,
-    /// Priorities of which the engine accepts no data, for lack of flow-control credit.
-    blocked: PrioritySet,
+    credit: Credit,
     phase: Phase,
-    /// End of the period in which a path's address, and so its controller, may still change.
-    moving_until: Time,
     control: Option<StreamId>,
     /// Frames to be written as soon as their streams accept them; `None` is the control stream.
     notes: VecDeque<(Option<StreamId>, Payload)>,
@@ -141,31 +137,21 @@ pub struct Session {
     sizing: Option<RightSizing>,
     /// Streams with data for which the inbox had no room.
     unread: VecDeque<StreamId>,
-    /// Unreliable messages received and not yet read. `datagram_bytes` is their charge against the
-    /// limit.
-    datagrams: VecDeque<Datagram>,
-    datagram_bytes: usize,
+    datagrams: Datagrams,
     /// Packets that the engine has to retransmit, by priority, earliest lost first.
     owed: [VecDeque<Owed>; Priority::COUNT],
     /// Set when a held packet was larger than control frames alone would be.
     bulky: bool,
-    /// Set when the peer allows no more streams. Messages that already have one continue.
-    no_streams: bool,
-    /// Datagrams that may require an acknowledgement, received since one could last leave.
-    unanswered: u32,
-    /// Set when the engine's timer for delayed acknowledgements may have expired.
-    answer_due: bool,
+    ack_debt: AckDebt,
     /// The peer's bidirectional streams of which the peer's half is finished and ours is not.
     ended: BTreeSet<StreamId>,
-    /// Next time to look again even if nothing happens.
-    wake: Option<Time>,
-    /// Time to retry lanes that sent nothing when they should have.
-    retry: Option<Time>,
+    alarms: Alarms,
     happenings: Vec<Happening>,
     /// Low lanes that a client asked for.
     keeper: Keeper,
     /// Test of whether the network serves the high layer first.
     watch: Option<Watch>,
+    /// Counters, except those that [`stats`](Self::stats) takes from other fields.
     stats: SessionStats,
 }
 
@@ -173,7 +159,7 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
             .field("lanes", &self.lanes)
-            .field("stats", &self.stats)
+            .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
 }
@@ -204,29 +190,26 @@ impl Session {
             repairs: Default::default(),
             duplicates: VecDeque::new(),
             requests: VecDeque::new(),
-            arrivals: VecDeque::new(),
+            arrivals: Arrivals::default(),
             events: VecDeque::new(),
             flush: true,
             held: false,
             crowded: None,
             kept: None,
-            blocked: PrioritySet::EMPTY,
+            credit: Credit::default(),
             phase: Phase::default(),
-            moving_until: Time::ZERO,
             control: None,
             notes: VecDeque::new(),
             unread: VecDeque::new(),
-            datagrams: VecDeque::new(),
-            datagram_bytes: 0,
+            datagrams: Datagrams::new(
+                config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX)),
+            ),
             owed: Default::default(),
             ended: BTreeSet::new(),
             bulky: false,
-            no_streams: false,
-            unanswered: 0,
-            answer_due: false,
+            ack_debt: AckDebt::default(),
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
-            wake: None,
-            retry: None,
+            alarms: Alarms::default(),
             happenings: Vec::new(),
             keeper: Keeper::default(),
             watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
@@ -274,9 +257,7 @@ impl Session {
 
     /// Takes the oldest unread unreliable message.
     pub fn read_datagram(&mut self) -> Option<Datagram> {
-        let datagram = self.datagrams.pop_front()?;
-        self.datagram_bytes -= datagram.body.len() + DATAGRAM_COST;
-        Some(datagram)
+        self.datagrams.pop()
     }
 
     /// Begins a message that is handed over [part by part](Self::send_part).
@@ -597,7 +578,12 @@ impl Session {
 
     /// Returns the session's counters.
     pub const fn stats(&self) -> SessionStats {
-        self.stats
+        SessionStats {
+            flow_blocked: self.credit.stops(),
+            datagrams_received: self.datagrams.received(),
+            datagrams_dropped: self.datagrams.dropped(),
+            ..self.stats
+        }
     }
 
     /// Returns the capacity that background data was denied because of reservations.
@@ -765,7 +751,7 @@ impl Session {
         let _ = self.conn.send_stream(stream).reset(code);
         // If the stream was waiting for credit, the engine would report new credit on it. It
         // reports none on a stream that is reset, so the block would never end.
-        self.blocked = PrioritySet::EMPTY;
+        self.credit.resume();
         self.flush = true;
     }
 }

@@ -92,7 +92,7 @@ impl Session {
                     self.kept = None;
                     self.bulky = false;
                     // Any due acknowledgements have left.
-                    self.answered();
+                    self.ack_debt.answered();
                     self.owed.iter_mut().for_each(VecDeque::clear);
                 }
             }
@@ -138,13 +138,6 @@ impl Session {
         self.kept.or(repair).unwrap_or(Load::Other)
     }
 
-    /// Resets the count of unacknowledged datagrams: acknowledgements ride along with any data
-    /// packet.
-    fn answered(&mut self) {
-        self.unanswered = 0;
-        self.answer_due = false;
-    }
-
     /// Lets the engine send on one lane only. Returns the datagram, and whether `load` left on that
     /// lane.
     fn poll_on(
@@ -170,7 +163,7 @@ impl Session {
         let (here, elsewhere) = self.drain(now, Some(on), load);
         let transmit = transmit?;
         if here > 0 {
-            self.answered();
+            self.ack_debt.answered();
             // A chunk is smaller than a packet. If the last packet is full nevertheless,
             // acknowledgements took room and part of the chunk may have stayed behind.
             let full = self.lanes.get(on).map_or(Bytes::MAX, |lane| lane.gate.mtu());
@@ -216,7 +209,7 @@ impl Session {
 
     fn look_again(&mut self, at: Option<Time>) {
         if let Some(at) = at {
-            self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+            self.alarms.wake_at(at);
         }
     }
 
@@ -292,7 +285,7 @@ impl Session {
     /// wait for them. One packet leaves for two that have arrived, as with acknowledgements
     /// themselves (RFC 9000 §13.2.2). So no more leaves than arrives.
     fn overdraw(&mut self) -> Option<LaneId> {
-        if self.unanswered < 2 && !self.answer_due {
+        if !self.ack_debt.is_due() {
             return None;
         }
         let lane = self.quickest()?;
@@ -510,7 +503,7 @@ impl Session {
             let rest = pending.rest().get();
             let key = self.outbox.find(pending.message)?;
             let header = self.header_len(key, pending.sent.get());
-            if self.no_streams && header > 0 {
+            if !self.credit.allows_streams() && header > 0 {
                 among = among.blocked(pending.priority);
                 continue;
             }
@@ -619,10 +612,9 @@ impl Session {
     /// While the engine holds lost data, only levels more urgent than that qualify.
     fn offered(&self) -> PrioritySet {
         let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
-        let mut among = PrioritySet::ALL;
+        let mut among = self.credit.levels();
         for level in Priority::ALL {
-            let behind = self.held && owed.is_some_and(|owed| !level.is_more_urgent_than(owed));
-            if behind || self.blocked.contains(level) {
+            if self.held && owed.is_some_and(|owed| !level.is_more_urgent_than(owed)) {
                 among = among.without(level);
             }
         }
@@ -633,10 +625,7 @@ impl Session {
     /// found that may leave.
     fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
         // Underutilization because of flow control does not grow the window (RFC 9002 §7.8).
-        let mut free = PrioritySet::ALL;
-        for level in Priority::ALL.into_iter().filter(|level| self.blocked.contains(*level)) {
-            free = free.without(level);
-        }
+        let free = self.credit.levels();
         let idle = !fed
             && self.repairs.iter().all(VecDeque::is_empty)
             && !self.held
@@ -786,7 +775,7 @@ impl Session {
             }
             Written::Blocked => {
                 let _ = self.conductor.refuse(grant, Bytes::ZERO);
-                self.stop_level(grant.priority);
+                self.credit.stop(grant.priority);
                 // Another level may have credit.
                 self.flush = true;
                 None
@@ -797,11 +786,6 @@ impl Session {
                 None
             }
         }
-    }
-
-    fn stop_level(&mut self, level: Priority) {
-        self.blocked = self.blocked.with(level);
-        self.stats.flow_blocked += 1;
     }
 
     fn finish_grant(&mut self, now: Time, key: Key, grant: &Grant, cut: bool) {
@@ -898,16 +882,15 @@ impl Session {
         let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair && part.is_none();
         let idle = if reuse { self.outbox.idle_stream() } else { None };
         let dir = if reuse { Dir::Bi } else { Dir::Uni };
-        if self.no_streams && idle.is_none() {
+        if !self.credit.allows_streams() && idle.is_none() {
             return None;
         }
         let fresh = || self.conn.streams().open(dir).inspect(|_| self.stats.streams += 1);
         let Some(stream) = idle.or_else(fresh) else {
             // None opens before the peer allows more. Messages already begun continue; the peer may
             // allow none until they end.
-            self.no_streams = true;
+            self.credit.stop_streams();
             self.flush = true;
-            self.stats.flow_blocked += 1;
             return None;
         };
         let id = self.outbox.number(key)?;
