@@ -19,6 +19,14 @@ pub(crate) struct Key {
     tenant: u32,
 }
 
+#[cfg(test)]
+impl Key {
+    /// Key of a slot's first content, for tests of types that only compare keys.
+    pub(crate) const fn of_slot(slot: u32) -> Self {
+        Self { slot, tenant: 0 }
+    }
+}
+
 /// Half-open range of bytes of one message: `start` included, `end` excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {

@@ -13,7 +13,8 @@ use noq_proto::{
 };
 
 use super::phase::Phase;
-use super::{Datagram, MAX_NOTES, Repair, Session};
+use super::repairs::Repair;
+use super::{Datagram, MAX_NOTES, Session};
 use crate::config::{Pacing, StreamUse};
 use crate::endpoint::SocketId;
 use crate::event::{Event, LaneLoss};
@@ -758,25 +759,8 @@ impl Session {
             if run.start == carrier.run.start {
                 self.begin_anew(key, stream, priority, id);
             } else {
-                self.repair(Repair { key, run, priority, lost_on: id, stream: None });
+                self.repairs.enter(Repair::new(key, run, priority, id));
             }
-        }
-    }
-
-    fn repair(&mut self, repair: Repair) {
-        let Repair { key, run, priority, .. } = repair;
-        let repairs = &mut self.repairs[priority.index()];
-        // Packets of one batch name the same run, and adjacent runs may go together.
-        match repairs.back_mut() {
-            Some(last)
-                if last.key == key
-                    && last.stream.is_none()
-                    && last.run.start <= run.start
-                    && run.start <= last.run.end =>
-            {
-                last.run.end = last.run.end.max(run.end);
-            }
-            _ => repairs.push_back(repair),
         }
     }
 
@@ -787,12 +771,10 @@ impl Session {
         // A new stream opens where none carries the next byte, so the rest needs no entry here.
         let Some(carrier) = self.outbox.remove_carrier(stream) else { return };
         self.reset(stream, ErrorCode::Abandoned);
-        for repair in self.repairs.iter_mut().flatten().filter(|repair| repair.stream == Some(stream)) {
-            repair.stream = None;
-        }
+        self.repairs.forget_stream(stream);
         let run = Run { start: carrier.run.start, end: carrier.written };
         if run.len() > 0 {
-            self.repair(Repair { key, run, priority, lost_on, stream: None });
+            self.repairs.enter(Repair::new(key, run, priority, lost_on));
         }
     }
 

@@ -14,6 +14,7 @@ mod low;
 mod message;
 mod output;
 mod phase;
+mod repairs;
 mod stats;
 mod transmit;
 
@@ -51,6 +52,7 @@ use arrivals::Arrivals;
 use credit::Credit;
 use datagrams::Datagrams;
 use phase::Phase;
+use repairs::Repairs;
 
 pub use datagrams::Datagram;
 pub use error::{LaneError, SendError};
@@ -78,16 +80,6 @@ impl conductor::Observer for Removals {
     }
 }
 
-/// Run to be sent again on another lane.
-#[derive(Clone, Copy, Debug)]
-struct Repair {
-    key: Key,
-    run: Run,
-    priority: Priority,
-    lost_on: LaneId,
-    stream: Option<StreamId>,
-}
-
 /// Chunk to be sent again at once, on another lane.
 #[derive(Clone, Copy, Debug)]
 struct Duplicate {
@@ -113,8 +105,7 @@ pub struct Session {
     lanes: Lanes,
     outbox: Outbox,
     inbox: Inbox,
-    /// Indexed by priority.
-    repairs: [VecDeque<Repair>; Priority::COUNT],
+    repairs: Repairs,
     duplicates: VecDeque<Duplicate>,
     /// Lanes to open once the engine can.
     requests: VecDeque<LaneRequest>,
@@ -187,7 +178,7 @@ impl Session {
             lanes: Lanes::default(),
             outbox: Outbox::default(),
             inbox: Inbox::new(side, config.inbox),
-            repairs: Default::default(),
+            repairs: Repairs::default(),
             duplicates: VecDeque::new(),
             requests: VecDeque::new(),
             arrivals: Arrivals::default(),
@@ -551,7 +542,7 @@ impl Session {
         SessionLoad {
             under_way: self.lanes.iter().map(Lane::under_way).sum(),
             owed: self.owed.iter().map(VecDeque::len).sum(),
-            repairs: self.repairs.iter().map(VecDeque::len).sum(),
+            repairs: self.repairs.len(),
             duplicates: self.duplicates.len(),
             notes: self.notes.len(),
             unread: self.unread.len(),

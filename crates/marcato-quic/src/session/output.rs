@@ -13,7 +13,8 @@ use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, Twin, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{Dir, StreamId, WriteError};
 
-use super::{Duplicate, Repair, Session, Transmit, engine_priority};
+use super::repairs::Repair;
+use super::{Duplicate, Session, Transmit, engine_priority};
 use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, StreamUse};
 use crate::event::Event;
 use crate::lane::{Lane, LaneState, Load, Owed};
@@ -275,8 +276,7 @@ impl Session {
     /// a packet.
     fn waits_again(&self, packet: Bytes) -> Bytes {
         let owed: usize = self.owed.iter().map(VecDeque::len).sum();
-        let stuck: usize = self.repairs.iter().map(VecDeque::len).sum();
-        packet * (owed + stuck) as u64
+        packet * (owed + self.repairs.len()) as u64
     }
 
     /// Chooses a lane for a packet although no lane has room, if acknowledgements are due.
@@ -391,7 +391,7 @@ impl Session {
         let offered = self.offered();
         let mut above = PrioritySet::EMPTY;
         for level in Priority::ALL {
-            if offered.contains(level) && !self.repairs[level.index()].is_empty() {
+            if offered.contains(level) && self.repairs.waits(level) {
                 let transmit = self
                     .feed(now, max, buf, Candidates::of(above).protecting(level))
                     .or_else(|| self.send_repair(now, buf, level));
@@ -411,11 +411,10 @@ impl Session {
 
     /// Sends a run that is stuck on one lane by another lane.
     fn send_repair(&mut self, now: Time, buf: &mut Vec<u8>, level: Priority) -> Option<Transmit> {
-        while let Some(&Repair { key, run, priority, lost_on, stream }) = self.repairs[level.index()].front()
-        {
+        while let Some(Repair { key, run, priority, lost_on, stream }) = self.repairs.front(level) {
             let wanted = |message: &&Outgoing| run.len() > 0 && run.end > message.reached;
             let Some(message) = self.outbox.get(key).filter(wanted) else {
-                self.repairs[level.index()].pop_front();
+                self.repairs.skip(level);
                 continue;
             };
             let last = message.ends_with(run);
@@ -443,15 +442,10 @@ impl Session {
                 Run { start: run.start, end: run.start + payload.get().saturating_sub(header).max(1) };
             let chunk = Run { end: chunk.end.min(run.end), ..chunk };
             match self.write(key, stream, chunk) {
-                Written::Some(written) => {
-                    let rest = Run { start: run.start + written, ..run };
-                    if let Some(front) = self.repairs[level.index()].front_mut() {
-                        *front = Repair { run: rest, stream: Some(stream), ..*front };
-                    }
-                }
+                Written::Some(written) => self.repairs.advance(level, stream, written),
                 Written::Blocked => return None,
                 Written::Refused => {
-                    self.repairs[level.index()].pop_front();
+                    self.repairs.skip(level);
                     continue;
                 }
             }
@@ -626,10 +620,8 @@ impl Session {
     fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
         // Underutilization because of flow control does not grow the window (RFC 9002 §7.8).
         let free = self.credit.levels();
-        let idle = !fed
-            && self.repairs.iter().all(VecDeque::is_empty)
-            && !self.held
-            && self.conductor.peek_among(now, free).is_none();
+        let idle =
+            !fed && self.repairs.is_empty() && !self.held && self.conductor.peek_among(now, free).is_none();
         for lane in self.lanes.iter() {
             lane.gate.set_app_limited(idle);
             if self.config.growth == Growth::Credited {
