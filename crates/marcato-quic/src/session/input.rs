@@ -14,7 +14,7 @@ use noq_proto::{
 
 use super::phase::Phase;
 use super::repairs::Repair;
-use super::{Datagram, MAX_NOTES, Session};
+use super::{Datagram, Session};
 use crate::config::{Pacing, StreamUse};
 use crate::endpoint::SocketId;
 use crate::event::{Event, LaneLoss};
@@ -124,7 +124,7 @@ impl Session {
         self.size_window(now);
         self.act(now);
         self.write_notes();
-        if self.notes.len() > MAX_NOTES {
+        if self.notes.is_over_limit() {
             self.fail(now, ErrorCode::LimitExceeded, "frames wait for credit that never comes".to_owned());
         }
         if self.config.pacing != Pacing::Off {
@@ -380,8 +380,7 @@ impl Session {
         }
         if over && stream.dir() == Dir::Bi {
             self.act(now);
-            self.ended.insert(stream);
-            self.finish_answered(stream);
+            self.end_stream(stream);
         }
         if self.inbox.load().unread_pieces > 0 && self.events.back() != Some(&Event::Readable) {
             self.events.push_back(Event::Readable);

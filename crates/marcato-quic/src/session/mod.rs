@@ -12,13 +12,15 @@ mod error;
 mod input;
 mod low;
 mod message;
+mod note_streams;
+mod notes;
 mod output;
 mod phase;
 mod repairs;
 mod stats;
 mod transmit;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -29,8 +31,8 @@ use marcato_sched::lane::{LaneId, LaneSet, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
 use marcato_units::{Bytes, Priority, Time};
-use marcato_wire::{ErrorCode, Frame, MAX_FRAME_HEADER, UNRELIABLE_HEADER};
-use noq_proto::{Connection, Dir, PathStatus, StreamId, VarInt, WriteError};
+use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER};
+use noq_proto::{Connection, PathStatus, StreamId, VarInt};
 
 use crate::clock::Clock;
 use crate::config::{SessionConfig, SessionConfigError};
@@ -51,22 +53,17 @@ use alarms::Alarms;
 use arrivals::Arrivals;
 use credit::Credit;
 use datagrams::Datagrams;
+use note_streams::NoteStreams;
+use notes::Notes;
 use phase::Phase;
 use repairs::Repairs;
 
 pub use datagrams::Datagram;
 pub use error::{LaneError, SendError};
 pub use message::Message;
+pub use notes::MAX_NOTES;
 pub use stats::{SessionLoad, SessionStats};
 pub use transmit::Transmit;
-
-/// Limit of frames about abandoned or received messages that wait for the peer's credit. The
-/// session closes if a peer grants no credit and exceeds it.
-pub const MAX_NOTES: usize = 4096;
-
-/// Number of waiting frames from which on the receiver is not informed of messages that it has
-/// never seen.
-const MANY_NOTES: usize = MAX_NOTES / 4;
 
 /// Collects the messages that the Conductor removed by itself.
 #[derive(Debug, Default)]
@@ -121,9 +118,9 @@ pub struct Session {
     kept: Option<Load>,
     credit: Credit,
     phase: Phase,
+    /// Control stream, once the peer has allowed it.
     control: Option<StreamId>,
-    /// Frames to be written as soon as their streams accept them; `None` is the control stream.
-    notes: VecDeque<(Option<StreamId>, Payload)>,
+    notes: Notes,
     /// Automatic sizing of the receive window, if configured.
     sizing: Option<RightSizing>,
     /// Streams with data for which the inbox had no room.
@@ -134,8 +131,6 @@ pub struct Session {
     /// Set when a held packet was larger than control frames alone would be.
     bulky: bool,
     ack_debt: AckDebt,
-    /// The peer's bidirectional streams of which the peer's half is finished and ours is not.
-    ended: BTreeSet<StreamId>,
     alarms: Alarms,
     happenings: Vec<Happening>,
     /// Low lanes that a client asked for.
@@ -190,13 +185,12 @@ impl Session {
             credit: Credit::default(),
             phase: Phase::default(),
             control: None,
-            notes: VecDeque::new(),
+            notes: Notes::default(),
             unread: VecDeque::new(),
             datagrams: Datagrams::new(
                 config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX)),
             ),
             owed: Default::default(),
-            ended: BTreeSet::new(),
             bulky: false,
             ack_debt: AckDebt::default(),
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
@@ -650,7 +644,7 @@ impl Session {
         if number.is_none() && whole && !message.unreliable && reason == Removal::Expired {
             // A receiver that has seen nothing of the message learns only that it missed its
             // deadline.
-            if self.notes.len() < MANY_NOTES {
+            if self.notes.has_room() {
                 number = self.outbox.number(key);
             } else {
                 self.stats.untold += 1;
@@ -672,68 +666,20 @@ impl Session {
 
     /// Writes a frame to a stream; `None` is the control stream.
     fn note(&mut self, stream: Option<StreamId>, frame: Frame) {
-        let mut header = [0; MAX_FRAME_HEADER];
-        if let Ok(len) = frame.encode(&mut header) {
-            self.notes.push_back((stream, Payload::copy_from_slice(&header[..len])));
-            self.write_notes();
-        }
+        self.notes.push(stream, &frame);
+        self.write_notes();
     }
 
-    /// Returns the control stream, opening it if the peer allows it.
-    fn control_stream(&mut self) -> Option<StreamId> {
-        if self.control.is_none() {
-            self.control = self.conn.streams().open(Dir::Uni);
-            if let Some(stream) = self.control {
-                let _ = self.conn.send_stream(stream).set_priority(engine_priority(Priority::P0));
-            }
-        }
-        self.control
-    }
-
-    /// Hands small frames to the engine, as far as it has credit. A stream without credit does not
-    /// stop the others.
+    /// Hands small frames to the engine, as far as it has credit.
     fn write_notes(&mut self) {
-        let mut stuck: Option<StreamId> = None;
-        for _ in 0..self.notes.len() {
-            let Some((stream, note)) = self.notes.pop_front() else { return };
-            let target = match stream {
-                Some(stream) => Some(stream),
-                None => self.control_stream(),
-            };
-            let Some(target) = target.filter(|target| stuck != Some(*target)) else {
-                self.notes.push_back((stream, note));
-                continue;
-            };
-            let mut chunks = [note];
-            match self.conn.send_stream(target).write_chunks(&mut &mut chunks[..]) {
-                Ok(_) if chunks[0].is_empty() => {
-                    self.flush = true;
-                    self.finish_answered(target);
-                }
-                Ok(_) | Err(WriteError::Blocked) => {
-                    // The rotation visits every frame, so the order on each stream is kept.
-                    stuck = Some(target);
-                    let [note] = chunks;
-                    self.notes.push_back((stream, note));
-                }
-                // The peer no longer reads this stream.
-                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {}
-            }
-        }
+        let mut streams = NoteStreams { conn: &mut self.conn, control: &mut self.control };
+        self.flush |= self.notes.write(&mut streams);
     }
 
-    /// Finishes our half of a stream that the peer opened, once its half is finished and all frames
-    /// for it are written. Otherwise the stream would count forever against those that the peer may
-    /// open.
-    fn finish_answered(&mut self, stream: StreamId) {
-        if stream.dir() == Dir::Bi
-            && self.ended.contains(&stream)
-            && self.notes.iter().all(|(on, _)| *on != Some(stream))
-        {
-            self.ended.remove(&stream);
-            let _ = self.conn.send_stream(stream).finish();
-            self.flush = true;
-        }
+    /// Records that the peer has finished its half of a bidirectional stream.
+    fn end_stream(&mut self, stream: StreamId) {
+        let mut streams = NoteStreams { conn: &mut self.conn, control: &mut self.control };
+        self.flush |= self.notes.end(stream, &mut streams);
     }
 
     fn reset(&mut self, stream: StreamId, code: ErrorCode) {
