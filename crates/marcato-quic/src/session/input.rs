@@ -73,7 +73,7 @@ impl Session {
         self.give_up_silent(now);
         self.see_to_low_lanes(now);
         if self.alarms.expire(now) {
-            self.flush = true;
+            self.send.request_look();
             self.lanes.iter_mut().for_each(|lane| lane.paused = false);
         }
     }
@@ -103,7 +103,7 @@ impl Session {
 
     /// Collects the results of any change to the engine: logs, events, actions of the inbox.
     pub(crate) fn after_engine(&mut self, now: Time) {
-        self.flush = true;
+        self.send.request_look();
         for lane in self.lanes.iter_mut() {
             lane.paused = false;
         }
@@ -198,7 +198,7 @@ impl Session {
                             Some(Load::Other) | None => None,
                         };
                         if let Some((priority, pinned)) = owed {
-                            self.owed[priority.index()].push_back(Owed { pinned, lost_on: id });
+                            self.send.owe(priority, Owed { pinned, lost_on: id });
                         }
                     }
                     Happening::Window { at, change, window } => {
@@ -374,7 +374,7 @@ impl Session {
                 sizing.read(Bytes::new(read - before));
             }
         }
-        self.flush = true;
+        self.send.request_look();
         if let Err(error) = result {
             return self.fail(now, error.code(), error.to_string());
         }
@@ -397,7 +397,7 @@ impl Session {
                         let _ = self.conn.recv_stream(stream).stop(settled);
                         self.unread.retain(|waiting| *waiting != stream);
                     }
-                    self.flush = true;
+                    self.send.request_look();
                 }
                 Action::Done { stream, message } => {
                     let frame = Frame::Done { id: message };
@@ -470,7 +470,7 @@ impl Session {
                 Ok(path) => {
                     let number = self.number_of(path);
                     self.adopt(now, path, number, request, LaneState::Opening);
-                    self.flush = true;
+                    self.send.request_look();
                 }
                 // The peer has not yet issued connection IDs, or will allow more paths when one is
                 // closed.
@@ -662,7 +662,7 @@ impl Session {
             // The dead lane may have carried the acknowledgements of the others.
             self.lanes.iter_mut().for_each(|lane| lane.spare(now));
             self.rank_lanes();
-            self.flush = true;
+            self.send.request_look();
         }
         self.look_for_recoveries(now);
     }
@@ -717,7 +717,7 @@ impl Session {
             // Without multipath there is only one path, and no status to send.
             if self.conn.set_path_status(lane.path, status).is_ok() {
                 lane.told_backup = backup;
-                self.flush = true;
+                self.send.request_look();
             }
         }
     }

@@ -59,7 +59,7 @@ impl Session {
         for lane in self.lanes.iter_mut().filter(|lane| lane.managed) {
             if lane.parked != off {
                 lane.parked = off;
-                self.flush = true;
+                self.send.request_look();
             }
             let id = lane.id;
             let up = works(lane);

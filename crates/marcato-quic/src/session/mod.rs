@@ -17,6 +17,7 @@ mod notes;
 mod output;
 mod phase;
 mod repairs;
+mod send_state;
 mod stats;
 mod transmit;
 
@@ -40,7 +41,7 @@ use crate::endpoint::{SocketId, Sockets};
 use crate::event::Event;
 use crate::gate::Happening;
 use crate::inbox::{Inbox, Piece, Side};
-use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes, Load, Owed};
+use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes};
 use crate::long::{LongId, Part};
 use crate::low::Keeper;
 use crate::outbox::{Key, Outbox, Outgoing, Run};
@@ -57,6 +58,7 @@ use note_streams::NoteStreams;
 use notes::Notes;
 use phase::Phase;
 use repairs::Repairs;
+use send_state::SendState;
 
 pub use datagrams::Datagram;
 pub use error::{LaneError, SendError};
@@ -108,14 +110,7 @@ pub struct Session {
     requests: VecDeque<LaneRequest>,
     arrivals: Arrivals,
     events: VecDeque<Event>,
-    /// Set when the engine may have packets to send without a new chunk.
-    flush: bool,
-    /// Set when the engine holds data that the gates keep back.
-    held: bool,
-    /// Priority of the engine's held data, if it waits only for window room.
-    crowded: Option<Priority>,
-    /// Load of the next packet, which was meant for a packet that did not leave.
-    kept: Option<Load>,
+    send: SendState,
     credit: Credit,
     phase: Phase,
     /// Control stream, once the peer has allowed it.
@@ -126,10 +121,6 @@ pub struct Session {
     /// Streams with data for which the inbox had no room.
     unread: VecDeque<StreamId>,
     datagrams: Datagrams,
-    /// Packets that the engine has to retransmit, by priority, earliest lost first.
-    owed: [VecDeque<Owed>; Priority::COUNT],
-    /// Set when a held packet was larger than control frames alone would be.
-    bulky: bool,
     ack_debt: AckDebt,
     alarms: Alarms,
     happenings: Vec<Happening>,
@@ -178,10 +169,7 @@ impl Session {
             requests: VecDeque::new(),
             arrivals: Arrivals::default(),
             events: VecDeque::new(),
-            flush: true,
-            held: false,
-            crowded: None,
-            kept: None,
+            send: SendState::default(),
             credit: Credit::default(),
             phase: Phase::default(),
             control: None,
@@ -190,8 +178,6 @@ impl Session {
             datagrams: Datagrams::new(
                 config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX)),
             ),
-            owed: Default::default(),
-            bulky: false,
             ack_debt: AckDebt::default(),
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
             alarms: Alarms::default(),
@@ -498,7 +484,7 @@ impl Session {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
         self.over("closed at this end".to_owned());
-        self.flush = true;
+        self.send.request_look();
     }
 
     /// Returns whether the handshake is complete and the session has not ended.
@@ -535,7 +521,7 @@ impl Session {
     pub fn load(&self) -> SessionLoad {
         SessionLoad {
             under_way: self.lanes.iter().map(Lane::under_way).sum(),
-            owed: self.owed.iter().map(VecDeque::len).sum(),
+            owed: self.send.owed(),
             repairs: self.repairs.len(),
             duplicates: self.duplicates.len(),
             notes: self.notes.len(),
@@ -673,13 +659,17 @@ impl Session {
     /// Hands small frames to the engine, as far as it has credit.
     fn write_notes(&mut self) {
         let mut streams = NoteStreams { conn: &mut self.conn, control: &mut self.control };
-        self.flush |= self.notes.write(&mut streams);
+        if self.notes.write(&mut streams) {
+            self.send.request_look();
+        }
     }
 
     /// Records that the peer has finished its half of a bidirectional stream.
     fn end_stream(&mut self, stream: StreamId) {
         let mut streams = NoteStreams { conn: &mut self.conn, control: &mut self.control };
-        self.flush |= self.notes.end(stream, &mut streams);
+        if self.notes.end(stream, &mut streams) {
+            self.send.request_look();
+        }
     }
 
     fn reset(&mut self, stream: StreamId, code: ErrorCode) {
@@ -689,7 +679,7 @@ impl Session {
         // If the stream was waiting for credit, the engine would report new credit on it. It
         // reports none on a stream that is reset, so the block would never end.
         self.credit.resume();
-        self.flush = true;
+        self.send.request_look();
     }
 }
 

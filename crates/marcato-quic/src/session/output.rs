@@ -1,6 +1,5 @@
 //! Output of a session: one packet, or one batch, at a time.
 
-use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -76,39 +75,34 @@ impl Session {
             return transmit;
         }
         loop {
-            if self.flush {
+            if self.send.look_is_due() {
                 // With every gate shut, packets that need no window leave. A lane that refuses one
                 // shows that the engine holds data.
                 self.lanes.shut();
                 let before = self.lanes.blocked();
                 let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
                 // A probe passes a shut gate, and carries data that the engine has to retransmit.
-                self.drain(now, None, self.due());
+                self.drain(now, None, self.send.due());
                 if transmit.is_some() {
                     return transmit;
                 }
-                self.flush = false;
-                self.held = self.lanes.blocked() != before;
-                if !self.held {
-                    self.kept = None;
-                    self.bulky = false;
-                    // Any due acknowledgements have left.
+                if self.send.looked(self.lanes.blocked() != before) {
+                    // The engine is empty, so any due acknowledgements have left.
                     self.ack_debt.answered();
-                    self.owed.iter_mut().for_each(VecDeque::clear);
                 }
             }
-            self.crowded = None;
-            if self.held {
+            self.send.set_crowded(None);
+            if self.send.is_held() {
                 if let Some(transmit) = self.send_held(now, buf) {
                     return Some(transmit);
                 }
-                if self.flush {
+                if self.send.look_is_due() {
                     continue;
                 }
             }
             let transmit = self.send_duplicate(now, buf).or_else(|| self.send_next(now, max, buf));
             // A chunk that stayed in the engine has to leave before anything else.
-            if transmit.is_none() && self.flush {
+            if transmit.is_none() && self.send.look_is_due() {
                 continue;
             }
             return transmit;
@@ -130,13 +124,6 @@ impl Session {
             segment: transmit.segment_size,
             lane,
         })
-    }
-
-    /// Load of a packet that the engine sends without a new chunk.
-    fn due(&self) -> Load {
-        let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
-        let repair = owed.map(|priority| Load::Repair { priority, pinned: false });
-        self.kept.or(repair).unwrap_or(Load::Other)
     }
 
     /// Lets the engine send on one lane only. Returns the datagram, and whether `load` left on that
@@ -169,13 +156,14 @@ impl Session {
             // acknowledgements took room and part of the chunk may have stayed behind.
             let full = self.lanes.get(on).map_or(Bytes::MAX, |lane| lane.gate.mtu());
             let last = transmit.segment.map_or(transmit.len, |segment| (transmit.len - 1) % segment + 1);
-            self.flush |= Bytes::new(last as u64) + SPILL >= full;
+            if Bytes::new(last as u64) + SPILL >= full {
+                self.send.request_look();
+            }
         } else {
             // A probe of another path, which no gate holds, went first and may have carried the
             // data.
             self.stats.misrouted += u64::from(elsewhere > 0);
-            self.kept = Some(load);
-            self.flush = true;
+            self.send.keep(load);
         }
         Some((transmit, here > 0))
     }
@@ -224,8 +212,7 @@ impl Session {
 
     /// Sends data that the engine holds: lost data and control frames.
     fn send_held(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let most_urgent = |level: &Priority| Some((*level, *self.owed[level.index()].front()?));
-        let Some((priority, Owed { pinned, lost_on })) = Priority::ALL.iter().find_map(most_urgent) else {
+        let Some((priority, Owed { pinned, lost_on })) = self.send.next_owed() else {
             return self.send_control(now, buf);
         };
         let mtu = self.lanes.iter().map(|lane| lane.gate.mtu()).max()?;
@@ -246,7 +233,8 @@ impl Session {
             Choice::Each(lanes) => lanes.first().map(|lane| (lane, Room::Any)),
             Choice::Wait(wait) => {
                 let overdraft = self.overdraw().map(|lane| (lane, Room::Any));
-                self.crowded = (overdraft.is_none() && wait == Wait::NoRoom).then_some(priority);
+                let crowded = overdraft.is_none() && wait == Wait::NoRoom;
+                self.send.set_crowded(crowded.then_some(priority));
                 overdraft
             }
         };
@@ -255,16 +243,16 @@ impl Session {
             self.await_scheduler(now);
             return None;
         };
-        let load = self.kept.unwrap_or(Load::Repair { priority, pinned });
+        let load = self.send.kept().unwrap_or(Load::Repair { priority, pinned });
         let polled = self.poll_on(now, lane, room, load, NonZeroUsize::MIN, buf);
-        self.flush = true;
+        self.send.request_look();
         let Some((transmit, left)) = polled else {
             self.pause(now, lane);
             return None;
         };
         if left {
-            self.kept = None;
-            self.owed[priority.index()].pop_front();
+            self.send.release();
+            self.send.pay(priority);
             if let Some(view) = views.of(lane) {
                 self.scheduler.sent(now, view, purpose, Bytes::new(transmit.len as u64));
             }
@@ -275,8 +263,7 @@ impl Session {
     /// Returns the bytes to be sent again, in packets of this length. Stuck runs may be longer than
     /// a packet.
     fn waits_again(&self, packet: Bytes) -> Bytes {
-        let owed: usize = self.owed.iter().map(VecDeque::len).sum();
-        packet * (owed + self.repairs.len()) as u64
+        packet * (self.send.owed() + self.repairs.len()) as u64
     }
 
     /// Chooses a lane for a packet although no lane has room, if acknowledgements are due.
@@ -313,20 +300,21 @@ impl Session {
             });
             let best =
                 roomy.min_by_key(|lane| (lane.managed, lane.told_backup, lane.srtt)).map(|lane| lane.id);
-            let any = if self.bulky { self.overdraw() } else { self.quickest() };
+            let any = if self.send.is_bulky() { self.overdraw() } else { self.quickest() };
             let Some(lane) = best.or(any) else {
-                // Nothing can leave now. Every event that changes this sets `flush`.
-                self.held &= self.bulky;
+                // Nothing can leave now. Every event that changes this requests a look.
+                self.send.disregard_control();
                 return None;
             };
             let priority = Priority::P4;
-            let unknown = if self.bulky { Load::Repair { priority, pinned: false } } else { Load::Other };
-            let load = self.kept.unwrap_or(unknown);
+            let unknown =
+                if self.send.is_bulky() { Load::Repair { priority, pinned: false } } else { Load::Other };
+            let load = self.send.kept().unwrap_or(unknown);
             if let Some((transmit, left)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
-                if left {
-                    self.bulky |= self.kept.take().is_none() && transmit.len > BULKY;
+                if left && !self.send.release() && transmit.len > BULKY {
+                    self.send.set_bulky();
                 }
-                self.flush = true;
+                self.send.request_look();
                 return Some(transmit);
             }
             self.pause(now, lane);
@@ -375,13 +363,13 @@ impl Session {
 
     /// Records a chunk that stayed in the engine because its lane is being validated again.
     fn keep(&mut self, now: Time, lane: LaneId, load: Load) {
-        self.flush = true;
+        self.send.request_look();
         // If its stream has been reset meanwhile, the engine has discarded the chunk.
         if let Load::Run { key, .. } = load
             && self.outbox.get(key).is_some()
         {
             self.stats.kept += 1;
-            self.kept = Some(load);
+            self.send.keep(load);
             self.pause(now, lane);
         }
     }
@@ -396,7 +384,7 @@ impl Session {
                     .feed(now, max, buf, Candidates::of(above).protecting(level))
                     .or_else(|| self.send_repair(now, buf, level));
                 // A chunk that stayed in the engine has to leave before anything else.
-                if transmit.is_some() || self.flush {
+                if transmit.is_some() || self.send.look_is_due() {
                     return transmit;
                 }
             }
@@ -405,7 +393,7 @@ impl Session {
             }
         }
         let offered = Candidates::of(offered);
-        let offered = self.crowded.map_or(offered, |level| offered.protecting(level));
+        let offered = self.send.crowded().map_or(offered, |level| offered.protecting(level));
         self.feed(now, max, buf, offered)
     }
 
@@ -471,7 +459,7 @@ impl Session {
     /// Returns the stream bytes that fit a packet on every lane.
     fn packet_payload(&self) -> Bytes {
         let mtu = self.mtu();
-        if self.held { SessionConfig::tight_payload(mtu) } else { SessionConfig::payload(mtu) }
+        if self.send.is_held() { SessionConfig::tight_payload(mtu) } else { SessionConfig::payload(mtu) }
     }
 
     /// Returns the packet size in bytes that every lane accepts.
@@ -585,7 +573,7 @@ impl Session {
             self.stats.datagrams_unsent += 1;
             let dropped = Event::Dropped { message: message.id, sent: Bytes::ZERO, reason: Removal::Shed };
             self.events.push_back(dropped);
-            self.flush = true;
+            self.send.request_look();
             return None;
         }
         self.stats.datagrams_sent += 1;
@@ -597,7 +585,7 @@ impl Session {
         if transmit.is_none() {
             // The message leaves with the next packet.
             self.pause(now, lane);
-            self.flush = true;
+            self.send.request_look();
         }
         transmit.map(|polled| polled.0)
     }
@@ -605,14 +593,9 @@ impl Session {
     /// Returns the levels of which new data may be fed: those that flow control does not stop.
     /// While the engine holds lost data, only levels more urgent than that qualify.
     fn offered(&self) -> PrioritySet {
-        let owed = Priority::ALL.into_iter().find(|level| !self.owed[level.index()].is_empty());
-        let mut among = self.credit.levels();
-        for level in Priority::ALL {
-            if self.held && owed.is_some_and(|owed| !level.is_more_urgent_than(owed)) {
-                among = among.without(level);
-            }
-        }
-        among
+        let owed = self.send.next_owed().filter(|_| self.send.is_held()).map(|(owed, _)| owed);
+        let behind = |level: &Priority| owed.is_some_and(|owed| !level.is_more_urgent_than(owed));
+        Priority::ALL.into_iter().filter(behind).fold(self.credit.levels(), PrioritySet::without)
     }
 
     /// Informs the controllers whether the windows are fully used. `fed` means that a chunk was
@@ -620,8 +603,10 @@ impl Session {
     fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
         // Underutilization because of flow control does not grow the window (RFC 9002 §7.8).
         let free = self.credit.levels();
-        let idle =
-            !fed && self.repairs.is_empty() && !self.held && self.conductor.peek_among(now, free).is_none();
+        let idle = !fed
+            && self.repairs.is_empty()
+            && !self.send.is_held()
+            && self.conductor.peek_among(now, free).is_none();
         for lane in self.lanes.iter() {
             lane.gate.set_app_limited(idle);
             if self.config.growth == Growth::Credited {
@@ -762,14 +747,14 @@ impl Session {
                 let _ = self.conductor.refuse(grant, Bytes::new(written));
                 // The engine reports new credit only after it has refused an attempt, which
                 // follows. Meanwhile any part of the header that was written has to leave.
-                self.flush = true;
+                self.send.request_look();
                 Some((Run { end: start + written, ..chunk }, true))
             }
             Written::Blocked => {
                 let _ = self.conductor.refuse(grant, Bytes::ZERO);
                 self.credit.stop(grant.priority);
                 // Another level may have credit.
-                self.flush = true;
+                self.send.request_look();
                 None
             }
             Written::Refused => {
@@ -882,7 +867,7 @@ impl Session {
             // None opens before the peer allows more. Messages already begun continue; the peer may
             // allow none until they end.
             self.credit.stop_streams();
-            self.flush = true;
+            self.send.request_look();
             return None;
         };
         let id = self.outbox.number(key)?;
