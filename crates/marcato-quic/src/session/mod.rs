@@ -1,25 +1,33 @@
 //! Session: one connection, its lanes, and the messages that it sends and receives.
 //!
-//! `input` handles received data and timeouts, `output` builds packets, and this file has the
-//! owner's interface.
+//! This file has the owner's interface. `input` handles received data and timeouts, `lanes` and
+//! `low` keep the lanes. `output` builds packets, `feed` chooses new data for them, and `carriers`
+//! writes it to streams. State with rules of its own is in a type and a file of its own, such as
+//! `send_state` or `credit`.
 
 mod ack_debt;
 mod alarms;
 mod arrivals;
+mod carriers;
 mod credit;
 mod datagrams;
+mod duplicate;
 mod error;
+mod feed;
 mod input;
+mod lanes;
 mod low;
 mod message;
 mod note_streams;
 mod notes;
 mod output;
 mod phase;
+mod removals;
 mod repairs;
 mod send_state;
 mod stats;
 mod transmit;
+mod views;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,7 +36,7 @@ use std::sync::Arc;
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
 use marcato_sched::conductor::{self, CancelError, MessageId, Removal, Tally};
-use marcato_sched::lane::{LaneId, LaneSet, LaneView};
+use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
 use marcato_units::{Bytes, Priority, Time};
@@ -44,7 +52,7 @@ use crate::inbox::{Inbox, Piece, Side};
 use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes};
 use crate::long::{LongId, Part};
 use crate::low::Keeper;
-use crate::outbox::{Key, Outbox, Outgoing, Run};
+use crate::outbox::{Key, Outbox, Outgoing};
 use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
 use crate::watch::Watch;
@@ -54,9 +62,11 @@ use alarms::Alarms;
 use arrivals::Arrivals;
 use credit::Credit;
 use datagrams::Datagrams;
+use duplicate::Duplicate;
 use note_streams::NoteStreams;
 use notes::Notes;
 use phase::Phase;
+use removals::Removals;
 use repairs::Repairs;
 use send_state::SendState;
 
@@ -66,29 +76,6 @@ pub use message::Message;
 pub use notes::MAX_NOTES;
 pub use stats::{SessionLoad, SessionStats};
 pub use transmit::Transmit;
-
-/// Collects the messages that the Conductor removed by itself.
-#[derive(Debug, Default)]
-struct Removals(Vec<(MessageId, Bytes, Removal)>);
-
-impl conductor::Observer for Removals {
-    fn observe(&mut self, event: conductor::Event) {
-        if let conductor::Event::Removed { id, sent, reason, .. } = event {
-            self.0.push((id, sent, reason));
-        }
-    }
-}
-
-/// Chunk to be sent again at once, on another lane.
-#[derive(Clone, Copy, Debug)]
-struct Duplicate {
-    key: Key,
-    lane: LaneId,
-    run: Run,
-    /// Lanes on which the chunk has already left.
-    carried: LaneSet,
-    wire: Bytes,
-}
 
 /// Connection with its lanes.
 ///

@@ -3,48 +3,23 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use bytes::{BufMut as _, Bytes as Payload, BytesMut};
-use marcato_sched::Grant;
-use marcato_sched::conductor::{Candidates, Removal};
-use marcato_sched::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
-use marcato_sched::schedule::{Choice, Fresh, LaneScheduler as _, Purpose, Wait};
+use marcato_sched::conductor::Candidates;
+use marcato_sched::lane::{LaneId, LaneSet};
+use marcato_sched::schedule::{Choice, LaneScheduler as _, Purpose, Wait};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
-use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, Twin, UNRELIABLE_HEADER, Unreliable};
-use noq_proto::{Dir, StreamId, WriteError};
 
+use super::carriers::Written;
+use super::duplicate::Duplicate;
 use super::repairs::Repair;
-use super::{Duplicate, Session, Transmit, engine_priority};
-use crate::config::{Growth, OVERHEAD, Pacing, SessionConfig, StreamUse};
-use crate::event::Event;
+use super::views::Views;
+use super::{Session, Transmit};
+use crate::config::{OVERHEAD, Pacing, SessionConfig};
 use crate::lane::{Lane, LaneState, Load, Owed};
-use crate::outbox::{Carrier, Key, Outgoing, Role, Run};
-
-/// Result of handing a chunk to the engine.
-enum Written {
-    /// Bytes of the message that the engine accepted.
-    Some(u64),
-    /// There is no flow-control credit.
-    Blocked,
-    /// The receiver wants no more of the message, or the stream is closed.
-    Refused,
-}
-
-/// Chunk chosen as the next to be sent.
-#[derive(Clone, Copy)]
-struct Next {
-    key: Key,
-    fresh: Fresh,
-    /// Stream bytes that its packet carries.
-    payload: Bytes,
-    /// Bytes that the packet counts against a window.
-    wire: Bytes,
-    /// Candidates that it was chosen from.
-    among: Candidates,
-}
+use crate::outbox::{Outgoing, Role, Run};
 
 /// Room that a lane offers a packet.
 #[derive(Clone, Copy)]
-enum Room {
+pub(super) enum Room {
     /// Unlimited: the room was checked before, or the packet is small.
     Any,
     /// Free part of the window, minus this reserve.
@@ -128,7 +103,7 @@ impl Session {
 
     /// Lets the engine send on one lane only. Returns the datagram, and whether `load` left on that
     /// lane.
-    fn poll_on(
+    pub(super) fn poll_on(
         &mut self,
         now: Time,
         on: LaneId,
@@ -170,14 +145,20 @@ impl Session {
 
     /// Fills `views` with the lanes as a scheduler may use them for data of this priority. Returns
     /// the earliest time at which a lane that waits for its pacer is ready.
-    fn view(&mut self, now: Time, level: Priority, packet: Bytes, views: &mut Views) -> Option<Time> {
+    pub(super) fn view(
+        &mut self,
+        now: Time,
+        level: Priority,
+        packet: Bytes,
+        views: &mut Views,
+    ) -> Option<Time> {
         let any = self.lanes.iter().any(Lane::is_usable);
         let paced = match self.config.pacing {
             Pacing::Off => false,
             Pacing::Session => level != Priority::P0,
             Pacing::Strict => true,
         };
-        views.len = 0;
+        views.clear();
         let mut ready: Option<Time> = None;
         for lane in self.lanes.iter_mut() {
             // A stalled lane is better than none.
@@ -196,14 +177,14 @@ impl Session {
         ready
     }
 
-    fn look_again(&mut self, at: Option<Time>) {
+    pub(super) fn look_again(&mut self, at: Option<Time>) {
         if let Some(at) = at {
             self.alarms.wake_at(at);
         }
     }
 
     /// Schedules another attempt for the time at which reserved room may be free.
-    fn await_scheduler(&mut self, now: Time) {
+    pub(super) fn await_scheduler(&mut self, now: Time) {
         // Room reserved until a time is free from the next nanosecond on. A scheduler may name a
         // past time that hides a later one; asked at once, it would repeat it forever.
         let at = self.scheduler.wakeup().map(|at| at + Duration::from_nanos(1));
@@ -362,7 +343,7 @@ impl Session {
     }
 
     /// Records a chunk that stayed in the engine because its lane is being validated again.
-    fn keep(&mut self, now: Time, lane: LaneId, load: Load) {
+    pub(super) fn keep(&mut self, now: Time, lane: LaneId, load: Load) {
         self.send.request_look();
         // If its stream has been reset meanwhile, the engine has discarded the chunk.
         if let Load::Run { key, .. } = load
@@ -452,7 +433,7 @@ impl Session {
     }
 
     /// Returns the stream bytes, up to `rest`, that fit a packet on every lane.
-    fn payload(&self, rest: u64) -> Bytes {
+    pub(super) fn payload(&self, rest: u64) -> Bytes {
         self.packet_payload().min(Bytes::new(rest.max(1)))
     }
 
@@ -468,499 +449,5 @@ impl Session {
         let opening = |lane: &Lane| lane.managed && lane.state == LaneState::Opening;
         let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing && !opening(lane));
         usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200))
-    }
-
-    /// Sends the most urgent chunk of new data that may leave.
-    fn feed(
-        &mut self,
-        now: Time,
-        max: NonZeroUsize,
-        buf: &mut Vec<u8>,
-        mut among: Candidates,
-    ) -> Option<Transmit> {
-        let mut reserved = false;
-        let mut views = Views::new();
-        let found = loop {
-            let Some(pending) = self.conductor.peek_among(now, among) else { break None };
-            let rest = pending.rest().get();
-            let key = self.outbox.find(pending.message)?;
-            let header = self.header_len(key, pending.sent.get());
-            if !self.credit.allows_streams() && header > 0 {
-                among = among.blocked(pending.priority);
-                continue;
-            }
-            let payload = self.payload(rest + header);
-            let wire = payload + OVERHEAD;
-            let ready = self.view(now, pending.priority, wire, &mut views);
-            let fresh = Fresh::from(pending);
-            match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
-                Choice::Wait(wait) => {
-                    self.look_again(ready);
-                    among = if wait == Wait::NoRoom {
-                        // Lanes that only wait for their pacer are not limited by their windows.
-                        let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
-                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
-                            lane.gate.set_cwnd_limited();
-                        }
-                        // A packet of a level in debt that is shorter, or that waits for no pacer, would
-                        // overtake this level again and again.
-                        among.waiting(pending.priority)
-                    } else {
-                        // A level in debt may be the only one that can use reserved room.
-                        among.blocked(pending.priority)
-                    };
-                    if wait == Wait::Reserved {
-                        reserved = true;
-                        self.await_scheduler(now);
-                    }
-                }
-                choice => {
-                    self.tell_full(choice, wire);
-                    break Some((Next { key, fresh, payload, wire, among }, choice));
-                }
-            }
-        };
-        self.tell_gates(now, reserved, found.is_some());
-        self.sweep(now);
-        let (next, choice) = found?;
-        if self.outbox.get(next.key).is_some_and(|message| message.unreliable) {
-            return self.send_unreliable(now, buf, next, choice, &views);
-        }
-        match choice {
-            Choice::Wait(_) => None,
-            Choice::One(lane) => self.send_once(now, max, buf, next, lane, &mut views),
-            Choice::Each(lanes) => self.send_each(now, buf, next, lanes, &views),
-        }
-    }
-
-    /// Informs the controllers of high lanes with full windows that this packet leaves on a low
-    /// lane only for lack of room.
-    fn tell_full(&self, choice: Choice, wire: Bytes) {
-        let Choice::One(lane) = choice else { return };
-        if self.lanes.get(lane).is_some_and(|lane| lane.managed) {
-            let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
-            for lane in self.lanes.iter().filter(|lane| lane.is_usable() && !lane.managed).filter(full) {
-                lane.gate.set_cwnd_limited();
-            }
-        }
-    }
-
-    /// Sends an unreliable message, in its own packet.
-    fn send_unreliable(
-        &mut self,
-        now: Time,
-        buf: &mut Vec<u8>,
-        next: Next,
-        choice: Choice,
-        views: &Views,
-    ) -> Option<Transmit> {
-        let Next { key, fresh, wire, among, .. } = next;
-        let lane = match choice {
-            Choice::One(lane) => lane,
-            // Unreliable messages have no number by which the receiver could recognize copies.
-            Choice::Each(lanes) => lanes.first()?,
-            Choice::Wait(_) => return None,
-        };
-        let len = self.outbox.get(key)?.len();
-        let grant = self.conductor.grant_among(now, Bytes::new(len), among)?;
-        let message = self.outbox.remove(key)?;
-        self.scheduler.message_complete(now, message.id.get());
-        let mut frame = BytesMut::with_capacity(UNRELIABLE_HEADER + message.body.len());
-        frame.put_u8(Unreliable { priority: message.priority, body: &message.body }.header());
-        frame.put_slice(&message.body);
-        if self.conn.datagrams().send(frame.freeze(), true).is_err() {
-            // The packet size has shrunk since the message was accepted.
-            self.stats.datagrams_unsent += 1;
-            let dropped = Event::Dropped { message: message.id, sent: Bytes::ZERO, reason: Removal::Shed };
-            self.events.push_back(dropped);
-            self.send.request_look();
-            return None;
-        }
-        self.stats.datagrams_sent += 1;
-        self.events.push_back(Event::Sent(message.id));
-        if let Some(view) = views.of(lane) {
-            self.scheduler.sent(now, view, Purpose::New(fresh.after(grant.len)), wire);
-        }
-        let transmit = self.poll_on(now, lane, Room::Any, Load::Other, NonZeroUsize::MIN, buf);
-        if transmit.is_none() {
-            // The message leaves with the next packet.
-            self.pause(now, lane);
-            self.send.request_look();
-        }
-        transmit.map(|polled| polled.0)
-    }
-
-    /// Returns the levels of which new data may be fed: those that flow control does not stop.
-    /// While the engine holds lost data, only levels more urgent than that qualify.
-    fn offered(&self) -> PrioritySet {
-        let owed = self.send.next_owed().filter(|_| self.send.is_held()).map(|(owed, _)| owed);
-        let behind = |level: &Priority| owed.is_some_and(|owed| !level.is_more_urgent_than(owed));
-        Priority::ALL.into_iter().filter(behind).fold(self.credit.levels(), PrioritySet::without)
-    }
-
-    /// Informs the controllers whether the windows are fully used. `fed` means that a chunk was
-    /// found that may leave.
-    fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
-        // Underutilization because of flow control does not grow the window (RFC 9002 §7.8).
-        let free = self.credit.levels();
-        let idle = !fed
-            && self.repairs.is_empty()
-            && !self.send.is_held()
-            && self.conductor.peek_among(now, free).is_none();
-        for lane in self.lanes.iter() {
-            lane.gate.set_app_limited(idle);
-            if self.config.growth == Growth::Credited {
-                let view = lane.view(true);
-                let kept = self.scheduler.reserved(now, &view).min(view.free());
-                let share =
-                    if reserved && !view.cwnd.is_zero() { kept.get() * 1000 / view.cwnd.get() } else { 0 };
-                lane.gate.set_idle_share(share);
-            }
-        }
-    }
-
-    /// Sends a chunk, or a batch of them, of one message on one lane.
-    fn send_once(
-        &mut self,
-        now: Time,
-        max: NonZeroUsize,
-        buf: &mut Vec<u8>,
-        next: Next,
-        lane: LaneId,
-        views: &mut Views,
-    ) -> Option<Transmit> {
-        let Next { key, fresh, mut payload, mut wire, among } = next;
-        let (main, whole) = self.main_carrier(key, fresh.offset)?;
-        let limit = self.batch(fresh.priority, lane).min(max);
-        self.end_copies(key, LaneSet::ALL);
-        // Each packet needs the scheduler's consent; then one grant and one write serve them all.
-        let most = Bytes::new(whole.end) - fresh.offset;
-        // Room for an acknowledgement is kept only in the first packet, which carries it.
-        let full = self.mtu() - OVERHEAD;
-        let header = Bytes::new(self.header_left(key, main));
-        let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
-        loop {
-            let chunk = if packets == 0 { payload - header } else { payload };
-            let before = fresh.after(total);
-            total = (total + chunk.max(Bytes::new(1))).min(most);
-            packets += 1;
-            counted += wire;
-            if let Some(view) = views.of_mut(lane) {
-                self.scheduler.sent(now, view, Purpose::New(before), wire);
-                view.in_flight += wire;
-            }
-            if packets == limit.get() || total == most {
-                break;
-            }
-            payload = full.min(most - total);
-            wire = payload + OVERHEAD;
-            let after = Purpose::New(fresh.after(total));
-            if self.scheduler.choose(now, views, after, wire) != Choice::One(lane) {
-                break;
-            }
-        }
-        let grant = self.conductor.grant_among(now, total, among)?;
-        let (run, cut) = self.feed_grant(now, key, main, grant)?;
-        if run.len() == 0 {
-            return None;
-        }
-        self.stats.chunks += packets as u64;
-        self.stats.first += counted;
-        self.finish_grant(now, key, &grant, cut);
-        let load = Load::Run { key, stream: main, run, priority: fresh.priority, pinned: false };
-        let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::new(packets)?, buf);
-        if transmit.is_none() {
-            self.keep(now, lane, load);
-        }
-        transmit.map(|polled| polled.0)
-    }
-
-    /// Sends a chunk on several lanes: at once on one, and by the next polls on the others.
-    fn send_each(
-        &mut self,
-        now: Time,
-        buf: &mut Vec<u8>,
-        next: Next,
-        lanes: LaneSet,
-        views: &Views,
-    ) -> Option<Transmit> {
-        let Next { key, fresh, payload, wire, among } = next;
-        let (main, whole, home) = self.copied_carriers(key, fresh.offset, lanes)?;
-        // The main stream uses the lane that has no copy.
-        let home = if lanes.contains(home) { home } else { lanes.first()? };
-        let all: LaneSet = self.lanes.iter().map(|lane| lane.id).collect();
-        self.end_copies(key, all.without(lanes).or(LaneSet::one(home)));
-        let header = self.header_left(key, main);
-        let left = Bytes::new(whole.end) - fresh.offset;
-        let budget = (payload - Bytes::new(header)).min(left);
-        let grant = self.conductor.grant_among(now, budget.max(Bytes::new(1)), among)?;
-        let (run, cut) = self.feed_grant(now, key, main, grant)?;
-        if run.len() == 0 {
-            return None;
-        }
-        self.stats.chunks += 1;
-        self.stats.first += wire;
-        if let Some(view) = views.of(home) {
-            self.scheduler.sent(now, view, Purpose::New(fresh), wire);
-        }
-        for lane in lanes.without(LaneSet::one(home)).iter() {
-            self.duplicates.push_back(Duplicate { key, lane, run, carried: LaneSet::one(home), wire });
-        }
-        self.finish_grant(now, key, &grant, cut);
-        let load = Load::Run { key, stream: main, run, priority: grant.priority, pinned: true };
-        let transmit = self.poll_on(now, home, Room::Any, load, NonZeroUsize::MIN, buf);
-        if transmit.is_none() {
-            self.keep(now, home, load);
-        }
-        transmit.map(|polled| polled.0)
-    }
-
-    /// Returns the number of packets of this priority that the engine may get at once.
-    fn batch(&self, level: Priority, lane: LaneId) -> NonZeroUsize {
-        let most = self.config.batch.packets;
-        // A batch is one grant, and no grant may exceed the level's high watermark.
-        let watermarks = self.conductor.rules().watermarks[level.index()];
-        let mtu = self.lanes.get(lane).map_or(Bytes::new(1), |lane| lane.gate.mtu()).get().max(1);
-        let most = watermarks.map_or(most, |marks| {
-            usize::try_from(marks.high.get() / mtu).map_or(most, |packets| packets.min(most))
-        });
-        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
-        if level == Priority::P0 {
-            return most;
-        }
-        let Some(lane) = self.lanes.get(lane) else { return NonZeroUsize::MIN };
-        // The lane sends window · span / srtt bytes in the span.
-        let bytes = u128::from(lane.gate.window().get()) * self.config.batch.span.as_nanos()
-            / lane.srtt.as_nanos().max(1);
-        let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
-        NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)
-    }
-
-    /// Hands a granted chunk to the engine, and returns to the Conductor what the engine did not
-    /// accept. Returns the run written, and whether it was cut short.
-    fn feed_grant(&mut self, now: Time, key: Key, stream: StreamId, grant: Grant) -> Option<(Run, bool)> {
-        let start = grant.offset.get();
-        let chunk = Run { start, end: start + grant.len.get() };
-        match self.write(key, stream, chunk) {
-            Written::Some(written) if written == chunk.len() => Some((chunk, false)),
-            Written::Some(written) => {
-                let _ = self.conductor.refuse(grant, Bytes::new(written));
-                // The engine reports new credit only after it has refused an attempt, which
-                // follows. Meanwhile any part of the header that was written has to leave.
-                self.send.request_look();
-                Some((Run { end: start + written, ..chunk }, true))
-            }
-            Written::Blocked => {
-                let _ = self.conductor.refuse(grant, Bytes::ZERO);
-                self.credit.stop(grant.priority);
-                // Another level may have credit.
-                self.send.request_look();
-                None
-            }
-            Written::Refused => {
-                let _ = self.conductor.refuse(grant, Bytes::ZERO);
-                self.settled(now, key, false);
-                None
-            }
-        }
-    }
-
-    fn finish_grant(&mut self, now: Time, key: Key, grant: &Grant, cut: bool) {
-        if grant.fin && !cut {
-            if let Some(message) = self.outbox.get_mut(key) {
-                message.fed = true;
-            }
-            self.scheduler.message_complete(now, grant.message.get());
-        }
-    }
-
-    /// Returns the most bytes that the header before the chunk at `offset` may take.
-    fn header_len(&self, key: Key, offset: u64) -> u64 {
-        let Some(message) = self.outbox.get(key) else { return MAX_FRAME_HEADER as u64 };
-        if message.unreliable || message.carrier_of(Role::Main, offset).is_some() {
-            return 0;
-        }
-        MAX_FRAME_HEADER as u64
-    }
-
-    fn header_left(&self, key: Key, stream: StreamId) -> u64 {
-        let message = self.outbox.get(key);
-        let carrier = message.and_then(|message| message.carriers.iter().find(|it| it.stream == stream));
-        carrier.map_or(0, |carrier| carrier.header.len() as u64)
-    }
-
-    /// Returns the run that a new stream carries. A stream for reuse is free only when all of its
-    /// message has arrived: a message on several could exceed the streams that the peer allows.
-    fn run_from(&self, start: u64, message: &Outgoing) -> Run {
-        match self.config.streams {
-            StreamUse::Reuse if message.part.is_none() => Run { start, end: message.len() },
-            _ => Run::from(start, message.len()),
-        }
-    }
-
-    /// Returns the stream that carries the data from `offset` on, and its run; opens the stream if
-    /// necessary.
-    fn main_carrier(&mut self, key: Key, offset: Bytes) -> Option<(StreamId, Run)> {
-        let message = self.outbox.get(key)?;
-        if let Some(main) = message.carrier_of(Role::Main, offset.get()) {
-            return Some((main.stream, main.run));
-        }
-        let run = self.run_from(offset.get(), message);
-        let last = message.ends_with(run);
-        Some((self.open_carrier(key, Role::Main, run, last, None)?, run))
-    }
-
-    /// Returns the stream that carries the data from `offset` on, its run, and the lane that the
-    /// stream has to itself. Opens streams for the copies on the other lanes if there are none yet.
-    fn copied_carriers(
-        &mut self,
-        key: Key,
-        offset: Bytes,
-        lanes: LaneSet,
-    ) -> Option<(StreamId, Run, LaneId)> {
-        let message = self.outbox.get(key)?;
-        let at = offset.get();
-        if !message.carriers.iter().any(|carrier| carrier.role != Role::Repair && carrier.run.contains(at)) {
-            let run = self.run_from(at, message);
-            let last = message.ends_with(run);
-            let copies = u8::try_from(lanes.len()).ok()?;
-            let twins = self.config.streams == StreamUse::PerMessage || message.part.is_some();
-            let twin = |index| twins.then_some(Twin { index, copies });
-            let home = lanes.first()?;
-            let main = self.open_carrier(key, Role::Main, run, last, twin(0))?;
-            for (index, lane) in (1..).zip(lanes.without(LaneSet::one(home)).iter()) {
-                // Without credit for another stream, the run has no copy there.
-                self.open_carrier(key, Role::Copy(lane), run, last, twin(index));
-            }
-            return Some((main, run, home));
-        }
-        let copied: LaneSet = message
-            .carriers
-            .iter()
-            .filter(|carrier| carrier.run.contains(at))
-            .filter_map(|carrier| if let Role::Copy(lane) = carrier.role { Some(lane) } else { None })
-            .collect();
-        let (main, run) = self.main_carrier(key, offset)?;
-        Some((main, run, lanes.without(copied).first().or(lanes.first())?))
-    }
-
-    /// Opens a stream for a run of a message; `None` if the peer allows none now.
-    fn open_carrier(
-        &mut self,
-        key: Key,
-        role: Role,
-        run: Run,
-        last: bool,
-        twin: Option<Twin>,
-    ) -> Option<StreamId> {
-        let part = self.outbox.get(key)?.part;
-        // A stream for reuse is free only when all of its message has arrived, so parts would wait
-        // for parts.
-        let reuse = self.config.streams == StreamUse::Reuse && role != Role::Repair && part.is_none();
-        let idle = if reuse { self.outbox.idle_stream() } else { None };
-        let dir = if reuse { Dir::Bi } else { Dir::Uni };
-        if !self.credit.allows_streams() && idle.is_none() {
-            return None;
-        }
-        let fresh = || self.conn.streams().open(dir).inspect(|_| self.stats.streams += 1);
-        let Some(stream) = idle.or_else(fresh) else {
-            // None opens before the peer allows more. Messages already begun continue; the peer may
-            // allow none until they end.
-            self.credit.stop_streams();
-            self.send.request_look();
-            return None;
-        };
-        let id = self.outbox.number(key)?;
-        let (priority, base) = self.outbox.get(key).map(|message| (message.priority, message.base()))?;
-        let frame = Frame::Message(MessageFrame {
-            id,
-            priority: self.outbox.told_priority(key)?,
-            offset: Bytes::new(base + run.start),
-            len: Bytes::new(run.len()),
-            last,
-            receipt: reuse,
-            twin,
-        });
-        let mut header = [0; MAX_FRAME_HEADER];
-        let len = frame.encode(&mut header).ok()?;
-        let header = Payload::copy_from_slice(&header[..len]);
-        let _ = self.conn.send_stream(stream).set_priority(engine_priority(priority));
-        let carrier =
-            Carrier { stream, role, run, written: run.start, header, acknowledged: false, ended: false };
-        self.outbox.add_carrier(key, carrier);
-        Some(stream)
-    }
-
-    /// Stops the copies on these lanes, because some chunk was not sent twice.
-    fn end_copies(&mut self, key: Key, lanes: LaneSet) {
-        let Some(message) = self.outbox.get_mut(key).filter(|message| message.is_copied()) else { return };
-        for carrier in &mut message.carriers {
-            if let Role::Copy(lane) = carrier.role {
-                carrier.ended |= lanes.contains(lane);
-            }
-        }
-    }
-
-    /// Writes a chunk, preceded by its frame header if still unsent, and finishes the stream if it
-    /// is the last.
-    fn write(&mut self, key: Key, stream: StreamId, chunk: Run) -> Written {
-        let Some(message) = self.outbox.get_mut(key) else { return Written::Refused };
-        let (Ok(start), Ok(end)) = (usize::try_from(chunk.start), usize::try_from(chunk.end)) else {
-            return Written::Refused;
-        };
-        let body = message.body.slice(start..end);
-        let single = self.config.streams == StreamUse::PerMessage || message.part.is_some();
-        let Some(carrier) = message.carrier_mut(stream) else { return Written::Refused };
-        let header = carrier.header.clone();
-        let mut chunks = [header.clone(), body];
-        let taken = match self.conn.send_stream(stream).write_chunks(&mut &mut chunks[..]) {
-            Ok(taken) => taken,
-            Err(WriteError::Blocked) => return Written::Blocked,
-            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return Written::Refused,
-        };
-        let of_header = taken.min(header.len());
-        carrier.header = header.slice(of_header..);
-        let written = (taken - of_header) as u64;
-        carrier.written += written;
-        let finished = carrier.written == carrier.run.end;
-        if finished && (single || carrier.role == Role::Repair) {
-            let _ = self.conn.send_stream(stream).finish();
-        }
-        Written::Some(written)
-    }
-}
-
-/// Snapshots of the lanes, without allocation.
-#[derive(Clone, Copy)]
-struct Views {
-    views: [LaneView; MAX_LANES],
-    len: usize,
-}
-
-impl Views {
-    const fn new() -> Self {
-        let none = LaneView::new(LaneId::FIRST, Bytes::ZERO, Duration::ZERO);
-        Self { views: [none; MAX_LANES], len: 0 }
-    }
-
-    fn push(&mut self, view: LaneView) {
-        self.views[self.len] = view;
-        self.len += 1;
-    }
-
-    fn of(&self, lane: LaneId) -> Option<&LaneView> {
-        self.iter().find(|view| view.id == lane)
-    }
-
-    fn of_mut(&mut self, lane: LaneId) -> Option<&mut LaneView> {
-        self.views[..self.len].iter_mut().find(|view| view.id == lane)
-    }
-}
-
-impl std::ops::Deref for Views {
-    type Target = [LaneView];
-
-    fn deref(&self) -> &[LaneView] {
-        &self.views[..self.len]
     }
 }

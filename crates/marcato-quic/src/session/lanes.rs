@@ -1,0 +1,405 @@
+//! Lanes of a session: opening, moving, stalling, and closing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use marcato_sched::lane::{LaneId, MAX_LANES};
+use marcato_units::{Priority, Time};
+use marcato_wire::ErrorCode;
+use noq_proto::{FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus, StreamId, VarInt};
+
+use super::Session;
+use super::repairs::Repair;
+use crate::event::{Event, LaneLoss};
+use crate::gate::Gated;
+use crate::lane::{Lane, LaneRequest, LaneState};
+use crate::outbox::{Carrier, Key, Role, Run};
+
+/// Error code of a path that is given up because nothing returns on it (draft-ietf-quic-multipath).
+const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;
+
+/// Opening, moving, stalling and closing of lanes.
+impl Session {
+    /// Makes a lane of a path of the engine; `None` without a gate or a free identifier.
+    pub(super) fn adopt(
+        &mut self,
+        now: Time,
+        path: noq_proto::PathId,
+        number: u32,
+        request: LaneRequest,
+        state: LaneState,
+    ) -> Option<LaneId> {
+        let gate = self.conn.congestion_state(path).and_then(Gated::gate_of)?;
+        let id = self.lanes.vacant()?;
+        let request = self.as_layered(request);
+        if let Some(congestion) = request.congestion {
+            gate.replace(self.clock.instant(now), congestion, self.config.initial_window);
+        }
+        let mut lane = Lane::new(id, path, number, gate, request, state, now);
+        lane.managed = self.manages(request.layer);
+        lane.told_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
+        // The peer may have sent the status before the path was validated.
+        lane.shunned = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
+        lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
+        lane.pace(now);
+        self.lanes.insert(lane);
+        Some(id)
+    }
+
+    /// Opens requested lanes, as far as the peer's connection IDs and path limit allow.
+    pub(super) fn open_lanes(&mut self, now: Time) {
+        if !self.phase.is_confirmed() {
+            return;
+        }
+        for _ in 0..self.requests.len() {
+            let Some(request) = self.requests.pop_front() else { return };
+            // Another lane to this address is still closing, or closing lanes hold all identifiers.
+            if self.lanes.to(request.remote).is_some() || self.lanes.vacant().is_none() {
+                self.requests.push_back(request);
+                continue;
+            }
+            let tuple = FourTuple::new(request.remote, self.sockets.ip(request.socket));
+            let status = if request.backup { PathStatus::Backup } else { PathStatus::Available };
+            match self.conn.open_path(tuple, status, self.clock.instant(now)) {
+                Ok(path) => {
+                    let number = self.number_of(path);
+                    self.adopt(now, path, number, request, LaneState::Opening);
+                    self.send.request_look();
+                }
+                // The peer has not yet issued connection IDs, or will allow more paths when one is
+                // closed.
+                Err(PathError::RemoteCidsExhausted | PathError::MaxPathIdReached) => {
+                    self.requests.push_front(request);
+                    return;
+                }
+                Err(error) => {
+                    self.keeper.drop(request.remote);
+                    let reason = LaneLoss::Refused(error.to_string());
+                    self.events.push_back(Event::LaneDown { lane: None, reason });
+                }
+            }
+        }
+    }
+
+    fn number_of(&self, path: noq_proto::PathId) -> u32 {
+        number_near(self.lanes.iter().map(|lane| lane.number).max().unwrap_or(0), path)
+    }
+
+    pub(super) fn path_event(&mut self, now: Time, event: PathEvent) {
+        match event {
+            PathEvent::Established { id, .. } => {
+                let known = self.lanes.of_path(id).or_else(|| self.adopt_peers(now, id));
+                if let Some(lane) = known.and_then(|lane| self.lanes.get_mut(lane)) {
+                    lane.state = LaneState::Up;
+                    let id = lane.id;
+                    self.events.push_back(Event::LaneUp(id));
+                    self.keep_up(now, id);
+                } else {
+                    // Without a gate of this session, the engine would send on the path at will.
+                    let _ = self.conn.close_path(self.clock.instant(now), id, VarInt::from_u32(0));
+                }
+                self.rank_lanes();
+            }
+            PathEvent::Abandoned { id, reason, .. } => {
+                let reason = match reason {
+                    PathAbandonReason::ApplicationClosed { .. } => LaneLoss::Closed,
+                    PathAbandonReason::RemoteAbandoned { .. } => LaneLoss::ClosedByPeer,
+                    _ => LaneLoss::Silent,
+                };
+                let lane = self.lanes.of_path(id);
+                if let Some(lane) = lane {
+                    self.keep_down(now, lane);
+                    let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Opening);
+                    // The engine would also retransmit the packets in flight, but only after three
+                    // PTOs.
+                    self.give_up_on(lane, LaneState::Closing);
+                    if let Some(lane) = self.lanes.get_mut(lane) {
+                        lane.forget();
+                    }
+                    // A peer that never saw the path does not confirm its abandonment. The engine
+                    // waits for that confirmation before it discards the path, perhaps forever.
+                    if unknown {
+                        self.lanes.remove(lane);
+                    }
+                }
+                self.events.push_back(Event::LaneDown { lane, reason });
+                self.rank_lanes();
+            }
+            PathEvent::Discarded { id, .. } => {
+                if let Some(lane) = self.lanes.of_path(id) {
+                    self.lanes.remove(lane);
+                }
+            }
+            PathEvent::RemoteStatus { id, status, .. } => {
+                let Some(id) = self.lanes.of_path(id) else { return };
+                let Some(lane) = self.lanes.get_mut(id) else { return };
+                // The peer echoes our own status.
+                let backup = status == PathStatus::Backup && !lane.told_backup;
+                if lane.shunned != backup {
+                    lane.shunned = backup;
+                    self.events.push_back(Event::LaneBackup { lane: id, backup });
+                    self.rank_lanes();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes a lane of a path that the peer has opened, with the layer of its socket.
+    fn adopt_peers(&mut self, now: Time, path: noq_proto::PathId) -> Option<LaneId> {
+        let remote = self.remote_of(path)?;
+        let socket = self.socket_to(remote).unwrap_or_default();
+        let request = self.sockets.request(socket, remote);
+        let number = self.number_of(path);
+        self.adopt(now, path, number, request, LaneState::Up)
+    }
+
+    fn remote_of(&self, path: noq_proto::PathId) -> Option<SocketAddr> {
+        self.conn.network_path(path).ok().map(|tuple| tuple.remote())
+    }
+
+    /// Updates lanes whose path has a new address, and so perhaps another controller.
+    pub(super) fn follow_moves(&mut self, now: Time) {
+        for id in (0..).map_while(LaneId::new) {
+            let Some(path) = self.lanes.get(id).map(|lane| lane.path) else { continue };
+            let Some(remote) = self.remote_of(path) else { continue };
+            if self.lanes.get(id).is_none_or(|lane| lane.remote == remote) {
+                continue;
+            }
+            let socket = self.socket_to(remote);
+            let gate = self.conn.congestion_state(path).and_then(Gated::gate_of);
+            let Some(lane) = self.lanes.get_mut(id) else { continue };
+            if let Some(gate) = gate.filter(|gate| !Arc::ptr_eq(gate, &lane.gate)) {
+                if let Some(congestion) = lane.congestion {
+                    gate.replace(self.clock.instant(now), congestion, self.config.initial_window);
+                }
+                lane.gate = gate;
+            }
+            // The engine may still send to the old address, by the old socket.
+            let (old, by) = (std::mem::replace(&mut lane.remote, remote), lane.socket);
+            lane.socket = socket.unwrap_or(lane.socket);
+            lane.moved();
+            self.events.push_back(Event::LaneMoved(id));
+            self.arrivals.remember(old, by);
+        }
+    }
+
+    /// Times at which stalled lanes are given up, if another lane works.
+    pub(super) fn given_up_at(&self) -> impl Iterator<Item = (Time, LaneId)> + '_ {
+        let well = self.lanes.iter().any(|lane| lane.state == LaneState::Up && !lane.is_in_doubt());
+        let span = self.config.lane_idle_timeout.filter(|_| well);
+        let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
+        silent.filter_map(move |lane| Some((lane.stalled_at + span?, lane.id)))
+    }
+
+    /// Closes lanes that have been silent for long. The engine's idle timeout would also close a
+    /// healthy lane that carries data in one direction only, because its acknowledgements return on
+    /// another.
+    pub(super) fn give_up_silent(&mut self, now: Time) {
+        loop {
+            let silent = self.given_up_at().find(|(at, _)| *at <= now);
+            let Some((_, id)) = silent else { return };
+            let Some(lane) = self.lanes.get_mut(id) else { return };
+            let path = lane.path;
+            let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
+            if self.conn.close_path(self.clock.instant(now), path, unstable).is_err() {
+                // The engine has no other path.
+                lane.stalled_at = now;
+                return;
+            }
+            lane.state = LaneState::Closing;
+            self.after_engine(now);
+        }
+    }
+
+    /// Declares lanes stalled that have been silent for too long, and moves their data.
+    pub(super) fn look_for_stalls(&mut self, now: Time) {
+        if self.phase.is_closed() {
+            return;
+        }
+        for id in (0..).map_while(LaneId::new) {
+            let Some(lane) = self.lanes.get(id) else { continue };
+            if lane.stalls_at(self.config.stall).is_none_or(|at| at > now) {
+                continue;
+            }
+            let managed = lane.managed;
+            if self.lanes.get_mut(id).is_some_and(Lane::owes_nothing) {
+                continue;
+            }
+            // The peer sends all acknowledgements by the first lane that is not a backup. If that
+            // lane is silent too, it is the one to doubt.
+            let answering = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.told_backup);
+            let first = answering.min_by_key(|lane| lane.number).filter(|first| first.is_quiet(now));
+            // Starvation of a low lane is normal, and high lanes may merely be slow.
+            let first = first.filter(|_| !managed);
+            let id = first.map_or(id, |first| first.id);
+            let other = self.lanes.iter().any(|lane| lane.id != id && lane.state == LaneState::Up);
+            // If no lane answers, they are tried in turn. All acknowledgements leave by one lane,
+            // and that may be the dead one.
+            let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
+            let next = silent.min_by_key(|lane| lane.stalled_at).map(|lane| lane.id).filter(|_| !other);
+            let Some(lane) = self.lanes.get_mut(id) else { continue };
+            if !other && next.is_none() {
+                // There is no other lane. The engine's own probes continue.
+                lane.spare(now);
+                continue;
+            }
+            lane.fall_silent(now);
+            if lane.managed {
+                lane.gate.set_timed_out();
+            }
+            self.give_up_on(id, LaneState::Stalled);
+            self.events.push_back(Event::LaneStalled(id));
+            if let Some(lane) = next.and_then(|next| self.lanes.get_mut(next)) {
+                lane.try_again(now);
+            }
+            // The dead lane may have carried the acknowledgements of the others.
+            self.lanes.iter_mut().for_each(|lane| lane.spare(now));
+            self.rank_lanes();
+            self.send.request_look();
+        }
+        self.look_for_recoveries(now);
+    }
+
+    /// Returns lanes to service that answer again.
+    pub(super) fn look_for_recoveries(&mut self, now: Time) {
+        let mut any = false;
+        for lane in self.lanes.iter_mut() {
+            if lane.recovers_at().is_some_and(|at| at <= now) {
+                lane.recover(now);
+                self.events.push_back(Event::LaneRecovered(lane.id));
+                any = true;
+            }
+        }
+        if any {
+            // Lanes on trial, tried only for lack of a better one, are no longer needed.
+            for lane in self.lanes.iter_mut().filter(|lane| lane.state == LaneState::Up && lane.is_in_doubt())
+            {
+                lane.state = LaneState::Stalled;
+            }
+            self.rank_lanes();
+        }
+    }
+
+    /// Marks lanes as backups in the engine, which informs the peer.
+    ///
+    /// Stalled lanes are backups. So are those that either end wants to spare, while there is a
+    /// better one. The engine sends data and acknowledgements only on the others.
+    pub(super) fn rank_lanes(&mut self) {
+        // A lane that the peer spares may be dead in the other direction, which is worse than
+        // merely being unwanted.
+        let rank = |lane: &Lane| match (lane.shunned && self.config.heed_backup, lane.backup) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        };
+        let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
+        let Some(best) = up.map(rank).min() else { return };
+        let mut said = [None; MAX_LANES];
+        for lane in self.lanes.iter() {
+            let backup = match lane.state {
+                LaneState::Up => rank(lane) > best,
+                LaneState::Stalled => true,
+                LaneState::Opening | LaneState::Closing => continue,
+            };
+            said[lane.id.index()] = Some(backup).filter(|backup| *backup != lane.told_backup);
+        }
+        for (lane, backup) in
+            self.lanes.iter_mut().filter_map(|lane| Some((said[lane.id.index()]?, lane))).map(|(b, l)| (l, b))
+        {
+            let status = if backup { PathStatus::Backup } else { PathStatus::Available };
+            // Without multipath there is only one path, and no status to send.
+            if self.conn.set_path_status(lane.path, status).is_ok() {
+                lane.told_backup = backup;
+                self.send.request_look();
+            }
+        }
+    }
+
+    /// Moves the data that is stuck on a lane to others. The engine would leave it there while the
+    /// path exists.
+    fn give_up_on(&mut self, id: LaneId, state: LaneState) {
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        lane.state = state;
+        let mut stuck = Vec::new();
+        // Runs within the engine's own retransmissions are unknown, so every lost run is resent.
+        let repaired =
+            lane.take_unheard(|key, stream, run, priority| stuck.push((key, stream, run, priority)));
+        if repaired {
+            for (key, message) in self.outbox.iter_mut() {
+                for carrier in &message.carriers {
+                    let within = |run: &&Run| carrier.run.start <= run.start && run.end <= carrier.run.end;
+                    let lost = message.lost.iter().filter(within);
+                    stuck.extend(lost.map(|run| (key, carrier.stream, *run, message.priority)));
+                }
+            }
+        }
+        for (key, stream, run, priority) in stuck {
+            let Some(message) = self.outbox.get(key) else { continue };
+            // A run whose stream was replaced is already resent elsewhere.
+            let Some(carrier) = message.carriers.iter().find(|carrier| carrier.stream == stream) else {
+                continue;
+            };
+            let travels = |copy: &Carrier| match copy.role {
+                Role::Copy(on) => self.lanes.get(on).is_some_and(|lane| lane.state == LaneState::Up),
+                Role::Main => matches!(carrier.role, Role::Copy(_)),
+                Role::Repair => false,
+            };
+            let mut others = message.carriers.iter().filter(|other| other.stream != stream);
+            if others.any(|copy| copy.written >= run.end && travels(copy)) {
+                continue;
+            }
+            if run.start == carrier.run.start {
+                self.begin_anew(key, stream, priority, id);
+            } else {
+                self.repairs.enter(Repair::new(key, run, priority, id));
+            }
+        }
+    }
+
+    /// Replaces a stream whose frame header is stuck on a lane, because the receiver cannot use
+    /// data without it. The stream is reset; other streams carry what was written to it, and later
+    /// the rest.
+    fn begin_anew(&mut self, key: Key, stream: StreamId, priority: Priority, lost_on: LaneId) {
+        // A new stream opens where none carries the next byte, so the rest needs no entry here.
+        let Some(carrier) = self.outbox.remove_carrier(stream) else { return };
+        self.reset(stream, ErrorCode::Abandoned);
+        self.repairs.forget_stream(stream);
+        let run = Run { start: carrier.run.start, end: carrier.written };
+        if run.len() > 0 {
+            self.repairs.enter(Repair::new(key, run, priority, lost_on));
+        }
+    }
+
+    /// Skips a lane until the next event, or until paused lanes are tried again.
+    pub(super) fn pause(&mut self, now: Time, lane: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.paused = true;
+            self.alarms.retry_after(now);
+        }
+    }
+}
+
+/// Returns the number of a path, or `largest` if it is not near.
+///
+/// The engine hides the number, but builds identifiers from consecutive numbers. A path may appear
+/// before others that were opened earlier. Such numbers differ from the largest so far by no more
+/// than the number of paths that may be open.
+fn number_near(largest: u32, path: noq_proto::PathId) -> u32 {
+    let above = largest..largest.saturating_add(256);
+    let below = largest.saturating_sub(256)..largest;
+    let mut near = above.chain(below.rev());
+    near.find(|number| noq_proto::PathId::from(*number) == path).unwrap_or(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_seen_late_has_its_own_number() {
+        for (largest, number) in [(0, 0), (0, 1), (2, 1), (7, 0), (300, 299), (300, 310)] {
+            assert_eq!(number_near(largest, noq_proto::PathId::from(number)), number);
+        }
+    }
+}
