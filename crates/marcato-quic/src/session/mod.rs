@@ -21,9 +21,13 @@ mod message;
 mod note_streams;
 mod notes;
 mod output;
+#[cfg(test)]
+mod pair;
 mod phase;
 mod removals;
 mod repairs;
+#[cfg(test)]
+mod rules;
 mod send_state;
 mod stats;
 mod transmit;

@@ -1,0 +1,322 @@
+//! Two endpoints with one session between them, lines that join them, and time that moves from
+//! event to event.
+//!
+//! Each lane has a socket at either end and a line in either direction, with its own delay and
+//! loss.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use bytes::{Bytes as Payload, BytesMut};
+use marcato_sched::conductor::MessageId;
+use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
+use marcato_wire::{Ecn, MessageNumber};
+
+use super::{Message, Session, SessionStats};
+use crate::config::SessionConfig;
+use crate::endpoint::{Endpoint, EndpointConfig, LocalSocket, SessionId, SocketId};
+use crate::event::Event;
+use crate::identity::{Identity, Trust};
+use crate::lane::LaneRequest;
+
+/// Side of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Client,
+    Server,
+}
+
+impl Who {
+    const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// One direction of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) delay: Duration,
+    /// Probability that a datagram is lost; 1 for a dead line.
+    pub(super) loss: f64,
+}
+
+/// Datagram that an end has sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    pub(super) from: Who,
+    pub(super) left: Time,
+    /// Time of its arrival; `None` if it was lost.
+    pub(super) arrives: Option<Time>,
+    pub(super) len: usize,
+}
+
+struct Flying {
+    to: Who,
+    lane: u8,
+    data: BytesMut,
+}
+
+/// Message that an end has read in full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    pub(super) at: Time,
+    pub(super) priority: Priority,
+    pub(super) body: Vec<u8>,
+}
+
+/// One end: its endpoint, and everything that its session reported.
+struct End {
+    endpoint: Endpoint,
+    id: Option<SessionId>,
+    /// Set if the end reads messages as soon as they arrive.
+    reads: bool,
+    events: Vec<(Time, Event)>,
+    partial: BTreeMap<MessageNumber, Vec<u8>>,
+    received: Vec<Received>,
+}
+
+/// Both ends, the lines between them, and the time.
+pub(super) struct Pair {
+    pub(super) now: Time,
+    ends: [End; 2],
+    /// Lines of each lane, indexed by the sending side.
+    lines: Vec<[Line; 2]>,
+    draws: Stream,
+    /// Datagrams in flight, by time of arrival and order of sending.
+    flying: BTreeMap<(Time, usize), Flying>,
+    /// Every datagram so far.
+    pub(super) passed: Vec<Passed>,
+}
+
+fn address(who: Who, lane: u8) -> SocketAddr {
+    match who {
+        Who::Client => SocketAddr::from(([10, 0, lane, 1], 1000)),
+        Who::Server => SocketAddr::from(([10, 0, lane, 2], 443)),
+    }
+}
+
+/// Returns a message of `len` bytes whose content depends on the offset.
+pub(super) fn message(priority: Priority, len: usize) -> Message {
+    Message::new(body(len), priority)
+}
+
+/// Returns `len` bytes whose content depends on the offset.
+pub(super) fn body(len: usize) -> Payload {
+    (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect()
+}
+
+impl Pair {
+    /// Joins two ends by lanes without loss, one for each round-trip time in milliseconds. All
+    /// lanes are up when it returns.
+    pub(super) fn new(round_trips: &[u64], client: &SessionConfig, server: &SessionConfig) -> Self {
+        let lanes = u8::try_from(round_trips.len()).unwrap();
+        let seed = Seed::new(7);
+        let (epoch, now) = (Instant::now(), Time::ZERO);
+        let end = |who| {
+            let sockets = (0..lanes).map(|lane| LocalSocket::new(address(who, lane))).collect();
+            let config = EndpointConfig { seed: Some(seed), ..EndpointConfig::new(sockets) };
+            End {
+                endpoint: Endpoint::new(config, epoch).unwrap(),
+                id: None,
+                reads: true,
+                events: Vec::new(),
+                partial: BTreeMap::new(),
+                received: Vec::new(),
+            }
+        };
+        let mut ends = Who::BOTH.map(end);
+        let identity = Identity::self_signed("server").unwrap();
+        ends[Who::Server as usize].endpoint.listen(&identity, server.clone()).unwrap();
+        let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+        let near = &mut ends[Who::Client as usize];
+        let to = address(Who::Server, 0);
+        let id = near.endpoint.connect(now, SocketId(0), to, "server", &trust, client.clone()).unwrap();
+        near.id = Some(id);
+        let line = |rtt: &u64| [Line { delay: Duration::from_millis(*rtt) / 2, loss: 0.0 }; 2];
+        let mut pair = Self {
+            now,
+            ends,
+            lines: round_trips.iter().map(line).collect(),
+            draws: seed.stream("session/pair"),
+            flying: BTreeMap::new(),
+            passed: Vec::new(),
+        };
+        pair.run_until(|pair| pair.session(Who::Client).is_open());
+        for lane in 1..lanes {
+            let request = LaneRequest::new(SocketId(lane), address(Who::Server, lane));
+            pair.session(Who::Client).add_lane(now, request).unwrap();
+        }
+        let up = |pair: &Self, who| {
+            let events = pair.end(who).events.iter();
+            events.filter(|(_, event)| matches!(event, Event::LaneUp(_))).count() == round_trips.len() - 1
+        };
+        pair.run_until(|pair| Who::BOTH.into_iter().all(|who| up(pair, who)));
+        // The rest of the handshake is acknowledged, and its events are of no interest.
+        pair.pass(Duration::from_secs(1));
+        pair.ends.iter_mut().for_each(|end| end.events.clear());
+        pair.passed.clear();
+        pair
+    }
+
+    fn end(&self, who: Who) -> &End {
+        &self.ends[who as usize]
+    }
+
+    /// Returns the session of one end.
+    pub(super) fn session(&mut self, who: Who) -> &mut Session {
+        let end = &mut self.ends[who as usize];
+        end.endpoint.session(end.id.unwrap()).unwrap()
+    }
+
+    /// Offers a message at one end.
+    pub(super) fn send(&mut self, who: Who, message: Message) -> MessageId {
+        let now = self.now;
+        self.session(who).send(now, message).unwrap()
+    }
+
+    /// Makes an end leave its messages unread.
+    pub(super) fn stop_reading(&mut self, who: Who) {
+        self.ends[who as usize].reads = false;
+    }
+
+    /// Returns the direction of a lane in which `from` sends.
+    pub(super) fn line(&mut self, lane: usize, from: Who) -> &mut Line {
+        &mut self.lines[lane][from as usize]
+    }
+
+    /// Makes a lane lose every datagram from now on.
+    pub(super) fn kill(&mut self, lane: usize) {
+        for who in Who::BOTH {
+            self.line(lane, who).loss = 1.0;
+        }
+    }
+
+    /// Returns the events of one end since all lanes are up.
+    pub(super) fn events(&self, who: Who) -> impl Iterator<Item = &Event> {
+        self.end(who).events.iter().map(|(_, event)| event)
+    }
+
+    /// Returns the time at which the sender learned that a message was delivered.
+    pub(super) fn delivered(&self, who: Who, message: MessageId) -> Option<Time> {
+        let mut events = self.end(who).events.iter();
+        events.find(|(_, event)| *event == Event::Delivered(message)).map(|(at, _)| *at)
+    }
+
+    /// Returns the messages that one end has read, in the order of their completion.
+    pub(super) fn received(&self, who: Who) -> &[Received] {
+        &self.end(who).received
+    }
+
+    /// Returns the session's counters at one end.
+    pub(super) fn stats(&mut self, who: Who) -> SessionStats {
+        self.session(who).stats()
+    }
+
+    /// Lets `span` pass.
+    pub(super) fn pass(&mut self, span: Duration) {
+        let until = self.now + span;
+        loop {
+            self.settle();
+            if !self.advance(until) {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass until `done` returns true. A minute is a failure.
+    pub(super) fn run_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
+        let until = self.now + Duration::from_secs(60);
+        loop {
+            self.settle();
+            if done(self) {
+                return;
+            }
+            assert!(self.advance(until), "it did not happen within a minute");
+        }
+    }
+
+    /// Lets both ends send and report what they can at this moment.
+    fn settle(&mut self) {
+        let mut buf = Vec::new();
+        for who in Who::BOTH {
+            let mut sent = 0;
+            loop {
+                buf.clear();
+                let end = &mut self.ends[who as usize];
+                let transmit = end.endpoint.poll_transmit(self.now, NonZeroUsize::MIN, &mut buf);
+                if let Some(transmit) = transmit {
+                    self.send_datagram(who, transmit.socket.0, BytesMut::from(&buf[..transmit.len]));
+                    sent += 1;
+                    assert!(sent < 100_000, "{who:?} sends without end");
+                } else if !self.report(who) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes the events of one end, and what it may read. Returns whether it read anything.
+    fn report(&mut self, who: Who) -> bool {
+        let (now, end) = (self.now, &mut self.ends[who as usize]);
+        while let Some((id, event)) = end.endpoint.poll_event() {
+            end.id = Some(id);
+            end.events.push((now, event));
+        }
+        let Some(session) = end.id.filter(|_| end.reads).and_then(|id| end.endpoint.session(id)) else {
+            return false;
+        };
+        let mut any = false;
+        while let Some(piece) = session.read(now) {
+            any = true;
+            let partial = end.partial.entry(piece.message).or_default();
+            assert_eq!(piece.offset, Bytes::new(partial.len() as u64));
+            partial.extend_from_slice(&piece.bytes);
+            if piece.last {
+                let body = std::mem::take(partial);
+                end.partial.remove(&piece.message);
+                end.received.push(Received { at: now, priority: piece.priority, body });
+            }
+        }
+        any
+    }
+
+    fn send_datagram(&mut self, from: Who, lane: u8, data: BytesMut) {
+        let Line { delay, loss } = self.lines[usize::from(lane)][from as usize];
+        let lost = self.draws.chance(loss);
+        let arrives = (!lost).then_some(self.now + delay);
+        self.passed.push(Passed { from, left: self.now, arrives, len: data.len() });
+        if let Some(at) = arrives {
+            self.flying.insert((at, self.passed.len()), Flying { to: from.other(), lane, data });
+        }
+    }
+
+    /// Advances to the next arrival or timer up to `until`; returns `false` if there is none.
+    fn advance(&mut self, until: Time) -> bool {
+        let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
+        let timers = self.ends.iter().filter_map(|end| end.endpoint.next_timeout());
+        let Some(next) = timers.chain(arrival).min().filter(|next| *next <= until) else {
+            self.now = until;
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let Flying { to, lane, data } = entry.remove();
+            let from = address(to.other(), lane);
+            let endpoint = &mut self.ends[to as usize].endpoint;
+            endpoint.handle_datagram(self.now, SocketId(lane), from, Ecn::NotEct, data);
+        }
+        for end in &mut self.ends {
+            if end.endpoint.next_timeout().is_some_and(|at| at <= self.now) {
+                end.endpoint.handle_timeout(self.now);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,172 @@
+//! Rules of a session, between two ends in virtual time.
+
+use bytes::Bytes as Payload;
+use marcato_sched::conductor::MessageId;
+use marcato_units::{Bytes, Duration, Priority, Time};
+
+use super::pair::{Pair, Who, body, message};
+use super::{MAX_NOTES, Message};
+use crate::config::{PathScheduler, SessionConfig, StreamUse};
+use crate::event::Event;
+use crate::inbox::InboxLimits;
+
+use Who::{Client, Server};
+
+/// Pair with the same configuration at both ends.
+fn pair(round_trips: &[u64], config: &SessionConfig) -> Pair {
+    Pair::new(round_trips, config, config)
+}
+
+/// Waits until the client's message is delivered, and returns the time.
+fn delivery(pair: &mut Pair, message: MessageId) -> Time {
+    pair.run_until(|pair| pair.delivered(Client, message).is_some());
+    pair.delivered(Client, message).unwrap()
+}
+
+#[test]
+fn a_message_arrives_whole_over_one_lane() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    let id = pair.send(Client, message(Priority::P2, 300_000));
+    delivery(&mut pair, id);
+    let received = pair.received(Server);
+    assert_eq!(received.len(), 1);
+    assert!(received[0].priority == Priority::P2 && received[0].body == body(300_000));
+}
+
+#[test]
+fn a_message_arrives_whole_over_two_lanes() {
+    let config = SessionConfig { path_scheduler: PathScheduler::RoundRobin, ..SessionConfig::default() };
+    let mut pair = pair(&[20, 50], &config);
+    for lane in 0..2 {
+        pair.line(lane, Client).loss = 0.05;
+    }
+    let id = pair.send(Client, message(Priority::P2, 300_000));
+    delivery(&mut pair, id);
+    assert!(pair.received(Server)[0].body == body(300_000));
+    let carried: Vec<_> = pair.session(Client).lanes().map(|(_, _, stats)| stats.acked).collect();
+    assert!(carried.iter().all(|bytes| *bytes > Bytes::new(50_000)), "{carried:?}");
+}
+
+#[test]
+fn an_urgent_message_overtakes_one_in_progress() {
+    // With ten packets per round trip, the long message takes dozens of round trips.
+    let config = SessionConfig { initial_window: Some(Bytes::new(12_000)), ..SessionConfig::default() };
+    let mut pair = pair(&[100], &config);
+    let long = pair.send(Client, message(Priority::P4, 2_000_000));
+    pair.pass(Duration::from_millis(250));
+    let offered = pair.now;
+    let urgent = pair.send(Client, message(Priority::P0, 5000));
+    let arrived = delivery(&mut pair, urgent);
+    // One round trip for the window to open, and one for the message.
+    assert!(arrived <= offered + Duration::from_millis(210), "{:?}", arrived.since(offered));
+    assert_eq!(pair.delivered(Client, long), None);
+    delivery(&mut pair, long);
+    assert!(pair.received(Server).iter().map(|message| message.body.len()).eq([5000, 2_000_000]));
+}
+
+#[test]
+fn data_on_a_dead_lane_is_repaired_on_the_other() {
+    let config = SessionConfig { path_scheduler: PathScheduler::RoundRobin, ..SessionConfig::default() };
+    let mut pair = pair(&[40, 40], &config);
+    let id = pair.send(Client, message(Priority::P1, 200_000));
+    pair.pass(Duration::from_millis(10));
+    pair.kill(1);
+    delivery(&mut pair, id);
+    assert!(pair.received(Server)[0].body == body(200_000));
+    assert!(pair.events(Client).any(|event| matches!(event, Event::LaneStalled(_))));
+    let down = |event: &Event| matches!(event, Event::LaneDown { .. });
+    assert!(!pair.events(Client).any(down), "the lane was closed first");
+    assert!(pair.stats(Client).reinjected > 0);
+}
+
+#[test]
+fn a_level_without_credit_does_not_stop_the_others() {
+    // The urgent message may have 16 kB in flight on its stream: twelve round trips.
+    let server = SessionConfig { stream_window: Bytes::new(16_384), ..SessionConfig::default() };
+    let client = SessionConfig { initial_window: Some(Bytes::new(100_000)), ..SessionConfig::default() };
+    let mut pair = Pair::new(&[100], &client, &server);
+    let wide = pair.send(Client, message(Priority::P1, 120_000));
+    let other = pair.send(Client, message(Priority::P3, 10_000));
+    let offered = pair.now;
+    let arrived = delivery(&mut pair, other);
+    assert!(arrived <= offered + Duration::from_millis(160), "{:?}", arrived.since(offered));
+    assert_eq!(pair.delivered(Client, wide), None);
+    assert!(pair.stats(Client).flow_blocked > 0);
+    delivery(&mut pair, wide);
+}
+
+#[test]
+fn unread_unreliable_messages_are_bounded() {
+    // Four messages of 100 bytes, each counted with 64 more.
+    let config = SessionConfig { datagrams: Some(Bytes::new(4 * 164)), ..SessionConfig::default() };
+    let mut pair = pair(&[20], &config);
+    for index in 0..10 {
+        let (now, body) = (pair.now, Payload::from(vec![index; 100]));
+        pair.session(Client).send_datagram(now, Message::new(body, Priority::P1)).unwrap();
+    }
+    pair.pass(Duration::from_millis(100));
+    let stats = pair.stats(Server);
+    assert_eq!((stats.datagrams_received, stats.datagrams_dropped), (10, 6));
+    let read = std::iter::from_fn(|| pair.session(Server).read_datagram());
+    assert_eq!(read.map(|datagram| datagram.body[0]).collect::<Vec<_>>(), [6, 7, 8, 9]);
+}
+
+#[test]
+fn too_many_notes_close_the_session() {
+    // The server owes one DONE per message, and the client has no credit for any.
+    let client = SessionConfig {
+        streams: StreamUse::Reuse,
+        receive_window: Bytes::new(20_000),
+        inbox: InboxLimits { unread: Bytes::new(5000), ..InboxLimits::default() },
+        ..SessionConfig::default()
+    };
+    let server = SessionConfig { max_streams: 10_000, ..SessionConfig::default() };
+    let server = SessionConfig { inbox: InboxLimits { streams: 10_000, ..InboxLimits::default() }, ..server };
+    let mut pair = Pair::new(&[20], &client, &server);
+    pair.stop_reading(Client);
+    pair.send(Server, message(Priority::P0, 100_000));
+    pair.pass(Duration::from_secs(1));
+    let send = |pair: &mut Pair, count| {
+        for _ in 0..count {
+            pair.send(Client, message(Priority::P1, 1));
+        }
+        pair.pass(Duration::from_secs(2));
+    };
+    send(&mut pair, MAX_NOTES);
+    assert_eq!(pair.session(Server).load().notes, MAX_NOTES);
+    assert!(pair.session(Server).is_open());
+    send(&mut pair, 1);
+    let closed = pair.events(Server).find_map(|event| match event {
+        Event::Closed { reason } => Some(reason.as_str()),
+        _ => None,
+    });
+    assert_eq!(closed, Some("frames wait for credit that never comes"));
+}
+
+#[test]
+fn acknowledgements_leave_although_all_gates_are_shut() {
+    let mut pair = pair(&[100], &SessionConfig::default());
+    pair.line(0, Client).loss = 0.2;
+    // The client loses data again and again, so its engine holds retransmissions without room.
+    pair.send(Client, message(Priority::P2, 1_000_000));
+    pair.send(Server, message(Priority::P2, 3_000_000));
+    pair.pass(Duration::from_secs(5));
+    assert!(pair.stats(Client).overdrawn > 0);
+    // Longest time that two full packets waited at the client until anything left.
+    let mut times: Vec<_> = pair.passed.iter().filter(|passed| passed.from == Client).collect();
+    times.sort_by_key(|passed| passed.left);
+    let mut arrivals: Vec<_> = pair
+        .passed
+        .iter()
+        .filter(|passed| passed.from == Server && passed.len > 1000)
+        .filter_map(|passed| passed.arrives.filter(|at| *at <= pair.now))
+        .collect();
+    arrivals.sort();
+    let waits = arrivals.windows(2).filter_map(|two| {
+        let left = times.iter().map(|passed| passed.left).find(|left| *left >= two[1])?;
+        Some(left.since(two[1]))
+    });
+    let longest = waits.max().unwrap();
+    // RFC 9000 §13.2.1: at most max_ack_delay, which is 25 ms unless negotiated.
+    assert!(longest <= Duration::from_millis(25), "{longest:?}");
+}
