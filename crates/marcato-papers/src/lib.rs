@@ -4,9 +4,9 @@
 //! published value, the measured value and the band that the measured value must lie in. Sections
 //! of text and figures explain them.
 //!
-//! The same experiment, seed and version give the same bytes, with two exceptions: QUIC's BBRv3,
-//! which draws random numbers from the operating system, and platforms whose cube root QUIC's CUBIC
-//! rounds differently.
+//! Bytes of a report are a function of experiment, seed and version, with two exceptions: QUIC's
+//! BBRv3 draws random numbers from the operating system, and QUIC's CUBIC depends on how the
+//! platform rounds a cube root.
 #![forbid(unsafe_code)]
 
 // Lets modules that tests outside of the crate share refer to it by name.

@@ -117,7 +117,7 @@ pub struct Codel<P> {
     count: u64,
     /// `count` at the entry to the dropping state.
     lastcount: u64,
-    /// Whether the queue is in the dropping state.
+    /// Set in the dropping state.
     dropping: bool,
 }
 

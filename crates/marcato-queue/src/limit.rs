@@ -25,7 +25,7 @@ pub enum LimitError {
 }
 
 impl Limit {
-    /// Whether a packet of `len` bytes may join `backlog`.
+    /// Returns whether a packet of `len` bytes may join `backlog`.
     pub(crate) fn admits(self, backlog: Backlog, len: Bytes) -> bool {
         match self {
             Self::Packets(limit) => backlog.packets < limit,
@@ -33,7 +33,7 @@ impl Limit {
         }
     }
 
-    /// Whether `backlog` does not exceed this.
+    /// Returns whether `backlog` is within the limit.
     pub(crate) fn holds(self, backlog: Backlog) -> bool {
         match self {
             Self::Packets(limit) => backlog.packets <= limit,

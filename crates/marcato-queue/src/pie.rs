@@ -228,7 +228,7 @@ impl<P: Packet> Pie<P> {
         self.qdelay_old = current_qdelay;
     }
 
-    /// Whether a packet that arrives now is dropped or marked. §4.1, §4.4 and §5.4.
+    /// Decides whether a packet that arrives now is dropped or marked. §4.1, §4.4 and §5.4.
     fn drop_early(&mut self) -> bool {
         if self.burst_allowance > 0 {
             return false;

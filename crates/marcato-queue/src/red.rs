@@ -218,8 +218,8 @@ impl<P: Packet> Red<P> {
         }
     }
 
-    /// Whether a packet that arrives now gets a signal. The paper's second method (§7) makes the
-    /// gaps uniform.
+    /// Decides whether a packet that arrives now gets a signal. The paper's second method (§7)
+    /// makes the gaps uniform.
     fn signals(&mut self) -> bool {
         if self.avg < self.min_th {
             self.count = None;

@@ -106,11 +106,11 @@
 //!
 //! # Made for a port to the kernel
 //!
-//! The same machine is to run in the kernel, so there are only integers, shifts, products and
-//! comparisons: no division, no loop without a constant bound, no allocation, 256 bytes per flow at
-//! most. Time is counted in ticks of 1024 ns and wraps around. The results of all three sets of
-//! rules for some flows, cycle by cycle, are recorded in this crate's `tests/vectors/trap.txt`, to
-//! compare the other implementation with.
+//! The kernel (eBPF) will run a port of this machine, so it uses only integers, shifts, products
+//! and comparisons: no division, no loop without a constant bound, no allocation, 256 bytes per
+//! flow at most. Time is counted in ticks of 1024 ns and wraps around. The results of all three
+//! sets of rules for some flows, cycle by cycle, are recorded in this crate's
+//! `tests/vectors/trap.txt`, to compare the other implementation with.
 
 mod assessment;
 mod config;
@@ -424,19 +424,19 @@ impl Trap {
     }
 }
 
-/// Whether the sequence number or timestamp `a` is `b` or later, modulo 2^32. RFC 9293 §3.4, RFC
-/// 7323 §5.
+/// Returns whether the sequence number or timestamp `a` is `b` or later, modulo 2^32. RFC 9293
+/// §3.4, RFC 7323 §5.
 #[allow(clippy::cast_possible_wrap, reason = "the sign of the difference orders numbers modulo 2^32")]
 const fn at_or_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 >= 0
 }
 
-/// Whether `a` is later than `b`, modulo 2^32.
+/// Returns whether `a` is later than `b`, modulo 2^32.
 const fn after(a: u32, b: u32) -> bool {
     a != b && at_or_after(a, b)
 }
 
-/// Whether the acknowledgement number of `segment` is significant. RFC 9293 §3.1.
+/// Returns whether the acknowledgement number of `segment` is significant. RFC 9293 §3.1.
 const fn acknowledges(segment: &TcpSegment) -> bool {
     segment.flags.has(marcato_wire::TcpFlags::ACK)
 }

@@ -6,7 +6,7 @@
 //! value, and a band that the measured value must lie in. All output formats are written from the
 //! same rows.
 //!
-//! The same rows and sections give the same bytes. Results contain no wall-clock times, host names
+//! Equal rows and sections give equal bytes. Results contain no wall-clock times, host names
 //! or paths.
 //!
 //! ```

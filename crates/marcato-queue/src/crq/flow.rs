@@ -18,7 +18,7 @@ pub(super) struct Flow {
     /// Order of the latest packet that left.
     left: u32,
     pub(super) enqueued: Tally,
-    /// Whether a long header of a known version came from its sender, and from the other host.
+    /// Set once a long header of a known version came from its sender, and from the other host.
     greeted: [bool; 2],
     pub(super) class: Option<Class>,
     pub(super) trap: Option<Trap>,

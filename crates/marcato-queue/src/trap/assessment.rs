@@ -24,8 +24,7 @@ pub(super) struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// Whether the window is large enough for a flow to be judged: one that has already backed off
-    /// is not. CRQ §III-A1.
+    /// Returns whether the window is large enough to judge the flow: after a backoff it is not. CRQ §III-A1.
     pub(super) fn is_large_enough(self, config: &TrapConfig) -> bool {
         match config.floor {
             Floor::AtSignal(floor) => self.windows[usize::from(config.response.last)].bytes() > floor,
@@ -33,8 +32,8 @@ impl Past<'_> {
         }
     }
 
-    /// Whether the window `after` cycles ago is [reduced](Window::is_reduced_to) from the one
-    /// `before` cycles ago.
+    /// Returns whether the window `after` cycles ago is [reduced](Window::is_reduced_to) from the
+    /// one `before` cycles ago.
     pub(super) fn is_reduced(self, config: &TrapConfig, before: u8, after: u8, reduction: u32) -> bool {
         let [before, after] = [before, after].map(|age| self.windows[usize::from(age)]);
         before.is_reduced_to(after, config, reduction)

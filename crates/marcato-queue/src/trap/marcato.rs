@@ -125,20 +125,20 @@ impl Noise {
         self.mean = self.mean - (self.mean >> shift) + ((difference << 4) >> shift);
     }
 
-    /// Whether `fall`, in 2^-8 of an octave, is at least so many sixteenths of the variation.
+    /// Returns whether `fall`, in 2^-8 of an octave, is at least `sixteenths` of the variation.
     fn is_exceeded(self, fall: u32, sixteenths: u32) -> bool {
         fall << 8 >= u32::from(self.mean) * sixteenths
     }
 }
 
-/// Signals of one cycle, as they bear on the response that is asked for.
+/// Signals of one cycle, as far as they determine the expected response.
 #[derive(Clone, Copy, Debug)]
 struct Signals {
     /// Number of marks; 0 for losses.
     marks: u32,
-    /// Whether the marks are so few that a response may be too small to see.
+    /// Set if the marks are so few that a response may be too small to see.
     few: bool,
-    /// Whether a response that cannot be seen is then no refusal.
+    /// Set if a response that cannot be seen then counts as no refusal.
     excused: bool,
 }
 
@@ -284,7 +284,7 @@ impl Marcato {
         })
     }
 
-    /// Whether the window `after` cycles ago answers what was signalled in the one `before` cycles
+    /// Returns whether the window `after` cycles ago answers the signal in the one `before` cycles
     /// ago.
     fn is_answer(
         &self,
@@ -301,8 +301,8 @@ impl Marcato {
                 || after > 0 && self.is_low(config, past, before, after - 1, signals))
     }
 
-    /// Whether the window `after` cycles ago is lower than the one `before` cycles ago by as much
-    /// as a response is.
+    /// Returns whether the window `after` cycles ago is lower than the one `before` cycles ago by
+    /// at least a response.
     fn is_low(&self, config: &TrapConfig, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
         past.is_reduced(config, before, after, signals.reduction())
             && self.is_beyond_noise(past, before, after, signals)
@@ -314,7 +314,7 @@ impl Marcato {
         fall.max(0).unsigned_abs()
     }
 
-    /// Whether the rate fell by more than chance makes it fall.
+    /// Returns whether the rate fell by more than chance explains.
     fn is_beyond_noise(&self, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
         let factor = match (signals, is_steady(past, signals)) {
             (Signals { marks: 0, .. }, true) => UNDER_STEADY_LOSS,
@@ -329,7 +329,7 @@ impl Marcato {
     }
 }
 
-/// Whether so many of the last cycles were signalled that any fall follows a signal.
+/// Returns whether so many of the last cycles were signalled that any fall follows a signal.
 const fn is_steady(past: Past<'_>, signals: Signals) -> bool {
     past.signalled.count_ones() >= if signals.marks == 0 { STEADY_LOSS } else { STEADY_MARKS }
 }

@@ -27,7 +27,7 @@ pub(super) struct SpinTrap {
     bit: bool,
     /// Bit of the last packet.
     last: bool,
-    /// Whether any packet was seen.
+    /// Set once a packet was seen.
     seen: bool,
     /// Number of packets in a row with the other bit than the cycle's.
     run: u8,

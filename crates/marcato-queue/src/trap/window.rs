@@ -23,8 +23,8 @@ impl Window {
         Duration::from_nanos((self.ticks as u64) << TICK_SHIFT)
     }
 
-    /// Whether `after` is the threshold's part of this window or less, or at least `reduction`
-    /// bytes less; a reduction of 0 bytes does not count.
+    /// Returns whether `after` is the threshold's part of this window or less, or at least
+    /// `reduction` bytes less; a reduction of 0 bytes does not count.
     pub(super) fn is_reduced_to(self, after: Self, config: &TrapConfig, reduction: u32) -> bool {
         // A cycle's length is below 2^25 ticks (four round trips), its bytes are kept below 2^31:
         // no product reaches 2^63.

@@ -544,7 +544,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         Some(self.pending(self.levels[priority.index()].head))
     }
 
-    /// Whether the next grant would redistribute debts and serve a level that overtakes a
+    /// Returns whether the next grant would redistribute debts and serve a level that overtakes a
     /// protected one.
     #[inline]
     fn would_overtake(&self, candidates: Candidates, among: Levels) -> bool {
