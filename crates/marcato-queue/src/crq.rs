@@ -35,7 +35,7 @@ use crate::trap::{Counting, Signal, Trap, TrapConfig, TrapKind, Verdict as Judge
 use crate::{Backlog, Counters, Discipline, FlowKey, FlowTableCounters, Packet, Tally, Verdict};
 
 pub use buffer::Buffer;
-use class::{ClassQueue, Queued};
+use class::{ClassQueue, Note, Queued};
 pub use config::{Admission, Aqm, Class, ClassConfig, CrqConfig, Queues, QuicRule};
 pub use error::CrqError;
 use flow::Flow;
@@ -148,7 +148,7 @@ impl<P: Packet> Crq<P> {
     /// Assesses a packet of the flow's own direction that arrives at `now`.
     fn assess(&mut self, now: Time, packet: P) -> (Class, Queued<P>) {
         let (len, transport) = (packet.len(), packet.transport());
-        let mut queued = Queued::new(packet);
+        let mut queued = Queued::new(packet, Note::default());
         let place = match transport {
             Transport::Opaque => None,
             Transport::Tcp(_) | Transport::Udp { .. } => self.flows.enter(now, queued.packet.flow()),
@@ -161,14 +161,14 @@ impl<P: Packet> Crq<P> {
         };
         flow.order = flow.order.wrapping_add(1);
         flow.enqueued.count(len);
-        queued.place = Some(place);
-        queued.order = flow.order;
+        queued.tag.place = Some(place);
+        queued.tag.order = flow.order;
         flow.recognise(self.quic, &transport);
         let mut verdicts = [Judgement::Unclassified; 2];
         let mut class = Class::Standard;
         if let Some(trap) = &mut flow.trap {
             trap.forward(&self.trap, now, &transport);
-            queued.stamp = trap.stamp();
+            queued.tag.stamp = trap.stamp();
             verdicts = Signal::ALL.map(|signal| trap.verdict(signal));
             class = self.queues.class_for(verdicts);
             if flow.class.is_some_and(|before| before != class) {
@@ -186,7 +186,7 @@ impl<P: Packet> Crq<P> {
         (class, queued)
     }
 
-    /// Whether packets wait in the queue at index `class`.
+    /// Returns whether packets wait in the queue at index `class`.
     fn waits(classes: &[Option<ClassQueue<P>>], class: usize) -> bool {
         classes[class].as_ref().is_some_and(|queue| !queue.backlog().is_empty())
     }
@@ -209,13 +209,13 @@ fn part_of_link(config: &CrqConfig, class: Class, of: ClassConfig, shares: u64) 
 /// Takes note of `signal` to the flow of a packet. CRQ §III-C: overflows on enqueue, drops and
 /// marks by the AQM on dequeue.
 fn signal_to<P>(flows: &mut FlowTable<Flow>, config: &TrapConfig, signal: Signal, queued: &Queued<P>) {
-    if let Some(flow) = queued.place.and_then(|place| flows.get_mut(place)) {
+    if let Some(flow) = queued.tag.place.and_then(|place| flows.get_mut(place)) {
         match signal {
             Signal::Loss => flow.dropped += 1,
             Signal::Ecn => flow.marked += 1,
         }
         if let Some(trap) = &mut flow.trap {
-            trap.signal(config, signal, queued.stamp);
+            trap.signal(config, signal, queued.tag.stamp);
         }
     }
 }
@@ -301,8 +301,8 @@ impl<P: Packet> Discipline<P> for Crq<P> {
         if queued.marked || (counts_all_marks && queued.ecn() == Ecn::Ce) {
             signal_to(flows, trap, Signal::Ecn, &queued);
         }
-        if let Some(flow) = queued.place.and_then(|place| flows.get_mut(place)) {
-            stats.overtaken += u64::from(flow.leave(queued.order));
+        if let Some(flow) = queued.tag.place.and_then(|place| flows.get_mut(place)) {
+            stats.overtaken += u64::from(flow.leave(queued.tag.order));
         }
         self.scheduler.charge(now, class, len, |class| Self::waits(&self.classes, class));
         Some(queued.packet)

@@ -59,6 +59,7 @@ mod pushout;
 mod red;
 mod step_mark;
 mod strict;
+mod tagged;
 pub mod trap;
 
 pub use codel::{Codel, CodelConfig, CodelError};
@@ -79,3 +80,4 @@ pub use pushout::{PushOut, PushOutConfig};
 pub use red::{Red, RedConfig, RedError, RedThresholds};
 pub use step_mark::{StepMark, StepMarkConfig, StepMarkError, StepThreshold};
 pub use strict::{Strict, StrictConfig, StrictError};
+pub use tagged::Tagged;

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use marcato_queue::trap::{Scores, Signal, Stamp, Trap, TrapConfig, TrapKind};
-use marcato_queue::{Backlog, Counters, Discipline, FlowKey, Packet as Queueable, Tally, Verdict};
+use marcato_queue::{Backlog, Counters, Discipline, FlowKey, Packet as Queueable, Tagged, Tally, Verdict};
 use marcato_sim::Packet;
-use marcato_units::{Bytes, Layer, Stream, Time};
-use marcato_wire::{Ecn, QuicHeader, Transport};
+use marcato_units::{Stream, Time};
+use marcato_wire::{QuicHeader, Transport};
 
 /// Set of the trap's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,32 +44,8 @@ impl Preset {
 
 const PRESETS: usize = Preset::ALL.len();
 
-/// A packet, with its cycle in each trap.
-#[derive(Clone, Debug)]
-pub(super) struct Tagged {
-    packet: Packet,
-    stamps: [Stamp; PRESETS],
-    marked: bool,
-}
-
-impl Queueable for Tagged {
-    fn len(&self) -> Bytes {
-        self.packet.len()
-    }
-    fn flow(&self) -> FlowKey {
-        self.packet.flow()
-    }
-    fn ecn(&self) -> Ecn {
-        self.packet.ecn()
-    }
-    fn mark_ce(&mut self) {
-        self.marked = true;
-        self.packet.mark_ce();
-    }
-    fn layer(&self) -> Layer {
-        self.packet.layer()
-    }
-}
+/// Packet with its cycle in each trap.
+pub(super) type Watch = Tagged<Packet, [Stamp; PRESETS]>;
 
 /// State of a flow.
 #[derive(Debug, Default)]
@@ -107,7 +83,7 @@ impl Flow {
 
 /// A queue with traps that observe it.
 pub(super) struct Watched {
-    queue: Box<dyn Discipline<Tagged>>,
+    queue: Box<dyn Discipline<Watch>>,
     flows: BTreeMap<FlowKey, Flow>,
     /// Share of packets that it drops at random, before the queue decides.
     loss: f64,
@@ -117,7 +93,7 @@ pub(super) struct Watched {
 
 impl Watched {
     /// Wraps `queue`, and drops this additional share of the packets at random.
-    pub(super) fn new(queue: Box<dyn Discipline<Tagged>>, loss: f64, stream: Stream) -> Self {
+    pub(super) fn new(queue: Box<dyn Discipline<Watch>>, loss: f64, stream: Stream) -> Self {
         Self { queue, flows: BTreeMap::new(), loss, stream, counters: Counters::default() }
     }
 
@@ -137,9 +113,9 @@ fn one(packet: &impl Queueable) -> Tally {
 }
 
 /// Reports a signal to a flow's traps.
-fn tell(flows: &mut BTreeMap<FlowKey, Flow>, signal: Signal, packet: &Tagged) {
+fn tell(flows: &mut BTreeMap<FlowKey, Flow>, signal: Signal, packet: &Watch) {
     let Some(flow) = flows.get_mut(&packet.flow()) else { return };
-    for ((trap, preset), stamp) in flow.traps.iter_mut().zip(Preset::ALL).zip(packet.stamps) {
+    for ((trap, preset), stamp) in flow.traps.iter_mut().zip(Preset::ALL).zip(packet.tag) {
         if let Some(trap) = trap {
             trap.signal(&preset.rules(), signal, stamp);
         }
@@ -164,7 +140,7 @@ impl Discipline<Packet> for Watched {
                 *stamp = trap.stamp();
             }
         }
-        let tagged = Tagged { packet, stamps, marked: false };
+        let tagged = Tagged::new(packet, stamps);
         let verdict = if self.loss > 0.0 && self.stream.chance(self.loss) {
             Verdict::Dropped(tagged)
         } else {

@@ -1,52 +1,27 @@
 //! One queue of [`Crq`](super::Crq) with its discipline and its buffer.
 
-use marcato_units::{Bytes, Layer, Rate, Time};
-use marcato_wire::Ecn;
+use marcato_units::{Bytes, Rate, Time};
 
 use super::buffer::FillRate;
 use super::{Aqm, Class, ClassConfig, CrqConfig, CrqError};
 use crate::flow_table::Place;
 use crate::trap::Stamp;
 use crate::{
-    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, FlowKey, Packet, Verdict,
+    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Packet, Tagged, Verdict,
 };
 
-/// Packet in a queue, with all that its flow's trap needs to learn of its fate.
-#[derive(Clone, Debug)]
-pub(super) struct Queued<P> {
-    pub(super) packet: P,
+/// Packet in a queue, with the note that leads its signals to its flow's trap.
+pub(super) type Queued<P> = Tagged<P, Note>;
+
+/// Note on a packet in a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Note {
+    /// Place of its flow in the table; `None` if no flow is known.
     pub(super) place: Option<Place>,
     /// Packet index within its flow, modulo 2^32.
     pub(super) order: u32,
+    /// Cycle in which the packet arrived.
     pub(super) stamp: Stamp,
-    /// Whether this queue marked it.
-    pub(super) marked: bool,
-}
-
-impl<P> Queued<P> {
-    /// Packet of which no flow is known.
-    pub(super) fn new(packet: P) -> Self {
-        Self { packet, place: None, order: 0, stamp: Stamp::default(), marked: false }
-    }
-}
-
-impl<P: Packet> Packet for Queued<P> {
-    fn len(&self) -> Bytes {
-        self.packet.len()
-    }
-    fn flow(&self) -> FlowKey {
-        self.packet.flow()
-    }
-    fn ecn(&self) -> Ecn {
-        self.packet.ecn()
-    }
-    fn mark_ce(&mut self) {
-        self.marked = true;
-        self.packet.mark_ce();
-    }
-    fn layer(&self) -> Layer {
-        self.packet.layer()
-    }
 }
 
 /// Discipline of a queue: an enum, as a call through `dyn` per packet would cost more than the
@@ -133,7 +108,7 @@ impl<P: Packet> ClassQueue<P> {
         }
     }
 
-    /// Whether a packet of `len` bytes is more than the buffer by fill rate may hold now.
+    /// Returns whether a packet of `len` bytes exceeds the buffer that the fill rate allows now.
     fn is_beyond_fill_rate(&mut self, now: Time, len: Bytes) -> bool {
         let Some(fill_rate) = &mut self.fill_rate else { return false };
         let limit = fill_rate.arrive(now, len);

@@ -1,7 +1,7 @@
 //! Grouped bars.
 
 use super::frame::{self, Frame, Key};
-use super::look::{Looks, Named};
+use super::look::{Looks, Named, series_builders};
 use super::scale::Scale;
 use super::svg::{Anchor, Font, Paint, Svg};
 use super::{Axis, Colour};
@@ -48,28 +48,7 @@ impl Bars {
         Self { name, values, parts, intervals, paper, colour: None, like: None, outlined: false }
     }
 
-    /// Chooses the colour. By default, each name has its own, the same in all charts of a report.
-    #[must_use]
-    pub fn colour(mut self, colour: Colour) -> Self {
-        self.colour = Some(colour);
-        self
-    }
-
-    /// Gives the bars the colour of the series called `name`, for instance for the same flows under
-    /// another condition.
-    #[must_use]
-    pub fn like(mut self, name: impl Into<String>) -> Self {
-        self.like = Some(name.into());
-        self
-    }
-
-    /// Sets the half-width of each bar's confidence interval, in the order of the groups. One that
-    /// is not a number is not drawn.
-    #[must_use]
-    pub fn intervals(mut self, half_widths: impl IntoIterator<Item = f64>) -> Self {
-        self.intervals = half_widths.into_iter().collect();
-        self
-    }
+    series_builders!();
 
     /// Adds published values of the same quantity, in the order of the groups. They are drawn as
     /// hollow diamonds, which the legend calls `paper`. One that is not a number is not drawn.

@@ -1,7 +1,7 @@
 //! Line charts: lines, steps and CCDFs.
 
 use super::frame::{self, Frame, Key};
-use super::look::{Look, Looks, Named};
+use super::look::{Look, Looks, Named, series_builders};
 use super::scale::Scale;
 use super::svg::{Anchor, Font, Svg, Way};
 use super::{Axis, Colour};
@@ -88,28 +88,7 @@ impl Series {
         self
     }
 
-    /// Chooses the colour. By default, each name has its own, the same in all charts of a report.
-    #[must_use]
-    pub fn colour(mut self, colour: Colour) -> Self {
-        self.colour = Some(colour);
-        self
-    }
-
-    /// Gives the series the colour of the series called `name`, for instance for the same flow
-    /// under another condition.
-    #[must_use]
-    pub fn like(mut self, name: impl Into<String>) -> Self {
-        self.like = Some(name.into());
-        self
-    }
-
-    /// Sets the half-width of each point's confidence interval, in order. One that is not a number
-    /// is not drawn.
-    #[must_use]
-    pub fn intervals(mut self, half_widths: impl IntoIterator<Item = f64>) -> Self {
-        self.intervals = half_widths.into_iter().collect();
-        self
-    }
+    series_builders!();
 
     /// Adds published values of the same quantity: hollow diamonds, which the legend calls `paper`.
     #[must_use]

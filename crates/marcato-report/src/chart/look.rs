@@ -37,6 +37,36 @@ impl Look {
     }
 }
 
+/// Builders that bars and lines share, for series with the fields `colour`, `like` and `intervals`.
+macro_rules! series_builders {
+    () => {
+        /// Chooses the colour. By default, each name has its own, the same in all charts of a
+        /// report.
+        #[must_use]
+        pub fn colour(mut self, colour: Colour) -> Self {
+            self.colour = Some(colour);
+            self
+        }
+
+        /// Gives this series the colour of the one called `name`, for instance for the same flows
+        /// under another condition.
+        #[must_use]
+        pub fn like(mut self, name: impl Into<String>) -> Self {
+            self.like = Some(name.into());
+            self
+        }
+
+        /// Sets the half-width of each value's confidence interval, in the order of the values. One
+        /// that is not a number is not drawn.
+        #[must_use]
+        pub fn intervals(mut self, half_widths: impl IntoIterator<Item = f64>) -> Self {
+            self.intervals = half_widths.into_iter().collect();
+            self
+        }
+    };
+}
+pub(super) use series_builders;
+
 /// Name of a series, with the colour chosen for it, if any.
 pub(super) type Named<'a> = (&'a str, Option<Colour>);
 
