@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod coalesced;
 mod config;
 mod controller;
 mod endpoint;

@@ -154,8 +154,14 @@ impl Session {
                         let count = if on == Some(id) { &mut sent.0 } else { &mut sent.1 };
                         *count += 1;
                         let bytes_sent = Bytes::from(u32::from(bytes));
+                        let of_handshake =
+                            self.long_packets.iter().position(|&len| len == usize::from(bytes));
+                        if let Some(at) = of_handshake {
+                            self.long_packets.swap_remove(at);
+                        }
                         // Packets longer than the path's known MTU are probes of the MTU.
-                        let load = if bytes_sent > lane.gate.mtu() { Load::Other } else { load };
+                        let other = of_handshake.is_some() || bytes_sent > lane.gate.mtu();
+                        let load = if other { Load::Other } else { load };
                         lane.sent(now, pn, bytes, load);
                         left += bytes_sent;
                     }

@@ -115,6 +115,9 @@ pub struct Session {
     ack_debt: AckDebt,
     alarms: Alarms,
     happenings: Vec<Happening>,
+    /// Lengths of the packets with a long header in the latest datagram, until the handshake is
+    /// confirmed.
+    long_packets: Vec<usize>,
     /// Low lanes that a client asked for.
     keeper: Keeper,
     /// Test of whether the network serves the high layer first.
@@ -173,6 +176,7 @@ impl Session {
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
             alarms: Alarms::default(),
             happenings: Vec::new(),
+            long_packets: Vec::new(),
             keeper: Keeper::default(),
             watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
             stats: SessionStats::default(),

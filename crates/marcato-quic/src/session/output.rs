@@ -13,6 +13,7 @@ use super::duplicate::Duplicate;
 use super::repairs::Repair;
 use super::views::Views;
 use super::{Session, Transmit};
+use crate::coalesced::long_packets;
 use crate::config::{OVERHEAD, Pacing, SessionConfig};
 use crate::lane::{Lane, LaneState, Load, Owed};
 use crate::outbox::{Outgoing, Role, Run};
@@ -86,7 +87,15 @@ impl Session {
 
     fn poll_engine(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.stats.polls += 1;
+        let start = buf.len();
+        self.long_packets.clear();
         let transmit = self.conn.poll_transmit(self.clock.instant(now), max, buf)?;
+        if !self.phase.is_confirmed() {
+            let built = buf.get(start..).unwrap_or_default();
+            for datagram in built.chunks(transmit.segment_size.unwrap_or(transmit.size).max(1)) {
+                long_packets(datagram, &mut self.long_packets);
+            }
+        }
         let lane = self.lanes.to(transmit.destination).map(|lane| lane.id);
         let socket = self.socket_to(transmit.destination).unwrap_or_default();
         let ecn =

@@ -286,3 +286,19 @@ fn no_byte_is_lost_with_exceeded_windows_and_short_queues() {
         reuse: false,
     });
 }
+
+/// Each end repeated its last packets of the handshake through an outage, together with lost data.
+/// The session waited for acknowledgements of the former, of which the engine reports none.
+#[test]
+fn no_packet_of_the_handshake_is_awaited() {
+    check(&World {
+        seed: 14_745_941_751_126_337_300,
+        paths: vec![(7, 22, 14, 20)],
+        messages: vec![(180, true, 0, 1, false, None)],
+        outages: vec![(0, true, 100, 930), (0, false, 100, 2076)],
+        acts: Vec::new(),
+        scheduler: 0,
+        congestion: 0,
+        reuse: false,
+    });
+}
