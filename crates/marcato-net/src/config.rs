@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use marcato_quic::{Identity, SessionConfig, Trust};
 use marcato_sched::conductor::Config as ConductorConfig;
-use marcato_units::{Bytes, Layer, Priority};
+pub use marcato_stream::{ChunkRule, Limits, LongMessages};
+use marcato_units::{Bytes, Layer};
 use rustls::RootCertStore;
 
 use crate::error::TrustError;
@@ -56,85 +57,10 @@ impl Config {
         self
     }
 
-    /// Conductor configuration with the limits' bounds: each level has its share, so that no level
-    /// fills another's.
+    /// Conductor configuration with the limits' bounds.
     pub(crate) fn conductor(&self) -> ConductorConfig {
-        ConductorConfig {
-            max_messages: self.limits.unfinished.saturating_mul(Priority::COUNT),
-            max_queued: self.limits.queued * Priority::COUNT as u64,
-            ..self.conductor
-        }
+        self.limits.bound(self.conductor)
     }
-}
-
-/// Bounds of one connection. Outgoing data is bounded level by level, so that a full background
-/// queue never blocks an urgent message. Incoming data is bounded in total.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Queued bytes of each level (64 MiB). At the limit, [`send`](crate::Connection::send) waits.
-    pub queued: Bytes,
-    /// Undelivered messages of each level (13 107). At the limit, [`send`](crate::Connection::send)
-    /// waits.
-    pub unfinished: usize,
-    /// Queued bytes of a message that is [sent piece by piece](crate::Connection::send_long) (1
-    /// MiB). At the limit, [`write`](crate::LongSender::write) waits.
-    pub streamed: Bytes,
-    /// Length of the longest message that is received as a whole (16 MiB).
-    /// [`long_messages`](Self::long_messages) determines the handling of longer ones.
-    pub max_message: Bytes,
-    /// Handling of messages longer than [`max_message`](Self::max_message).
-    pub long_messages: LongMessages,
-    /// Incomplete messages (4096). A peer that begins more loses its connection.
-    pub open_messages: usize,
-    /// Bytes of incomplete messages (80 MiB, one of the longest messages of each level). A peer
-    /// that sends more loses its connection.
-    pub open: Bytes,
-    /// Bytes received and not taken by the application (4 MiB). At the limit reading stops, which
-    /// slows the peer down.
-    pub unread: Bytes,
-    /// Complete messages not taken by the application (16 384). At the limit reading stops.
-    pub unread_messages: usize,
-    /// Bytes of unreliable messages received and not taken by the application, each counted with 64
-    /// bytes more (256 KiB). Beyond the limit the least urgent are dropped, the oldest first. Zero
-    /// disables them, and peers are informed.
-    pub unreliable: Bytes,
-    /// Messages abandoned by the peer and not yet [reported](crate::Connection::missed) to the
-    /// application (1024). Beyond the limit the oldest are forgotten.
-    pub missed: usize,
-    /// Receipts waiting to be sent (65 536). At the limit reading stops. Only over TCP.
-    pub receipts: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        const MIB: u64 = 1 << 20;
-        Self {
-            queued: Bytes::new(64 * MIB),
-            unfinished: 13_107,
-            streamed: Bytes::new(MIB),
-            max_message: Bytes::new(16 * MIB),
-            long_messages: LongMessages::Refuse,
-            open_messages: 4096,
-            open: Bytes::new(80 * MIB),
-            unread: Bytes::new(4 * MIB),
-            unread_messages: 16_384,
-            unreliable: Bytes::new(MIB / 4),
-            missed: 1024,
-            receipts: 65_536,
-        }
-    }
-}
-
-/// Handling of messages longer than [`Limits::max_message`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum LongMessages {
-    /// The peer loses its connection.
-    #[default]
-    Refuse,
-    /// They are handed out piece by piece, by
-    /// [`Connection::accept_long`](crate::Connection::accept_long). The application has to take
-    /// them: while a long message is not read, [`Limits::unread`] stops everything else as well.
-    Stream,
 }
 
 /// Settings for kernel TCP.
@@ -238,24 +164,6 @@ impl TcpCongestion {
             Self::Reno => "reno",
             Self::Named(name) => name,
         }
-    }
-}
-
-/// Size of the chunks that the feeder hands to the kernel: the data that the connection sends in a
-/// time span, within bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkRule {
-    /// Time span (1 ms).
-    pub span: Duration,
-    /// Lower bound in segments (1).
-    pub min_segments: u32,
-    /// Upper bound in bytes (64 kB).
-    pub max: Bytes,
-}
-
-impl Default for ChunkRule {
-    fn default() -> Self {
-        Self { span: Duration::from_millis(1), min_segments: 1, max: Bytes::new(64 << 10) }
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes as Payload;
 use marcato_quic::MessageId;
-use marcato_sched::conductor::Redundancy;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_units::{Bytes, Duration, Priority, Time};
+pub use marcato_stream::Message;
+use marcato_stream::{LongNext, Missed, Received};
+use marcato_units::{Bytes, Priority, Time};
 use marcato_wire::MessageNumber;
 use tokio::sync::oneshot;
 
@@ -16,92 +17,9 @@ use crate::config::LaneConfig;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
 };
-use crate::inbound::{LongNext, Missed, Received};
 use crate::long::LongSender;
-use crate::shared::{Shared, Transport, lock};
+use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::ConnectionStats;
-
-/// Message to be sent. In the terms of TAPS (RFC 9622 §9.1.3): `msgPriority` and `msgLifetime` are
-/// set here. All messages are `msgReliable` unless they are [unreliable](Message::unreliable), and
-/// none is `msgOrdered` relative to others.
-#[derive(Clone, Debug)]
-pub struct Message {
-    pub(crate) body: Payload,
-    pub(crate) priority: Priority,
-    pub(crate) lifetime: Option<Duration>,
-    pub(crate) redundancy: Redundancy,
-    pub(crate) partial_ok: bool,
-    pub(crate) source: Option<SourceKey>,
-    pub(crate) reliable: bool,
-}
-
-impl Message {
-    /// Creates a message of priority P2 that never expires and is of use only when whole. It does
-    /// not copy `body`, whose bytes stay in use until they have left.
-    pub fn new(body: impl Into<Payload>) -> Self {
-        Self {
-            body: body.into(),
-            priority: Priority::default(),
-            lifetime: None,
-            redundancy: Redundancy::Once,
-            partial_ok: false,
-            source: None,
-            reliable: true,
-        }
-    }
-
-    /// Returns this message with this priority (`msgPriority`).
-    #[must_use]
-    pub fn with_priority(self, priority: Priority) -> Self {
-        Self { priority, ..self }
-    }
-
-    /// Returns this message, worth sending for `lifetime` only (`msgLifetime`). Once bytes of it
-    /// have left it is completed nevertheless, unless it [allows partial
-    /// delivery](Self::allowing_partial_delivery). The receiver learns that it
-    /// [missed](Connection::missed) it.
-    #[must_use]
-    pub fn with_lifetime(self, lifetime: Duration) -> Self {
-        Self { lifetime: Some(lifetime), ..self }
-    }
-
-    /// Returns this message, with permission to lose it (`msgReliable` is false).
-    ///
-    /// Over QUIC it travels in one DATAGRAM frame (RFC 9221), in its order among the others and
-    /// within the congestion window. It is not retransmitted if lost. It has to fit a packet
-    /// ([`max_unreliable`](Connection::max_unreliable)), travels on one lane, and waits with its
-    /// level where flow control stops that. [`delivered`](MessageHandle::delivered) then reports
-    /// that it has left. A receiver that does not take it in time drops it, the least urgent first
-    /// ([`Limits::unreliable`](crate::Limits::unreliable)).
-    ///
-    /// TCP has no unreliable delivery, so there it is sent like any other message. A program
-    /// behaves alike over both engines, because an unreliable message need not be lost. Give it a
-    /// [lifetime](Self::with_lifetime), so that TCP does not send it either once it is useless.
-    #[must_use]
-    pub fn unreliable(self) -> Self {
-        Self { reliable: false, ..self }
-    }
-
-    /// Returns this message with this redundancy. Without a lane scheduler that makes copies it
-    /// travels once.
-    #[must_use]
-    pub fn with_redundancy(self, redundancy: Redundancy) -> Self {
-        Self { redundancy, ..self }
-    }
-
-    /// Returns this message, with permission to abandon it after a part of it has left.
-    #[must_use]
-    pub fn allowing_partial_delivery(self) -> Self {
-        Self { partial_ok: true, ..self }
-    }
-
-    /// Returns this message as one of a periodic source for which room is
-    /// [reserved](Connection::reserve).
-    #[must_use]
-    pub fn from_source(self, source: SourceKey) -> Self {
-        Self { source: Some(source), ..self }
-    }
-}
 
 /// Handle of an accepted message. Dropping it does not cancel the message.
 pub struct MessageHandle {
@@ -211,7 +129,7 @@ impl Connection {
     /// [`SendError::Busy`] if the queue of its level is full, and the errors of
     /// [`send`](Self::send).
     pub fn try_send(&self, message: &Message) -> Result<MessageHandle, SendError> {
-        let (ticket, outcome) = oneshot::channel();
+        let (ticket, outcome) = Ticket::new();
         let id = self.transport().offer(message, ticket)?;
         Ok(MessageHandle { id, transport: Arc::clone(&self.0.0), outcome, known: None })
     }

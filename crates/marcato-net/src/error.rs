@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use marcato_quic::{IdentityError, SessionConfigError};
-use marcato_sched::conductor::{self, DebtError};
+use marcato_sched::conductor::DebtError;
 use marcato_sched::reserve::DeclareError;
-use marcato_units::{Bytes, Priority};
+pub use marcato_stream::{ChangeError, Closed, NotDelivered, SendError};
 
 use crate::config::Engine;
 
@@ -168,79 +168,6 @@ pub enum ConnectError {
     Lane(#[from] marcato_quic::LaneError),
 }
 
-/// Reason for which a connection ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Closed {
-    /// This end closed it.
-    #[error("this end has closed the connection")]
-    Here,
-    /// The peer closed it, after all that it had to send.
-    #[error("the peer has closed the connection")]
-    ByPeer,
-    /// The peer or the network aborted it, or the peer violated the protocol or a limit.
-    #[error("the connection was lost: {reason}")]
-    Lost {
-        /// Reason, as text.
-        reason: String,
-    },
-}
-
-/// Error returned when a message is not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The connection has ended or is closing.
-    #[error(transparent)]
-    Closed(#[from] Closed),
-    /// The queue of its level is full. [`Connection::send`](crate::Connection::send) waits instead.
-    #[error("as much waits at {priority} as may: send again after some has been delivered")]
-    Busy {
-        /// Level of the message.
-        priority: Priority,
-    },
-    /// The message is empty.
-    #[error("a message needs at least one byte")]
-    Empty,
-    /// The message is longer than the queue of its level.
-    #[error(
-        "the message is longer than the {limit} that may wait: send it with `send_long`, or raise `Limits::queued`"
-    )]
-    TooLong {
-        /// Limit of queued bytes.
-        limit: Bytes,
-    },
-    /// The unreliable message fits no packet.
-    #[error("an unreliable message has {limit} at most here: send it reliably, or cut it")]
-    TooLongForDatagram {
-        /// Largest length that fits now. It changes with the lanes.
-        limit: Bytes,
-    },
-    /// The peer accepts no unreliable messages.
-    #[error("the peer takes no unreliable messages: send it reliably, or raise its `Limits::unreliable`")]
-    NoDatagrams,
-    /// The message to be continued was completed or abandoned.
-    #[error("the message is complete or was given up: begin another")]
-    Ended,
-    /// Its level is being discarded.
-    #[error("messages less urgent than {threshold} are being discarded")]
-    Discarding {
-        /// Least urgent level that is accepted.
-        threshold: Priority,
-    },
-}
-
-impl SendError {
-    pub(crate) fn offer(error: conductor::OfferError, priority: Priority) -> Self {
-        match error {
-            conductor::OfferError::Empty => Self::Empty,
-            conductor::OfferError::TooLong { limit } => Self::TooLong { limit },
-            conductor::OfferError::TooManyMessages { .. } | conductor::OfferError::TooManyBytes { .. } => {
-                Self::Busy { priority }
-            }
-            conductor::OfferError::Discarding { threshold } => Self::Discarding { threshold },
-        }
-    }
-}
-
 /// Error returned when a message that is sent piece by piece cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LongSendError {
@@ -250,69 +177,6 @@ pub enum LongSendError {
     /// The pieces accepted so far will not be delivered.
     #[error(transparent)]
     NotDelivered(#[from] NotDelivered),
-}
-
-/// Reason for which a message was not delivered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotDelivered {
-    /// It was cancelled.
-    #[error("the message was cancelled")]
-    Cancelled,
-    /// Its lifetime ended.
-    #[error("the message was not sent within its lifetime")]
-    Expired,
-    /// Its level is being discarded.
-    #[error("the level of the message is being discarded")]
-    Discarded,
-    /// It was shed under persistent congestion.
-    #[error("the message was shed under congestion")]
-    Shed,
-    /// It was evicted from the queue for a more urgent message.
-    #[error("the message gave way to a more urgent one: send it again later, or raise `Limits::queued`")]
-    Evicted,
-    /// The receiver wanted no more of it.
-    #[error("the receiver declined the message")]
-    Declined,
-    /// The connection ended before the receiver acknowledged all of it. The receiver may have it.
-    #[error("the connection ended before the message was acknowledged: {0}")]
-    Closed(#[from] Closed),
-}
-
-impl From<conductor::Removal> for NotDelivered {
-    fn from(removal: conductor::Removal) -> Self {
-        match removal {
-            conductor::Removal::Cancelled => Self::Cancelled,
-            conductor::Removal::Discarded => Self::Discarded,
-            conductor::Removal::Expired => Self::Expired,
-            conductor::Removal::Shed => Self::Shed,
-            conductor::Removal::Evicted => Self::Evicted,
-        }
-    }
-}
-
-/// Error returned when a message can no longer be cancelled or moved to another level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChangeError {
-    /// All of it has been handed to the engine, or it was removed.
-    #[error("nothing of the message waits any more")]
-    TooLate,
-    /// The new level is being discarded.
-    #[error(
-        "messages less urgent than {threshold} are being discarded: cancel it, or keep it at {threshold}"
-    )]
-    Discarding {
-        /// Least urgent level that is accepted.
-        threshold: Priority,
-    },
-}
-
-impl From<conductor::ReprioritiseError> for ChangeError {
-    fn from(error: conductor::ReprioritiseError) -> Self {
-        match error {
-            conductor::ReprioritiseError::Unknown => Self::TooLate,
-            conductor::ReprioritiseError::Discarding { threshold } => Self::Discarding { threshold },
-        }
-    }
 }
 
 /// Error returned when a lane cannot be added.

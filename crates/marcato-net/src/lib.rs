@@ -110,10 +110,8 @@ mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod inbound;
 mod long;
 mod metrics;
-mod pool;
 mod quic;
 mod shared;
 mod stats;
@@ -131,8 +129,8 @@ pub use error::{
     AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
     LongSendError, NotDelivered, ReserveError, SendError, TrustError,
 };
-pub use inbound::{InboundCounters, Missed, MissedReason, Received};
 pub use long::LongSender;
+pub use marcato_stream::{InboundCounters, Missed, MissedReason, Received};
 pub use metrics::Metrics;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
 

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::Message;
 use crate::error::{ChangeError, Closed, LongSendError, NotDelivered, SendError};
-use crate::shared::{Shared, Transport};
+use crate::shared::{Shared, Ticket, Transport};
 
 /// Bytes handed over at once: over QUIC, the data of one stream.
 const PART: usize = 128 << 10;
@@ -190,7 +190,7 @@ impl LongSender {
         while !self.finished && (self.pending_len > PART || (all && self.pending_len > 0)) {
             let (part, last) = (self.next_part(), all && self.pending_len <= PART);
             let message = Message::new(part.clone()).with_priority(self.priority);
-            let (ticket, outcome) = oneshot::channel();
+            let (ticket, outcome) = Ticket::new();
             match self.transport.offer_part(self.long, &message, last, ticket) {
                 Ok(id) => {
                     self.pending_len -= part.len();

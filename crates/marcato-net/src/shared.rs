@@ -3,9 +3,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use marcato_quic::{LongId, MessageId};
+use marcato_quic::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
+use marcato_stream::{Inbound, LongId, Pool};
 use marcato_units::{Bytes, Priority, Time};
 use tokio::sync::{Notify, oneshot};
 
@@ -14,12 +15,26 @@ use crate::connection::Message;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
 };
-use crate::inbound::Inbound;
-use crate::pool::Pool;
 use crate::stats::ConnectionStats;
 
 /// Channel that reports the outcome of a message to its sender.
-pub(crate) type Ticket = oneshot::Sender<Result<(), NotDelivered>>;
+#[derive(Debug)]
+pub(crate) struct Ticket(oneshot::Sender<Result<(), NotDelivered>>);
+
+impl Ticket {
+    /// Creates a ticket, and the channel on which its outcome arrives.
+    pub(crate) fn new() -> (Self, oneshot::Receiver<Result<(), NotDelivered>>) {
+        let (sender, outcome) = oneshot::channel();
+        (Self(sender), outcome)
+    }
+}
+
+impl marcato_stream::Ticket for Ticket {
+    fn settle(self, outcome: Result<(), NotDelivered>) {
+        // A sender that dropped the handle does not wait for the outcome.
+        let _ = self.0.send(outcome);
+    }
+}
 
 /// Locks a mutex, even after a panic of another thread: no state is left that would justify
 /// stopping.

@@ -6,7 +6,7 @@ use marcato_sched::conductor::{Counters, Tally};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
-use crate::inbound::InboundCounters;
+use marcato_stream::InboundCounters;
 
 /// Snapshot of a connection; after its end, its last state.
 #[derive(Clone, Debug, Default)]

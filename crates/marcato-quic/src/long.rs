@@ -5,12 +5,9 @@
 //! part (`docs/wire.md`, "Messages").
 
 use marcato_sched::conductor::MessageId;
+pub use marcato_stream::LongId;
 use marcato_units::{Bytes, Priority};
 use marcato_wire::MessageNumber;
-
-/// Identifier of a message that is handed over part by part, within its session; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LongId(pub u64);
 
 /// Position of a part in its message.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@
 //!   gaps and other quantities.
 //! - [`Series`], [`FlowSummary`], [`Tap`]: recorders over time, per flow and per packet.
 //! - [`App`]: application at an end of a TCP flow. [`Conducted`] puts a Conductor between
-//!   application and TCP.
+//!   application and TCP; [`Framed`] the whole sender and receiver of real TCP connections.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -55,7 +55,7 @@ mod wire;
 
 pub use address::{Family, Rebinding};
 pub use app::{
-    App, Arrival, Bulk, Collector, Conducted, Exchange, Fifo, FlowStreams, Mirror, OnOff, Planned,
+    App, Arrival, Bulk, Collector, Conducted, Exchange, Fifo, FlowStreams, Framed, Mirror, OnOff, Planned,
     RequestResponse, Requester, Responder, Sink, Socket, Tag, Writers,
 };
 pub use change::LinkChange;

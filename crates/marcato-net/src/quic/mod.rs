@@ -17,6 +17,7 @@ use marcato_quic::{
 };
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
+use marcato_stream::{Pool, Ticket as _};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use marcato_wire::ErrorCode;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -31,7 +32,6 @@ use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError, ReserveError,
     SendError,
 };
-use crate::pool::Pool;
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use socket::Socket;
@@ -223,7 +223,7 @@ impl State {
         entry.span.in_scope(|| tracing::debug!(%closed, "over"));
         *lock(&entry.quic.last) = Some(self.stats(id, &entry));
         for (_, (ticket, _)) in entry.tickets {
-            let _ = ticket.send(Err(closed.clone().into()));
+            ticket.settle(Err(closed.clone().into()));
         }
         if let Some(connecting) = entry.connecting {
             let _ = connecting.send(Err(closed.to_string()));
@@ -237,7 +237,7 @@ impl Entry {
         let Some((ticket, level)) = self.tickets.remove(&id) else { return };
         self.unfinished[level.index()] -= 1;
         self.span.in_scope(|| tracing::trace!(id = id.get(), ?outcome, "settled"));
-        let _ = ticket.send(outcome);
+        ticket.settle(outcome);
         self.quic.shared.room.notify_waiters();
     }
 }
@@ -260,13 +260,8 @@ impl Quic {
         if entry.finishing {
             return Err(SendError::Closed(Closed::Here));
         }
-        if len > limits.queued {
-            return Err(SendError::TooLong { limit: limits.queued });
-        }
         let queued = session.conducted().level(level).queued.bytes;
-        if entry.unfinished[level.index()] >= limits.unfinished || queued + len > limits.queued {
-            return Err(SendError::Busy { priority: level });
-        }
+        limits.admit(level, len, entry.unfinished[level.index()], queued)?;
         if let Some((long, _)) = part
             && session.waiting(long) >= limits.streamed
         {
@@ -287,7 +282,7 @@ impl Quic {
         };
         let id = sent.map_err(|error| match error {
             marcato_quic::SendError::Closed => over(),
-            marcato_quic::SendError::Offer(error) => SendError::offer(error, level),
+            marcato_quic::SendError::Offer(error) => SendError::from_offer(error, level),
             marcato_quic::SendError::TooManyUnfinished { .. } => SendError::Busy { priority: level },
             marcato_quic::SendError::TooLongForDatagram { limit } => {
                 SendError::TooLongForDatagram { limit: Bytes::new(limit as u64) }

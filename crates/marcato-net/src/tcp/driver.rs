@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use marcato_stream::{PeerError, Reader, chunk};
 use marcato_units::{Bytes, Duration, Rate, Time};
 use socket2::SockRef;
 use tokio::io::Interest;
@@ -10,8 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::pipe::Pipe;
-use super::reader::{PeerError, Reader};
-use super::{Phase, Tcp, chunk, low_water};
+use super::{Phase, Tcp, low_water};
 use crate::config::{Limits, TcpConfig};
 use crate::error::Closed;
 use crate::shared::{Transport, lock};
@@ -216,7 +216,7 @@ impl Driver {
         // Without measurements by the system, chunks are Ethernet segments.
         let (mss, rate) = sys::tcp_info(&socket)
             .map_or((Bytes::new(1448), Rate::ZERO), |info| (info.mss, info.delivery_rate));
-        self.size = chunk::on_wire(&self.config.chunk, mss, rate);
+        self.size = self.config.chunk.on_wire(mss, rate);
         let low_water = low_water(self.size, self.size > mss * SLOW_SEGMENTS);
         if low_water != self.low_water {
             self.low_water = low_water;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use marcato_quic::Identity;
+use marcato_stream::Pool;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -17,7 +18,6 @@ use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
 use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
-use crate::pool::Pool;
 
 /// Pause after the system has refused an incoming connection, usually for lack of file descriptors.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -60,7 +60,7 @@ impl Listener {
         accepted: mpsc::Sender<Connection>,
     ) -> Result<Self, ListenError> {
         // Errors that would affect every connection are reported now.
-        super::Sender::new(config).map_err(ConfigError::from)?;
+        super::Sender::<super::Ticket>::new(config.conductor, config.limits).map_err(ConfigError::from)?;
         let tls = match security {
             ServerSecurity::Plaintext => None,
             ServerSecurity::Tls(identity) => Some(TlsAcceptor::from(server_tls(identity)?)),

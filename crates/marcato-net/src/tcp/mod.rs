@@ -3,21 +3,19 @@
 //! One task drives a connection. [`Tcp`] holds the state that it shares with the application's
 //! handles.
 
-mod chunk;
 mod driver;
 mod listener;
 mod pipe;
-mod reader;
-mod sender;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use marcato_quic::{LongId, MessageId, Trust};
+use marcato_quic::{MessageId, Trust};
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
+use marcato_stream::{LongId, Pool, Sender};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -32,13 +30,11 @@ use crate::connection::{Connection, Message};
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
 };
-use crate::pool::Pool;
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
 pub(crate) use listener::Listener;
 use pipe::Pipe;
-use sender::Sender;
 
 /// Connection over the kernel's TCP.
 pub(crate) struct Tcp {
@@ -54,7 +50,7 @@ pub(crate) struct Tcp {
 }
 
 struct State {
-    sender: Sender,
+    sender: Sender<Ticket>,
     phase: Phase,
     /// Stream, until the connection has ended.
     stream: Option<Arc<TcpStream>>,
@@ -87,7 +83,7 @@ impl Tcp {
         let tcp = Arc::new(Self {
             shared: Shared::new(config.limits, pool),
             state: Mutex::new(State {
-                sender: Sender::new(config)?,
+                sender: Sender::new(config.conductor, config.limits)?,
                 phase: Phase::Open,
                 stream: Some(Arc::clone(&stream)),
                 last: None,
@@ -348,8 +344,6 @@ pub(crate) mod fuzzing {
     pub(crate) use super::client_tls;
     pub(crate) use super::listener::server_tls;
     pub(crate) use super::pipe::Pipe;
-    pub(crate) use super::reader::Reader;
-    pub(crate) use super::sender::Sender;
 }
 
 /// Returns the kernel's low-water mark: the socket is writable once less than this is unsent.

@@ -115,6 +115,11 @@ impl Removals {
     pub fn take(&mut self) -> impl Iterator<Item = (MessageId, Removal)> + '_ {
         self.0.drain(..)
     }
+
+    /// Takes the latest removal, for owners that cause further ones while they take them.
+    pub fn pop(&mut self) -> Option<(MessageId, Removal)> {
+        self.0.pop()
+    }
 }
 
 #[cfg(feature = "alloc")]

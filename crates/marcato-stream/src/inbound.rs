@@ -7,9 +7,8 @@ use marcato_sched::conductor::Removal;
 use marcato_units::{Bytes, Priority};
 use marcato_wire::MessageNumber;
 
-use crate::config::{Limits, LongMessages};
-use crate::error::Closed;
 use crate::pool::{Part, Pool};
+use crate::{Closed, Limits, LongMessages};
 
 /// Message that has wholly arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ pub enum MissedReason {
 impl MissedReason {
     /// Decodes the code of a RESET frame. Both engines send the index of the reason among
     /// [`Removal`]'s variants.
-    pub(crate) const fn from_code(code: u64) -> Self {
+    pub const fn from_code(code: u64) -> Self {
         match code {
             0 => Self::Cancelled,
             1 => Self::Discarded,
@@ -65,7 +64,8 @@ impl MissedReason {
         }
     }
 
-    pub(crate) const fn code(removal: Removal) -> u64 {
+    /// Code of a RESET frame for this removal.
+    pub const fn code(removal: Removal) -> u64 {
         match removal {
             Removal::Cancelled => 0,
             Removal::Discarded => 1,
@@ -105,7 +105,7 @@ pub struct InboundCounters {
 /// Error returned when the peer exceeded a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer exceeded the limit {limit} of {most}")]
-pub(crate) struct Overrun {
+pub struct Overrun {
     limit: &'static str,
     most: u64,
 }
@@ -131,15 +131,18 @@ struct Long {
 
 /// Next result for an application that reads a long message.
 #[derive(Debug)]
-pub(crate) enum LongNext {
+pub enum LongNext {
+    /// Next bytes of it.
     Piece(Payload),
+    /// More will arrive.
     Wait,
+    /// End of it: complete, or abandoned by its sender.
     End(Result<(), Missed>),
 }
 
 /// Received data of a connection that the application has not taken.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub struct Inbound {
     limits: Limits,
     pool: Pool,
     open: HashMap<u64, Open>,
@@ -167,7 +170,9 @@ fn length(bytes: &[u8]) -> u64 {
 }
 
 impl Inbound {
-    pub(crate) fn new(limits: Limits, pool: Pool) -> Self {
+    /// Creates an empty receiving side within these limits; long messages are assembled in blocks of
+    /// `pool`.
+    pub fn new(limits: Limits, pool: Pool) -> Self {
         Self {
             limits,
             pool,
@@ -187,21 +192,23 @@ impl Inbound {
         }
     }
 
-    pub(crate) const fn counters(&self) -> &InboundCounters {
+    /// Counters since the connection began.
+    pub const fn counters(&self) -> &InboundCounters {
         &self.counters
     }
 
     /// Returns the priority of an incomplete message, and the bytes of it that have arrived.
-    pub(crate) fn progress(&self, number: MessageNumber) -> Option<(Priority, u64)> {
+    pub fn progress(&self, number: MessageNumber) -> Option<(Priority, u64)> {
         self.open.get(&number.0).map(|open| (open.priority, open.received))
     }
 
-    pub(crate) fn open_messages(&self) -> usize {
+    /// Number of incomplete messages.
+    pub fn open_messages(&self) -> usize {
         self.open.len()
     }
 
     /// Returns whether reading has to stop until the application takes something.
-    pub(crate) fn is_full(&mut self) -> bool {
+    pub fn is_full(&mut self) -> bool {
         let full =
             self.unread >= self.limits.unread.get() || self.ready_messages >= self.limits.unread_messages;
         if full && !self.was_full {
@@ -212,7 +219,7 @@ impl Inbound {
     }
 
     /// Adds the next bytes of a message; `last` completes it.
-    pub(crate) fn piece(
+    pub fn piece(
         &mut self,
         number: MessageNumber,
         priority: Priority,
@@ -288,7 +295,7 @@ impl Inbound {
 
     /// Adds an unreliable message. Without room, the least urgent is dropped, and of these the
     /// oldest.
-    pub(crate) fn unreliable(&mut self, priority: Priority, bytes: Payload) {
+    pub fn unreliable(&mut self, priority: Priority, bytes: Payload) {
         let len = length(&bytes);
         self.counters.bytes += Bytes::new(len);
         self.counters.level_bytes[priority.index()] += Bytes::new(len);
@@ -306,7 +313,7 @@ impl Inbound {
     }
 
     /// Records that the peer abandoned a message.
-    pub(crate) fn give_up(&mut self, number: MessageNumber, code: u64) {
+    pub fn give_up(&mut self, number: MessageNumber, code: u64) {
         let open = self.open.remove(&number.0);
         let received = open.as_ref().map_or(0, |open| open.received);
         let missed = Missed { number, reason: MissedReason::from_code(code), received: Bytes::new(received) };
@@ -337,7 +344,7 @@ impl Inbound {
     }
 
     /// Ends reception. Complete messages can still be taken.
-    pub(crate) fn close(&mut self, closed: Closed) {
+    pub fn close(&mut self, closed: Closed) {
         if self.closed.is_some() {
             return;
         }
@@ -355,13 +362,14 @@ impl Inbound {
         }
     }
 
-    pub(crate) const fn closed(&self) -> Option<&Closed> {
+    /// Reason for which the connection ended, if it has.
+    pub const fn closed(&self) -> Option<&Closed> {
         self.closed.as_ref()
     }
 
     /// Takes the most urgent complete message, the oldest first within a level. Unreliable messages
     /// go first in their level, because their value falls with time.
-    pub(crate) fn take(&mut self) -> Option<Received> {
+    pub fn take(&mut self) -> Option<Received> {
         let levels = self.unreliable.iter_mut().zip(&mut self.ready);
         let received =
             levels.map(|(first, then)| first.pop_front().or_else(|| then.pop_front())).find_map(|it| it)?;
@@ -374,16 +382,18 @@ impl Inbound {
         Some(received)
     }
 
-    pub(crate) fn take_missed(&mut self) -> Option<Missed> {
+    /// Takes the oldest report of a message that the peer abandoned.
+    pub fn take_missed(&mut self) -> Option<Missed> {
         self.missed.pop_front()
     }
 
     /// Takes a long message that has begun to arrive.
-    pub(crate) fn take_long(&mut self) -> Option<(MessageNumber, Priority)> {
+    pub fn take_long(&mut self) -> Option<(MessageNumber, Priority)> {
         self.begun.pop_front()
     }
 
-    pub(crate) fn next_of(&mut self, number: MessageNumber) -> LongNext {
+    /// Takes the next piece of a long message.
+    pub fn next_of(&mut self, number: MessageNumber) -> LongNext {
         let Some(long) = self.longs.get_mut(&number.0) else { return LongNext::End(Ok(())) };
         if let Some(piece) = long.pieces.pop_front() {
             self.unread -= length(&piece);
@@ -399,7 +409,7 @@ impl Inbound {
     }
 
     /// Discards the rest of a long message that the application does not want.
-    pub(crate) fn forget_long(&mut self, number: MessageNumber) {
+    pub fn forget_long(&mut self, number: MessageNumber) {
         let Some(long) = self.longs.get_mut(&number.0) else { return };
         long.unwanted = true;
         let void: u64 = long.pieces.drain(..).map(|piece| length(&piece)).sum();

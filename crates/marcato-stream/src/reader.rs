@@ -4,26 +4,52 @@ use std::collections::HashMap;
 
 use marcato_wire::{Decoded, Frame, FrameError, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 
-use super::sender::{NotAwaited, Sender};
-use crate::inbound::{Inbound, Overrun};
+use crate::sender::NotAwaited;
+use crate::{Inbound, Overrun, Sender, Ticket};
 
 /// Violation of the protocol on TCP by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PeerError {
+pub enum PeerError {
+    /// Bytes that are no frame.
     #[error("the peer sent bytes that are no frame: {0}")]
     Frame(#[from] FrameError),
+    /// More data than a limit allows.
     #[error(transparent)]
     Overrun(#[from] Overrun),
+    /// Acknowledgement of a message that was not sent whole.
     #[error(transparent)]
     Receipt(#[from] NotAwaited),
+    /// Message number out of sequence.
     #[error("the peer began message {number}, but the next is {next}")]
-    Number { number: MessageNumber, next: u64 },
+    Number {
+        /// Number given.
+        number: MessageNumber,
+        /// Number expected.
+        next: u64,
+    },
+    /// Data of a message that is complete or abandoned.
     #[error("the peer sent more of message {number}, which is settled")]
-    Settled { number: MessageNumber },
+    Settled {
+        /// Number of the message.
+        number: MessageNumber,
+    },
+    /// Priority that changed within a message.
     #[error("the peer changed the priority of message {number} on the way")]
-    Priority { number: MessageNumber },
+    Priority {
+        /// Number of the message.
+        number: MessageNumber,
+    },
+    /// Bytes that do not follow the previous ones of their message.
     #[error("the peer sent byte {offset} of message {number}, but the next is {next}")]
-    Gap { number: MessageNumber, offset: u64, next: u64 },
+    Gap {
+        /// Number of the message.
+        number: MessageNumber,
+        /// Offset given, in bytes.
+        offset: u64,
+        /// Offset expected, in bytes.
+        next: u64,
+    },
+    /// Copy of a message: TCP carries each once.
     #[error("the peer sent a copy over tcp")]
     Copy,
 }
@@ -37,7 +63,7 @@ struct Arriving {
 
 /// Reader of one direction of a connection.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     /// Part of a frame's header that has arrived; `have` is its length.
     header: [u8; MAX_FRAME_HEADER],
     have: usize,
@@ -48,20 +74,26 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new() -> Self {
+    /// Creates a reader at the beginning of a stream.
+    pub fn new() -> Self {
         Self { header: [0; MAX_FRAME_HEADER], have: 0, arriving: None, next_number: 0, due: HashMap::new() }
     }
 
     /// Returns whether the connection may end here: not within a frame.
-    pub(crate) const fn is_between_frames(&self) -> bool {
+    pub const fn is_between_frames(&self) -> bool {
         self.have == 0 && self.arriving.is_none()
     }
 
-    pub(crate) fn feed(
+    /// Reads `bytes` of the stream into `inbound`, and settles messages with `sender`.
+    ///
+    /// # Errors
+    ///
+    /// If the peer violates the protocol or a limit. The connection has to end then.
+    pub fn feed<T: Ticket>(
         &mut self,
         mut bytes: &[u8],
         inbound: &mut Inbound,
-        sender: &mut Sender,
+        sender: &mut Sender<T>,
     ) -> Result<(), PeerError> {
         while !bytes.is_empty() {
             if let Some(Arriving { frame, rest }) = self.arriving.take() {
@@ -103,7 +135,12 @@ impl Reader {
         Ok(())
     }
 
-    fn frame(&mut self, frame: Frame, inbound: &mut Inbound, sender: &mut Sender) -> Result<(), PeerError> {
+    fn frame<T: Ticket>(
+        &mut self,
+        frame: Frame,
+        inbound: &mut Inbound,
+        sender: &mut Sender<T>,
+    ) -> Result<(), PeerError> {
         match frame {
             Frame::Message(message) => self.message(message, inbound, sender),
             Frame::Reset { id, code } => {
@@ -130,11 +167,11 @@ impl Reader {
         Ok(())
     }
 
-    fn message(
+    fn message<T: Ticket>(
         &mut self,
         frame: MessageFrame,
         inbound: &mut Inbound,
-        sender: &mut Sender,
+        sender: &mut Sender<T>,
     ) -> Result<(), PeerError> {
         let number = frame.id;
         if frame.twin.is_some() {
@@ -166,7 +203,7 @@ impl Reader {
         Ok(())
     }
 
-    fn settle(&mut self, number: MessageNumber, sender: &mut Sender) {
+    fn settle<T: Ticket>(&mut self, number: MessageNumber, sender: &mut Sender<T>) {
         if let Some(times) = self.due.remove(&number.0) {
             sender.acknowledge(number, times);
         }
@@ -175,20 +212,38 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sender::SLIVER;
+    use std::sync::mpsc::{self, Receiver};
+
     use super::*;
-    use crate::config::{Config, Limits};
-    use crate::connection::Message;
-    use crate::error::NotDelivered;
-    use crate::pool::Pool;
+    use crate::sender::SLIVER;
+    use crate::{Limits, Message, NotDelivered, Pool};
     use bytes::Bytes as Payload;
+    use marcato_sched::conductor::{self, MessageId};
     use marcato_units::{Bytes, Duration, Priority, Time};
-    use tokio::sync::oneshot::{self, Receiver};
 
     const NOW: Time = Time::ZERO;
 
+    /// Ticket that a test reads.
+    #[derive(Debug)]
+    struct Slip(mpsc::Sender<Result<(), NotDelivered>>);
+
+    impl Ticket for Slip {
+        fn settle(self, outcome: Result<(), NotDelivered>) {
+            let _ = self.0.send(outcome);
+        }
+    }
+
+    fn slip() -> (Slip, Receiver<Result<(), NotDelivered>>) {
+        let (sender, outcome) = mpsc::channel();
+        (Slip(sender), outcome)
+    }
+
+    fn sender(limits: Limits) -> Sender<Slip> {
+        Sender::new(conductor::Config::default(), limits).unwrap()
+    }
+
     struct End {
-        sender: Sender,
+        sender: Sender<Slip>,
         reader: Reader,
         inbound: Inbound,
     }
@@ -196,18 +251,14 @@ mod tests {
     impl End {
         fn new() -> Self {
             Self {
-                sender: Sender::new(&Config::default()).unwrap(),
+                sender: sender(Limits::default()),
                 reader: Reader::new(),
                 inbound: Inbound::new(Limits::default(), Pool::default()),
             }
         }
 
-        fn send(
-            &mut self,
-            now: Time,
-            message: Message,
-        ) -> (marcato_quic::MessageId, Receiver<Result<(), NotDelivered>>) {
-            let (ticket, outcome) = oneshot::channel();
+        fn send(&mut self, now: Time, message: Message) -> (MessageId, Receiver<Result<(), NotDelivered>>) {
+            let (ticket, outcome) = slip();
             (self.sender.offer(now, &message, ticket).unwrap(), outcome)
         }
 
@@ -233,7 +284,7 @@ mod tests {
         for (budget, cut) in [(1, 1), (40, 7), (100, 1000), (1448, 13), (65_000, 65_000)] {
             let (mut a, mut b) = (End::new(), End::new());
             let lens = [1, 300, 2, 5000, 70];
-            let mut outcomes: Vec<_> = lens
+            let outcomes: Vec<_> = lens
                 .iter()
                 .zip(Priority::ALL)
                 .map(|(&len, priority)| a.send(NOW, message(len, priority)).1)
@@ -248,11 +299,11 @@ mod tests {
                 assert_eq!((received.bytes.len(), received.priority), (len, priority));
                 assert!(received.bytes.iter().all(|&byte| byte == priority as u8));
             }
-            assert!(outcomes.iter_mut().all(|outcome| outcome.try_recv().is_err()));
+            assert!(outcomes.iter().all(|outcome| outcome.try_recv().is_err()));
             while b.sender.wants_write() {
                 a.feed(&b.chunk(NOW, budget)).unwrap();
             }
-            assert!(outcomes.iter_mut().all(|outcome| outcome.try_recv() == Ok(Ok(()))));
+            assert!(outcomes.iter().all(|outcome| outcome.try_recv() == Ok(Ok(()))));
             assert!(a.sender.is_idle() && b.sender.is_idle() && b.reader.is_between_frames());
             assert_eq!(a.sender.unfinished(), [0; 5]);
         }
@@ -284,18 +335,18 @@ mod tests {
     #[test]
     fn the_receiver_is_told_of_partial_cancels_and_missed_deadlines() {
         let (mut a, mut b) = (End::new(), End::new());
-        let (half, mut half_outcome) = a.send(NOW, message(5000, Priority::P2));
+        let (half, half_outcome) = a.send(NOW, message(5000, Priority::P2));
         b.feed(&a.chunk(NOW, 1000)).unwrap();
         a.sender.cancel(half).unwrap();
         assert_eq!(half_outcome.try_recv(), Ok(Err(NotDelivered::Cancelled)));
         let (unsent, _) = a.send(NOW, message(10, Priority::P2));
         a.sender.cancel(unsent).unwrap();
         let late = message(10, Priority::P1).with_lifetime(Duration::from_millis(5));
-        let (_, mut late_outcome) = a.send(NOW, late);
-        let (_, mut kept) = a.send(NOW, message(10, Priority::P3));
+        let (_, late_outcome) = a.send(NOW, late);
+        let (_, kept) = a.send(NOW, message(10, Priority::P3));
         b.feed(&a.chunk(Time::from_millis(6), 1000)).unwrap();
         assert_eq!(late_outcome.try_recv(), Ok(Err(NotDelivered::Expired)));
-        use crate::inbound::{Missed, MissedReason};
+        use crate::{Missed, MissedReason};
         let missed = |number, reason, received| {
             Some(Missed { number: MessageNumber(number), reason, received: Bytes::new(received) })
         };
@@ -313,22 +364,22 @@ mod tests {
     #[test]
     fn an_evicted_message_is_settled_and_its_bytes_are_released() {
         let limits = Limits { queued: Bytes::new(1000), unfinished: 10, ..Limits::default() };
-        let mut sender = Sender::new(&Config { limits, ..Config::default() }).unwrap();
-        let offer = |sender: &mut Sender, priority| {
-            let (ticket, outcome) = oneshot::channel();
+        let mut sender = sender(limits);
+        let offer = |sender: &mut Sender<Slip>, priority| {
+            let (ticket, outcome) = slip();
             (sender.offer(NOW, &message(1000, priority), ticket).unwrap(), outcome)
         };
         // Five levels' shares, all moved to one level: only the Conductor's own bound holds.
-        let mut outcomes: Vec<_> = (0..5)
+        let outcomes: Vec<_> = (0..5)
             .map(|_| {
                 let (id, outcome) = offer(&mut sender, Priority::P4);
                 sender.reprioritise(id, Priority::P3).unwrap();
                 outcome
             })
             .collect();
-        let (_, mut urgent) = offer(&mut sender, Priority::P1);
+        let (_, urgent) = offer(&mut sender, Priority::P1);
         assert_eq!(outcomes[0].try_recv(), Ok(Err(NotDelivered::Evicted)));
-        assert!(outcomes[1..].iter_mut().all(|outcome| outcome.try_recv().is_err()));
+        assert!(outcomes[1..].iter().all(|outcome| outcome.try_recv().is_err()));
         assert!(urgent.try_recv().is_err());
         let counters = sender.counters();
         assert_eq!(counters.level(Priority::P3).evicted.messages, 1);
@@ -338,9 +389,9 @@ mod tests {
     #[test]
     fn a_full_level_keeps_no_other_out() {
         let limits = Limits { queued: Bytes::new(1000), unfinished: 3, ..Limits::default() };
-        let mut sender = Sender::new(&Config { limits, ..Config::default() }).unwrap();
-        let mut offer = |len, priority| sender.offer(NOW, &message(len, priority), oneshot::channel().0);
-        use crate::error::SendError;
+        let mut sender = sender(limits);
+        let mut offer = |len, priority| sender.offer(NOW, &message(len, priority), slip().0);
+        use crate::SendError;
         assert_eq!(offer(1001, Priority::P4), Err(SendError::TooLong { limit: Bytes::new(1000) }));
         offer(600, Priority::P4).unwrap();
         assert_eq!(offer(600, Priority::P4), Err(SendError::Busy { priority: Priority::P4 }));

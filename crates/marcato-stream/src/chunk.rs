@@ -1,29 +1,47 @@
 //! Size of the chunks that the feeder hands to the kernel.
 
-use marcato_units::{Bytes, Rate};
-
-use crate::config::ChunkRule;
+use marcato_units::{Bytes, Duration, Rate};
 
 /// Overhead of a TLS 1.3 record: header, content type and tag (RFC 8446 §5.2).
 const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
 /// Plaintext of the largest record (RFC 8446 §5.1).
 const RECORD: u64 = 1 << 14;
 
-/// Returns the bytes of a chunk on the wire, at this delivery rate. Chunks are whole segments, so
-/// that no small segment goes between full ones. If less than a segment leaves in the rule's span,
-/// one is the least that keeps the wire full. If more than the largest chunk does, system calls
-/// would cost more than a finer order gains.
-pub(super) fn on_wire(rule: &ChunkRule, mss: Bytes, rate: Rate) -> Bytes {
-    let mss = mss.get().max(1);
-    let least = u64::from(rule.min_segments.max(1)) * mss;
-    let most = (rule.max.get() / mss * mss).max(mss);
-    let wanted = rate.bytes_in(rule.span).get() / mss * mss;
-    Bytes::new(wanted.max(least).min(most))
+/// Size of the chunks that the feeder hands to the transport: the data that the connection sends in a
+/// time span, within bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRule {
+    /// Time span (1 ms).
+    pub span: Duration,
+    /// Lower bound in segments (1).
+    pub min_segments: u32,
+    /// Upper bound in bytes (64 kB).
+    pub max: Bytes,
+}
+
+impl Default for ChunkRule {
+    fn default() -> Self {
+        Self { span: Duration::from_millis(1), min_segments: 1, max: Bytes::new(64 << 10) }
+    }
+}
+
+impl ChunkRule {
+    /// Returns the bytes of a chunk on the wire, at this delivery rate. Chunks are whole segments, so
+    /// that no small segment goes between full ones. If less than a segment leaves in the rule's span,
+    /// one is the least that keeps the wire full. If more than the largest chunk does, system calls
+    /// would cost more than a finer order gains.
+    pub fn on_wire(&self, mss: Bytes, rate: Rate) -> Bytes {
+        let mss = mss.get().max(1);
+        let least = u64::from(self.min_segments.max(1)) * mss;
+        let most = (self.max.get() / mss * mss).max(mss);
+        let wanted = rate.bytes_in(self.span).get() / mss * mss;
+        Bytes::new(wanted.max(least).min(most))
+    }
 }
 
 /// Returns the plaintext bytes of a chunk. A chunk of one TLS record ends with the record. One of
 /// several ends at most a record's overhead before its last segment does.
-pub(super) fn plain(wire: Bytes, tls: bool) -> usize {
+pub fn plain(wire: Bytes, tls: bool) -> usize {
     let wire = wire.get();
     let plain =
         if tls { wire - (wire.div_ceil(RECORD + RECORD_OVERHEAD) * RECORD_OVERHEAD).min(wire) } else { wire };
@@ -38,12 +56,12 @@ mod tests {
     fn chunks_are_segments_when_slow_and_large_when_fast() {
         let rule = ChunkRule::default();
         let mss = Bytes::new(1448);
-        let segments = |mbps| on_wire(&rule, mss, Rate::from_mbps(mbps)).get() as f64 / 1448.0;
+        let segments = |mbps| rule.on_wire(mss, Rate::from_mbps(mbps)).get() as f64 / 1448.0;
         assert_eq!([0, 2, 20, 40].map(segments), [1.0, 1.0, 1.0, 3.0]);
         assert_eq!([100, 1000, 40_000].map(segments), [8.0, 45.0, 45.0]);
         // On loopback, a segment can exceed the largest chunk.
-        assert_eq!(on_wire(&rule, Bytes::new(65_483), Rate::from_mbps(1)), Bytes::new(65_483));
-        assert_eq!(on_wire(&rule, Bytes::new(70_000), Rate::MAX), Bytes::new(70_000));
+        assert_eq!(rule.on_wire(Bytes::new(65_483), Rate::from_mbps(1)), Bytes::new(65_483));
+        assert_eq!(rule.on_wire(Bytes::new(70_000), Rate::MAX), Bytes::new(70_000));
     }
 
     #[test]

@@ -3,38 +3,21 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes as Payload;
-use marcato_quic::{LongId, MessageId};
 use marcato_sched::Conductor;
-use marcato_sched::conductor::{self, Counters, DebtError, Removal, Slab};
+use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Slab};
 use marcato_units::{Bytes, Priority, Time};
 use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 
-use crate::config::{Config, Limits};
-use crate::connection::Message;
-use crate::error::{ChangeError, Closed, NotDelivered, SendError};
-use crate::inbound::MissedReason;
-use crate::shared::Ticket;
+use crate::{ChangeError, Closed, Limits, LongId, Message, MissedReason, NotDelivered, SendError};
 
 /// Room in bytes at the end of a chunk below which no frame is begun.
 pub(crate) const SLIVER: usize = 32;
 
-/// Collects the messages that the Conductor removed.
-#[derive(Debug, Default)]
-struct Removals(Vec<(MessageId, Removal)>);
-
-impl conductor::Observer for Removals {
-    fn observe(&mut self, event: conductor::Event) {
-        if let conductor::Event::Removed { id, reason, .. } = event {
-            self.0.push((id, reason));
-        }
-    }
-}
-
 /// Message that has not been written completely.
 #[derive(Debug)]
-struct Outgoing {
+struct Outgoing<T> {
     body: Payload,
-    ticket: Ticket,
+    ticket: T,
     /// Level at which it was offered, whose share of the limits it uses.
     level: Priority,
     /// Number and priority on the wire, once its first byte has been written. For a part, the whole
@@ -81,19 +64,28 @@ struct Run {
     last: bool,
 }
 
+/// Receiver of the outcome of a message.
+pub trait Ticket {
+    /// Takes the outcome: the receiver has acknowledged the message, or it was not delivered.
+    fn settle(self, outcome: Result<(), NotDelivered>);
+}
+
 /// All data that one connection has to send.
+///
+/// Its owner offers messages, and calls [`fill`](Self::fill) whenever the transport has little
+/// left. Each message carries a [`Ticket`], which learns its outcome.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub struct Sender<T> {
     conductor: Conductor<Slab, Removals>,
     limits: Limits,
     /// Limit of one grant, in bytes.
     unit: Bytes,
-    messages: HashMap<MessageId, Outgoing>,
+    messages: HashMap<MessageId, Outgoing<T>>,
     /// Messages handed over part by part. As many as the application begins.
     longs: HashMap<LongId, Long>,
     next_long: u64,
     /// Messages written completely, by number, until the receiver acknowledges them.
-    awaiting: HashMap<u64, (Ticket, Priority)>,
+    awaiting: HashMap<u64, (T, Priority)>,
     unfinished: [usize; Priority::COUNT],
     next_number: u64,
     /// DONE frames, and the number of each.
@@ -105,14 +97,19 @@ pub(crate) struct Sender {
 /// Error returned when the peer acknowledges a message that it cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer acknowledged message {0}, which it was not sent whole")]
-pub(crate) struct NotAwaited(u64);
+pub struct NotAwaited(u64);
 
-impl Sender {
-    pub(crate) fn new(config: &Config) -> Result<Self, DebtError> {
-        let conductor = config.conductor();
+impl<T: Ticket> Sender<T> {
+    /// Creates a sender with this Conductor, whose bounds come from `limits`.
+    ///
+    /// # Errors
+    ///
+    /// If the Conductor's rules are invalid.
+    pub fn new(conductor: conductor::Config, limits: Limits) -> Result<Self, DebtError> {
+        let conductor = limits.bound(conductor);
         Ok(Self {
             conductor: Conductor::new(conductor)?.observed_by(Removals::default()),
-            limits: config.limits,
+            limits,
             unit: conductor.chunk,
             messages: HashMap::new(),
             longs: HashMap::new(),
@@ -125,37 +122,45 @@ impl Sender {
         })
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    /// Counters of the Conductor.
+    pub fn counters(&self) -> &Counters {
         self.conductor.counters()
     }
 
-    pub(crate) const fn unfinished(&self) -> [usize; Priority::COUNT] {
+    /// Number of undelivered messages of each level.
+    pub const fn unfinished(&self) -> [usize; Priority::COUNT] {
         self.unfinished
     }
 
-    pub(crate) fn offer(
-        &mut self,
-        now: Time,
-        message: &Message,
-        ticket: Ticket,
-    ) -> Result<MessageId, SendError> {
+    /// Queues a message; its ticket learns the outcome.
+    ///
+    /// # Errors
+    ///
+    /// If the message is empty, too long, has no room at its level, or its level is being discarded.
+    pub fn offer(&mut self, now: Time, message: &Message, ticket: T) -> Result<MessageId, SendError> {
         self.take(now, message, ticket, None)
     }
 
-    pub(crate) fn begin_long(&mut self) -> LongId {
+    /// Begins a message that is handed over part by part.
+    pub fn begin_long(&mut self) -> LongId {
         let id = LongId(self.next_long);
         self.next_long += 1;
         self.longs.insert(id, Long::default());
         id
     }
 
-    pub(crate) fn offer_part(
+    /// Queues the next part of a message; `last` completes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`offer`](Self::offer), and [`SendError::Ended`] after the last part or a cancellation.
+    pub fn offer_part(
         &mut self,
         now: Time,
         long: LongId,
         message: &Message,
         last: bool,
-        ticket: Ticket,
+        ticket: T,
     ) -> Result<MessageId, SendError> {
         let known = self.longs.get(&long).filter(|known| !known.over).ok_or(SendError::Ended)?;
         let parts = known.parts.iter().filter_map(|id| self.conductor.message(*id));
@@ -174,7 +179,7 @@ impl Sender {
     }
 
     /// Cancels a message that is handed over part by part.
-    pub(crate) fn cancel_long(&mut self, long: LongId) {
+    pub fn cancel_long(&mut self, long: LongId) {
         self.end_long(long, Removal::Cancelled);
         self.sweep();
     }
@@ -195,18 +200,13 @@ impl Sender {
         &mut self,
         now: Time,
         message: &Message,
-        ticket: Ticket,
+        ticket: T,
         part: Option<Part>,
     ) -> Result<MessageId, SendError> {
         let level = message.priority;
         let len = Bytes::new(message.body.len() as u64);
-        if len > self.limits.queued {
-            return Err(SendError::TooLong { limit: self.limits.queued });
-        }
         let queued = self.conductor.counters().level(level).queued.bytes;
-        if self.unfinished[level.index()] >= self.limits.unfinished || queued + len > self.limits.queued {
-            return Err(SendError::Busy { priority: level });
-        }
+        self.limits.admit(level, len, self.unfinished[level.index()], queued)?;
         let offered = conductor::Message {
             len,
             priority: level,
@@ -217,24 +217,35 @@ impl Sender {
         let offered = self.conductor.offer(now, offered);
         // `offer` also sheds messages, if that is enabled.
         self.sweep();
-        let id = offered.map_err(|error| SendError::offer(error, level))?;
+        let id = offered.map_err(|error| SendError::from_offer(error, level))?;
         tracing::trace!(id = id.get(), priority = %level, %len, "offered");
         self.messages.insert(id, Outgoing { body: message.body.clone(), ticket, level, told: None, part });
         self.unfinished[level.index()] += 1;
         Ok(id)
     }
 
-    pub(crate) fn cancel(&mut self, id: MessageId) -> Result<(), ChangeError> {
+    /// Cancels a message.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError::TooLate`] if all of it was written, or it was removed.
+    pub fn cancel(&mut self, id: MessageId) -> Result<(), ChangeError> {
         self.conductor.cancel(id).map_err(|_| ChangeError::TooLate)?;
         self.sweep();
         Ok(())
     }
 
-    pub(crate) fn reprioritise(&mut self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
+    /// Moves a message to another level.
+    ///
+    /// # Errors
+    ///
+    /// If all of it was written or it was removed, or the new level is being discarded.
+    pub fn reprioritise(&mut self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
         Ok(self.conductor.reprioritise(id, priority)?)
     }
 
-    pub(crate) fn discard_less_urgent_than(&mut self, threshold: Priority) {
+    /// Removes all messages less urgent than `threshold`, and refuses further ones.
+    pub fn discard_less_urgent_than(&mut self, threshold: Priority) {
         self.conductor.discard_less_urgent_than(threshold);
         self.sweep();
     }
@@ -242,14 +253,14 @@ impl Sender {
     /// Forgets the messages that the Conductor has removed, and informs the receiver if it may wait
     /// for them.
     fn sweep(&mut self) {
-        while let Some((id, reason)) = self.conductor.observer_mut().0.pop() {
+        while let Some((id, reason)) = self.conductor.observer_mut().pop() {
             let Some(Outgoing { ticket, level, told, part, .. }) = self.messages.remove(&id) else {
                 continue;
             };
             self.unfinished[level.index()] -= 1;
             if let Some(part) = part {
                 self.end_long(part.long, reason);
-                let _ = ticket.send(Err(NotDelivered::from(reason)));
+                ticket.settle(Err(NotDelivered::from(reason)));
                 continue;
             }
             // A receiver that has seen nothing of the message learns only that it missed its
@@ -258,42 +269,43 @@ impl Sender {
                 self.resets.push_back((told.map(|(number, _)| number), MissedReason::code(reason)));
             }
             // A sender that dropped the handle does not wait for the outcome.
-            let _ = ticket.send(Err(NotDelivered::from(reason)));
+            ticket.settle(Err(NotDelivered::from(reason)));
         }
     }
 
     /// Queues receipts for a message that is settled.
-    pub(crate) fn acknowledge(&mut self, number: MessageNumber, times: u32) {
+    pub fn acknowledge(&mut self, number: MessageNumber, times: u32) {
         self.receipts.push_back((number, times));
     }
 
-    pub(crate) fn receipts(&self) -> usize {
+    /// Number of acknowledgements to be written.
+    pub fn receipts(&self) -> usize {
         self.receipts.len()
     }
 
     /// Records that the receiver has a message.
-    pub(crate) fn done(&mut self, number: MessageNumber) -> Result<(), NotAwaited> {
+    pub fn done(&mut self, number: MessageNumber) -> Result<(), NotAwaited> {
         let (ticket, level) = self.awaiting.remove(&number.0).ok_or(NotAwaited(number.0))?;
         self.unfinished[level.index()] -= 1;
-        let _ = ticket.send(Ok(()));
+        ticket.settle(Ok(()));
         Ok(())
     }
 
     /// Returns whether there is something to write.
-    pub(crate) fn wants_write(&self) -> bool {
+    pub fn wants_write(&self) -> bool {
         !self.receipts.is_empty() || !self.resets.is_empty() || !self.conductor.is_empty()
     }
 
     /// Returns whether all messages are delivered or dropped, and no frame is queued.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.messages.is_empty() && self.awaiting.is_empty() && !self.wants_write()
     }
 
     /// Reports the end of the connection to all senders.
-    pub(crate) fn close(&mut self, closed: &Closed) {
+    pub fn close(&mut self, closed: &Closed) {
         let waiting = self.messages.drain().map(|(_, message)| message.ticket);
         for ticket in waiting.chain(self.awaiting.drain().map(|(_, (ticket, _))| ticket)) {
-            let _ = ticket.send(Err(NotDelivered::Closed(closed.clone())));
+            ticket.settle(Err(NotDelivered::Closed(closed.clone())));
         }
         self.unfinished = [0; Priority::COUNT];
         self.receipts.clear();
@@ -301,7 +313,7 @@ impl Sender {
     }
 
     /// Writes the next chunk: about `budget` bytes of frames.
-    pub(crate) fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
+    pub fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
         let begin = out.len();
         let full = |out: &Vec<u8>| out.len() - begin + MAX_FRAME_HEADER > budget && out.len() > begin;
         while let Some((number, times)) = self.receipts.front_mut()
@@ -447,7 +459,7 @@ impl Sender {
             } else {
                 // The receiver acknowledges the whole message, and with it each part.
                 self.unfinished[message.level.index()] -= 1;
-                let _ = message.ticket.send(Ok(()));
+                message.ticket.settle(Ok(()));
             }
         }
     }

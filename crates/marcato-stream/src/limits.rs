@@ -1,0 +1,111 @@
+//! Bounds of one connection.
+
+use marcato_sched::conductor;
+use marcato_units::{Bytes, Priority};
+
+use crate::SendError;
+
+/// Bounds of one connection. Outgoing data is bounded level by level, so that a full background
+/// queue never blocks an urgent message. Incoming data is bounded in total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Queued bytes of each level (64 MiB). At the limit, sending waits.
+    pub queued: Bytes,
+    /// Undelivered messages of each level (13 107). At the limit, [`send`](crate::Connection::send)
+    /// waits.
+    pub unfinished: usize,
+    /// Queued bytes of a message that is sent piece by piece (1
+    /// MiB). At the limit, the next piece waits.
+    pub streamed: Bytes,
+    /// Length of the longest message that is received as a whole (16 MiB).
+    /// [`long_messages`](Self::long_messages) determines the handling of longer ones.
+    pub max_message: Bytes,
+    /// Handling of messages longer than [`max_message`](Self::max_message).
+    pub long_messages: LongMessages,
+    /// Incomplete messages (4096). A peer that begins more loses its connection.
+    pub open_messages: usize,
+    /// Bytes of incomplete messages (80 MiB, one of the longest messages of each level). A peer
+    /// that sends more loses its connection.
+    pub open: Bytes,
+    /// Bytes received and not taken by the application (4 MiB). At the limit reading stops, which
+    /// slows the peer down.
+    pub unread: Bytes,
+    /// Complete messages not taken by the application (16 384). At the limit reading stops.
+    pub unread_messages: usize,
+    /// Bytes of unreliable messages received and not taken by the application, each counted with 64
+    /// bytes more (256 KiB). Beyond the limit the least urgent are dropped, the oldest first. Zero
+    /// disables them, and peers are informed.
+    pub unreliable: Bytes,
+    /// Messages abandoned by the peer and not yet reported to the
+    /// application (1024). Beyond the limit the oldest are forgotten.
+    pub missed: usize,
+    /// Receipts waiting to be sent (65 536). At the limit reading stops. Only over TCP.
+    pub receipts: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: u64 = 1 << 20;
+        Self {
+            queued: Bytes::new(64 * MIB),
+            unfinished: 13_107,
+            streamed: Bytes::new(MIB),
+            max_message: Bytes::new(16 * MIB),
+            long_messages: LongMessages::Refuse,
+            open_messages: 4096,
+            open: Bytes::new(80 * MIB),
+            unread: Bytes::new(4 * MIB),
+            unread_messages: 16_384,
+            unreliable: Bytes::new(MIB / 4),
+            missed: 1024,
+            receipts: 65_536,
+        }
+    }
+}
+
+impl Limits {
+    /// Returns this configuration of a Conductor with the limits' bounds: each level has its share,
+    /// so that no level fills another's.
+    #[must_use]
+    pub fn bound(&self, conductor: conductor::Config) -> conductor::Config {
+        conductor::Config {
+            max_messages: self.unfinished.saturating_mul(Priority::COUNT),
+            max_queued: self.queued * Priority::COUNT as u64,
+            ..conductor
+        }
+    }
+
+    /// Checks the share of its level for a message of `len` bytes, where `unfinished` messages are
+    /// undelivered and `queued` bytes wait.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::TooLong`] if it never fits, [`SendError::Busy`] if it does not fit now.
+    pub fn admit(
+        &self,
+        level: Priority,
+        len: Bytes,
+        unfinished: usize,
+        queued: Bytes,
+    ) -> Result<(), SendError> {
+        if len > self.queued {
+            return Err(SendError::TooLong { limit: self.queued });
+        }
+        if unfinished >= self.unfinished || queued + len > self.queued {
+            return Err(SendError::Busy { priority: level });
+        }
+        Ok(())
+    }
+}
+
+/// Handling of messages longer than [`Limits::max_message`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LongMessages {
+    /// The peer loses its connection.
+    #[default]
+    Refuse,
+    /// They are handed out piece by piece, by
+    /// [`Inbound::take_long`](crate::Inbound::take_long). The application has to take
+    /// them: while a long message is not read, [`Limits::unread`] stops everything else as well.
+    Stream,
+}

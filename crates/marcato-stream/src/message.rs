@@ -1,0 +1,95 @@
+//! Message to be sent.
+
+use bytes::Bytes as Payload;
+use marcato_sched::conductor::Redundancy;
+use marcato_sched::reserve::SourceKey;
+use marcato_units::{Duration, Priority};
+
+/// Message to be sent. In the terms of TAPS (RFC 9622 §9.1.3): `msgPriority` and `msgLifetime` are
+/// set here. All messages are `msgReliable` unless they are [unreliable](Message::unreliable), and
+/// none is `msgOrdered` relative to others.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Content; at least one byte.
+    pub body: Payload,
+    /// Level with which the Conductor queues it.
+    pub priority: Priority,
+    /// Time for which it is worth sending; `None` for always.
+    pub lifetime: Option<Duration>,
+    /// Number of lanes that it travels on.
+    pub redundancy: Redundancy,
+    /// Set if a part of it is useful to the receiver.
+    pub partial_ok: bool,
+    /// Periodic source of it, if any: its reservation applies.
+    pub source: Option<SourceKey>,
+    /// Set unless it may be lost.
+    pub reliable: bool,
+}
+
+impl Message {
+    /// Creates a message of priority P2 that never expires and is of use only when whole. It does
+    /// not copy `body`, whose bytes stay in use until they have left.
+    pub fn new(body: impl Into<Payload>) -> Self {
+        Self {
+            body: body.into(),
+            priority: Priority::default(),
+            lifetime: None,
+            redundancy: Redundancy::Once,
+            partial_ok: false,
+            source: None,
+            reliable: true,
+        }
+    }
+
+    /// Returns this message with this priority (`msgPriority`).
+    #[must_use]
+    pub fn with_priority(self, priority: Priority) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// Returns this message, worth sending for `lifetime` only (`msgLifetime`). Once bytes of it
+    /// have left it is completed nevertheless, unless it [allows partial
+    /// delivery](Self::allowing_partial_delivery). The receiver learns that it
+    /// missed it.
+    #[must_use]
+    pub fn with_lifetime(self, lifetime: Duration) -> Self {
+        Self { lifetime: Some(lifetime), ..self }
+    }
+
+    /// Returns this message, with permission to lose it (`msgReliable` is false).
+    ///
+    /// Over QUIC it travels in one DATAGRAM frame (RFC 9221), in its order among the others and
+    /// within the congestion window. It is not retransmitted if lost. It has to fit a packet
+    /// (`Connection::max_unreliable` of `marcato-net`), travels on one lane, and waits with its
+    /// level where flow control stops that. `MessageHandle::delivered` then reports
+    /// that it has left. A receiver that does not take it in time drops it, the least urgent first
+    /// ([`Limits::unreliable`](crate::Limits::unreliable)).
+    ///
+    /// TCP has no unreliable delivery, so there it is sent like any other message. A program
+    /// behaves alike over both engines, because an unreliable message need not be lost. Give it a
+    /// [lifetime](Self::with_lifetime), so that TCP does not send it either once it is useless.
+    #[must_use]
+    pub fn unreliable(self) -> Self {
+        Self { reliable: false, ..self }
+    }
+
+    /// Returns this message with this redundancy. Without a lane scheduler that makes copies it
+    /// travels once.
+    #[must_use]
+    pub fn with_redundancy(self, redundancy: Redundancy) -> Self {
+        Self { redundancy, ..self }
+    }
+
+    /// Returns this message, with permission to abandon it after a part of it has left.
+    #[must_use]
+    pub fn allowing_partial_delivery(self) -> Self {
+        Self { partial_ok: true, ..self }
+    }
+
+    /// Returns this message as one of a periodic source for which room is
+    /// reserved.
+    #[must_use]
+    pub fn from_source(self, source: SourceKey) -> Self {
+        Self { source: Some(source), ..self }
+    }
+}
