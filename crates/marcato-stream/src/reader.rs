@@ -73,6 +73,12 @@ pub struct Reader {
     due: HashMap<u64, u32>,
 }
 
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Reader {
     /// Creates a reader at the beginning of a stream.
     pub fn new() -> Self {
