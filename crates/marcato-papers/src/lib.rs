@@ -22,6 +22,7 @@ mod experiment;
 mod plan;
 mod plt;
 mod pool;
+mod prose;
 mod registry;
 mod repeat;
 mod validate;

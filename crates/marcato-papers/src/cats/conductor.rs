@@ -8,6 +8,7 @@ use marcato_units::{Bytes, Priority, Seed, Stream, Time};
 
 use super::Answer;
 use crate::error::SimulationError;
+use crate::prose;
 
 const CHUNK: Bytes = Bytes::kb(1);
 /// Length of P4's messages, of which the next is offered when none is queued. Five of them fit the
@@ -135,13 +136,7 @@ pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, SimulationEr
     });
     let mut answer = Answer::new(
         "Starvation: what the least urgent level has to bear",
-        "The Conductor alone, without a network: P4 always has data, grants of 1000 bytes. First all other levels \
-         always have data too (3 MB granted); then each comes and goes at random, changing about every 50 grants \
-         (30 MB). Counted are the kB (1000 bytes) of others between two grants of P4, or before the first. The \
-         bands are the bounds that follow from the watermarks: B_j = H_j + sum of M_k B_k over k > j + one chunk, \
-         summed over the more urgent levels, 233.5 kB for the authors' numbers; for the paper's rules, under which \
-         P4 itself can be in debt, the library's looser bound for that case. A strict order has no bound: there \
-         P4 gets nothing.",
+        prose::text(include_str!("starvation.md")),
         rows,
     );
     answer.section = answer.section.figure(Figure::new(

@@ -11,6 +11,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Seed, Time};
 use super::Answer;
 use super::path::{Feeding, Path};
 use crate::error::SimulationError;
+use crate::prose;
 
 const HOPS: usize = 3;
 const WARM: Time = Time::from_secs(30);
@@ -159,20 +160,7 @@ pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, SimulationError
     }
     let mut answer = Answer::new(
         "Inter-flow fairness on a parking lot",
-        &format!(
-            "Four routers in a row, three links of 2 Mbit/s and 15 ms one way between them, a drop-tail queue of 50 \
-         packets before each; access 10 Mbit/s and 5 ms. One long flow crosses all three links (base round trip 110 \
-         ms) and meets one cross flow on each (50 ms). All start within the first second, drawn from the seed, and \
-         never run out of data; goodput from second 30 to second {}. Segments of 1000 \
-         bytes, no window limited by a buffer. The cross flows are plain. The long flow is plain (FIFO), or carries \
-         endless data of all five levels through a Conductor with the authors' debts, lean or greedy.\n\n\
-         The Conductor only orders bytes inside its connection, so what the connection takes must be what its \
-         congestion control takes: the ratios to FIFO have to lie within 0.95 and 1.05. The same seed gives all three \
-         the same start times, and in virtual time an application answers an acknowledgement at once; a ratio of \
-         exactly 1 says that not one segment left at another time. What the long flow gets beside the cross flows \
-         is a matter of Reno and BBR, and is not claimed.",
-            until.as_secs_f64()
-        ),
+        prose::text(&format!(include_str!("fairness.md"), end = until.as_secs_f64())),
         rows,
     );
     let chart = BarChart::new("Goodput on a parking lot", Axis::new("goodput", "Mbit/s")).groups([

@@ -11,6 +11,7 @@ use super::delays::Delays;
 use super::path::{Feeding, Path, Scheme, Transfer};
 use super::watched::Watched;
 use crate::error::SimulationError;
+use crate::prose;
 
 const END: Duration = Duration::from_secs(20);
 /// End of the warm-up: the handshake and BBR's start-up are over.
@@ -143,17 +144,7 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationE
     }
     let mut answer = Answer::new(
         "Keystrokes beside a file: SSH and SFTP over one connection",
-        "The authors' path. 200 bytes every 20 ms at P0 (80 kbit/s) for 20 s and a file of 5 MB at P4, which takes \
-         longer than that. Delays are from the offer to the last byte, of keystrokes offered from second 2 on; the \
-         path alone takes 61 ms. FIFO is two writers that take turns at one socket with a send buffer of 128 KiB, \
-         pieces of 16 KiB: the file is not written as a whole before the next keystroke, as a single writer would \
-         do.\n\n\
-         While the file is copied P0 stays out of debt under any rules: it runs up 10 kB/s, and P4, at 220 kB/s and \
-         with a multiplier of 2, pays back forty times that. P0 runs into debt where nobody pays: after 6 s of \
-         keystrokes alone it owes 60 kB. That costs nothing as long as it is alone (the next decision redistributes, \
-         and its debt falls to 60 x 0.25 / 5.25 = 2.9 kB), but if the file begins in just that moment, P0 is passed \
-         over until P4 has paid back 30 kB, which takes 15 kB of the file. The rows `late` let the file begin there. \
-         Marcato's rules forgive what was sent while nobody else waited.",
+        prose::text(include_str!("interactive.md")),
         rows,
     );
     answer.section = answer

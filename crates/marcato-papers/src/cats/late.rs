@@ -9,6 +9,7 @@ use marcato_units::{Bytes, Duration, Priority, Time};
 use super::path::{Feeding, Path, Scheme};
 use super::{Answer, page};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Step of the times after `connect` at which the urgent group is offered.
 const STEP: Duration = Duration::from_millis(50);
@@ -64,10 +65,7 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     ));
     let mut answer = Answer::new(
         "Urgent data that comes late: lean feeder against greedy feeder",
-        "P1 to P4 of the page are handed over at connect, P0 (8 kB) later: every 50 ms from 0 to 1 s, a run for \
-         each. The authors' feeder has filled its 128 KiB send buffer by then and P0 waits behind all of it; the \
-         lean feeder keeps about one chunk unsent, so that P0 waits only for what is in flight. Before the first \
-         data byte arrives (187 ms after connect) every scheme includes the handshake.",
+        prose::text(include_str!("late.md")),
         rows,
     );
     answer.section = answer.section.figure(Figure::new(

@@ -39,7 +39,7 @@ struct Answer {
 
 impl Answer {
     /// Creates a section that shows all of `rows` with `text`.
-    fn new(title: &str, text: &str, rows: Vec<Row>) -> Self {
+    fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
         let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
         Self { rows, section }
     }

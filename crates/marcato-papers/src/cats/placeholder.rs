@@ -8,6 +8,7 @@ use marcato_units::{Bytes, Priority, Time};
 use super::path::{Path, Scheme};
 use super::{Answer, page};
 use crate::error::SimulationError;
+use crate::prose;
 
 const PLACEHOLDER: Bytes = Bytes::kb(2);
 /// Length of a frame at 60 Hz, in ms. A browser shows everything that arrives within a frame at
@@ -84,16 +85,8 @@ pub(super) fn placeholder(seed: u64, _quick: bool) -> Result<Answer, SimulationE
         }
         chart = chart.bars(Bars::new(name, [without.shift(), with.shift()]));
     }
-    let mut answer = Answer::new(
-        "A placeholder against layout shift",
-        "The page of Table I on the authors' path. The paper judges layout shift by the time from layout (P1) to \
-         image (P3), finds CATS worse than FIFO and advises a low-resolution placeholder: here 2 kB at P1, offered \
-         right after the CSS. FIFO, which sends this page in reverse, has the image before the layout, a negative \
-         time. What is claimed: under CATS the placeholder arrives within one frame at 60 Hz (16.7 ms) of the layout. \
-         A browser paints whole frames, so what has arrived by the next one takes its place together with the layout \
-         and shifts nothing. Rendering time is left out, as in the paper.",
-        rows,
-    );
+    let mut answer =
+        Answer::new("A placeholder against layout shift", prose::text(include_str!("placeholder.md")), rows);
     answer.section = answer.section.figure(Figure::new(
         "placeholder",
         chart,

@@ -14,6 +14,7 @@ use super::path::{Feeding, Path, Transfer};
 use super::watched::Watched;
 use super::{Answer, page};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// The page with Save-Data.
 pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
@@ -56,10 +57,7 @@ pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
     }
     Ok(Answer::new(
         "Save-Data: what is less urgent than P2 is discarded",
-        "The page of Table I on the authors' path by the authors' CATS, once whole and once after \
-         `discard_less_urgent_than(P2)`, which stands before the page is offered: images (P3) and analytics (P4) are \
-         refused at the offer. Times from the first data byte. What remains gains by what P3 and P4 would have \
-         been paid back in between.",
+        prose::text(include_str!("save-data.md")),
         rows,
     ))
 }
@@ -170,18 +168,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, SimulationErro
     }
     let mut answer = Answer::new(
         "Shedding under severe, persistent congestion",
-        "The authors' path; from second 10 to second 30 the bottleneck carries 200 kbit/s instead of 2 Mbit/s. For \
-         40 s an application offers P0 200 bytes every 100 ms, P2 2 kB every 200 ms and P4 telemetry 4 kB every 100 \
-         ms: 416 kbit/s, of which P0 and P2 are 96. Marcato's debts, the lean feeder; once without shedding, once \
-         with it: P3 and P4 older than 2 s go once bytes have left at half of their usual rate or less for 3 s, and what \
-         waits needs more than 2 s at that rate. (By default a quarter of the usual rate counts as severe. The Conductor knows \
-         no more of the path than what it was offered, of which 200 kbit/s are just less than a half.) \
-         Delays are from the offer to the last byte, of messages offered while the bottleneck is slow; shares are \
-         of all P4 messages of the run, which ends after 60 s, and ages those of the P4 messages that arrived.\n\n\
-         Shedding bounds the backlog and the age of what is delivered. It does not help P0 and P2: their order \
-         against P4 is a matter of debt, and P4 has something young enough waiting all the time. Their greatest delays \
-         come from BBR: its window of 51 kB suits the old rate and takes 2.2 s at the new one, until, 8 s later, its \
-         estimate of the rate has come down. No order of bytes can pass what is in the network.",
+        prose::text(include_str!("shedding.md")),
         rows,
     );
     answer.section = answer.section.figure(Figure::new(
@@ -250,11 +237,7 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
     }
     let mut answer = Answer::new(
         "Lifetimes: what is out of date is not sent",
-        "The same path and traffic as for shedding, without shedding, and besides positions of 500 bytes at P1 \
-         every 50 ms, once for ever and once with a lifetime of 200 ms. Ages are from the offer to the last byte, of \
-         positions offered while the bottleneck is slow. The lifetime ends with the first byte that is handed to \
-         TCP: what TCP and the network hold by then is no longer the Conductor's to drop, so that an age can exceed \
-         it by that much.",
+        prose::text(include_str!("lifetimes.md")),
         rows,
     );
     answer.section = answer.section.figure(Figure::new(

@@ -10,6 +10,7 @@ use super::Answer;
 use super::load::Load;
 use super::path::{Feeding, Path, Scheme};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Factors by which each parameter is changed, in percent.
 const FACTORS: [u64; 5] = [25, 50, 100, 200, 400];
@@ -84,13 +85,8 @@ pub(super) fn sensitivity(seed: u64, _quick: bool) -> Result<Answer, SimulationE
             .series(Series::line(format!("P2 complete, {name}"), done).marks())
             .series(Series::line(format!("P4's wait, {name}"), wait).marks().dashed());
     }
-    let mut answer = Answer::new(
-        "Sensitivity to H, L and M",
-        "The page with the lean feeder (under the greedy one most of the order is decided before the connection \
-         exists), one parameter at a time scaled from a quarter to four times the authors' value. L cannot exceed \
-         H, so from 200 % on it equals H. P0 (8 kB) never runs into debt here unless H falls below its size.",
-        rows,
-    );
+    let mut answer =
+        Answer::new("Sensitivity to H, L and M", prose::text(include_str!("sensitivity.md")), rows);
     answer.section = answer.section.figure(Figure::new(
         "sensitivity",
         chart,

@@ -11,6 +11,7 @@ use super::path::{Feeding, Path, Scheme};
 use super::published::{FIRST_BYTE, PAGE_LOAD, TABLE1_CATS, TABLE1_FIFO, TABLE2};
 use super::{Answer, page};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Table I, the authors' time of the first byte, Figs. 2 and 3.
 pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
@@ -65,10 +66,7 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
 
     let mut answer = Answer::new(
         "Table I, Fig. 2, Fig. 3: completion and effective throughput of each priority group",
-        "The page of the paper (8, 25, 40, 60 and 150 kB, handed over in reverse order of priority) in the \
-         configuration that the authors ran: 2 Mbit/s and 50 ms one way (a base round trip of 120 ms), segments of \
-         1000 bytes that occupy 1058 on the bottleneck, BBR, times from the first data byte received. strict is \
-         the same Conductor without debt, which the paper does not have.",
+        prose::text(include_str!("table1.md")),
         rows,
     );
     type Printed<'a> = &'a dyn Fn(Priority, [f64; Priority::COUNT]) -> f64;
@@ -184,10 +182,7 @@ pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
     }
     Ok(Answer::new(
         "Table II: what the user sees, and how far it is from what the path allows",
-        "First contentful paint (P0 and P1), time to interactive (P0 to P2), largest contentful paint (P3), and the \
-         time between layout (P1) and image (P3) from which the paper judges layout shift: it counts as good where \
-         the image comes first. The physical limit is the first byte of the connection and then every remaining \
-         segment at the bottleneck's rate; what CATS loses against it is BBR's start-up.",
+        prose::text(include_str!("table2.md")),
         rows,
     ))
 }

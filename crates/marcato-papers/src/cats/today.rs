@@ -15,6 +15,7 @@ use super::load::Load;
 use super::path::{Feeding, Path, Scheme};
 use super::{Answer, page};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Connections that browsers open to a host under HTTP/1.1.
 const CONNECTIONS: usize = 6;
@@ -74,15 +75,7 @@ pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
         let group = priority.index();
         chart.bars(Bars::new(page::NAMES[group], outcomes.iter().map(|(_, _, outcome)| outcome.done[group])))
     });
-    let mut answer = Answer::new(
-        "What users have today",
-        "The same page in the same (worst) order over the same path. HTTP/1.1: six connections, opened at once; the \
-         groups are resources of at most 10 kB, each connection sends one and takes the next when that is \
-         acknowledged. HTTP/2: one connection whose streams, one for each group, take turns frame by frame (16 384 \
-         bytes) into a 128 KiB send buffer, as a server does that knows no priorities. P4's longest wait is the \
-         longest time without a byte of it, from the page's first byte on: what debts are for.",
-        rows,
-    );
+    let mut answer = Answer::new("What users have today", prose::text(include_str!("today.md")), rows);
     answer.section = answer.section.figure(Figure::new(
         "today",
         chart,

@@ -10,6 +10,7 @@ use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use super::Answer;
 use super::path::{Feeding, Path, Scheme, Transfer};
 use crate::error::SimulationError;
+use crate::prose;
 
 const SEGMENT: Duration = Duration::from_secs(2);
 const SEGMENTS: u32 = 30;
@@ -159,20 +160,8 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
         Axis::new("rate", "Mbit/s"),
     )
     .series(Series::step("rate", rates.iter().map(|&(at, rate)| (at.as_secs_f64(), rate.as_mbps_f64()))));
-    let mut answer = Answer::new(
-        "Video segments with priorities",
-        "Live video in segments of 2 s for 60 s: every 2 s a base layer of 60 kB at P1 and an enhancement of 140 kB \
-         at P3 are offered at once (800 kbit/s together), beside a background upload at P4 that always has data. \
-         The player starts 1 s after the first segment's length: segment i, offered at 2 i s, is due at 2 (i + 1) + \
-         1 s, 3 s after its offer. A base layer is late and an enhancement lost after that; playback stands still \
-         for as long as the latest base layer is late, since every stall moves all later deadlines.\n\n\
-         Cellular: 40 ms one way, a rate drawn anew every 500 ms between 0.4 and 4 Mbit/s, a queue of 100 packets. \
-         Satellite: 600 ms there and back, 4 Mbit/s, 0.1 % of packets lost at random in each direction, buffers of \
-         600 kB. TCP BBR and segments of 1000 bytes on both. FIFO is one writer for the video and one for the \
-         upload, taking turns at the socket. The strict order is there to show what debts cost: a base layer is twice \
-         P1's high watermark, so that P1 shares with the others from its middle on.",
-        rows,
-    );
+    let mut answer =
+        Answer::new("Video segments with priorities", prose::text(include_str!("video.md")), rows);
     answer.section = answer.section.figure(Figure::new(
         "video-rate",
         trace,
