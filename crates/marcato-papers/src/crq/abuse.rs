@@ -12,6 +12,7 @@ use super::setup::{Bottleneck, Setup, Transferred, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Spin bit of the published attack: long cycles, then some that look as if the window had shrunk.
 const GAME: Spin = Spin::Flips([1000, 1000, 6, 6]);
@@ -108,9 +109,7 @@ pub(super) fn abuse(plan: &mut Plan) -> Ask {
                 rows.push(if claimed { row.at_most(5.0) } else { row });
             }
         }
-        let text = "Floods that answer nothing, alone at a queue of 50 Mbit/s, with a spin bit of their own choice. By the \
-            paper's and the authors' rules a sender chooses its verdict: cycles are what it says. Marcato's rules look at \
-            rates over time and at whether dips come without signals too.";
+        let text = prose::text(include_str!("abuse.md"));
         Answer::new("Senders that want to be taken for responsive", text, rows)
     })
 }

@@ -12,6 +12,7 @@ use super::setup::{Bottleneck, Guest, MTU, Outcome, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Rate of an access link.
 const LINK: Rate = Rate::from_mbps(20);
@@ -93,7 +94,8 @@ pub(super) fn call(plan: &mut Plan) -> Ask {
                 runs.each(ticket, |outcome| outcome.guest.get() as f64 * 8e-6 / outcome.lasted.as_secs_f64());
             rows.push(row("goodput", "what came of the call", Unit::MbitPerS, &goodput));
         }
-        let mut answer = Answer::new("Beyond: a video call beside a flood", TEXT, rows);
+        let mut answer =
+            Answer::new("Beyond: a video call beside a flood", prose::text(include_str!("call.md")), rows);
         for (flood, how, _) in FLOODS {
             let chart = LineChart::ccdf(
                 format!("Delay of frames beside {how}"),
@@ -119,7 +121,3 @@ pub(super) fn call(plan: &mut Plan) -> Ask {
 fn late(outcome: &Outcome) -> Samples {
     outcome.frames.iter().copied().collect()
 }
-
-const TEXT: &str = "A frame every 33 ms over TCP CUBIC with ECN, from an encoder that follows what the path takes, 0.15 to 4 \
-    Mbit/s; 20 Mbit/s and 20 ms; after a tenth of the time a flood begins. CRQ takes a flow for responsive that answers \
-    loss or marks. A call that sends less than it may is hardly ever signalled to, and so hardly ever judged.";

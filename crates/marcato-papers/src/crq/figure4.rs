@@ -15,6 +15,7 @@ use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::answer::verdict;
 use crate::plan::Runs;
+use crate::prose;
 
 /// A queue that gives congestion signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,18 +168,8 @@ pub(super) fn figure_4(plan: &mut Plan) -> Ask {
 }
 
 fn text(scale: Scale) -> String {
-    format!("One flow of {} at 50 Mbit/s, {TEXT}", words(scale.bytes(ASSESSED)))
+    prose::text(&format!(include_str!("figure4.md"), size = words(scale.bytes(ASSESSED))))
 }
-
-const TEXT: &str = "all of it through one queue of a bandwidth-delay product, while three \
-    traps look on: so one run gives the scores of each set of rules. The paper shows its scores as points without numbers. \
-    The raw score is the paper's, cycles at whose end the flow was responsive out of all; the assessed one leaves out the \
-    cycles before there was a verdict. CoDel has the target of 0.1 ms and the interval of 0.01 ms of the authors' program, \
-    where one packet takes 0.24 ms. QUIC differs from the paper's: its CUBIC and its BBR, version 3, are those of \
-    noq-proto. That BBR draws the times of its probes from the operating system, so of all that this report has, its \
-    cells alone, and Fig. 5's of 20 flows, differ from one run to the next with the same seed.\n\n\
-    What the text of the paper says of its scores is checked on the authors' rules, declared before any run: a flow \
-    is responsive if its raw score is 50 % or more.";
 
 /// Rows for the paper's statements about its scores.
 fn said(runs: &Runs, cells: &[Cell], claims: bool) -> Vec<Row> {
@@ -286,10 +277,10 @@ pub(super) fn senders(plan: &mut Plan) -> Ask {
             if claims && !judged.is_empty() { row.at_least(90.0) } else { row }
         };
         let rows: Vec<Row> = cells.iter().map(row).collect();
-        Answer::new("Senders that answer, by Marcato's rules", SENDERS_TEXT, rows)
+        Answer::new(
+            "Senders that answer, by Marcato's rules",
+            prose::text(include_str!("figure4-senders.md")),
+            rows,
+        )
     })
 }
-
-const SENDERS_TEXT: &str = "Marcato's rules give a verdict when three signals have been voted on, so the assessed score is \
-    that from the third signal on. A flow that was never signalled to three times has no verdict, and no score: nothing is \
-    claimed of it.";

@@ -14,6 +14,7 @@ use super::testbed::{Testbed, WIRE};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 /// A cell of Fig. 5 in one column.
 #[derive(Clone, Copy)]
@@ -185,38 +186,23 @@ pub(super) fn presets(plan: &mut Plan) -> Ask {
                 figures.push(picture(runs, cells, column, *rules));
             }
         }
-        let answer = Answer::new("Fig. 5 by other rules", PRESETS_TEXT, rows);
+        let answer =
+            Answer::new("Fig. 5 by other rules", prose::text(include_str!("figure5-presets.md")), rows);
         Answer { section: figures.into_iter().fold(answer.section, Section::figure), ..answer }
     })
 }
-
-const PRESETS_TEXT: &str = "The same runs, but for single flows of QUIC, by the rules as the paper prints them and by \
-    Marcato's, of the first seed only. The paper's figure was made by the authors' rules, so nothing is claimed here.";
 
 /// Transfer of a run, and the start of UDP, in words.
 fn text(scale: Scale) -> String {
     let [first, second] = RTTS.map(|rtt| scale.udp_from(rtt).as_secs_f64());
     let from = if first == second { format!("{first} s") } else { format!("{first} or {second} s") };
-    let (single, each) = (words(scale.bytes(SINGLE)), words(scale.bytes(EACH)));
-    format!(
-        "A flow of {single} beside UDP at half of its queue's rate from {from} on; 20 flows of {each} beside two UDP flows, \
-         {TEXT}"
-    )
+    prose::text(&format!(
+        include_str!("figure5.md"),
+        single = words(scale.bytes(SINGLE)),
+        from = from,
+        each = words(scale.bytes(EACH)),
+    ))
 }
-
-const TEXT: &str = "in a mix that the seed draws. The score compares completion with CRQ to that without: above 0, CRQ helps. The \
-    column `clean` is what the paper's text describes: senders whose links and buffers hold back nothing, even UDP, and CRQ \
-    queues that share the link. The column `artefacts` is the testbed: CRQ's queues take nothing of each other's; the \
-    drop-tail baseline's shaper wakes late and carries 640 Mbit/s; the machines are joined by Gigabit Ethernet, whose frames \
-    take 24 bytes more than the shaper counts, with one port to both servers behind a switch of 48 kB; UDP comes by a clock \
-    of 1 ms; and TCP sends bursts of up to 64 kB, with Linux's buffers.\n\n\
-    Two numbers of it were chosen, each once: what the shaper carries, from the paper's 0.70 of TCP CUBIC (drop-tail, 5 ms), \
-    and the switch's buffer, so that CUBIC in the CoDel baseline at 5 ms takes about the 29.5 s that its 0.43 implies. \
-    Sections below show others. Both columns use the authors' rules, whose program made the figure: declared before any \
-    run, as was that the paper's statements are checked on the column `artefacts`. Beside each score stand the mean \
-    completion times, and the share of cycles in which CRQ called the flows responsive.\n\n\
-    The way back and the delay lines have no rate here. The authors' mixes also had QUIC without a spin bit, of which the \
-    paper does not speak; these have not.";
 
 /// Reason for claiming nothing about single scores.
 const SIGNS: &str = "of Fig. 5 the signs are checked, together (crq.fig5.signs.artefacts): how large a score is depends on \
@@ -326,8 +312,9 @@ fn printed(stack: Option<Stack>, pair: Pair, rtt: Duration) -> f64 {
 /// Appends to the text what was measured in each cell that disagrees.
 fn explained(section: Section, runs: &Runs, cells: &[Cell], scale: Scale) -> Section {
     let about = text(scale);
+    let reasons = prose::text(include_str!("figure5-reasons.md"));
     let mut text = format!(
-        "{about}\n\n{REASONS}\n\nCells of the column `artefacts` whose sign is not the paper's, or that are small there and not here:"
+        "{about}\n\n{reasons}\n\nCells of the column `artefacts` whose sign is not the paper's, or that are small there and not here:"
     );
     let disagrees = |cell: &&Cell| {
         let score = cell.score(runs);
@@ -355,13 +342,6 @@ fn explained(section: Section, runs: &Runs, cells: &[Cell], scale: Scale) -> Sec
     }
     section.text(text)
 }
-
-const REASONS: &str = "Where cells disagree, it is for these reasons. QUIC is not picoquic: its CUBIC reacts to every loss as RFC \
-    9438 has it and is called responsive where picoquic's is not, and its BBR is version 3, which answers losses. TCP CUBIC \
-    over 100 ms in CoDel's baseline: slow start leaves a window of 3 MB that goes out at the speed of the wire, for 25 of each \
-    100 ms; when UDP comes, the two together are 1.5 times what the switch can forward, and from the losses of three or four \
-    round trips in a row CUBIC has some 250 segments left, whence its function takes 16 s to come back. In the testbed \
-    the whole transfer took 37 to 40 s, if its time with CRQ was ours.";
 
 /// Effect of the drop-tail baseline's shaper on Fig. 5.
 pub(super) fn shaper(plan: &mut Plan) -> Ask {
@@ -415,12 +395,7 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
             rows.push(Row::new(id, what, Unit::Ratio).samples(&scores(runs, b, c, at_most)));
         }
         let size = words(scale.bytes(SINGLE));
-        let text = format!(
-            "The testbed's drop-tail baseline was a token bucket with room for one packet. What the late timer of \
-            such a shaper costs makes part of its scores before anybody is judged: here for four latenesses. The \
-            lone flow has no other wires before it, whose pace would keep it from ever waiting; for a time short of {size}'s it \
-            gets less, because of slow start."
-        );
+        let text = prose::text(&format!(include_str!("figure5-shaper.md"), size = size));
         Answer::new("What the baseline's shaper makes of Fig. 5", text, rows)
     })
 }
@@ -458,9 +433,7 @@ pub(super) fn switch(plan: &mut Plan) -> Ask {
                     .samples(&baseline),
             ]
         });
-        let text = "Bursts of UDP and of TCP meet before the queue that Fig. 5 is about, in a switch of which nothing is \
-            known. The less it holds, the less TCP CUBIC gets there beside 500 Mbit/s of UDP, and the more CRQ seems to \
-            help, in which UDP has half of that.";
+        let text = prose::text(include_str!("figure5-switch.md"));
         Answer::new("What the switch makes of Fig. 5", text, rows.collect::<Vec<_>>())
     })
 }

@@ -11,6 +11,7 @@ use super::setup::{Bottleneck, Outcome, Responder, Setup, Unresponsive};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 const LINK: Rate = Rate::from_mbps(100);
 const RTT: Duration = Duration::from_millis(80);
@@ -69,7 +70,7 @@ fn crq(rules: Preset) -> CrqConfig {
 /// A plain Reno flow, a sender in two layers, and a flood.
 pub(super) fn layers(plan: &mut Plan) -> Ask {
     let span = plan.scale.span(SPAN);
-    let text = TEXT.replace("SPAN", &span.as_secs_f64().to_string());
+    let text = prose::text(&format!(include_str!("layers.md"), span = span.as_secs_f64()));
     let mut cells = Vec::new();
     for rules in [Preset::Authors, Preset::Marcato] {
         for second in Second::ALL {
@@ -118,9 +119,3 @@ pub(super) fn layers(plan: &mut Plan) -> Ask {
         Answer::new("Beyond: two layers through CRQ", text, rows)
     })
 }
-
-const TEXT: &str = "A Reno flow, a sender of two layers whose high one is Reno, and UDP of 30 Mbit/s from 1 s on, for SPAN s on \
-    100 Mbit/s and 80 ms; CRQ conserves work and takes who answers loss. The high layer is TCP and judged as such. The low \
-    layer's packets are of no protocol that a trap knows, so they are never judged: without a marking they wait in the \
-    standard queue, and take from who is there. Marked as less than best effort (RFC 8622) and served in the gaps of both \
-    queues, they take from nobody.";

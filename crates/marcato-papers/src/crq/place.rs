@@ -15,6 +15,7 @@ use super::setup::{Bleached, Bottleneck, Outcome, Responder, Setup, Unresponsive
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Places of the box, each with the percentage of the round trip between box and receiver. The box
 /// is near the sender in the testbed; the paper proposes a place near the receiver (§V).
@@ -51,13 +52,10 @@ pub(super) fn place(plan: &mut Plan) -> Ask {
                 rows.push(Row::new(id, what, Unit::Percent).samples(&raw));
             }
         }
-        Answer::new("Beyond: where CRQ stands", format!("{size}{PLACE_TEXT}"), rows)
+        let text = prose::text(&format!(include_str!("place.md"), size = size));
+        Answer::new("Beyond: where CRQ stands", text, rows)
     })
 }
-
-const PLACE_TEXT: &str = " by TCP CUBIC at 50 Mbit/s. The paper would have CRQ near the receivers (§V). By its rules \
-    and the authors' the cycle of one-way TCP is the way from the box to the receiver and back, so there it is next to \
-    nothing, and a verdict comes before the sender can have answered. Marcato's cycle is the whole loop.";
 
 /// A single CUBIC flow with ECN, and a device on its path that clears the ECN field.
 pub(super) fn bleach(plan: &mut Plan) -> Ask {
@@ -95,14 +93,10 @@ pub(super) fn bleach(plan: &mut Plan) -> Ask {
             let what = format!("goodput of TCP CUBIC, {named}");
             rows.push(Row::new(format!("{id}.goodput"), what, Unit::MbitPerS).samples(&goodput));
         }
-        Answer::new("Beyond: devices that clear the ECN field", format!("{size}{BLEACH_TEXT}"), rows)
+        let text = prose::text(&format!(include_str!("place-bleached.md"), size = size));
+        Answer::new("Beyond: devices that clear the ECN field", text, rows)
     })
 }
-
-const BLEACH_TEXT: &str = " by TCP CUBIC with ECN through a CoDel queue that marks, at 50 Mbit/s. A device before the \
-    box clears what the box would mark, so that it drops and CUBIC answers: seen by its losses. A device behind the box \
-    clears the marks, of which CUBIC then hears nothing: it is called unresponsive to ECN, which is what it is there, \
-    until the queue overflows. So CRQ should stand behind such devices, or take who answers either (`Admission::Any`).";
 
 const LINK: Rate = Rate::from_mbps(200);
 const RTT: Duration = Duration::from_millis(20);
@@ -126,10 +120,7 @@ fn crowd(rules: Preset) -> CrqConfig {
 /// 1 to 1000 CUBIC flows that compete with a flood.
 pub(super) fn flows(plan: &mut Plan) -> Ask {
     let span = plan.scale.span(SPAN);
-    let text = format!(
-        "TCP CUBIC flows with ECN on 200 Mbit/s and 20 ms beside UDP of 150 Mbit/s for {} s; {FLOWS_TEXT}",
-        span.as_secs_f64()
-    );
+    let text = prose::text(&format!(include_str!("place-flows.md"), span = span.as_secs_f64()));
     let mut cells = Vec::new();
     for rules in [Preset::Authors, Preset::Marcato] {
         for count in FLOWS {
@@ -165,7 +156,3 @@ pub(super) fn flows(plan: &mut Plan) -> Ask {
         Answer::new("Beyond: one flow to a thousand", text, rows)
     })
 }
-
-const FLOWS_TEXT: &str = "CRQ conserves \
-    work and takes who answers loss or marks. With many flows each has few segments in flight: below four, nobody is \
-    judged.";

@@ -11,6 +11,7 @@ use super::scene::{self, Column, RULES};
 use super::setup::{Bottleneck, Setup};
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Divisor of the paper's transfer.
 const PART: u64 = 4;
@@ -98,10 +99,7 @@ pub(super) fn sweep(plan: &mut Plan) -> Ask {
                 format!("FCT score, {what}, {}, {} ms, {}", pair.name(), rtt.as_millis(), stack.name());
             Row::new(id, what, Unit::Ratio).samples(&scores(runs, baseline, crq, at_most))
         });
-        Answer::new("Beyond: other configurations", TEXT.replace("SIZE", &words(bytes)), rows.collect())
+        let text = prose::text(&format!(include_str!("sweep.md"), size = words(bytes)));
+        Answer::new("Beyond: other configurations", text, rows.collect())
     })
 }
-
-const TEXT: &str = "What the paper leaves to future work, in the column `clean` with the authors' rules, each with one thing \
-    changed; SIZE each, one seed. CUBIC should gain and BBR version 1, which answers neither loss nor \
-    marks, should not.";

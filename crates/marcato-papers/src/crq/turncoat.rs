@@ -11,6 +11,7 @@ use super::setup::{Bottleneck, Guest, Outcome, Setup};
 use super::watched::Preset;
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 const LINK: Rate = Rate::from_mbps(20);
 const RTT: Duration = Duration::from_millis(20);
@@ -59,7 +60,8 @@ fn share(outcome: &Outcome, from: Time, until: Time) -> f64 {
 
 /// Each set of rules, at queues that drop and at queues that mark.
 pub(super) fn turncoat(plan: &mut Plan) -> Ask {
-    let text = TEXT.replace("SPAN", &plan.scale.span(PHASE).as_secs_f64().to_string());
+    let text =
+        prose::text(&format!(include_str!("turncoat.md"), span = plan.scale.span(PHASE).as_secs_f64()));
     let mut cells = Vec::new();
     for rules in Preset::ALL {
         for (signal, ecn) in [("loss", false), ("ecn", true)] {
@@ -119,10 +121,6 @@ pub(super) fn turncoat(plan: &mut Plan) -> Ask {
         Answer::new("Beyond: flows that change their mind", text, rows)
     })
 }
-
-const TEXT: &str = "A sender with an honest spin bit that halves its window when it is told to, for SPAN s, then does not for \
-    SPAN s, then does again; alone at 20 Mbit/s and 20 ms. Nothing is shown where the change was not noticed before the next. \
-    Votes that never age make a verdict as hard to change as it is old.";
 
 #[cfg(test)]
 mod tests {
