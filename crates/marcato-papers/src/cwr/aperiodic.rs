@@ -13,6 +13,7 @@ use super::scale::{Plan, Ticket};
 use super::setup::Outcome;
 use super::{Answer, Ask, source_name};
 use crate::plan::Runs;
+use crate::prose;
 
 const SOURCE: Periodic = every(100, 10);
 
@@ -72,21 +73,12 @@ pub(super) fn aperiodic(plan: &mut Plan) -> Ask {
             let title = format!("{}, {what}", source_name(SOURCE));
             figures.push(ccdf(runs, &format!("aperiodic-{release}"), &title, axis, series));
         }
-        let answer = Answer::new("Beyond: sources that do not keep their times", TEXT, all);
+        let answer = Answer::new(
+            "Beyond: sources that do not keep their times",
+            prose::text(include_str!("aperiodic.md")),
+            all,
+        );
         let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }
-
-const TEXT: &str = "The scheduler is told the period, learns it from messages that name their source, or knows \
-    nothing and only sends a message whole where it fits. Releases lie on a grid, each early or late by itself, or \
-    are a Poisson process; a declared source declares its jitter, and a Poisson process, whose jitter nobody can \
-    declare, its mean period. Knowing the period buys the completion times of the median message and of the 99th \
-    percentile for less than a Mbit/s of the background; the 99.9th percentile is a lost packet in either case. The \
-    learner is as good as a declaration up to 10 % of jitter. At 25 % it believes in the grid only now and then (its \
-    limit is a deviation of an eighth of the period, uniform jitter of 25 % deviates by 14 %), and in a Poisson \
-    process never, so that its rows are those of the unknown source to the last digit. A Poisson process declared as \
-    periodic gains all the same: room is held from about half a period after each message, which many of its releases \
-    find.\n\n\
-    What the window kept from waiting background data is worth is given as a rate: its mean over the whole run, per \
-    round trip.";

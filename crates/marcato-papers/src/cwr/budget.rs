@@ -13,6 +13,7 @@ use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, source_name};
 use crate::answer::verdict;
 use crate::plan::Runs;
+use crate::prose;
 
 const SOURCE: Periodic = every(100, 10);
 
@@ -93,15 +94,8 @@ pub(super) fn budget(plan: &mut Plan) -> Ask {
             let id = format!("budget-{}", loss.replace('.', "-"));
             figures.push(ccdf(runs, &id, &title, axis, names.into_iter().zip(tickets)));
         }
-        let answer = Answer::new("Beyond: a budget for copies", TEXT, all);
+        let answer = Answer::new("Beyond: a budget for copies", prose::text(include_str!("budget.md")), all);
         let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }
-
-const TEXT: &str = "The default budget, 100 kB and a tenth of all that is sent for the first time, binds only where the \
-    background is slow. At 0.05 % of loss the copies are a few percent of the bytes sent, and at 5 % the windows are \
-    smaller than a message, so that it cannot be copied whole and mostly is not copied at all: CWR+RED is then no \
-    better than CWR, and the budget changes nothing. In between it takes some copies away.\n\n\
-    The overhead is dominated by headers, about 5 %; copies add what the urgent data are of the whole. Redundancy \
-    costs goodput mostly through the room that it holds on both lanes, not through the copies.";

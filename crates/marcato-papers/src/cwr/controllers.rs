@@ -11,6 +11,7 @@ use super::scale::Plan;
 use super::setup::Setup;
 use super::{Answer, Ask, id, source_name};
 use crate::plan::Runs;
+use crate::prose;
 
 const SOURCE: Periodic = every(100, 25);
 
@@ -59,15 +60,12 @@ pub(super) fn controllers(plan: &mut Plan) -> Ask {
             let series = Scheduler::ALL.iter().map(|scheduler| scheduler.name()).zip(tickets);
             figures.push(ccdf(runs, &format!("controllers-{name}"), &title, axis, series));
         }
-        let answer = Answer::new("Beyond: other congestion controllers", TEXT, all);
+        let answer = Answer::new(
+            "Beyond: other congestion controllers",
+            prose::text(include_str!("controllers.md")),
+            all,
+        );
         let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }
-
-const TEXT: &str = "The reservation does not care whose window it keeps free: medians are those of NewReno. CUBIC grows more \
-    slowly at these windows, by 0.53 packets in a round trip while it imitates Reno (RFC 9438 §4.3), which shows in \
-    growth and goodput, and reserving takes less of its growth. The rows also show CUBIC with all but urgent \
-    data paced.\n\n\
-    BBRv3 is not here, because no run with it can be repeated: the engine draws the times of its probes from the \
-    operating system and lets nobody seed them.";

@@ -13,6 +13,7 @@ use super::published::{LOSS, PACKET, Periodic, SAME_RTT, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::{Answer, Ask, id, source_id, source_name};
 use crate::plan::Runs;
+use crate::prose;
 
 const SOURCES: [Periodic; 2] = [every(50, 50), every(100, 25)];
 const RESERVING: [Scheduler; 2] = [Scheduler::Cwr, Scheduler::CwrRed];
@@ -83,22 +84,15 @@ pub(super) fn credit(plan: &mut Plan) -> Ask {
                 all.push(if claimed { row.within(1.0 - margin, 1.0 + margin) } else { row });
             }
         }
-        let mut answer = Answer::new("Beyond: growth credited for what is reserved", TEXT, all);
+        let mut answer = Answer::new(
+            "Beyond: growth credited for what is reserved",
+            prose::text(include_str!("credit.md")),
+            all,
+        );
         answer.section = answer.section.figure(picture(runs, &cells));
         answer
     })
 }
-
-const TEXT: &str = "A reserved window grows more slowly because less of it is acknowledged (Table I). With credit, what is \
-    acknowledged counts as if it had filled, as well, the part that background data was kept from: the window then \
-    grows as LowRTT's does, by a packet in a round trip, and the goodput that remains lost is the room itself, which \
-    stays empty in each round trip however large the window is. Losses and completion times do not change: the \
-    losses here are random, and a window that has grown meets no queue. On a link whose queue the windows fill, \
-    credit would fill it sooner, and this is not measured here.\n\n\
-    The claim that growth comes within 5 % of LowRTT's was made before the first run for all four cells. It does not \
-    hold for 50 kB every 50 ms under CWR+RED, and is not held against that cell any more: a message under way and \
-    the room for the next are, with their headers, more than the mean window, so that the messages themselves keep \
-    it from being filled, and no credit is due for that.";
 
 fn picture(runs: &Runs, cells: &[Cell]) -> Figure {
     let groups = cells.iter().flat_map(|cell| {

@@ -12,6 +12,7 @@ use super::table::{Column, columns};
 use super::{Answer, Ask, id, source_id, source_name};
 use crate::answer::verdict;
 use crate::plan::Runs;
+use crate::prose;
 
 /// Printed percentiles, with their names in row ids.
 pub(super) const PERCENTILES: [(&str, &str, Percentile); 3] = [
@@ -64,19 +65,17 @@ pub(super) fn latency(plan: &mut Plan) -> Ask {
             let at = format!("cwr.mct.{}.red_helps", source_id(cwr.source));
             rows.push(red_helps(at, &source_name(cwr.source), &once, &twice, claims));
         }
-        let mut answer = Answer::new("Fig. 4, left: completion times beside one source", TEXT, rows);
+        let mut answer = Answer::new(
+            "Fig. 4, left: completion times beside one source",
+            prose::text(include_str!("latency.md")),
+            rows,
+        );
         for (cells, letter) in checked.sources().zip('a'..) {
             answer.section = answer.section.figure(ccdf(runs, cells, letter));
         }
         answer
     })
 }
-
-const TEXT: &str = "From the hand-over of a message at the sender to the last byte read at the receiver. Percentiles \
-    are nearest ranks, and rows are means over the seeds. The bands are the one-way delay, the message's full packets \
-    one after the other at the link's rate, and 2 ms; none is claimed where 50 kB meet windows that are halved, which \
-    need not have room for them. Whether redundancy helps is judged on the messages of all seeds together, and \
-    claimed if they are 10 000 or more.";
 
 fn completions(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
     let Growth { source, scheduler, .. } = cell;

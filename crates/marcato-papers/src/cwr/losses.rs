@@ -11,6 +11,7 @@ use super::setup::Setup;
 use super::table::columns;
 use super::{Answer, Ask, id, source_name};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Packets that the paths lost, and completion times with acknowledgements lost as well.
 pub(super) fn losses(plan: &mut Plan) -> Ask {
@@ -63,11 +64,6 @@ pub(super) fn losses(plan: &mut Plan) -> Ask {
                 rows.push(row.samples(&mct::percentiles(runs, ticket, 0, percentile)));
             }
         }
-        Answer::new("Losses", LOSSES_TEXT, rows)
+        Answer::new("Losses", prose::text(include_str!("losses.md")), rows)
     })
 }
-
-const LOSSES_TEXT: &str = "The paper gives a loss rate of 0.05 % and does not say of what. Declared here before any \
-    run: of each data packet by itself, and of no acknowledgement. The first rows say what was lost indeed, in all \
-    cells of Table I together, and that queues dropped nothing once slow start was over. The rest repeats three \
-    cells with acknowledgements lost at the same rate.";

@@ -12,6 +12,7 @@ use super::setup::Setup;
 use super::{Answer, Ask, id, source_name};
 use crate::answer::verdict;
 use crate::plan::Runs;
+use crate::prose;
 
 /// Pairs of round-trip times.
 const RTTS: [[Duration; 2]; 3] = [SAME_RTT, DIFFERENT_RTTS[0], DIFFERENT_RTTS[1]];
@@ -74,21 +75,12 @@ pub(super) fn multiple(plan: &mut Plan) -> Ask {
                 figures.push(ccdf(runs, &schedulers, index, rtts));
             }
         }
-        let answer = Answer::new("Figs. 5 and 6: three sources", TEXT, rows);
+        let answer =
+            Answer::new("Figs. 5 and 6: three sources", prose::text(include_str!("multiple.md")), rows);
         let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })
 }
-
-const TEXT: &str = "Table II's sources together, on equal paths (Fig. 5) and on unequal ones (Fig. 6). \"Nearly \
-    identical\", as the paper calls CWR and CWR+RED at 20 and 100 ms, is taken to mean that the 99th percentiles of \
-    all seeds' messages differ by no more than 10 % or 2 ms.";
-
-const SRTT_TEXT: &str = "The mean of the smoothed round-trip time at each change of the window. The engine sends \
-    acknowledgements on the first path that is no backup, so that data on a path of 100 ms is acknowledged after 50 ms \
-    and half of the first path's round trip. That is what schedulers and loss detection go by. With the first path \
-    declared a backup by the receiver, acknowledgements take the second; completion times are then those of the last \
-    rows.";
 
 fn ccdf(runs: &Runs, schedulers: &[(Scheduler, Ticket)], index: usize, rtts: [Duration; 2]) -> Figure {
     let title = format!("S{}, {}", index + 1, rtts_name(rtts));
@@ -158,6 +150,6 @@ pub(super) fn srtt(plan: &mut Plan) -> Ask {
                 }
             }
         }
-        Answer::new("Measured round-trip times", SRTT_TEXT, rows)
+        Answer::new("Measured round-trip times", prose::text(include_str!("multiple-srtt.md")), rows)
     })
 }

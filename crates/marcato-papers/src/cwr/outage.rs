@@ -10,6 +10,7 @@ use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Released, Setup};
 use super::{Answer, Ask, id, source_name};
 use crate::plan::Runs;
+use crate::prose;
 
 const SOURCE: Periodic = every(100, 10);
 
@@ -98,17 +99,12 @@ pub(super) fn outage(plan: &mut Plan) -> Ask {
 
 fn text(outage: Outage) -> String {
     let (length, give_up) = (outage.until.since(outage.from).as_secs_f64(), outage.give_up.as_secs_f64());
-    let keep_alive = give_up / 4.0;
-    format!(
-        "For {length} s a path carries nothing, in either direction. No message is lost and none arrives twice. If it is \
-    the second path that dies, CWR and CWR+RED barely notice: what was under way is sent again on the other lane as \
-    soon as the dead one has been silent for 2.5 round trips. If it is the first, everything stands still for as long \
-    as its lane is kept: the engine sends the acknowledgements of all paths on the first one, the receiver, which \
-    sends nothing else, never notices that they are lost, and to the sender both lanes are silent. After the path's \
-    return it takes until the next probe, whose distance has doubled with each. With an idle timeout for lanes ({give_up} s \
-    here, and keep-alives every {keep_alive} s) the first lane is given up and acknowledgements move to the second, so that \
-    the standstill ends with the timeout; the receiver opens the lane again, once a second until it succeeds."
-    )
+    prose::text(&format!(
+        include_str!("outage.md"),
+        length = length,
+        give_up = give_up,
+        keep_alive = give_up / 4.0,
+    ))
 }
 
 fn completions(runs: &Runs, ticket: Ticket, outage: Outage, at: &str, of: &str, reopened: bool) -> Vec<Row> {

@@ -8,6 +8,7 @@ use super::scale::Plan;
 use super::setup::Setup;
 use super::{Answer, Ask};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Time from the release to the completion of a message with a lost packet.
 pub(super) fn recovery(plan: &mut Plan) -> Ask {
@@ -51,13 +52,10 @@ pub(super) fn recovery(plan: &mut Plan) -> Ask {
             rows.push(median.measured(of(500)));
             rows.push(row(".count", "messages of all seeds", Unit::Count).measured(repaired.len() as f64));
         }
-        Answer::new("Recovery: how late a message is of which a packet was lost", RECOVERY_TEXT, rows)
+        Answer::new(
+            "Recovery: how late a message is of which a packet was lost",
+            prose::text(include_str!("recovery.md")),
+            rows,
+        )
     })
 }
-
-const RECOVERY_TEXT: &str = "The paper puts the recovery of a lost packet at 1.625 round trips or more: 9/8 of one \
-    until the loss is noticed by time, a half for the packet sent again. With RFC 9002's packet threshold, which \
-    also applies here by default, three later acknowledgements suffice, and a message is complete after about 1.5. \
-    Both, 25 kB every 50 ms, under CWR. A message counts as repaired if it was under way for more than a round trip \
-    after its last byte had left for the first time; how long it waited before it left counts for its completion, \
-    but does not make it a repaired one. The earliest, the median and the number are of all seeds together.";

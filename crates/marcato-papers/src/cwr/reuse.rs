@@ -8,6 +8,7 @@ use super::published::{Periodic, Scheduler};
 use super::scale::Plan;
 use super::{Answer, Ask, source_id, source_name};
 use crate::plan::Runs;
+use crate::prose;
 
 /// One period is longer than a round trip, one shorter.
 const SOURCES: [Periodic; 2] = [every(100, 10), every(20, 10)];
@@ -51,11 +52,6 @@ pub(super) fn reuse(plan: &mut Plan) -> Ask {
                 all.extend(rows(runs, ticket, &at, &of, &METRICS));
             }
         }
-        Answer::new("Beyond: streams used again", TEXT, all)
+        Answer::new("Beyond: streams used again", prose::text(include_str!("reuse.md")), all)
     })
 }
-
-const TEXT: &str = "A stream that is used again has to wait for the receiver's acknowledgement of its last message (§III-B); \
-    with a period below the round trip there are as many streams as messages under way. A new \
-    stream costs nothing in QUIC but its number, and the bytes on the wire are the same. `blocked` counts how often a \
-    message, urgent or of the background, found no credit or stream and waited.";

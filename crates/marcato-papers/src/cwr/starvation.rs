@@ -14,6 +14,7 @@ use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, source_name};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Loads: more than the windows carry (40 Mbit/s for 33), and a quarter of what they carry.
 const LOADS: [(Periodic, &str, &str); 2] =
@@ -71,20 +72,17 @@ pub(super) fn starvation(plan: &mut Plan) -> Ask {
                 }
             }
         }
-        let mut answer = Answer::new("Beyond: five levels and debts against starvation", TEXT, all);
+        let mut answer = Answer::new(
+            "Beyond: five levels and debts against starvation",
+            prose::text(include_str!("starvation.md")),
+            all,
+        );
         for ((_, load, how), tickets) in LOADS.into_iter().zip(cells) {
             answer.section = answer.section.figure(picture(runs, load, how, tickets));
         }
         answer
     })
 }
-
-const TEXT: &str = "The paper puts starvation aside (§III-C). Here P0 to P4 always have something to send, P0 from a source, \
-    whose messages are dropped after 500 ms, the others without end; LowRTT, so that nothing but the order of levels \
-    matters. In strict order P4 gets nothing, and already where P0 asks for a quarter of what the lanes carry, since \
-    P1 takes the rest. With debts it always gets its share, and what passes while it waits stays below the bound that \
-    the watermarks give (`Debt::wait_bound`); where room is reserved, urgent data in debt may use it beside that. Where there is room for all of P0, the 99th percentile of its messages pays with about 4 ms, the median with hardly any. Marcato's debts \
-    differ from the authors' only where nobody waits, so here they are the same.";
 
 fn rate(runs: &Runs, ticket: Ticket, level: Priority) -> Vec<f64> {
     runs.each(ticket, |outcome| outcome.rate(outcome.bytes[level.index()]))

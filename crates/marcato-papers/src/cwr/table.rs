@@ -10,6 +10,7 @@ use super::setup::{Outcome, Setup};
 use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::{TOO_SHORT, verdict};
 use crate::plan::Runs;
+use crate::prose;
 
 /// Tolerance of Table I's values around the paper's, in %.
 const BAND_PERCENT: f64 = 15.0;
@@ -81,22 +82,17 @@ pub(super) fn table_1(plan: &mut Plan) -> Ask {
         for column in &columns {
             rows.push(mean_window(runs, column));
         }
-        let mut answer = Answer::new("Table I: growth of the congestion windows", TEXT, rows);
+        let mut answer = Answer::new(
+            "Table I: growth of the congestion windows",
+            prose::text(include_str!("table.md")),
+            rows,
+        );
         for scheduler in [Scheduler::Cwr, Scheduler::CwrRed] {
             answer.section = answer.section.figure(picture(runs, &columns, &predictions, scheduler));
         }
         answer
     })
 }
-
-const TEXT: &str = "Between two reductions of a window lies a span of congestion avoidance. Growth is the change from \
-    the first to the last step up of each span, summed over the spans, over the time between those steps, in nominal \
-    round-trip times of 50 ms: neither recovery nor the step that the next reduction cut off counts. Rows that end in \
-    `whole` take each span from a round trip after its reduction, when recovery ends, to the next reduction instead. \
-    What the arithmetic says, which chose the factor, and by how much the mean window is larger than it assumes, \
-    stands below.\n\n\
-    A full packet is 1350 bytes, so LowRTT's growth is short of 1350 by what a round trip takes longer than 50 ms: \
-    packets leave in bursts and queue behind one another.";
 
 /// Reason for claiming nothing about the column of the other factor.
 const HALF: &str = "the paper does not say to how much a loss reduces a window; the factor 0.7 was declared to be checked \

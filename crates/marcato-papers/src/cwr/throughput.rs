@@ -11,6 +11,7 @@ use super::table::{Column, columns};
 use super::{Answer, Ask, id, short_name, source_id, source_name};
 use crate::answer::verdict;
 use crate::plan::Runs;
+use crate::prose;
 
 /// Fig. 4, right: goodput of all and of urgent messages, and the rate of copies.
 pub(super) fn throughput(plan: &mut Plan) -> Ask {
@@ -41,16 +42,12 @@ pub(super) fn throughput(plan: &mut Plan) -> Ask {
                 claims,
             ));
         }
-        let mut answer = Answer::new("Fig. 4, right: throughput", GOODPUT_TEXT, rows);
+        let mut answer =
+            Answer::new("Fig. 4, right: throughput", prose::text(include_str!("throughput.md")), rows);
         answer.section = answer.section.figure(bars(runs, checked));
         answer
     })
 }
-
-const GOODPUT_TEXT: &str = "What the receiver read in a second, each byte once, and what it received of messages that \
-    it had already. Copies that come when their message is complete and its stream closed are not counted as copies. \
-    The paper's throughput counts copies, which is why the share of urgent data is so much larger there under \
-    CWR+RED; the figure does as the paper does.";
 
 type Value = fn(&Outcome) -> f64;
 
