@@ -18,6 +18,7 @@ use super::world::{self, bottleneck, plt};
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
+use crate::prose;
 
 /// Pattern of the UDP traffic on the second bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,17 +241,13 @@ fn parts(span: Span) -> [Part; 2] {
 
 fn text(span: Span, apart: Duration) -> String {
     let (length, whole, apart) = (span.length.as_secs_f64(), span.whole(), apart.as_secs_f64());
-    let first = 3.0 * apart;
-    format!(
-        "Flows 1 to 3 pass the first bottleneck, 4 to 6 the second, 7 to 9 both; they begin {apart} s after one \
-    another. The round trip is 80 ms, and 120 ms through both. UDP passes the second bottleneck at high priority; on-off \
-    means a second on and a second off, at the rate named while on. Used is all that the link carried, UDP included, over \
-    what it could have. It is checked over the last {length} s of {whole}, for constant UDP, which is what the paper's \
-    text suggests: nine flows over short buffers do not follow a wave of 75 or 100 Mbit/s that turns each second, and what the \
-    low layers lose to it costs more repairs (`onoff`; `slow`: each 10 s). Over the whole run the second link cannot be full, as \
-    no flow passes it for its first {first} s: those rows are printed without a claim. So is the paper's gain of 20 % at 50 \
-    Mbit/s, for every combination, since the paper does not say to which of them it belongs."
-    )
+    prose::text(&format!(
+        include_str!("bottlenecks.md"),
+        apart = apart,
+        length = length,
+        whole = whole,
+        first = 3.0 * apart,
+    ))
 }
 
 /// Fig. 10: utilisation of two bottlenecks, for each pattern of UDP and each buffer.

@@ -13,6 +13,7 @@ use super::world::{self, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
+use crate::prose;
 
 /// Loss at which TCP alone would carry 4 Mbit/s: nearly everything is sent low.
 const LOSS: f64 = 1e-3;
@@ -147,12 +148,13 @@ impl Case {
 fn text(span: Span, apart: Duration, window: Duration) -> String {
     let (apart, window) = (apart.as_secs_f64(), window.as_secs_f64());
     let (length, whole) = (span.length.as_secs_f64(), span.whole());
-    format!(
-        "Endless flows that begin {apart} s after one another, at a loss of 0.1 %, at which all but a few Mbit/s go low; \
-    the small buffer; round trips all 80 ms, or evenly from 40 to 120 ms. Goodputs are compared over windows of {window} s, and \
-    over the last {length} of {whole} s. The paper asks the question and does not answer it. The LCM's windows grow and shrink by \
-    factors, and losses that all see alike do not move their ratio."
-    )
+    prose::text(&format!(
+        include_str!("fairness.md"),
+        apart = apart,
+        window = window,
+        length = length,
+        whole = whole,
+    ))
 }
 
 /// Fairness among PLT flows.

@@ -18,6 +18,7 @@ use super::world::{self, PAYLOAD, goodput, plt, queue, random, received, strict}
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
+use crate::prose;
 
 /// Flows whose low layers are switched off and on.
 const LAYERED: usize = 16;
@@ -392,16 +393,7 @@ impl Arms {
 }
 
 fn text(seeds: u64) -> String {
-    format!(
-        "16 flows whose low layers are off in one run and on in the other; 24 bystanders of plain TCP, round \
-    trips from 60 to 115 ms; short flows of plain TCP, a tenth of the link; the small buffer. Where the bottleneck \
-    pre-empts low packets, what it sends of the high class is compared bit by bit, with headers and times. Where it \
-    finishes the low packet that it sends, as routers do, high packets are late by up to 32 µs; what that changes is \
-    compared over {seeds} seeds. Random losses are on the access links, which have draws for each flow and class, so that both \
-    runs lose the same high packets and differ by what the bottleneck does alone. Where there are none, the least delay \
-    decides who loses at the queue, and two sets of seeds differ as much without any low layer (`worst.chance`): there the \
-    bystander that fares worst is printed without a band."
-    )
+    prose::text(&format!(include_str!("harm.md"), seeds = seeds))
 }
 
 /// Harm to other flows.

@@ -17,6 +17,7 @@ use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::Setup;
 use crate::plan::kept_as_json;
+use crate::prose;
 
 /// Two PLT flows whose low layers fill the link, and newcomers.
 #[derive(Clone, Debug)]
@@ -101,11 +102,6 @@ impl Setup for Newcomers {
 /// Initial windows of the LCM, in packets.
 const WINDOWS: [u64; 5] = [2, 10, 100, 625, 2500];
 
-const TEXT: &str = "Two endless PLT flows at a loss of 0.1 % and with the small buffer, which they fill by their low layers; \
-    short PLT flows that come to it, a sixth of the link, with an initial LCM window of so many packets, or as plain TCP. What \
-    it gives the newcomers, and what it costs the flows that are there. `third`: the router serves the first window of \
-    each connection's low layer in a third class, after all others, as the paper suggests.";
-
 /// Effect of the initial window of the LCM.
 pub(super) fn initial(plan: &mut Plan) -> Ask {
     let span = plan.scale.tendency;
@@ -133,6 +129,6 @@ pub(super) fn initial(plan: &mut Plan) -> Ask {
             rows.push(row("one_rtt_share", "newcomers within 80 ms", Unit::Percent, |met| met.one));
             rows.push(row("fct", "mean time from first to last byte of newcomers", Unit::Ms, |met| met.fct));
         }
-        Answer::new("The initial window of the LCM", TEXT, rows)
+        Answer::new("The initial window of the LCM", prose::text(include_str!("initial.md")), rows)
     })
 }

@@ -17,6 +17,7 @@ use crate::answer::Answer;
 use crate::cats::page;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
+use crate::prose;
 
 /// Lower bound of the first contentful paint from `connect`, in ms: the first byte, then P0 and P1
 /// at the bottleneck's rate.
@@ -239,14 +240,6 @@ type Metric = (&'static str, &'static str, f64, f64, fn(&Load) -> f64);
 /// the pipe".
 const BDP_KB: u64 = 30;
 
-const TEXT: &str = "The page of CATS Table I over the path of that paper (2 Mbit/s, a base round trip of 120 ms), from \
-    connect, with a lean feeder, and routers that serve two classes. The Conductor orders the stream; P0 and P1 go high as \
-    far as the window lets them, and what does not fit goes low in the same flight; P2 to P4 go low only. What the \
-    low layer loses is repaired by the high one before anything new. Where the high layer takes data of any priority, it \
-    overtakes P1 that had to go low with P2 as soon as acknowledgements open its window: rows with `any`. This is one TCP \
-    stream in virtual time, in the order of the Conductor. Rows with `loss` are of 1 % on the bottleneck and the mean of 20 \
-    seeds.";
-
 /// The page over two layers.
 pub(super) fn joint(plan: &mut Plan) -> Ask {
     let (bbr, reno) = (("bbr", Congestion::Bbr), ("reno", Congestion::Reno));
@@ -261,6 +254,6 @@ pub(super) fn joint(plan: &mut Plan) -> Ask {
     ];
     Box::new(move |runs| {
         let rows = cases.iter().flat_map(|case| case.rows(runs)).collect();
-        Answer::new("The page of CATS over two layers", TEXT, rows)
+        Answer::new("The page of CATS over two layers", prose::text(include_str!("joint.md")), rows)
     })
 }

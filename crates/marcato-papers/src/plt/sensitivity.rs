@@ -13,6 +13,7 @@ use super::single::Single;
 use super::world::plt;
 use crate::answer::Answer;
 use crate::plan::Ticket;
+use crate::prose;
 
 /// Losses at which each choice is tried: none, one far below the target, and the target.
 const LOSSES: [(f64, &str); 3] = [(0.0, "0"), (1e-3, "1e-3"), (5e-3, "5e-3")];
@@ -87,15 +88,7 @@ pub(super) fn sensitivity(plan: &mut Plan) -> Ask {
         };
         Answer::new(
             "Choices on which the paper is silent",
-            format!(
-                "A single flow, {}, with one choice changed at a time. Who repairs what (`resend`, `relief`) changes \
-             how long the stream waits for it, and not how much arrives: both layers always have something to send. `apart`: by \
-             the paper, gamma cuts the window at a timeout \"apart from\" the window control of the epochs, and the loss rate is \
-             over packets that the receiver had responded to. Elsewhere here the packets of a timeout count as lost: P is then \
-             0.5, takes seven epochs to fall below mu, and each of them cuts the window by beta, to 0.52 in all. That is the \
-             reading that spares others; the rows show what it costs.",
-                span.words()
-            ),
+            prose::text(&format!(include_str!("sensitivity.md"), span = span.words())),
             cells.into_iter().map(row).collect(),
         )
     })

@@ -18,6 +18,7 @@ use super::world::{self, PAYLOAD, bottleneck, plt};
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
+use crate::prose;
 
 /// Packets of the longest flow.
 const LONGEST: u64 = 100_000;
@@ -272,24 +273,12 @@ impl Case {
 }
 
 fn text(span: Span, draws: u64) -> String {
-    let (measured, length) = (span.words(), span.length.as_secs_f64());
-    format!(
-        "TCP connections that begin as a Poisson process, each new, with sizes by a Pareto distribution that is \
-    cut at 100 000 packets and has a mean of 25; {measured} are measured. A flow takes one round trip if its last byte \
-    has come at most 80 ms after its first was sent: the handshake does not count. The paper names neither the shape, \
-    nor the initial window, nor the buffer; 1250 flows per second offer exactly the rate of the link on average, and what \
-    the draws of these {length} s offer is printed. Rows without a suffix are of the reading that we take for the paper's. It cannot \
-    give the paper's 90 %, which is why they have no band: at that load flows have to wait for each other, and far fewer than \
-    90 % would come within a round trip if each sent everything at once into a queue that loses nothing (`fifo_share`). A run \
-    of draws without an upper end offers less than its mean (the longest flow that 37 500 draws of shape 1.2 contain leaves \
-    a sixth of the mean out), so that the rows of load 0.8 may be nearer to what the paper ran. Nor does the paper say how long it \
-    ran: `run1`, `run3` and `run10` are runs of so many seconds from an empty link, draws of each: {draws}. In full, over 20 draws, what 1 s offers lies \
-    between 70 and 262 % of the link, what 3 s offer between 74 and 163 %. On average, 62 % of the PLT flows take a round trip in \
-    runs of 1 s, 41 % in 3 s and 21 % in 10 s. No length gives the paper's 90 % on average; single draws of 1 and of 3 s \
-    do (`draws_above_90`), of 10 s none: the best has 72 %. So a short run of one draw, from an empty link, is the only reading at this load \
-    that can give it. `patient`: the LCM does \
-    not give low packets up before a second has passed, where TCP's 200 ms take waiting packets for lost."
-    )
+    prose::text(&format!(
+        include_str!("short.md"),
+        measured = span.words(),
+        length = span.length.as_secs_f64(),
+        draws = draws,
+    ))
 }
 
 /// Fig. 9: completion times of short flows, for several readings of the paper.

@@ -16,6 +16,7 @@ use super::world::{self, PAYLOAD, bottleneck, goodput, literal, plt, received};
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
+use crate::prose;
 
 /// A single flow.
 #[derive(Clone, Debug)]
@@ -177,21 +178,8 @@ fn title(buffer: &Buffer) -> String {
 
 fn text(span: Span) -> String {
     let (length, whole) = (span.length.as_secs_f64(), span.whole());
-    format!(
-        "Goodput is what arrived of the stream in the last {length} of {whole} s, each packet once, times 1000 bytes. {TEXT}"
-    )
+    prose::text(&format!(include_str!("single.md"), length = length, whole = whole))
 }
-
-const TEXT: &str = "\
-    The statements checked are the paper's: PLT is near-perfect up to a loss of 0.1 %, TCP fares very poorly at 0.01 %, and \
-    with a small buffer and no loss PLT uses what TCP leaves. At a loss above the LCM's target of 0.5 %, what PLT adds \
-    collapses, as it must: the last columns show that cliff. (The figure has no place for a loss of 0 on its axis: it is \
-    drawn at the left edge.)\n\n\
-    Rows that end in `literal` read the paper's \"max. receiver window\" as a buffer in which the stream is put together. \
-    What the LCM loses is then missing at the head of that buffer until the HCM, whose window at such a loss is small, has \
-    sent it again, and the low layer stands still for so long: `why` is how much of its window, on average, it can use. \
-    Nothing is claimed of them. The paper's goodputs are only possible with a buffer that is larger by far, as ns-2's TCP \
-    agents have, whose window bounds what is unacknowledged.";
 
 fn goodputs(runs: &Runs, buffer: &Buffer, cell: &Cell, claims: bool) -> Vec<Row> {
     let at = format!("plt.{}.{}", buffer.figure, cell.id);

@@ -14,6 +14,7 @@ use super::scale::Plan;
 use super::single::Single;
 use super::world::{self, plt};
 use crate::answer::Answer;
+use crate::prose;
 
 /// Losses on both sides of the fixed target.
 const LOSSES: [(f64, &str); 7] = [
@@ -29,10 +30,6 @@ const LOSSES: [(f64, &str); 7] = [
 fn adaptive() -> PltConfig {
     PltConfig::new(LcmConfig { target: Target::Adaptive(Adaptive::new()), ..LcmConfig::paper() })
 }
-
-const TEXT: &str = "The paper's target is 0.5 %, and what PLT adds collapses where the path itself loses more. Here the target \
-    is 0.5 % above what the path is found to lose whatever the window is, up to 5 %: see marcato-sched's lowprio. A \
-    single flow, ";
 
 /// A figure and its buffer, a loss with its name in row ids, and the flows with the fixed target
 /// and with the adaptive one.
@@ -64,8 +61,7 @@ pub(super) fn target(plan: &mut Plan) -> Ask {
             }
         }
         rows.extend(harm.rows(runs, "plt.target.harm", "target at run time", "", claims));
-        let then = "then the rows of harm with that target instead of the fixed one.";
-        let text = format!("{TEXT}{}; {then}", span.words());
+        let text = prose::text(&format!(include_str!("target.md"), span = span.words()));
         let mut answer = Answer::new("A target loss rate found at run time", text, rows);
         for (figure, name) in [("fig3", "large"), ("fig6", "small")] {
             let of = cells.iter().filter(|cell| cell.0 == figure);
