@@ -9,6 +9,7 @@ use super::path::{OneFlow, seconds};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Payload of a segment: 52 bytes of headers make it a packet of 1500 bytes.
 const MSS: f64 = 1448.0;
@@ -152,9 +153,7 @@ pub(super) fn bbr(plan: &mut Plan) -> Ask {
             row(11, "flight.most", "most in flight, in products (12 packets more: what batches need)", Unit::Ratio, 2.0)
                 .within(1.0, 2.0 + budget),
         ];
-        let text = "20 Mbit/s and 40 ms, a buffer of four products, 1500-byte packets, as in Linux: gains of 2.887 (2/ln 2 \
-            rounded) and its inverse, 1.25 and 0.75, six phases at 1, a pace 1 % below its gain, probes of four packets. The \
-            pace is sampled each millisecond and divided by 0.99 of the payload that the link carries.";
+        let text = prose::text(include_str!("bbr.md"));
         Answer::new("BBR version 1", text, rows)
     })
 }

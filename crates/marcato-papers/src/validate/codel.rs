@@ -10,6 +10,7 @@ use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask, formula};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Transmission time of a packet of 1000 bytes at 8 Mbit/s, in ms.
 const PACKET: f64 = 1.0;
@@ -82,12 +83,8 @@ pub(super) fn codel(plan: &mut Plan) -> Ask {
         )
         .series(Series::step("control law", count(&law, 0.0)).dashed())
         .series(Series::step("measured", count(times, first)));
-        let mut answer = Answer::new("CoDel's control law", TEXT, rows);
+        let mut answer = Answer::new("CoDel's control law", prose::text(include_str!("codel.md")), rows);
         answer.section = answer.section.figure(Figure::new("codel", chart, "8 Mbit/s, 1000-byte packets."));
         answer
     })
 }
-
-const TEXT: &str = "RFC 8289 §5.6: the next drop is due interval/sqrt(count) after the last was due; target 5 ms, interval \
-    100 ms. Constant 16 Mbit/s at 8 Mbit/s, so the queue never goes below its target and the law alone decides. Linux \
-    rounds 1/sqrt(count) to 16 bits and drops 34 in the first second; the law, which the queue here follows exactly, 33.";

@@ -12,6 +12,7 @@ use super::path::{MSS, OneFlow, fifo, plain, seconds, whole, wide};
 use super::plan::{Plan, Ticket, Values};
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 const RTT: f64 = 0.1;
 /// Rate without effect: packets that leave together arrive together.
@@ -282,20 +283,9 @@ pub(super) fn cubic(plan: &mut Plan) -> Ask {
         )
         .series(Series::line("0.4·(t - K)³ + W_max", law).dashed())
         .series(Series::line("measured", seen));
-        let mut answer = Answer::new("CUBIC", TEXT, rows);
+        let mut answer = Answer::new("CUBIC", prose::text(include_str!("cubic.md")), rows);
         answer.section =
             answer.section.figure(Figure::new("cubic", chart, "100 ms, a link of 1250 packets."));
         answer
     })
 }
-
-const TEXT: &str = "RFC 9438 §5.1: where exactly every (1/p)th packet is lost, a mean window of 1.0538·(RTT/p)^0.75. Its \
-    derivation lets each stage end where it began, so there is no fast convergence; the flow begins at that W_max, for it \
-    would take thousands of stages to come there. The window aims a round trip ahead, which makes up for the one of \
-    recovery.\n\n\
-    Where losses are many the window is to be Reno's. By §4.2 and §4.3 the larger of two curves counts at every moment, so \
-    that in the middle of a stage, at 1e-3, the cubic function is above Reno's line: the mean is above either formula, and \
-    the fluid of both says by how much.\n\n\
-    Slow start doubles the window each round trip until the path is full. HyStart must not end it before, whether the \
-    sender paces or not: a train of acknowledgements half as long as a round trip means a full path only where nothing but \
-    the bottleneck has spread it.";

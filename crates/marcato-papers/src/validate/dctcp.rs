@@ -11,6 +11,7 @@ use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Marking threshold K, in packets.
 const THRESHOLD: u64 = 40;
@@ -110,11 +111,7 @@ pub(super) fn dctcp(plan: &mut Plan) -> Ask {
                 .at_least(99.5),
             );
         }
-        let text = "Alizadeh et al. (2010), §3.3: N synchronised flows over 1 Gbit/s and 1 ms, 83 packets, marked above K = 40: \
-            a window of W* = (C·RTT + K)/N, alpha near sqrt(2/W*), queues of K + N at most and N·(W* + 1)·alpha/2 less at \
-            least. The model lets windows grow in every round trip and alpha be constant; RFC 8257 lets them stand still \
-            for the one of a reduction. Where W* is a dozen packets or flows are out of step it does not speak of the same \
-            thing, and nothing is claimed.";
+        let text = prose::text(include_str!("dctcp.md"));
         Answer::new("DCTCP's sawtooth", text, rows)
     })
 }

@@ -11,6 +11,7 @@ use super::path::{MSS, ONE_WAY, OneFlow, RTT, mbps, plain, seconds, whole, wide}
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 const PROBABILITIES: [(f64, &str); 3] = [(1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];
 
@@ -165,21 +166,9 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
         .series(Series::line("Ott, C = 1.310", law(OTT)).dashed())
         .series(Series::line("measured, periodic", periodic).marks())
         .series(Series::line("measured, independent", random).marks());
-        let mut answer = Answer::new("The square root law", TEXT, rows);
+        let mut answer = Answer::new("The square root law", prose::text(include_str!("mathis.md")), rows);
         answer.section =
             answer.section.figure(Figure::new("mathis", chart, "Theory dashed, simulation marked."));
         answer
     })
 }
-
-const TEXT: &str = "Mathis et al. (1997): where exactly every (1/p)th packet is lost, a flow that gains a packet per round \
-    trip and halves its window carries C·MSS/(RTT·sqrt(p)), C = sqrt(3/2). Delayed acknowledgements lower C to 0.866 for a \
-    sender that counts acknowledgements; this one counts bytes (RFC 3465), and keeps the 1.225. A model of \
-    rounds of whole packets, which shares no code with the simulator, shows both: the rows called counting.\n\n\
-    The formula's window is a continuous one that turns at once. With the round trips that a loss takes to be noticed and \
-    repaired it is two packets smaller: 1 % at 1e-4, 4 % at 1e-3 and 13 % at 1e-2. The rows that end in why hold the same \
-    runs to the model of rounds, which has whole packets and those round trips.\n\n\
-    Where losses are independent the constant is 1.310 in the limit (Ott, Kemperman and Mathis 1996); for greater p the model \
-    says what to expect, and how far chance moves a run \
-    of this length. Losses of one round trip count once; which packets those are, model and simulator may take \
-    differently, hence 3 %.";

@@ -11,6 +11,7 @@ use super::path::{MSS, ONE_WAY, OneFlow, RTT, fifo, mbps, seconds, textbook, who
 use super::plan::{Plan, Values};
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// First timeout.
 const T0: Duration = Duration::from_millis(400);
@@ -150,18 +151,10 @@ pub(super) fn pftk(plan: &mut Plan) -> Ask {
         .series(Series::line("Mathis", line(&mathis_window)).dashed())
         .series(Series::line("measured, by rounds", by_rounds).marks())
         .series(Series::line("measured, independent", independent).marks());
-        let mut answer = Answer::new("Timeouts: Padhye's formula", TEXT, rows);
+        let mut answer =
+            Answer::new("Timeouts: Padhye's formula", prose::text(include_str!("pftk.md")), rows);
         answer.section =
             answer.section.figure(Figure::new("pftk", chart, "Theory dashed, simulation marked."));
         answer
     })
 }
-
-const TEXT: &str = "Padhye, Firoiu, Towsley and Kurose (1998), the full model: a timeout of 400 ms, five round trips, \
-    doubles until something arrives. A loss takes all that follow in its round with it, as the model assumes. Losses are \
-    found by three duplicates, without tail probes.\n\n\
-    The formula knows no slow start: after a timeout two or three round trips at a small window are missing from it, for \
-    0.2 to 0.5 timeouts per indication, 5 to 12 % of the rate. It loses no retransmissions, of which each indication has \
-    W/2 or more here: at 1 % one in twelve waits for the timer, 5 %, and more where timeouts already are many. Fast \
-    recovery takes a round trip that it does not count. All of this lowers the rate: -30 %. Whole windows may raise it: \
-    +10 %.";

@@ -12,6 +12,7 @@ use super::source::{Sizes, Source, Taker};
 use super::watch::Watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Mean packet length: 4000 bytes at 32 Mbit/s take a millisecond.
 const MEAN: u64 = 4000;
@@ -119,11 +120,7 @@ pub(super) fn poisson(plan: &mut Plan) -> Ask {
                 )
                 .series(Series::line(format!("measured, {name} %"), seen.filter(|p| p.1 > 1e-5)));
         }
-        let text = "Poisson arrivals at a link of 32 Mbit/s, packets of 4000 bytes, exponentially distributed or all equal: \
-            a wait of rho/(mu - lambda), or half of it (Pollaczek and Khinchine), and rho^n·(1 - rho) for n found. Waits of \
-            successive packets hang together; the standard error allows for that (Daley 1968). Little's law is kept to the \
-            nanosecond between two accounts: the queue's, of how many wait for how long, and the receiver's, of how long \
-            each packet was under way beyond its own transmission.";
+        let text = prose::text(include_str!("poisson.md"));
         let mut answer = Answer::new("M/M/1 and M/D/1", text, rows);
         answer.section = answer.section.figure(Figure::new("mm1", chart, "Theory dashed."));
         answer

@@ -10,6 +10,7 @@ use super::source::{Sizes, Source, Taker};
 use super::watch::Watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 const RATE: u64 = 8;
 
@@ -161,12 +162,7 @@ pub(super) fn priority(plan: &mut Plan) -> Ask {
                 .samples(&runs.each(exact, 4))
                 .within(99.9, 100.0 + 1e-2),
         );
-        let text = "High packets of 400 bytes on average, exponentially distributed, as a Poisson process of 6 Mbit/s at 8 \
-            Mbit/s, with and without a flood of low packets. A link finishes the packet that it sends, so a high packet may \
-            wait for the rest of one low packet, which delays all of its busy period as much, and never more. The bound is \
-            proportional to the low packet's size. Where the link pre-empts instead (rows `preempted`, with a queue so short that \
-            it drops and a wire that loses 0.1 %), what leaves, is dropped and arrives of the high class is the same to the \
-            nanosecond, and no bit of the link is left unused for it.";
+        let text = prose::text(include_str!("priority.md"));
         Answer::new("Strict priority", text, rows)
     })
 }

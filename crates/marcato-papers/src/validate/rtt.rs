@@ -11,6 +11,7 @@ use super::path::{fifo, plain, seconds, whole, wide};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask, cubic};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Bytes that each of two Reno flows delivers between two times. Each has its own access link, and
 /// they share one link.
@@ -144,10 +145,7 @@ pub(super) fn rtt(plan: &mut Plan) -> Ask {
                     .within_percent(4.0),
             );
         }
-        let text = "Where losses are independent and equally likely, windows are the same, so Reno's rates are inversely \
-            proportional to round trips; CUBIC's windows are as (RTT/p)^0.75, so its rates as RTT^-0.25. Where each overflow \
-            of a queue meets both flows, the far one also recovers more slowly, and Reno's rates go by the square. Queues \
-            are in between. A background of 1 % keeps drops from falling into step.";
+        let text = prose::text(include_str!("rtt.md"));
         Answer::new("Fairness and round trips", text, rows)
     })
 }

@@ -12,6 +12,7 @@ use super::plan::{Plan, Values};
 use super::watch::Watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
+use crate::prose;
 
 const RATE: Rate = Rate::from_mbps(100);
 /// Bytes of a segment's packet, of a bare acknowledgement, and of a SYN with three options: MSS,
@@ -165,10 +166,7 @@ pub(super) fn timing(plan: &mut Plan) -> Ask {
             );
             expected *= 2.0;
         }
-        let text = "100 Mbit/s and 40 ms each way, with nothing else on it: every time follows by adding transmission and \
-            propagation times. Slow start doubles its window of ten per round trip (RFC 6928, RFC 5681). A SYN is repeated \
-            after a second (RFC 6298 §2.1); a segment after SRTT + 4·RTTVAR, which the handshake gave; each wait is twice \
-            the last (§5.5), up to 60 s.";
+        let text = prose::text(include_str!("timing.md"));
         Answer::new("Times that are exact", text, rows)
     })
 }

@@ -9,6 +9,7 @@ use super::path::{MSS, ONE_WAY, OneFlow, fifo, plain, whole};
 use super::plan::{Plan, Values};
 use super::{Answer, Ask, formula};
 use crate::error::SimulationError;
+use crate::prose;
 
 /// Bandwidth-delay product: 40 Mbit/s over 80 ms, in packets of 1000 bytes.
 const PRODUCT: f64 = 400.0;
@@ -60,11 +61,7 @@ pub(super) fn utilisation(plan: &mut Plan) -> Ask {
         )
         .series(Series::line("theory", curve).dashed())
         .series(Series::line("measured", points).marks());
-        let text = "A window climbs from half of what link and buffer hold to all of it. Below the bandwidth-delay \
-            product the link idles for what is missing. Over whole cycles, from one reduction to a later one.\n\n\
-            Without a buffer the formula needs packets that never leave two at a time. TCP's do, where its window grows and \
-            where recovery ends, and with room for one packet each such burst is another loss. With room for two \
-            the formula holds.";
+        let text = prose::text(include_str!("utilisation.md"));
         let mut answer = Answer::new("Utilisation against buffer", text, rows);
         answer.section = answer.section.figure(Figure::new(
             "utilisation",
