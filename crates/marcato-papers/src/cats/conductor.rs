@@ -95,7 +95,7 @@ pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, SimulationEr
     ] {
         for (id, what, service) in [
             ("", "all others always waiting", Service::saturated(debt)?),
-            (".onoff", "others coming and going", Service::on_and_off(debt, seed)?),
+            (".onoff", "others starting and stopping", Service::on_and_off(debt, seed)?),
         ] {
             let what = format!("most kB of others while P4 waits, {name}, {what}");
             let row = Row::new(format!("cats.starvation.{name}{id}"), what, Unit::Count)
@@ -135,7 +135,7 @@ pub(super) fn starvation(seed: u64, _quick: bool) -> Result<Answer, SimulationEr
         chart.series(Series::line(priority.to_string(), points))
     });
     let mut answer = Answer::new(
-        "Starvation: what the least urgent level has to bear",
+        "Starvation: waits of the least urgent level",
         prose::text(include_str!("starvation.md")),
         rows,
     );

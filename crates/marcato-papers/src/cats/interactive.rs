@@ -152,12 +152,12 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationE
         .figure(Figure::new(
             "interactive",
             ccdf,
-            "Share of keystrokes whose delay is greater, while a file is copied.",
+            "CCDF of keystroke delays while a file is copied.",
         ))
         .figure(Figure::new(
             "interactive-debt",
             debts,
-            "Debt of P0 around the begin of the file, at 5.99 s. Under the authors' rules keystrokes alone run it up.",
+            "Debt of P0 around the start of the file, at 5.99 s. Under the authors' rules keystrokes alone run it up.",
         ));
     Ok(answer)
 }

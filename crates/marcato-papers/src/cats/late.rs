@@ -26,7 +26,7 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     ];
     let mut rows = Vec::new();
     let mut chart = LineChart::new(
-        "P0 that comes late",
+        "Late P0",
         Axis::new("P0 offered after connect", "ms"),
         Axis::new("offer to completion", "ms"),
     );
@@ -64,14 +64,14 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
         never_later,
     ));
     let mut answer = Answer::new(
-        "Urgent data that comes late: lean feeder against greedy feeder",
+        "Late urgent data: lean feeder against greedy feeder",
         prose::text(include_str!("late.md")),
         rows,
     );
     answer.section = answer.section.figure(Figure::new(
         "late",
         chart,
-        "How long a P0 group takes that is offered while the rest of the page is under way.",
+        "Completion time of a P0 group that is offered while the rest of the page is being sent.",
     ));
     Ok(answer)
 }

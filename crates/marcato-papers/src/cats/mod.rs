@@ -53,7 +53,7 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("Table II", tables::table2),
     ("variants", tables::variants),
     ("late urgent data", late::late),
-    ("what users have today", today::today),
+    ("schemes in use today", today::today),
     ("sensitivity", sensitivity::sensitivity),
     ("starvation", conductor::starvation),
     ("Save-Data", saving::save_data),

@@ -56,7 +56,7 @@ pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
         }
     }
     Ok(Answer::new(
-        "Save-Data: what is less urgent than P2 is discarded",
+        "Save-Data: data less urgent than P2 is discarded",
         prose::text(include_str!("save-data.md")),
         rows,
     ))
@@ -122,7 +122,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, SimulationErro
             for (metric, value) in
                 [("p50", delays.percentile(Percentile::P50)), ("p99", delays.percentile(Percentile::P99))]
             {
-                let what = format!("{priority} offered while it is slow, {metric} delay, {name}");
+                let what = format!("{priority} offered while the bottleneck is slow, {metric} delay, {name}");
                 rows.push(
                     Row::new(format!("cats.shedding.{id}.{level}.{metric}"), what, Unit::Ms).measured(value),
                 );
@@ -138,13 +138,13 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, SimulationErro
             ("p4.shed", "P4 shed", shed, Unit::Percent),
             (
                 "p4.age.p50",
-                "P4 offered while it is slow, p50 age at delivery",
+                "P4 offered while the bottleneck is slow, p50 age at delivery",
                 ages.percentile(Percentile::P50),
                 Unit::Ms,
             ),
             (
                 "p4.age.p99",
-                "P4 offered while it is slow, p99 age at delivery",
+                "P4 offered while the bottleneck is slow, p99 age at delivery",
                 ages.percentile(Percentile::P99),
                 Unit::Ms,
             ),
@@ -174,7 +174,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, SimulationErro
     answer.section = answer.section.figure(Figure::new(
         "shedding",
         chart,
-        "Age of each P4 message over the time of its offer; those that were shed are missing. The bottleneck is slow \
+        "Age of each P4 message over the time of its offer; shed messages are missing. The bottleneck is slow \
          from second 10 to second 30.",
     ));
     Ok(answer)
@@ -216,7 +216,7 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
             ),
             (
                 "p2.p99",
-                "P2 offered while it is slow, p99 delay",
+                "P2 offered while the bottleneck is slow, p99 delay",
                 Delays::of(&transfer, Priority::P2, SLOW)?.percentile(Percentile::P99),
                 Unit::Ms,
             ),
@@ -235,11 +235,8 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
             ));
         }
     }
-    let mut answer = Answer::new(
-        "Lifetimes: what is out of date is not sent",
-        prose::text(include_str!("lifetimes.md")),
-        rows,
-    );
+    let mut answer =
+        Answer::new("Lifetimes: outdated data is not sent", prose::text(include_str!("lifetimes.md")), rows);
     answer.section = answer.section.figure(Figure::new(
         "lifetimes",
         chart,

@@ -90,7 +90,7 @@ pub(super) fn sensitivity(seed: u64, _quick: bool) -> Result<Answer, SimulationE
     answer.section = answer.section.figure(Figure::new(
         "sensitivity",
         chart,
-        "What the parameters of debt trade: urgent completion against the longest wait of the background.",
+        "Trade-off of the debt parameters: urgent completion against the longest wait of the background.",
     ));
     Ok(answer)
 }

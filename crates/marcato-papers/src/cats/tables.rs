@@ -89,7 +89,7 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
         .figure(Figure::new(
             "completion",
             bars("Completion of each priority group", "ms", "completion", &|l, p| l.done[p.index()], &|p, table| table[p.index()]),
-            "Fig. 2: when each priority group is complete. CATS inverts the order of the baseline; the page as a \
+            "Fig. 2: completion of each priority group. CATS inverts the order of the baseline; the page as a \
              whole takes as long.",
         ))
         .figure(Figure::new(
@@ -181,7 +181,7 @@ pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
         }
     }
     Ok(Answer::new(
-        "Table II: what the user sees, and how far it is from what the path allows",
+        "Table II: times that a user sees, against the limit of the path",
         prose::text(include_str!("table2.md")),
         rows,
     ))
@@ -191,7 +191,7 @@ pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
 pub(super) fn variants(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     let authors = Path::authors;
     let variants = [
-        ("rtt50", "base round trip of 50 ms, as the text has it", authors().text_rtt()),
+        ("rtt50", "base round trip of 50 ms, as in the text", authors().text_rtt()),
         ("mss1448", "segments of 1448 bytes", authors().with_tcp(|tcp| tcp.mss = 1448)),
         ("nooption", "segments without the option", authors().with_tcp(|tcp| tcp.priority_option = None)),
         (

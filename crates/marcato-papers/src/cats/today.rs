@@ -69,13 +69,13 @@ pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
                 .measured(outcome.longest_wait_p4),
         );
     }
-    let chart = BarChart::new("The page as users get it today, and with CATS", Axis::new("completion", "ms"))
+    let chart = BarChart::new("The page with today's schemes, and with CATS", Axis::new("completion", "ms"))
         .groups(outcomes.iter().map(|(_, name, _)| *name));
     let chart = Priority::ALL.into_iter().fold(chart, |chart, priority| {
         let group = priority.index();
         chart.bars(Bars::new(page::NAMES[group], outcomes.iter().map(|(_, _, outcome)| outcome.done[group])))
     });
-    let mut answer = Answer::new("What users have today", prose::text(include_str!("today.md")), rows);
+    let mut answer = Answer::new("Schemes in use today", prose::text(include_str!("today.md")), rows);
     answer.section = answer.section.figure(Figure::new(
         "today",
         chart,

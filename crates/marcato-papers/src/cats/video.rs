@@ -122,7 +122,7 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
             for (metric, what, value, unit) in [
                 ("late", "base layers late", viewing.late, Unit::Percent),
                 ("enhanced", "enhancement layers in time", viewing.enhanced, Unit::Percent),
-                ("stalled", "playback stands still", viewing.stalled, Unit::Ms),
+                ("stalled", "playback stalls", viewing.stalled, Unit::Ms),
                 (
                     "base.max",
                     "base layer, greatest delay",
