@@ -110,6 +110,6 @@ pub(super) fn abuse(plan: &mut Plan) -> Ask {
             }
         }
         let text = prose::text(include_str!("abuse.md"));
-        Answer::new("Senders that want to be taken for responsive", text, rows)
+        Answer::new("Senders that pose as responsive", text, rows)
     })
 }

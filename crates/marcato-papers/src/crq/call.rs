@@ -88,11 +88,11 @@ pub(super) fn call(plan: &mut Plan) -> Ask {
             rows.push(row("p50", "delay of a frame, median", Unit::Ms, &frames(Percentile::P50)));
             rows.push(row("p99", "delay of a frame, 99 %", Unit::Ms, &frames(Percentile::P99)));
             let never = runs.each(ticket, |outcome| late(outcome).share_above(LATE) * 100.0);
-            let why = "frames of more than 200 ms, or that had not come in the end";
+            let why = "frames later than 200 ms, or not received by the end";
             rows.push(row("late", why, Unit::Percent, &never));
             let goodput =
                 runs.each(ticket, |outcome| outcome.guest.get() as f64 * 8e-6 / outcome.lasted.as_secs_f64());
-            rows.push(row("goodput", "what came of the call", Unit::MbitPerS, &goodput));
+            rows.push(row("goodput", "goodput of the call", Unit::MbitPerS, &goodput));
         }
         let mut answer =
             Answer::new("Beyond: a video call beside a flood", prose::text(include_str!("call.md")), rows);
@@ -111,7 +111,7 @@ pub(super) fn call(plan: &mut Plan) -> Ask {
             answer.section = answer.section.figure(Figure::new(
                 format!("call-{flood}"),
                 chart,
-                format!("Shares of frames that took longer, beside {how}."),
+                format!("CCDF of frame delays, beside {how}."),
             ));
         }
         answer

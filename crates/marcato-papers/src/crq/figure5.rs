@@ -205,8 +205,8 @@ fn text(scale: Scale) -> String {
 }
 
 /// Reason for claiming nothing about single scores.
-const SIGNS: &str = "of Fig. 5 the signs are checked, together (crq.fig5.signs.artefacts): how large a score is depends on \
-    machines of the testbed of which little is known";
+const SIGNS: &str = "the signs of Fig. 5 are checked together (crq.fig5.signs.artefacts); the size of a \
+    score depends on machines of the testbed about which little is known";
 
 /// Reason for claiming nothing about the column without the testbed.
 const CLEAN: &str = "the column `clean` is what the paper's text describes, but its figure was made in the testbed, which the \
@@ -263,7 +263,7 @@ fn skipped<'a>(runs: &Runs, cells: impl Iterator<Item = &'a Cell>) -> Row {
         .take(1)
         .flat_map(|cell| runs.each(cell.crq, |outcome| outcome.skipped as f64))
         .collect();
-    let what = "connections passed over for one whose spin bit spins, in single runs of QUIC";
+    let what = "connections skipped before one whose spin bit spins, in single runs of QUIC";
     Row::new("crq.quic.skipped", what, Unit::Count).samples(&quic)
 }
 
@@ -292,7 +292,7 @@ fn picture(runs: &Runs, cells: &[Cell], column: Column, rules: Preset) -> Figure
     Figure::new(
         format!("fig5-{name}"),
         map,
-        "Blue: CRQ helps; orange: it harms. Below each score, in brackets, that of the paper.",
+        "Blue: CRQ helps; orange: CRQ harms. The paper's score is below each, in brackets.",
     )
 }
 
@@ -396,7 +396,7 @@ pub(super) fn shaper(plan: &mut Plan) -> Ask {
         }
         let size = words(scale.bytes(SINGLE));
         let text = prose::text(&format!(include_str!("figure5-shaper.md"), size = size));
-        Answer::new("What the baseline's shaper makes of Fig. 5", text, rows)
+        Answer::new("Effect of the baseline's shaper on Fig. 5", text, rows)
     })
 }
 
@@ -434,6 +434,6 @@ pub(super) fn switch(plan: &mut Plan) -> Ask {
             ]
         });
         let text = prose::text(include_str!("figure5-switch.md"));
-        Answer::new("What the switch makes of Fig. 5", text, rows.collect::<Vec<_>>())
+        Answer::new("Effect of the switch on Fig. 5", text, rows.collect::<Vec<_>>())
     })
 }

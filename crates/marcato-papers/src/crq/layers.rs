@@ -103,16 +103,16 @@ pub(super) fn layers(plan: &mut Plan) -> Ask {
                 let report = outcome.transfers.get(at).and_then(|it| it.report);
                 f64::from(u8::from(report.is_some_and(|report| report.class == Class::Responsive)))
             };
-            row("bystander", "goodput of a Reno flow beside it", Unit::MbitPerS, &|it| goodput(it, 0));
+            row("bystander", "goodput of the competing Reno flow", Unit::MbitPerS, &|it| goodput(it, 0));
             row("sender", "goodput of the sender", Unit::MbitPerS, &|it| goodput(it, 1));
-            row("flood", "what came of UDP of 30 Mbit/s", Unit::MbitPerS, &|it| {
+            row("flood", "received rate of UDP of 30 Mbit/s", Unit::MbitPerS, &|it| {
                 let bytes = it.floods.first().map_or(0, |it| it.bytes.get());
                 bytes as f64 * 8e-6 / it.lasted.as_secs_f64()
             });
             row("responsive", "cycles of the sender's high layer called responsive", Unit::Percent, &|it| {
                 it.transfers.get(1).map_or(f64::NAN, |it| it.responsive(Signal::Loss))
             });
-            row("accepted", "whether that is in the responsive queue in the end", Unit::Count, &|it| {
+            row("accepted", "that layer is in the responsive queue at the end", Unit::Count, &|it| {
                 accepted(it, 1)
             });
         }

@@ -64,7 +64,7 @@ impl Experiment for Crq {
     }
 
     fn about(&self) -> &'static str {
-        "CRQ: queues that part flows that answer congestion signals from those that do not"
+        "CRQ: queues that separate responsive from unresponsive flows"
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {

@@ -53,7 +53,7 @@ pub(super) fn place(plan: &mut Plan) -> Ask {
             }
         }
         let text = prose::text(&format!(include_str!("place.md"), size = size));
-        Answer::new("Beyond: where CRQ stands", text, rows)
+        Answer::new("Beyond: place of the CRQ box", text, rows)
     })
 }
 
@@ -149,9 +149,14 @@ pub(super) fn flows(plan: &mut Plan) -> Ask {
                 responsive(Signal::Loss).max(responsive(Signal::Ecn)) / count as f64
             });
             let goodput = runs.each(ticket, Outcome::goodput);
-            rows.push(row("accepted", "flows in the responsive queue in the end", Unit::Percent, accepted));
+            rows.push(row("accepted", "flows in the responsive queue at the end", Unit::Percent, accepted));
             rows.push(row("cycles", "cycles called responsive", Unit::Percent, cycles));
-            rows.push(row("goodput", "goodput of all beside UDP of 150 Mbit/s", Unit::MbitPerS, goodput));
+            rows.push(row(
+                "goodput",
+                "goodput of all flows beside UDP of 150 Mbit/s",
+                Unit::MbitPerS,
+                goodput,
+            ));
         }
         Answer::new("Beyond: one flow to a thousand", text, rows)
     })

@@ -89,13 +89,13 @@ pub(super) fn turncoat(plan: &mut Plan) -> Ask {
             ));
             rows.push(of(
                 "detected",
-                "from when it answers no more to the standard queue",
+                "from the end of its answers to the standard queue",
                 Unit::Ms,
                 &wait(Class::Standard, 1, 2),
             ));
             rows.push(of(
                 "forgiven",
-                "from when it answers again to the responsive queue",
+                "from the return of its answers to the responsive queue",
                 Unit::Ms,
                 &wait(Class::Responsive, 2, 3),
             ));
@@ -118,7 +118,7 @@ pub(super) fn turncoat(plan: &mut Plan) -> Ask {
                 &share(2, 3),
             ));
         }
-        Answer::new("Beyond: flows that change their mind", text, rows)
+        Answer::new("Beyond: flows that stop responding and resume", text, rows)
     })
 }
 
