@@ -73,11 +73,7 @@ pub(super) fn aperiodic(plan: &mut Plan) -> Ask {
             let title = format!("{}, {what}", source_name(SOURCE));
             figures.push(ccdf(runs, &format!("aperiodic-{release}"), &title, axis, series));
         }
-        let answer = Answer::new(
-            "Beyond: sources that do not keep their times",
-            prose::text(include_str!("aperiodic.md")),
-            all,
-        );
+        let answer = Answer::new("Beyond: aperiodic sources", prose::text(include_str!("aperiodic.md")), all);
         let section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
         Answer { section, ..answer }
     })

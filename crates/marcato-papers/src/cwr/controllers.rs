@@ -21,7 +21,7 @@ const SOURCE: Periodic = every(100, 25);
 const CONTROLLERS: [(Congestion, Pacing, &str, &str); 3] = [
     (Congestion::NewReno { loss_reduction_factor: 0.7 }, Pacing::Off, "newreno", "NewReno, factor 0.7"),
     (Congestion::Cubic, Pacing::Off, "cubic", "CUBIC"),
-    (Congestion::Cubic, Pacing::Session, "cubic-paced", "CUBIC, all but urgent data paced"),
+    (Congestion::Cubic, Pacing::Session, "cubic-paced", "CUBIC, all data except urgent data paced"),
 ];
 
 fn planned(plan: &Plan, congestion: Congestion, pacing: Pacing, scheduler: Scheduler) -> Setup {

@@ -18,8 +18,8 @@ use crate::prose;
 const SOURCES: [Periodic; 2] = [every(50, 50), every(100, 25)];
 const RESERVING: [Scheduler; 2] = [Scheduler::Cwr, Scheduler::CwrRed];
 const GROWTHS: [(Growth, &str, &str); 2] = [
-    (Growth::Acknowledged, "acknowledged", "windows grow by what is acknowledged"),
-    (Growth::Credited, "credited", "windows grow as if what is reserved had been used"),
+    (Growth::Acknowledged, "acknowledged", "windows grow by acknowledged data"),
+    (Growth::Credited, "credited", "windows grow as if reserved room had been used"),
 ];
 const METRICS: [Metric; 5] = [GROWTH, P50, P999, GOODPUT, LOST];
 
@@ -85,7 +85,7 @@ pub(super) fn credit(plan: &mut Plan) -> Ask {
             }
         }
         let mut answer = Answer::new(
-            "Beyond: growth credited for what is reserved",
+            "Beyond: growth credited for reserved room",
             prose::text(include_str!("credit.md")),
             all,
         );

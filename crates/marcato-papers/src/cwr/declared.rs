@@ -9,7 +9,7 @@ use crate::prose;
 pub(super) fn declared(_: &mut Plan) -> Ask {
     Box::new(|_: &Runs| {
         Answer::new(
-            "What was declared before any run, and what differs from the paper",
+            "Declarations before any run, and differences from the paper",
             prose::text(include_str!("declared.md")),
             Vec::new(),
         )

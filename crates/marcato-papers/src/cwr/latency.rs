@@ -122,6 +122,6 @@ fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Figure {
     Figure::new(
         format!("fig4{letter}-mct"),
         chart,
-        format!("As Fig. 4: shares of the messages that took longer, {}; all seeds.", source_name(source)),
+        format!("As Fig. 4: CCDF of completion times, {}; all seeds.", source_name(source)),
     )
 }

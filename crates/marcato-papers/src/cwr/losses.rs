@@ -39,7 +39,7 @@ pub(super) fn losses(plan: &mut Plan) -> Ask {
             )
             .paper(LOSS * 100.0)
             .measured(100.0 * lost as f64 / packets as f64)
-            .unclaimed_because("a setting and no result: it shows what chance made of it"),
+            .unclaimed_because("a setting, not a result: the row shows its random outcome"),
             Row::new(
                 "cwr.losses.queues",
                 "data packets that queues dropped, all cells of Table I",

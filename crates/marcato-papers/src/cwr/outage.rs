@@ -116,8 +116,8 @@ fn completions(runs: &Runs, ticket: Ticket, outage: Outage, at: &str, of: &str, 
         never as f64 + outcome.refused as f64
     };
     let mut rows = vec![
-        each("missing", "messages that never were complete", Unit::Count, &missing).within(0.0, 0.0),
-        each("again", "messages that were complete twice", Unit::Count, &|outcome| outcome.again as f64)
+        each("missing", "messages that never completed", Unit::Count, &missing).within(0.0, 0.0),
+        each("again", "messages that completed twice", Unit::Count, &|outcome| outcome.again as f64)
             .within(0.0, 0.0),
         each("adapt", "from the path's death to normal completions", Unit::Ms, &|outcome| {
             normal_after(outcome, outage.from)
@@ -155,6 +155,6 @@ fn picture(runs: &Runs, outage: Outage, path: usize, tickets: [(Scheduler, Ticke
     Figure::new(
         format!("outage-path{path}"),
         chart,
-        "Completion of each message by when it was released; the path comes back at the end of the outage.",
+        "Completion time of each message over its release; the path comes back at the end of the outage.",
     )
 }

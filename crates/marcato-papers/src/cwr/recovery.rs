@@ -53,7 +53,7 @@ pub(super) fn recovery(plan: &mut Plan) -> Ask {
             rows.push(row(".count", "messages of all seeds", Unit::Count).measured(repaired.len() as f64));
         }
         Answer::new(
-            "Recovery: how late a message is of which a packet was lost",
+            "Recovery: delay of a message with a lost packet",
             prose::text(include_str!("recovery.md")),
             rows,
         )

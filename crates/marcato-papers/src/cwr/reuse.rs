@@ -15,7 +15,7 @@ const SOURCES: [Periodic; 2] = [every(100, 10), every(20, 10)];
 
 const USES: [(StreamUse, &str, &str); 2] = [
     (StreamUse::PerMessage, "new", "a stream for each message"),
-    (StreamUse::Reuse, "reused", "streams used again once acknowledged"),
+    (StreamUse::Reuse, "reused", "streams reused once acknowledged"),
 ];
 
 const METRICS: [Metric; 7] = [
@@ -24,7 +24,7 @@ const METRICS: [Metric; 7] = [
     P999,
     GOODPUT,
     OVERHEAD,
-    ("back", "IP bytes on the way back over message bytes read", Unit::Ratio, |outcome| {
+    ("back", "IP bytes on the return path over message bytes read", Unit::Ratio, |outcome| {
         ratio(outcome.lanes.iter().map(|lane| lane.back).sum(), read(outcome))
     }),
     (
@@ -52,6 +52,6 @@ pub(super) fn reuse(plan: &mut Plan) -> Ask {
                 all.extend(rows(runs, ticket, &at, &of, &METRICS));
             }
         }
-        Answer::new("Beyond: streams used again", prose::text(include_str!("reuse.md")), all)
+        Answer::new("Beyond: reused streams", prose::text(include_str!("reuse.md")), all)
     })
 }

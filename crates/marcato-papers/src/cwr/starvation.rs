@@ -99,7 +99,7 @@ fn levels(runs: &Runs, ticket: Ticket, at: &str, of: &str) -> Vec<Row> {
 
 /// Row with the bytes granted to others while P4 waited, over their bound.
 fn waits(runs: &Runs, ticket: Ticket, at: &str, of: &str, bound: Option<Bytes>, claims: bool) -> Row {
-    let what = format!("most that others were granted while P4 waited, over the bound, {of}");
+    let what = format!("most granted to others while P4 waited, over the bound, {of}");
     let row = Row::new(format!("{at}.p4.bound"), what, Unit::Ratio);
     let Some(bound) = bound else { return row };
     let over = |outcome: &Outcome| outcome.waited.others.get() as f64 / bound.get() as f64;
@@ -115,5 +115,5 @@ fn picture(runs: &Runs, load: &str, how: &str, tickets: [Ticket; 3]) -> Figure {
         let intervals = each.map(|mean| mean.ci95.unwrap_or(f64::NAN));
         chart.bars(Bars::new(order, each.map(|mean| mean.value)).intervals(intervals))
     });
-    Figure::new(format!("starvation-{load}"), chart, "What the receiver read of each level.")
+    Figure::new(format!("starvation-{load}"), chart, "Data of each level that the receiver read.")
 }

@@ -95,8 +95,8 @@ pub(super) fn table_1(plan: &mut Plan) -> Ask {
 }
 
 /// Reason for claiming nothing about the column of the other factor.
-const HALF: &str = "the paper does not say to how much a loss reduces a window; the factor 0.7 was declared to be checked \
-    before any run, and 0.5 is shown beside it, from shorter runs";
+const HALF: &str = "the paper does not give the factor of a reduction; 0.7 was declared before any run \
+    as the one to be checked, and 0.5 is shown next to it, from shorter runs";
 
 /// Reason for claiming nothing about the other reading of growth.
 const WHOLE: &str = "another reading of growth in congestion avoidance, from the end of recovery to the next reduction; the \

@@ -54,7 +54,7 @@ type Value = fn(&Outcome) -> f64;
 const GOODPUTS: [(&str, &str, Value); 3] = [
     ("total", "all messages", |outcome| outcome.goodput()),
     ("priority", "urgent messages", |outcome| outcome.rate(outcome.bytes[0])),
-    ("copies", "copies, which count for nothing", |outcome| outcome.rate(outcome.duplicates)),
+    ("copies", "copies, not counted", |outcome| outcome.rate(outcome.duplicates)),
 ];
 
 fn bars(runs: &Runs, column: &Column) -> Figure {
@@ -75,7 +75,7 @@ fn bars(runs: &Runs, column: &Column) -> Figure {
     Figure::new(
         "fig4-throughput",
         chart,
-        "As Fig. 4: what the transport delivered, the lighter part urgent. As in the paper, both copies of an urgent \
+        "As Fig. 4: throughput of the transport; the lighter part is urgent. As in the paper, both copies of an urgent \
          message count here; the rows count each byte once.",
     )
 }
