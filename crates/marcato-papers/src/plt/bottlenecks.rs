@@ -207,7 +207,7 @@ impl Combination {
                             Row::new(
                                 format!("plt.fig10.gain.link{}{suffix}{part}", link + 1),
                                 format!(
-                                    "what PLT uses more of link {}, {udp} Mbit/s of {name}, {words}",
+                                    "gain of PLT over TCP in use of link {}, {udp} Mbit/s of {name}, {words}",
                                     link + 1
                                 ),
                                 Unit::Percent,
@@ -225,8 +225,8 @@ impl Combination {
 }
 
 /// Reason for claiming nothing about PLT's gain.
-const WHOSE_GAIN: &str = "the paper does not say to which link, kind of UDP, buffer and part of the run its gain belongs, so \
-    that all are shown";
+const WHOSE_GAIN: &str = "the paper does not say to which link, kind of UDP, buffer and part of the run \
+    its gain belongs, so all of them are shown";
 
 /// The checked part of a run, in words.
 fn last(span: Span) -> String {
@@ -334,7 +334,10 @@ fn who_gains(runs: &Runs, combinations: &[Combination], span: Span) -> String {
     let most = shown.iter().map(|it| it.0).fold(f64::NEG_INFINITY, f64::max);
     let nearest: Vec<String> =
         shown.iter().take(3).map(|(gain, what)| format!("{gain:.1} % ({what})")).collect();
-    format!("Nearest to it come {}; the most that any shows is {most:.1} %.", nearest.join("; "))
+    format!(
+        "The combinations nearest to that gain show {}; the largest gain is {most:.1} %.",
+        nearest.join("; ")
+    )
 }
 
 fn worst_repairs<'a>(runs: &Runs, combinations: impl Iterator<Item = &'a Combination>) -> f64 {

@@ -134,7 +134,7 @@ impl Case {
             rows.push(row("jain", &late, Unit::Ratio, Shares::jain));
             rows.push(row(
                 "early",
-                "Jain's index when the last flow has just come",
+                "Jain's index just after the last flow began",
                 Unit::Ratio,
                 Shares::early,
             ));
@@ -191,7 +191,8 @@ pub(super) fn fairness(plan: &mut Plan) -> Ask {
                 format!("fairness-{kind}"),
                 chart,
                 format!(
-                    "Jain's index of the flows' goodputs in each {} s, those that have not begun included.",
+                    "Jain's index of the flows' goodputs in each {} s, including flows that have not \
+                     begun.",
                     window.as_secs_f64()
                 ),
             ));

@@ -276,7 +276,7 @@ impl Losses {
     const fn name(self) -> &'static str {
         match self {
             Self::Random => "loss 0.1 % before the bottleneck",
-            Self::Congestion => "no loss but by the queue",
+            Self::Congestion => "no loss except at the queue",
         }
     }
 }

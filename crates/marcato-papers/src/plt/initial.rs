@@ -123,9 +123,7 @@ pub(super) fn initial(plan: &mut Plan) -> Ask {
                 Row::new(format!("plt.initial.{id}.{name}"), format!("{text}, {what}"), unit)
                     .samples(&runs.each(*ticket, value))
             };
-            rows.push(row("existing", "goodput of the flows that are there", Unit::MbitPerS, |met| {
-                met.existing
-            }));
+            rows.push(row("existing", "goodput of the existing flows", Unit::MbitPerS, |met| met.existing));
             rows.push(row("one_rtt_share", "newcomers within 80 ms", Unit::Percent, |met| met.one));
             rows.push(row("fct", "mean time from first to last byte of newcomers", Unit::Ms, |met| met.fct));
         }

@@ -50,7 +50,7 @@ fn choices() -> Vec<(String, String, PltConfig)> {
     let epoch = LcmConfig { epoch: Epoch::RoundTrip, ..lcm };
     choices.push(("rtt".into(), "epochs of a round trip".into(), with(epoch)));
     let apart = LcmConfig { timeout_loss: TimeoutLoss::Apart, ..lcm };
-    choices.push(("apart".into(), "what a timeout takes for lost does not enter P".into(), with(apart)));
+    choices.push(("apart".into(), "packets that a timeout declares lost do not enter P".into(), with(apart)));
     for times in [1, 2] {
         let config = PltConfig { low_retransmissions: times, ..plt() };
         choices.push((

@@ -246,7 +246,7 @@ impl Case {
             });
             rows.push(row(
                 "one_rtt_and_own_share",
-                "flows within 80 ms and their own time on the wire",
+                "flows within 80 ms and their own transmission time",
                 |flows| flows.one_and_own,
             ));
             rows.push(row("carried", "carried, of the link", |flows| flows.carried));
@@ -254,7 +254,7 @@ impl Case {
         let offered = format!("realised load: offered of the link, {name}");
         let offered = Row::new(format!("plt.fig9.offered{suffix}"), offered, Unit::Percent);
         rows.push(offered.samples(&each(&self.plt, |flows| flows.offered)));
-        let fifo = "flows within 80 ms if each sent everything at once into a queue without end";
+        let fifo = "flows within 80 ms if each sent everything at once into an unbounded queue";
         let fifo = Row::new(format!("plt.fig9.fifo_share{suffix}"), format!("{fifo}, {name}"), Unit::Percent)
             .samples(&each(&self.plt, |flows| flows.fifo));
         if let Some(seconds) = self.run {
@@ -354,11 +354,7 @@ fn shares(runs: &Runs, case: &Case) -> Figure {
             .down_to(1e-4)
             .series(Series::ccdf("PLT", rtts(&case.plt)).paper([(1.0, 1.0 - ONE_RTT_SHARE)]))
             .series(Series::ccdf("TCP", rtts(&case.tcp)));
-    Figure::new(
-        "fig9-shares",
-        chart,
-        format!("Which share of the flows takes longer than so many round trips; {}.", case.name()),
-    )
+    Figure::new("fig9-shares", chart, format!("CCDF of completion times in round trips; {}.", case.name()))
 }
 
 #[cfg(test)]

@@ -271,13 +271,13 @@ fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell], span: Span) -> Vec<Figu
         Figure::new(
             format!("{}-literal", buffer.figure),
             traces(
-                "Literal reading: what the low layer has in flight",
+                "Literal reading: low-layer data in flight",
                 "in flight",
                 |cell| cell.literal,
                 |it| it.low_in_flight,
             ),
-            "Why the literal reading misses the paper's statement: what the low layer has in flight falls to nothing \
-             whenever the reassembly buffer waits for a repair.",
+            "The literal reading misses the paper's statement because the low layer's data in flight \
+             falls to zero whenever the reassembly buffer waits for a repair.",
         ),
     ]
 }
