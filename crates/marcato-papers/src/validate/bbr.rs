@@ -138,19 +138,19 @@ pub(super) fn bbr(plan: &mut Plan) -> Ask {
             gain(1, "gain.drain", "least pace in drain", DRAIN_GAIN),
             gain(2, "gain.up", "greatest pace of a cycle", 1.25),
             gain(3, "gain.down", "least pace of a cycle", 0.75),
-            gain(4, "bandwidth", "median pace, which is the bandwidth believed in", 1.0),
+            gain(4, "bandwidth", "median pace, which is the bandwidth estimate", 1.0),
             row(5, "cycle", "from one faster phase to the next (to 10 round trips: a phase ends with the first acknowledgement after its time, and the faster one not before a quarter more is in flight)", Unit::Ms, 8.0 * round)
                 .within(8.0 * round, 10.0 * round),
             row(6, "cruise", "share of time at gain 1 (±8: the faster phase may last two round trips, the slower end early)", Unit::Percent, 75.0)
                 .within_absolute(8.0),
             row(7, "probe.period", "from one probe of the round trip to the next: 10 s since the last ended (+3 round trips: draining, a round)", Unit::Ms, 10_200.0)
                 .within(10_200.0, 10_200.0 + 3.0 * round),
-            row(8, "probe.length", "how long four packets are in flight (+3 round trips: draining, a round)", Unit::Ms, 200.0)
+            row(8, "probe.length", "time with four packets in flight (+3 round trips: draining, a round)", Unit::Ms, 200.0)
                 .within(200.0, 200.0 + 3.0 * round),
             row(9, "probe.window", "least window after startup, in packets", Unit::Count, 4.0).within(4.0, 4.0),
             row(10, "flight.mean", "in flight on average, in products (to 1.25: the faster phases' queue)", Unit::Ratio, 1.0)
                 .within(0.95, 1.25),
-            row(11, "flight.most", "most in flight, in products (12 packets more: what batches need)", Unit::Ratio, 2.0)
+            row(11, "flight.most", "most in flight, in products (12 packets more: the need of batches)", Unit::Ratio, 2.0)
                 .within(1.0, 2.0 + budget),
         ];
         let text = prose::text(include_str!("bbr.md"));

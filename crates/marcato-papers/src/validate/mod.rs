@@ -65,7 +65,7 @@ impl Experiment for Validate {
     }
 
     fn about(&self) -> &'static str {
-        "Validation: the simulator against what theory says it must measure"
+        "Validation: the simulator against theory"
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
@@ -93,7 +93,7 @@ fn told(asked: Vec<Ask>, runs: &Runs, options: &RunOptions) -> Report {
     let config = Config::new()
         .set("mss_bytes", path::MSS)
         .set("rtt_ms", path::RTT * 1e3)
-        .set("delayed_ack", "off, but where a row says so");
+        .set("delayed_ack", "off, except where a row says so");
     let document = Document::new("validate", options).config(config).with_rows(rows.into_iter().flatten());
     let report = Report::new("Validation", Validate.about(), document).against("theory");
     sections.into_iter().fold(report, Report::section)

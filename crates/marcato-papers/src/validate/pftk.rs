@@ -127,7 +127,7 @@ pub(super) fn pftk(plan: &mut Plan) -> Ask {
             rows.push(
                 Row::new(
                     format!("validate.pftk.{name}.independent"),
-                    "the same where losses are independent, against the approximation: not claimed, for SACK needs fewer timeouts then",
+                    "the same where losses are independent, against the approximation: not claimed, because SACK needs fewer timeouts then",
                     Unit::MbitPerS,
                 )
                 .paper(rate(pftk_approximate(p, 1.0, t0)))

@@ -128,10 +128,14 @@ pub(super) fn priority(plan: &mut Plan) -> Ask {
                     .within(1.0, 1.0),
             );
             rows.push(
-                Row::new(id("most"), "longest that the low class holds a high packet up (one low packet: it is not pre-empted)", Unit::Ms)
-                    .paper(residual)
-                    .samples(&runs.each(ticket, 2))
-                    .within(residual * 0.9, residual + 1e-6),
+                Row::new(
+                    id("most"),
+                    "longest delay of a high packet by the low class (one low packet: it is not pre-empted)",
+                    Unit::Ms,
+                )
+                .paper(residual)
+                .samples(&runs.each(ticket, 2))
+                .within(residual * 0.9, residual + 1e-6),
             );
             rows.push(
                 Row::new(id("least"), "least: never earlier than alone", Unit::Ms)

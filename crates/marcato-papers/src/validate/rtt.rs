@@ -107,7 +107,7 @@ pub(super) fn rtt(plan: &mut Plan) -> Ask {
             rows.push(
                 Row::new(
                     format!("validate.fair.{name}"),
-                    format!("two equal {name} flows, drop-tail, Jain's index of what they got"),
+                    format!("two equal {name} flows, drop-tail, Jain's index of delivered bytes"),
                     Unit::Ratio,
                 )
                 .paper(1.0)

@@ -141,7 +141,7 @@ pub(super) fn timing(plan: &mut Plan) -> Ask {
             rows.push(
                 Row::new(
                     format!("validate.backoff.syn.{k}"),
-                    "wait before a SYN is sent again (exact)",
+                    "wait before a SYN is retransmitted (exact)",
                     Unit::Ms,
                 )
                 .paper(expected)
@@ -157,7 +157,7 @@ pub(super) fn timing(plan: &mut Plan) -> Ask {
             rows.push(
                 Row::new(
                     format!("validate.backoff.data.{k}"),
-                    "wait before a segment is sent again (exact)",
+                    "wait before a segment is retransmitted (exact)",
                     Unit::Ms,
                 )
                 .paper(f64::min(expected, 60_000.0))

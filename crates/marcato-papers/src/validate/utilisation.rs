@@ -44,7 +44,7 @@ pub(super) fn utilisation(plan: &mut Plan) -> Ask {
         let mut rows = Vec::new();
         for (percent, buffer, ticket) in cells {
             if buffer == 1 {
-                let bursts = "not claimed: two that leave together while another waits find no room";
+                let bursts = "not claimed: two packets that leave together find no room while another waits";
                 rows.push(row(&percent.to_string(), bursts, buffer, ticket));
                 let what = format!("the same; {said}");
                 rows.push(row("0.why", &what, 2, roomier).within_absolute(1.0));
