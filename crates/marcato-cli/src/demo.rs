@@ -59,9 +59,9 @@ pub(crate) enum DemoError {
     Listen(#[from] ListenError),
     #[error("{0}: the demo needs the loopback interface (127.0.0.1) and free UDP ports on it")]
     Link(#[from] OpenError),
-    #[error("the queue cannot be made: {0}")]
+    #[error("cannot create the queue: {0}")]
     Queue(String),
-    #[error("{0}: does a firewall keep UDP from the loopback interface, or is the loss too high?")]
+    #[error("{0}: allow UDP on the loopback interface in the firewall, or lower --loss")]
     Connect(#[from] ConnectError),
     #[error(transparent)]
     Accept(#[from] AcceptError),
@@ -69,9 +69,9 @@ pub(crate) enum DemoError {
     Identity(#[from] IdentityError),
     #[error(transparent)]
     Send(#[from] SendError),
-    #[error("the connection ended before the page was there: {0}")]
+    #[error("the connection ended before the page was complete: {0}")]
     Closed(#[from] Closed),
-    #[error("the page was not there after {PATIENCE:?}: is this machine overloaded, or the loss too high?")]
+    #[error("the page was not complete after {PATIENCE:?}: reduce the load of this machine, or lower --loss")]
     TooSlow,
     #[error(transparent)]
     Seed(#[from] SeedError),
@@ -396,18 +396,19 @@ fn parts(loads: &[Vec<Load>; 2]) -> [Part; 4] {
     }
     [
         Part {
-            title: "The page: when each group was there",
-            text: "8, 25, 40, 60 and 150 kB, handed over at once and the least urgent first (CATS §III-A). Times are from the \
-                   hand-over to the moment at which the receiving application has all of a group."
+            title: "The page: completion of each group",
+            text: "Groups of 8, 25, 40, 60 and 150 kB, handed over at once and the least urgent first \
+                   (CATS §III-A). Times run from the hand-over until the receiving application has all of \
+                   a group."
                 .to_owned(),
             rows: page,
         },
-        Part { title: "What the user waits for", text: String::new(), rows: user },
+        Part { title: "User-visible times", text: String::new(), rows: user },
         Part {
             title: "The periodic source: message completion time, one way",
             text: format!(
-                "{SIZE} bytes of P0 every {PERIOD:?}, from the page's hand-over to {AFTER:?} after its end. With {DELAY:?} of \
-                 delay none can take less than about 51 ms.",
+                "{SIZE} bytes of P0 every {PERIOD:?}, from the page's hand-over to {AFTER:?} after its \
+                 end. With a delay of {DELAY:?}, none can take less than about 51 ms.",
             ),
             rows: source,
         },
@@ -451,9 +452,9 @@ fn compared(rows: &[Row]) -> Vec<Compared<'_>> {
 /// Returns the verdict as a sentence.
 fn verdict(document: &Document) -> &'static str {
     if document.holds() {
-        "What matters came earlier by Marcato."
+        "Urgent data arrived earlier with Marcato."
     } else {
-        "What matters did not come earlier by Marcato: is this machine busy?"
+        "Urgent data did not arrive earlier with Marcato: repeat the run on an idle machine."
     }
 }
 
@@ -494,9 +495,9 @@ fn number(value: f64) -> String {
 }
 
 fn page(asked: &Demo, loads: &[Vec<Load>; 2], parts: &[Part], document: &Document) -> Page {
-    let about = "The web page of CATS and a periodic source over real QUIC sockets of this host, through an emulated link of \
-                 2 Mbit/s and 50 ms each way; first come, first served against Marcato. It ran in real time: another run \
-                 differs by what else the machine does.";
+    let about = "The web page of CATS and a periodic source use real QUIC sockets of this host, through an \
+                 emulated link of 2 Mbit/s and 50 ms each way. First come, first served is compared with \
+                 Marcato. The run is in real time: its values vary with the machine's other load.";
     let page = Page::new("Marcato: what matters first")
         .about(about)
         .provenance(format!(
@@ -549,8 +550,7 @@ fn settings(asked: &Demo) -> Settings {
 }
 
 fn completion(loads: &[Vec<Load>; 2]) -> Figure {
-    let chart =
-        BarChart::new("When each group of the page was there", Axis::new("since the hand-over", "ms"));
+    let chart = BarChart::new("Completion of each group of the page", Axis::new("since the hand-over", "ms"));
     let chart = Scheme::BOTH.into_iter().zip(loads).fold(chart.groups(NAMES), |chart, (scheme, loads)| {
         let mean = |priority: Priority| {
             let sum: f64 = loads.iter().map(|load| load.done[priority.index()]).sum();
@@ -561,7 +561,7 @@ fn completion(loads: &[Vec<Load>; 2]) -> Figure {
     Figure::new(
         "page",
         chart.to_svg(),
-        "Means over all loads. The whole takes as long; what matters comes first.",
+        "Means over all loads. The whole page takes as long; urgent groups complete first.",
     )
 }
 
@@ -569,7 +569,7 @@ fn tail(loads: &[Vec<Load>; 2]) -> Figure {
     let few = loads.iter().map(|loads| took(loads).len()).max().unwrap_or(0).max(10);
     let axis = Axis::new("message completion time, one way", "ms");
     let chart =
-        LineChart::ccdf("Messages of the source that took longer", axis, true).down_to(1.0 / few as f64);
+        LineChart::ccdf("CCDF of the source's completion times", axis, true).down_to(1.0 / few as f64);
     let chart = Scheme::BOTH.into_iter().zip(loads).fold(chart, |chart, (scheme, loads)| {
         chart.series(Series::ccdf(scheme.name(), took(loads).sorted().iter().copied()))
     });
@@ -587,7 +587,7 @@ fn course(loads: &[Vec<Load>; 2]) -> Figure {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         chart.series(Series::line(scheme.name(), points).marks())
     });
-    let caption = "The first load. First come, first served, a message waits for all of the page that is before it; by \
-                   Marcato, for what the network holds already.";
+    let caption = "The first load. First come, first served, a message waits for all of the page that is \
+                   queued before it. With Marcato it waits only for data that the network already holds.";
     Figure::new("source-course", chart.to_svg(), caption)
 }

@@ -76,16 +76,16 @@ pub(crate) fn run(
 /// Returns the message after an interrupt: the runs that were kept, and the command that resumes.
 fn what_is_kept(runs: Option<&Path>) -> String {
     let Some(runs) = runs else {
-        return "nothing is kept; with --out DIR, long experiments keep the runs that are done".to_owned();
+        return "nothing is kept; with --out DIR, long experiments keep completed runs".to_owned();
     };
     let is_run = |entry: &DirEntry| entry.path().extension().is_some_and(|it| it == "json");
     let count = std::fs::read_dir(runs).map_or(0, |entries| entries.flatten().filter(is_run).count());
     match count {
         0 => {
-            "no report was written, and no run that is done is kept; the same command begins anew".to_owned()
+            "no report was written and no completed run is kept; the same command starts again from the beginning".to_owned()
         }
         _ => format!(
-            "no report was written; runs that are done, {count}, are kept in `{}`: run the same command again to go on",
+            "no report was written; completed runs, {count}, are kept in `{}`: run the same command again to continue",
             runs.display()
         ),
     }

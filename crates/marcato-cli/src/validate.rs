@@ -19,7 +19,7 @@ pub(crate) fn run(
 ) -> Result<Status, PapersError> {
     let options = RunOptions::repeated(asked.seed, asked.repeat)?.shortened(asked.quick).at_once(asked.jobs);
     let report = {
-        let say = || "no report was written; the same command begins anew".to_owned();
+        let say = || "no report was written; the same command starts again from the beginning".to_owned();
         let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
         Registry::run(experiment, &options, &mut Bar::new())?
     };

@@ -96,8 +96,10 @@ fn a_grid_on_a_full_disk_fails_with_one_message_and_can_resume() {
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--jobs", "1"];
     let said = refused(&with_files_of_at_most(1, &arguments));
     assert!(said.contains("seed=1.json"), "{said}");
-    let kept =
-        format!("0 of 6 runs are done and kept in `{}`: run the same command again to go on", out.display());
+    let kept = format!(
+        "0 of 6 runs are complete and kept in `{}`: run the same command again to continue",
+        out.display()
+    );
     assert!(said.contains(&kept), "{said}");
     assert_eq!(files(&out).into_keys().collect::<Vec<_>>(), ["manifest.json"]);
     assert_eq!(with_files_of_at_most(1_000_000, &arguments).status.code(), Some(0));
@@ -161,7 +163,7 @@ fn an_interrupted_grid_says_what_is_kept_and_goes_on_from_there() {
     }
     let said = interrupt(child);
     let expected = format!(
-        "interrupted: 1 of 2 runs are done and kept in `{}`: run the same command again to go on\n",
+        "interrupted: 1 of 2 runs are complete and kept in `{}`: run the same command again to continue\n",
         out.display()
     );
     assert_eq!(said, expected);
@@ -186,7 +188,10 @@ fn an_interrupted_run_leaves_nothing_behind() {
         said.starts_with("interrupted: after ") && said.contains("of 1000000 simulated seconds"),
         "{said}"
     );
-    assert!(said.ends_with("nothing was written; the same command begins anew\n"), "{said}");
+    assert!(
+        said.ends_with("nothing was written; the same command starts again from the beginning\n"),
+        "{said}"
+    );
     assert_eq!(files(&out), BTreeMap::new());
 }
 
@@ -205,6 +210,6 @@ fn an_interrupted_experiment_says_what_is_kept() {
     let child = start(&["papers", "plt", "--out", directory.path().to_str().unwrap()]);
     listens(&child);
     let said = interrupt(child);
-    let kept = format!("are kept in `{}`: run the same command again to go on", runs.display());
-    assert!(said.contains("runs that are done, ") && said.contains(&kept), "{said}");
+    let kept = format!("are kept in `{}`: run the same command again to continue", runs.display());
+    assert!(said.contains("completed runs, ") && said.contains(&kept), "{said}");
 }

@@ -109,7 +109,7 @@ fn security(asked: &PerfClient, host: &str) -> Result<ClientSecurity, PerfError>
         roots.add(certificate).map_err(|error| failed(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(failed("there is no certificate in it".to_owned()));
+        return Err(failed("it contains no certificate".to_owned()));
     }
     Ok(ClientSecurity::trusting(named(host), Trust::Roots(Arc::new(roots))))
 }
@@ -677,7 +677,7 @@ pub(crate) fn fingerprint(text: &str) -> Result<Fingerprint, String> {
 pub(crate) fn idle_timeout(text: &str) -> Result<Duration, String> {
     let idle = super::quantity::span(text)?;
     if idle < Duration::from_millis(500) || idle > SILENCE {
-        return Err(format!("an idle timeout is 500ms to {}, not {text}", shown_span(SILENCE)));
+        return Err(format!("give an idle timeout of 500ms to {}, not {text}", shown_span(SILENCE)));
     }
     Ok(idle)
 }
@@ -686,7 +686,7 @@ pub(crate) fn idle_timeout(text: &str) -> Result<Duration, String> {
 pub(crate) fn backlog(text: &str) -> Result<Bytes, String> {
     let bytes = super::quantity::size(text)?;
     if bytes < Bytes::kb(1) || bytes > Bytes::kb(1_000_000) {
-        return Err(format!("a backlog has 1kB to 1000MB, not {}", shown_size(bytes)));
+        return Err(format!("give a backlog of 1kB to 1000MB, not {}", shown_size(bytes)));
     }
     Ok(bytes)
 }

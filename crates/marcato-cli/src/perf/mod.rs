@@ -48,28 +48,30 @@ pub(crate) enum PerfError {
     Pem { path: PathBuf, reason: String },
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    #[error("{0}; choose another address or port with --listen, or end what uses this one")]
+    #[error("{0}; choose another address or port with --listen, or stop the program that uses this one")]
     Listen(#[from] ListenError),
     #[error("{0}{mend}", mend = mend(.0))]
     Connect(#[from] ConnectError),
-    #[error("{server} serves as many clients as it may: try again later, or raise its --max-clients")]
+    #[error(
+        "{server} already serves its maximum number of clients: try again later, or raise its --max-clients"
+    )]
     Busy { server: String },
     #[error(
-        "no low lane to {server} came up: start its `marcato perf server` with --layered, and let udp port {port} through \
-         both ways; a network may also drop what is marked DSCP LE"
+        "no low lane to {server} could be opened: start its `marcato perf server` with --layered, and \
+         allow udp port {port} in both directions; a network may also drop packets marked DSCP LE"
     )]
     NoLowLane { server: String, port: u16 },
-    #[error("{server} is of another version of marcato perf: update one of the two ends")]
+    #[error("{server} has another version of marcato perf: update one of the two ends")]
     Version { server: String },
-    #[error("{server} does not understand us: is it `marcato perf server`?")]
+    #[error("{server} does not understand this client: check that it runs `marcato perf server`")]
     Refused { server: String },
-    #[error("{server} accepts the connection and says nothing: is it `marcato perf server`?")]
+    #[error("{server} accepts the connection but sends nothing: check that it runs `marcato perf server`")]
     Silent { server: String },
     #[error("the connection ended before the run did: {0}")]
     Lost(#[from] Closed),
     #[error(
-        "nothing was heard from {server} for {idle}: is it still running, and does the network still reach it? \
-         --idle-timeout sets how long to wait"
+        "nothing was received from {server} for {idle}: check that it still runs and that the network \
+         reaches it, or raise --idle-timeout"
     )]
     Quiet { server: String, idle: String },
     #[error("{server} did not confirm that it has received everything")]
@@ -80,7 +82,7 @@ pub(crate) enum PerfError {
     Incomplete(String),
     #[error("cannot send: {0}")]
     Send(#[from] SendError),
-    #[error("no room can be kept for the sources: {0}")]
+    #[error("cannot reserve room for the sources: {0}")]
     Reserve(#[from] ReserveError),
     #[error("the server's answer is wrong: {0}")]
     Protocol(#[from] protocol::ProtocolError),
@@ -99,13 +101,13 @@ const MISMATCH: &str = "was expected";
 fn mend(error: &ConnectError) -> &'static str {
     let text = error.to_string();
     if text.contains(MISMATCH) {
-        "; compare with what the server printed: without --cert it makes a new certificate each time it starts"
+        "; compare it with the fingerprint that the server printed: without --cert the server makes a new certificate at each start"
     } else if text.contains("certificate") {
         "; name the server's certificate with --fingerprint (the server prints it) or --ca FILE"
     } else if matches!(error, ConnectError::Config(_) | ConnectError::Bind { .. }) {
         ""
     } else {
-        "; is `marcato perf server` running there, with the same --engine, and does a firewall let us through?"
+        "; check that `marcato perf server` runs there with the same --engine, and that no firewall blocks it"
     }
 }
 

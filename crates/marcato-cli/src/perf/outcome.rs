@@ -20,8 +20,9 @@ const FORMAT: u32 = 1;
 const MOST_POINTS: usize = 1000;
 
 /// Definition of the measured quantity, for readers who have only the result.
-const MCT: &str = "Message completion time, one way: from the release of a message at the client to the moment at\n\
-                   which the server's application has all of it, waiting before the connection included";
+const MCT: &str = "Message completion time, one way: from the release of a message at the client to the \
+                   moment at\nwhich the server's application has all of it, including the wait before the \
+                   connection";
 
 /// Result of the comparison of the two clocks.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +41,8 @@ impl Clock {
             return "both ends are on one host and read one clock".to_owned();
         }
         format!(
-            "the clocks differ: the server's is ahead by {:.3} ms, estimated from the quickest of {} exchanges; each time \
-             may be wrong by {:.3} ms at most, and by what the clocks drift apart",
+            "the clocks differ: the server's is ahead by {:.3} ms, estimated from the quickest of {} \
+             exchanges; each time may be wrong by {:.3} ms at most, plus the drift between the clocks",
             self.offset_ms, self.exchanges, self.error_ms
         )
     }
@@ -335,7 +336,7 @@ impl Outcome {
             let shares = above(at).map(|share| format!("{share:.4}"));
             table.row(std::iter::once(format!("{at} ms")).chain(shares));
         }
-        format!("\nShare of the messages that took longer\n{table}")
+        format!("\nCCDF of message completion times\n{table}")
     }
 
     /// Returns the distributions as a figure.
@@ -343,7 +344,7 @@ impl Outcome {
         let few = self.sources.iter().map(|source| source.mct_ms.len()).max().unwrap_or(0).max(10);
         let axis = Axis::new("message completion time, one way", "ms");
         let name = |source: &SourceOutcome| source.spec.to_string();
-        let chart = LineChart::ccdf("Messages that took longer", axis, true).down_to(1.0 / few as f64);
+        let chart = LineChart::ccdf("CCDF of message completion times", axis, true).down_to(1.0 / few as f64);
         let series =
             |source: &SourceOutcome| Series::ccdf(name(source), source.mct_ms.sorted().iter().copied());
         self.sources.iter().fold(chart, |chart, source| chart.series(series(source))).to_svg()

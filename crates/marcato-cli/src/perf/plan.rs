@@ -161,7 +161,7 @@ impl fmt::Display for BulkSpec {
 fn sendable(text: &str) -> Result<Bytes, String> {
     let bytes = size(text)?;
     if !(SHORTEST..=LONGEST).contains(&bytes) {
-        return Err(format!("messages have 32B to 16MB, not {text}"));
+        return Err(format!("give messages of 32B to 16MB, not {text}"));
     }
     Ok(bytes)
 }
@@ -268,7 +268,7 @@ pub(crate) enum PlanError {
     #[error("--listen takes no @{local}: give the address to listen at alone")]
     LocalListen { local: IpAddr },
     #[error(
-        "--stream-scheduler rr cuts messages into packets, for which no room can be kept: use it with \
+        "--stream-scheduler rr cuts messages into packets, for which no room can be reserved: use it with \
          --path-scheduler lowrtt or rr"
     )]
     PiecesReserved,

@@ -176,7 +176,7 @@ pub enum ProtocolError {
         kind: u8,
     },
     /// Message too short or too long for its type.
-    #[error("a message is too short or too long for what it says it is")]
+    #[error("a message is too short or too long for its type")]
     Length,
     /// Message with a value out of range.
     #[error("{what} of {value} is out of range")]

@@ -45,7 +45,7 @@ fn identity(asked: &PerfServer) -> Result<Identity, PerfError> {
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| failed(cert, error.to_string()))?;
     if chain.is_empty() {
-        return Err(failed(cert, "there is no certificate in it".to_owned()));
+        return Err(failed(cert, "it contains no certificate".to_owned()));
     }
     let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error.to_string()))?;
     Ok(Identity::new(chain, key_der))
@@ -154,11 +154,11 @@ enum ClientError {
     Protocol(#[from] super::protocol::ProtocolError),
     #[error("it said something before it said who it is, or twice")]
     Order,
-    #[error("it sends of a source that it has not announced")]
+    #[error("it sent data of a source that it has not announced")]
     Source,
     #[error("it left more than {MOST_OPEN} messages unfinished")]
     TooManyOpen,
-    #[error("nothing was heard of it in time")]
+    #[error("it did not answer in time")]
     Silent,
     #[error(transparent)]
     Closed(#[from] Closed),

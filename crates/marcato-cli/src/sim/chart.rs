@@ -88,6 +88,6 @@ pub(crate) fn completions(flows: &[FlowOutcome]) -> Option<Figure> {
         }
     }
     any.then(|| {
-        Figure::new("completion", chart.to_svg(), "the share of transfers or messages that took longer")
+        Figure::new("completion", chart.to_svg(), "CCDF of the completion times of transfers or messages")
     })
 }

@@ -44,7 +44,7 @@ pub(crate) enum SimError {
     ExplainTable,
     #[error("cannot listen for interrupts: {0}")]
     Interrupt(io::Error),
-    #[error("--resume needs --out, the directory of the runs that are done")]
+    #[error("--resume needs --out, the directory of the completed runs")]
     ResumeWhat,
     #[error("this scenario is one run: there is nothing to resume")]
     ResumeOne,
@@ -89,16 +89,16 @@ impl fmt::Display for Kept {
         match self {
             Self::Nothing { seconds, of } => write!(
                 f,
-                "after {seconds} of {of} simulated seconds: nothing was written; the same command begins anew"
+                "after {seconds} of {of} simulated seconds: nothing was written; the same command starts again from the beginning"
             ),
             Self::NoDirectory { done, of } => write!(
                 f,
-                "after {done} of {of} runs: nothing is kept; with --out DIR, runs that are done are kept, and the same \
-                 command goes on from there"
+                "after {done} of {of} runs: nothing is kept; with --out DIR, completed runs are kept, and \
+                 the same command continues from there"
             ),
             Self::Runs { directory, done, of } => write!(
                 f,
-                "{done} of {of} runs are done and kept in `{}`: run the same command again to go on",
+                "{done} of {of} runs are complete and kept in `{}`: run the same command again to continue",
                 directory.display()
             ),
         }

@@ -51,7 +51,7 @@ pub(super) fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
     let Tables { flows, times, lanes, links, .. } = tables;
     let all = [
         ("Flows", "Flows, after the warm-up", flows),
-        ("Completion times", "Completion times of each kind of thing", times),
+        ("Completion times", "Completion times of transfers and messages, by name", times),
         ("Lanes", "Lanes of QUIC flows, over the whole run", lanes),
         ("Links", "Each direction of each link, after the warm-up", links),
     ];
@@ -62,9 +62,7 @@ pub(super) fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
             page.section(Section::new(title).table(sheet::table(caption, frame)))
         });
     let scenario = Section::new("Scenario")
-        .text(
-            "Everything that ran, defaults included. It is a scenario file: saved as one, it runs the same.",
-        )
+        .text("The complete scenario, defaults included. Saved as a scenario file, it repeats the same run.")
         .code(experiment.to_toml());
     page.section(scenario)
 }

@@ -244,8 +244,9 @@ pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
     }
     let [flows, links]: [Vec<&Subject>; 2] = [&FLOW[..], &LINK[..]]
         .map(|metrics| subjects.iter().filter(|subject| subject.metrics == metrics).collect());
-    let text = "Means over seeds, with half the width of their 95 % confidence intervals (Student's t). Click a head to sort. \
-                `grid.csv` has every metric, `runs.csv` a row for each run.";
+    let text = "Means over seeds, with half the width of their 95 % confidence intervals (Student's t). \
+                Click a column heading to sort. `grid.csv` has every metric, `runs.csv` a row for each \
+                run.";
     for (title, of, metrics) in [("Flows", &flows, &FLOW[..]), ("Links", &links, &LINK[..])] {
         if !of.is_empty() {
             let caption = format!("{title}: means over seeds");
@@ -263,7 +264,7 @@ pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
         .text("With --out, a single run also writes series, captures and completions.")
         .table(commands);
     let scenario = Section::new("Scenario")
-        .text("Everything that ran, defaults included, without what is varied.")
+        .text("The complete scenario, defaults included, without the varied settings.")
         .code(experiment.to_toml());
     page.section(repeating).section(scenario)
 }
