@@ -354,7 +354,7 @@ async fn a_low_lane_may_have_a_named_address_but_not_come_first() {
     let mut remote = server.remote();
     remote.lanes = vec![lane, LaneConfig::new(*first)];
     let error = Endpoint::connect(&config, &remote).await.unwrap_err().to_string();
-    assert!(error.contains("begin by one of the high layer"), "{error}");
+    assert!(error.contains("begin with one of the high layer"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -297,10 +297,10 @@ impl Default for SessionConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionConfigError {
     /// The Conductor's rules are invalid.
-    #[error("the conductor cannot be configured so: {0}")]
+    #[error("invalid configuration of the conductor: {0}")]
     Conductor(#[from] marcato_sched::conductor::DebtError),
     /// The lane scheduler's configuration is invalid.
-    #[error("the lane scheduler cannot be configured so: {0}")]
+    #[error("invalid configuration of the lane scheduler: {0}")]
     PathScheduler(#[from] CwrConfigError),
     /// There is no lane, or more than there are identifiers.
     #[error("a session has 1 to {MAX_LANES} lanes, not {asked}")]
@@ -309,7 +309,7 @@ pub enum SessionConfigError {
         asked: u8,
     },
     /// The configuration of the low lanes' controller is invalid.
-    #[error("the low layer's controller cannot be configured so: {0}")]
+    #[error("invalid configuration of the low layer's controller: {0}")]
     LowPriority(#[from] LcmConfigError),
     /// The packet size is below QUIC's minimum, or above UDP's maximum.
     #[error("an initial mtu of {asked} bytes is not between 1200 and 65527")]

@@ -135,11 +135,11 @@ pub enum ConnectError {
     Socket(SocketId),
     /// The first lane, which carries acknowledgements, would be of the low layer.
     #[error(
-        "socket {0:?} is of the low layer: begin by one of the high layer, and add the low lane afterwards"
+        "socket {0:?} belongs to the low layer: begin with one of the high layer, and add the low lane afterwards"
     )]
     LowFirst(SocketId),
     /// The limit of sessions is reached.
-    #[error("{limit} sessions are open, as many as may be: close one first")]
+    #[error("{limit} sessions are open, which is the maximum: close one first")]
     TooMany {
         /// [`EndpointConfig::max_sessions`].
         limit: usize,

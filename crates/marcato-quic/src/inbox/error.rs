@@ -24,7 +24,9 @@ pub enum InboxError {
     },
     /// This stream cannot carry data to us: it is our own unidirectional stream, or no QUIC stream
     /// has this id.
-    #[error("stream {stream} brings nothing: it is our own unidirectional stream, or no stream at all")]
+    #[error(
+        "stream {stream} cannot deliver data: it is this end's own unidirectional stream, or does not exist"
+    )]
     NotReceiving {
         /// Number of the stream.
         stream: u64,
@@ -53,8 +55,8 @@ pub enum InboxError {
     },
     /// The frame is not allowed on this kind of stream.
     #[error(
-        "the frame at byte {at} of stream {stream} may not be there: MESSAGE goes on message streams, RESET and DONE \
-         on the control stream, DONE alone on the way back of a bidirectional stream"
+        "the frame at byte {at} of stream {stream} is not allowed there: MESSAGE goes on message streams, \
+         RESET and DONE on the control stream, DONE alone on the way back of a bidirectional stream"
     )]
     Misplaced {
         /// Number of the stream.
@@ -119,7 +121,9 @@ pub enum InboxError {
         end: Bytes,
     },
     /// A copy does not match the header of another copy, in position or content.
-    #[error("stream {stream} does not carry the copy of message {message} that a twin's header promised")]
+    #[error(
+        "stream {stream} does not carry the copy of message {message} that another copy's header announced"
+    )]
     Twin {
         /// Stream of the copy.
         stream: u64,
@@ -128,7 +132,7 @@ pub enum InboxError {
     },
     /// The peer exceeded a limit of this end.
     #[error(
-        "the peer exceeded the limit {limit} of {most}: it sends less at once, or InboxLimits::{limit} is raised"
+        "the peer exceeded the limit {limit} of {most}: it must send less at once, or this end must raise InboxLimits::{limit}"
     )]
     Limit {
         /// Limit that was exceeded.
@@ -137,7 +141,7 @@ pub enum InboxError {
         most: u64,
     },
     /// The caller continued feeding although the inbox did not want data. Not the peer's fault.
-    #[error("the inbox was fed twice what may be unread: stop feeding it while wants_data() is false")]
+    #[error("the inbox was fed twice its limit of unread data: stop feeding it while wants_data() is false")]
     Overfed,
 }
 
