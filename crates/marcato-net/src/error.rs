@@ -15,7 +15,7 @@ use crate::config::Engine;
 pub enum TrustError {
     /// There are no root certificates.
     #[error(
-        "the system has no root certificates ({reason}): install them (Debian: ca-certificates), or name whom to trust"
+        "the system has no root certificates ({reason}): install them (Debian: ca-certificates), or name the certificates to trust"
     )]
     NoRoots {
         /// First error met, as text.
@@ -27,7 +27,7 @@ pub enum TrustError {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The Conductor's rules are invalid.
-    #[error("the conductor cannot be configured so: {0}")]
+    #[error("invalid configuration of the conductor: {0}")]
     Conductor(#[from] DebtError),
     /// The QUIC session's configuration is invalid.
     #[error(transparent)]
@@ -39,7 +39,7 @@ pub enum ConfigError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// TLS rejects the certificate, the key or the protocol versions.
-    #[error("tls cannot be set up so: {0}")]
+    #[error("invalid configuration of tls: {0}")]
     Tls(#[from] rustls::Error),
     /// A limit is zero, so nothing could pass.
     #[error("the limit {limit} must not be zero")]
@@ -73,7 +73,7 @@ pub enum ConfigError {
     #[error("quic is always encrypted: use tls, or the tcp engine")]
     PlaintextQuic,
     /// No certificate can have this name.
-    #[error("{name:?} is no name that a certificate can have")]
+    #[error("{name:?} cannot be the name of a certificate: give a host name or an IP address")]
     Name {
         /// Name given.
         name: String,
@@ -103,7 +103,7 @@ pub enum ListenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
     /// The endpoint accepts no more connections.
-    #[error("the endpoint is closed: listen anew")]
+    #[error("the endpoint is closed: listen again")]
     Closed,
 }
 
@@ -197,7 +197,7 @@ pub enum AddLaneError {
         source: io::Error,
     },
     /// The limit of 256 sockets is reached.
-    #[error("the connection has 256 sockets, as many as it may: wait until a lane that was removed is gone")]
+    #[error("the connection has its maximum of 256 sockets: wait until a removed lane is closed")]
     TooManySockets,
     /// The session refused the lane.
     #[error(transparent)]
@@ -225,7 +225,7 @@ pub enum ReserveError {
     #[error(transparent)]
     Declare(#[from] DeclareError),
     /// The kernel controls its congestion window.
-    #[error("kernel tcp keeps no part of its window free: use the quic engine")]
+    #[error("kernel tcp cannot reserve a part of its window: use the quic engine")]
     NotOverTcp,
     /// The connection has ended.
     #[error("the connection is over")]

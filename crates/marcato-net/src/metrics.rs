@@ -203,43 +203,46 @@ type OfAll = (&'static str, &'static str, MetricType, fn(&Sums) -> u64);
 type OfDoor = (&'static str, &'static str, MetricType, fn(&EndpointStats) -> u64);
 
 const BY_LEVEL: [OfLevel; 9] = [
-    ("backlog_bytes", "Bytes that wait to be sent", MetricType::Gauge, |level| level.backlog_bytes),
-    ("backlog_messages", "Messages that wait to be sent", MetricType::Gauge, |level| level.backlog_messages),
+    ("backlog_bytes", "Bytes queued for sending", MetricType::Gauge, |level| level.backlog_bytes),
+    ("backlog_messages", "Messages queued for sending", MetricType::Gauge, |level| level.backlog_messages),
     ("sent_bytes", "Bytes handed to the engine", MetricType::Counter, |level| level.sent_bytes),
     ("sent_messages", "Messages handed to the engine", MetricType::Counter, |level| level.sent_messages),
     ("unfinished_messages", "Messages not delivered yet", MetricType::Gauge, |level| level.unfinished),
     ("expired_messages", "Messages whose lifetime ended first", MetricType::Counter, |level| level.expired),
     ("dropped_messages", "Messages cancelled, discarded or shed", MetricType::Counter, |level| level.dropped),
     ("received_bytes", "Payload received", MetricType::Counter, |level| level.received_bytes),
-    ("received_messages", "Messages that became complete", MetricType::Counter, |level| {
-        level.received_messages
-    }),
+    ("received_messages", "Messages completed", MetricType::Counter, |level| level.received_messages),
 ];
 
 const OF_ALL: [OfAll; 11] = [
     ("connections", "Connections", MetricType::Gauge, |sums| sums.connections),
-    ("missed_messages", "Messages that the peer gave up", MetricType::Counter, |sums| sums.missed),
-    ("unreliable_dropped", "Unreliable messages that nobody took", MetricType::Counter, |sums| {
-        sums.unreliable_dropped
-    }),
+    ("missed_messages", "Messages given up by the peer", MetricType::Counter, |sums| sums.missed),
+    (
+        "unreliable_dropped",
+        "Unreliable messages that the application did not take",
+        MetricType::Counter,
+        |sums| sums.unreliable_dropped,
+    ),
     ("read_stops", "Times that reading stopped for the application", MetricType::Counter, |sums| sums.stops),
     ("lane_packets", "Packets sent", MetricType::Counter, |sums| sums.sent_packets),
     ("lane_bytes", "Bytes sent, headers included", MetricType::Counter, |sums| sums.sent_bytes),
     ("lane_lost_packets", "Packets lost", MetricType::Counter, |sums| sums.lost),
     ("lanes", "Lanes that carry data", MetricType::Gauge, |sums| sums.usable),
-    ("lane_backlog_bytes", "Bytes handed over that have not left", MetricType::Gauge, |sums| sums.backlog),
+    ("lane_backlog_bytes", "Bytes handed over but not sent", MetricType::Gauge, |sums| sums.backlog),
     ("lane_cwnd_bytes", "Congestion windows", MetricType::Gauge, |sums| sums.cwnd),
     ("lane_in_flight_bytes", "Bytes under way", MetricType::Gauge, |sums| sums.in_flight),
 ];
 
 const OF_DOORS: [OfDoor; 7] = [
-    ("endpoint_connections", "Connections that there are", MetricType::Gauge, |door| door.connections as u64),
+    ("endpoint_connections", "Open connections", MetricType::Gauge, |door| door.connections as u64),
     ("endpoint_handshakes", "Handshakes under way", MetricType::Gauge, |door| door.handshakes as u64),
-    ("endpoint_accepted", "Peers that were let in", MetricType::Counter, |door| door.accepted),
-    ("endpoint_refused", "Peers refused for want of room", MetricType::Counter, |door| door.refused),
+    ("endpoint_accepted", "Peers accepted", MetricType::Counter, |door| door.accepted),
+    ("endpoint_refused", "Peers refused because a limit was reached", MetricType::Counter, |door| {
+        door.refused
+    }),
     ("endpoint_retried", "Peers asked to prove their address", MetricType::Counter, |door| door.retried),
-    ("endpoint_failed", "Handshakes that came to nothing", MetricType::Counter, |door| door.failed),
-    ("endpoint_stray", "Datagrams that belonged to nobody", MetricType::Counter, |door| door.stray),
+    ("endpoint_failed", "Failed handshakes", MetricType::Counter, |door| door.failed),
+    ("endpoint_stray", "Datagrams of no connection", MetricType::Counter, |door| door.stray),
 ];
 
 /// Writes one family: its values, each with its labels.

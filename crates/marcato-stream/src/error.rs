@@ -27,7 +27,7 @@ pub enum SendError {
     #[error(transparent)]
     Closed(#[from] Closed),
     /// The queue of its level is full. `Connection::send` of `marcato-net` waits instead.
-    #[error("as much waits at {priority} as may: send again after some has been delivered")]
+    #[error("the {priority} queue is full: send again after some of it has been delivered")]
     Busy {
         /// Level of the message.
         priority: Priority,
@@ -37,20 +37,20 @@ pub enum SendError {
     Empty,
     /// The message is longer than the queue of its level.
     #[error(
-        "the message is longer than the {limit} that may wait: send it with `send_long`, or raise `Limits::queued`"
+        "the message is longer than the limit of {limit} in the queue: send it with `send_long`, or raise `Limits::queued`"
     )]
     TooLong {
         /// Limit of queued bytes.
         limit: Bytes,
     },
     /// The unreliable message fits no packet.
-    #[error("an unreliable message has {limit} at most here: send it reliably, or cut it")]
+    #[error("an unreliable message has at most {limit} here: send it reliably, or split it")]
     TooLongForDatagram {
         /// Largest length that fits now. It changes with the lanes.
         limit: Bytes,
     },
     /// The peer accepts no unreliable messages.
-    #[error("the peer takes no unreliable messages: send it reliably, or raise its `Limits::unreliable`")]
+    #[error("the peer accepts no unreliable messages: send it reliably, or raise its `Limits::unreliable`")]
     NoDatagrams,
     /// The message to be continued was completed or abandoned.
     #[error("the message is complete or was given up: begin another")]
@@ -119,7 +119,7 @@ impl From<conductor::Removal> for NotDelivered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// All of it has been handed to the engine, or it was removed.
-    #[error("nothing of the message waits any more")]
+    #[error("no byte of the message is queued any more")]
     TooLate,
     /// The new level is being discarded.
     #[error(

@@ -11,7 +11,7 @@ use crate::{Inbound, Overrun, Sender, Ticket};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// Bytes that are no frame.
-    #[error("the peer sent bytes that are no frame: {0}")]
+    #[error("the peer sent an invalid frame: {0}")]
     Frame(#[from] FrameError),
     /// More data than a limit allows.
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub enum PeerError {
         number: MessageNumber,
     },
     /// Priority that changed within a message.
-    #[error("the peer changed the priority of message {number} on the way")]
+    #[error("the peer changed the priority of message {number} after its first frame")]
     Priority {
         /// Number of the message.
         number: MessageNumber,

@@ -96,7 +96,7 @@ pub struct Sender<T> {
 
 /// Error returned when the peer acknowledges a message that it cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer acknowledged message {0}, which it was not sent whole")]
+#[error("the peer acknowledged message {0} before all of it was sent")]
 pub struct NotAwaited(u64);
 
 impl<T: Ticket> Sender<T> {

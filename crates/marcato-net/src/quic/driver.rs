@@ -289,7 +289,7 @@ impl Hub {
             }
             None => {
                 if let Some(session) = state.endpoint.session(id) {
-                    session.close(now, ErrorCode::LimitExceeded, "nobody accepts this connection");
+                    session.close(now, ErrorCode::LimitExceeded, "no application accepts this connection");
                 }
             }
         }

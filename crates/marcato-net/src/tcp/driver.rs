@@ -35,7 +35,7 @@ enum Stop {
     Tls(#[from] rustls::Error),
     #[error(transparent)]
     Peer(#[from] PeerError),
-    #[error("it ended without tls saying so: it may have been cut")]
+    #[error("it ended without a tls close: data may be missing")]
     Truncated,
     #[error("it ended within a message")]
     CutShort,

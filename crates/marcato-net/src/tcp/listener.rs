@@ -96,7 +96,7 @@ impl Listener {
                     };
                     let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
                         shared.refused.fetch_add(1, Relaxed);
-                        tracing::debug!("as many connections as may be");
+                        tracing::debug!("the maximum number of connections is open");
                         continue;
                     };
                     let shared = Arc::clone(&shared);
