@@ -32,7 +32,7 @@ pub enum WriteError {
     #[error("a write needs at least one byte")]
     Empty,
     /// The queue is full.
-    #[error("{limit} writes wait already: write again after some have been sent")]
+    #[error("{limit} writes are queued already: write again after some have been sent")]
     TooMany {
         /// Most writes queued at once.
         limit: usize,
