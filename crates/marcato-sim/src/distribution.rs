@@ -47,7 +47,7 @@ pub enum DistributionError {
     #[error("low is above high: exchange them")]
     Bounds,
     /// The mean is zero.
-    #[error("the mean is 0: say constant for a value that is always 0")]
+    #[error("the mean is 0: use constant for a value that is always 0")]
     ZeroMean,
     /// The shape of a Pareto distribution is not above 1, so that it has no mean; or, truncated,
     /// not above 0.

@@ -20,7 +20,7 @@ pub enum FlowError {
     #[error(transparent)]
     Route(#[from] RouteError),
     /// The TCP configuration of an end is invalid.
-    #[error("tcp cannot be configured so: {0}")]
+    #[error("invalid configuration of tcp: {0}")]
     Config(#[from] TcpConfigError),
     /// The rate is zero, or a payload is empty or longer than 65 507 bytes.
     #[error("a udp flow needs a rate above 0 and a payload of 1 to 65507 bytes")]

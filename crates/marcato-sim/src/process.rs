@@ -157,13 +157,13 @@ pub enum SpawnError {
     #[error(transparent)]
     Route(#[from] RouteError),
     /// The TCP configuration of an end is invalid.
-    #[error("tcp cannot be configured so: {0}")]
+    #[error("invalid configuration of tcp: {0}")]
     Config(#[from] TcpConfigError),
     /// Flows would never begin, or all at once.
     #[error("flows need a rate above 0, or gaps with a mean above 0 and below a century")]
     Arrivals,
     /// The mean gap is not representable in nanoseconds.
-    #[error("flows cannot begin so: {0}")]
+    #[error("invalid gaps between flows: {0}")]
     Gaps(#[from] DistributionError),
 }
 

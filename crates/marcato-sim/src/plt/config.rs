@@ -119,7 +119,7 @@ impl Default for PltConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PltConfigError {
     /// The configuration of the LCM is invalid.
-    #[error("the low control module cannot be configured so: {0}")]
+    #[error("invalid configuration of the low control module: {0}")]
     Lcm(#[from] LcmConfigError),
     /// An acknowledgement cannot cover that many packets.
     #[error("low packets cannot be acknowledged every {0}: say 1 to {MOST_RANGES}")]
@@ -128,12 +128,10 @@ pub enum PltConfigError {
     #[error("reordering is 0: a packet needs at least one acknowledged after it to be lost")]
     ZeroReordering,
     /// `min_rto` is 0, so all packets would be lost at once.
-    #[error(
-        "min_rto is 0: say for how long nothing must be heard before low packets are given up, such as 1 s"
-    )]
+    #[error("min_rto is 0: give the silence after which low packets are given up, such as 1 s")]
     ZeroTimeout,
     /// `relief` is 0, a division by zero.
-    #[error("relief is 0: say how many times the window may wait, or none to leave it off")]
+    #[error("relief is 0: give the number of windows that may wait, or none to turn it off")]
     ZeroRelief,
     /// The reassembly buffer is smaller than a segment.
     #[error("the reassembly buffer is smaller than a segment: raise it to several windows, or leave it out")]

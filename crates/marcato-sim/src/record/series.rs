@@ -16,7 +16,7 @@ use crate::topology::LinkId;
 pub enum SeriesError {
     /// The series has reached its greatest number of samples.
     #[error(
-        "the series holds {most} samples, all that it may: raise most_samples, or take a longer interval"
+        "the series has reached its limit of {most} samples: raise most_samples, or take a longer interval"
     )]
     Full {
         /// Greatest number of samples.
@@ -29,7 +29,7 @@ pub enum SeriesError {
         name: String,
     },
     /// A source was added after the first sample, so that its columns would be shorter.
-    #[error("the series has begun: say what to record before the first sample")]
+    #[error("the series has begun: choose the recorded values before the first sample")]
     Begun,
     /// The flow is no TCP flow.
     #[error("{name} is no tcp flow: record the link that it passes")]
