@@ -39,7 +39,7 @@ pub(crate) enum SimulationError {
     #[error("a run has no {0}: this is a defect of the experiment")]
     Missing(&'static str),
     /// A host could not open its session.
-    #[error("an end could not begin: {0}")]
+    #[error("an end could not be started: {0}")]
     Begin(String),
     /// A transfer was still in progress when the run ended.
     #[error("{0} did not arrive within the time of the run: run it for longer")]

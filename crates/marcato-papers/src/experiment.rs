@@ -135,7 +135,10 @@ pub enum SeedError {
         repeat: u32,
     },
     /// The seeds from this one on would pass the largest.
-    #[error("a seed is 0 to {}: from {seed} on there are not {repeat}, choose a smaller seed", Seed::MOST)]
+    #[error(
+        "a seed is 0 to {}: fewer than {repeat} are left from {seed} on, choose a smaller seed",
+        Seed::MOST
+    )]
     Overflow {
         /// First seed.
         seed: u64,

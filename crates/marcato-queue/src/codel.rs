@@ -70,7 +70,7 @@ pub enum CodelError {
     #[error("a target of 0 is always exceeded: set it to 5 to 10 % of the interval")]
     ZeroTarget,
     /// The interval is zero.
-    #[error("an interval of 0 is no time to observe a queue: set it to a typical round-trip time")]
+    #[error("an interval of 0 leaves no time to observe a queue: set it to a typical round-trip time")]
     ZeroInterval,
     /// The target or the interval is longer than a run can be.
     #[error("target and interval must be shorter than 584 years: set them to 5 ms and 100 ms")]

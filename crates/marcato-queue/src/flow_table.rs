@@ -45,7 +45,7 @@ impl Default for FlowTableConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowTableError {
     /// The table has room for no flow.
-    #[error("a table for 0 flows assesses none: give it room for at least 8")]
+    #[error("a table for 0 flows judges no flow: give it room for at least 8")]
     NoFlows,
     /// The table has room for more flows than can be numbered.
     #[error("a table for {0} flows would take hundreds of gigabytes: give it room for 16777216 at most")]

@@ -158,7 +158,7 @@ pub enum FrameError {
         value: u8,
     },
     /// A reserved bit is set.
-    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x07 may be")]
+    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x07 are allowed")]
     Flags {
         /// Offset of the flags.
         at: usize,
@@ -594,7 +594,7 @@ mod tests {
                 "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)",
             ),
             (&[1, 7, 5], "priority 5 at byte 2 is unknown: it must be 0 to 4"),
-            (&[1, 7, 0, 9], "flags 0x09 at byte 3 have a reserved bit set: only those of 0x07 may be"),
+            (&[1, 7, 0, 9], "flags 0x09 at byte 3 have a reserved bit set: only those of 0x07 are allowed"),
             (
                 &[1, 7, 0, 4, 0, 1],
                 "copy 0 of 1 at byte 4 cannot be: there must be 2 to 16 copies, counted from 0",

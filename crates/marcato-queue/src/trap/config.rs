@@ -211,7 +211,9 @@ pub enum TrapError {
     #[error("a threshold of {0} % is not possible: set it to 1 to 100, such as 90")]
     Threshold(u8),
     /// The cycles do not exist, or their windows are no longer known.
-    #[error("a response cannot be looked for in cycles {first} to {last} after a signal: 1 to 3 are kept")]
+    #[error(
+        "a response cannot be found in cycles {first} to {last} after a signal: choose from cycles 1 to 3, which are kept"
+    )]
     Response {
         /// First cycle.
         first: u8,
