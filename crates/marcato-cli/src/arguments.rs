@@ -39,40 +39,45 @@ struct Marcato {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a paper's experiments and compares what it measures with what the paper prints
+    /// Runs a paper's experiments and compares the measured values with the published ones
     ///
-    /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when the experiments
-    /// could not be run.
+    /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when
+    /// the experiments could not be run.
     #[command(after_help = "Examples:
   marcato papers cats --out out/cats
   marcato papers cwr --repeat 5 --jobs 4 --out out/cwr
   marcato papers all --quick --format csv > rows.csv")]
     Papers(Papers),
 
-    /// Runs the simulator where theory says what must come out, and compares
+    /// Compares the simulator with theory
     ///
-    /// Formulas of TCP's rate, CUBIC, BBR, DCTCP, CoDel, waiting queues, priority, and times that are exact: each row is a
-    /// theory's value, the simulator's, and the band that the theory's own limits allow. The exit status is 0 when every
-    /// row lies in its band, 1 when one lies outside, and 2 when nothing could be run.
+    /// The rows are formulas of TCP's rate, CUBIC, BBR, DCTCP, CoDel, waiting queues, priority, and
+    /// times that are exact. Each has the theory's value, the simulator's, and the band that the
+    /// theory's own limits allow. The exit status is 0 when every row lies in its band, 1 when one
+    /// lies outside, and 2 when nothing could be run.
     #[command(after_help = "Examples:
   marcato validate
   marcato validate --quick --jobs 2
   marcato validate --repeat 5 --out out/validate")]
     Validate(Validate),
 
-    /// Loads a web page over real QUIC through an emulated link, first come first served and by Marcato
+    /// Loads a web page over real QUIC through an emulated link, first come first served and with
+    /// Marcato
     ///
-    /// The page is that of the CATS paper, beside a source of small critical messages; the link is emulated between UDP
-    /// sockets of this host and needs no privileges. The exit status is 0 when what matters came earlier by Marcato, 1
-    /// when it did not, and 2 when nothing could be run.
+    /// The page is that of the CATS paper, beside a source of small critical messages; the link is
+    /// emulated between UDP sockets of this host and needs no privileges. The exit status is 0 when
+    /// urgent data arrived earlier with Marcato, 1 when it did not, and 2 when nothing could be
+    /// run.
     #[command(after_help = "Examples:
   marcato demo --out out/demo
   marcato demo --loads 10 --queue droptail --loss 0.02")]
     Demo(Demo),
 
-    /// Measures how long prioritised messages take between two hosts, and what else fits beside them
+    /// Measures completion times of prioritised messages between two hosts, and the goodput beside
+    /// them
     ///
-    /// Start a server on one host and clients on others: `marcato perf server`, then `marcato perf client HOST`.
+    /// Start a server on one host and clients on others: `marcato perf server`, then
+    /// `marcato perf client HOST`.
     #[command(after_help = "Examples:
   marcato perf server
   marcato perf client server.example --ca ca.pem --duration 30s")]
@@ -109,35 +114,36 @@ pub(crate) struct Completions {
 /// Arguments of `marcato sim`.
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
-    /// The scenario; `-` reads it from standard input, and traces are then relative to the working directory
+    /// The scenario; `-` reads it from standard input, and traces are then relative to the working
+    /// directory
     pub(crate) file: PathBuf,
 
-    /// Say what would run, and run nothing
+    /// Print what would run, and run nothing
     #[arg(long)]
     pub(crate) explain: bool,
 
-    /// Run with this seed only [default: what the file says]
+    /// Run with this seed only [default: the seeds of the file]
     #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
 
-    /// Set a key of the file otherwise, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
+    /// Override a key of the file, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Write tables, series, figures, captures and a report into this directory; of a grid, a document for each run and
-    /// their means
+    /// Write tables, series, figures, captures and a report into this directory; for a grid, a
+    /// document for each run and their means
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How to print the results on standard output
+    /// Format of the results on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
-    /// Run so many at once [default: as many as there are cores]
+    /// Number of concurrent runs [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
 
-    /// Refuse a directory that has no runs of this grid yet; runs that are done are never made again
+    /// Refuse a directory that has no runs of this grid yet; completed runs are never repeated
     #[arg(long)]
     pub(crate) resume: bool,
 }
@@ -145,19 +151,19 @@ pub(crate) struct Sim {
 /// Arguments of `marcato demo`.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Load the page so often in each way
+    /// Number of page loads with each scheme
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=100))]
     pub(crate) loads: u32,
 
-    /// What waits before the link
+    /// Queue discipline before the link
     #[arg(long, value_enum, default_value_t = QueueName::Codel)]
     pub(crate) queue: QueueName,
 
-    /// What the link loses, of what leaves: a probability
+    /// Probability that the link loses a packet that leaves
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = loss)]
     pub(crate) loss: f64,
 
-    /// What losses and the source's phase are drawn from
+    /// Seed of the losses and of the source's phase
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
@@ -165,7 +171,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How to print the rows on standard output
+    /// Format of the rows on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -173,7 +179,7 @@ pub(crate) struct Demo {
 /// Queue disciplines of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QueueName {
-    /// First in, first out, with room for what the link carries in a round trip
+    /// First in, first out, with room for one bandwidth-delay product
     Droptail,
     /// CoDel (RFC 8289)
     Codel,
@@ -189,16 +195,16 @@ pub(crate) struct Perf {
 /// The two ends of a measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PerfRole {
-    /// Takes what clients send, until it is ended
+    /// Receives messages from clients until it is stopped
     #[command(after_help = "Examples:
   marcato perf server
   marcato perf server --listen 0.0.0.0:4433 --cert chain.pem --key key.pem
   marcato perf server --engine quic --layered --once")]
     Server(PerfServer),
-    /// Sends, and prints what became of it
+    /// Sends messages and prints their completion times
     ///
-    /// The exit status is 0 when the run is complete, 130 after an interrupt, and 2 when it was cut short otherwise or there
-    /// is no result.
+    /// The exit status is 0 when the run is complete, 130 after an interrupt, and 2 when it was cut
+    /// short otherwise or there is no result.
     #[command(after_help = "Examples:
   marcato perf client server.example --ca ca.pem
   marcato perf client 192.0.2.1 --ca ca.pem --engine tcp --source 20ms:10kB --bulk p4 --duration 5s --warm-up 1s
@@ -209,15 +215,16 @@ pub(crate) enum PerfRole {
 /// Arguments of `marcato perf server`.
 #[derive(Debug, Args)]
 pub(crate) struct PerfServer {
-    /// Listen here, on TCP and UDP; again for each further lane
+    /// Address to listen at, on TCP and UDP; repeated for each further lane
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
     pub(crate) listen: Vec<LaneSpec>,
 
-    /// Have a low lane beside each lane, at the port after its own, for clients with --layered (QUIC)
+    /// Open a low lane next to each lane, at the port after its own, for clients with --layered
+    /// (QUIC)
     #[arg(long)]
     pub(crate) layered: bool,
 
-    /// Only this engine [default: both]
+    /// Engine to serve [default: both]
     #[arg(long, value_enum)]
     pub(crate) engine: Option<EngineName>,
 
@@ -229,7 +236,7 @@ pub(crate) struct PerfServer {
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Serve so many clients at once
+    /// Maximum number of concurrent clients
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     pub(crate) max_clients: usize,
 
@@ -249,53 +256,56 @@ pub(crate) struct PerfClient {
     #[arg(long, value_enum, default_value_t = EngineName::Quic)]
     pub(crate) engine: EngineName,
 
-    /// One more way to the server, at another address or port of it; may be repeated
+    /// Further lane to the server, at another of its addresses or ports; may be repeated
     #[arg(long = "lane", value_name = "ADDR")]
     pub(crate) lanes: Vec<LaneSpec>,
 
-    /// Have a low lane beside each lane, for what that has no room for (QUIC); the server needs --layered too
+    /// Open a low lane next to each lane, for data that exceeds its room (QUIC); the server needs
+    /// --layered too
     #[arg(long)]
     pub(crate) layered: bool,
 
-    /// A message of this size in each period: PERIOD:SIZE[:PRIORITY], for example 100ms:10kB:p0; may be repeated
+    /// A message of this size in each period: PERIOD:SIZE[:PRIORITY], for example 100ms:10kB:p0;
+    /// may be repeated
     #[arg(long = "source", value_name = "SPEC")]
     pub(crate) sources: Vec<SourceSpec>,
 
-    /// Background data without end: PRIORITY[:SIZE], in messages of 64kB unless said otherwise
+    /// Endless background data: PRIORITY[:SIZE], in messages of 64kB by default
     ///
     /// Without --source and --bulk, a source 100ms:10kB:p0 beside bulk of p4 is sent.
     #[arg(long, value_name = "SPEC")]
     pub(crate) bulk: Option<BulkSpec>,
 
-    /// On which lane the next packet goes [default: cwr; lowrtt with --stream-scheduler rr]
+    /// Lane scheduler [default: cwr; lowrtt with --stream-scheduler rr]
     #[arg(long, value_enum)]
     pub(crate) path_scheduler: Option<PathName>,
 
-    /// Whose bytes go next
+    /// Order in which messages are sent
     #[arg(long, value_enum, default_value_t = StreamName::Cats)]
     pub(crate) stream_scheduler: StreamName,
 
-    /// How long to send
+    /// Duration of sending
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = quantity::span)]
     pub(crate) duration: Duration,
 
-    /// How much of that does not count
+    /// Initial part of the duration that is not measured
     #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = quantity::span)]
     pub(crate) warm_up: Duration,
 
-    /// How many bytes of each level may wait before the connection
+    /// Most bytes of each level that wait before the connection
     #[arg(long, value_name = "SIZE", default_value = "1MB", value_parser = perf::backlog)]
     pub(crate) backlog: Bytes,
 
-    /// What the sources' phases are drawn from
+    /// Seed of the sources' phases
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
-    /// Believe the certificate of this fingerprint (SHA-256), which the server prints
+    /// Pin the certificate with this fingerprint (SHA-256), which the server prints
     #[arg(long, value_name = "HEX", value_parser = perf::fingerprint, conflicts_with = "ca")]
     pub(crate) fingerprint: Option<Fingerprint>,
 
-    /// Believe certificates that those in this file (PEM) have signed [default: whom the system believes]
+    /// Accept certificates that those in this file (PEM) have signed [default: the system's root
+    /// certificates]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 
@@ -303,17 +313,18 @@ pub(crate) struct PerfClient {
     #[arg(long)]
     pub(crate) name: Option<String>,
 
-    /// Give up if there is no connection after so long
+    /// Time after which a connection attempt is given up
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = quantity::span)]
     pub(crate) connect_timeout: Duration,
 
-    /// End the run, incomplete, if the server says nothing for so long
+    /// Silence of the server after which the run ends, incomplete
     ///
-    /// The server reports ten times a second. What was measured is printed and marked incomplete.
+    /// The server reports ten times a second. The values measured until then are printed and marked
+    /// incomplete.
     #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = perf::idle_timeout)]
     pub(crate) idle_timeout: Duration,
 
-    /// How to print the result on standard output
+    /// Format of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
@@ -359,7 +370,7 @@ pub(crate) struct Papers {
     /// The paper, or all of them
     pub(crate) paper: String,
 
-    /// Where to run
+    /// World to run in
     #[arg(long, value_enum, default_value_t = WorldName::Virtual)]
     pub(crate) world: WorldName,
 
@@ -371,27 +382,28 @@ pub(crate) struct Papers {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
-    /// Run with so many seeds, and give means with 95 % confidence intervals
+    /// Number of seeds; the results are means with 95 % confidence intervals
     #[arg(
         long, value_name = "N", default_value_t = 1,
         value_parser = value_parser!(u32).range(1..=i64::from(RunOptions::MOST_RUNS))
     )]
     pub(crate) repeat: u32,
 
-    /// Run so many at once [default: as many as there are cores]
+    /// Number of concurrent runs [default: the number of cores]
     ///
-    /// It changes no result. Short experiments run one after the other all the same.
+    /// The number changes no result. Short experiments always run one after the other.
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZeroU16>,
 
     /// Write report.html, rows.json, rows.csv and the figures into this directory
     ///
-    /// With `all`, each paper has a directory of its own in it. Long experiments keep the runs that are done in `runs`, and
-    /// the same program takes them from there: what was cut short goes on where it was.
+    /// With `all`, each paper has a directory of its own in it. Long experiments keep completed
+    /// runs in `runs`. The same program reuses them, so a command that was cut short continues from
+    /// there.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How to print the rows on standard output
+    /// Format of the rows on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -399,7 +411,7 @@ pub(crate) struct Papers {
 /// Arguments of `marcato validate`.
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
-    /// Shorten the runs; where chance has a part, bands are wider
+    /// Shorten the runs; bands of random rows are wider
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -407,14 +419,14 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
-    /// Run what is random with so many seeds, and give means with 95 % confidence intervals
+    /// Number of seeds of random runs; the results are means with 95 % confidence intervals
     #[arg(
         long, value_name = "N", default_value_t = 1,
         value_parser = value_parser!(u32).range(1..=i64::from(RunOptions::MOST_RUNS))
     )]
     pub(crate) repeat: u32,
 
-    /// Run so many at once [default: as many as there are cores]
+    /// Number of concurrent runs [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZeroU16>,
 
@@ -422,7 +434,7 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// How to print the rows on standard output
+    /// Format of the rows on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }

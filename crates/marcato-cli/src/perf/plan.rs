@@ -53,9 +53,9 @@ pub(crate) enum PathName {
     Lowrtt,
     /// One lane after the other
     Rr,
-    /// Room in the congestion window is kept for each source (CWR)
+    /// Room in the congestion window is reserved for each source (CWR)
     Cwr,
-    /// The same on all lanes, and each message on all of them (CWR+RED)
+    /// As cwr, on all lanes, and each message on all of them (CWR+RED)
     CwrRed,
 }
 
