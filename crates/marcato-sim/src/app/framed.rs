@@ -38,9 +38,12 @@ pub struct Framed {
     refused: Vec<(Tag, SendError)>,
     received: Vec<(Time, Received)>,
     missed: Vec<(Time, Missed)>,
-    outcomes: Arc<Mutex<Vec<(Tag, Result<(), NotDelivered>)>>>,
+    outcomes: Arc<Mutex<Outcomes>>,
     violation: Option<PeerError>,
 }
+
+/// Outcomes of the plan's messages, in order.
+type Outcomes = Vec<(Tag, Result<(), NotDelivered>)>;
 
 /// Bytes between the two ends of a connection, in order.
 type Wire = Arc<Mutex<VecDeque<u8>>>;
@@ -53,7 +56,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 struct Slip {
     tag: Tag,
-    outcomes: Arc<Mutex<Vec<(Tag, Result<(), NotDelivered>)>>>,
+    outcomes: Arc<Mutex<Outcomes>>,
 }
 
 impl Ticket for Slip {
