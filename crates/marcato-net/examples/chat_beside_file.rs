@@ -6,9 +6,10 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use marcato_net::{ClientSecurity, Config, Connection, Endpoint, Engine, Message, Remote, ServerSecurity};
-use marcato_quic::{Identity, Trust};
-use marcato_units::Priority;
+use marcato_net::{
+    ClientSecurity, Config, Connection, Endpoint, Engine, Identity, Message, Priority, Remote,
+    ServerSecurity, Trust,
+};
 
 /// Length of the file, in messages of a megabyte.
 const MEGABYTES: usize = 500;

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use marcato_net::{ClientSecurity, Config, Connection, Endpoint, Engine, Message, Remote, ServerSecurity};
-use marcato_quic::{Identity, Trust};
-use marcato_units::Priority;
+use marcato_net::{
+    ClientSecurity, Config, Connection, Endpoint, Engine, Identity, Message, Priority, Remote,
+    ServerSecurity, Trust,
+};
 use tokio::sync::oneshot;
 
 type Failure = Box<dyn Error + Send + Sync>;

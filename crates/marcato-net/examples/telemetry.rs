@@ -10,12 +10,9 @@ use std::error::Error;
 use std::net::SocketAddr;
 
 use marcato_net::{
-    AcceptError, ClientSecurity, Config, Connection, Endpoint, LaneConfig, LongMessages, Message, Remote,
-    ServerSecurity,
+    AcceptError, Bytes, ClientSecurity, Config, Connection, Duration, Endpoint, Identity, LaneConfig,
+    LongMessages, Message, Priority, Remote, ServerSecurity, Source, SourceKey, Trust,
 };
-use marcato_quic::{Identity, Trust};
-use marcato_sched::reserve::{Source, SourceKey};
-use marcato_units::{Bytes, Duration, Priority};
 
 /// Period of a reading of 3 kB, as in CWR's example.
 const PERIOD: Duration = Duration::from_millis(100);

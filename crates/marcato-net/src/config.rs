@@ -1,6 +1,7 @@
 //! Configuration of an endpoint.
 
 use std::net::SocketAddr;
+#[cfg(feature = "native-certs")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use marcato_quic::{Identity, SessionConfig, Trust};
 use marcato_sched::conductor::Config as ConductorConfig;
 pub use marcato_stream::{ChunkRule, Limits, LongMessages};
 use marcato_units::{Bytes, Layer};
+#[cfg(feature = "native-certs")]
 use rustls::RootCertStore;
 
 use crate::error::TrustError;
@@ -289,6 +291,7 @@ impl Remote {
 /// # Errors
 ///
 /// If the system's certificates cannot be read, or there are none.
+#[cfg(feature = "native-certs")]
 pub fn system_trust() -> Result<Trust, TrustError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -298,4 +301,14 @@ pub fn system_trust() -> Result<Trust, TrustError> {
         return Err(TrustError::NoRoots { reason });
     }
     Ok(Trust::Roots(Arc::new(roots)))
+}
+
+/// Returns an error: this build trusts no certificates of the system.
+///
+/// # Errors
+///
+/// Always, without the feature `native-certs`.
+#[cfg(not(feature = "native-certs"))]
+pub fn system_trust() -> Result<Trust, TrustError> {
+    Err(TrustError::NotBuilt)
 }

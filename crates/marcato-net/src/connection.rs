@@ -113,6 +113,7 @@ impl Connection {
 
     /// Returns the transport for inspection, also after its end. It does not keep the connection
     /// open.
+    #[cfg(feature = "metrics")]
     pub(crate) fn share(&self) -> Arc<dyn Transport> {
         Arc::clone(&self.0.0)
     }

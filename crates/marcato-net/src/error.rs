@@ -21,6 +21,11 @@ pub enum TrustError {
         /// First error met, as text.
         reason: String,
     },
+    /// The program was built without the system's trust.
+    #[error(
+        "this program was built without the system's root certificates: name the certificates to trust, or enable the feature `native-certs`"
+    )]
+    NotBuilt,
 }
 
 /// Error returned for an invalid configuration.

@@ -8,9 +8,9 @@
 //! # Getting started
 //!
 //! ```
-//! use marcato_net::{ClientSecurity, Config, Endpoint, Engine, Message, Remote, ServerSecurity};
-//! use marcato_quic::{Identity, Trust};
-//! use marcato_units::Priority;
+//! use marcato_net::{
+//!     ClientSecurity, Config, Endpoint, Engine, Identity, Message, Priority, Remote, ServerSecurity, Trust,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -97,6 +97,16 @@
 //! - *Peers.* [`Limits`] bounds all data that a peer can make us hold. A peer that exceeds a limit,
 //!   or sends an invalid frame, loses its connection.
 //!
+//! # Features
+//!
+//! | feature | default | effect |
+//! |---|---|---|
+//! | `metrics` | on | `Metrics`: export to Prometheus |
+//! | `native-certs` | on | trust in the system's root certificates ([`ClientSecurity::verified`]) |
+//! | `qlog` | off | logs of QUIC connections |
+//!
+//! This crate re-exports what an application needs of the others, so that it depends on one crate.
+//!
 //! # Not supported
 //!
 //! Room reserved over TCP, and 0-RTT. Marks, segmentation offload and TCP's measurements need
@@ -111,6 +121,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod long;
+#[cfg(feature = "metrics")]
 mod metrics;
 mod quic;
 mod shared;
@@ -130,9 +141,19 @@ pub use error::{
     LongSendError, NotDelivered, ReserveError, SendError, TrustError,
 };
 pub use long::LongSender;
+pub use marcato_quic::{Fingerprint, Identity, IdentityError, MessageId, Trust};
+pub use marcato_sched::conductor::Redundancy;
+pub use marcato_sched::lane::LaneId;
+pub use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::{InboundCounters, Missed, MissedReason, Received};
+pub use marcato_units::{Bytes, Duration, Layer, Priority, Time};
+pub use marcato_wire::MessageNumber;
+#[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
+// Whole crates, for settings beyond the common ones: the rules of the Conductor
+// (`Config::conductor`) and of the sessions (`QuicConfig::session`).
+pub use {marcato_quic, marcato_sched, marcato_units};
 
 /// Quick start of the README, compiled and run.
 #[cfg(doctest)]
