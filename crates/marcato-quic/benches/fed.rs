@@ -168,7 +168,7 @@ impl End for Fed {
 
     fn send(&mut self, now: Time, body: Payload) {
         let session = self.session.and_then(|id| self.endpoint.session(id)).expect("a session");
-        session.send(now, Message::new(body, Priority::P2)).expect("room for one message");
+        session.send(now, Message::new(body).with_priority(Priority::P2)).expect("room for one message");
     }
 
     fn next_timeout(&self) -> Option<Time> {

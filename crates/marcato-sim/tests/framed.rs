@@ -43,7 +43,7 @@ fn planned() -> impl Strategy<Value = Vec<Planned>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_message_arrives_once_over_a_lossy_link(

@@ -1,9 +1,9 @@
 //! Message to be sent.
 
 use bytes::Bytes as Payload;
-use marcato_sched::conductor::Redundancy;
+use marcato_sched::conductor::{self, Redundancy};
 use marcato_sched::reserve::SourceKey;
-use marcato_units::{Duration, Priority};
+use marcato_units::{Bytes, Duration, Priority};
 
 /// Message to be sent. In the terms of TAPS (RFC 9622 §9.1.3): `msgPriority` and `msgLifetime` are
 /// set here. All messages are `msgReliable` unless they are [unreliable](Message::unreliable), and
@@ -41,6 +41,17 @@ impl Message {
         }
     }
 
+    /// Describes this message for a Conductor, which holds no bytes.
+    pub fn description(&self) -> conductor::Message {
+        conductor::Message {
+            len: Bytes::new(self.body.len() as u64),
+            priority: self.priority,
+            lifetime: self.lifetime,
+            redundancy: self.redundancy,
+            partial_ok: self.partial_ok,
+        }
+    }
+
     /// Returns this message with this priority (`msgPriority`).
     #[must_use]
     pub fn with_priority(self, priority: Priority) -> Self {
@@ -49,8 +60,7 @@ impl Message {
 
     /// Returns this message, worth sending for `lifetime` only (`msgLifetime`). Once bytes of it
     /// have left it is completed nevertheless, unless it [allows partial
-    /// delivery](Self::allowing_partial_delivery). The receiver learns that it
-    /// missed it.
+    /// delivery](Self::allowing_partial_delivery). The receiver learns that it missed it.
     #[must_use]
     pub fn with_lifetime(self, lifetime: Duration) -> Self {
         Self { lifetime: Some(lifetime), ..self }
@@ -61,8 +71,8 @@ impl Message {
     /// Over QUIC it travels in one DATAGRAM frame (RFC 9221), in its order among the others and
     /// within the congestion window. It is not retransmitted if lost. It has to fit a packet
     /// (`Connection::max_unreliable` of `marcato-net`), travels on one lane, and waits with its
-    /// level where flow control stops that. `MessageHandle::delivered` then reports
-    /// that it has left. A receiver that does not take it in time drops it, the least urgent first
+    /// level where flow control stops that. `MessageHandle::delivered` then reports that it has
+    /// left. A receiver that does not take it in time drops it, the least urgent first
     /// ([`Limits::unreliable`](crate::Limits::unreliable)).
     ///
     /// TCP has no unreliable delivery, so there it is sent like any other message. A program
@@ -86,8 +96,7 @@ impl Message {
         Self { partial_ok: true, ..self }
     }
 
-    /// Returns this message as one of a periodic source for which room is
-    /// reserved.
+    /// Returns this message as one of a periodic source for which room is reserved.
     #[must_use]
     pub fn from_source(self, source: SourceKey) -> Self {
         Self { source: Some(source), ..self }

@@ -207,14 +207,7 @@ impl<T: Ticket> Sender<T> {
         let len = Bytes::new(message.body.len() as u64);
         let queued = self.conductor.counters().level(level).queued.bytes;
         self.limits.admit(level, len, self.unfinished[level.index()], queued)?;
-        let offered = conductor::Message {
-            len,
-            priority: level,
-            lifetime: message.lifetime,
-            redundancy: message.redundancy,
-            partial_ok: message.partial_ok,
-        };
-        let offered = self.conductor.offer(now, offered);
+        let offered = self.conductor.offer(now, message.description());
         // `offer` also sheds messages, if that is enabled.
         self.sweep();
         let id = offered.map_err(|error| SendError::from_offer(error, level))?;

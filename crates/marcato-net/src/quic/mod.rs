@@ -267,18 +267,9 @@ impl Quic {
         {
             return Err(SendError::Busy { priority: level });
         }
-        let offered = marcato_quic::Message {
-            body: message.body.clone(),
-            priority: level,
-            lifetime: message.lifetime,
-            redundancy: message.redundancy,
-            partial_ok: message.partial_ok,
-            source: message.source,
-        };
         let sent = match part {
-            Some((long, last)) => session.send_part(now, long, offered, last),
-            None if message.reliable => session.send(now, offered),
-            None => session.send_datagram(now, offered),
+            Some((long, last)) => session.send_part(now, long, message.clone(), last),
+            None => session.send(now, message.clone()),
         };
         let id = sent.map_err(|error| match error {
             marcato_quic::SendError::Closed => over(),

@@ -43,7 +43,7 @@ impl QuicApp for Sender {
         }
         let len = self.left.min(MESSAGE);
         let body = self.body.slice(..usize::try_from(len.get()).unwrap_or(0));
-        let taken = context.session().send(now, Message::new(body, Priority::P2)).is_ok();
+        let taken = context.session().send(now, Message::new(body).with_priority(Priority::P2)).is_ok();
         if taken {
             self.left -= len;
         }

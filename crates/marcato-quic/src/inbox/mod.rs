@@ -18,9 +18,9 @@
 //! ([`wants_data`](Inbox::wants_data)), the others fatal. A chunk costs O(log n) in the pieces
 //! held, plus the pieces that it overlaps.
 
+mod assembly;
 mod error;
 mod limits;
-mod message;
 mod output;
 mod ranges;
 mod stream;
@@ -34,9 +34,9 @@ use bytes::Bytes;
 use marcato_units::{Bytes as ByteCount, Priority};
 use marcato_wire::{Decoded, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Twin, VarInt};
 
+use assembly::{Assembly, Held};
 pub use error::InboxError;
 pub use limits::{InboxLimit, InboxLimits};
-use message::{Held, Message};
 pub use output::{Action, InboxCounters, InboxLoad, Piece};
 use ranges::RangeSet;
 pub use stream::Side;
@@ -90,7 +90,7 @@ pub struct Inbox {
     /// Frames known from other copies, by the stream that carries them.
     hints: BTreeMap<u64, Hint>,
     /// Messages that are open, or complete and not wholly read.
-    messages: BTreeMap<MessageNumber, Message>,
+    messages: BTreeMap<MessageNumber, Assembly>,
     /// Messages that are complete or were abandoned.
     settled: RangeSet,
     /// Messages with data to read, most urgent first.
@@ -490,7 +490,7 @@ impl Inbox {
             Entry::Vacant(_) if open >= self.limits.open_messages => {
                 return Err(limit(InboxLimit::OpenMessages, self.limits.open_messages));
             }
-            Entry::Vacant(new) => new.insert(Message::new(frame.priority)),
+            Entry::Vacant(new) => new.insert(Assembly::new(frame.priority)),
         };
         message.admit(&frame)?;
         message.carriers.insert(id);

@@ -17,7 +17,6 @@ mod feed;
 mod input;
 mod lanes;
 mod low;
-mod message;
 mod note_streams;
 mod notes;
 mod output;
@@ -76,7 +75,7 @@ use send_state::SendState;
 
 pub use datagrams::Datagram;
 pub use error::{LaneError, SendError};
-pub use message::Message;
+pub use marcato_stream::Message;
 pub use notes::MAX_NOTES;
 pub use stats::{SessionLoad, SessionStats};
 pub use transmit::Transmit;
@@ -188,29 +187,24 @@ impl Session {
 
     /// Accepts a message to send.
     ///
+    /// An unreliable one leaves in one DATAGRAM frame (RFC 9221), in its order among the others, and
+    /// is not retransmitted if lost. [`Event::Sent`] reports that it has left. It travels once,
+    /// whatever its redundancy.
+    ///
     /// # Errors
     ///
     /// If the session is closed, the message is empty or too long, or a limit of queued or
     /// unacknowledged messages is reached. Less urgent messages of which nothing has left make room
-    /// for it, and are [dropped](Event::Dropped).
+    /// for it, and are [dropped](Event::Dropped). An unreliable message also has to fit a packet,
+    /// and the peer has to accept DATAGRAM frames.
     pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
-        self.take(now, message, None, false)
-    }
-
-    /// Accepts a message that leaves in one DATAGRAM frame (RFC 9221), in its order among the
-    /// others, and is not retransmitted if lost. [`Event::Sent`] reports that it has left. It
-    /// travels once, whatever its redundancy.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`send`](Self::send); also if the message fits no packet or the peer accepts
-    /// no DATAGRAM frames.
-    pub fn send_datagram(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
-        let limit = self.max_datagram().ok_or(SendError::NoDatagrams)?;
-        if message.body.len() > limit {
-            return Err(SendError::TooLongForDatagram { limit });
+        if !message.reliable {
+            let limit = self.max_datagram().ok_or(SendError::NoDatagrams)?;
+            if message.body.len() > limit {
+                return Err(SendError::TooLongForDatagram { limit });
+            }
         }
-        self.take(now, message, None, true)
+        self.take(now, message, None)
     }
 
     /// Returns the largest length in bytes of an unreliable message now; `None` if the peer accepts
@@ -246,7 +240,7 @@ impl Session {
         last: bool,
     ) -> Result<MessageId, SendError> {
         let base = self.outbox.next_part(long).ok_or(SendError::Ended)?.get();
-        self.take(now, part, Some(Part { long, base, last }), false)
+        self.take(now, Message { reliable: true, ..part }, Some(Part { long, base, last }))
     }
 
     /// Returns the bytes of a message begun with [`begin_long`](Self::begin_long) that wait to be
@@ -263,20 +257,13 @@ impl Session {
         self.sweep(now);
     }
 
-    fn take(
-        &mut self,
-        now: Time,
-        message: Message,
-        part: Option<Part>,
-        unreliable: bool,
-    ) -> Result<MessageId, SendError> {
+    fn take(&mut self, now: Time, message: Message, part: Option<Part>) -> Result<MessageId, SendError> {
         if self.phase.is_closed() {
             return Err(SendError::Closed);
         }
         self.make_room(now, message.priority)?;
-        let Message { body, priority, lifetime, redundancy, partial_ok, source } = message;
-        let len = Bytes::new(body.len() as u64);
-        let offered = conductor::Message { len, priority, lifetime, redundancy, partial_ok };
+        let offered = message.description();
+        let Message { body, priority, redundancy, source, reliable, .. } = message;
         let id = match self.conductor.offer(now, offered) {
             Ok(id) => id,
             Err(error) => {
@@ -285,7 +272,7 @@ impl Session {
                 return Err(error.into());
             }
         };
-        let offer = Offer { message: id.get(), source, priority, len, redundancy };
+        let offer = Offer { message: id.get(), source, priority, len: offered.len, redundancy };
         self.scheduler.message_offered(now, &offer);
         self.outbox.insert(Outgoing {
             id,
@@ -297,10 +284,10 @@ impl Session {
             reached: 0,
             lost: Vec::new(),
             part,
-            unreliable,
+            unreliable: !reliable,
         });
         if let Some(part) = part {
-            self.outbox.add_part(part, id, len);
+            self.outbox.add_part(part, id, offered.len);
         }
         self.sweep(now);
         Ok(id)

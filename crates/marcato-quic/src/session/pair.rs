@@ -104,7 +104,7 @@ fn address(who: Who, lane: u8) -> SocketAddr {
 
 /// Returns a message of `len` bytes whose content depends on the offset.
 pub(super) fn message(priority: Priority, len: usize) -> Message {
-    Message::new(body(len), priority)
+    Message::new(body(len)).with_priority(priority)
 }
 
 /// Returns `len` bytes whose content depends on the offset.

@@ -102,7 +102,7 @@ fn unread_unreliable_messages_are_bounded() {
     let mut pair = pair(&[20], &config);
     for index in 0..10 {
         let (now, body) = (pair.now, Payload::from(vec![index; 100]));
-        pair.session(Client).send_datagram(now, Message::new(body, Priority::P1)).unwrap();
+        pair.session(Client).send(now, Message::new(body).with_priority(Priority::P1).unreliable()).unwrap();
     }
     pair.pass(Duration::from_millis(100));
     let stats = pair.stats(Server);

@@ -199,7 +199,7 @@ impl QuicApp for Traffic {
                 body[..4].copy_from_slice(&index.to_le_bytes());
                 body[4..8].copy_from_slice(&source.sequence.to_le_bytes());
                 body[8..HEADER].copy_from_slice(&now.as_nanos().to_le_bytes());
-                let mut message = Message::new(body.into(), priority);
+                let mut message = Message::new(body).with_priority(priority);
                 message.redundancy = redundancy;
                 message.lifetime = lifetime;
                 message.source = named.then_some(SourceKey(u64::from(index)));
@@ -220,7 +220,7 @@ impl QuicApp for Traffic {
         for (background, body) in &self.background {
             let queued = context.session().conducted().level(background.priority).queued;
             if queued.bytes < background.size {
-                let message = Message::new(body.clone(), background.priority);
+                let message = Message::new(body.clone()).with_priority(background.priority);
                 any |= context.session().send(now, message).is_ok();
             }
         }

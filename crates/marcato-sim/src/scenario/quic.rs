@@ -149,7 +149,7 @@ impl QuicApp for Talker {
             body[..4].copy_from_slice(&self.group.to_le_bytes());
             body[4..8].copy_from_slice(&self.planned.to_le_bytes());
             body[8..HEADER].copy_from_slice(&now.as_nanos().to_le_bytes());
-            let mut message = Message::new(Payload::from(body), it.priority);
+            let mut message = Message::new(Payload::from(body)).with_priority(it.priority);
             message.lifetime = it.lifetime;
             let is_taken = context.session().send(now, message).is_ok();
             self.handed.push((now, is_taken));

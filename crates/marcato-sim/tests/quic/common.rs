@@ -198,7 +198,7 @@ impl QuicApp for Peer {
             return false;
         }
         self.made += 1;
-        let message = Message::new(body(1 << 40 | self.made, 100_000), priority);
+        let message = Message::new(body(1 << 40 | self.made, 100_000)).with_priority(priority);
         self.send(now, context.session(), message).is_some()
     }
 
@@ -419,7 +419,7 @@ pub(crate) fn every(
 ) -> impl Iterator<Item = (Time, Message)> {
     (0..count).map(move |index| {
         let at = from + Duration::from_nanos(u64::try_from(gap.as_nanos()).unwrap() * index);
-        (at, Message::new(body(u64::from(priority as u8) << 32 | index, len), priority))
+        (at, Message::new(body(u64::from(priority as u8) << 32 | index, len)).with_priority(priority))
     })
 }
 

@@ -45,7 +45,7 @@ impl QuicApp for Busy {
         let mut any = false;
         for level in Priority::ALL {
             while session.conducted().level(level).queued.bytes < Bytes::kb(100) {
-                session.send(now, Message::new(body(level as u64, 10_000), level)).unwrap();
+                session.send(now, Message::new(body(level as u64, 10_000)).with_priority(level)).unwrap();
                 any = true;
             }
         }

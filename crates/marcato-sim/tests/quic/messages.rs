@@ -18,13 +18,15 @@ fn one_lane(mbps: u64, delay: u64) -> Vec<PathSpec> {
 #[test]
 fn messages_of_all_sizes_arrive_and_an_empty_one_is_refused() {
     let sizes = [1, 2, 35, 36, 37, 1083, 1084, 1119, 1120, 1121, 1371, 1372, 1373, 1452, 20_000, 10_000_000];
-    let plan =
-        (0u64..).zip(sizes).map(|(index, len)| (at(100), Message::new(body(index, len), Priority::P2)));
+    let plan = (0u64..)
+        .zip(sizes)
+        .map(|(index, len)| (at(100), Message::new(body(index, len)).with_priority(Priority::P2)));
     let mut pair =
         Pair::new(1, &SessionConfig::default(), one_lane(100, 5), Peer::new().sending(plan), Peer::new());
     pair.run(90);
-    let empty =
-        pair.with(Side::Client, |session, now| session.send(now, Message::new(body(0, 0), Priority::P0)));
+    let empty = pair.with(Side::Client, |session, now| {
+        session.send(now, Message::new(body(0, 0)).with_priority(Priority::P0))
+    });
     assert_eq!(empty, Err(SendError::Offer(OfferError::Empty)));
     pair.run(4000);
     pair.assert_delivered(Side::Client);
@@ -103,10 +105,10 @@ fn an_urgent_or_raised_message_passes_a_large_earlier_one() {
     for later in [false, true] {
         let mut pair = Pair::new(4, &SessionConfig::default(), one_lane(100, 5), Peer::new(), Peer::new());
         pair.run(100);
-        pair.send(Side::Client, Message::new(body(1, 4_000_000), Priority::P4));
+        pair.send(Side::Client, Message::new(body(1, 4_000_000)).with_priority(Priority::P4));
         pair.run(120);
         let priority = if later { Priority::P4 } else { Priority::P1 };
-        let id = pair.send(Side::Client, Message::new(body(2, 100_000), priority));
+        let id = pair.send(Side::Client, Message::new(body(2, 100_000)).with_priority(priority));
         if later {
             pair.run(122);
             pair.with(Side::Client, |session, _| session.reprioritise(id, Priority::P1)).unwrap();
@@ -135,9 +137,9 @@ fn an_urgent_or_raised_message_passes_a_large_earlier_one() {
 fn a_message_can_be_cancelled_until_it_has_been_sent_in_full() {
     let mut pair = Pair::new(5, &SessionConfig::default(), one_lane(20, 10), Peer::new(), Peer::new());
     pair.run(100);
-    let big = pair.send(Side::Client, Message::new(body(1, 2_000_000), Priority::P2));
-    let behind = pair.send(Side::Client, Message::new(body(2, 50_000), Priority::P2));
-    let small = pair.send(Side::Client, Message::new(body(3, 500), Priority::P0));
+    let big = pair.send(Side::Client, Message::new(body(1, 2_000_000)).with_priority(Priority::P2));
+    let behind = pair.send(Side::Client, Message::new(body(2, 50_000)).with_priority(Priority::P2));
+    let small = pair.send(Side::Client, Message::new(body(3, 500)).with_priority(Priority::P0));
     pair.run(300);
     let cancel = |pair: &mut Pair, id| pair.with(Side::Client, |session, now| session.cancel(now, id));
     // It has left in full.
@@ -168,18 +170,19 @@ fn expired_and_discarded_messages_are_reported_at_both_ends() {
     let mut pair = Pair::new(6, &SessionConfig::default(), one_lane(8, 10), Peer::new(), Peer::new());
     pair.run(100);
     // 1 MB/s: the first takes a second.
-    let first = pair.send(Side::Client, Message::new(body(1, 1_000_000), Priority::P2));
-    let mut brief = Message::new(body(2, 1000), Priority::P2);
+    let first = pair.send(Side::Client, Message::new(body(1, 1_000_000)).with_priority(Priority::P2));
+    let mut brief = Message::new(body(2, 1000)).with_priority(Priority::P2);
     brief.lifetime = Some(ms(300));
     let brief = pair.send(Side::Client, brief);
-    let mut partial = Message::new(body(3, 1_000_000), Priority::P3);
+    let mut partial = Message::new(body(3, 1_000_000)).with_priority(Priority::P3);
     partial.partial_ok = true;
     let partial = pair.send(Side::Client, partial);
     pair.run(1800);
     let tally = pair.with(Side::Client, |session, now| session.discard_less_urgent_than(now, Priority::P2));
     assert_eq!(tally.messages, 1);
-    let refused =
-        pair.with(Side::Client, |session, now| session.send(now, Message::new(body(4, 10), Priority::P4)));
+    let refused = pair.with(Side::Client, |session, now| {
+        session.send(now, Message::new(body(4, 10)).with_priority(Priority::P4))
+    });
     assert_eq!(refused, Err(SendError::Offer(OfferError::Discarding { threshold: Priority::P2 })));
     pair.run(4000);
     let dropped: BTreeMap<_, _> = pair
@@ -264,16 +267,16 @@ fn a_message_without_a_stream_does_not_block_others_with_one() {
         let config = SessionConfig { max_streams: 2, streams, ..Default::default() };
         let mut pair = Pair::new(9, &config, one_lane(20, 10), Peer::new(), Peer::new());
         pair.run(100);
-        pair.send(Side::Client, Message::new(body(1, 300_000), Priority::P4));
+        pair.send(Side::Client, Message::new(body(1, 300_000)).with_priority(Priority::P4));
         pair.run(150);
         for index in 2..20 {
-            pair.send(Side::Client, Message::new(body(index, 3000), Priority::P0));
+            pair.send(Side::Client, Message::new(body(index, 3000)).with_priority(Priority::P0));
         }
-        let given_up = pair.send(Side::Client, Message::new(body(20, 1_000_000), Priority::P1));
+        let given_up = pair.send(Side::Client, Message::new(body(20, 1_000_000)).with_priority(Priority::P1));
         pair.run(700);
         let cancelled = pair.with(Side::Client, |session, now| session.cancel(now, given_up));
         assert_eq!(cancelled, Ok(()), "{streams:?}");
-        pair.send(Side::Client, Message::new(body(21, 3000), Priority::P0));
+        pair.send(Side::Client, Message::new(body(21, 3000)).with_priority(Priority::P0));
         pair.run(5000);
         let complete = pair.peer(Side::Server).complete().len();
         assert_eq!(complete, 20, "{streams:?}");
@@ -321,11 +324,11 @@ fn streams_that_were_reset_are_given_back_by_the_peer() {
     let mut pair = Pair::new(11, &config, one_lane(20, 10), Peer::new(), Peer::new());
     for round in 0..30 {
         pair.run(100 + round * 100);
-        let id = pair.send(Side::Client, Message::new(body(round, 500_000), Priority::P1));
+        let id = pair.send(Side::Client, Message::new(body(round, 500_000)).with_priority(Priority::P1));
         pair.run(100 + round * 100 + 50);
         let _ = pair.with(Side::Client, |session, now| session.cancel(now, id));
     }
-    pair.send(Side::Client, Message::new(body(99, 5000), Priority::P1));
+    pair.send(Side::Client, Message::new(body(99, 5000)).with_priority(Priority::P1));
     pair.run(6000);
     assert_eq!(pair.peer(Side::Server).complete().len(), 1);
     pair.assert_clean();

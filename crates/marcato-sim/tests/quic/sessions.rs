@@ -71,7 +71,7 @@ fn a_quiet_session_and_its_lanes_are_kept_alive() {
             0
         );
     }
-    pair.send(Side::Server, Message::new(body(1, 5000), Priority::P0));
+    pair.send(Side::Server, Message::new(body(1, 5000)).with_priority(Priority::P0));
     pair.run(201_000);
     pair.assert_delivered(Side::Server);
 }
@@ -97,8 +97,9 @@ fn closing_tells_the_peer_why_and_both_ends_forget_the_session() {
         let mut pair = Pair::new(3, &SessionConfig::default(), paths.into(), busy(), busy());
         pair.run(1000);
         pair.with(closer, |session, now| session.close(now, ErrorCode::NoError, "enough"));
-        let refused =
-            pair.with(closer, |session, now| session.send(now, Message::new(body(1, 10), Priority::P0)));
+        let refused = pair.with(closer, |session, now| {
+            session.send(now, Message::new(body(1, 10)).with_priority(Priority::P0))
+        });
         assert_eq!(refused, Err(marcato_quic::SendError::Closed));
         pair.run(1100);
         for side in [Side::Client, Side::Server] {
@@ -209,7 +210,7 @@ impl Wire {
     pub(crate) fn batches(&mut self, max: NonZeroUsize, priority: Priority) -> Vec<Vec<usize>> {
         let id = self.ends[1].sessions().next().unwrap();
         let now = self.now;
-        let message = Message::new(body(1, 500_000), priority);
+        let message = Message::new(body(1, 500_000)).with_priority(priority);
         self.ends[1].session(id).unwrap().send(now, message).unwrap();
         let mut all = Vec::new();
         let mut buf = Vec::new();
@@ -284,7 +285,11 @@ fn garbage_neither_begins_nor_ends_anything() {
     wire.settle();
     let mut real = Vec::new();
     let now = wire.now;
-    wire.ends[0].session(id).unwrap().send(now, Message::new(body(1, 3000), Priority::P0)).unwrap();
+    wire.ends[0]
+        .session(id)
+        .unwrap()
+        .send(now, Message::new(body(1, 3000)).with_priority(Priority::P0))
+        .unwrap();
     while let Some(_transmit) = wire.ends[0].poll_transmit(now, NonZeroUsize::MIN, &mut real) {}
     let mut stream = Seed::new(5).stream("garbage");
     let stranger = "10.9.9.9:99".parse().unwrap();

@@ -222,7 +222,8 @@ fn check(world: &World) {
                 continue;
             }
         };
-        let mut message = Message::new(body(index as u64, len), Priority::ALL[usize::from(priority)]);
+        let mut message =
+            Message::new(body(index as u64, len)).with_priority(Priority::ALL[usize::from(priority)]);
         if everywhere {
             message.redundancy = Redundancy::EveryLane;
         }

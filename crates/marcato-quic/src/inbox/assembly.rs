@@ -20,7 +20,7 @@ pub(super) struct Held {
 
 /// Message that is not complete, or not wholly read.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct Assembly {
     pub(super) priority: Priority,
     /// End of the message, once a frame with LAST has given it.
     end: Option<u64>,
@@ -42,7 +42,7 @@ pub(super) struct Message {
     pub(super) carriers: BTreeSet<u64>,
 }
 
-impl Message {
+impl Assembly {
     pub(super) fn new(priority: Priority) -> Self {
         Self {
             priority,
