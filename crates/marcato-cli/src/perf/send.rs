@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use marcato_net::{Connection, Message, MessageHandle, SendError};
 use marcato_sched::conductor::Redundancy;
-use marcato_sched::order::{RoundRobin, StreamId, StreamOrder};
+use marcato_sched::order::{RoundRobin, StreamId};
 use marcato_sched::reserve::SourceKey;
 use marcato_units::{Bytes, Priority};
 use tokio::sync::mpsc;
@@ -206,7 +206,7 @@ impl Sending {
             let mut enter =
                 |whole: Whole, open: &mut HashMap<u64, (Whole, Bytes)>, order: &mut RoundRobin| {
                     next += 1;
-                    if order.write(StreamId(next), level, whole.len).is_ok() {
+                    if order.write(StreamId(next), whole.len).is_ok() {
                         open.insert(next, (whole, Bytes::ZERO));
                     }
                     next

@@ -3,15 +3,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use marcato_sched::conductor::Redundancy;
+use marcato_sched::conductor::{Message, Redundancy};
 use marcato_sched::lane::PathId;
-use marcato_sched::order::{PriorityFifo, StreamId, StreamOrder};
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_sched::schedule::{
     Budget, Choice, Cwr, CwrConfig, CwrRed, Fresh, LaneScheduler, Layered, LayeredConfig, LowRepairs, LowRtt,
     Offer, Preference, Purpose, RoundRobin, Selective, Wait,
 };
-use marcato_sched::{LaneId, LaneSet, LaneView};
+use marcato_sched::{Conductor, Config, Debt, LaneId, LaneSet, LaneView};
 use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 use proptest::prelude::*;
 
@@ -174,18 +173,19 @@ fn the_example_of_figure_3() {
     let t = |half_steps: u64| Time::ZERO + step / 2 * u32::try_from(half_steps).unwrap();
     let (mut link, mut path) = (Serial::new(step / 2), Serial::new(step));
     let propagation = step * 3 / 2;
-    let (background, urgent) = (StreamId(1), StreamId(2));
 
     let mut scheduler = Cwr::new(paper()).unwrap();
     scheduler.declare(SourceKey(2), Source::new(Duration::from_secs(1), PACKET * 3, t(2 * 3))).unwrap();
-    let mut streams = PriorityFifo::new(2);
+    // By priority, and within a level first in, first out: CWR Fig. 2b.
+    let mut conductor =
+        Conductor::new(Config { chunk: PACKET, ..Config::with_debt(Debt::strict()) }).unwrap();
     let mut messages = HashMap::from([
-        (background, Fresh::new(1, Priority::P4, PACKET * 5)),
-        (urgent, Fresh::new(2, Priority::P0, PACKET * 3)),
+        (Priority::P4, Fresh::new(1, Priority::P4, PACKET * 5)),
+        (Priority::P0, Fresh::new(2, Priority::P0, PACKET * 3)),
     ]);
     let mut lane = lane(0, PACKET * 4, 30);
     let mut acknowledged = VecDeque::new();
-    // Start of each packet in half steps, and its stream.
+    // Start of each packet in half steps, and its level.
     let mut sent = Vec::new();
     let mut urgent_sent = Time::ZERO;
     for half in 2..=16 {
@@ -196,10 +196,10 @@ fn the_example_of_figure_3() {
             scheduler.acked(now, lane.id, PACKET);
         }
         if half == 2 {
-            streams.write(background, Priority::P4, PACKET * 5).unwrap();
+            conductor.offer(now, Message::new(PACKET * 5, Priority::P4)).unwrap();
         }
         if half == 2 * 3 {
-            streams.write(urgent, Priority::P0, PACKET * 3).unwrap();
+            conductor.offer(now, Message::new(PACKET * 3, Priority::P0)).unwrap();
             let (source, redundancy) = (Some(SourceKey(2)), Redundancy::Once);
             let offer = Offer { message: 2, source, priority: Priority::P0, len: PACKET * 3, redundancy };
             scheduler.message_offered(now, &offer);
@@ -207,31 +207,34 @@ fn the_example_of_figure_3() {
         if half < 2 * 2 || link.free_at > now {
             continue;
         }
-        let Some(frame) = streams.peek(PACKET) else { continue };
-        let fresh = messages[&frame.stream];
-        match scheduler.choose(now, &[lane], Purpose::New(fresh), frame.len) {
+        let Some(next) = conductor.peek(now) else { continue };
+        let fresh = messages[&next.priority];
+        match scheduler.choose(now, &[lane], Purpose::New(fresh), PACKET) {
             Choice::Wait(why) => {
-                assert_eq!(frame.stream, background, "what is urgent never waits");
+                assert_eq!(next.priority, Priority::P4, "urgent data never waits");
                 let reserved = if half < 2 * 3 { Wait::Reserved } else { Wait::NoRoom };
                 assert_eq!(why, reserved, "at half step {half}");
             }
             choice => {
-                assert_eq!((choice, streams.next(PACKET)), (Choice::One(lane.id), Some(frame)));
-                scheduler.sent(now, &lane, Purpose::New(fresh), frame.len);
-                lane.in_flight += frame.len;
-                messages.insert(frame.stream, fresh.after(frame.len));
+                assert_eq!(choice, Choice::One(lane.id));
+                let grant = conductor.grant(now, PACKET).unwrap();
+                assert_eq!((grant.priority, grant.len), (next.priority, PACKET));
+                scheduler.sent(now, &lane, Purpose::New(fresh), grant.len);
+                lane.in_flight += grant.len;
+                messages.insert(grant.priority, fresh.after(grant.len));
                 let left_link = link.pass(now);
                 acknowledged.push_back(path.pass(left_link) + propagation);
-                if frame.stream == urgent {
+                if grant.priority == Priority::P0 {
                     urgent_sent = left_link;
                 }
-                sent.push((half, frame.stream.0));
+                sent.push((half, grant.priority));
             }
         }
     }
-    assert_eq!(sent, [(4, 1), (6, 2), (7, 2), (8, 2), (10, 1), (12, 1), (14, 1), (16, 1)]);
+    let sent: Vec<_> = sent.iter().map(|(half, level)| (*half, level.index())).collect();
+    assert_eq!(sent, [(4, 4), (6, 0), (7, 0), (8, 0), (10, 4), (12, 4), (14, 4), (16, 4)]);
     assert_eq!(urgent_sent, t(9), "half a step after t4");
-    assert!(streams.is_empty());
+    assert!(conductor.is_empty());
 }
 
 #[test]
