@@ -16,7 +16,7 @@ use crate::controller::Congestion;
 use crate::gate::GateFactory;
 use crate::inbox::InboxLimits;
 use crate::low::LowLanes;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, SchedulerFactory};
 
 /// Bytes of a full packet that stream data does not use: its header with an 8-byte connection ID,
 /// the frame's own header, the AEAD's tag, and room for an acknowledgement that the engine may add.
@@ -82,18 +82,15 @@ impl From<BaseScheduler> for PathScheduler {
 }
 
 impl PathScheduler {
-    pub(crate) fn build(self, framing: Framing) -> Result<Scheduler, CwrConfigError> {
+    fn build(self, framing: Framing) -> Result<Scheduler, CwrConfigError> {
         let framed = |config: CwrConfig| CwrConfig { framing, ..config };
         Ok(match self {
-            Self::LowRtt => Scheduler::LowRtt(LowRtt::new()),
-            Self::RoundRobin => Scheduler::RoundRobin(RoundRobin::new()),
-            Self::Cwr(config) => Scheduler::Cwr(Box::new(Cwr::new(framed(config))?)),
-            Self::CwrRed(config) => Scheduler::CwrRed(Box::new(CwrRed::new(framed(config))?)),
-            Self::Selective(threshold) => Scheduler::Selective(Box::new(Selective::new(threshold))),
-            Self::Layered(base, config) => {
-                let base = Self::from(base).build(framing)?;
-                Scheduler::Layered(Box::new(Layered::new(base, config)))
-            }
+            Self::LowRtt => Box::new(LowRtt::new()),
+            Self::RoundRobin => Box::new(RoundRobin::new()),
+            Self::Cwr(config) => Box::new(Cwr::new(framed(config))?),
+            Self::CwrRed(config) => Box::new(CwrRed::new(framed(config))?),
+            Self::Selective(threshold) => Box::new(Selective::new(threshold)),
+            Self::Layered(base, config) => Box::new(Layered::new(Self::from(base).build(framing)?, config)),
         })
     }
 }
@@ -183,6 +180,9 @@ pub struct SessionConfig {
     pub conductor: ConductorConfig,
     /// Lane scheduler.
     pub path_scheduler: PathScheduler,
+    /// Lane scheduler of another crate, in place of `path_scheduler`. Of
+    /// [`PathScheduler::Layered`], it replaces the scheduler of the high lanes.
+    pub own_scheduler: Option<SchedulerFactory>,
     /// Controller of lanes whose request names none.
     pub congestion: Congestion,
     /// Initial window in bytes; `None` for the controller's own choice.
@@ -259,6 +259,7 @@ impl Default for SessionConfig {
         Self {
             conductor: ConductorConfig::default(),
             path_scheduler: PathScheduler::Cwr(CwrConfig::marcato()),
+            own_scheduler: None,
             congestion: Congestion::default(),
             initial_window: None,
             pacing: Pacing::default(),
@@ -392,6 +393,18 @@ impl SessionConfig {
         Framing::new(payload, OVERHEAD).unwrap_or(Framing::NONE)
     }
 
+    /// Builds the lane scheduler of a session.
+    pub(crate) fn scheduler(&self) -> Result<Scheduler, CwrConfigError> {
+        let framing = self.framing();
+        Ok(match (&self.own_scheduler, self.path_scheduler) {
+            (None, built_in) => built_in.build(framing)?,
+            (Some(own), PathScheduler::Layered(_, layers)) => {
+                Box::new(Layered::new(own.build(framing), layers))
+            }
+            (Some(own), _) => own.build(framing),
+        })
+    }
+
     pub(crate) fn validate(&self) -> Result<(), SessionConfigError> {
         self.conductor.debt.validate(self.conductor.chunk)?;
         self.path_scheduler.build(self.framing())?;
@@ -510,6 +523,39 @@ mod tests {
         let selective = PathScheduler::Selective(Priority::P0);
         let config = SessionConfig { path_scheduler: selective, ..SessionConfig::default() }.layered();
         assert_eq!(base(&config), PathScheduler::LowRtt);
+    }
+
+    #[test]
+    fn an_own_scheduler_replaces_the_built_in_one_in_both_layers() {
+        use marcato_sched::schedule::{Choice, Fresh};
+        use marcato_sched::{LaneId, LaneView, Purpose};
+        use marcato_units::{Layer, Time};
+
+        /// Takes the last lane that it may use, with room or without.
+        struct Last;
+        impl marcato_sched::schedule::LaneScheduler for Last {
+            fn choose(&mut self, _: Time, lanes: &[LaneView], _: Purpose, _: Bytes) -> Choice {
+                lanes
+                    .iter()
+                    .rev()
+                    .find(|lane| lane.usable)
+                    .map_or(Choice::Wait(marcato_sched::schedule::Wait::NoLane), |lane| Choice::One(lane.id))
+            }
+        }
+
+        let id = |index| LaneId::new(index).unwrap();
+        let high = |index| LaneView::new(id(index), Bytes::kb(10), Duration::from_millis(10));
+        let lanes = [high(0), high(1), LaneView { layer: Layer::Low, ..high(2) }];
+        let choose = |config: &SessionConfig| {
+            let purpose = Purpose::New(Fresh::new(1, Priority::P2, Bytes::kb(1)));
+            config.scheduler().unwrap().choose(Time::ZERO, &lanes, purpose, Bytes::kb(1))
+        };
+        let own_scheduler = Some(SchedulerFactory::new("last", |_| Box::new(Last)));
+        let config = SessionConfig { path_scheduler: PathScheduler::LowRtt, ..SessionConfig::default() };
+        assert_eq!(choose(&config), Choice::One(id(0)));
+        let config = SessionConfig { own_scheduler, ..config };
+        assert_eq!(choose(&config), Choice::One(id(2)));
+        assert_eq!(choose(&config.layered()), Choice::One(id(1)));
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub use long::LongId;
 pub use low::{LowLanes, Retry};
 pub use marcato_sched::conductor::MessageId;
 pub use marcato_wire::MessageNumber;
+pub use scheduler::SchedulerFactory;
 pub use secrets::Secrets;
 pub use session::{
     Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,

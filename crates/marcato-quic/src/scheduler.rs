@@ -1,122 +1,80 @@
-//! Dispatch to the lane scheduler of a session.
+//! Lane scheduler of a session, and factories of other crates for it.
 
-use marcato_sched::lane::{LaneId, LaneView};
-use marcato_sched::reserve::{DeclareError, Source, SourceKey};
-use marcato_sched::schedule::{
-    Choice, Cwr, CwrRed, LaneScheduler, Layered, LowRtt, Offer, Purpose, RoundRobin, Selective, Unused,
-};
-use marcato_units::{Bytes, Time};
+use std::fmt;
+use std::sync::Arc;
 
-/// One of the lane schedulers. An enum rather than a trait object, because only some of them take
-/// sources.
-#[derive(Debug)]
-pub(crate) enum Scheduler {
-    LowRtt(LowRtt),
-    RoundRobin(RoundRobin),
-    Cwr(Box<Cwr>),
-    CwrRed(Box<CwrRed>),
-    Selective(Box<Selective>),
-    Layered(Box<Layered<Self>>),
+use marcato_sched::reserve::Framing;
+use marcato_sched::schedule::LaneScheduler;
+
+/// Lane scheduler of a session.
+pub(crate) type Scheduler = Box<dyn LaneScheduler + Send + Sync>;
+
+/// Constructor of a lane scheduler that another crate implements, with a name.
+///
+/// A session builds its own scheduler with it. Each call gets the [`Framing`] of the session: the
+/// bytes that messages count against congestion windows.
+///
+/// ```
+/// use marcato_quic::{SchedulerFactory, SessionConfig};
+/// use marcato_sched::schedule::{Choice, LaneScheduler, LowRtt};
+/// use marcato_sched::{LaneView, Purpose};
+/// use marcato_units::{Bytes, Time};
+///
+/// /// Counts the packets that the scheduler of the lowest round-trip time places.
+/// #[derive(Default)]
+/// struct Counting(LowRtt, u64);
+///
+/// impl LaneScheduler for Counting {
+///     fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
+///         self.0.choose(now, lanes, purpose, len)
+///     }
+///
+///     fn sent(&mut self, _: Time, _: &LaneView, _: Purpose, _: Bytes) {
+///         self.1 += 1;
+///     }
+/// }
+///
+/// let counting = SchedulerFactory::new("counting", |_framing| Box::new(Counting::default()));
+/// let config = SessionConfig { own_scheduler: Some(counting), ..SessionConfig::default() };
+/// # let _ = config;
+/// ```
+#[derive(Clone)]
+pub struct SchedulerFactory {
+    name: Arc<str>,
+    make: Arc<dyn Fn(Framing) -> Scheduler + Send + Sync>,
 }
 
-impl Scheduler {
-    fn inner(&self) -> &dyn LaneScheduler {
-        match self {
-            Self::LowRtt(scheduler) => scheduler,
-            Self::RoundRobin(scheduler) => scheduler,
-            Self::Cwr(scheduler) => &**scheduler,
-            Self::CwrRed(scheduler) => &**scheduler,
-            Self::Selective(scheduler) => &**scheduler,
-            Self::Layered(scheduler) => &**scheduler,
-        }
+impl SchedulerFactory {
+    /// Creates a factory that calls `make` for each session. `name` appears in debug output only.
+    pub fn new(
+        name: &str,
+        make: impl Fn(Framing) -> Box<dyn LaneScheduler + Send + Sync> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), make: Arc::new(make) }
     }
 
-    fn inner_mut(&mut self) -> &mut dyn LaneScheduler {
-        match self {
-            Self::LowRtt(scheduler) => scheduler,
-            Self::RoundRobin(scheduler) => scheduler,
-            Self::Cwr(scheduler) => &mut **scheduler,
-            Self::CwrRed(scheduler) => &mut **scheduler,
-            Self::Selective(scheduler) => &mut **scheduler,
-            Self::Layered(scheduler) => &mut **scheduler,
-        }
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Declares a periodic source; schedulers without reservations ignore it.
-    pub(crate) fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
-        match self {
-            Self::Cwr(scheduler) => scheduler.declare(key, source),
-            Self::CwrRed(scheduler) => scheduler.declare(key, source),
-            Self::Layered(scheduler) => scheduler.base_mut().declare(key, source),
-            Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => Ok(()),
-        }
-    }
-
-    /// Withdraws a source.
-    pub(crate) fn withdraw(&mut self, key: SourceKey) -> bool {
-        match self {
-            Self::Cwr(scheduler) => scheduler.withdraw(key),
-            Self::CwrRed(scheduler) => scheduler.withdraw(key),
-            Self::Layered(scheduler) => scheduler.base_mut().withdraw(key),
-            Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => false,
-        }
-    }
-
-    /// Parameters of a source.
-    pub(crate) fn source(&self, key: SourceKey) -> Option<Source> {
-        match self {
-            Self::Cwr(scheduler) => scheduler.reserve().source(key),
-            Self::CwrRed(scheduler) => scheduler.reserve().source(key),
-            Self::Layered(scheduler) => scheduler.base().source(key),
-            Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => None,
-        }
-    }
-
-    /// Capacity that background data was denied.
-    pub(crate) fn unused(&self) -> Unused {
-        match self {
-            Self::Cwr(scheduler) => scheduler.unused(),
-            Self::CwrRed(scheduler) => scheduler.unused(),
-            Self::Layered(scheduler) => scheduler.base().unused(),
-            Self::LowRtt(_) | Self::RoundRobin(_) | Self::Selective(_) => Unused::default(),
-        }
+    /// Builds a scheduler.
+    pub fn build(&self, framing: Framing) -> Box<dyn LaneScheduler + Send + Sync> {
+        (self.make)(framing)
     }
 }
 
-impl LaneScheduler for Scheduler {
-    fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
-        self.inner_mut().choose(now, lanes, purpose, len)
-    }
-
-    fn sent(&mut self, now: Time, lane: &LaneView, purpose: Purpose, len: Bytes) {
-        self.inner_mut().sent(now, lane, purpose, len);
-    }
-
-    fn acked(&mut self, now: Time, lane: LaneId, len: Bytes) {
-        self.inner_mut().acked(now, lane, len);
-    }
-
-    fn lost(&mut self, now: Time, lane: LaneId) {
-        self.inner_mut().lost(now, lane);
-    }
-
-    fn owes(&mut self, waiting: Bytes) {
-        self.inner_mut().owes(waiting);
-    }
-
-    fn message_offered(&mut self, now: Time, offer: &Offer) {
-        self.inner_mut().message_offered(now, offer);
-    }
-
-    fn message_complete(&mut self, now: Time, message: u64) {
-        self.inner_mut().message_complete(now, message);
-    }
-
-    fn reserved(&self, now: Time, lane: &LaneView) -> Bytes {
-        self.inner().reserved(now, lane)
-    }
-
-    fn wakeup(&self) -> Option<Time> {
-        self.inner().wakeup()
+impl fmt::Debug for SchedulerFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SchedulerFactory").field(&self.name).finish()
     }
 }
+
+impl PartialEq for SchedulerFactory {
+    /// Compares the identity of the factories: only clones are equal.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.make, &other.make)
+    }
+}
+
+impl Eq for SchedulerFactory {}

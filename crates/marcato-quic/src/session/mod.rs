@@ -146,7 +146,7 @@ impl Session {
     ) -> Result<Self, SessionConfigError> {
         config.validate()?;
         let conductor = Conductor::new(config.conductor)?.observed_by(Removals::default());
-        let scheduler = config.path_scheduler.build(config.framing())?;
+        let scheduler = config.scheduler()?;
         let side = if conn.side().is_server() { Side::Server } else { Side::Client };
         let mut session = Self {
             conn,

@@ -415,4 +415,20 @@ impl LaneScheduler for Cwr {
     fn wakeup(&self) -> Option<Time> {
         self.reserve.lapses()
     }
+
+    fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        self.declare(key, source)
+    }
+
+    fn withdraw(&mut self, key: SourceKey) -> bool {
+        self.withdraw(key)
+    }
+
+    fn source(&self, key: SourceKey) -> Option<Source> {
+        self.reserve.source(key)
+    }
+
+    fn unused(&self) -> Unused {
+        self.unused
+    }
 }

@@ -88,4 +88,20 @@ impl LaneScheduler for CwrRed {
     fn wakeup(&self) -> Option<Time> {
         self.0.wakeup()
     }
+
+    fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        self.0.declare(key, source)
+    }
+
+    fn withdraw(&mut self, key: SourceKey) -> bool {
+        self.0.withdraw(key)
+    }
+
+    fn source(&self, key: SourceKey) -> Option<Source> {
+        self.0.reserve().source(key)
+    }
+
+    fn unused(&self) -> Unused {
+        self.0.unused()
+    }
 }

@@ -3,8 +3,9 @@
 
 use marcato_units::{Bytes, Layer, Priority, Time};
 
-use super::{Choice, LaneScheduler, Offer, Purpose, Wait, fastest, one_or_wait};
+use super::{Choice, LaneScheduler, Offer, Purpose, Unused, Wait, fastest, one_or_wait};
 use crate::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
+use crate::reserve::{DeclareError, Source, SourceKey};
 
 /// Lanes that new data of a level takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -233,6 +234,22 @@ impl<S: LaneScheduler> LaneScheduler for Layered<S> {
     fn wakeup(&self) -> Option<Time> {
         self.base.wakeup()
     }
+
+    fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        self.base.declare(key, source)
+    }
+
+    fn withdraw(&mut self, key: SourceKey) -> bool {
+        self.base.withdraw(key)
+    }
+
+    fn source(&self, key: SourceKey) -> Option<Source> {
+        self.base.source(key)
+    }
+
+    fn unused(&self) -> Unused {
+        self.base.unused()
+    }
 }
 
 #[cfg(test)]
@@ -240,7 +257,6 @@ mod tests {
     use super::super::{Cwr, CwrConfig, CwrRed, Fresh, LowRtt};
     use super::*;
     use crate::conductor::Redundancy;
-    use crate::reserve::{Source, SourceKey};
     use core::time::Duration;
 
     const NOW: Time = Time::ZERO;

@@ -14,6 +14,10 @@
 //!
 //! [`Layered`] lets any of them choose among the lanes of the high layer, and puts the excess on
 //! the low one.
+//!
+//! A scheduler of another crate implements [`LaneScheduler`] as these do. [`eligible`], [`quick`],
+//! [`fastest`] and [`one_or_wait`] give it their rules on lanes that may be chosen. A session takes
+//! it by a `SchedulerFactory` of `marcato-quic`.
 
 mod budget;
 mod cwr;
@@ -30,7 +34,7 @@ use marcato_units::{Bytes, Layer, Priority, Time};
 
 use crate::conductor::Redundancy;
 use crate::lane::{LaneId, LaneSet, LaneView};
-use crate::reserve::SourceKey;
+use crate::reserve::{DeclareError, Source, SourceKey};
 
 pub use budget::{Budget, BudgetError};
 pub use cwr::{Cwr, CwrConfig, CwrConfigError, Unused};
@@ -150,11 +154,93 @@ pub trait LaneScheduler {
     fn wakeup(&self) -> Option<Time> {
         None
     }
+
+    /// Declares a periodic source. Schedulers that reserve no room ignore it.
+    ///
+    /// # Errors
+    ///
+    /// If the source is invalid, or the table of sources is full.
+    fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        let _ = (key, source);
+        Ok(())
+    }
+
+    /// Withdraws a source; returns false if there is none of this key.
+    fn withdraw(&mut self, key: SourceKey) -> bool {
+        let _ = key;
+        false
+    }
+
+    /// Returns the parameters of a source, declared or learned.
+    fn source(&self, key: SourceKey) -> Option<Source> {
+        let _ = key;
+        None
+    }
+
+    /// Returns the capacity withheld from background data because of reservations.
+    fn unused(&self) -> Unused {
+        Unused::default()
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<S: LaneScheduler + ?Sized> LaneScheduler for alloc::boxed::Box<S> {
+    fn choose(&mut self, now: Time, lanes: &[LaneView], purpose: Purpose, len: Bytes) -> Choice {
+        (**self).choose(now, lanes, purpose, len)
+    }
+
+    fn sent(&mut self, now: Time, lane: &LaneView, purpose: Purpose, len: Bytes) {
+        (**self).sent(now, lane, purpose, len);
+    }
+
+    fn acked(&mut self, now: Time, lane: LaneId, len: Bytes) {
+        (**self).acked(now, lane, len);
+    }
+
+    fn lost(&mut self, now: Time, lane: LaneId) {
+        (**self).lost(now, lane);
+    }
+
+    fn owes(&mut self, waiting: Bytes) {
+        (**self).owes(waiting);
+    }
+
+    fn message_offered(&mut self, now: Time, offer: &Offer) {
+        (**self).message_offered(now, offer);
+    }
+
+    fn message_complete(&mut self, now: Time, message: u64) {
+        (**self).message_complete(now, message);
+    }
+
+    fn reserved(&self, now: Time, lane: &LaneView) -> Bytes {
+        (**self).reserved(now, lane)
+    }
+
+    fn wakeup(&self) -> Option<Time> {
+        (**self).wakeup()
+    }
+
+    fn declare(&mut self, key: SourceKey, source: Source) -> Result<(), DeclareError> {
+        (**self).declare(key, source)
+    }
+
+    fn withdraw(&mut self, key: SourceKey) -> bool {
+        (**self).withdraw(key)
+    }
+
+    fn source(&self, key: SourceKey) -> Option<Source> {
+        (**self).source(key)
+    }
+
+    fn unused(&self) -> Unused {
+        (**self).unused()
+    }
 }
 
 /// Returns the lanes to choose from: the usable ones that are no backup; if there are none, all
 /// usable ones.
-pub(crate) fn eligible(lanes: &[LaneView]) -> LaneSet {
+pub fn eligible(lanes: &[LaneView]) -> LaneSet {
     let (mut regular, mut backup) = (LaneSet::EMPTY, LaneSet::EMPTY);
     for lane in lanes.iter().filter(|lane| lane.usable) {
         if lane.backup { backup.insert(lane.id) } else { regular.insert(lane.id) }
@@ -164,7 +250,7 @@ pub(crate) fn eligible(lanes: &[LaneView]) -> LaneSet {
 
 /// Returns those of `lanes` that urgent data may take: the high layer, because the network may
 /// starve the low one. If there are none, returns all of them.
-pub(crate) fn quick(views: &[LaneView], lanes: LaneSet) -> LaneSet {
+pub fn quick(views: &[LaneView], lanes: LaneSet) -> LaneSet {
     let high: LaneSet = views.iter().filter(|view| view.layer == Layer::High).map(|view| view.id).collect();
     let high = high.and(lanes);
     if high.is_empty() { lanes } else { high }
@@ -172,7 +258,7 @@ pub(crate) fn quick(views: &[LaneView], lanes: LaneSet) -> LaneSet {
 
 /// Returns the lane of `among` with the lowest smoothed round-trip time that has room for `len` in
 /// addition to `less`; the first among equals.
-pub(crate) fn fastest(
+pub fn fastest(
     views: &[LaneView],
     among: LaneSet,
     len: Bytes,
@@ -189,7 +275,7 @@ pub(crate) fn fastest(
 }
 
 /// Returns `lane`, or the reason why none of `among` was found.
-pub(crate) fn one_or_wait(lane: Option<LaneId>, among: LaneSet) -> Choice {
+pub fn one_or_wait(lane: Option<LaneId>, among: LaneSet) -> Choice {
     match lane {
         Some(lane) => Choice::One(lane),
         None if among.is_empty() => Choice::Wait(Wait::NoLane),

@@ -83,7 +83,7 @@ impl Purpose {
     }
 
     /// Lanes that this packet must not take.
-    pub(super) const fn barred(self) -> LaneSet {
+    pub const fn barred(self) -> LaneSet {
         match self {
             Self::Duplicate { carried, .. } => carried,
             Self::New(_) | Self::Retransmission { .. } => LaneSet::EMPTY,
