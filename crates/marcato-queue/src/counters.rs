@@ -17,7 +17,7 @@ pub struct Tally {
 
 impl Tally {
     /// Counts one packet of `len` bytes.
-    pub(crate) fn count(&mut self, len: Bytes) {
+    pub fn count(&mut self, len: Bytes) {
         self.packets += 1;
         self.bytes += len;
     }
@@ -58,7 +58,7 @@ pub struct Counters {
 
 impl Counters {
     /// Counts a packet for which there was no room.
-    pub(crate) fn overflow<P: Packet>(&mut self, packet: &P) {
+    pub fn overflow<P: Packet>(&mut self, packet: &P) {
         self.dropped.count(packet.len());
         self.overflowed.count(packet.len());
     }
@@ -93,13 +93,13 @@ impl Backlog {
     }
 
     /// Counts a packet of `len` bytes in.
-    pub(crate) fn push(&mut self, len: Bytes) {
+    pub fn push(&mut self, len: Bytes) {
         self.packets += 1;
         self.bytes += len;
     }
 
-    /// Counts a packet of `len` bytes out.
-    pub(crate) fn pop(&mut self, len: Bytes) {
+    /// Counts a packet of `len` bytes out. It must have been counted in.
+    pub fn pop(&mut self, len: Bytes) {
         self.packets -= 1;
         self.bytes -= len;
     }

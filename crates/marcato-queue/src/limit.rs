@@ -26,7 +26,7 @@ pub enum LimitError {
 
 impl Limit {
     /// Returns whether a packet of `len` bytes may join `backlog`.
-    pub(crate) fn admits(self, backlog: Backlog, len: Bytes) -> bool {
+    pub fn admits(self, backlog: Backlog, len: Bytes) -> bool {
         match self {
             Self::Packets(limit) => backlog.packets < limit,
             Self::Bytes(limit) => backlog.bytes.checked_add(len).is_some_and(|sum| sum <= limit),
@@ -43,12 +43,10 @@ impl Limit {
 
     /// Counts `packet` as part of `backlog`. If there is no room for it, counts its loss and hands
     /// it back.
-    pub(crate) fn take<P: Packet>(
-        self,
-        packet: P,
-        backlog: &mut Backlog,
-        counters: &mut Counters,
-    ) -> Result<P, P> {
+    ///
+    /// # Errors
+    /// The packet, if there is no room for it.
+    pub fn take<P: Packet>(self, packet: P, backlog: &mut Backlog, counters: &mut Counters) -> Result<P, P> {
         let len = packet.len();
         counters.enqueued.count(len);
         if !self.admits(*backlog, len) {
@@ -60,7 +58,10 @@ impl Limit {
     }
 
     /// Checks that a packet can pass this limit, and returns it.
-    pub(crate) fn checked(self) -> Result<Self, LimitError> {
+    ///
+    /// # Errors
+    /// [`LimitError`] if it admits no packet.
+    pub fn checked(self) -> Result<Self, LimitError> {
         match self {
             Self::Packets(0) => Err(LimitError::NoPackets),
             Self::Bytes(Bytes::ZERO) => Err(LimitError::NoBytes),
