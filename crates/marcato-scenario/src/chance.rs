@@ -57,6 +57,8 @@ fn queue(queue: &Queue) -> bool {
         | Queue::PushOut { .. } => false,
         // Both drop or mark packets at random.
         Queue::Red(_) | Queue::Pie(_) => true,
+        // A plug-in has a random stream, and may draw from it.
+        Queue::Plugin(_) => true,
         Queue::Strict { high, low, preempt: _ } => self::queue(high) || self::queue(low),
     }
 }
@@ -89,10 +91,12 @@ fn kind(kind: &FlowKind) -> bool {
 }
 
 fn ends(ends: &TcpEnds) -> bool {
-    [&ends.from, &ends.to].iter().any(|tcp| match tcp.congestion {
+    [&ends.from, &ends.to].iter().any(|tcp| match &tcp.congestion {
         Congestion::Reno | Congestion::Cubic { .. } | Congestion::Dctcp => false,
         // BBR draws the gain phase in which it starts to probe for bandwidth.
         Congestion::Bbr => true,
+        // A plug-in has a random stream, and may draw from it.
+        Congestion::Plugin(_) => true,
     })
 }
 

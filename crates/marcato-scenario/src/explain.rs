@@ -8,10 +8,13 @@ use crate::experiment::Experiment;
 use crate::flow::{Feeder, Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Added, Capacity, Direction, Jitter, Link, Loss, Way};
 use crate::path::{Map, Route};
+use crate::plugin::{Parameter, Plugin};
 use crate::quantity::{rate, size, span};
 use crate::queue::{Codel, Limit, Queue, Sharing, Standard, Threshold};
+use crate::quic::Scheduler;
 use crate::record::{Pcap, Series};
 use crate::scenario::Scenario;
+use crate::tcp::Congestion;
 use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
 
 /// Writes a line; writing to a string cannot fail.
@@ -225,7 +228,20 @@ fn queue(queue: &Queue) -> String {
             format!("strict [{} {over} {}]", self::queue(high), self::queue(low))
         }
         Queue::PushOut { limit } => format!("push-out {}", limit_text(*limit)),
+        Queue::Plugin(plugin) => plugin_text(plugin),
     }
+}
+
+/// Returns the name of a plug-in, with its parameters.
+fn plugin_text(plugin: &Plugin) -> String {
+    let value = |value: &Parameter| match value {
+        Parameter::Number(number) => number.to_string(),
+        Parameter::Text(text) => text.clone(),
+        Parameter::Flag(flag) => flag.to_string(),
+    };
+    let all: Vec<String> =
+        plugin.parameters.iter().map(|(key, one)| format!("{key} {}", value(one))).collect();
+    if all.is_empty() { plugin.name.clone() } else { format!("{} ({})", plugin.name, all.join(", ")) }
 }
 
 fn codel(codel: &Codel) -> String {
@@ -250,7 +266,9 @@ fn holds(queue: &Queue, rate: Rate, mtu: Bytes, framing: Bytes) -> String {
         };
         about(rate.transmission_time(bytes))
     };
-    queue.limits().iter().map(time).collect::<Vec<_>>().join(" + ")
+    let times: Vec<String> = queue.limits().iter().map(time).collect();
+    // The capacity of a plug-in is unknown.
+    if times.is_empty() { "-".to_owned() } else { times.join(" + ") }
 }
 
 fn loss(loss: &Loss) -> String {
@@ -397,7 +415,11 @@ fn what(flow: &Flow) -> String {
         }
         FlowKind::Quic(quic) => {
             let sent = sent(&quic.messages, &quic.sources, &quic.bulk);
-            let (lanes, scheduler) = (plural(quic.paths.len(), "lane"), quic.scheduler.name());
+            let lanes = plural(quic.paths.len(), "lane");
+            let scheduler = match &quic.scheduler {
+                Scheduler::Plugin(plugin) => plugin_text(plugin),
+                built_in => built_in.name().to_owned(),
+            };
             let layered = if quic.layered { " in two layers" } else { "" };
             format!("quic on {lanes}{layered} by {scheduler}, {}: {sent}{stop}", quic.controller.name())
         }
@@ -405,7 +427,10 @@ fn what(flow: &Flow) -> String {
 }
 
 fn ends(ends: &TcpEnds) -> String {
-    let name = ends.from.congestion.name();
+    let name = match &ends.from.congestion {
+        Congestion::Plugin(plugin) => plugin_text(plugin),
+        built_in => built_in.name().to_owned(),
+    };
     let ecn = if ends.from.ecn { " with ecn" } else { "" };
     let low = if ends.from.low_layer.is_some() { " over a low layer" } else { "" };
     format!("{name}{ecn}{low}")

@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::rc::Rc;
 
 use crate::document::Place;
 use crate::limit::MAX_FAULTS;
+use crate::plugin::PluginNames;
 
 /// All errors of a scenario. Each is displayed with the line that contains it:
 ///
@@ -152,7 +154,8 @@ impl fmt::Display for Fault {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources(pub(crate) Vec<(String, String)>);
 
-/// Collector of faults. Readers add to it and continue, so that all errors are reported together.
+/// Collector of faults, and the names that decide on some of them. Readers add to it and continue,
+/// so that all errors are reported together.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     found: RefCell<Vec<(Place, String)>>,
@@ -160,9 +163,26 @@ pub(crate) struct Faults {
     more: Cell<usize>,
     /// Flags that the set of nodes, or of links, is unknown.
     nameless: Cell<[bool; 2]>,
+    /// Names of plug-ins, which are no faults.
+    plugins: Rc<PluginNames>,
 }
 
 impl Faults {
+    /// Creates an empty collector for readers that know these plug-ins.
+    pub(crate) fn knowing(plugins: &Rc<PluginNames>) -> Self {
+        Self { plugins: Rc::clone(plugins), ..Self::default() }
+    }
+
+    /// Returns an empty collector with the same plug-ins.
+    pub(crate) fn fresh(&self) -> Self {
+        Self::knowing(&self.plugins)
+    }
+
+    /// Returns the names of plug-ins.
+    pub(crate) fn plugins(&self) -> &PluginNames {
+        &self.plugins
+    }
+
     pub(crate) fn add(&self, place: Place, problem: String) {
         let mut found = self.found.borrow_mut();
         // A default that two tables share is one fault.

@@ -8,6 +8,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Rate};
 use crate::document::{Item, Origin, Place, Table, Value, float, quote};
 use crate::fault::Faults;
 use crate::nearest::{hint, nearest};
+use crate::plugin::{Parameter, Parameters, Plugin, PluginKind};
 use crate::quantity::{self, Of};
 use crate::schema::{self, Schema};
 
@@ -333,13 +334,34 @@ impl<'a> Keys<'a> {
     }
 
     /// Reads a table with a `kind`, or the kind alone as a string.
-    pub(crate) fn tagged<T: Copy>(&self, key: &str, kinds: &[Kind<T>]) -> Option<(T, Tagged<'a>)> {
+    pub(crate) fn tagged<T: Clone>(&self, key: &str, kinds: &[Kind<T>]) -> Option<(T, Tagged<'a>)> {
         tagged_of(key, self.item(key)?, kinds, self.faults)
+    }
+
+    /// Reads a table with a `kind`, or the kind alone as a string. The kind may be a plug-in.
+    pub(crate) fn chosen<T: Clone>(
+        &self,
+        key: &str,
+        kinds: &[Kind<T>],
+        plugins: PluginKind,
+    ) -> Option<Chosen<'a, T>> {
+        chosen_of(key, self.item(key)?, kinds, Some(plugins), self.faults)
     }
 }
 
 /// Kind of a tagged table: its name, its value and its keys.
 pub(crate) type Kind<T> = (&'static str, T, &'static Schema);
+
+/// Reader of the keys of a kind.
+pub(crate) type Read<T> = fn(&Keys<'_>) -> T;
+
+/// Kind of a tagged table that a scenario has chosen.
+pub(crate) enum Chosen<'a, T> {
+    /// Built-in kind, with its keys.
+    BuiltIn(T, Tagged<'a>),
+    /// Plug-in.
+    Plugin(Plugin),
+}
 
 /// Keys of a tagged table, other than `kind`.
 pub(crate) struct Tagged<'a> {
@@ -409,13 +431,32 @@ fn unknown_word<T>(key: &str, text: &str, words: &[Word<T>]) -> String {
 }
 
 /// Reads a table with a `kind`, or the kind alone as a string.
-pub(crate) fn tagged_of<'a, T: Copy>(
+pub(crate) fn tagged_of<'a, T: Clone>(
     key: &str,
     item: &'a Item,
     kinds: &[Kind<T>],
     faults: &'a Faults,
 ) -> Option<(T, Tagged<'a>)> {
-    let names: Vec<&str> = kinds.iter().map(|(name, ..)| *name).collect();
+    match chosen_of(key, item, kinds, None, faults)? {
+        Chosen::BuiltIn(value, tagged) => Some((value, tagged)),
+        Chosen::Plugin(_) => None,
+    }
+}
+
+/// Reads a table with a `kind`, or the kind alone as a string. The kind may be a plug-in of
+/// `plugins`.
+pub(crate) fn chosen_of<'a, T: Clone>(
+    key: &str,
+    item: &'a Item,
+    kinds: &[Kind<T>],
+    plugins: Option<PluginKind>,
+    faults: &'a Faults,
+) -> Option<Chosen<'a, T>> {
+    let noun = plugins.map_or("", PluginKind::noun);
+    let plugins: Vec<(&str, &[String])> =
+        plugins.into_iter().flat_map(|kind| faults.plugins().of(kind)).collect();
+    let names: Vec<&str> =
+        kinds.iter().map(|(name, ..)| *name).chain(plugins.iter().map(|(name, _)| *name)).collect();
     let of = key.replace('-', " ");
     if let Some(mend) = instead(key, &item.value) {
         let what = match &item.value {
@@ -445,19 +486,28 @@ pub(crate) fn tagged_of<'a, T: Copy>(
             return None;
         }
     };
-    let known = kinds.iter().find(|(one, ..)| **one == *name);
-    if known.is_none() {
-        faults.add(place, format!("`{name}` is not a kind of {of}: {}", hint(&name, names.iter().copied())));
-    }
     // A mistyped kind is read as its nearest match, so that further errors of the table are
     // reported too.
-    let meant = || nearest(&name, names.iter().copied());
-    let &(_, value, schema) = match known {
-        Some(known) => known,
+    let meant = match names.iter().find(|one| **one == &*name) {
+        Some(known) => *known,
         None => {
-            let meant = meant()?;
-            kinds.iter().find(|(one, ..)| *one == meant)?
+            let problem = format!("`{name}` is not a kind of {of}: {}", hint(&name, names.iter().copied()));
+            faults.add(place, problem);
+            nearest(&name, names.iter().copied())?
         }
+    };
+    // Keys of kinds that are not chosen.
+    let of_others = |key: &str| {
+        kinds.iter().any(|(.., other)| other.has(key))
+            || plugins.iter().any(|(_, keys)| keys.iter().any(|one| one == key))
+    };
+    let Some((_, value, schema)) = kinds.iter().find(|(one, ..)| *one == meant) else {
+        let (_, keys) = plugins.iter().find(|(one, _)| *one == meant)?;
+        let parameters = match &item.value {
+            Value::Table(table) => parameters(&format!("the {noun} {meant}"), table, keys, of_others, faults),
+            _ => Parameters::default(),
+        };
+        return Some(Chosen::Plugin(Plugin { name: meant.to_owned(), parameters }));
     };
     let table = match &item.value {
         Value::Table(table) => {
@@ -468,8 +518,7 @@ pub(crate) fn tagged_of<'a, T: Copy>(
                 // kinds are removed, except where `--set` gives them.
                 let mut own = table.clone();
                 own.entries.retain(|(key, _)| {
-                    let of_others = others.iter().any(|other| other.has(&key.name));
-                    key.origin == Origin::Set || schema.has(&key.name) || !of_others
+                    key.origin == Origin::Set || schema.has(&key.name) || !of_others(&key.name)
                 });
                 std::borrow::Cow::Owned(own)
             } else {
@@ -480,7 +529,51 @@ pub(crate) fn tagged_of<'a, T: Copy>(
         }
         _ => std::borrow::Cow::Owned(Table::empty(item.place)),
     };
-    Some((value, Tagged { table, schema, faults }))
+    Some(Chosen::BuiltIn(value.clone(), Tagged { table, schema, faults }))
+}
+
+/// Reads the parameters of `what`, a plug-in with these keys. A grid may choose the plug-in; keys of
+/// the file that only another kind has are then ignored.
+fn parameters(
+    what: &str,
+    table: &Table,
+    keys: &[String],
+    of_others: impl Fn(&str) -> bool,
+    faults: &Faults,
+) -> Parameters {
+    /// Greatest whole number up to which all are exact: 2^53.
+    const MOST: u64 = 1 << 53;
+    let is_chosen = table.origin("kind").is_some_and(|origin| origin != Origin::File);
+    let mut parameters = Parameters::default();
+    for (key, item) in table.entries.iter().filter(|(key, _)| key.name != "kind") {
+        let name = key.name.as_str();
+        if !keys.iter().any(|one| one == name) {
+            if !is_chosen || key.origin == Origin::Set || !of_others(name) {
+                let known = keys.iter().map(String::as_str).chain(["kind"]);
+                faults.add(key.place, format!("`{name}` is not a key of {what}: {}", hint(name, known)));
+            }
+            continue;
+        }
+        let value = match &item.value {
+            Value::Integer(number) if number.unsigned_abs() <= MOST => Parameter::Number(*number as f64),
+            Value::Float(number) if number.is_finite() => Parameter::Number(*number),
+            Value::Boolean(flag) => Parameter::Flag(*flag),
+            Value::String(text) => Parameter::Text(text.to_string()),
+            Value::Integer(_) | Value::Float(_) | Value::Huge(_) => {
+                let number = item.spoken();
+                faults.add(item.place, format!("`{name}` is at most 2^53 either way, not {number}"));
+                continue;
+            }
+            other => {
+                let other = other.what();
+                let problem = format!("`{name}` is a number, a string, or true or false, not {other}");
+                faults.add(item.place, problem);
+                continue;
+            }
+        };
+        parameters = parameters.with(name, value);
+    }
+    parameters
 }
 
 pub(crate) fn integer_of(key: &str, item: &Item, range: RangeInclusive<u64>, faults: &Faults) -> Option<u64> {
@@ -561,24 +654,30 @@ fn example(key: &str, of: Of) -> String {
     format!("10 {}", usual_unit(key, of))
 }
 
-/// Checks a name, and adds a fault if it is invalid. Names appear in keys, file names and commands,
-/// which limits their characters.
+/// Checks a name, and adds a fault if it is invalid.
 pub(crate) fn check_name(what: &str, name: &str, place: Place, faults: &Faults) -> bool {
+    let wrong = wrong_name(what, name);
+    let is_right = wrong.is_none();
+    wrong.into_iter().for_each(|problem| faults.add(place, problem));
+    is_right
+}
+
+/// Returns the problem of an invalid name. Names appear in keys, file names and commands, which
+/// limits their characters.
+pub(crate) fn wrong_name(what: &str, name: &str) -> Option<String> {
     let most = crate::limit::MAX_NAME;
     let good = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if name.is_empty() {
-        faults.add(place, format!("the name of a {what} is empty: say what it is called"));
-    } else if name.len() > most {
-        faults.add(
-            place,
-            format!("the name of a {what} has {} bytes, but at most {most} are possible", name.len()),
-        );
-    } else if let Some(bad) = name.chars().find(|c| !u8::try_from(*c).is_ok_and(good)) {
-        faults.add(place, format!("{bad:?} cannot be in the name of a {what}: letters, digits, - and _ can"));
-    } else {
-        return true;
+        return Some(format!("the name of a {what} is empty: say what it is called"));
     }
-    false
+    if name.len() > most {
+        return Some(format!(
+            "the name of a {what} has {} bytes, but at most {most} are possible",
+            name.len()
+        ));
+    }
+    let bad = name.chars().find(|c| !u8::try_from(*c).is_ok_and(good))?;
+    Some(format!("{bad:?} cannot be in the name of a {what}: letters, digits, - and _ can"))
 }
 
 /// Checks that `name` is in the list, and adds a fault if not.

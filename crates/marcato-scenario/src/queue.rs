@@ -2,10 +2,11 @@
 
 use marcato_units::{Bytes, Duration};
 
+use crate::plugin::Plugin;
 use crate::traffic::Preset;
 
 /// Queue discipline with its parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Queue {
     /// FIFO queue that drops arriving packets when it is full.
     DropTail {
@@ -56,6 +57,8 @@ pub enum Queue {
         /// Capacity for both layers together.
         limit: Limit,
     },
+    /// Discipline of another crate.
+    Plugin(Plugin),
 }
 
 /// Parameters of CoDel.
@@ -199,7 +202,7 @@ impl Default for Queue {
 
 impl Queue {
     /// Returns the discipline's name in a file.
-    pub const fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &str {
         match self {
             Self::DropTail { .. } => "droptail",
             Self::Codel(_) => "codel",
@@ -210,23 +213,26 @@ impl Queue {
             Self::Pie(_) => "pie",
             Self::Strict { .. } => "strict",
             Self::PushOut { .. } => "push-out",
+            Self::Plugin(plugin) => &plugin.name,
         }
     }
 
-    /// Returns whether the queue marks ECN-capable packets; for strict priority, in either class.
+    /// Returns whether the queue marks ECN-capable packets; for strict priority, in either class. A
+    /// plug-in may.
     pub fn marks(&self) -> bool {
         match self {
             Self::DropTail { .. } | Self::PushOut { .. } => false,
             Self::Codel(codel) | Self::FqCodel { codel, .. } => codel.ecn,
             Self::Crq(crq) => crq.codel.ecn,
-            Self::StepMark { .. } => true,
+            Self::StepMark { .. } | Self::Plugin(_) => true,
             Self::Red(red) => red.ecn,
             Self::Pie(pie) => pie.ecn,
             Self::Strict { high, low, .. } => high.marks() || low.marks(),
         }
     }
 
-    /// Returns the capacity of each buffer; several for CRQ and strict priority.
+    /// Returns the capacity of each buffer; several for CRQ and strict priority, none for a plug-in,
+    /// whose capacity is unknown.
     pub fn limits(&self) -> Vec<Limit> {
         match self {
             Self::DropTail { limit } | Self::StepMark { limit, .. } | Self::PushOut { limit } => vec![*limit],
@@ -234,6 +240,7 @@ impl Queue {
             Self::Pie(pie) => vec![pie.limit],
             Self::Codel(codel) | Self::FqCodel { codel, .. } => vec![codel.limit],
             Self::Crq(crq) => vec![crq.codel.limit; 2],
+            Self::Plugin(_) => Vec::new(),
             Self::Strict { high, low, .. } => [high.limits(), low.limits()].concat(),
         }
     }

@@ -2,6 +2,7 @@
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
+use crate::plugin::Plugin;
 use crate::traffic::{Bulk, Message, Preset, Source};
 
 /// Session of prioritised messages over multipath QUIC. The client opens it and sends.
@@ -60,7 +61,7 @@ pub struct Path {
 }
 
 /// Lane scheduler: chooses lanes for packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Scheduler {
     /// Lane of lowest round-trip time with room.
     LowRtt,
@@ -72,17 +73,20 @@ pub enum Scheduler {
     CwrRed(Reserving),
     /// Redundancy that ignores the window, for data of this level and above; for comparison only.
     Selective(Priority),
+    /// Scheduler of another crate.
+    Plugin(Plugin),
 }
 
 impl Scheduler {
     /// Returns the name used in a file.
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::LowRtt => "low-rtt",
             Self::RoundRobin => "round-robin",
             Self::Cwr(_) => "cwr",
             Self::CwrRed(_) => "cwr-red",
             Self::Selective(_) => "selective",
+            Self::Plugin(plugin) => &plugin.name,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use marcato_units::{Rate, Seed};
 
@@ -12,6 +13,8 @@ use crate::fault::{self, Faults, ScenarioError, Sources};
 use crate::grid::{self, Grid};
 use crate::keys::no_table;
 use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_RUNS, MAX_TRACE};
+use crate::plugin::PluginNames;
+use crate::reader::Reader;
 use crate::setting::{self, Set, When};
 use crate::sizes::{SizeList, SizeListError};
 use crate::trace::{Trace, TraceError};
@@ -66,6 +69,7 @@ pub struct Scenario {
     /// Settings of the command line, parsed and as written.
     given: Vec<Set>,
     said: Vec<String>,
+    plugins: Rc<PluginNames>,
     grid: Grid,
     experiment: Experiment,
     /// Notes on events of the file after the end of `experiment`.
@@ -162,18 +166,24 @@ impl Scenario {
     /// # Errors
     /// All faults of the scenario or of the settings, each with its place.
     pub fn parse_with(name: &str, text: &str, overrides: &Overrides) -> Result<Self, ScenarioError> {
-        let (scenario, sources, faults) = Self::read(name, text, overrides)?;
+        Reader::new().overrides(overrides).parse(name, text)
+    }
+
+    /// Reads a scenario from text, without the files that it names.
+    pub(crate) fn parse_by(reader: &Reader, name: &str, text: &str) -> Result<Self, ScenarioError> {
+        let (scenario, sources, faults) = Self::read(name, text, reader)?;
         faults.into_error(&sources).map(|()| scenario)
     }
 
-    fn read(name: &str, text: &str, overrides: &Overrides) -> Result<(Self, Sources, Faults), ScenarioError> {
+    fn read(name: &str, text: &str, reader: &Reader) -> Result<(Self, Sources, Faults), ScenarioError> {
+        let Reader { overrides, plugins } = reader;
         if text.len() > MAX_FILE {
             let problem = format!("the file has {} bytes, but at most {MAX_FILE} are possible", text.len());
             return Err(ScenarioError::unreadable(name, &problem));
         }
         let shown = if name == STDIN { "<stdin>" } else { name };
         let mut sources = Sources(vec![(shown.to_owned(), text.to_owned())]);
-        let faults = Faults::default();
+        let faults = Faults::knowing(plugins);
         let (mut root, readable) = document::parse(0, text, &faults);
         if !readable {
             // After an error of TOML's grammar, further faults would be misleading.
@@ -216,6 +226,7 @@ impl Scenario {
             root,
             given,
             said: overrides.set.clone(),
+            plugins: Rc::clone(plugins),
             grid,
             experiment,
             notes,
@@ -233,12 +244,17 @@ impl Scenario {
     /// # Errors
     /// As [`parse_with`](Self::parse_with); or if the file or a trace cannot be read.
     pub fn load(path: &Path, overrides: &Overrides) -> Result<Self, ScenarioError> {
+        Reader::new().overrides(overrides).load(path)
+    }
+
+    /// Reads a scenario from a file, and the files that it names.
+    pub(crate) fn load_by(reader: &Reader, path: &Path) -> Result<Self, ScenarioError> {
         let name = path.display().to_string();
         let unreadable = |problem: String| ScenarioError::unreadable(&name, &problem);
         let file =
             std::fs::File::open(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
         let bytes = read_bounded(file, MAX_FILE).map_err(unreadable)?;
-        Self::load_bytes(&name, bytes, overrides)
+        Self::load_bytes(&name, bytes, reader)
     }
 
     /// Reads a scenario from `input`, for example the standard input, and the traces that it names,
@@ -249,14 +265,19 @@ impl Scenario {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn load_from(input: impl std::io::Read, overrides: &Overrides) -> Result<Self, ScenarioError> {
-        let unreadable = |problem: String| ScenarioError::unreadable("<stdin>", &problem);
-        Self::load_bytes(STDIN, read_bounded(input, MAX_FILE).map_err(unreadable)?, overrides)
+        Reader::new().overrides(overrides).load_from(input)
     }
 
-    fn load_bytes(name: &str, bytes: Vec<u8>, overrides: &Overrides) -> Result<Self, ScenarioError> {
+    /// Reads a scenario from `input`, and the files that it names.
+    pub(crate) fn load_from_by(reader: &Reader, input: impl std::io::Read) -> Result<Self, ScenarioError> {
+        let unreadable = |problem: String| ScenarioError::unreadable("<stdin>", &problem);
+        Self::load_bytes(STDIN, read_bounded(input, MAX_FILE).map_err(unreadable)?, reader)
+    }
+
+    fn load_bytes(name: &str, bytes: Vec<u8>, reader: &Reader) -> Result<Self, ScenarioError> {
         let shown = if name == STDIN { "<stdin>" } else { name };
         let text = fault::text(bytes).map_err(|wrong| ScenarioError::no_text(shown, &wrong))?;
-        let (mut scenario, sources, faults) = Self::read(name, &text, overrides)?;
+        let (mut scenario, sources, faults) = Self::read(name, &text, reader)?;
         let mut named = Vec::new();
         find_paths(&scenario.root, "trace", false, &mut named);
         for set in &scenario.given {
@@ -360,7 +381,8 @@ impl Scenario {
         let (combination, seed) = (number / self.grid.seeds.len(), number % self.grid.seeds.len());
         let sets = self.grid.combination(combination);
         // Every combination was checked when the file was read, so new faults are impossible.
-        let (mut experiment, notes) = build(&self.root, self.given.iter().chain(&sets), &Faults::default());
+        let (mut experiment, notes) =
+            build(&self.root, self.given.iter().chain(&sets), &Faults::knowing(&self.plugins));
         let seed = Seed::new(self.grid.seeds[seed]);
         experiment.seed = seed;
         experiment.take_sizes(&self.sizes);
@@ -421,7 +443,7 @@ impl Scenario {
         let before = told.len();
         let mut ids: HashMap<String, usize> = HashMap::new();
         for (number, sets) in self.grid.samples(most).enumerate() {
-            let found = Faults::default();
+            let found = faults.fresh();
             build(&self.root, self.given.iter().chain(&sets), &found);
             let setting = |set: &Set| Setting { value: set.item.spoken(), key: set.key.name.clone() };
             let settings: Vec<Setting> = sets.iter().map(setting).collect();
@@ -497,7 +519,7 @@ fn note_settings(root: &Table, given: &[Set], said: &[String], faults: &Faults) 
     if given.is_empty() || faults.so_far().iter().all(|(place, _)| place.source != 0) {
         return;
     }
-    let alone = Faults::default();
+    let alone = faults.fresh();
     build(root, std::iter::empty(), &alone);
     let alone: HashSet<(Place, String)> = alone.so_far().into_iter().collect();
     let said: Vec<String> = said.iter().map(|set| format!("--set {}", shorten(set))).collect();

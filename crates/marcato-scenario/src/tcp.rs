@@ -2,6 +2,8 @@
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
+use crate::plugin::Plugin;
+
 /// Length of IPv4 and TCP headers without options.
 const HEADERS: u64 = 40;
 
@@ -138,7 +140,7 @@ impl Default for Growth {
 }
 
 /// Congestion control of a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Congestion {
     /// Reno (RFC 5681).
     Reno,
@@ -153,6 +155,8 @@ pub enum Congestion {
     Dctcp,
     /// BBR version 1.
     Bbr,
+    /// Congestion control of another crate.
+    Plugin(Plugin),
 }
 
 impl Congestion {
@@ -160,12 +164,13 @@ impl Congestion {
     pub const CUBIC: Self = Self::Cubic { hystart: true, fast_convergence: true };
 
     /// Returns the name used in a file.
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Reno => "reno",
             Self::Cubic { .. } => "cubic",
             Self::Dctcp => "dctcp",
             Self::Bbr => "bbr",
+            Self::Plugin(plugin) => &plugin.name,
         }
     }
 }

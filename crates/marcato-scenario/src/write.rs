@@ -2,11 +2,12 @@
 
 use marcato_units::{Layer, Priority, Time};
 
-use crate::document::quote;
+use crate::document::{float, quote};
 use crate::experiment::Experiment;
 use crate::explain::limit_text;
 use crate::flow::{Feeder, Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Added, Capacity, Change, Direction, Jitter, Link, Loss, Way};
+use crate::plugin::{Parameter, Plugin};
 use crate::quantity::{rate, size, span};
 use crate::queue::{Codel, Queue, Sharing, Standard, Threshold};
 use crate::quic::{Budget, Controller, Growth, Pacing, Quic, Reserving, Scheduler, StreamUse};
@@ -197,6 +198,7 @@ fn queue(of: &Queue) -> String {
         Queue::Strict { high, low, preempt } => {
             pairs.raw("high", queue(high)).raw("low", queue(low)).raw("preempt", preempt)
         }
+        Queue::Plugin(plugin) => return plugin_text(plugin),
     };
     pairs.inline()
 }
@@ -432,12 +434,13 @@ fn tcp_ends(ends: &TcpEnds, pairs: &mut Pairs) {
 
 fn tcp(of: &Tcp) -> Pairs {
     let mut pairs = Pairs::new();
-    let congestion = match of.congestion {
+    let congestion = match &of.congestion {
         Congestion::Cubic { hystart, fast_convergence } => {
             let mut pairs = Pairs::new();
             pairs.text("kind", "cubic").raw("hystart", hystart).raw("fast-convergence", fast_convergence);
             pairs.inline()
         }
+        Congestion::Plugin(plugin) => plugin_text(plugin),
         other => quote(other.name()),
     };
     pairs.raw("congestion", congestion);
@@ -512,7 +515,7 @@ fn quic_pairs(quic: &Quic, has_paths: bool, pairs: &mut Pairs) {
     if has_paths {
         pairs.raw("paths", array(quic.paths.iter().map(path)));
     }
-    pairs.raw("scheduler", scheduler(quic.scheduler)).raw("layered", quic.layered);
+    pairs.raw("scheduler", scheduler(&quic.scheduler)).raw("layered", quic.layered);
     let controller = match quic.controller {
         Controller::NewReno { loss_reduction } => {
             Pairs::new().text("kind", "new-reno").float("loss-reduction", loss_reduction).inline()
@@ -544,13 +547,14 @@ fn quic_pairs(quic: &Quic, has_paths: bool, pairs: &mut Pairs) {
     pairs.text("initial-rtt", span(quic.initial_rtt));
 }
 
-fn scheduler(of: Scheduler) -> String {
+fn scheduler(of: &Scheduler) -> String {
     let mut pairs = Pairs::new();
     pairs.text("kind", of.name());
     match of {
         Scheduler::LowRtt | Scheduler::RoundRobin => {}
+        Scheduler::Plugin(plugin) => return plugin_text(plugin),
         Scheduler::Cwr(reserving) | Scheduler::CwrRed(reserving) => {
-            let Reserving { threshold, background_share, learn, budget } = reserving;
+            let Reserving { threshold, background_share, learn, budget } = *reserving;
             pairs
                 .text("threshold", priority(threshold))
                 .raw("background-share", background_share)
@@ -564,8 +568,19 @@ fn scheduler(of: Scheduler) -> String {
             pairs.raw("budget", budget);
         }
         Scheduler::Selective(threshold) => {
-            pairs.text("threshold", priority(threshold));
+            pairs.text("threshold", priority(*threshold));
         }
     }
     pairs.inline()
+}
+
+/// Formats a plug-in as a table. Its keys are not known at compile time, so this is no [`Pairs`].
+fn plugin_text(of: &Plugin) -> String {
+    let value = |value: &Parameter| match value {
+        Parameter::Number(number) => float(*number),
+        Parameter::Text(text) => quote(text),
+        Parameter::Flag(flag) => flag.to_string(),
+    };
+    let parameters = of.parameters.iter().map(|(key, one)| format!(", {key} = {}", value(one)));
+    format!("{{ kind = {}{} }}", quote(&of.name), parameters.collect::<String>())
 }

@@ -746,7 +746,7 @@ fn settings_reach_into_tables_lists_and_shorthands() {
     assert_eq!(*loss, marcato_scenario::link::Loss::Random { probability: 0.5 });
     let tcp = experiment.flow("bulk").unwrap().kind.tcp().unwrap();
     let cubic = marcato_scenario::tcp::Congestion::Cubic { hystart: false, fast_convergence: true };
-    assert_eq!((tcp.from.congestion, tcp.to.congestion), (cubic, cubic));
+    assert_eq!((&tcp.from.congestion, &tcp.to.congestion), (&cubic, &cubic));
     assert_eq!(experiment.record.every, marcato_units::Duration::from_secs(1));
 }
 

@@ -79,7 +79,8 @@ pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteSta
 pub use sojourn::QueueDelays;
 pub use tally::FlowTally;
 pub use tcp::{
-    Congestion, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError, TcpStats,
+    Congestion, CongestionFactory, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig,
+    TcpConfigError, TcpStats,
 };
 pub use topology::{LinkId, NodeId, RouteError};
 pub use trace::{Trace, TraceError};

@@ -287,7 +287,7 @@ fn changed_queue(item: &Item, before: &[Before], keys: &Keys<'_>) -> Option<Queu
     let one = queue(item, *first, keys.faults)?;
     // Only limits in time depend on the transmitter, so equal rates give equal queues.
     let differs = |other: &Before| {
-        other.rate != first.rate && queue(item, *other, &Faults::default()).as_ref() != Some(&one)
+        other.rate != first.rate && queue(item, *other, &keys.faults.fresh()).as_ref() != Some(&one)
     };
     if others.iter().any(differs) {
         keys.fault(

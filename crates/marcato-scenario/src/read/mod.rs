@@ -22,6 +22,7 @@ use crate::experiment::Experiment;
 use crate::fault::Faults;
 use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
+use crate::plugin::PluginKind;
 use crate::schema;
 
 /// Reads an experiment from a tree whose topology is expanded.
@@ -114,6 +115,15 @@ fn about(keys: &Keys<'_>) -> String {
         keys.fault("about", "`about` is one line: put the rest into comments");
     }
     about.to_owned()
+}
+
+/// Returns the names of the built-in kinds for which there are plug-ins, too.
+pub(crate) fn built_in(kind: PluginKind) -> Box<dyn Iterator<Item = &'static str>> {
+    match kind {
+        PluginKind::Congestion => Box::new(tcp::CONGESTIONS.iter().map(|(name, ..)| *name)),
+        PluginKind::Queue => Box::new(queue::KINDS.iter().map(|(name, ..)| *name)),
+        PluginKind::Scheduler => Box::new(quic::SCHEDULERS.iter().map(|(name, ..)| *name)),
+    }
 }
 
 /// Returns `above` with the keys of `below` that `above` does not have. `instead` names keys that

@@ -4,7 +4,8 @@ use marcato_units::{Bytes, Duration, Rate};
 
 use crate::document::{Item, Value};
 use crate::fault::Faults;
-use crate::keys::{Keys, Kind, quantity_of, tagged_of};
+use crate::keys::{Chosen, Keys, Kind, chosen_of, quantity_of};
+use crate::plugin::PluginKind;
 use crate::quantity::{Of, is_of};
 use crate::queue::{Codel, Crq, Limit, Pie, Queue, Red, Sharing, Standard, Threshold};
 use crate::schema;
@@ -17,77 +18,65 @@ pub(super) struct Before {
     pub(super) mtu: Bytes,
 }
 
-#[derive(Clone, Copy)]
-enum Name {
-    DropTail,
-    Codel,
-    FqCodel,
-    Crq,
-    StepMark,
-    Red,
-    Pie,
-    Strict,
-    PushOut,
-}
+/// Reader of the keys of a queue; `None` after a fault that leaves no queue.
+type Read = fn(&Keys<'_>, Before) -> Option<Queue>;
 
-const KINDS: &[Kind<Name>] = &[
-    ("droptail", Name::DropTail, &schema::DROPTAIL),
-    ("codel", Name::Codel, &schema::CODEL),
-    ("fq-codel", Name::FqCodel, &schema::FQ_CODEL),
-    ("crq", Name::Crq, &schema::CRQ),
-    ("step-mark", Name::StepMark, &schema::STEP_MARK),
-    ("red", Name::Red, &schema::RED),
-    ("pie", Name::Pie, &schema::PIE),
-    ("strict", Name::Strict, &schema::STRICT),
-    ("push-out", Name::PushOut, &schema::PUSH_OUT),
+/// Built-in queues, each with the reader of its keys.
+pub(super) const KINDS: &[Kind<Read>] = &[
+    ("droptail", |keys, before| Some(Queue::DropTail { limit: limit(keys, before) }), &schema::DROPTAIL),
+    ("codel", |keys, before| Some(Queue::Codel(codel(keys, before, CODEL))), &schema::CODEL),
+    ("fq-codel", |keys, before| Some(fq_codel(keys, before)), &schema::FQ_CODEL),
+    ("crq", |keys, before| Some(Queue::Crq(crq(keys, before))), &schema::CRQ),
+    ("step-mark", |keys, before| Some(step_mark(keys, before)), &schema::STEP_MARK),
+    ("red", |keys, before| red(keys, before).map(Queue::Red), &schema::RED),
+    ("pie", |keys, before| Some(Queue::Pie(pie(keys, before))), &schema::PIE),
+    ("strict", |keys, before| Some(strict(keys, before)), &schema::STRICT),
+    ("push-out", |keys, before| Some(Queue::PushOut { limit: limit(keys, before) }), &schema::PUSH_OUT),
 ];
 
 /// Bytes that Ethernet's header adds to the MTU in CoDel's `maxpacket`.
 const HEADER: Bytes = Bytes::new(14);
 
 pub(super) fn queue(item: &Item, before: Before, faults: &Faults) -> Option<Queue> {
-    let (name, tagged) = tagged_of("queue", item, KINDS, faults)?;
-    let keys = tagged.keys();
-    Some(match name {
-        Name::DropTail => Queue::DropTail { limit: limit(&keys, before) },
-        Name::Codel => Queue::Codel(codel(&keys, before, CODEL)),
-        Name::FqCodel => Queue::FqCodel {
-            codel: codel(&keys, before, FQ_CODEL),
-            // RFC 8290 §5.2: 1024 queues, and a quantum of a full Ethernet frame.
-            flows: keys.small("flows", 1..=65_536).unwrap_or(1024),
-            quantum: keys.some_size("quantum").unwrap_or(before.mtu + HEADER),
-        },
-        Name::Crq => Queue::Crq(crq(&keys, before)),
-        Name::StepMark => step_mark(&keys, before),
-        Name::Red => Queue::Red(red(&keys, before)?),
-        Name::Pie => Queue::Pie(pie(&keys, before)),
-        Name::Strict => {
-            let of = |key| {
-                let item = keys.item(key)?;
-                let queue = queue(item, before, faults)?;
-                if matches!(queue, Queue::Crq(_) | Queue::Strict { .. } | Queue::PushOut { .. }) {
-                    faults.add(
-                        item.place,
-                        format!(
-                            "a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not {}",
-                            queue.kind()
-                        ),
-                    );
-                }
-                Some(queue)
-            };
-            let (high, low) = (of("high").unwrap_or_default(), of("low").unwrap_or_default());
-            let preempt = keys.boolean("preempt").unwrap_or(false);
-            if preempt && before.rate.is_none() {
-                keys.fault(
-                    "preempt",
-                    "only a link with a `rate` takes time to send a packet that could be pre-empted",
-                );
-            }
-            Queue::Strict { high: Box::new(high), low: Box::new(low), preempt }
+    match chosen_of("queue", item, KINDS, Some(PluginKind::Queue), faults)? {
+        Chosen::BuiltIn(read, tagged) => read(&tagged.keys(), before),
+        Chosen::Plugin(plugin) => Some(Queue::Plugin(plugin)),
+    }
+}
+
+fn fq_codel(keys: &Keys<'_>, before: Before) -> Queue {
+    Queue::FqCodel {
+        codel: codel(keys, before, FQ_CODEL),
+        // RFC 8290 §5.2: 1024 queues, and a quantum of a full Ethernet frame.
+        flows: keys.small("flows", 1..=65_536).unwrap_or(1024),
+        quantum: keys.some_size("quantum").unwrap_or(before.mtu + HEADER),
+    }
+}
+
+fn strict(keys: &Keys<'_>, before: Before) -> Queue {
+    let of = |key| {
+        let item = keys.item(key)?;
+        let queue = queue(item, before, keys.faults)?;
+        if matches!(queue, Queue::Crq(_) | Queue::Strict { .. } | Queue::PushOut { .. }) {
+            keys.faults.add(
+                item.place,
+                format!(
+                    "a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not {}",
+                    queue.kind()
+                ),
+            );
         }
-        Name::PushOut => Queue::PushOut { limit: limit(&keys, before) },
-    })
+        Some(queue)
+    };
+    let (high, low) = (of("high").unwrap_or_default(), of("low").unwrap_or_default());
+    let preempt = keys.boolean("preempt").unwrap_or(false);
+    if preempt && before.rate.is_none() {
+        keys.fault(
+            "preempt",
+            "only a link with a `rate` takes time to send a packet that could be pre-empted",
+        );
+    }
+    Queue::Strict { high: Box::new(high), low: Box::new(low), preempt }
 }
 
 /// Defaults of CoDel: its limit, and whether it marks.

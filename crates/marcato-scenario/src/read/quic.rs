@@ -4,8 +4,9 @@ use marcato_units::{Bytes, Duration, Layer, Priority};
 
 use super::messages::messaging;
 use crate::document::{Item, Table, Value};
-use crate::keys::{Keys, Kind};
+use crate::keys::{Chosen, Keys, Kind, Read};
 use crate::limit::MAX_PATHS;
+use crate::plugin::PluginKind;
 use crate::quic::{Budget, Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
 use crate::schema;
 
@@ -109,33 +110,24 @@ fn paths(keys: &Keys<'_>, ends: Option<[&str; 2]>, layer: Layer) -> Vec<Path> {
     items.iter().filter_map(path).collect()
 }
 
-#[derive(Clone, Copy)]
-enum SchedulerName {
-    LowRtt,
-    RoundRobin,
-    Cwr,
-    CwrRed,
-    Selective,
-}
-
-const SCHEDULERS: &[Kind<SchedulerName>] = &[
-    ("low-rtt", SchedulerName::LowRtt, &schema::SCHEDULER_PLAIN),
-    ("round-robin", SchedulerName::RoundRobin, &schema::SCHEDULER_PLAIN),
-    ("cwr", SchedulerName::Cwr, &schema::CWR),
-    ("cwr-red", SchedulerName::CwrRed, &schema::CWR_RED),
-    ("selective", SchedulerName::Selective, &schema::SELECTIVE),
+/// Built-in lane schedulers, each with the reader of its keys.
+pub(super) const SCHEDULERS: &[Kind<Read<Scheduler>>] = &[
+    ("low-rtt", |_| Scheduler::LowRtt, &schema::SCHEDULER_PLAIN),
+    ("round-robin", |_| Scheduler::RoundRobin, &schema::SCHEDULER_PLAIN),
+    ("cwr", |keys| Scheduler::Cwr(reserving(keys)), &schema::CWR),
+    ("cwr-red", |keys| Scheduler::CwrRed(reserving(keys)), &schema::CWR_RED),
+    ("selective", selective, &schema::SELECTIVE),
 ];
 
 fn scheduler(keys: &Keys<'_>) -> Option<Scheduler> {
-    let (name, tagged) = keys.tagged("scheduler", SCHEDULERS)?;
-    let keys = tagged.keys();
-    Some(match name {
-        SchedulerName::LowRtt => Scheduler::LowRtt,
-        SchedulerName::RoundRobin => Scheduler::RoundRobin,
-        SchedulerName::Cwr => Scheduler::Cwr(reserving(&keys)),
-        SchedulerName::CwrRed => Scheduler::CwrRed(reserving(&keys)),
-        SchedulerName::Selective => Scheduler::Selective(keys.priority("threshold").unwrap_or(Priority::P0)),
+    Some(match keys.chosen("scheduler", SCHEDULERS, PluginKind::Scheduler)? {
+        Chosen::BuiltIn(read, tagged) => read(&tagged.keys()),
+        Chosen::Plugin(plugin) => Scheduler::Plugin(plugin),
     })
+}
+
+fn selective(keys: &Keys<'_>) -> Scheduler {
+    Scheduler::Selective(keys.priority("threshold").unwrap_or(Priority::P0))
 }
 
 fn reserving(keys: &Keys<'_>) -> Reserving {

@@ -6,7 +6,8 @@ use super::{overlay, renamed};
 use crate::document::Table;
 use crate::fault::Faults;
 use crate::flow::TcpEnds;
-use crate::keys::{Keys, Kind};
+use crate::keys::{Chosen, Keys, Kind, Read};
+use crate::plugin::PluginKind;
 use crate::schema;
 use crate::tcp::{Congestion, DelayedAck, Growth, LossDetection, LowLayer, PriorityOption, Tcp};
 
@@ -35,33 +36,26 @@ pub(super) fn ends(flow: &Keys<'_>) -> TcpEnds {
     TcpEnds { from, to }
 }
 
-#[derive(Clone, Copy)]
-enum Name {
-    Reno,
-    Cubic,
-    Dctcp,
-    Bbr,
-}
-
-const CONGESTIONS: &[Kind<Name>] = &[
-    ("reno", Name::Reno, &schema::CONGESTION_PLAIN),
-    ("cubic", Name::Cubic, &schema::CUBIC),
-    ("dctcp", Name::Dctcp, &schema::CONGESTION_PLAIN),
-    ("bbr", Name::Bbr, &schema::CONGESTION_PLAIN),
+/// Built-in congestion controls, each with the reader of its keys.
+pub(super) const CONGESTIONS: &[Kind<Read<Congestion>>] = &[
+    ("reno", |_| Congestion::Reno, &schema::CONGESTION_PLAIN),
+    ("cubic", cubic, &schema::CUBIC),
+    ("dctcp", |_| Congestion::Dctcp, &schema::CONGESTION_PLAIN),
+    ("bbr", |_| Congestion::Bbr, &schema::CONGESTION_PLAIN),
 ];
 
 fn congestion(keys: &Keys<'_>) -> Option<Congestion> {
-    let (name, tagged) = keys.tagged("congestion", CONGESTIONS)?;
-    let keys = tagged.keys();
-    Some(match name {
-        Name::Reno => Congestion::Reno,
-        Name::Cubic => Congestion::Cubic {
-            hystart: keys.boolean("hystart").unwrap_or(true),
-            fast_convergence: keys.boolean("fast-convergence").unwrap_or(true),
-        },
-        Name::Dctcp => Congestion::Dctcp,
-        Name::Bbr => Congestion::Bbr,
+    Some(match keys.chosen("congestion", CONGESTIONS, PluginKind::Congestion)? {
+        Chosen::BuiltIn(read, tagged) => read(&tagged.keys()),
+        Chosen::Plugin(plugin) => Congestion::Plugin(plugin),
     })
+}
+
+fn cubic(keys: &Keys<'_>) -> Congestion {
+    Congestion::Cubic {
+        hystart: keys.boolean("hystart").unwrap_or(true),
+        fast_convergence: keys.boolean("fast-convergence").unwrap_or(true),
+    }
 }
 
 fn tcp(table: &Table, faults: &Faults) -> Tcp {

@@ -11,9 +11,11 @@ use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::Queue;
 use marcato_units::{Duration, Seed, Stream};
 
+use super::convert::Transmitter;
 use super::error::BuildError;
 use super::flows::{Instance, Tracked};
 use super::occupancy::{Observed, Occupancy};
+use super::plugins::Plugins;
 use super::sampler::Sampler;
 use super::world::{Counted, Way, World};
 use super::{Traces, convert};
@@ -35,11 +37,20 @@ fn node(nodes: &Nodes, what: &str, node: &str) -> Result<NodeId, BuildError> {
 /// # Errors
 /// [`BuildError`] if a name refers to nothing, or a part has an invalid configuration.
 pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildError> {
+    build_with(experiment, traces, &Plugins::default())
+}
+
+/// Builds the network of an experiment that may name `plugins`. `traces` are those that its links
+/// follow.
+///
+/// # Errors
+/// As [`build`]; or if the constructor of a plug-in fails.
+pub fn build_with(experiment: &Experiment, traces: &Traces, plugins: &Plugins) -> Result<World, BuildError> {
     let mut net = Network::new(experiment.seed);
     let nodes: Nodes = experiment.nodes.iter().map(|name| (name.clone(), net.node(name))).collect();
     let mut ways = Vec::new();
     for link in &experiment.links {
-        ways.extend(add_link(&mut net, &nodes, link, traces, experiment.seed)?);
+        ways.extend(add_link(&mut net, &nodes, link, traces, plugins, experiment.seed)?);
     }
     let mut flows: Vec<Tracked> = Vec::new();
     let secrets = Secrets::default();
@@ -55,7 +66,7 @@ pub fn build(experiment: &Experiment, traces: &Traces) -> Result<World, BuildErr
             let [from, to] = flow.ends_of(number);
             let ends = [end(from)?, end(to)?];
             let start = flow.start_of(number) + later(experiment.seed, &name, flow.start_jitter);
-            let instance = Instance { flow, name, start, ends, said, paths, secrets: captured };
+            let instance = Instance { flow, name, start, ends, said, paths, secrets: captured, plugins };
             flows.push(instance.add(&mut net, experiment.seed)?);
         }
     }
@@ -88,6 +99,7 @@ fn add_link(
     nodes: &Nodes,
     link: &link::Link,
     traces: &Traces,
+    plugins: &Plugins,
     seed: Seed,
 ) -> Result<[Way; 2], BuildError> {
     let what = format!("link `{}`", link.name);
@@ -96,12 +108,13 @@ fn add_link(
     let observed = |direction: &link::Direction, is_back| -> Result<_, BuildError> {
         let config = convert::direction(&link.name, link.mtu, direction, traces)?;
         let occupancy = Rc::default();
-        let queues = queues(&link.name, &direction.rate, &direction.queue, &occupancy, &|of| {
+        let transmitter = Transmitter { link: &link.name, rate: &direction.rate, mtu: link.mtu, plugins };
+        let queues = queues(transmitter, &direction.queue, &occupancy, &|of| {
             seed.stream(&format!("queue/{}/{}/{of}", link.name, direction_name(is_back)))
         })?;
         // A queue that judges flows observes the reverse direction, whether configured from the
-        // start or by a change.
-        let judges = |queue: &Queue| matches!(queue, Queue::Crq(_));
+        // start or by a change. A plug-in may.
+        let judges = |queue: &Queue| matches!(queue, Queue::Crq(_) | Queue::Plugin(_));
         let later = link.changes.iter().filter(|change| concerns(change.way, is_back));
         let observes = judges(&direction.queue) || later.flat_map(|change| &change.queue).any(judges);
         let config = LinkConfig { queue: queues.0, low: queues.1, observes, ..config };
@@ -120,7 +133,7 @@ fn add_link(
     for change in &link.changes {
         for (way, direction) in ways.iter().zip([&link.there, &link.back]) {
             if concerns(change.way, way.back) {
-                apply(net, link, direction, way, change, seed)?;
+                apply(net, link, direction, way, change, plugins, seed)?;
             }
         }
     }
@@ -133,21 +146,20 @@ type Queues = (Box<dyn LinkQueue>, Option<Box<dyn Discipline<Packet>>>);
 /// Creates the queue of a link, and that of its low class if it pre-empts, both observed. `stream`
 /// returns the random stream of each.
 fn queues(
-    link: &str,
-    rate: &Capacity,
+    of: Transmitter<'_>,
     queue: &Queue,
     occupancy: &Rc<RefCell<Occupancy>>,
     stream: &dyn Fn(&str) -> Stream,
 ) -> Result<Queues, BuildError> {
     let one = |queue, place| -> Result<_, BuildError> {
         let own = ["high", "low"][place];
-        let queue = convert::queue(link, rate, queue, &|class| stream(&format!("{own}/{class}")))?;
+        let queue = convert::queue(of, queue, &|class| stream(&format!("{own}/{class}")))?;
         Ok(Box::new(Observed::new(queue, place, occupancy)))
     };
     Ok(match queue {
         Queue::Crq(crq) => {
             // A queue of type `Crq`, not boxed, so that its classes can be inspected.
-            let crq = convert::crq(link, rate, crq)?;
+            let crq = convert::crq(of.link, of.rate, crq)?;
             (Box::new(Observed::new(crq, 0, occupancy)), None)
         }
         Queue::Strict { high, low, preempt: true } => (one(high, 0)?, Some(one(low, 1)?)),
@@ -176,6 +188,7 @@ fn apply(
     direction: &link::Direction,
     way: &Way,
     change: &link::Change,
+    plugins: &Plugins,
     seed: Seed,
 ) -> Result<(), BuildError> {
     let id = way.id;
@@ -201,7 +214,8 @@ fn apply(
             let (name, at) = (direction_name(way.back), change.at.as_nanos());
             seed.stream(&format!("queue/{}/{name}/{of}/{at}", link.name))
         };
-        let (queue, low) = queues(&link.name, &rate, queue, &way.occupancy, &stream)?;
+        let transmitter = Transmitter { link: &link.name, rate: &rate, mtu: link.mtu, plugins };
+        let (queue, low) = queues(transmitter, queue, &way.occupancy, &stream)?;
         net.change_link_at(id, change.at, LinkChange::Queue { queue, low });
     }
     Ok(())

@@ -7,6 +7,7 @@ use marcato_queue::{
     PushOutConfig, Queues, QuicRule, Red, RedConfig, RedThresholds, Sharing, StepMark, StepMarkConfig,
     StepThreshold, Strict,
 };
+use marcato_scenario::plugin::PluginKind;
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
@@ -14,14 +15,17 @@ use marcato_units::{Bytes, Duration, Rate, Stream};
 
 use super::Traces;
 use super::error::BuildError;
+use super::plugins::{Plugins, QueueSite};
 use crate::packet::Packet;
 use crate::{
-    Congestion, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott, Growth, Jitter,
-    LinkConfig, Loss, LossDetection, PltConfig, PriorityOption, TcpConfig,
+    Congestion, CongestionFactory, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott,
+    Growth, Jitter, LinkConfig, Loss, LossDetection, PltConfig, PriorityOption, TcpConfig,
 };
 
-pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
-    TcpConfig {
+/// Returns the configuration of one end of the TCP flow `flow`.
+pub(super) fn tcp(flow: &str, tcp: &tcp::Tcp, plugins: &Plugins) -> Result<TcpConfig, BuildError> {
+    let (congestion, own_congestion) = congestion(flow, &tcp.congestion, plugins)?;
+    Ok(TcpConfig {
         mss: tcp.mss,
         initial_window: tcp.initial_window,
         initial_ssthresh: tcp.initial_ssthresh,
@@ -54,20 +58,37 @@ pub(super) fn tcp(tcp: &tcp::Tcp) -> TcpConfig {
             tcp::LossDetection::Rack => LossDetection::Rack,
             tcp::LossDetection::DupThresh => LossDetection::DupThresh,
         },
-        congestion: match tcp.congestion {
-            tcp::Congestion::Reno => Congestion::Reno,
-            tcp::Congestion::Cubic { hystart, fast_convergence } => {
-                Congestion::Cubic(Cubic { hystart, fast_convergence })
-            }
-            tcp::Congestion::Dctcp => Congestion::Dctcp,
-            tcp::Congestion::Bbr => Congestion::Bbr,
-        },
+        congestion,
+        own_congestion,
         pacing: tcp.pacing,
         segmentation_offload: tcp.segmentation_offload,
         slow_start_after_idle: tcp.slow_start_after_idle,
         initial_sequence: None,
         plt: tcp.low_layer.map(|low| low_layer(&low, tcp.packet())),
-    }
+    })
+}
+
+/// Returns the congestion control of the flow `flow`, and the plug-in in its place, if any.
+fn congestion(
+    flow: &str,
+    of: &tcp::Congestion,
+    plugins: &Plugins,
+) -> Result<(Congestion, Option<CongestionFactory>), BuildError> {
+    let built_in = match of {
+        tcp::Congestion::Cubic { hystart, fast_convergence } => {
+            Congestion::Cubic(Cubic { hystart: *hystart, fast_convergence: *fast_convergence })
+        }
+        tcp::Congestion::Plugin(plugin) => {
+            return Ok((TcpConfig::default().congestion, Some(plugins.make_congestion(flow, plugin)?)));
+        }
+        // Those without options have the same name here and there; a test compares the lists.
+        plain => Congestion::named(plain.name()).ok_or_else(|| BuildError::NoSuchPlugin {
+            what: format!("flow `{flow}`"),
+            kind: PluginKind::Congestion,
+            name: plain.name().to_owned(),
+        })?,
+    };
+    Ok((built_in, None))
 }
 
 /// Returns the low layer of a TCP whose full packets have this length.
@@ -228,13 +249,24 @@ fn pie(link: &str, pie: &queue::Pie, stream: Stream) -> Result<Pie<Packet>, Buil
     Pie::new(config, stream).map_err(|source| BuildError::Pie { link: link.to_owned(), source })
 }
 
-/// Creates the queue of a link; `stream` returns the random stream of the class with a name.
+/// Transmitter of a link, for the queue before it.
+#[derive(Clone, Copy)]
+pub(super) struct Transmitter<'a> {
+    /// Name of the link.
+    pub(super) link: &'a str,
+    pub(super) rate: &'a link::Capacity,
+    pub(super) mtu: Bytes,
+    pub(super) plugins: &'a Plugins,
+}
+
+/// Creates the queue before a transmitter; `stream` returns the random stream of the class with a
+/// name.
 pub(super) fn queue(
-    link: &str,
-    rate: &link::Capacity,
+    of: Transmitter<'_>,
     queue: &queue::Queue,
     stream: &dyn Fn(&str) -> Stream,
 ) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
+    let Transmitter { link, rate, mtu, plugins } = of;
     let refused = |source| BuildError::Limit { link: link.to_owned(), source };
     Ok(match queue {
         queue::Queue::DropTail { limit: wait } => {
@@ -267,11 +299,18 @@ pub(super) fn queue(
         queue::Queue::Red(red) => Box::new(self::red(link, red, stream("high"))?),
         queue::Queue::Pie(pie) => Box::new(self::pie(link, pie, stream("high"))?),
         queue::Queue::Strict { high, low, .. } => {
-            let high = self::queue(link, rate, high, &|_| stream("high"))?;
-            Box::new(Strict::of(high, self::queue(link, rate, low, &|_| stream("low"))?))
+            let high = self::queue(of, high, &|_| stream("high"))?;
+            Box::new(Strict::of(high, self::queue(of, low, &|_| stream("low"))?))
         }
         queue::Queue::PushOut { limit: wait } => {
             Box::new(PushOut::new(PushOutConfig { limit: limit(*wait) }).map_err(refused)?)
+        }
+        queue::Queue::Plugin(plugin) => {
+            let rate = match rate {
+                link::Capacity::Rate(rate) => Some(*rate),
+                link::Capacity::Unlimited | link::Capacity::Trace(_) => None,
+            };
+            plugins.make_queue(link, plugin, QueueSite::new(rate, mtu, stream("high")))?
         }
     })
 }

@@ -2,9 +2,11 @@
 
 use marcato_queue::{CodelError, CrqError, FqCodelError, LimitError, PieError, RedError, StepMarkError};
 use marcato_quic::IdentityError;
+use marcato_scenario::plugin::PluginKind;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::schedule::BudgetError;
 
+use super::plugins::PluginError;
 use crate::{DistributionError, FlowError, GilbertElliottError, SpawnError};
 
 /// Error returned if a world cannot be built. Reading a scenario from a file already excludes most
@@ -93,6 +95,28 @@ pub enum BuildError {
         link: String,
         /// Error of the model.
         source: GilbertElliottError,
+    },
+    /// The experiment names a plug-in that was not registered.
+    #[error("the {what} names the {} `{name}`, which is not registered: add it to the plug-ins", .kind.noun())]
+    NoSuchPlugin {
+        /// Link or flow.
+        what: String,
+        /// Kind of the plug-in.
+        kind: PluginKind,
+        /// Name.
+        name: String,
+    },
+    /// The constructor of a plug-in failed.
+    #[error("the {} `{name}` of the {what}: {source}", .kind.noun())]
+    Plugin {
+        /// Link or flow.
+        what: String,
+        /// Kind of the plug-in.
+        kind: PluginKind,
+        /// Name.
+        name: String,
+        /// Error of the constructor.
+        source: PluginError,
     },
     /// The network refuses a flow.
     #[error("the flow `{flow}`: {source}")]

@@ -10,6 +10,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 use super::error::BuildError;
 use super::messenger::Messenger;
 use super::outcome::{Alone, Completion, FlowOutcome, LowLayerOutcome, Timed, Times};
+use super::plugins::Plugins;
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
@@ -207,26 +208,28 @@ pub(super) struct Instance<'a> {
     pub(super) paths: Vec<[NodeId; 2]>,
     /// Sink for the secrets of QUIC connections, if they are captured.
     pub(super) secrets: Option<&'a Secrets>,
+    pub(super) plugins: &'a Plugins,
 }
 
 impl Instance<'_> {
     /// Adds the instance to the network.
     pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
-        let Self { flow, name, start, ends: [from, to], said: ways, paths, secrets } = self;
+        let Self { flow, name, start, ends: [from, to], said: ways, paths, secrets, plugins } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
         let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
         let refused = |source: FlowError| BuildError::Flow { flow: name.clone(), source };
-        let opened =
-            |tcp: &marcato_scenario::flow::TcpEnds, client: Box<dyn App>, server: Box<dyn App>| TcpFlow {
+        let opened = |tcp: &marcato_scenario::flow::TcpEnds, client: Box<dyn App>, server: Box<dyn App>| {
+            Ok::<_, BuildError>(TcpFlow {
                 client: from,
                 server: to,
                 start,
-                client_config: convert::tcp(&tcp.from),
-                server_config: convert::tcp(&tcp.to),
+                client_config: convert::tcp(&name, &tcp.from, plugins)?,
+                server_config: convert::tcp(&name, &tcp.to, plugins)?,
                 client_app: client,
                 server_app: server,
                 layer: flow.layer,
-            };
+            })
+        };
         let what = match &flow.kind {
             FlowKind::Tcp(tcp) => {
                 let spans = match &tcp.on_off {
@@ -240,7 +243,7 @@ impl Instance<'_> {
                 };
                 let left = tcp.size.unwrap_or(Bytes::MAX);
                 let app = Transfer { left, stop, priority: tcp.priority, spans };
-                let flow = opened(&tcp.tcp, Box::new(app), Box::new(crate::Sink));
+                let flow = opened(&tcp.tcp, Box::new(app), Box::new(crate::Sink))?;
                 What::Tcp { flow: net.tcp(flow).map_err(refused)?, size: tcp.size }
             }
             FlowKind::TcpProcess(process) => {
@@ -251,13 +254,14 @@ impl Instance<'_> {
                     Arrivals::Load(rate) => FlowArrivals::Offering(rate),
                 };
                 let sizes = convert::size(&process.size).map_err(distributed)?;
+                let client_config = convert::tcp(&name, &process.tcp.from, plugins)?;
                 let process = FlowProcess {
-                    server_config: convert::tcp(&process.tcp.to),
+                    server_config: convert::tcp(&name, &process.tcp.to, plugins)?,
                     start,
                     stop,
                     most_at_once: process.most_open.into(),
                     layer: flow.layer,
-                    ..FlowProcess::new(from, to, convert::tcp(&process.tcp.from), sizes, arrivals)
+                    ..FlowProcess::new(from, to, client_config, sizes, arrivals)
                 };
                 let begun = |source| BuildError::Spawn { flow: name.clone(), source };
                 What::Process(net.spawn(process).map_err(begun)?)
@@ -269,7 +273,7 @@ impl Instance<'_> {
                 let asked = RequestResponse::new(request, response, think);
                 let asked = it.requests.map_or(asked, |requests| asked.exchanges(requests));
                 let asking = Asking { requester: asked.client(), stop };
-                let flow = opened(&it.tcp, Box::new(asking), Box::new(asked.server()));
+                let flow = opened(&it.tcp, Box::new(asking), Box::new(asked.server()))?;
                 What::Exchange(net.tcp(flow).map_err(refused)?)
             }
             FlowKind::Udp(udp) => {
@@ -313,14 +317,14 @@ impl Instance<'_> {
             FlowKind::Messages(messages) => {
                 let app = Messenger::new(&name, messages, stop, seed)
                     .map_err(|source| BuildError::Debt { flow: name.clone(), source })?;
-                let flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default());
+                let flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default())?;
                 What::Messages(net.tcp(flow).map_err(refused)?)
             }
             FlowKind::Quic(said) => {
                 let route = |(&[from, to], layer): (&[NodeId; 2], Layer)| Route::new(from, to).layer(layer);
                 let layers = ways.iter().map(|path| path.layer);
                 let routes = paths.iter().zip(layers).map(route).collect();
-                let flow = quic::add(net, &name, said, routes, [start, stop], secrets)?;
+                let flow = quic::add(net, &name, said, routes, [start, stop], secrets, plugins)?;
                 let lanes = ways.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
                 What::Quic { flow, said: said.clone(), lanes }
             }

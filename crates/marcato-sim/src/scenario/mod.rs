@@ -68,6 +68,7 @@ mod group;
 mod messenger;
 mod occupancy;
 mod outcome;
+mod plugins;
 mod quic;
 mod sampler;
 mod warning;
@@ -75,13 +76,14 @@ mod world;
 
 use std::collections::BTreeMap;
 
-pub use build::build;
+pub use build::{build, build_with};
 pub use error::BuildError;
 pub use group::GroupOutcome;
 pub use outcome::{
     Alone, Completion, FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times,
     Waiting,
 };
+pub use plugins::{PluginError, Plugins, QueueSite};
 pub use warning::Warning;
 pub use world::{Watcher, World};
 

@@ -17,6 +17,7 @@ use marcato_units::{Priority, Time};
 use super::convert;
 use super::error::BuildError;
 use super::outcome::{self, LaneOutcome, Single, Timed, Times};
+use super::plugins::Plugins;
 use crate::quic::{
     Background, Completion, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Release,
     Traffic,
@@ -40,17 +41,23 @@ fn reserving(reserving: said::Reserving) -> Result<CwrConfig, BudgetError> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a factor needs no more digits")]
-fn session(quic: &said::Quic) -> Result<SessionConfig, BudgetError> {
+fn session(name: &str, quic: &said::Quic, plugins: &Plugins) -> Result<SessionConfig, BuildError> {
     let default = SessionConfig::default();
+    let refused = |source| BuildError::Budget { flow: name.to_owned(), source };
     let packets = usize::try_from(quic.batch).unwrap_or(usize::MAX);
     let config = SessionConfig {
         conductor: convert::conductor(quic.preset, quic.chunk),
-        path_scheduler: match quic.scheduler {
+        path_scheduler: match &quic.scheduler {
             said::Scheduler::LowRtt => PathScheduler::LowRtt,
             said::Scheduler::RoundRobin => PathScheduler::RoundRobin,
-            said::Scheduler::Cwr(config) => PathScheduler::Cwr(reserving(config)?),
-            said::Scheduler::CwrRed(config) => PathScheduler::CwrRed(reserving(config)?),
-            said::Scheduler::Selective(threshold) => PathScheduler::Selective(threshold),
+            said::Scheduler::Cwr(config) => PathScheduler::Cwr(reserving(*config).map_err(refused)?),
+            said::Scheduler::CwrRed(config) => PathScheduler::CwrRed(reserving(*config).map_err(refused)?),
+            said::Scheduler::Selective(threshold) => PathScheduler::Selective(*threshold),
+            said::Scheduler::Plugin(_) => default.path_scheduler,
+        },
+        own_scheduler: match &quic.scheduler {
+            said::Scheduler::Plugin(plugin) => Some(plugins.make_scheduler(name, plugin)?),
+            _ => None,
         },
         congestion: match quic.controller {
             said::Controller::NewReno { loss_reduction } => {
@@ -175,9 +182,10 @@ pub(super) fn add(
     routes: Vec<Route>,
     [start, stop]: [Time; 2],
     secrets: Option<&Secrets>,
+    plugins: &Plugins,
 ) -> Result<FlowId, BuildError> {
     let flow = || name.to_owned();
-    let config = session(quic).map_err(|source| BuildError::Budget { flow: flow(), source })?;
+    let config = session(name, quic, plugins)?;
     let begun = |source| BuildError::Identity { flow: flow(), source };
     let identity = Identity::self_signed("server").map_err(begun)?;
     let identity = match secrets {

@@ -2,6 +2,7 @@
 
 use marcato_units::{Bytes, Duration};
 
+use super::congestion::{Congestion, CongestionFactory};
 use crate::plt::{PltConfig, PltConfigError};
 
 /// Configuration of one end of a TCP connection.
@@ -55,6 +56,8 @@ pub struct TcpConfig {
     pub loss_detection: LossDetection,
     /// Congestion control.
     pub congestion: Congestion,
+    /// Congestion control of another crate, in place of `congestion`.
+    pub own_congestion: Option<CongestionFactory>,
     /// Paces segments at a rate derived from the window, where the congestion control has no rate.
     pub pacing: bool,
     /// Greatest burst of new data, as with segmentation by the network card (TSO, 64 kB in Linux).
@@ -95,6 +98,7 @@ impl Default for TcpConfig {
             priority_option: None,
             loss_detection: LossDetection::Rack,
             congestion: Congestion::Reno,
+            own_congestion: None,
             pacing: false,
             segmentation_offload: None,
             slow_start_after_idle: true,
@@ -105,6 +109,26 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
+    /// Returns the initial window in bytes, for a congestion control.
+    pub fn initial_cwnd(&self) -> u64 {
+        u64::from(self.mss) * u64::from(self.initial_window)
+    }
+
+    /// Returns the initial slow start threshold in bytes, for a congestion control; [`u64::MAX`] is
+    /// none.
+    pub fn initial_threshold(&self) -> u64 {
+        self.initial_ssthresh.map_or(u64::MAX, |segments| u64::from(self.mss) * u64::from(segments))
+    }
+
+    /// Returns true if the receiver echoes each ECN mark once (RFC 8257 §3.2), instead of until the
+    /// sender reports a reduction (RFC 3168 §6.1.3).
+    pub(crate) fn echoes_each_mark(&self) -> bool {
+        match &self.own_congestion {
+            None => self.congestion == Congestion::Dctcp,
+            Some(own) => own.echoes_each_mark(),
+        }
+    }
+
     /// Returns the first error in this configuration.
     pub(crate) fn check(&self) -> Result<(), TcpConfigError> {
         if self.mss == 0 {
@@ -143,7 +167,7 @@ impl TcpConfig {
         if self.delayed_ack.every == 0 {
             return Err(TcpConfigError::ZeroAckEvery);
         }
-        if self.congestion == Congestion::Dctcp && !self.ecn {
+        if self.own_congestion.is_none() && self.congestion == Congestion::Dctcp && !self.ecn {
             return Err(TcpConfigError::DctcpWithoutEcn);
         }
         if let Some(plt) = &self.plt {
@@ -299,25 +323,6 @@ impl Growth {
         };
         limit.saturating_mul(smss)
     }
-}
-
-/// Congestion control of a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// Reno (RFC 5681) with byte counting (RFC 3465).
-    Reno,
-    /// CUBIC (RFC 9438).
-    Cubic(Cubic),
-    /// DCTCP (RFC 8257). A DCTCP receiver echoes each mark once, instead of until the sender
-    /// reports a reduction: configure both ends alike.
-    Dctcp,
-    /// BBR version 1, as in Linux.
-    Bbr,
-}
-
-impl Congestion {
-    /// CUBIC with the options that Linux enables.
-    pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
 }
 
 /// Optional parts of CUBIC.

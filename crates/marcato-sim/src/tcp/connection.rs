@@ -4,7 +4,7 @@ use marcato_sched::lowprio::EpochReport;
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
-use super::config::{Congestion, PriorityOption, TcpConfig, TcpConfigError};
+use super::config::{PriorityOption, TcpConfig, TcpConfigError};
 use super::congestion::LossState;
 use super::receiver::Receiver;
 use super::segment::{Flags, MAX_SACK_BLOCKS, SackBlocks, Segment, TCP_HEADER, TIMESTAMPS};
@@ -525,8 +525,7 @@ impl Connection {
     }
 
     fn on_payload(&mut self, now: Time, segment: &Segment, ecn: Ecn) {
-        let dctcp = self.ecn && self.config.congestion == Congestion::Dctcp;
-        if dctcp {
+        if self.ecn && self.config.echoes_each_mark() {
             self.receiver.ack_now |= segment.payload > 0 && self.receiver.note_mark(ecn == Ecn::Ce);
         } else {
             // RFC 3168 §6.1.3: echo CE until a segment with CWR arrives.

@@ -29,9 +29,8 @@ mod sender;
 mod tests;
 mod tlp;
 
-pub use config::{
-    Congestion, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError,
-};
+pub use config::{Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError};
+pub use congestion::{Congestion, CongestionFactory};
 pub use connection::TcpStats;
 pub(crate) use connection::{Connection, Delivered, SynOptions};
 pub use rate::RateSample;

@@ -1,9 +1,11 @@
-//! Congestion control. To add one, implement [`CongestionControl`] in a file beside [`reno`](self),
-//! add a variant to [`Congestion`], and construct it in `build`.
+//! Congestion control. To add one here, implement [`CongestionControl`] in a file beside
+//! [`reno`](self), and add its row to the table of [`Congestion`]. To add one in another crate, wrap
+//! it in a [`CongestionFactory`].
 
 mod bbr;
 mod cubic;
 mod dctcp;
+mod factory;
 mod hystart;
 mod max_filter;
 mod reno;
@@ -12,8 +14,9 @@ use std::fmt::Debug;
 
 use marcato_units::{Duration, Rate, Stream, Time};
 
+pub use self::factory::CongestionFactory;
 use self::hystart::Spreading;
-use super::config::{Congestion, Growth, TcpConfig};
+use super::config::{Cubic, Growth, TcpConfig};
 use super::rate::RateSample;
 
 /// State of a sender's loss recovery.
@@ -135,19 +138,78 @@ impl Start {
     }
 }
 
+/// Settings from which a built-in congestion control starts.
+struct Setup<'a> {
+    config: &'a TcpConfig,
+    start: Start,
+    stream: Stream,
+}
+
+impl Setup<'_> {
+    /// Returns the spreading of segments over a round trip.
+    fn spreading(&self) -> Spreading {
+        Spreading { paced: self.config.pacing, burst: self.config.segmentation_offload }
+    }
+}
+
+/// Declares the built-in congestion controls. A row has the variant, with the options if there are
+/// any; the name in scenarios; and the constructor from a [`Setup`].
+macro_rules! built_in {
+    ($($(#[$doc:meta])* $variant:ident $(($options:ident: $type:ty))? = $name:literal, |$setup:pat_param| $make:expr;)+) => {
+        /// Congestion control of a sender.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Congestion {
+            $($(#[$doc])* $variant $(($type))?,)+
+        }
+
+        impl Congestion {
+            /// Returns the built-in congestion control of this name, with its default options.
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant $((<$type>::default()))?),)+
+                    _ => None,
+                }
+            }
+        }
+
+        fn build_from(congestion: Congestion, setup: Setup<'_>) -> Box<dyn CongestionControl> {
+            match congestion {
+                $(Congestion::$variant $(($options))? => {
+                    let $setup = setup;
+                    Box::new($make)
+                })+
+            }
+        }
+    };
+}
+
+built_in! {
+    /// Reno (RFC 5681) with byte counting (RFC 3465).
+    Reno = "reno", |setup| reno::Reno::new(setup.start);
+    /// CUBIC (RFC 9438).
+    Cubic(options: Cubic) = "cubic", |setup| cubic::Cubic::new(setup.start, options, setup.spreading());
+    /// DCTCP (RFC 8257). A DCTCP receiver echoes each mark once, instead of until the sender
+    /// reports a reduction: configure both ends alike.
+    Dctcp = "dctcp", |setup| dctcp::Dctcp::new(setup.start);
+    /// BBR version 1, as in Linux.
+    Bbr = "bbr", |setup| bbr::Bbr::new(setup.start.smss, setup.start.window, setup.stream);
+}
+
+impl Congestion {
+    /// CUBIC with the options that Linux enables.
+    pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
+}
+
 /// Builds the congestion control of `config`.
 pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionControl> {
-    let mss = u64::from(config.mss);
-    let initial_window = mss * u64::from(config.initial_window);
-    let ssthresh = config.initial_ssthresh.map_or(u64::MAX, |segments| mss * u64::from(segments));
-    let start = Start { smss: mss, window: initial_window, ssthresh, growth: config.growth };
-    match config.congestion {
-        Congestion::Cubic(cubic) => {
-            let spreading = Spreading { paced: config.pacing, burst: config.segmentation_offload };
-            Box::new(cubic::Cubic::new(start, cubic, spreading))
-        }
-        Congestion::Dctcp => Box::new(dctcp::Dctcp::new(start)),
-        Congestion::Reno => Box::new(reno::Reno::new(start)),
-        Congestion::Bbr => Box::new(bbr::Bbr::new(mss, initial_window, stream)),
+    if let Some(own) = &config.own_congestion {
+        return own.build(config, stream);
     }
+    let start = Start {
+        smss: u64::from(config.mss),
+        window: config.initial_cwnd(),
+        ssthresh: config.initial_threshold(),
+        growth: config.growth,
+    };
+    build_from(config.congestion, Setup { config, start, stream })
 }

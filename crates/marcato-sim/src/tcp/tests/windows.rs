@@ -1,7 +1,8 @@
 //! Tests of receive windows, delayed acknowledgements, pacing, and application-limited senders.
 
 use super::*;
-use crate::tcp::config::{Congestion, Cubic, Growth};
+use crate::tcp::config::{Cubic, Growth};
+use crate::tcp::congestion::Congestion;
 
 fn delayed() -> TcpConfig {
     TcpConfig { delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::default() }, ..config() }

@@ -1,0 +1,84 @@
+//! Reader of scenarios.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::fault::ScenarioError;
+use crate::plugin::PluginNames;
+use crate::scenario::{Overrides, Scenario};
+
+/// Reader of scenarios, with settings from the command line and the names of plug-ins.
+///
+/// ```
+/// use marcato_scenario::Reader;
+/// use marcato_scenario::plugin::{PluginKind, PluginNames};
+///
+/// let mut names = PluginNames::default();
+/// names.add(PluginKind::Congestion, "aimd", &["decrease"])?;
+/// let text = r#"
+///   name = "own"
+///   duration = "10 s"
+///   nodes = ["client", "server"]
+///   link = [{ between = ["client", "server"], rate = "10 Mbit/s", delay = "20 ms" }]
+///
+///   [[flow]]
+///   name = "bulk"
+///   kind = "tcp"
+///   from = "client"
+///   to = "server"
+///   congestion = { kind = "aimd", decrease = 0.7 }
+/// "#;
+/// let scenario = Reader::new().plugins(&names).parse("own.toml", text)?;
+/// assert!(marcato_scenario::explain(&scenario).contains("tcp aimd (decrease 0.7), bulk data"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    pub(crate) overrides: Overrides,
+    pub(crate) plugins: Rc<PluginNames>,
+}
+
+impl Reader {
+    /// Creates a reader without settings and plug-ins.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the settings from the command line.
+    #[must_use]
+    pub fn overrides(mut self, overrides: &Overrides) -> Self {
+        self.overrides = overrides.clone();
+        self
+    }
+
+    /// Sets the plug-ins that scenarios may name.
+    #[must_use]
+    pub fn plugins(mut self, names: &PluginNames) -> Self {
+        self.plugins = Rc::new(names.clone());
+        self
+    }
+
+    /// Reads a scenario from text: [`Scenario::parse_with`].
+    ///
+    /// # Errors
+    /// All faults of the scenario or of the settings, each with its place.
+    pub fn parse(&self, name: &str, text: &str) -> Result<Scenario, ScenarioError> {
+        Scenario::parse_by(self, name, text)
+    }
+
+    /// Reads a scenario from a file: [`Scenario::load`].
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse); or if the file or a trace cannot be read.
+    pub fn load(&self, path: &Path) -> Result<Scenario, ScenarioError> {
+        Scenario::load_by(self, path)
+    }
+
+    /// Reads a scenario from `input`: [`Scenario::load_from`].
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_from(&self, input: impl std::io::Read) -> Result<Scenario, ScenarioError> {
+        Scenario::load_from_by(self, input)
+    }
+}

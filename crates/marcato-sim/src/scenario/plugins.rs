@@ -1,0 +1,201 @@
+//! Plug-ins that scenarios may name.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use marcato_queue::Discipline;
+use marcato_quic::SchedulerFactory;
+use marcato_scenario::plugin::{Parameters, Plugin, PluginKind, PluginNameError, PluginNames};
+use marcato_units::{Bytes, Rate, Stream};
+
+use super::error::BuildError;
+use crate::{CongestionFactory, Packet};
+
+/// Error that the constructor of a plug-in returns, usually for a wrong parameter.
+pub type PluginError = Box<dyn std::error::Error + Send + Sync>;
+
+type MakeCongestion = dyn Fn(&Parameters) -> Result<CongestionFactory, PluginError> + Send + Sync;
+type MakeQueue =
+    dyn Fn(&Parameters, QueueSite) -> Result<Box<dyn Discipline<Packet>>, PluginError> + Send + Sync;
+type MakeScheduler = dyn Fn(&Parameters) -> Result<SchedulerFactory, PluginError> + Send + Sync;
+
+/// Place of a queue in the network.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct QueueSite {
+    /// Rate of the transmitter; `None` if it is infinite, or follows a trace.
+    pub rate: Option<Rate>,
+    /// Largest IP packet that the link takes.
+    pub mtu: Bytes,
+    /// Random stream of this queue.
+    pub stream: Stream,
+}
+
+impl QueueSite {
+    /// Creates a place.
+    pub const fn new(rate: Option<Rate>, mtu: Bytes, stream: Stream) -> Self {
+        Self { rate, mtu, stream }
+    }
+}
+
+/// Congestion controls, queues and lane schedulers of other crates, by the names that scenarios
+/// use.
+///
+/// Each is registered with the names of its parameters and a constructor, which gets the values that
+/// the scenario gives. The reader of the scenario takes the [names](Self::names), and
+/// [`build_with`](super::build_with) the plug-ins.
+///
+/// ```
+/// use marcato_queue::{DropTail, DropTailConfig, Limit};
+/// use marcato_scenario::Reader;
+/// use marcato_sim::scenario::{Plugins, Traces, build_with};
+/// use marcato_units::{Bytes, Time};
+///
+/// let plugins = Plugins::new().queue("short", &["limit"], |parameters, _site| {
+///     let limit = Limit::Bytes(parameters.size("limit")?.unwrap_or(Bytes::kb(15)));
+///     Ok(Box::new(DropTail::new(DropTailConfig { limit })?))
+/// })?;
+/// let text = r#"
+///   name = "short"
+///   duration = "2 s"
+///   nodes = ["client", "server"]
+///
+///   [[link]]
+///   between = ["client", "server"]
+///   rate = "10 Mbit/s"
+///   delay = "20 ms"
+///   queue = { kind = "short", limit = "7500 B" }
+///
+///   [[flow]]
+///   name = "bulk"
+///   kind = "tcp"
+///   from = "client"
+///   to = "server"
+/// "#;
+/// let scenario = Reader::new().plugins(plugins.names()).parse("short.toml", text)?;
+/// let world = build_with(scenario.experiment(), &Traces::new(), &plugins)?;
+/// let outcome = world.run(&mut |_: Time| ())?;
+/// assert!(outcome.links[0].drops > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Plugins {
+    names: PluginNames,
+    congestions: HashMap<String, Arc<MakeCongestion>>,
+    queues: HashMap<String, Arc<MakeQueue>>,
+    schedulers: HashMap<String, Arc<MakeScheduler>>,
+}
+
+impl Plugins {
+    /// Creates an empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the names, for [`Reader::plugins`](marcato_scenario::Reader::plugins).
+    pub fn names(&self) -> &PluginNames {
+        &self.names
+    }
+
+    /// Adds a congestion control of TCP. `make` is called for each end of each TCP flow.
+    ///
+    /// # Errors
+    /// [`PluginNameError`] if a name has characters that a scenario cannot write, or is taken.
+    pub fn congestion(
+        mut self,
+        name: &str,
+        parameters: &[&str],
+        make: impl Fn(&Parameters) -> Result<CongestionFactory, PluginError> + Send + Sync + 'static,
+    ) -> Result<Self, PluginNameError> {
+        self.names.add(PluginKind::Congestion, name, parameters)?;
+        self.congestions.insert(name.to_owned(), Arc::new(make));
+        Ok(self)
+    }
+
+    /// Adds a queue of links. `make` is called for each queue.
+    ///
+    /// # Errors
+    /// As [`congestion`](Self::congestion).
+    pub fn queue(
+        mut self,
+        name: &str,
+        parameters: &[&str],
+        make: impl Fn(&Parameters, QueueSite) -> Result<Box<dyn Discipline<Packet>>, PluginError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Self, PluginNameError> {
+        self.names.add(PluginKind::Queue, name, parameters)?;
+        self.queues.insert(name.to_owned(), Arc::new(make));
+        Ok(self)
+    }
+
+    /// Adds a lane scheduler of QUIC sessions. `make` is called for each session.
+    ///
+    /// # Errors
+    /// As [`congestion`](Self::congestion).
+    pub fn scheduler(
+        mut self,
+        name: &str,
+        parameters: &[&str],
+        make: impl Fn(&Parameters) -> Result<SchedulerFactory, PluginError> + Send + Sync + 'static,
+    ) -> Result<Self, PluginNameError> {
+        self.names.add(PluginKind::Scheduler, name, parameters)?;
+        self.schedulers.insert(name.to_owned(), Arc::new(make));
+        Ok(self)
+    }
+
+    /// Makes the congestion control of a flow.
+    pub(super) fn make_congestion(
+        &self,
+        flow: &str,
+        plugin: &Plugin,
+    ) -> Result<CongestionFactory, BuildError> {
+        let lack = Lack { what: || format!("flow `{flow}`"), kind: PluginKind::Congestion, plugin };
+        let make = self.congestions.get(&plugin.name).ok_or_else(|| lack.unknown())?;
+        make(&plugin.parameters).map_err(|source| lack.refused(source))
+    }
+
+    /// Makes a queue of a link.
+    pub(super) fn make_queue(
+        &self,
+        link: &str,
+        plugin: &Plugin,
+        site: QueueSite,
+    ) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
+        let lack = Lack { what: || format!("link `{link}`"), kind: PluginKind::Queue, plugin };
+        let make = self.queues.get(&plugin.name).ok_or_else(|| lack.unknown())?;
+        make(&plugin.parameters, site).map_err(|source| lack.refused(source))
+    }
+
+    /// Makes the lane scheduler of a flow.
+    pub(super) fn make_scheduler(&self, flow: &str, plugin: &Plugin) -> Result<SchedulerFactory, BuildError> {
+        let lack = Lack { what: || format!("flow `{flow}`"), kind: PluginKind::Scheduler, plugin };
+        let make = self.schedulers.get(&plugin.name).ok_or_else(|| lack.unknown())?;
+        make(&plugin.parameters).map_err(|source| lack.refused(source))
+    }
+}
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Plugins").field(&self.names).finish()
+    }
+}
+
+/// Use of a plug-in that cannot be built.
+struct Lack<'a, F> {
+    what: F,
+    kind: PluginKind,
+    plugin: &'a Plugin,
+}
+
+impl<F: Fn() -> String> Lack<'_, F> {
+    fn unknown(&self) -> BuildError {
+        BuildError::NoSuchPlugin { what: (self.what)(), kind: self.kind, name: self.plugin.name.clone() }
+    }
+
+    fn refused(&self, source: PluginError) -> BuildError {
+        BuildError::Plugin { what: (self.what)(), kind: self.kind, name: self.plugin.name.clone(), source }
+    }
+}
