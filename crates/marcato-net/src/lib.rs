@@ -17,8 +17,8 @@
 //! // The same program runs over kernel TCP with `Engine::Tcp`.
 //! let config = Config::new(Engine::Quic);
 //!
-//! // A server. Its certificate is self-signed, so that its clients have to be told of it: a certificate that an
-//! // authority vouches for is verified without anything further, by `ClientSecurity::verified("chat.example")`.
+//! // A server. Its certificate is self-signed, so its clients pin it. A certificate of an authority
+//! // needs no pin: `ClientSecurity::verified("chat.example")`.
 //! let identity = Identity::self_signed("chat.example")?;
 //! let trust = Trust::Certificate(identity.certificate().ok_or("it has one")?.clone());
 //! let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];

@@ -13,7 +13,7 @@ fn value(text: &str, series: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
-async fn a_registry_adds_up_connections_of_one_name_also_when_they_are_over(engine: Engine) {
+async fn a_registry_sums_open_and_closed_connections_of_one_name(engine: Engine) {
     let config = Config::new(engine);
     let metrics = Metrics::new();
     let (first, server, listener) = pair(&config).await;
@@ -48,5 +48,5 @@ async fn a_registry_adds_up_connections_of_one_name_also_when_they_are_over(engi
 }
 
 for_both_engines! {
-    a_registry_adds_up_connections_of_one_name_also_when_they_are_over
+    a_registry_sums_open_and_closed_connections_of_one_name
 }

@@ -141,7 +141,7 @@ async fn what_is_cancelled_or_dropped_halfway_is_missed(engine: Engine) {
     close(client, server).await;
 }
 
-async fn a_storm_of_long_messages_and_cancellations_loses_nothing_else(engine: Engine) {
+async fn a_storm_of_cancelled_long_messages_loses_nothing_else(engine: Engine) {
     const COUNT: u64 = 60;
     const LEN: usize = 700_000;
     let (client, server, _listener) = pair(&config(engine)).await;
@@ -216,7 +216,7 @@ for_both_engines! {
     pieces_of_any_size_become_one_message
     a_writer_waits_for_its_reader
     what_is_cancelled_or_dropped_halfway_is_missed
-    a_storm_of_long_messages_and_cancellations_loses_nothing_else
+    a_storm_of_cancelled_long_messages_loses_nothing_else
     a_writer_learns_that_its_connection_is_over
 }
 

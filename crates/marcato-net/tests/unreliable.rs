@@ -51,7 +51,7 @@ async fn unreliable_messages_come_unchanged_and_at_most_once(engine: Engine) {
     close(client, server).await;
 }
 
-async fn what_nobody_takes_is_dropped_and_counted_and_the_rest_goes_on(engine: Engine) {
+async fn unread_unreliable_messages_are_dropped_and_counted(engine: Engine) {
     const COUNT: u64 = 1000;
     let mut config = Config::new(engine);
     config.limits.unreliable = Bytes::kb(20);
@@ -97,7 +97,7 @@ async fn an_unreliable_message_expires_like_any_other(engine: Engine) {
 
 for_both_engines! {
     unreliable_messages_come_unchanged_and_at_most_once
-    what_nobody_takes_is_dropped_and_counted_and_the_rest_goes_on
+    unread_unreliable_messages_are_dropped_and_counted
     an_unreliable_message_expires_like_any_other
 }
 

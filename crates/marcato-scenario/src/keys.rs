@@ -532,8 +532,8 @@ pub(crate) fn chosen_of<'a, T: Clone>(
     Some(Chosen::BuiltIn(value.clone(), Tagged { table, schema, faults }))
 }
 
-/// Reads the parameters of `what`, a plug-in with these keys. A grid may choose the plug-in; keys of
-/// the file that only another kind has are then ignored.
+/// Reads the parameters of `what`, a plug-in with these keys. A grid may choose the plug-in; keys
+/// of the file that only another kind has are then ignored.
 fn parameters(
     what: &str,
     table: &Table,

@@ -231,8 +231,8 @@ impl Queue {
         }
     }
 
-    /// Returns the capacity of each buffer; several for CRQ and strict priority, none for a plug-in,
-    /// whose capacity is unknown.
+    /// Returns the capacity of each buffer; several for CRQ and strict priority, none for a
+    /// plug-in, whose capacity is unknown.
     pub fn limits(&self) -> Vec<Limit> {
         match self {
             Self::DropTail { limit } | Self::StepMark { limit, .. } | Self::PushOut { limit } => vec![*limit],

@@ -1,6 +1,7 @@
 //! A queue discipline of one's own: if it is full, the oldest packet makes room for the newest.
 //!
-//! `cargo run --release -p marcato-sim --example own_queue` compares it with drop-tail under a flood.
+//! `cargo run --release -p marcato-sim --example own_queue` compares it with drop-tail under a
+//! flood.
 
 use std::collections::VecDeque;
 use std::error::Error;

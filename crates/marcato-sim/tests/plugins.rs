@@ -34,8 +34,8 @@ fn an_own_queue_that_drops_its_head_delays_less() {
     let runs = own_queue::compare().unwrap();
     let [(_, tail), (_, head)] = &runs[..] else { panic!("{runs:?}") };
     let of = |flow: &marcato_sim::scenario::FlowOutcome| flow.delay.unwrap() - 20.0;
-    // Under twice the link's rate, each packet sent comes with one that is displaced ahead of it, so
-    // a packet waits for half the queue.
+    // Under twice the link's rate, each packet sent comes with one that is displaced ahead of it,
+    // so a packet waits for half the queue.
     let ratio = of(head) / of(tail);
     assert!((0.45..0.55).contains(&ratio), "{ratio}");
     assert!((head.goodput / tail.goodput - 1.0).abs() < 0.01);
@@ -46,8 +46,8 @@ fn an_own_lane_scheduler_sends_on_the_lane_it_names() {
     let runs = own_lane_scheduler::compare().unwrap();
     let [(first, built_in), (second, own)] = &runs[..] else { panic!("{runs:?}") };
     assert_eq!([first.as_str(), second.as_str()], ["low-rtt", "cheapest"]);
-    // The built-in one prefers the quicker lane and uses both. Of the other lane, the own one leaves
-    // unused all except what opens the path and keeps it alive.
+    // The built-in one prefers the quicker lane and uses both. Of the other lane, the own one
+    // leaves unused all except what opens the path and keeps it alive.
     let share = |lanes: &[marcato_sim::scenario::LaneOutcome]| {
         let total: u64 = lanes.iter().map(|lane| lane.bytes.get()).sum();
         lanes[0].bytes.get() as f64 / total as f64
@@ -158,7 +158,7 @@ fn every_congestion_control_of_scenarios_is_built_in() {
 }
 
 #[test]
-fn a_connection_takes_an_own_congestion_control_without_a_scenario() {
+fn a_connection_takes_its_own_congestion_control() {
     let rate = |own_congestion| {
         let mut net = Network::new(Seed::new(1));
         let (client, server) = (net.node("client"), net.node("server"));

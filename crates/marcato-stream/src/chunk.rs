@@ -7,8 +7,8 @@ const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
 /// Plaintext of the largest record (RFC 8446 §5.1).
 const RECORD: u64 = 1 << 14;
 
-/// Size of the chunks that the feeder hands to the transport: the data that the connection sends in a
-/// time span, within bounds.
+/// Size of the chunks that the feeder hands to the transport: the data that the connection sends in
+/// a time span, within bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRule {
     /// Time span (1 ms).
@@ -26,10 +26,10 @@ impl Default for ChunkRule {
 }
 
 impl ChunkRule {
-    /// Returns the bytes of a chunk on the wire, at this delivery rate. Chunks are whole segments, so
-    /// that no small segment goes between full ones. If less than a segment leaves in the rule's span,
-    /// one is the least that keeps the wire full. If more than the largest chunk does, system calls
-    /// would cost more than a finer order gains.
+    /// Returns the bytes of a chunk on the wire, at this delivery rate. Chunks are whole segments,
+    /// so that no small segment goes between full ones. If less than a segment leaves in the rule's
+    /// span, one is the least that keeps the wire full. If more than the largest chunk does, system
+    /// calls would cost more than a finer order gains.
     pub fn on_wire(&self, mss: Bytes, rate: Rate) -> Bytes {
         let mss = mss.get().max(1);
         let least = u64::from(self.min_segments.max(1)) * mss;

@@ -170,8 +170,8 @@ fn length(bytes: &[u8]) -> u64 {
 }
 
 impl Inbound {
-    /// Creates an empty receiving side within these limits; long messages are assembled in blocks of
-    /// `pool`.
+    /// Creates an empty receiving side within these limits. Blocks of `pool` hold long messages
+    /// under assembly.
     pub fn new(limits: Limits, pool: Pool) -> Self {
         Self {
             limits,

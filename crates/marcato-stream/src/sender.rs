@@ -136,7 +136,8 @@ impl<T: Ticket> Sender<T> {
     ///
     /// # Errors
     ///
-    /// If the message is empty, too long, has no room at its level, or its level is being discarded.
+    /// If the message is empty, too long, has no room at its level, or its level is being
+    /// discarded.
     pub fn offer(&mut self, now: Time, message: &Message, ticket: T) -> Result<MessageId, SendError> {
         self.take(now, message, ticket, None)
     }

@@ -24,7 +24,8 @@ pub(super) struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// Returns whether the window is large enough to judge the flow: after a backoff it is not. CRQ §III-A1.
+    /// Returns whether the window is large enough to judge the flow: after a backoff it is not. CRQ
+    /// §III-A1.
     pub(super) fn is_large_enough(self, config: &TrapConfig) -> bool {
         match config.floor {
             Floor::AtSignal(floor) => self.windows[usize::from(config.response.last)].bytes() > floor,

@@ -75,8 +75,8 @@ impl Session {
                         for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
                             lane.gate.set_cwnd_limited();
                         }
-                        // A packet of a level in debt that is shorter, or that waits for no pacer, would
-                        // overtake this level again and again.
+                        // A packet of a level in debt that is shorter, or that waits for no pacer,
+                        // would overtake this level again and again.
                         among.waiting(pending.priority)
                     } else {
                         // A level in debt may be the only one that can use reserved room.

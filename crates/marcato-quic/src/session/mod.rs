@@ -187,8 +187,8 @@ impl Session {
 
     /// Accepts a message to send.
     ///
-    /// An unreliable one leaves in one DATAGRAM frame (RFC 9221), in its order among the others, and
-    /// is not retransmitted if lost. [`Event::Sent`] reports that it has left. It travels once,
+    /// An unreliable one leaves in one DATAGRAM frame (RFC 9221), in its order among the others,
+    /// and is not retransmitted if lost. [`Event::Sent`] reports that it has left. It travels once,
     /// whatever its redundancy.
     ///
     /// # Errors

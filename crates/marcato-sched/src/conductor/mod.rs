@@ -411,8 +411,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
 
 /// Calls of the engine's feeder.
 impl<S: Store, O: Observer> Conductor<S, O> {
-    /// Grants the next chunk: at most `budget` bytes of one message. Returns `None` if nothing is queued or
-    /// the budget is zero.
+    /// Grants the next chunk: at most `budget` bytes of one message. Returns `None` if nothing is
+    /// queued or the budget is zero.
     ///
     /// If anything is queued and the budget is not zero, something is granted.
     pub fn grant(&mut self, now: Time, budget: Bytes) -> Option<Grant> {

@@ -42,8 +42,8 @@ impl QueueSite {
 /// Congestion controls, queues and lane schedulers of other crates, by the names that scenarios
 /// use.
 ///
-/// Each is registered with the names of its parameters and a constructor, which gets the values that
-/// the scenario gives. The reader of the scenario takes the [names](Self::names), and
+/// Each is registered with the names of its parameters and a constructor, which gets the values
+/// that the scenario gives. The reader of the scenario takes the [names](Self::names), and
 /// [`build_with`](super::build_with) the plug-ins.
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! Congestion control. To add one here, implement [`CongestionControl`] in a file beside
-//! [`reno`](self), and add its row to the table of [`Congestion`]. To add one in another crate, wrap
-//! it in a [`CongestionFactory`].
+//! [`reno`](self), and add its row to the table of [`Congestion`]. To add one in another crate,
+//! wrap it in a [`CongestionFactory`].
 
 mod bbr;
 mod cubic;
