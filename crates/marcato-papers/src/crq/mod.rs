@@ -133,25 +133,25 @@ mod tests {
     fn a_report_names_the_sizes_and_times_of_its_own_runs() {
         let full = [
             "One flow of 200 MB at",
-            "A flow of 1 GB beside",
-            "from 1 s on; 20 flows of 100 MB",
-            "for a time short of 1 GB",
+            "A flow of 1 GB competes",
+            "from 1 s on. In a mix that the seed draws, 20 flows of 100 MB",
+            "In less time than 1 GB takes",
             ">100 MB by TCP CUBIC",
-            "of 150 Mbit/s for 20 s",
-            "for 60 s, then does not for 60 s",
-            "from 1 s on, for 60 s on",
-            "250 MB each, one seed",
+            "and 20 ms for 20 s",
+            "for 60 s by halving its window, ignores them for 60 s",
+            "and 80 ms for 60 s",
+            "transfers 250 MB and uses one seed",
         ];
         let quick = [
             "One flow of 10 MB at",
-            "A flow of 50 MB beside",
-            "from 0.05 or 0.5 s on; 20 flows of 5 MB",
-            "for a time short of 50 MB",
+            "A flow of 50 MB competes",
+            "from 0.05 or 0.5 s on. In a mix that the seed draws, 20 flows of 5 MB",
+            "In less time than 50 MB takes",
             ">5 MB by TCP CUBIC",
-            "of 150 Mbit/s for 2 s",
-            "for 6 s, then does not for 6 s",
-            "from 1 s on, for 6 s on",
-            "12.5 MB each, one seed",
+            "and 20 ms for 2 s",
+            "for 6 s by halving its window, ignores them for 6 s",
+            "and 80 ms for 6 s",
+            "transfers 12.5 MB and uses one seed",
         ];
         for (scale, own, others) in [(Scale::FULL, full, quick), (Scale::QUICK, quick, full)] {
             let page = told(scale).to_html();
