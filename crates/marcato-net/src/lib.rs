@@ -1,7 +1,7 @@
 //! Transport over real sockets: prioritised messages over the kernel's TCP or over multipath QUIC,
 //! with one API.
 //!
-//! A [`Connection`] carries messages, each of a [`Priority`](marcato_units::Priority) from P0 (what
+//! A [`Connection`] carries messages, each of a [`Priority`] from P0 (what
 //! the user waits for) to P4 (background). Data leaves in the order of priority at the moment of
 //! sending, not in that of submission. The receiver gets whole messages, the most urgent first.
 //!

@@ -11,8 +11,7 @@ use crate::SendError;
 pub struct Limits {
     /// Queued bytes of each level (64 MiB). At the limit, sending waits.
     pub queued: Bytes,
-    /// Undelivered messages of each level (13 107). At the limit, [`send`](crate::Connection::send)
-    /// waits.
+    /// Undelivered messages of each level (13 107). At the limit, sending waits.
     pub unfinished: usize,
     /// Queued bytes of a message that is sent piece by piece (1
     /// MiB). At the limit, the next piece waits.
