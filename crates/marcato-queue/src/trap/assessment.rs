@@ -284,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_that_answers_overflows_of_three_cycles_is_responsive() {
+        // A queue that never empties carries the rate of the link again a round trip after the
+        // response, so the rate is low for one cycle.
+        let overflow = [(100, 1), (100, 3), (70, 2), (96, 0)];
+        let quiet = [(100, 0); 8];
+        let cycles = |overflows: usize| {
+            [quiet.as_slice(), &[quiet.as_slice(), &overflow].concat().repeat(overflows)].concat()
+        };
+        let verdict = |overflows, config: &TrapConfig| run(config, &cycles(overflows)).verdict(Signal::Loss);
+        assert_eq!(verdict(2, &TrapConfig::marcato()), Verdict::Unclassified);
+        assert_eq!(verdict(3, &TrapConfig::marcato()), Verdict::Responsive);
+    }
+
+    #[test]
     fn a_response_is_90_percent_two_cycles_later_and_no_byte_more() {
         for (later, expected) in [(90_000, (1, 0)), (90_001, (0, 1))] {
             let config = TrapConfig::paper();

@@ -21,6 +21,7 @@
 //! | [`AGE_SHIFT`] | 3 | power of two | the latest vote weighs at least 1/8, so eight votes against end any majority (7/8 to the eighth is below 3/8) |
 //! | [`QUIET`] | 7 | cycles | a control needs the current and the last 6 cycles unsignalled: no response reaches into it |
 //! | [`STEADY_LOSS`] | 3 | of the last 8 cycles | with losses in as many, any fall follows a loss |
+//! | [`OVERFLOW`] | 2 | cycles | losses go on for the round trip until the response; cycles are not aligned to it |
 //! | [`STEADY_MARKS`] | 6 | of the last 8 cycles | the same for marks; DCTCP in balance at a queue that marks early is marked in 4 or 5 |
 //! | [`SETTLED`] | 16 | samples | the first samples of the variation are those of slow start and its end |
 //! | [`NOISE_SHIFT`] | 3 | power of two | a sample of the variation weighs 1/8, once there are as many |
@@ -59,6 +60,7 @@ const AGE_SHIFT: u32 = 3;
 /// One bit per cycle, the lowest for the current one.
 const QUIET: u8 = 0x7f;
 const STEADY_LOSS: u32 = 3;
+const OVERFLOW: u8 = 2;
 const STEADY_MARKS: u32 = 6;
 const SETTLED: u8 = 16;
 const NOISE_SHIFT: u32 = 3;
@@ -297,7 +299,7 @@ impl Marcato {
         // Under steady signals the next window must be low, too: a fall by chance, or a pulse's
         // end, is over by then.
         self.is_low(config, past, before, after, signals)
-            && (!is_steady(past, signals)
+            && (!is_steady(config, past, signals)
                 || after > 0 && self.is_low(config, past, before, after - 1, signals))
     }
 
@@ -305,7 +307,7 @@ impl Marcato {
     /// at least a response.
     fn is_low(&self, config: &TrapConfig, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
         past.is_reduced(config, before, after, signals.reduction())
-            && self.is_beyond_noise(past, before, after, signals)
+            && self.is_beyond_noise(config, past, before, after, signals)
     }
 
     /// Fall of the logarithm of the rate between two cycles, given by age; 0 if it rose.
@@ -315,8 +317,15 @@ impl Marcato {
     }
 
     /// Returns whether the rate fell by more than chance explains.
-    fn is_beyond_noise(&self, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
-        let factor = match (signals, is_steady(past, signals)) {
+    fn is_beyond_noise(
+        &self,
+        config: &TrapConfig,
+        past: Past<'_>,
+        before: u8,
+        after: u8,
+        signals: Signals,
+    ) -> bool {
+        let factor = match (signals, is_steady(config, past, signals)) {
             (Signals { marks: 0, .. }, true) => UNDER_STEADY_LOSS,
             (Signals { marks: 0, .. }, false) => AFTER_LOSS,
             (_, true) => UNDER_STEADY_MARKS,
@@ -330,8 +339,18 @@ impl Marcato {
 }
 
 /// Returns whether so many of the last cycles were signalled that any fall follows a signal.
-const fn is_steady(past: Past<'_>, signals: Signals) -> bool {
-    past.signalled.count_ones() >= if signals.marks == 0 { STEADY_LOSS } else { STEADY_MARKS }
+///
+/// The judged cycle and the losses that follow it without a gap, for up to [`OVERFLOW`] cycles, are
+/// one overflow of the queue. No sender can answer the first loss before a round trip has passed,
+/// so these losses do not tell a steady shortage from a single overflow.
+fn is_steady(config: &TrapConfig, past: Past<'_>, signals: Signals) -> bool {
+    if signals.marks > 0 {
+        return past.signalled.count_ones() >= STEADY_MARKS;
+    }
+    let judged = config.response.last;
+    let cycles = (judged.saturating_sub(OVERFLOW)..=judged).rev().map(|age| 1 << age);
+    let later: u8 = cycles.take_while(|cycle| past.signalled & cycle != 0).skip(1).sum();
+    (past.signalled & !later).count_ones() >= STEADY_LOSS
 }
 
 /// Logarithm to base 2 of `number`, or of 1 if it is 0, in 2^-8, rounded down: 8 squarings give 8
@@ -444,7 +463,7 @@ mod tests {
                 let mut judge = judge(256, 20);
                 judge.rates[3] = i16::try_from(factor - short).unwrap();
                 assert_eq!(
-                    judge.is_beyond_noise(past, 3, 0, signals),
+                    judge.is_beyond_noise(&CONFIG, past, 3, 0, signals),
                     expected,
                     "{signals:?}, {signalled:b}"
                 );
@@ -452,7 +471,23 @@ mod tests {
         }
         // Where nothing varies, no fall is none.
         let past = Past { windows: &[Window::default(); KEPT], signalled: 0 };
-        assert!(!judge(0, 20).is_beyond_noise(past, 3, 0, marks(0)));
+        assert!(!judge(0, 20).is_beyond_noise(&CONFIG, past, 3, 0, marks(0)));
+    }
+
+    #[test]
+    fn losses_until_the_response_are_one_overflow() {
+        let steady = |signalled: u8| {
+            is_steady(&CONFIG, Past { windows: &[Window::default(); KEPT], signalled }, marks(0))
+        };
+        // The signal that is judged came three cycles ago.
+        assert_eq!(CONFIG.response.last, 3);
+        assert!(!steady(0b0000_1110), "the round trip of an overflow touches three cycles");
+        assert!(!steady(0b0010_1110));
+        assert!(!steady(0b0000_1111), "one loss after it");
+        assert!(steady(0b0001_1111), "and one before it");
+        assert!(steady(0b0011_1110), "losses before it");
+        assert!(steady(0b0000_1011), "losses after a gap");
+        assert!(steady(0b0101_1000));
     }
 
     #[test]
