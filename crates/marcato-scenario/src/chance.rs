@@ -3,7 +3,7 @@
 use crate::experiment::Experiment;
 use crate::flow::{Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Change, Direction, Link, Loss};
-use crate::queue::Queue;
+use crate::queue::{Queue, Strict};
 use crate::tcp::Congestion;
 use crate::traffic::{OnOff, Pause, Release, Size, Source};
 
@@ -35,8 +35,8 @@ fn change(change: &Change) -> bool {
 
 fn loss(loss: &Loss) -> bool {
     match loss {
-        Loss::None | Loss::Every { .. } | Loss::Script { .. } => false,
-        Loss::Random { probability } => may_or_may_not(*probability),
+        Loss::None | Loss::Every(_) | Loss::Script(_) => false,
+        Loss::Random(random) => may_or_may_not(random.probability),
         Loss::GilbertElliott(_) => true,
     }
 }
@@ -49,17 +49,17 @@ fn may_or_may_not(probability: f64) -> bool {
 
 fn queue(queue: &Queue) -> bool {
     match queue {
-        Queue::DropTail { .. }
+        Queue::DropTail(_)
         | Queue::Codel(_)
-        | Queue::FqCodel { .. }
+        | Queue::FqCodel(_)
         | Queue::Crq(_)
-        | Queue::StepMark { .. }
-        | Queue::PushOut { .. } => false,
+        | Queue::StepMark(_)
+        | Queue::PushOut(_) => false,
         // Both drop or mark packets at random.
         Queue::Red(_) | Queue::Pie(_) => true,
         // A plug-in has a random stream, and may draw from it.
         Queue::Plugin(_) => true,
-        Queue::Strict { high, low, preempt: _ } => self::queue(high) || self::queue(low),
+        Queue::Strict(Strict { high, low, preempt: _ }) => self::queue(high) || self::queue(low),
     }
 }
 
@@ -84,7 +84,7 @@ fn kind(kind: &FlowKind) -> bool {
         // Connections arrive as a Poisson process.
         FlowKind::TcpProcess(_) => true,
         FlowKind::RequestResponse(it) => ends(&it.tcp) || size(&it.response) || pause(&it.think),
-        FlowKind::Messages(it) => ends(&it.tcp) || it.sources.iter().any(source),
+        FlowKind::Messages(it) => ends(&it.tcp) || it.messaging.sources.iter().any(source),
         // Keys, connection identifiers and the use of the spin bit are drawn for each session.
         FlowKind::Quic(_) => true,
     }
@@ -92,7 +92,7 @@ fn kind(kind: &FlowKind) -> bool {
 
 fn ends(ends: &TcpEnds) -> bool {
     [&ends.from, &ends.to].iter().any(|tcp| match &tcp.congestion {
-        Congestion::Reno | Congestion::Cubic { .. } | Congestion::Dctcp => false,
+        Congestion::Reno | Congestion::Cubic(_) | Congestion::Dctcp => false,
         // BBR draws the gain phase in which it starts to probe for bandwidth.
         Congestion::Bbr => true,
         // A plug-in has a random stream, and may draw from it.

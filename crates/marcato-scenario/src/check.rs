@@ -154,8 +154,8 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     }
     let after_end = |after: Duration| flow.start + flow.start_jitter + after >= end;
     let (messages, sources) = match &flow.kind {
-        FlowKind::Messages(kind) => (&kind.messages, &kind.sources),
-        FlowKind::Quic(kind) => (&kind.messages, &kind.sources),
+        FlowKind::Messages(kind) => (&kind.messaging.messages, &kind.messaging.sources),
+        FlowKind::Quic(kind) => (&kind.messaging.messages, &kind.messaging.sources),
         _ => return,
     };
     // One message is enough for the fault: its place is the whole list.

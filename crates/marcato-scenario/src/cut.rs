@@ -103,8 +103,8 @@ fn fewer(flow: &mut Flow, end: Time, notes: &mut Vec<String>) -> Option<String> 
 /// error reports a late source that stands before an earlier one.
 fn shorten(flow: &mut Flow, left: Duration, notes: &mut Vec<String>) -> Result<(), String> {
     let (messages, sources) = match &mut flow.kind {
-        FlowKind::Messages(kind) => (&mut kind.messages, &mut kind.sources),
-        FlowKind::Quic(kind) => (&mut kind.messages, &mut kind.sources),
+        FlowKind::Messages(kind) => (&mut kind.messaging.messages, &mut kind.messaging.sources),
+        FlowKind::Quic(kind) => (&mut kind.messaging.messages, &mut kind.messaging.sources),
         _ => return Ok(()),
     };
     let before = (messages.len(), sources.len());

@@ -2,20 +2,24 @@
 
 use std::fmt::Write as _;
 
+use marcato_queue::CodelConfig;
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 
+use crate::amount::limit_text;
 use crate::experiment::Experiment;
 use crate::flow::{Feeder, Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
-use crate::link::{Added, Capacity, Direction, Jitter, Link, Loss, Way};
+use crate::link::{
+    Added, Capacity, Direction, Jitter, Link, Loss, PeriodicLoss, RandomLoss, ScriptedLoss, Way,
+};
 use crate::path::{Map, Route};
 use crate::plugin::{Parameter, Plugin};
 use crate::quantity::{rate, size, span};
-use crate::queue::{Codel, Limit, Queue, Sharing, Standard, Threshold};
+use crate::queue::{Limit, Queue, Sharing, Standard, Strict, threshold_text, thresholds_text};
 use crate::quic::Scheduler;
 use crate::record::{Pcap, Series};
 use crate::scenario::Scenario;
 use crate::tcp::Congestion;
-use crate::traffic::{Arrivals, Bulk, Message, OnOff, Pause, Size, Source};
+use crate::traffic::{Arrivals, Messaging, OnOff, Pause, Size};
 
 /// Writes a line; writing to a string cannot fail.
 macro_rules! line {
@@ -192,42 +196,38 @@ fn direction(link: &Link, name: &str, ends: [&str; 2], of: &Direction, scenario:
 
 fn queue(queue: &Queue) -> String {
     match queue {
-        Queue::DropTail { limit } => format!("droptail {}", limit_text(*limit)),
+        Queue::DropTail(of) => format!("droptail {}", limit_text(of.limit)),
         Queue::Codel(codel) => format!("codel {}", self::codel(codel)),
-        Queue::FqCodel { codel, flows, .. } => format!("fq-codel {flows} x {}", self::codel(codel)),
+        Queue::FqCodel(of) => format!("fq-codel {} x {}", of.flows, self::codel(&of.codel)),
         Queue::Crq(crq) => {
             let standard = match crq.standard {
                 Standard::Codel => "",
                 Standard::DropTail => " beside droptail",
             };
             let least = match crq.sharing {
-                Sharing::Strict => format!(" but {} %", digits(f64::from(crq.standard_least) / 10.0)),
+                Sharing::Strict { least } => format!(" but {} %", digits(f64::from(least) / 10.0)),
                 Sharing::Weighted | Sharing::Split => String::new(),
             };
             format!("crq {}{least} {}{standard}", crq.sharing.name(), self::codel(&crq.codel))
         }
-        Queue::StepMark { limit, threshold } => {
-            let threshold = match threshold {
-                Threshold::Waiting(limit) => limit_text(*limit),
-                Threshold::Sojourn(sojourn) => span(*sojourn),
-            };
-            format!("step-mark above {threshold} {}", limit_text(*limit))
+        Queue::StepMark(of) => {
+            format!("step-mark above {} {}", threshold_text(of.threshold), limit_text(of.limit))
         }
         Queue::Red(red) => {
-            let (least, most) = (limit_text(red.min_threshold), limit_text(red.max_threshold));
+            let [least, most] = thresholds_text(red.thresholds);
             let (gentle, ecn) = (if red.gentle { " gentle" } else { "" }, if red.ecn { " ecn" } else { "" });
-            let percent = digits(f64::from(red.max_probability) / 1e4);
+            let percent = digits(f64::from(red.max_p.get()) / 1e4);
             format!("red{gentle} {least}/{most} {percent} %{ecn} {}", limit_text(red.limit))
         }
         Queue::Pie(pie) => {
-            let ecn = if pie.ecn { " ecn" } else { "" };
-            format!("pie {}/{}{ecn} {}", span(pie.target), span(pie.update), limit_text(pie.limit))
+            let ecn = if pie.mark_ecnth.is_some() { " ecn" } else { "" };
+            format!("pie {}/{}{ecn} {}", span(pie.qdelay_ref), span(pie.t_update), limit_text(pie.limit))
         }
-        Queue::Strict { high, low, preempt } => {
+        Queue::Strict(Strict { high, low, preempt }) => {
             let over = if *preempt { "pre-empting" } else { "over" };
             format!("strict [{} {over} {}]", self::queue(high), self::queue(low))
         }
-        Queue::PushOut { limit } => format!("push-out {}", limit_text(*limit)),
+        Queue::PushOut(of) => format!("push-out {}", limit_text(of.limit)),
         Queue::Plugin(plugin) => plugin_text(plugin),
     }
 }
@@ -244,17 +244,10 @@ fn plugin_text(plugin: &Plugin) -> String {
     if all.is_empty() { plugin.name.clone() } else { format!("{} ({})", plugin.name, all.join(", ")) }
 }
 
-fn codel(codel: &Codel) -> String {
+fn codel(codel: &CodelConfig) -> String {
     let ecn = if codel.ecn { " ecn" } else { "" };
     let (target, interval) = (span(codel.target), span(codel.interval));
     format!("{target}/{interval}{ecn} {}", limit_text(codel.limit))
-}
-
-pub(crate) fn limit_text(limit: Limit) -> String {
-    match limit {
-        Limit::Packets(packets) => format!("{packets} packets"),
-        Limit::Bytes(bytes) => size(bytes),
-    }
 }
 
 /// Returns the drain time of a full queue of packets of the MTU, for each of its limits.
@@ -274,9 +267,9 @@ fn holds(queue: &Queue, rate: Rate, mtu: Bytes, framing: Bytes) -> String {
 fn loss(loss: &Loss) -> String {
     match loss {
         Loss::None => "loses nothing".to_owned(),
-        Loss::Random { probability } => format!("loses {} %", digits(probability * 100.0)),
-        Loss::Every { packets } => format!("loses 1 in {packets}"),
-        Loss::Script { packets } => format!("loses {} by script", packets.len()),
+        Loss::Random(RandomLoss { probability }) => format!("loses {} %", digits(probability * 100.0)),
+        Loss::Every(PeriodicLoss { packets }) => format!("loses 1 in {packets}"),
+        Loss::Script(ScriptedLoss { packets }) => format!("loses {} by script", packets.len()),
         Loss::GilbertElliott(chain) => {
             let mean = digits(chain.mean_loss() * 100.0);
             format!("loses {mean} % in bursts of {}", digits(1.0 / chain.r))
@@ -405,16 +398,16 @@ fn what(flow: &Flow) -> String {
         }
         FlowKind::Messages(messages) => {
             let feeder = match messages.feeder {
-                Feeder::Conductor => format!("a conductor ({})", messages.preset.name()),
-                Feeder::Greedy => format!("a greedy conductor ({})", messages.preset.name()),
+                Feeder::Conductor => format!("a conductor ({})", messages.messaging.preset.name()),
+                Feeder::Greedy => format!("a greedy conductor ({})", messages.messaging.preset.name()),
                 Feeder::Fifo => "nothing but a queue".to_owned(),
                 Feeder::Writers => "a writer for each priority".to_owned(),
             };
-            let sent = sent(&messages.messages, &messages.sources, &messages.bulk);
+            let sent = sent(&messages.messaging);
             format!("messages through {feeder} over tcp {}: {sent}{stop}", ends(&messages.tcp))
         }
         FlowKind::Quic(quic) => {
-            let sent = sent(&quic.messages, &quic.sources, &quic.bulk);
+            let sent = sent(&quic.messaging);
             let lanes = plural(quic.paths.len(), "lane");
             let scheduler = match &quic.scheduler {
                 Scheduler::Plugin(plugin) => plugin_text(plugin),
@@ -473,7 +466,7 @@ fn on_off(on_off: Option<OnOff>) -> String {
     on_off.map_or(String::new(), |OnOff { on, off }| format!(", on {} off {}", pause(on), pause(off)))
 }
 
-fn sent(messages: &[Message], sources: &[Source], bulk: &[Bulk]) -> String {
+fn sent(Messaging { messages, sources, bulk, .. }: &Messaging) -> String {
     let mut parts = Vec::new();
     if !messages.is_empty() {
         let total: Bytes = messages.iter().map(|message| message.size).sum();

@@ -4,10 +4,18 @@ use marcato_units::Seed;
 
 use crate::document::{Item, Key, Table, Value};
 use crate::fault::Faults;
+use crate::keyed::described;
 use crate::keys::{Keys, integer_of, no_table};
 use crate::limit::{MAX_LIST, MAX_RUNS};
-use crate::schema;
 use crate::setting::Set;
+
+described! {
+    pub(crate) GRID: "a grid";
+    /// number of seeds, counted from `seed`; or a list of them
+    "seeds": "`seed` alone";
+    /// a table of keys, each with a list of its values
+    "vary": "nothing";
+}
 
 /// Key with its values: several if the grid varies it, one if `--set` fixes it.
 #[derive(Clone, Debug)]
@@ -88,7 +96,7 @@ pub(crate) fn read(
         }
         None => &nothing,
     };
-    let keys = Keys::open(table, &schema::GRID, faults);
+    let keys = Keys::open(table, &GRID, faults);
     let seeds = given_seed.map_or_else(|| seeds(&keys, seed), |seed| vec![seed]);
     let mut axes = Vec::new();
     if let Some(vary) = keys.table("vary") {

@@ -10,7 +10,8 @@ use crate::fault::Faults;
 use crate::nearest::{hint, nearest};
 use crate::plugin::{Parameter, Parameters, Plugin, PluginKind};
 use crate::quantity::{self, Of};
-use crate::schema::{self, Schema};
+use crate::read::ROOT;
+use crate::schema::Schema;
 
 /// Reader of a table's keys. Errors go to `faults`, and the caller continues with a default.
 #[derive(Clone, Copy)]
@@ -49,7 +50,7 @@ impl<'a> Keys<'a> {
                 }
                 // In TOML, keys after a header belong to that table. A key of the scenario below a
                 // header is the most common mistake.
-                None if schema::ROOT.has(name) && nearest(name, schema.all()).is_none() => {
+                None if ROOT.has(name) && nearest(name, schema.all()).is_none() => {
                     format!(
                         "`{name}` is not a key of {what} but of the scenario: put it above the first [table]"
                     )
@@ -64,6 +65,11 @@ impl<'a> Keys<'a> {
     /// Opens a table without a check of its keys, as some may belong to another schema.
     pub(crate) fn trusting(table: &'a Table, schema: &'static Schema, faults: &'a Faults) -> Self {
         Self { table, schema, faults }
+    }
+
+    /// Returns a reader of the same table whose faults go to `faults`.
+    pub(crate) const fn silent(&self, faults: &'a Faults) -> Self {
+        Self { table: self.table, schema: self.schema, faults }
     }
 
     /// Returns the value of a key.
@@ -337,23 +343,10 @@ impl<'a> Keys<'a> {
     pub(crate) fn tagged<T: Clone>(&self, key: &str, kinds: &[Kind<T>]) -> Option<(T, Tagged<'a>)> {
         tagged_of(key, self.item(key)?, kinds, self.faults)
     }
-
-    /// Reads a table with a `kind`, or the kind alone as a string. The kind may be a plug-in.
-    pub(crate) fn chosen<T: Clone>(
-        &self,
-        key: &str,
-        kinds: &[Kind<T>],
-        plugins: PluginKind,
-    ) -> Option<Chosen<'a, T>> {
-        chosen_of(key, self.item(key)?, kinds, Some(plugins), self.faults)
-    }
 }
 
 /// Kind of a tagged table: its name, its value and its keys.
 pub(crate) type Kind<T> = (&'static str, T, &'static Schema);
-
-/// Reader of the keys of a kind.
-pub(crate) type Read<T> = fn(&Keys<'_>) -> T;
 
 /// Kind of a tagged table that a scenario has chosen.
 pub(crate) enum Chosen<'a, T> {

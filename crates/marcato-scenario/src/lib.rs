@@ -9,6 +9,7 @@
 //! errors. All errors of a file are reported together, each with line, column and remedy.
 #![forbid(unsafe_code)]
 
+mod amount;
 mod chance;
 mod check;
 mod cut;
@@ -17,12 +18,15 @@ mod experiment;
 mod explain;
 mod fault;
 pub mod flow;
+mod form;
 mod grid;
+mod keyed;
 mod keys;
 pub mod limit;
 pub mod link;
 mod nearest;
 mod number;
+mod pairs;
 pub mod path;
 pub mod plugin;
 mod quantity;

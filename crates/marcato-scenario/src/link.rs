@@ -2,7 +2,15 @@
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 
-use crate::queue::Queue;
+use crate::amount::Transmitter;
+use crate::form::{Context, Flag, Probability, Single, Size, SomeSpan, Span, Whole, kind_of};
+use crate::keyed::{Form, Keyed, Kinded as _, described, keyed, kinds, words};
+use crate::keys::{Keys, integer_of};
+use crate::limit::MAX_LIST;
+use crate::pairs::{Pairs, array};
+use crate::quantity::rate;
+use crate::queue::{Queue, queue};
+use crate::schema::{Entry, Schema};
 
 /// Link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +29,28 @@ pub struct Link {
     pub changes: Vec<Change>,
 }
 
+described! {
+    pub(crate) SHARED: "the keys of both directions";
+    /// largest IP packet that passes. Full packets of flows must fit, and acknowledgements with
+    /// all their SACK blocks (80 B)
+    "mtu": "`\"1500 B\"`";
+    /// keys of the opposite direction that differ
+    "back": "none";
+    /// changes during the run: a list
+    "changes": "none";
+}
+
+described! {
+    pub(crate) LINK: "a link", and <Direction as Keyed<Bytes>>::ENTRIES[0], and SHARED.entries[0];
+    /// name of the link
+    "name": "its nodes: `a-b`";
+    /// the two nodes that it joins; from the first to the second is *there*, the opposite
+    /// direction is *back*
+    "between": "required";
+}
+
 /// Configuration of one direction of a link.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Direction {
     /// Rate of the transmitter.
     pub rate: Capacity,
@@ -43,10 +71,107 @@ pub struct Direction {
     pub bleach_ecn: bool,
 }
 
+keyed! {
+    Direction, "the way back of a link", |mtu: Bytes|;
+    /// transmission rate
+    "rate",
+    /// instead of `rate`: a file in mahimahi's format, relative to this one. Each line holds one
+    /// number and nothing else: a millisecond at which 1504 bytes may leave, `framing` included
+    /// (mahimahi's is 4 B). After the last line the trace begins again
+    "trace" => rate: RateOrTrace, or(Capacity::Unlimited; "infinite: the link only delays", "none");
+    /// propagation delay, one way. On the path of a flow that waits for answers, some link of the
+    /// round trip needs a delay, a rate or jitter
+    "delay" => delay: Span, or(Duration::ZERO);
+    /// bytes that the link adds to each IP packet: 18 B for Ethernet
+    "framing" => framing: Size, or(Bytes::ZERO);
+    /// queue before the transmitter
+    "queue" => queue: QueueOf, or(Queue::default(); "droptail of 1000 packets");
+    /// losses of the wire, behind the queue
+    "loss" => loss: Context(kind_of::<Loss>()), or(Loss::None);
+    /// variation of the delay
+    "jitter" => jitter: Context(JitterOrNone), or(None);
+    /// probability that a packet that is not lost is duplicated; the copy follows directly
+    "duplication" => duplication: Probability, or(0.0; "`0`");
+    /// whether the ECN field of each arriving packet is cleared, as some devices do
+    "bleach-ecn" => bleach_ecn: Flag, or(false);
+}
+
+/// Rate or trace of a transmitter.
+struct RateOrTrace;
+
+/// Placeholder for a rate that could not be read, so that only the rate is a fault.
+const MEANT: Capacity = Capacity::Rate(Rate::from_mbps(1000));
+
+impl Form<Bytes> for RateOrTrace {
+    type Value = Capacity;
+
+    fn read(&self, keys: &Keys<'_>, names: &[&'static str], _: &Bytes) -> Option<Capacity> {
+        let [rate, trace] = *names else { return None };
+        match (keys.item(rate), keys.item(trace)) {
+            (Some(_), Some(_)) => {
+                keys.fault(trace, "a link has a `rate` or a `trace`: leave one of them out");
+                Some(keys.some_rate(rate).map_or(MEANT, Capacity::Rate))
+            }
+            (Some(_), None) => Some(keys.some_rate(rate).map_or(MEANT, Capacity::Rate)),
+            (None, Some(_)) => {
+                let path = keys.string(trace).unwrap_or("?");
+                if path.is_empty() {
+                    keys.fault(trace, "`trace` is empty: say the path of a file, relative to this one");
+                }
+                Some(Capacity::Trace(path.to_owned()))
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn write(&self, capacity: &Capacity, names: &[&'static str], pairs: &mut Pairs) {
+        let [rate_name, trace] = *names else { return };
+        match capacity {
+            Capacity::Unlimited => {}
+            Capacity::Rate(fixed) => {
+                pairs.text(rate_name, rate(*fixed));
+            }
+            Capacity::Trace(path) => {
+                pairs.text(trace, path);
+            }
+        }
+    }
+}
+
+/// Queue of a direction. Its limits in time depend on the direction's rate.
+struct QueueOf;
+
+impl Single<Bytes> for QueueOf {
+    type Value = Queue;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, mtu: &Bytes) -> Option<Queue> {
+        let item = keys.item(key)?;
+        // A wrong rate was reported where it was read.
+        let capacity = RateOrTrace.read(&keys.silent(&keys.faults.fresh()), &["rate", "trace"], mtu);
+        let rate = capacity.as_ref().and_then(Capacity::fixed);
+        queue(item, Transmitter { rate, mtu: *mtu }, keys.faults)
+    }
+
+    fn toml(&self, queue: &Queue) -> String {
+        queue.toml()
+    }
+}
+
+impl Capacity {
+    /// Returns the rate if it is constant.
+    pub(crate) const fn fixed(&self) -> Option<Rate> {
+        match self {
+            Self::Rate(rate) => Some(*rate),
+            Self::Unlimited | Self::Trace(_) => None,
+        }
+    }
+}
+
 /// Rate of a transmitter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Capacity {
     /// No transmission time: the link only delays.
+    #[default]
     Unlimited,
     /// Constant rate.
     Rate(Rate),
@@ -65,22 +190,82 @@ pub enum Loss {
     #[default]
     None,
     /// Independent random loss of each packet.
-    Random {
-        /// Probability, 0 to 1.
-        probability: f64,
-    },
+    Random(RandomLoss),
     /// Periodic loss (every Nth packet): for 1000, the 1000th, the 2000th, and so on.
-    Every {
-        /// Period in packets; at least 1.
-        packets: u64,
-    },
+    Every(PeriodicLoss),
     /// Loss of the packets with these indexes, counted from 0 and ascending.
-    Script {
-        /// Indexes of lost packets.
-        packets: Vec<u64>,
-    },
+    Script(ScriptedLoss),
     /// Loss in bursts: a chain of two states, each with its own probability of loss.
     GilbertElliott(GilbertElliott),
+}
+
+kinds! {
+    Loss, (), plain "no loss":
+    "none" => None,
+    "random" => Random(RandomLoss),
+    "every" => Every(PeriodicLoss),
+    "script" => Script(ScriptedLoss),
+    "gilbert-elliott" => GilbertElliott(GilbertElliott),
+}
+
+/// Independent random loss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RandomLoss {
+    /// Probability of the loss of each packet, 0 to 1.
+    pub probability: f64,
+}
+
+keyed! {
+    RandomLoss, "random loss" kinded, |_of: ()|;
+    /// loss probability of each packet, independently
+    "probability" => probability: Probability, need("say how much is lost, for example probability = 0.01");
+}
+
+/// Periodic loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodicLoss {
+    /// Period in packets; at least 1.
+    pub packets: u64,
+}
+
+keyed! {
+    PeriodicLoss, "periodic loss" kinded, |_of: ()|;
+    /// period: 1000 loses the 1000th, the 2000th and so on
+    "packets" => packets: Whole(1..=u64::MAX), need("say which, for example packets = 1000");
+}
+
+/// Loss of listed packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptedLoss {
+    /// Indexes of lost packets, counted from 0 and ascending.
+    pub packets: Vec<u64>,
+}
+
+keyed! {
+    ScriptedLoss, "scripted loss" kinded, |_of: ()|;
+    /// list of packets, counted from 0
+    "packets" => packets: Indexes, need("say which, counted from 0, for example packets = [0, 10, 11]");
+}
+
+/// Ascending list of whole numbers.
+struct Indexes;
+
+impl Single<()> for Indexes {
+    type Value = Vec<u64>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Vec<u64>> {
+        let items = keys.list(key, MAX_LIST)?;
+        let read = |item| integer_of(key, item, 0..=u64::MAX, keys.faults);
+        let indexes: Vec<u64> = items.iter().filter_map(read).collect();
+        if !indexes.is_sorted_by(|a, b| a < b) {
+            keys.fault(key, format!("`{key}` are in order, each once: sort them"));
+        }
+        Some(indexes)
+    }
+
+    fn toml(&self, indexes: &Vec<u64>) -> String {
+        array(indexes.iter().map(ToString::to_string))
+    }
 }
 
 /// Parameters of the Gilbert–Elliott model.
@@ -98,6 +283,78 @@ pub struct GilbertElliott {
     pub loss_good: f64,
     /// Probability of loss in the bad state.
     pub loss_bad: f64,
+}
+
+described! {
+    GILBERT_ELLIOTT: "gilbert-elliott loss" kinded;
+    /// probability that a packet is the first of a burst
+    "p": "required, or `mean`";
+    /// probability that a packet is the first after a burst
+    "r": "required, or `burst`";
+    /// loss probability between bursts
+    "loss-good": "`0`";
+    /// loss probability in a burst
+    "loss-bad": "`1`";
+    /// instead of `p` and `r`: the loss rate; a burst loses everything, and nothing is lost
+    /// between bursts
+    "mean": "none";
+    /// with `mean`: mean number of packets in a burst
+    "burst": "none";
+}
+
+impl Keyed for GilbertElliott {
+    const ENTRIES: &'static [&'static [Entry]] = GILBERT_ELLIOTT.entries;
+    const SCHEMA: Schema = GILBERT_ELLIOTT;
+
+    fn read(keys: &Keys<'_>, _: &()) -> Option<Self> {
+        let by_mean = ["mean", "burst"].iter().any(|key| keys.item(key).is_some());
+        let by_chain = ["p", "r", "loss-good", "loss-bad"].iter().any(|key| keys.item(key).is_some());
+        if by_mean && by_chain {
+            keys.faults
+                .add(keys.here(), "say `mean` and `burst`, or `p` and `r`, not some of each".to_owned());
+            return None;
+        }
+        if by_mean {
+            let there = [
+                keys.need("mean", "say which share is lost, for example mean = 0.01"),
+                keys.need(
+                    "burst",
+                    "say how many packets are lost in a row on average, for example burst = 5",
+                ),
+            ];
+            let (mean, burst) = (keys.number("mean", 0.0..=0.99), keys.number("burst", 1.0..=1e9));
+            if there != [true, true] {
+                return None;
+            }
+            // In the chain's stationary distribution, p / (p + r) is the share of the bad state.
+            let r = 1.0 / burst?;
+            let p = mean? * r / (1.0 - mean?);
+            if p > 1.0 {
+                keys.fault(
+                    "burst",
+                    "bursts that short cannot lose so much: say a longer `burst` or a lower `mean`",
+                );
+                return None;
+            }
+            return Some(Self { p, r, loss_good: 0.0, loss_bad: 1.0 });
+        }
+        keys.need("p", "say how likely a packet is the first of a burst, for example p = 0.001");
+        keys.need("r", "say how likely a packet is the first after a burst, for example r = 0.2");
+        let (p, r) = (keys.probability("p"), keys.probability("r"));
+        let loss_good = keys.probability("loss-good").unwrap_or(0.0);
+        let loss_bad = keys.probability("loss-bad").unwrap_or(1.0);
+        let (p, r) = (p?, r?);
+        if p + r == 0.0 {
+            keys.fault("p", "with `p` and `r` of 0 the state never changes: say `none` or `random`");
+            return None;
+        }
+        Some(Self { p, r, loss_good, loss_bad })
+    }
+
+    fn write(&self, pairs: &mut Pairs) {
+        pairs.float("p", self.p).float("r", self.r);
+        pairs.float("loss-good", self.loss_good).float("loss-bad", self.loss_bad);
+    }
 }
 
 impl GilbertElliott {
@@ -142,6 +399,136 @@ pub enum Added {
     },
 }
 
+/// Kinds of jitter, as in files.
+pub(crate) enum JitterKind {
+    None,
+    Uniform(Uniform),
+    Normal(Normal),
+    Exponential(Exponential),
+}
+
+kinds! {
+    JitterKind, (), plain "no jitter":
+    "none" => None,
+    "uniform" => Uniform(Uniform),
+    "normal" => Normal(Normal),
+    "exponential" => Exponential(Exponential),
+}
+
+/// Keys of uniform jitter.
+pub(crate) struct Uniform {
+    least: Duration,
+    most: Duration,
+    reorder: bool,
+}
+
+keyed! {
+    Uniform, "uniform jitter" kinded, |_of: ()|, check least_is_below_most;
+    /// minimum addition to the delay
+    "least" => least: Span, or(Duration::ZERO);
+    /// maximum addition
+    "most" => most: SomeSpan, need("say how much is added to the delay at most, for example most = \"4 ms\"");
+    /// whether packets may overtake each other; otherwise a packet arrives no earlier than the one
+    /// before it
+    "reorder" => reorder: Flag, or(false);
+}
+
+fn least_is_below_most(of: &Uniform, keys: &Keys<'_>, _: &()) {
+    if of.least > of.most {
+        keys.fault("least", "`least` is above `most`: swap them");
+    }
+}
+
+/// Keys of normal jitter.
+pub(crate) struct Normal {
+    mean: Duration,
+    deviation: Duration,
+    reorder: bool,
+}
+
+keyed! {
+    Normal, "normal jitter" kinded, |_of: ()|;
+    /// mean addition
+    "mean" => mean: Span,
+        need("say how much is added to the delay on average, for example mean = \"2 ms\"");
+    /// standard deviation; negative additions become 0
+    "deviation" => deviation: SomeSpan, need("say by how much it varies, for example deviation = \"1 ms\"");
+    /// as above
+    "reorder" => reorder: Flag, or(false);
+}
+
+/// Keys of exponential jitter.
+pub(crate) struct Exponential {
+    mean: Duration,
+    reorder: bool,
+}
+
+keyed! {
+    Exponential, "exponential jitter" kinded, |_of: ()|;
+    /// mean addition
+    "mean" => mean: SomeSpan,
+        need("say how much is added to the delay on average, for example mean = \"2 ms\"");
+    /// as above
+    "reorder" => reorder: Flag, or(false);
+}
+
+/// Jitter, or none.
+struct JitterOrNone;
+
+impl Single<()> for JitterOrNone {
+    type Value = Option<Jitter>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, of: &()) -> Option<Option<Jitter>> {
+        let (added, reorder) = match kind_of::<JitterKind>().read_one(keys, key, of)? {
+            JitterKind::None => return Some(None),
+            JitterKind::Uniform(Uniform { least, most, reorder }) => {
+                (Added::Uniform { least, most }, reorder)
+            }
+            JitterKind::Normal(Normal { mean, deviation, reorder }) => {
+                (Added::Normal { mean, deviation }, reorder)
+            }
+            JitterKind::Exponential(Exponential { mean, reorder }) => (Added::Exponential { mean }, reorder),
+        };
+        Some(Some(Jitter { added, reorder }))
+    }
+
+    fn toml(&self, jitter: &Option<Jitter>) -> String {
+        let kind = match *jitter {
+            None => JitterKind::None,
+            Some(Jitter { added, reorder }) => match added {
+                Added::Uniform { least, most } => JitterKind::Uniform(Uniform { least, most, reorder }),
+                Added::Normal { mean, deviation } => JitterKind::Normal(Normal { mean, deviation, reorder }),
+                Added::Exponential { mean } => JitterKind::Exponential(Exponential { mean, reorder }),
+            },
+        };
+        kind.toml()
+    }
+}
+
+described! {
+    pub(crate) CHANGE: "a change of a link";
+    /// time of the change
+    "at": "required";
+    /// `"both"`, `"there"` or `"back"`
+    "way": "`\"both\"`";
+    /// new rate; `"0 bit/s"` stops the link and loses nothing
+    "rate": "unchanged";
+    /// whether the link is up; while it is down it loses everything
+    "up": "unchanged";
+    /// propagation delay of packets that begin to leave from then on; packets in flight keep
+    /// theirs
+    "delay": "unchanged";
+    /// with `delay`: whether packets with a shorter delay overtake packets in flight, as with
+    /// netem and ns-3. Otherwise they arrive no earlier than the last of these; jitter that
+    /// keeps the order then does so here, too
+    "reorder": "`true`";
+    /// new losses of the wire; `every` and `script` count anew
+    "loss": "unchanged";
+    /// new queue, complete: omitted keys have their defaults. A limit in time uses the rate at
+    /// that moment
+    "queue": "unchanged";
+}
+
 /// Change of a link at one instant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
@@ -171,14 +558,16 @@ impl Change {
     }
 }
 
-/// Direction of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
-    /// Both directions.
-    #[default]
-    Both,
-    /// First node to the second.
-    There,
-    /// Second node to the first.
-    Back,
+words! {
+    /// Direction of a link.
+    #[derive(Default)]
+    pub enum Way {
+        /// Both directions.
+        #[default]
+        Both = "both",
+        /// First node to the second.
+        There = "there",
+        /// Second node to the first.
+        Back = "back",
+    }
 }

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use marcato_units::{Bytes, Duration, Rate};
 
+use crate::document::{float, quote};
 use crate::keys::wrong_name;
 use crate::quantity::{self, Of};
 use crate::read::built_in;
@@ -47,6 +48,17 @@ impl Plugin {
     /// Creates a plug-in without parameters.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), parameters: Parameters::default() }
+    }
+
+    /// Returns the plug-in as a table of TOML.
+    pub(crate) fn toml(&self) -> String {
+        let value = |value: &Parameter| match value {
+            Parameter::Number(number) => float(*number),
+            Parameter::Text(text) => quote(text),
+            Parameter::Flag(flag) => flag.to_string(),
+        };
+        let parameters = self.parameters.iter().map(|(key, one)| format!(", {key} = {}", value(one)));
+        format!("{{ kind = {}{} }}", quote(&self.name), parameters.collect::<String>())
     }
 }
 

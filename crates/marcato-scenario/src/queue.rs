@@ -1,130 +1,170 @@
 //! Queue in front of a transmitter.
+//!
+//! The configurations are those of `marcato-queue`. Here stand their keys.
 
+use marcato_queue::{
+    CodelConfig, DropTailConfig, FqCodelConfig, PieConfig, Ppm, PushOutConfig, RedConfig, RedThresholds,
+    StepMarkConfig, StepThreshold,
+};
 use marcato_units::{Bytes, Duration};
 
+pub use marcato_queue::Limit;
+
+use crate::amount::{Capacity, Transmitter, amount, limit_text};
+use crate::document::{Item, quote};
+use crate::fault::Faults;
+use crate::form::{Checked, Flag, Parts, Single, Small, SomeSize, SomeSpan, one_of, read_kind};
+use crate::keyed::{Form, Keyed, Kinded as _, keyed, kinds, words};
+use crate::keys::Keys;
+use crate::pairs::Pairs;
 use crate::plugin::Plugin;
+use crate::quantity::{Of, is_of, size, span};
+use crate::schema::{Entry, Schema};
 use crate::traffic::Preset;
 
 /// Queue discipline with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Queue {
     /// FIFO queue that drops arriving packets when it is full.
-    DropTail {
-        /// Capacity.
-        limit: Limit,
-    },
+    DropTail(DropTailConfig),
     /// CoDel (RFC 8289).
-    Codel(Codel),
+    Codel(CodelConfig),
     /// FQ-CoDel (RFC 8290): one CoDel queue for each of many groups of flows, served in turn.
-    FqCodel {
-        /// CoDel parameters of each queue. The limit applies to all queues together.
-        codel: Codel,
-        /// Number of queues into which flows are hashed, rounded up to a power of two.
-        flows: u32,
-        /// Bytes that a queue may send per turn.
-        quantum: Bytes,
-    },
+    FqCodel(FqCodelConfig),
     /// CRQ: one queue for flows that respond to congestion signals, and one for all others.
     Crq(Crq),
     /// FIFO queue that marks packets above a threshold (DCTCP).
-    StepMark {
-        /// Capacity of the buffer.
-        limit: Limit,
-        /// Threshold above which packets are marked.
-        threshold: Threshold,
-    },
+    StepMark(StepMarkConfig),
     /// RED (Floyd and Jacobson 1993).
-    Red(Red),
+    Red(RedConfig),
     /// PIE (RFC 8033).
-    Pie(Pie),
+    Pie(PieConfig),
     /// Strict priority of two layers, each with its own queue. A low packet leaves only if no high
     /// one can.
-    Strict {
-        /// Queue of the high layer. It must have a single class, and not be CRQ.
-        high: Box<Self>,
-        /// Queue of the low layer. It must have a single class, and not be CRQ.
-        low: Box<Self>,
-        /// Lets an arriving high packet interrupt the transmission of a low one, which resumes
-        /// afterwards.
-        ///
-        /// The high layer's timing is then the same to the nanosecond as without low traffic. If
-        /// not set, the low packet is finished first.
-        preempt: bool,
-    },
+    Strict(Strict),
     /// Two layers in one buffer. A high packet that finds it full displaces the last packets of the
     /// low layer.
-    PushOut {
-        /// Capacity for both layers together.
-        limit: Limit,
-    },
+    PushOut(PushOutConfig),
     /// Discipline of another crate.
     Plugin(Plugin),
 }
 
-/// Parameters of CoDel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Codel {
-    /// Acceptable sojourn time of a standing queue.
-    pub target: Duration,
-    /// Time for which the sojourn time must stay at or above the target before the first drop.
-    pub interval: Duration,
-    /// Capacity.
-    pub limit: Limit,
-    /// MTU of the link, with its header. A queue with no more bytes than this is exempt from drops.
-    pub maxpacket: Bytes,
-    /// Marks ECN-capable packets instead of dropping them.
-    pub ecn: bool,
+kinds! {
+    Queue, Transmitter, fn kind, plugins Queue:
+    "droptail" => DropTail(DropTailConfig),
+    "codel" => Codel(CodelConfig),
+    "fq-codel" => FqCodel(FqCodelConfig),
+    "crq" => Crq(Crq),
+    "step-mark" => StepMark(StepMarkConfig),
+    "red" => Red(RedConfig),
+    "pie" => Pie(PieConfig),
+    "strict" => Strict(Strict),
+    "push-out" => PushOut(PushOutConfig),
 }
 
-/// Threshold of step marking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threshold {
-    /// Waiting packets or bytes.
-    Waiting(Limit),
-    /// Sojourn time.
-    Sojourn(Duration),
+/// Reads a queue; `None` after a fault that leaves none.
+pub(crate) fn queue(item: &Item, at: Transmitter, faults: &Faults) -> Option<Queue> {
+    read_kind("queue", item, faults, &at)
 }
 
-/// Configuration of RED. Names in brackets are those of the paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Red {
-    /// Capacity of the buffer.
-    pub limit: Limit,
-    /// Average queue up to which nothing is signalled (`min_th`), in the unit of `max_threshold`.
-    pub min_threshold: Limit,
-    /// Average queue at which the probability reaches its maximum (`max_th`).
-    pub max_threshold: Limit,
-    /// Probability of a signal at `max_threshold` (`max_p`), in millionths.
-    pub max_probability: u32,
-    /// Weight of the current queue in the average (`w_q`), in millionths.
-    pub weight: u32,
-    /// Transmission time of a small packet (`s`), which sets the decay of the average while the
-    /// link is idle.
-    pub idle: Duration,
-    /// Raises the probability gradually to 1 between `max_threshold` and twice that value, instead
-    /// of at once.
-    pub gentle: bool,
-    /// Marks ECN-capable packets instead of dropping them.
-    pub ecn: bool,
+/// Bytes that Ethernet's header adds to the MTU in CoDel's `maxpacket`.
+const HEADER: Bytes = Bytes::new(14);
+
+keyed! {
+    DropTailConfig, "a droptail queue" kinded, |at: Transmitter|;
+    /// capacity
+    "limit" => limit: Capacity, or(Limit::Packets(1000));
 }
 
-/// Configuration of PIE. Names in brackets are those of RFC 8033.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pie {
-    /// Capacity of the buffer.
-    pub limit: Limit,
-    /// Target latency (`QDELAY_REF`).
-    pub target: Duration,
-    /// Update period of the controller (`T_UPDATE`).
-    pub update: Duration,
-    /// Length of a burst that passes unsignalled after idle time (`MAX_BURST`).
-    pub burst: Duration,
-    /// Weight of the latency's distance from the target (`alpha`), in thousandths per second.
-    pub alpha: u32,
-    /// Weight of the latency's change (`beta`), in thousandths per second.
-    pub beta: u32,
-    /// Marks ECN-capable packets instead of dropping them, below a drop probability of 10 %.
-    pub ecn: bool,
+keyed! {
+    PushOutConfig, "a push-out queue" kinded, |at: Transmitter|;
+    /// capacity of both classes together
+    "limit" => limit: Capacity, or(Limit::Packets(1000));
+}
+
+/// Defaults of CoDel's parameters that depend on the discipline.
+pub(crate) struct CodelDefaults {
+    at: Transmitter,
+    limit: Limit,
+    ecn: bool,
+}
+
+impl CodelDefaults {
+    const fn codel(at: Transmitter) -> Self {
+        Self { at, limit: Limit::Packets(1000), ecn: false }
+    }
+
+    /// RFC 8290 §5.2.
+    const fn fq_codel(at: Transmitter) -> Self {
+        Self { at, limit: Limit::Packets(10_240), ecn: true }
+    }
+}
+
+// RFC 8289 §4: an interval of 100 ms, a common round trip, and a target of 5 % of it.
+keyed! {
+    CodelConfig, "a codel queue" kinded, |of: CodelDefaults|, check codel_holds_a_packet;
+    /// acceptable sojourn time
+    "target" => target: SomeSpan, or(Duration::from_millis(5));
+    /// time above the target before the first drop
+    "interval" => interval: SomeSpan, or(Duration::from_millis(100));
+    /// capacity; of fq-codel, of all queues together; of crq, of each queue
+    "limit" => limit: CapacityOfCodel, or(of.limit; "`\"1000 packets\"`, fq-codel `\"10240 packets\"`");
+    /// a queue with no more than this left never drops
+    "maxpacket" => maxpacket: SomeSize, or(of.at.mtu + HEADER; "the link's `mtu` and 14 B");
+    /// mark ECN-capable packets instead of dropping them; crq then classifies by the response to
+    /// marks
+    "ecn" => ecn: Flag, or(of.ecn; "`false`, fq-codel `true`");
+}
+
+/// [`Capacity`] within CoDel's parameters.
+struct CapacityOfCodel;
+
+impl Single<CodelDefaults> for CapacityOfCodel {
+    type Value = Limit;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, of: &CodelDefaults) -> Option<Limit> {
+        Capacity.read_one(keys, key, &of.at)
+    }
+
+    fn toml(&self, limit: &Limit) -> String {
+        Capacity.toml(limit)
+    }
+}
+
+fn codel_holds_a_packet(codel: &CodelConfig, keys: &Keys<'_>, _: &CodelDefaults) {
+    if let Limit::Bytes(limit) = codel.limit
+        && limit < codel.maxpacket
+    {
+        let (limit, maxpacket) = (size(limit), size(codel.maxpacket));
+        keys.fault(
+            "limit",
+            format!("a limit of {limit} cannot hold codel's `maxpacket` of {maxpacket}: raise it"),
+        );
+    }
+}
+
+impl Keyed<Transmitter> for CodelConfig {
+    const ENTRIES: &'static [&'static [Entry]] = <Self as Keyed<CodelDefaults>>::ENTRIES;
+    const SCHEMA: Schema = <Self as Keyed<CodelDefaults>>::SCHEMA;
+
+    fn read(keys: &Keys<'_>, at: &Transmitter) -> Option<Self> {
+        Self::read(keys, &CodelDefaults::codel(*at))
+    }
+
+    fn write(&self, pairs: &mut Pairs) {
+        Keyed::<CodelDefaults>::write(self, pairs);
+    }
+}
+
+// RFC 8290 §5.2: 1024 queues, and a quantum of a full Ethernet frame.
+keyed! {
+    FqCodelConfig, "an fq-codel queue" kinded, |at: Transmitter|,
+    flatten codel: CodelConfig, |CodelDefaults| = CodelDefaults::fq_codel(*at);
+    /// number of queues into which flows are hashed, rounded up to a power of two, at most 65536
+    "flows" => flows: Small(1..=65_536), or(1024);
+    /// bytes that a queue may send in its turn
+    "quantum" => quantum: SomeSize, or(at.mtu + HEADER; "the link's `mtu` and 14 B");
+    ..Self::default()
 }
 
 /// Parameters of congestion-responsive queuing.
@@ -132,26 +172,49 @@ pub struct Pie {
 pub struct Crq {
     /// CoDel parameters of each of the two queues, each with its own limit. Where they mark, flows
     /// are judged by their response to marks.
-    pub codel: Codel,
+    pub codel: CodelConfig,
     /// Discipline of the queue for unresponsive flows.
     pub standard: Standard,
     /// Rules by which flows are judged.
     pub preset: Preset,
     /// Division of the link between the two queues.
     pub sharing: Sharing,
-    /// Smallest share of the link for unresponsive flows under strict sharing, in thousandths.
-    pub standard_least: u16,
     /// Largest number of flows judged at a time, rounded up to a power of two.
     pub flows: u32,
 }
 
-/// Discipline of CRQ's queue for unresponsive flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standard {
-    /// CoDel, with the parameters of the responsive queue.
-    Codel,
-    /// Drop-tail: drops arriving packets when the queue is full.
-    DropTail,
+keyed! {
+    Crq, "a crq queue" kinded, |at: Transmitter|,
+    flatten codel: CodelConfig, |CodelDefaults| = CodelDefaults::codel(*at), check crq_can_split;
+    /// rules of classification: `"marcato"`, `"authors"` (their program's), `"paper"`
+    "preset" => preset: one_of::<Preset>(), or(Preset::Marcato);
+    /// discipline of the queue of unresponsive flows: `"codel"`, `"droptail"`
+    "standard" => standard: one_of::<Standard>(), or(Standard::Codel);
+    /// `"weighted"`: half for each queue while both have packets; `"split"`: half and never more,
+    /// needs a `rate`; `"strict"`: responsive flows first, except for the others' `standard-least`
+    "sharing",
+    /// with `sharing = "strict"`: minimum share of the link for the queue of unresponsive flows
+    /// while packets wait there, 0 to 0.9. Every new flow begins in that queue, and with 0 (the
+    /// paper's value) the others can starve it
+    "standard-least" => sharing: Shared, or(Sharing::Weighted; "`\"weighted\"`", "`0.05`");
+    /// number of flows classified at once, rounded up to a power of two, at most 65536
+    "flows" => flows: Small(8..=65_536), or(4096);
+}
+
+fn crq_can_split(crq: &Crq, keys: &Keys<'_>, at: &Transmitter) {
+    if crq.sharing == Sharing::Split && at.rate.is_none() {
+        keys.fault("sharing", "only a link with a `rate` can be split: say \"weighted\" or \"strict\"");
+    }
+}
+
+words! {
+    /// Discipline of CRQ's queue for unresponsive flows.
+    pub enum Standard {
+        /// CoDel, with the parameters of the responsive queue.
+        Codel = "codel",
+        /// Drop-tail: drops arriving packets when the queue is full.
+        DropTail = "droptail",
+    }
 }
 
 /// Division of the link between CRQ's two queues.
@@ -162,72 +225,332 @@ pub enum Sharing {
     /// Half of the link each, and never more.
     Split,
     /// Priority for responsive flows.
-    Strict,
+    Strict {
+        /// Smallest share of the link for unresponsive flows, in thousandths.
+        least: u16,
+    },
 }
 
 impl Sharing {
+    const ALL: [Self; 3] = [Self::Weighted, Self::Split, Self::Strict { least: 50 }];
+
     /// Returns the name used in a file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Weighted => "weighted",
             Self::Split => "split",
-            Self::Strict => "strict",
+            Self::Strict { .. } => "strict",
         }
     }
 }
 
-/// Capacity of a queue. A file may also give a span, which becomes the bytes that the link carries
-/// in that time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// Number of packets of any size.
-    Packets(u64),
-    /// Number of bytes in any number of packets.
-    Bytes(Bytes),
+/// Sharing, and the least share under strict sharing.
+struct Shared;
+
+const LEAST: Parts = Parts { of_one: 1000, range: 0.0..=0.9 };
+
+impl Form<Transmitter> for Shared {
+    type Value = Sharing;
+
+    fn read(&self, keys: &Keys<'_>, names: &[&'static str], at: &Transmitter) -> Option<Sharing> {
+        let [name, least_name] = *names else { return None };
+        let least = LEAST.read_one(keys, least_name, at).and_then(|least| u16::try_from(least).ok());
+        let sharing =
+            keys.word(name, &Sharing::ALL.map(|one| (one.name(), one))).unwrap_or(Sharing::Weighted);
+        match (sharing, least) {
+            (Sharing::Strict { .. }, Some(least)) => Some(Sharing::Strict { least }),
+            (Sharing::Strict { .. }, None) => Some(sharing),
+            _ => {
+                if keys.item(least_name).is_some() {
+                    keys.fault(
+                        least_name,
+                        "only `sharing = \"strict\"` has a least share: say that, or leave this out",
+                    );
+                }
+                Some(sharing)
+            }
+        }
+    }
+
+    fn write(&self, sharing: &Sharing, names: &[&'static str], pairs: &mut Pairs) {
+        let [name, least_name] = *names else { return };
+        pairs.text(name, sharing.name());
+        if let Sharing::Strict { least } = sharing {
+            pairs.raw(least_name, Single::<Transmitter>::toml(&LEAST, &u32::from(*least)));
+        }
+    }
 }
 
-impl Default for Limit {
-    /// Returns 1000 packets.
-    fn default() -> Self {
-        Self::Packets(1000)
+// A threshold of 65 packets: K for 10 Gbit/s in the DCTCP paper, §3.4.
+keyed! {
+    StepMarkConfig, "a step-mark queue" kinded, |at: Transmitter|, check threshold_is_below_the_limit;
+    /// capacity
+    "limit" => limit: Capacity, or(Limit::Packets(1000));
+    /// packets (`"65 packets"`) or bytes that wait, the arriving packet included, or the sojourn
+    /// time (`"1 ms"`), above which a packet is marked; packets without ECN capability pass
+    "threshold" => threshold: Threshold, or(StepThreshold::Packets(65));
+}
+
+/// Threshold of step marking. A span is a sojourn time here, whereas in a limit it stands for bytes.
+struct Threshold;
+
+impl Single<Transmitter> for Threshold {
+    type Value = StepThreshold;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, at: &Transmitter) -> Option<StepThreshold> {
+        let text = keys.item(key)?.as_str();
+        if text.is_some_and(|text| is_of(text, Of::Span)) {
+            return keys.some_span(key).map(StepThreshold::Sojourn);
+        }
+        Some(match amount(keys, key, at, Bytes::ZERO)? {
+            Limit::Packets(packets) => StepThreshold::Packets(packets),
+            Limit::Bytes(bytes) => StepThreshold::Bytes(bytes),
+        })
+    }
+
+    fn toml(&self, threshold: &StepThreshold) -> String {
+        quote(&threshold_text(*threshold))
+    }
+}
+
+/// Formats a threshold of step marking as in files.
+pub(crate) fn threshold_text(threshold: StepThreshold) -> String {
+    match threshold {
+        StepThreshold::Packets(packets) => limit_text(Limit::Packets(packets)),
+        StepThreshold::Bytes(bytes) => limit_text(Limit::Bytes(bytes)),
+        StepThreshold::Sojourn(sojourn) => span(sojourn),
+    }
+}
+
+fn threshold_is_below_the_limit(of: &StepMarkConfig, keys: &Keys<'_>, _: &Transmitter) {
+    let never = match (of.threshold, of.limit) {
+        (StepThreshold::Packets(threshold), Limit::Packets(limit)) => threshold >= limit,
+        (StepThreshold::Bytes(threshold), Limit::Bytes(limit)) => threshold >= limit,
+        _ => false,
+    };
+    if never {
+        keys.fault("threshold", "a threshold at or above the `limit` is never exceeded: set it below");
+    }
+}
+
+keyed! {
+    RedConfig, "a red queue" kinded, |at: Transmitter|;
+    /// capacity
+    "limit" => limit: Capacity, or(Limit::Packets(1000));
+    /// average queue, in packets or bytes, below which nothing is signalled (`min_th`)
+    "min-threshold",
+    /// average queue at which the probability reaches its maximum (`max_th`), in the same unit
+    "max-threshold" => thresholds: Thresholds, must("`\"5 packets\"`", "`\"15 packets\"`");
+    /// probability of a signal at `max-threshold` (`max_p`), to a millionth
+    "max-probability" => max_p: Millionths, or(Ppm::new(100_000));
+    /// weight of the current queue in the average (`w_q`), to a millionth
+    "weight" => w_q: Millionths, or(Ppm::new(2000));
+    /// transmission time of a small packet (`s`); the average falls at this pace while the queue is
+    /// empty
+    "idle" => s: SomeSpan,
+        or(small_packet(at); "that of 500 B at the link's `rate`; without one `\"40 us\"`");
+    /// above `max-threshold` the probability rises to 1 at twice that; otherwise everything is
+    /// dropped there
+    "gentle" => gentle: Flag, or(true);
+    /// mark ECN-capable packets below `max-threshold` instead of dropping them
+    "ecn" => ecn: Flag, or(false);
+}
+
+/// Returns the transmission time of the paper's small packet.
+fn small_packet(at: &Transmitter) -> Duration {
+    let time = at.rate.map_or(Duration::from_micros(40), |rate| rate.transmission_time(Bytes::new(500)));
+    time.max(Duration::from_nanos(1))
+}
+
+/// Both thresholds of RED.
+struct Thresholds;
+
+impl Form<Transmitter> for Thresholds {
+    type Value = RedThresholds;
+
+    fn read(&self, keys: &Keys<'_>, names: &[&'static str], at: &Transmitter) -> Option<RedThresholds> {
+        let [least_name, most_name] = *names else { return None };
+        let of = |key, packets| amount(keys, key, at, Bytes::ZERO).unwrap_or(Limit::Packets(packets));
+        let (least, most, thresholds) = match (of(least_name, 5), of(most_name, 15)) {
+            (Limit::Packets(min_th), Limit::Packets(max_th)) => {
+                (min_th, max_th, RedThresholds::Packets { min_th, max_th })
+            }
+            (Limit::Bytes(min_th), Limit::Bytes(max_th)) => {
+                (min_th.get(), max_th.get(), RedThresholds::Bytes { min_th, max_th })
+            }
+            _ => {
+                keys.fault(
+                    most_name,
+                    "`min-threshold` and `max-threshold` have one unit: say packets or bytes in both",
+                );
+                return None;
+            }
+        };
+        if least >= most || most > 1 << 40 {
+            keys.fault(most_name, "`max-threshold` is above `min-threshold`: say at least twice that");
+            return None;
+        }
+        Some(thresholds)
+    }
+
+    fn write(&self, thresholds: &RedThresholds, names: &[&'static str], pairs: &mut Pairs) {
+        let limits = thresholds_text(*thresholds);
+        for (name, limit) in names.iter().zip(limits) {
+            pairs.text(name, limit);
+        }
+    }
+}
+
+/// Formats both thresholds of RED as in files.
+pub(crate) fn thresholds_text(thresholds: RedThresholds) -> [String; 2] {
+    match thresholds {
+        RedThresholds::Packets { min_th, max_th } => [min_th, max_th].map(Limit::Packets),
+        RedThresholds::Bytes { min_th, max_th } => [min_th, max_th].map(Limit::Bytes),
+    }
+    .map(limit_text)
+}
+
+/// Probability above 0, in millionths.
+struct Millionths;
+
+const MILLIONTHS: Parts = Parts { of_one: 1_000_000, range: 1e-6..=1.0 };
+
+impl Single<Transmitter> for Millionths {
+    type Value = Ppm;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, at: &Transmitter) -> Option<Ppm> {
+        MILLIONTHS.read_one(keys, key, at).map(Ppm::new)
+    }
+
+    fn toml(&self, part: &Ppm) -> String {
+        Single::<Transmitter>::toml(&MILLIONTHS, &part.get())
+    }
+}
+
+/// Weight of PIE's controller, in thousandths per second.
+const WEIGHT: Parts = Parts { of_one: 1000, range: 0.0..=10.0 };
+
+keyed! {
+    PieConfig, "a pie queue" kinded, |at: Transmitter|;
+    /// capacity
+    "limit" => limit: Capacity, or(Limit::Packets(1000));
+    /// reference latency (`QDELAY_REF`)
+    "target" => qdelay_ref: Checked(SomeSpan, is_below_pies_longest), or(Duration::from_millis(15));
+    /// period of the controller (`T_UPDATE`)
+    "update" => t_update: Checked(SomeSpan, is_below_pies_longest), or(Duration::from_millis(15));
+    /// length of a burst that passes after an idle time (`MAX_BURST`)
+    "burst" => max_burst: Checked(SomeSpan, is_below_pies_longest), or(Duration::from_millis(150));
+    /// weight of the latency's distance from the target, per second, to a thousandth
+    "alpha" => alpha: WEIGHT, or(125);
+    /// weight of the latency's change, per second, to a thousandth
+    "beta" => beta: WEIGHT, or(1250);
+    /// mark ECN-capable packets below a drop probability of 10 % instead of dropping them
+    "ecn" => mark_ecnth: Marking, or(None);
+    ..Self::default()
+}
+
+fn is_below_pies_longest(keys: &Keys<'_>, key: &'static str, span: &Duration) {
+    if *span > Duration::from_secs(99) {
+        let usual = if key == "burst" { 150 } else { 15 };
+        keys.fault(key, format!("`{key}` is at most 99 s, for example \"{usual} ms\""));
+    }
+}
+
+/// Drop probability up to which PIE marks: that of RFC 8033 §5.1 or none.
+struct Marking;
+
+impl Single<Transmitter> for Marking {
+    type Value = Option<Ppm>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &Transmitter) -> Option<Option<Ppm>> {
+        keys.boolean(key).map(|marks| marks.then_some(PieConfig::MARK_ECNTH))
+    }
+
+    fn toml(&self, threshold: &Option<Ppm>) -> String {
+        threshold.is_some().to_string()
+    }
+}
+
+/// Strict priority of two layers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strict {
+    /// Queue of the high layer. It must have a single class, and not be CRQ.
+    pub high: Box<Queue>,
+    /// Queue of the low layer. It must have a single class, and not be CRQ.
+    pub low: Box<Queue>,
+    /// Lets an arriving high packet interrupt the transmission of a low one, which resumes
+    /// afterwards.
+    ///
+    /// The high layer's timing is then the same to the nanosecond as without low traffic. If not
+    /// set, the low packet is finished first.
+    pub preempt: bool,
+}
+
+keyed! {
+    Strict, "a strict queue" kinded, |at: Transmitter|, check can_preempt;
+    /// queue of the high layer, of any kind except crq, strict and push-out
+    "high" => high: OneClass, or(Box::default(); "droptail of 1000 packets");
+    /// queue of the low layer
+    "low" => low: OneClass, or(Box::default(); "droptail of 1000 packets");
+    /// a high packet interrupts a low one, which continues after it; needs a `rate`
+    "preempt" => preempt: Flag, or(false);
+}
+
+fn can_preempt(strict: &Strict, keys: &Keys<'_>, at: &Transmitter) {
+    if strict.preempt && at.rate.is_none() {
+        keys.fault(
+            "preempt",
+            "only a link with a `rate` takes time to send a packet that could be pre-empted",
+        );
+    }
+}
+
+/// Queue of one class.
+struct OneClass;
+
+impl Single<Transmitter> for OneClass {
+    type Value = Box<Queue>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, at: &Transmitter) -> Option<Box<Queue>> {
+        let item = keys.item(key)?;
+        let queue = queue(item, *at, keys.faults)?;
+        if matches!(queue, Queue::Crq(_) | Queue::Strict(_) | Queue::PushOut(_)) {
+            keys.faults.add(
+                item.place,
+                format!(
+                    "a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not {}",
+                    queue.kind()
+                ),
+            );
+        }
+        Some(Box::new(queue))
+    }
+
+    fn toml(&self, queue: &Box<Queue>) -> String {
+        queue.toml()
     }
 }
 
 impl Default for Queue {
     /// Returns drop-tail with 1000 packets.
     fn default() -> Self {
-        Self::DropTail { limit: Limit::default() }
+        Self::DropTail(DropTailConfig::default())
     }
 }
 
 impl Queue {
-    /// Returns the discipline's name in a file.
-    pub fn kind(&self) -> &str {
-        match self {
-            Self::DropTail { .. } => "droptail",
-            Self::Codel(_) => "codel",
-            Self::FqCodel { .. } => "fq-codel",
-            Self::Crq(_) => "crq",
-            Self::StepMark { .. } => "step-mark",
-            Self::Red(_) => "red",
-            Self::Pie(_) => "pie",
-            Self::Strict { .. } => "strict",
-            Self::PushOut { .. } => "push-out",
-            Self::Plugin(plugin) => &plugin.name,
-        }
-    }
-
     /// Returns whether the queue marks ECN-capable packets; for strict priority, in either class. A
     /// plug-in may.
     pub fn marks(&self) -> bool {
         match self {
-            Self::DropTail { .. } | Self::PushOut { .. } => false,
-            Self::Codel(codel) | Self::FqCodel { codel, .. } => codel.ecn,
+            Self::DropTail(_) | Self::PushOut(_) => false,
+            Self::Codel(codel) => codel.ecn,
+            Self::FqCodel(of) => of.codel.ecn,
             Self::Crq(crq) => crq.codel.ecn,
-            Self::StepMark { .. } | Self::Plugin(_) => true,
+            Self::StepMark(_) | Self::Plugin(_) => true,
             Self::Red(red) => red.ecn,
-            Self::Pie(pie) => pie.ecn,
-            Self::Strict { high, low, .. } => high.marks() || low.marks(),
+            Self::Pie(pie) => pie.mark_ecnth.is_some(),
+            Self::Strict(Strict { high, low, .. }) => high.marks() || low.marks(),
         }
     }
 
@@ -235,13 +558,16 @@ impl Queue {
     /// plug-in, whose capacity is unknown.
     pub fn limits(&self) -> Vec<Limit> {
         match self {
-            Self::DropTail { limit } | Self::StepMark { limit, .. } | Self::PushOut { limit } => vec![*limit],
+            Self::DropTail(of) => vec![of.limit],
+            Self::StepMark(of) => vec![of.limit],
+            Self::PushOut(of) => vec![of.limit],
             Self::Red(red) => vec![red.limit],
             Self::Pie(pie) => vec![pie.limit],
-            Self::Codel(codel) | Self::FqCodel { codel, .. } => vec![codel.limit],
+            Self::Codel(codel) => vec![codel.limit],
+            Self::FqCodel(of) => vec![of.codel.limit],
             Self::Crq(crq) => vec![crq.codel.limit; 2],
             Self::Plugin(_) => Vec::new(),
-            Self::Strict { high, low, .. } => [high.limits(), low.limits()].concat(),
+            Self::Strict(Strict { high, low, .. }) => [high.limits(), low.limits()].concat(),
         }
     }
 }

@@ -2,7 +2,16 @@
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
+use crate::document::quote;
+use crate::form::{
+    Class, Flag, Number, Or, Single, Small, SomeSize, SomeSpan, Span, Urgency, kind_of, one_of, table_of,
+};
+use crate::keyed::{Keyed, Worded, keyed, kinds, words};
+use crate::keys::{Keys, Kind, Word};
+use crate::pairs::Pairs;
 use crate::plugin::Plugin;
+use crate::quantity::size;
+use crate::schema::Schema;
 
 /// Length of IPv4 and TCP headers without options.
 const HEADERS: u64 = 40;
@@ -90,12 +99,122 @@ impl Default for Tcp {
     }
 }
 
+keyed! {
+    Tcp, "tcp's options", |_of: ()|, check tcp_can_work;
+    /// `"reno"`, `"cubic"`, `"dctcp"` (needs `ecn`), `"bbr"` (version 1)
+    "congestion" => congestion: kind_of::<Congestion>(), or(Congestion::CUBIC; "`\"cubic\"`");
+    /// maximum payload of a segment; with its headers it must fit every `mtu` of the path
+    "mss" => mss: Mss, or(1448);
+    /// initial window in segments
+    "initial-window" => initial_window: Small(1..=100_000), or(10);
+    /// initial slow start threshold in segments, not of bbr; or `"none"`
+    "initial-ssthresh" => initial_ssthresh: Or("none", Small(1..=1_000_000)), or(None);
+    /// window growth by acknowledgements, not of bbr: `"bytes"` (RFC 3465), `"acks"` (RFC 5681:
+    /// each counts for one segment)
+    "growth" => growth: GrowthKind, or(Growth::default(); "`\"bytes\"`");
+    /// bytes held for the application until they are acknowledged
+    "send-buffer" => send_buffer: SomeSize, or(Bytes::new(4 << 20));
+    /// bytes held for the application at the receiver; at most 1 GiB
+    "receive-buffer" => receive_buffer: SomeSize, or(Bytes::new(6 << 20));
+    /// initial receive buffer, which then grows as in Linux; or `"none"`
+    "receive-buffer-from" => receive_buffer_from: Or("none", SomeSize), or(None);
+    /// writable while less than this is unsent; or `"none"`
+    "notsent-lowat" => notsent_lowat: Or("none", SomeSize), or(None);
+    /// delayed acknowledgements: a table
+    "delayed-ack" => delayed_ack: table_of::<DelayedAck>(), or(DelayedAck::default(); "the defaults");
+    /// minimum retransmission timeout
+    "min-rto" => min_rto: SomeSpan, or(Duration::from_millis(200));
+    /// maximum
+    "max-rto" => max_rto: SomeSpan, or(Duration::from_secs(60));
+    /// timeout of the SYN, and of data until a round trip has been measured
+    "initial-rto" => initial_rto: SomeSpan, or(Duration::from_secs(1));
+    /// timestamps option (RFC 7323)
+    "timestamps" => timestamps: Flag, or(true);
+    /// selective acknowledgements (RFC 2018), if both ends have them. Without, one loss is repaired
+    /// per round trip (RFC 6582), and `loss-detection` must be `"dup-thresh"`
+    "sack" => sack: Flag, or(true);
+    /// explicit congestion notification (RFC 3168)
+    "ecn" => ecn: Flag, or(false);
+    /// encoding of a segment's priority: `"none"`, `"rfc6994"`, `"short"`, `"authors"`
+    "priority-option" => priority_option: one_of::<Option<PriorityOption>>(), or(None);
+    /// `"rack"` (RFC 8985), `"dup-thresh"` (RFC 6675)
+    "loss-detection" => loss_detection: one_of::<LossDetection>(), or(LossDetection::Rack);
+    /// space segments if the congestion control has no rate of its own
+    "pacing" => pacing: Flag, or(false);
+    /// send bursts of up to this size, as network cards with segmentation offload do (`"64 KiB"` in
+    /// Linux); or `"none"`
+    "segmentation-offload" => segmentation_offload: Or("none", SomeSize), or(None);
+    /// return to the initial window after an idle timeout
+    "slow-start-after-idle" => slow_start_after_idle: Flag, or(true);
+    /// a second layer at low priority (PLT): a kind or [a table](#tcp)
+    "low-layer" => low_layer: LowLayerKind, or(None);
+}
+
+/// Largest window that window scaling can offer. RFC 7323 §2.3.
+const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(1 << 30);
+
+/// Checks the limits that the simulator's TCP would refuse, and reports them at their place.
+fn tcp_can_work(tcp: &Tcp, keys: &Keys<'_>, _: &()) {
+    let mss = Bytes::from(tcp.mss);
+    for (key, buffer) in [("send-buffer", tcp.send_buffer), ("receive-buffer", tcp.receive_buffer)] {
+        if buffer < mss {
+            keys.fault(key, format!("`{key}` is smaller than a segment of {}: raise it", size(mss)));
+        }
+    }
+    if tcp.receive_buffer > MOST_RECEIVE_BUFFER {
+        keys.fault("receive-buffer", "`receive-buffer` is at most 1 GiB, all that window scaling can offer");
+    }
+    if tcp.receive_buffer_from.is_some_and(|from| from < mss || from > tcp.receive_buffer) {
+        keys.fault(
+            "receive-buffer-from",
+            "`receive-buffer-from` is at least `mss` and at most `receive-buffer`",
+        );
+    }
+    if tcp.min_rto > tcp.max_rto {
+        keys.fault("min-rto", "`min-rto` is above `max-rto`: lower it");
+    }
+    // RFC 8985 §4: a connection MUST use SACK for RACK-TLP.
+    if !tcp.sack && tcp.loss_detection == LossDetection::Rack {
+        keys.fault("sack", "rack goes by selective acknowledgements: say loss-detection = \"dup-thresh\" beside sack = false");
+    }
+    if tcp.initial_ssthresh.is_some() && tcp.congestion == Congestion::Bbr {
+        keys.fault("initial-ssthresh", "bbr has no slow start threshold: leave it out");
+    }
+    if tcp.congestion == Congestion::Dctcp && !tcp.ecn {
+        keys.fault(
+            "congestion",
+            "dctcp lives on marks: say ecn = true in the flow's `tcp`, or choose another congestion control",
+        );
+    }
+}
+
+/// Largest payload of a segment: a size that fits 16 bits.
+struct Mss;
+
+impl Single<()> for Mss {
+    type Value = u32;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<u32> {
+        let mss = keys.size(key)?;
+        let fitting = u32::try_from(mss.get()).ok().filter(|mss| (1..=65_535).contains(mss));
+        if fitting.is_none() {
+            keys.fault(key, format!("`{key}` is 1 B to 65535 B, not {}", size(mss)));
+        }
+        fitting
+    }
+
+    fn toml(&self, mss: &u32) -> String {
+        quote(&format!("{mss} B"))
+    }
+}
+
 impl Tcp {
     /// Returns the length of a full segment's IPv4 packet.
     ///
     /// Its headers have 20 B (RFC 791), 20 B (RFC 9293), and the padded options of a data segment.
     pub fn packet(&self) -> Bytes {
-        let options = self.timestamp_option() + self.priority_option.map_or(0, PriorityOption::len);
+        let options =
+            self.timestamp_option() + u64::from(self.priority_option.map_or(0, PriorityOption::bytes));
         Bytes::new(HEADERS + options.next_multiple_of(4) + u64::from(self.mss))
     }
 
@@ -139,18 +258,64 @@ impl Default for Growth {
     }
 }
 
+/// Keys of growth by bytes.
+pub(crate) struct GrowthByBytes {
+    limit: u32,
+}
+
+keyed! {
+    GrowthByBytes, "growth by bytes" kinded, |_of: ()|;
+    /// maximum of segments that one acknowledgement counts for in slow start (RFC 3465's L); after a
+    /// timeout it counts for one
+    "limit" => limit: Small(1..=1_000_000), or(2);
+}
+
+/// Growth, as a kind.
+struct GrowthKind;
+
+/// Keys of growth by acknowledgements.
+pub(crate) const GROWTH_BY_ACKS: Schema = Schema::plain("growth by acknowledgements");
+const GROWTHS: &[Kind<bool>] = &[("bytes", true, &GrowthByBytes::SCHEMA), ("acks", false, &GROWTH_BY_ACKS)];
+
+impl Single<()> for GrowthKind {
+    type Value = Growth;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, of: &()) -> Option<Growth> {
+        let (by_bytes, tagged) = keys.tagged(key, GROWTHS)?;
+        if !by_bytes {
+            return Some(Growth::Acknowledgements);
+        }
+        GrowthByBytes::read(&tagged.keys(), of).map(|GrowthByBytes { limit }| Growth::Bytes { limit })
+    }
+
+    fn toml(&self, growth: &Growth) -> String {
+        match *growth {
+            Growth::Acknowledgements => quote("acks"),
+            Growth::Bytes { limit } => {
+                let mut pairs = Pairs::new();
+                pairs.text("kind", "bytes");
+                GrowthByBytes { limit }.write(&mut pairs);
+                pairs.inline()
+            }
+        }
+    }
+}
+
+kinds! {
+    Congestion, (), fn name, plain "a congestion control", plugins Congestion:
+    "reno" => Reno,
+    "cubic" => Cubic(Cubic),
+    "dctcp" => Dctcp,
+    "bbr" => Bbr,
+}
+
 /// Congestion control of a sender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Congestion {
     /// Reno (RFC 5681).
     Reno,
     /// CUBIC (RFC 9438).
-    Cubic {
-        /// Leaves slow start when a queue begins to grow (HyStart).
-        hystart: bool,
-        /// Releases bandwidth to new flows (fast convergence, RFC 9438 §4.7).
-        fast_convergence: bool,
-    },
+    Cubic(Cubic),
     /// DCTCP (RFC 8257). It needs ECN.
     Dctcp,
     /// BBR version 1.
@@ -161,18 +326,32 @@ pub enum Congestion {
 
 impl Congestion {
     /// CUBIC as in Linux.
-    pub const CUBIC: Self = Self::Cubic { hystart: true, fast_convergence: true };
+    pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
+}
 
-    /// Returns the name used in a file.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Reno => "reno",
-            Self::Cubic { .. } => "cubic",
-            Self::Dctcp => "dctcp",
-            Self::Bbr => "bbr",
-            Self::Plugin(plugin) => &plugin.name,
-        }
+/// Optional parts of CUBIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cubic {
+    /// Leaves slow start when a queue begins to grow (HyStart), as Linux does.
+    pub hystart: bool,
+    /// Releases bandwidth to new flows: lowers W_max below the window reached if that was below the
+    /// previous W_max (fast convergence, RFC 9438 §4.7).
+    pub fast_convergence: bool,
+}
+
+impl Default for Cubic {
+    /// Returns both parts, as in Linux.
+    fn default() -> Self {
+        Self { hystart: true, fast_convergence: true }
     }
+}
+
+keyed! {
+    Cubic, "cubic" kinded, |_of: ()|;
+    /// leave slow start when a queue begins to grow
+    "hystart" => hystart: Flag, or(true);
+    /// release bandwidth to new flows (RFC 9438 §4.7)
+    "fast-convergence" => fast_convergence: Flag, or(true);
 }
 
 /// Timing of a receiver's acknowledgements.
@@ -188,25 +367,45 @@ pub struct DelayedAck {
     pub urgent_at_once: bool,
 }
 
+impl DelayedAck {
+    /// Acknowledges every segment.
+    pub const NONE: Self =
+        Self { every: 1, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false };
+}
+
 impl Default for DelayedAck {
     fn default() -> Self {
         Self { every: 2, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false }
     }
 }
 
-/// Form of the option that carries a segment's priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PriorityOption {
-    /// Kind 254 with an experiment identifier, 5 bytes (RFC 6994).
-    Rfc6994,
-    /// Kind 254, 3 bytes (CATS §II-D2).
-    Short,
-    /// Kind 253, 4 bytes, as sent by the authors' program.
-    Authors,
+keyed! {
+    DelayedAck, "delayed acknowledgements", |_of: ()|;
+    /// maximum number of segments per acknowledgement
+    "every" => every: Small(1..=1000), or(2);
+    /// maximum delay of an acknowledgement
+    "timeout" => timeout: SomeSpan, or(Duration::from_millis(40));
+    /// acknowledge the connection's first segment at once
+    "first-at-once" => first_at_once: Flag, or(true);
+    /// acknowledge p0 and p1 at once (CATS §II-D2)
+    "urgent-at-once" => urgent_at_once: Flag, or(false);
+}
+
+words! {
+    /// Form of the option that carries a segment's priority.
+    pub enum PriorityOption {
+        /// Kind 254 with an experiment identifier, 5 bytes: the standard form (RFC 6994).
+        Rfc6994 = "rfc6994",
+        /// Kind 254, 3 bytes (CATS §II-D2).
+        Short = "short",
+        /// Kind 253, 4 bytes, as sent by the authors' program.
+        Authors = "authors",
+    }
 }
 
 impl PriorityOption {
-    const fn len(self) -> u64 {
+    /// Returns the length of the option in bytes, without padding.
+    pub const fn bytes(self) -> u32 {
         match self {
             Self::Rfc6994 => 5,
             Self::Short => 3,
@@ -215,13 +414,23 @@ impl PriorityOption {
     }
 }
 
-/// Algorithm that detects losses before the retransmission timer expires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossDetection {
-    /// Detection by time, with tail loss probes (RFC 8985).
-    Rack,
-    /// Detection by three segments above the gap (RFC 6675).
-    DupThresh,
+impl Worded for Option<PriorityOption> {
+    const WORDS: &'static [Word<Self>] = &[
+        ("none", None),
+        (PriorityOption::Rfc6994.name(), Some(PriorityOption::Rfc6994)),
+        (PriorityOption::Short.name(), Some(PriorityOption::Short)),
+        (PriorityOption::Authors.name(), Some(PriorityOption::Authors)),
+    ];
+}
+
+words! {
+    /// Algorithm that detects losses before the retransmission timer expires.
+    pub enum LossDetection {
+        /// Detection by time, with tail loss probes (RFC 8985), as in Linux.
+        Rack = "rack",
+        /// Detection by three segments above the gap (RFC 6675), as textbooks and formulas assume.
+        DupThresh = "dup-thresh",
+    }
 }
 
 /// Low layer of a connection, which sends at low priority what the high layer cannot send (PLT §3).
@@ -277,4 +486,85 @@ impl LowLayer {
         first_rto: Duration::from_secs(1),
         ..Self::PAPER
     };
+}
+
+keyed! {
+    LowLayer, "a low layer" kinded, |preset: LowLayer|, check initial_window_is_possible;
+    /// loss rate below which its window grows (the paper's μ); or `"found"` at run time
+    "target" => target: Or("found", Number(0.000_001..=0.999)),
+        or(preset.target; "paper `0.005`, marcato `\"found\"`");
+    /// time after which the window may change; or `"round-trip"`
+    "epoch" => epoch: Or("round-trip", SomeSpan),
+        or(preset.epoch; "paper `\"100 ms\"`, marcato `\"round-trip\"`");
+    /// initial window in full packets; packets for which the path has no room are lost, and wait for
+    /// the high layer
+    "initial-window" => initial_window: Small(1..=1_000_000),
+        or(preset.initial_window; "paper `2500`, marcato `100`");
+    /// maximum window in full packets
+    "most-window" => most_window: Small(1..=1_000_000),
+        or(preset.most_window; "paper `7500`, marcato `1000000`");
+    /// its minimum timeout
+    "min-rto" => min_rto: SomeSpan, or(preset.min_rto; "`\"200 ms\"`");
+    /// the same until the first of its packets is acknowledged, if that is more: on a busy link they
+    /// wait
+    "first-rto" => first_rto: Span, or(preset.first_rto; "paper `\"0 s\"`, marcato `\"1 s\"`");
+    /// number of its own retransmissions of a packet before the high layer repairs it
+    "retransmissions" => retransmissions: Tries, or(preset.retransmissions; "`0`");
+    /// layer of the acknowledgements of its packets
+    "ack-layer" => ack_layer: Class, or(preset.ack_layer; "`\"low\"`");
+    /// maximum number of its packets per acknowledgement, 1 to 4
+    "ack-every" => ack_every: Small(1..=4), or(preset.ack_every; "`1`");
+    /// data less urgent than this goes low only; or `"all"`: the high layer carries everything
+    "high-for" => high_for: Or("all", Urgency), or(preset.high_for; "`\"all\"`");
+}
+
+fn initial_window_is_possible(low: &LowLayer, keys: &Keys<'_>, _: &LowLayer) {
+    if low.initial_window > low.most_window {
+        keys.fault("initial-window", "`initial-window` is above `most-window`: lower it");
+    }
+}
+
+/// Number of retransmissions.
+struct Tries;
+
+const TRIES: Small = Small(0..=255);
+
+impl Single<LowLayer> for Tries {
+    type Value = u8;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, preset: &LowLayer) -> Option<u8> {
+        TRIES.read_one(keys, key, preset).and_then(|often| u8::try_from(often).ok())
+    }
+
+    fn toml(&self, often: &u8) -> String {
+        often.to_string()
+    }
+}
+
+/// Low layer, as a preset with changes, or none.
+struct LowLayerKind;
+
+/// Keys of a connection without a low layer.
+pub(crate) const NO_LOW_LAYER: Schema = Schema::plain("no low layer");
+const LOW_LAYERS: &[Kind<Option<LowLayer>>] = &[
+    ("none", None, &NO_LOW_LAYER),
+    ("paper", Some(LowLayer::PAPER), &<LowLayer as Keyed<LowLayer>>::SCHEMA),
+    ("marcato", Some(LowLayer::MARCATO), &<LowLayer as Keyed<LowLayer>>::SCHEMA),
+];
+
+impl Single<()> for LowLayerKind {
+    type Value = Option<LowLayer>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Option<LowLayer>> {
+        let (preset, tagged) = keys.tagged(key, LOW_LAYERS)?;
+        Some(preset.and_then(|preset| LowLayer::read(&tagged.keys(), &preset)))
+    }
+
+    fn toml(&self, low: &Option<LowLayer>) -> String {
+        let Some(low) = low else { return quote("none") };
+        let mut pairs = Pairs::new();
+        pairs.text("kind", "marcato");
+        low.write(&mut pairs);
+        pairs.inline()
+    }
 }

@@ -3,10 +3,85 @@
 //! They are expanded in the tree before it is read, so that their nodes and links can be changed as
 //! if the file contained them.
 
+use marcato_units::Bytes;
+
 use crate::document::{Item, Key, Place, Table, Value};
 use crate::fault::Faults;
+use crate::keyed::{Keyed, described};
 use crate::keys::{Keys, Kind, no_table, tagged_of};
-use crate::schema;
+use crate::link::{Direction, SHARED};
+use crate::schema::Schema;
+
+described! {
+    pub(crate) DUMBBELL: "a dumbbell" kinded,
+    and SHARED.entries[0],
+    and <Direction as Keyed<Bytes>>::ENTRIES[0];
+    /// number of clients and of servers, 1 to 256
+    "pairs": "`1`";
+    /// rate of the links between hosts and routers
+    "access-rate": "infinite";
+    /// their delay
+    "access-delay": "`\"0 s\"`";
+}
+
+described! {
+    pub(crate) PARKING_LOT: "a parking lot" kinded,
+    and SHARED.entries[0],
+    and <Direction as Keyed<Bytes>>::ENTRIES[0];
+    /// number of hops, 1 to 128
+    "hops": "`2`";
+    /// rate of the links between hosts and routers
+    "access-rate": "infinite";
+    /// their delay
+    "access-delay": "`\"0 s\"`";
+}
+
+described! {
+    pub(crate) MULTIPATH: "a multipath topology" kinded,
+    and SHARED.entries[0],
+    and <Direction as Keyed<Bytes>>::ENTRIES[0];
+    /// number of paths, 1 to 16; or a list of tables with the keys of a link, one per path
+    "paths": "required";
+}
+
+/// Keys of a link that a topology passes on to its own links.
+const WIRE: Schema = Schema {
+    what: "the links of a topology",
+    keys: &[],
+    entries: &[SHARED.entries[0], <Direction as Keyed<Bytes>>::ENTRIES[0]],
+};
+
+/// Keys of a path of a topology.
+pub(crate) const MULTIPATH_PATH: Schema = Schema { what: "a path of a topology", ..WIRE };
+
+described! {
+    ASYMMETRIC_OWN: "an asymmetric topology";
+    /// rate of `access` towards the router
+    "up-rate": "required";
+    /// queue in that direction
+    "up-queue": "as `queue`";
+    /// delay of `core`
+    "core-delay": "`\"0 s\"`";
+}
+
+/// Keys of an asymmetric topology. Those of a link without `trace` and `back`: its rates are the
+/// point.
+pub(crate) const ASYMMETRIC: Schema = Schema {
+    keys: &[&[
+        "kind",
+        "rate",
+        "delay",
+        "framing",
+        "mtu",
+        "queue",
+        "loss",
+        "jitter",
+        "duplication",
+        "bleach-ecn",
+        "changes",
+    ]],
+    ..ASYMMETRIC_OWN
+};
 
 #[derive(Clone, Copy)]
 enum Name {
@@ -17,10 +92,10 @@ enum Name {
 }
 
 const KINDS: &[Kind<Name>] = &[
-    ("dumbbell", Name::Dumbbell, &schema::DUMBBELL),
-    ("parking-lot", Name::ParkingLot, &schema::PARKING_LOT),
-    ("multipath", Name::Multipath, &schema::MULTIPATH),
-    ("asymmetric", Name::Asymmetric, &schema::ASYMMETRIC),
+    ("dumbbell", Name::Dumbbell, &DUMBBELL),
+    ("parking-lot", Name::ParkingLot, &PARKING_LOT),
+    ("multipath", Name::Multipath, &MULTIPATH),
+    ("asymmetric", Name::Asymmetric, &ASYMMETRIC),
 ];
 
 /// Largest number of pairs, hops or paths. Each makes up to three nodes.
@@ -103,7 +178,7 @@ impl Made<'_> {
 
     /// Returns the settings of the topology's own links.
     fn wire(&self) -> Vec<(Key, Item)> {
-        schema::WIRE.iter().filter_map(|key| self.setting(key, key)).collect()
+        WIRE.all().filter_map(|key| self.setting(key, key)).collect()
     }
 
     /// Returns the settings of the links between hosts and routers.
@@ -181,7 +256,7 @@ fn multipath(made: &mut Made<'_>) {
     for (n, own) in (1..).zip(paths) {
         let mut settings = made.wire();
         if let Some(own) = own {
-            Keys::open(&own, &schema::MULTIPATH_PATH, made.keys.faults);
+            Keys::open(&own, &MULTIPATH_PATH, made.keys.faults);
             let instead = ["rate", "trace"];
             let replaces = instead.iter().any(|key| own.get(key).is_some());
             settings.retain(|(key, _)| {

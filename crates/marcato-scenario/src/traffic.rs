@@ -1,6 +1,19 @@
 //! Sizes and times of application data.
 
+use std::collections::HashSet;
+
 use marcato_units::{Bytes, Duration, Priority};
+
+use crate::document::{Item, Key, Table, Value, quote};
+use crate::fault::Faults;
+use crate::form::{
+    Checked, Flag, Single, SomeSize, SomeSpan, Span, Tables, Urgency, one_of, priority_text, table_of, tables,
+};
+use crate::keyed::{Form, Keyed as _, keyed, words};
+use crate::keys::{Keys, Word, check_name};
+use crate::limit::{MAX_LIST, MAX_SOURCES};
+use crate::pairs::{Pairs, array};
+use crate::quantity::{size, span};
 
 /// Distribution of message and response sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,6 +109,69 @@ pub struct Message {
     pub lifetime: Option<Duration>,
 }
 
+keyed! {
+    Message, "a message", |_of: ()|;
+    /// name under which results report its completion, on a line of its own
+    "name" => name: MessageName, optional("together with the other messages");
+    /// release, from the flow's start
+    "after" => after: Span, or(Duration::ZERO);
+    /// length, at least 16 B
+    "size" => size: Length, need("say how long, for example size = \"10 kB\"");
+    /// priority
+    "priority" => priority: Urgency, or(Priority::default());
+    /// time for which it is worth sending
+    "lifetime" => lifetime: SomeSpan, optional("unlimited");
+}
+
+/// Name of a message.
+struct MessageName;
+
+impl Single<()> for MessageName {
+    type Value = String;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<String> {
+        let name = keys.string(key)?;
+        if is_line_of_others(name) {
+            keys.fault(key, format!("`{name}` is the name of other lines of the results: choose another"));
+            return None;
+        }
+        check_name("message", name, keys.place(key), keys.faults).then(|| name.to_owned())
+    }
+
+    fn toml(&self, name: &String) -> String {
+        quote(name)
+    }
+}
+
+/// Returns whether results use this name for a line that is not about one message.
+fn is_line_of_others(name: &str) -> bool {
+    name == "messages" || name.starts_with("source-") || name.starts_with("bulk-")
+}
+
+/// Shortest message: 16 bytes at its start identify its sender and its release time.
+const SHORTEST: Bytes = Bytes::new(16);
+
+/// Length of a message.
+struct Length;
+
+impl Single<()> for Length {
+    type Value = Bytes;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Bytes> {
+        let length = keys.size(key)?;
+        if length < SHORTEST {
+            let length = size(length);
+            keys.fault(key, format!("`{key}` is at least 16 B, which say whose it is; not {length}"));
+            return None;
+        }
+        Some(length)
+    }
+
+    fn toml(&self, length: &Bytes) -> String {
+        quote(&size(*length))
+    }
+}
+
 /// Periodic source of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -131,14 +207,99 @@ pub enum Release {
     Poisson,
 }
 
-/// Redundancy of a message across lanes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Redundancy {
-    /// One lane.
-    #[default]
-    Once,
-    /// Whole copy on every lane that can take it.
-    EveryLane,
+words! {
+    /// Redundancy of a message across lanes.
+    #[derive(Default)]
+    pub enum Redundancy {
+        /// One lane.
+        #[default]
+        Once = "once",
+        /// Whole copy on every lane that can take it.
+        EveryLane = "every-lane",
+    }
+}
+
+keyed! {
+    Source, "a source", |_of: ()|, check jitter_is_below_half_the_period;
+    /// time from one message to the next
+    "period" => period: SomeSpan, need("say how often it sends, for example period = \"100 ms\"");
+    /// length of each, at least 16 B
+    "size" => size: Length, need("say how long, for example size = \"10 kB\"");
+    /// priority
+    "priority" => priority: Urgency, or(Priority::P0);
+    /// release of the first, from the flow's start
+    "first" => first: Span, or(Duration::ZERO);
+    /// `"periodic"`, `"jittered"`, `"poisson"`
+    "release",
+    /// maximum deviation of a release, in either direction; less than half the period
+    "jitter" => release: Releases, must("`\"periodic\"`, or `\"jittered\"` with `jitter`", "none");
+    /// quic: `"once"`, or `"every-lane"`
+    "redundancy" => redundancy: one_of::<Redundancy>(), or(Redundancy::Once);
+    /// time for which each is worth sending
+    "lifetime" => lifetime: SomeSpan, optional("unlimited");
+    /// quic: whether the source is declared to the scheduler
+    "declared" => declared: Flag, or(true);
+    /// quic: whether its messages name it, so that it can be learned
+    "named" => named: Flag, or(true);
+}
+
+fn jitter_is_below_half_the_period(source: &Source, keys: &Keys<'_>, _: &()) {
+    if let Release::Jittered(jitter) = source.release
+        && jitter.saturating_mul(2) >= source.period
+    {
+        keys.fault("jitter", "`jitter` is less than half the period, or releases could not be told apart");
+    }
+}
+
+/// Timing of releases, and their jitter.
+struct Releases;
+
+const RELEASES: [Word<Release>; 3] = [
+    ("periodic", Release::Periodic),
+    ("jittered", Release::Jittered(Duration::ZERO)),
+    ("poisson", Release::Poisson),
+];
+
+impl Form<()> for Releases {
+    type Value = Release;
+
+    fn read(&self, keys: &Keys<'_>, names: &[&'static str], _: &()) -> Option<Release> {
+        let [release, jitter_name] = *names else { return None };
+        let jitter = keys.some_span(jitter_name);
+        Some(match keys.word(release, &RELEASES) {
+            Some(Release::Jittered(_)) => {
+                if keys.item(jitter_name).is_none() {
+                    keys.fault(
+                        release,
+                        "a jittered release needs `jitter`: say by how much, for example jitter = \"5 ms\"",
+                    );
+                }
+                Release::Jittered(jitter.unwrap_or_default())
+            }
+            None if jitter.is_some() && keys.item(release).is_none() => {
+                Release::Jittered(jitter.unwrap_or_default())
+            }
+            Some(other) => {
+                if keys.item(jitter_name).is_some() {
+                    keys.fault(
+                        jitter_name,
+                        "only a jittered release has `jitter`: leave it out, or say release = \"jittered\"",
+                    );
+                }
+                other
+            }
+            None => Release::Periodic,
+        })
+    }
+
+    fn write(&self, release: &Release, names: &[&'static str], pairs: &mut Pairs) {
+        let [name, jitter_name] = *names else { return };
+        match release {
+            Release::Periodic => pairs.text(name, "periodic"),
+            Release::Jittered(jitter) => pairs.text(name, "jittered").text(jitter_name, span(*jitter)),
+            Release::Poisson => pairs.text(name, "poisson"),
+        };
+    }
 }
 
 /// Bulk data that fills all remaining room.
@@ -150,26 +311,181 @@ pub struct Bulk {
     pub size: Bytes,
 }
 
-/// Rules by which levels run up and pay back debt (CATS §II-E), or by which flows are judged (CRQ
-/// §III).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preset {
-    /// Rules as run by the authors.
-    Authors,
-    /// Rules as printed in the paper.
-    Paper,
-    /// Rules of this project; debt run up while nothing less urgent waited is forgiven.
-    #[default]
-    Marcato,
+keyed! {
+    Bulk, "bulk data", |_of: ()|;
+    /// priority
+    "priority" => priority: BulkPriority, must("`\"p4\"`");
+    /// size of each message; at most 16 MB
+    "size" => size: BulkLength, must("`\"1 MB\"`");
 }
 
-impl Preset {
-    /// Returns the name used in a file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Authors => "authors",
-            Self::Paper => "paper",
-            Self::Marcato => "marcato",
+/// Priority of bulk data. A wrong one leaves no bulk data, as it would collide with another's.
+struct BulkPriority;
+
+impl Single<()> for BulkPriority {
+    type Value = Priority;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Priority> {
+        if keys.item(key).is_none() { Some(Priority::P4) } else { keys.priority(key) }
+    }
+
+    fn toml(&self, priority: &Priority) -> String {
+        quote(&priority_text(*priority))
+    }
+}
+
+/// Length of each message of bulk data.
+struct BulkLength;
+
+impl Single<()> for BulkLength {
+    type Value = Bytes;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, of: &()) -> Option<Bytes> {
+        if keys.item(key).is_none() {
+            return Some(Bytes::kb(1000));
         }
+        let length = Length.read_one(keys, key, of)?;
+        if length > Bytes::kb(16_000) {
+            keys.fault(key, "messages of bulk data are at most 16 MB: say less, it is endless all the same");
+        }
+        Some(length)
+    }
+
+    fn toml(&self, length: &Bytes) -> String {
+        quote(&size(*length))
+    }
+}
+
+/// Prioritised messages of a flow, and the Conductor that orders them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Messaging {
+    /// Rules of debt.
+    pub preset: Preset,
+    /// Largest chunk that the Conductor grants.
+    pub chunk: Bytes,
+    /// Messages that are sent once, in order of time.
+    pub messages: Vec<Message>,
+    /// Periodic sources.
+    pub sources: Vec<Source>,
+    /// Bulk data, which fills all remaining room.
+    pub bulk: Vec<Bulk>,
+}
+
+/// Default chunk, which is also the Conductor's: the payload of a TCP segment without options.
+pub(crate) const CHUNK: Bytes = Bytes::new(1460);
+/// Lowest high watermark of every preset, that of P3. A larger chunk would put the level into debt
+/// each time.
+const LEAST_WATERMARK: Bytes = Bytes::kb(6);
+
+keyed! {
+    Messaging, "messages", |_of: ()|, check something_is_sent;
+    /// the Conductor's rules of debt: `"authors"`, `"paper"`, `"marcato"`
+    "preset" => preset: one_of::<Preset>(), or(Preset::Marcato);
+    /// largest chunk that the Conductor grants, at most 6 kB
+    "chunk" => chunk: Checked(SomeSize, is_below_the_least_watermark), or(CHUNK);
+    /// [messages](#traffic) that are sent once
+    "messages" => messages: InOrder, or(Vec::new(); "none");
+    /// [sources](#traffic) of messages, at most 16
+    "sources" => sources: tables::<Source>(MAX_SOURCES), or(Vec::new(); "none");
+    /// [bulk data](#traffic): a priority, a table, or a list of them
+    "bulk" => bulk: Bulks, or(Vec::new(); "none");
+}
+
+fn is_below_the_least_watermark(keys: &Keys<'_>, key: &'static str, chunk: &Bytes) {
+    if *chunk > LEAST_WATERMARK {
+        keys.fault(key, "`chunk` is above 6 kB, the least watermark of debt: lower it");
+    }
+}
+
+fn something_is_sent(_: &Messaging, keys: &Keys<'_>, _: &()) {
+    if ["messages", "sources", "bulk"].iter().all(|key| keys.item(key).is_none()) {
+        let problem = "this flow sends nothing: give it `messages`, `sources` or `bulk`";
+        keys.faults.add(keys.here(), problem.to_owned());
+    }
+}
+
+/// Messages in order of time, with a name at most once each.
+struct InOrder;
+
+const MESSAGES: Tables<Message> = tables(MAX_LIST);
+
+impl Single<()> for InOrder {
+    type Value = Vec<Message>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, of: &()) -> Option<Vec<Message>> {
+        let mut messages = MESSAGES.read_one(keys, key, of)?;
+        messages.sort_by_key(|message| message.after);
+        let mut names = HashSet::new();
+        let items = keys.list(key, MAX_LIST).unwrap_or_default();
+        for table in items.iter().filter_map(Item::as_table) {
+            if let Some(name) = table.get("name").and_then(Item::as_str)
+                && !names.insert(name)
+            {
+                let problem = format!("there are two messages `{name}`: rename one");
+                keys.faults.add(table.place_of("name"), problem);
+            }
+        }
+        Some(messages)
+    }
+
+    fn toml(&self, messages: &Vec<Message>) -> String {
+        Single::<()>::toml(&MESSAGES, messages)
+    }
+}
+
+/// Bulk data: a priority, a table, or a list of either.
+struct Bulks;
+
+impl Single<()> for Bulks {
+    type Value = Vec<Bulk>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Vec<Bulk>> {
+        let item = keys.item(key)?;
+        let items = match &item.value {
+            Value::Array(_) => keys.list(key, Priority::COUNT).unwrap_or_default(),
+            _ => std::slice::from_ref(item),
+        };
+        let bulk: Vec<Bulk> = items.iter().filter_map(|item| one_bulk(item, keys.faults)).collect();
+        for (index, one) in bulk.iter().enumerate() {
+            if bulk[..index].iter().any(|other| other.priority == one.priority) {
+                keys.fault(
+                    key,
+                    format!("there is bulk data of priority {} twice: leave one out", one.priority),
+                );
+            }
+        }
+        Some(bulk)
+    }
+
+    fn toml(&self, bulk: &Vec<Bulk>) -> String {
+        array(bulk.iter().map(|one| Single::<()>::toml(&table_of::<Bulk>(), one)))
+    }
+}
+
+fn one_bulk(item: &Item, faults: &Faults) -> Option<Bulk> {
+    let wrapped;
+    let table = match &item.value {
+        Value::Table(table) => table,
+        _ => {
+            let key = Key::new("priority", item.place);
+            wrapped = Table { entries: vec![(key, item.clone())], place: item.place };
+            &wrapped
+        }
+    };
+    Bulk::read(&Keys::open(table, &Bulk::SCHEMA, faults), &())
+}
+
+words! {
+    /// Rules by which levels run up and pay back debt (CATS §II-E), or by which flows are judged
+    /// (CRQ §III).
+    #[derive(Default)]
+    pub enum Preset {
+        /// Rules of this project; debt run up while nothing less urgent waited is forgiven.
+        #[default]
+        Marcato = "marcato",
+        /// Rules as run by the authors.
+        Authors = "authors",
+        /// Rules as printed in the paper.
+        Paper = "paper",
     }
 }

@@ -41,7 +41,8 @@ fn messages_have_names_that_are_written_and_explained() {
                     \"page\", size = \"1 kB\" }, { size = \"3 kB\" }]\n";
     let scenario = read(&of_flow(&format!("{F}{messages}")));
     let FlowKind::Messages(kind) = &scenario.experiment().flows[0].kind else { panic!("messages") };
-    let names: Vec<Option<&str>> = kind.messages.iter().map(|it: &Message| it.name.as_deref()).collect();
+    let names: Vec<Option<&str>> =
+        kind.messaging.messages.iter().map(|it: &Message| it.name.as_deref()).collect();
     assert_eq!(names, [Some("page"), None, Some("late")]);
     assert_eq!(read(&scenario.experiment().to_toml()).experiment(), scenario.experiment());
     assert!(explain(&scenario).contains("3 messages (6 kB; by name: page, late)"), "{}", explain(&scenario));
@@ -93,7 +94,7 @@ fn a_grid_over_feeders_applies_conductor_keys_to_conductor_only() {
     let feeders: Vec<_> = read(&varied)
         .runs()
         .map(|run| match &run.experiment.flows[0].kind {
-            FlowKind::Messages(kind) => (kind.feeder, kind.preset, kind.chunk.get()),
+            FlowKind::Messages(kind) => (kind.feeder, kind.messaging.preset, kind.messaging.chunk.get()),
             kind => panic!("{kind:?}"),
         })
         .collect();
@@ -122,7 +123,7 @@ fn a_grid_over_kinds_leaves_each_kind_its_keys() {
         let FlowKind::Messages(messages) = &runs[0].experiment.flows[0].kind else { panic!("messages") };
         assert_eq!(messages.tcp.from.congestion.name(), "reno");
         let FlowKind::Quic(quic) = &runs[1].experiment.flows[0].kind else { panic!("quic") };
-        assert_eq!((quic.controller.name(), quic.preset), ("new-reno", Preset::Paper));
+        assert_eq!((quic.controller.name(), quic.messaging.preset), ("new-reno", Preset::Paper));
         for run in runs {
             assert_eq!(*read(&run.experiment.to_toml()).experiment(), run.experiment);
         }
@@ -146,7 +147,7 @@ fn a_grid_sets_what_belongs_together_at_once() {
     let kinds: Vec<String> = scenario
         .runs()
         .map(|run| match &run.experiment.flows[0].kind {
-            FlowKind::Messages(kind) => format!("{:?} {}", kind.feeder, kind.preset.name()),
+            FlowKind::Messages(kind) => format!("{:?} {}", kind.feeder, kind.messaging.preset.name()),
             kind => kind.name().to_owned(),
         })
         .collect();

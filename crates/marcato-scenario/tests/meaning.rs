@@ -1,5 +1,6 @@
 //! Tests of the experiment that a file describes.
 
+use marcato_queue::DropTailConfig;
 use marcato_scenario::flow::FlowKind;
 use marcato_scenario::link::{Capacity, Loss};
 use marcato_scenario::queue::{Limit, Queue};
@@ -119,8 +120,8 @@ fn a_limit_in_time_is_what_the_link_carries_in_it() {
         "kind = \"tcp\"",
     );
     let link = &scenario.experiment().links[0];
-    assert_eq!(link.there.queue, Queue::DropTail { limit: Limit::Bytes(Bytes::kb(50)) });
-    assert_eq!(link.back.queue, Queue::DropTail { limit: Limit::Bytes(Bytes::kb(5)) });
+    assert_eq!(link.there.queue, Queue::DropTail(DropTailConfig { limit: Limit::Bytes(Bytes::kb(50)) }));
+    assert_eq!(link.back.queue, Queue::DropTail(DropTailConfig { limit: Limit::Bytes(Bytes::kb(5)) }));
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn a_queue_limit_in_time_uses_the_rate_in_force_when_it_starts() {
          queue = { kind = \"droptail\", limit = \"50 ms\" } }, { at = \"2 s\", rate = \"16 Mbit/s\" }]",
         "kind = \"tcp\"",
     );
-    let tail = |kb| Some(Queue::DropTail { limit: Limit::Bytes(Bytes::kb(kb)) });
+    let tail = |kb| Some(Queue::DropTail(DropTailConfig { limit: Limit::Bytes(Bytes::kb(kb)) }));
     let queues: Vec<_> =
         scenario.experiment().links[0].changes.iter().map(|change| change.queue.clone()).collect();
     assert_eq!(queues, [tail(50), None, tail(100)]);
@@ -199,7 +200,7 @@ fn a_session_has_lanes_on_layers_and_sources_of_its_own() {
     assert_eq!((flow.from.as_str(), flow.to.as_str()), ("a", "b"));
     assert_eq!(quic.paths.iter().map(|path| path.layer).collect::<Vec<_>>(), [Layer::High, Layer::Low]);
     assert_eq!(quic.scheduler, Scheduler::Cwr(Reserving::PAPER));
-    let source = quic.sources[0];
+    let source = quic.messaging.sources[0];
     assert_eq!(
         (source.release, source.priority),
         (Release::Jittered(Duration::from_millis(10)), Priority::P0)

@@ -5,7 +5,7 @@ use marcato_scenario::flow::FlowKind;
 use marcato_scenario::plugin::{Parameters, Plugin, PluginKind, PluginNameError, PluginNames};
 use marcato_scenario::queue::Queue;
 use marcato_scenario::quic::Scheduler;
-use marcato_scenario::tcp::Congestion;
+use marcato_scenario::tcp::{Congestion, Cubic};
 use marcato_scenario::{Reader, Scenario, explain};
 
 fn names() -> PluginNames {
@@ -137,7 +137,7 @@ fn a_grid_compares_plugins_with_built_in_kinds() {
     let scenario = read(&scenario(OWN[0], congestion, OWN[2], grid));
     let runs: Vec<_> = scenario.runs().collect();
     assert_eq!(runs[1].id, "kind=aimd,seed=1");
-    let cubic = Congestion::Cubic { hystart: false, fast_convergence: true };
+    let cubic = Congestion::Cubic(Cubic { hystart: false, fast_convergence: true });
     assert_eq!(congestion_of(&runs[0]), cubic);
     let parameters = Parameters::default().with("decrease", 0.6);
     assert_eq!(congestion_of(&runs[1]), Congestion::Plugin(Plugin { name: "aimd".to_owned(), parameters }));

@@ -51,6 +51,42 @@ fn every_key_of_every_table_is_in_the_reference() {
     }
 }
 
+/// Rows of all keys, with the name of their table.
+fn rows() -> Vec<(&'static str, String)> {
+    let of = |schema: &Schema| -> Vec<(&'static str, String)> {
+        let entries = schema.entries.iter().flat_map(|group| group.iter());
+        entries.flat_map(|entry| entry.rows()).map(|row| (schema.what, row)).collect()
+    };
+    TABLES.iter().flat_map(of).collect()
+}
+
+#[test]
+fn every_key_has_the_meaning_and_default_of_its_declaration() {
+    let lines: Vec<&str> = REFERENCE.lines().collect();
+    let missing: Vec<String> = rows()
+        .into_iter()
+        .filter(|(_, row)| !lines.contains(&row.as_str()))
+        .map(|(what, row)| format!("{what}: {row}"))
+        .collect();
+    assert!(missing.is_empty(), "rows that docs/scenarios.md needs:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_reference_has_no_row_that_is_not_declared() {
+    let rows: Vec<String> = rows().into_iter().map(|(_, row)| row).collect();
+    let keys: Vec<&str> = TABLES.iter().flat_map(|schema| schema.all()).collect();
+    let old: Vec<&str> = REFERENCE
+        .lines()
+        .filter(|line| {
+            let name = line.strip_prefix("| `").and_then(|rest| rest.split('`').next());
+            // The rows of `kind` list the kinds.
+            name.is_some_and(|name| keys.contains(&name) && name != "kind")
+        })
+        .filter(|line| !rows.iter().any(|row| row == line))
+        .collect();
+    assert!(old.is_empty(), "rows of docs/scenarios.md that no key declares:\n{}", old.join("\n"));
+}
+
 #[test]
 fn the_reference_has_no_key_that_is_not_read() {
     for part in parts() {

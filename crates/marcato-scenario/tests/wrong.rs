@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a key that means nothing",
         but: &[("delay = \"20 ms\"", "colour = \"red\"")],
-        says: &["18:1: `colour` is not a key of a link: there are `name`, `between`, `rate`, `trace`, `delay`, `framing`, `mtu`, `queue`, `loss`, `jitter`, `duplication`, `bleach-ecn`, `back`, `changes`"],
+        says: &["18:1: `colour` is not a key of a link: there are `name`, `between`, `rate`, `trace`, `delay`, `framing`, `queue`, `loss`, `jitter`, `duplication`, `bleach-ecn`, `mtu`, `back`, `changes`"],
     },
     Case {
         what: "a key of the whole file below a header",
@@ -743,9 +743,13 @@ fn settings_reach_into_tables_lists_and_shorthands() {
     assert_eq!(bottleneck.there.queue, marcato_scenario::queue::Queue::default());
     assert_eq!(bottleneck.changes[0].at, marcato_units::Time::from_secs(3));
     let loss = &experiment.link("access").unwrap().there.loss;
-    assert_eq!(*loss, marcato_scenario::link::Loss::Random { probability: 0.5 });
+    assert_eq!(
+        *loss,
+        marcato_scenario::link::Loss::Random(marcato_scenario::link::RandomLoss { probability: 0.5 })
+    );
     let tcp = experiment.flow("bulk").unwrap().kind.tcp().unwrap();
-    let cubic = marcato_scenario::tcp::Congestion::Cubic { hystart: false, fast_convergence: true };
+    let cubic = marcato_scenario::tcp::Cubic { hystart: false, fast_convergence: true };
+    let cubic = marcato_scenario::tcp::Congestion::Cubic(cubic);
     assert_eq!((&tcp.from.congestion, &tcp.to.congestion), (&cubic, &cubic));
     assert_eq!(experiment.record.every, marcato_units::Duration::from_secs(1));
 }

@@ -1,20 +1,22 @@
 //! Tests of worlds built from experiments against the same networks built by hand.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
+use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, FqCodelConfig, Limit};
 use marcato_scenario::Experiment;
 use marcato_scenario::flow::{
     Feeder, Flow, FlowKind, Listed, Messages, PacketArrivals, Payload, RequestResponse, TcpEnds, TcpFlow,
     TcpProcess, UdpFlow,
 };
-use marcato_scenario::link::{Capacity, Change, Direction, Link, Loss, Way};
+use marcato_scenario::link::{Capacity, Change, Direction, Link, Loss, PeriodicLoss, RandomLoss, Way};
 use marcato_scenario::queue::{self, Queue};
-use marcato_scenario::quic::{Controller, Growth, Pacing, Path, Quic, Reserving, Scheduler, StreamUse};
+use marcato_scenario::quic::{
+    Controller, Growth, NewReno, Pacing, Path, Quic, Reserving, Scheduler, StreamUse,
+};
 use marcato_scenario::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Record, Series};
 use marcato_scenario::sizes::SizeList;
 use marcato_scenario::tcp::{Congestion, LowLayer, Tcp};
 use marcato_scenario::traffic::{
-    Arrivals, Bulk, Message, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
+    Arrivals, Bulk, Message, Messaging, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
 };
 use marcato_sim::scenario::{BuildError, Outcome, Traces, Warning, Watcher, build};
 use marcato_sim::{
@@ -92,7 +94,7 @@ fn run(experiment: &Experiment) -> Outcome {
 /// Two TCP flows and a UDP flow through a lossy CoDel bottleneck whose rate changes, behind a fast
 /// link.
 fn mixed() -> Experiment {
-    let codel = queue::Codel {
+    let codel = CodelConfig {
         target: 5 * MS,
         interval: 100 * MS,
         limit: queue::Limit::Packets(500),
@@ -101,10 +103,13 @@ fn mixed() -> Experiment {
     };
     let there = Direction {
         queue: Queue::Codel(codel),
-        loss: Loss::Random { probability: 0.001 },
+        loss: Loss::Random(RandomLoss { probability: 0.001 }),
         ..way(10, 15 * MS)
     };
-    let back = Direction { queue: Queue::DropTail { limit: queue::Limit::Packets(50) }, ..way(10, 15 * MS) };
+    let back = Direction {
+        queue: Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(50) }),
+        ..way(10, 15 * MS)
+    };
     let mut bottleneck = link("bottleneck", ["router", "server"], there, back);
     bottleneck.changes = vec![
         Change { rate: Some(Rate::from_mbps(4)), ..Change::new(Time::from_secs(8), Way::There) },
@@ -199,11 +204,11 @@ fn delay_loss_and_queue_change_at_the_set_time_and_direction() {
     let there = Direction { jitter: Some(jitter), ..way(10, 15 * MS) };
     let mut bottleneck = link("bottleneck", ["client", "server"], there, way(10, 15 * MS));
     let at = Time::from_secs;
-    let tail = |packets| Queue::DropTail { limit: queue::Limit::Packets(packets) };
+    let tail = |packets| Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(packets) });
     bottleneck.changes = vec![
         Change { queue: Some(tail(10)), ..Change::new(at(3), Way::There) },
         Change { delay: Some(40 * MS), ..Change::new(at(6), Way::Both) },
-        Change { loss: Some(Loss::Every { packets: 100 }), ..Change::new(at(9), Way::Back) },
+        Change { loss: Some(Loss::Every(PeriodicLoss { packets: 100 })), ..Change::new(at(9), Way::Back) },
         Change { delay: Some(5 * MS), reorder: false, ..Change::new(at(12), Way::Back) },
     ];
     let bulk = flow("bulk", ["client", "server"], tcp(Congestion::CUBIC, None));
@@ -242,7 +247,7 @@ fn delay_loss_and_queue_change_at_the_set_time_and_direction() {
 
 #[test]
 fn what_a_queue_marked_and_judged_counts_on_when_it_is_changed() {
-    let codel = queue::Codel {
+    let codel = CodelConfig {
         target: MS,
         interval: 20 * MS,
         limit: queue::Limit::Packets(1000),
@@ -254,7 +259,6 @@ fn what_a_queue_marked_and_judged_counts_on_when_it_is_changed() {
         standard: queue::Standard::Codel,
         preset: Preset::Marcato,
         sharing: queue::Sharing::Weighted,
-        standard_least: 50,
         flows: 64,
     };
     let mut slow = link(
@@ -313,7 +317,10 @@ fn looking_changes_nothing_and_says_what_is_there() {
 
 #[test]
 fn a_full_buffer_is_seen_as_such() {
-    let there = Direction { queue: Queue::DropTail { limit: queue::Limit::Packets(40) }, ..way(10, 10 * MS) };
+    let there = Direction {
+        queue: Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(40) }),
+        ..way(10, 10 * MS)
+    };
     let slow = link("slow", ["a", "b"], there, way(10, 10 * MS));
     let udp = UdpFlow {
         rate: Rate::from_mbps(20),
@@ -349,9 +356,10 @@ fn a_full_buffer_is_seen_as_such() {
 
 #[test]
 fn only_preemption_keeps_a_high_flow_unchanged_by_a_low_one() {
-    let bounded = |packets| Box::new(Queue::DropTail { limit: queue::Limit::Packets(packets) });
+    let bounded =
+        |packets| Box::new(Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(packets) }));
     let goodput = |preempt, with_low: bool| {
-        let queue = Queue::Strict { high: bounded(20), low: bounded(20), preempt };
+        let queue = Queue::Strict(queue::Strict { high: bounded(20), low: bounded(20), preempt });
         let there = Direction { queue, ..way(10, Duration::from_millis(10)) };
         let link = link("bottleneck", ["client", "server"], there, way(10, Duration::from_millis(10)));
         let (rate, payload) = (Rate::from_mbps(6), Bytes::new(500).into());
@@ -372,10 +380,10 @@ fn only_preemption_keeps_a_high_flow_unchanged_by_a_low_one() {
 
 #[test]
 fn a_low_layer_fills_a_link_too_lossy_for_reno_and_is_counted() {
-    let bounded = || Box::new(Queue::DropTail { limit: queue::Limit::Packets(200) });
+    let bounded = || Box::new(Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(200) }));
     let reno = |low_layer| {
-        let queue = Queue::Strict { high: bounded(), low: bounded(), preempt: false };
-        let loss = Loss::Random { probability: 0.002 };
+        let queue = Queue::Strict(queue::Strict { high: bounded(), low: bounded(), preempt: false });
+        let loss = Loss::Random(RandomLoss { probability: 0.002 });
         let there = Direction { queue, loss, ..way(20, Duration::from_millis(40)) };
         let link = link("bottleneck", ["client", "server"], there, way(20, Duration::from_millis(40)));
         let buffer = Bytes::new(64 << 20);
@@ -424,7 +432,7 @@ fn a_low_layer_fills_a_link_too_lossy_for_reno_and_is_counted() {
 
 #[test]
 fn fq_codel_keeps_a_trickle_from_waiting_behind_bulk_data() {
-    let codel = queue::Codel {
+    let codel = CodelConfig {
         target: MS * 5,
         interval: MS * 100,
         limit: queue::Limit::Packets(1000),
@@ -444,7 +452,12 @@ fn fq_codel_keeps_a_trickle_from_waiting_behind_bulk_data() {
         let outcome = run(&experiment(&["client", "server"], vec![link], flows));
         outcome.flows[1].delay.unwrap()
     };
-    let fair = delay(Queue::FqCodel { codel, flows: 1024, quantum: Bytes::new(1514) });
+    let fair = delay(Queue::FqCodel(FqCodelConfig {
+        codel,
+        flows: 1024,
+        quantum: Bytes::new(1514),
+        perturbation: 0,
+    }));
     let one = delay(Queue::Codel(codel));
     // 10 ms of propagation, 0.16 ms of its own, and at most the bulk packet in transmission: 1.2
     // ms.
@@ -453,7 +466,7 @@ fn fq_codel_keeps_a_trickle_from_waiting_behind_bulk_data() {
 
 #[test]
 fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
-    let codel = queue::Codel {
+    let codel = CodelConfig {
         target: MS * 5,
         interval: MS * 100,
         limit: queue::Limit::Packets(200),
@@ -465,7 +478,6 @@ fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
         standard: queue::Standard::Codel,
         preset: Preset::Marcato,
         sharing: queue::Sharing::Weighted,
-        standard_least: 50,
         flows: 64,
     };
     let beside_a_flood = |queue: Queue| {
@@ -513,17 +525,19 @@ fn messages(feeder: Feeder, size: u64) -> FlowKind {
     FlowKind::Messages(Box::new(Messages {
         tcp: TcpEnds { from: tcp.clone(), to: tcp },
         feeder,
-        preset: Preset::Marcato,
-        chunk: Bytes::new(1448),
-        messages: vec![Message {
-            name: None,
-            after: 8 * SECOND,
-            size: Bytes::kb(3),
-            priority: Priority::P1,
-            lifetime: None,
-        }],
-        sources: vec![source(size)],
-        bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(100) }],
+        messaging: Messaging {
+            preset: Preset::Marcato,
+            chunk: Bytes::new(1448),
+            messages: vec![Message {
+                name: None,
+                after: 8 * SECOND,
+                size: Bytes::kb(3),
+                priority: Priority::P1,
+                lifetime: None,
+            }],
+            sources: vec![source(size)],
+            bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(100) }],
+        },
     }))
 }
 
@@ -544,7 +558,7 @@ fn source(size: u64) -> Source {
 #[test]
 fn urgent_messages_pass_bulk_only_with_a_conductor() {
     let mean = |feeder| {
-        let queue = Queue::DropTail { limit: queue::Limit::Packets(20) };
+        let queue = Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(20) });
         let there = Direction { queue, ..way(4, 10 * MS) };
         let bottleneck = link("l", ["a", "b"], there, way(4, 10 * MS));
         let kind = messages(feeder, 500);
@@ -589,14 +603,17 @@ fn four(names: bool) -> Vec<Message> {
 #[test]
 fn naming_a_message_adds_its_own_line_and_keeps_the_flow_times() {
     let over_tcp = |names| match messages(Feeder::Conductor, 500) {
-        FlowKind::Messages(kind) => {
-            FlowKind::Messages(Box::new(Messages { messages: four(names), bulk: vec![], ..*kind }))
+        FlowKind::Messages(mut kind) => {
+            (kind.messaging.messages, kind.messaging.bulk) = (four(names), vec![]);
+            FlowKind::Messages(kind)
         }
         kind => kind,
     };
     let over_quic = |names| {
         let path = Path { from: "a".into(), to: "b".into(), layer: Layer::High };
-        FlowKind::Quic(Box::new(Quic { messages: four(names), bulk: vec![], ..session(vec![path]) }))
+        let mut quic = session(vec![path]);
+        (quic.messaging.messages, quic.messaging.bulk) = (four(names), vec![]);
+        FlowKind::Quic(Box::new(quic))
     };
     let ran = |kind| {
         let bottleneck = link("l", ["a", "b"], way(8, 10 * MS), way(8, 10 * MS));
@@ -633,13 +650,15 @@ fn session(paths: Vec<Path>) -> Quic {
         paths,
         scheduler: Scheduler::Cwr(Reserving::PAPER),
         layered: false,
-        controller: Controller::NewReno { loss_reduction: 0.7 },
+        controller: Controller::NewReno(NewReno { loss_reduction: 0.7 }),
         initial_window: None,
-        preset: Preset::Marcato,
-        chunk: Bytes::new(1460),
-        messages: vec![],
-        sources: vec![],
-        bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(1_000) }],
+        messaging: Messaging {
+            preset: Preset::Marcato,
+            chunk: Bytes::new(1460),
+            messages: vec![],
+            sources: vec![],
+            bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(1_000) }],
+        },
         pacing: Pacing::Off,
         growth: Growth::Acknowledged,
         streams: StreamUse::PerMessage,
@@ -654,13 +673,14 @@ fn session(paths: Vec<Path>) -> Quic {
 
 #[test]
 fn where_losses_limit_a_high_lane_a_low_one_raises_goodput() {
-    let bounded = || Box::new(Queue::DropTail { limit: queue::Limit::Packets(150) });
+    let bounded = || Box::new(Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(150) }));
     let goodput = |layers: &[Layer]| {
         let path = |&layer| Path { from: "client".into(), to: "server".into(), layer };
         let paths = layers.iter().map(path).collect();
         let quic = Quic { layered: layers.len() == 2, pacing: Pacing::Session, ..session(paths) };
-        let queue = Queue::Strict { high: bounded(), low: bounded(), preempt: false };
-        let there = Direction { queue, loss: Loss::Random { probability: 0.002 }, ..way(20, 30 * MS) };
+        let queue = Queue::Strict(queue::Strict { high: bounded(), low: bounded(), preempt: false });
+        let there =
+            Direction { queue, loss: Loss::Random(RandomLoss { probability: 0.002 }), ..way(20, 30 * MS) };
         let link = link("bottleneck", ["client", "server"], there, way(20, 30 * MS));
         let flows = vec![flow("session", ["client", "server"], FlowKind::Quic(Box::new(quic)))];
         let outcome = run(&experiment(&["client", "server"], vec![link], flows));
@@ -674,18 +694,16 @@ fn where_losses_limit_a_high_lane_a_low_one_raises_goodput() {
 #[test]
 fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
     let paths = |name: &str| Path { from: name.into(), to: "server".into(), layer: Layer::High };
-    let quic = Quic {
-        messages: vec![Message {
-            name: None,
-            after: 9 * SECOND,
-            size: Bytes::kb(5),
-            priority: Priority::P1,
-            lifetime: None,
-        }],
-        sources: vec![source(10_000)],
-        ..session(vec![paths("wifi"), paths("cellular")])
-    };
-    let queue = Queue::DropTail { limit: queue::Limit::Packets(60) };
+    let mut quic = session(vec![paths("wifi"), paths("cellular")]);
+    quic.messaging.messages = vec![Message {
+        name: None,
+        after: 9 * SECOND,
+        size: Bytes::kb(5),
+        priority: Priority::P1,
+        lifetime: None,
+    }];
+    quic.messaging.sources = vec![source(10_000)];
+    let queue = Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(60) });
     let radio = || Direction { queue: queue.clone(), ..way(10, 25 * MS) };
     let links = vec![
         link("wifi", ["wifi", "server"], radio(), radio()),
@@ -732,7 +750,7 @@ fn what_does_not_exist_is_named() {
     traced.links[0].there.rate = Capacity::Trace("lte.up".into());
     assert_eq!(said(&traced), "the link `l` follows the trace `lte.up`, which was not read: hand it over");
     traced.links[0] = plain();
-    traced.links[0].there.queue = Queue::DropTail { limit: queue::Limit::Packets(0) };
+    traced.links[0].there.queue = Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(0) });
     assert!(matches!(build(&traced, &Traces::new()), Err(BuildError::Limit { .. })));
     let mut recorded = experiment(&["a", "b"], vec![plain()], vec![]);
     recorded.record.series = vec![Series::Flow { flow: "g".into(), metric: FlowMetric::Cwnd }];
@@ -901,7 +919,7 @@ fn a_sender_that_is_on_and_off_sends_while_it_is_on() {
     let pause = Pause::Constant(SECOND);
     bulk.on_off = Some(OnOff { on: pause, off: pause });
     bulk.tcp.from.notsent_lowat = Some(Bytes::kb(6));
-    let queue = Queue::DropTail { limit: queue::Limit::Packets(20) };
+    let queue = Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(20) });
     let bottleneck = link("l", ["a", "b"], Direction { queue, ..way(8, 5 * MS) }, way(8, 5 * MS));
     let mut experiment =
         experiment(&["a", "b"], vec![bottleneck], vec![flow("f", ["a", "b"], FlowKind::Tcp(bulk))]);
@@ -1137,7 +1155,7 @@ proptest! {
         (limit, framing, warm_up) in (1u64..3000, 0u64..40, 0u32..3),
         of in prop::collection::vec(any_flow(), 1..4),
     ) {
-        let queue = Queue::DropTail { limit: queue::Limit::Packets(limit) };
+        let queue = Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(limit) });
         let there = Direction {
             rate: Capacity::Rate(Rate::from_kbps(rates[0])),
             framing: Bytes::new(framing),

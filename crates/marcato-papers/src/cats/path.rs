@@ -74,7 +74,7 @@ impl Path {
     pub(super) fn segment_on_wire(&self) -> Bytes {
         let headers = 20 + 20 + if self.tcp.timestamps { 12 } else { 0 };
         // RFC 9293 §3.1: padding ends the TCP header on a 32-bit boundary.
-        let option = self.tcp.priority_option.map_or(0, |form| form.len().next_multiple_of(4));
+        let option = self.tcp.priority_option.map_or(0, |form| form.bytes().next_multiple_of(4));
         Bytes::from(self.tcp.mss + headers + option) + self.framing
     }
 

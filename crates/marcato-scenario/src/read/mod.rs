@@ -6,31 +6,57 @@
 
 mod flow;
 mod link;
-mod messages;
-mod queue;
-mod quic;
 pub(crate) mod record;
-mod tcp;
-mod traffic;
+pub(crate) mod traffic;
 
 use marcato_units::{Duration, Seed};
 
+use crate::amount::Transmitter;
 use crate::check::check;
 use crate::cut::cut;
-use crate::document::{Item, Key, Table, Value};
+use crate::document::{Item, Table, Value};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
+use crate::keyed::{Kinded, described};
 use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
 use crate::plugin::PluginKind;
-use crate::schema;
+use crate::queue::Queue;
+use crate::quic::Scheduler;
+use crate::tcp::Congestion;
+
+described! {
+    pub(crate) ROOT: "a scenario";
+    /// name of the scenario
+    "name": "required";
+    /// one-line description
+    "about": "none";
+    /// length of a run in virtual time; at most 30 days
+    "duration": "required";
+    /// initial time that statistics exclude
+    "warm-up": "`\"0 s\"`";
+    /// seed of all random numbers: 0 to 9223372036854775807
+    "seed": "`1`";
+    /// names of all senders, receivers and forwarders
+    "nodes": "required, or `topology`";
+    /// a [shorthand](#topologies) for nodes and links; others may be added to it
+    "topology": "none";
+    /// [links](#links), each under `[[link]]`
+    "link": "required, or `topology`";
+    /// [flows](#flows), each under `[[flow]]`
+    "flow": "required";
+    /// [recorded data](#records)
+    "record": "nothing";
+    /// [varied parameters](#grids)
+    "grid": "nothing: one run";
+}
 
 /// Reads an experiment from a tree whose topology is expanded.
 ///
 /// If `--set` or a grid chooses the duration, the second value has notes on the events left out
 /// after the run's end.
 pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<String>) {
-    let keys = Keys::open(root, &schema::ROOT, faults);
+    let keys = Keys::open(root, &ROOT, faults);
     let name = match keys.need("name", "say what it is called, for example name = \"two-flows\"") {
         true => keys.string("name").filter(|name| check_name("scenario", name, keys.place("name"), faults)),
         false => None,
@@ -120,15 +146,20 @@ fn about(keys: &Keys<'_>) -> String {
 /// Returns the names of the built-in kinds for which there are plug-ins, too.
 pub(crate) fn built_in(kind: PluginKind) -> Box<dyn Iterator<Item = &'static str>> {
     match kind {
-        PluginKind::Congestion => Box::new(tcp::CONGESTIONS.iter().map(|(name, ..)| *name)),
-        PluginKind::Queue => Box::new(queue::KINDS.iter().map(|(name, ..)| *name)),
-        PluginKind::Scheduler => Box::new(quic::SCHEDULERS.iter().map(|(name, ..)| *name)),
+        PluginKind::Congestion => Box::new(<Congestion as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
+        PluginKind::Queue => Box::new(<Queue as Kinded<Transmitter>>::KINDS.iter().map(|(name, ..)| *name)),
+        PluginKind::Scheduler => Box::new(<Scheduler as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
     }
 }
 
 /// Returns `above` with the keys of `below` that `above` does not have. `instead` names keys that
 /// replace each other.
-fn overlay(below: &Table, above: &Table, keep: impl Fn(&str) -> bool, instead: [&str; 2]) -> Table {
+pub(crate) fn overlay(
+    below: &Table,
+    above: &Table,
+    keep: impl Fn(&str) -> bool,
+    instead: [&str; 2],
+) -> Table {
     let replaced = instead.iter().any(|key| above.get(key).is_some());
     let mut merged = Table::empty(above.place);
     let kept = below
@@ -154,9 +185,4 @@ pub(crate) fn link_name(table: &Table) -> Option<String> {
             _ => None,
         },
     }
-}
-
-/// Returns a key at the place of another.
-fn renamed(name: &str, like: &Item) -> Key {
-    Key::new(name, like.place)
 }

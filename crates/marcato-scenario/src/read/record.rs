@@ -8,14 +8,30 @@ use crate::document::{Item, Place, Table};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind};
+use crate::keyed::described;
 use crate::keys::{Keys, check_known};
 use crate::limit::{MAX_LIST, MAX_SAMPLES};
 use crate::nearest::hint;
 use crate::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Record, Series};
-use crate::schema;
+
+described! {
+    pub(crate) RECORD: "a record";
+    /// sampling interval of series
+    "every": "`\"100 ms\"`";
+    /// `"all"`, or a list of series
+    "series": "none";
+    /// links whose packets are captured
+    "pcap": "none";
+    /// `"pcap"`: a file for each direction of a link; `"pcapng"`: one file for all, with an
+    /// interface for each direction
+    "pcap-format": "`\"pcap\"`";
+    /// bytes of each packet that are kept, 120 B or more; or `"whole"`, as decryption of QUIC
+    /// needs it; payload of TCP and UDP is zeros
+    "snaplen": "`\"128 B\"`";
+}
 
 pub(super) fn record(table: &Table, experiment: &Experiment, faults: &Faults) -> Record {
-    let keys = Keys::open(table, &schema::RECORD, faults);
+    let keys = Keys::open(table, &RECORD, faults);
     let default = Record::default();
     let every = keys.some_span("every").unwrap_or(default.every);
     let links = || experiment.links.iter().map(|link| link.name.as_str());

@@ -8,7 +8,7 @@ use marcato_queue::Discipline;
 use marcato_quic::Secrets;
 use marcato_scenario::Experiment;
 use marcato_scenario::link::{self, Capacity};
-use marcato_scenario::queue::Queue;
+use marcato_scenario::queue::{Queue, Strict};
 use marcato_units::{Duration, Seed, Stream};
 
 use super::convert::Transmitter;
@@ -162,7 +162,7 @@ fn queues(
             let crq = convert::crq(of.link, of.rate, crq)?;
             (Box::new(Observed::new(crq, 0, occupancy)), None)
         }
-        Queue::Strict { high, low, preempt: true } => (one(high, 0)?, Some(one(low, 1)?)),
+        Queue::Strict(Strict { high, low, preempt: true }) => (one(high, 0)?, Some(one(low, 1)?)),
         other => (one(other, 0)?, None),
     })
 }

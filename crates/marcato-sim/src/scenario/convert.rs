@@ -2,10 +2,8 @@
 
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
-    Admission, Aqm, Buffer, ClassConfig, Codel, CodelConfig, Crq, CrqConfig, Discipline, DropTail,
-    DropTailConfig, FlowTableConfig, FqCodel, FqCodelConfig, Limit, Pie, PieConfig, Ppm, PushOut,
-    PushOutConfig, Queues, QuicRule, Red, RedConfig, RedThresholds, Sharing, StepMark, StepMarkConfig,
-    StepThreshold, Strict,
+    Admission, Aqm, Buffer, ClassConfig, Codel, Crq, CrqConfig, Discipline, DropTail, FlowTableConfig,
+    FqCodel, Limit, Pie, PushOut, Queues, QuicRule, Red, Sharing, StepMark, Strict,
 };
 use marcato_scenario::plugin::PluginKind;
 use marcato_scenario::{link, queue, tcp, traffic};
@@ -18,8 +16,8 @@ use super::error::BuildError;
 use super::plugins::{Plugins, QueueSite};
 use crate::packet::Packet;
 use crate::{
-    Congestion, CongestionFactory, Cubic, DelayedAck, Distribution, DistributionError, GilbertElliott,
-    Growth, Jitter, LinkConfig, Loss, LossDetection, PltConfig, PriorityOption, TcpConfig,
+    Congestion, CongestionFactory, Distribution, DistributionError, GilbertElliott, Jitter, LinkConfig, Loss,
+    PltConfig, TcpConfig,
 };
 
 /// Returns the configuration of one end of the TCP flow `flow`.
@@ -29,35 +27,20 @@ pub(super) fn tcp(flow: &str, tcp: &tcp::Tcp, plugins: &Plugins) -> Result<TcpCo
         mss: tcp.mss,
         initial_window: tcp.initial_window,
         initial_ssthresh: tcp.initial_ssthresh,
-        growth: match tcp.growth {
-            tcp::Growth::Bytes { limit } => Growth::Bytes { limit },
-            tcp::Growth::Acknowledgements => Growth::Acknowledgements,
-        },
+        growth: tcp.growth,
         send_buffer: tcp.send_buffer,
         receive_buffer: tcp.receive_buffer,
         receive_buffer_from: tcp.receive_buffer_from,
         notsent_lowat: tcp.notsent_lowat,
-        delayed_ack: DelayedAck {
-            every: tcp.delayed_ack.every,
-            timeout: tcp.delayed_ack.timeout,
-            first_at_once: tcp.delayed_ack.first_at_once,
-            urgent_at_once: tcp.delayed_ack.urgent_at_once,
-        },
+        delayed_ack: tcp.delayed_ack,
         min_rto: tcp.min_rto,
         max_rto: tcp.max_rto,
         initial_rto: tcp.initial_rto,
         timestamps: tcp.timestamps,
         sack: tcp.sack,
         ecn: tcp.ecn,
-        priority_option: tcp.priority_option.map(|option| match option {
-            tcp::PriorityOption::Rfc6994 => PriorityOption::Rfc6994,
-            tcp::PriorityOption::Short => PriorityOption::Short,
-            tcp::PriorityOption::Authors => PriorityOption::Authors,
-        }),
-        loss_detection: match tcp.loss_detection {
-            tcp::LossDetection::Rack => LossDetection::Rack,
-            tcp::LossDetection::DupThresh => LossDetection::DupThresh,
-        },
+        priority_option: tcp.priority_option,
+        loss_detection: tcp.loss_detection,
         congestion,
         own_congestion,
         pacing: tcp.pacing,
@@ -75,9 +58,7 @@ fn congestion(
     plugins: &Plugins,
 ) -> Result<(Congestion, Option<CongestionFactory>), BuildError> {
     let built_in = match of {
-        tcp::Congestion::Cubic { hystart, fast_convergence } => {
-            Congestion::Cubic(Cubic { hystart: *hystart, fast_convergence: *fast_convergence })
-        }
+        tcp::Congestion::Cubic(cubic) => Congestion::Cubic(*cubic),
         tcp::Congestion::Plugin(plugin) => {
             return Ok((TcpConfig::default().congestion, Some(plugins.make_congestion(flow, plugin)?)));
         }
@@ -153,26 +134,9 @@ pub(super) fn pause(pause: &traffic::Pause) -> Result<Distribution<Duration>, Di
     }
 }
 
-const fn limit(limit: queue::Limit) -> Limit {
-    match limit {
-        queue::Limit::Packets(packets) => Limit::Packets(packets),
-        queue::Limit::Bytes(bytes) => Limit::Bytes(bytes),
-    }
-}
-
-const fn codel(codel: &queue::Codel) -> CodelConfig {
-    CodelConfig {
-        target: codel.target,
-        interval: codel.interval,
-        limit: limit(codel.limit),
-        maxpacket: codel.maxpacket,
-        ecn: codel.ecn,
-    }
-}
-
 /// Creates the CRQ queue of the link `link` at this rate.
 pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result<Crq<Packet>, BuildError> {
-    let codel = self::codel(&crq.codel);
+    let codel = crq.codel;
     let buffer = match codel.limit {
         Limit::Packets(packets) => Buffer::Packets(packets),
         Limit::Bytes(bytes) => Buffer::Bytes(bytes),
@@ -195,7 +159,7 @@ pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result
         sharing: match crq.sharing {
             queue::Sharing::Weighted => Sharing::Weighted,
             queue::Sharing::Split => Sharing::Split { burst: codel.maxpacket },
-            queue::Sharing::Strict => Sharing::Strict { least: crq.standard_least },
+            queue::Sharing::Strict { least } => Sharing::Strict { least },
         },
         trap: match crq.preset {
             traffic::Preset::Paper => TrapConfig::paper(),
@@ -210,43 +174,6 @@ pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result
         flows: FlowTableConfig { flows: crq.flows, ..FlowTableConfig::default() },
     };
     Crq::new(config).map_err(|source| BuildError::Crq { link: link.to_owned(), source })
-}
-
-/// Creates the RED queue of the link `link`.
-fn red(link: &str, red: &queue::Red, stream: Stream) -> Result<Red<Packet>, BuildError> {
-    let thresholds = match (red.min_threshold, red.max_threshold) {
-        (queue::Limit::Bytes(min_th), queue::Limit::Bytes(max_th)) => RedThresholds::Bytes { min_th, max_th },
-        (queue::Limit::Packets(min_th), queue::Limit::Packets(max_th)) => {
-            RedThresholds::Packets { min_th, max_th }
-        }
-        // Both have the same unit: a file with different units is refused.
-        _ => RedConfig::default().thresholds,
-    };
-    let config = RedConfig {
-        limit: limit(red.limit),
-        thresholds,
-        max_p: Ppm::new(red.max_probability),
-        w_q: Ppm::new(red.weight),
-        s: red.idle,
-        gentle: red.gentle,
-        ecn: red.ecn,
-    };
-    Red::new(config, stream).map_err(|source| BuildError::Red { link: link.to_owned(), source })
-}
-
-/// Creates the PIE queue of the link `link`.
-fn pie(link: &str, pie: &queue::Pie, stream: Stream) -> Result<Pie<Packet>, BuildError> {
-    let config = PieConfig {
-        limit: limit(pie.limit),
-        qdelay_ref: pie.target,
-        t_update: pie.update,
-        max_burst: pie.burst,
-        alpha: pie.alpha,
-        beta: pie.beta,
-        mark_ecnth: pie.ecn.then_some(PieConfig::MARK_ECNTH),
-        ..PieConfig::default()
-    };
-    Pie::new(config, stream).map_err(|source| BuildError::Pie { link: link.to_owned(), source })
 }
 
 /// Transmitter of a link, for the queue before it.
@@ -269,42 +196,33 @@ pub(super) fn queue(
     let Transmitter { link, rate, mtu, plugins } = of;
     let refused = |source| BuildError::Limit { link: link.to_owned(), source };
     Ok(match queue {
-        queue::Queue::DropTail { limit: wait } => {
-            Box::new(DropTail::new(DropTailConfig { limit: limit(*wait) }).map_err(refused)?)
-        }
-        queue::Queue::Codel(codel) => {
+        queue::Queue::DropTail(config) => Box::new(DropTail::new(*config).map_err(refused)?),
+        queue::Queue::Codel(config) => {
             let refused = |source| BuildError::Codel { link: link.to_owned(), source };
-            Box::new(Codel::new(self::codel(codel)).map_err(refused)?)
+            Box::new(Codel::new(*config).map_err(refused)?)
         }
-        queue::Queue::FqCodel { codel, flows, quantum } => {
-            let config = FqCodelConfig {
-                codel: self::codel(codel),
-                flows: *flows,
-                quantum: *quantum,
-                perturbation: 0,
-            };
+        queue::Queue::FqCodel(config) => {
             let refused = |source| BuildError::FqCodel { link: link.to_owned(), source };
-            Box::new(FqCodel::new(config).map_err(refused)?)
+            Box::new(FqCodel::new(*config).map_err(refused)?)
         }
         queue::Queue::Crq(crq) => Box::new(self::crq(link, rate, crq)?),
-        queue::Queue::StepMark { limit: wait, threshold } => {
-            let threshold = match *threshold {
-                queue::Threshold::Waiting(queue::Limit::Packets(packets)) => StepThreshold::Packets(packets),
-                queue::Threshold::Waiting(queue::Limit::Bytes(bytes)) => StepThreshold::Bytes(bytes),
-                queue::Threshold::Sojourn(sojourn) => StepThreshold::Sojourn(sojourn),
-            };
+        queue::Queue::StepMark(config) => {
             let refused = |source| BuildError::StepMark { link: link.to_owned(), source };
-            Box::new(StepMark::new(StepMarkConfig { limit: limit(*wait), threshold }).map_err(refused)?)
+            Box::new(StepMark::new(*config).map_err(refused)?)
         }
-        queue::Queue::Red(red) => Box::new(self::red(link, red, stream("high"))?),
-        queue::Queue::Pie(pie) => Box::new(self::pie(link, pie, stream("high"))?),
-        queue::Queue::Strict { high, low, .. } => {
+        queue::Queue::Red(config) => {
+            let refused = |source| BuildError::Red { link: link.to_owned(), source };
+            Box::new(Red::new(*config, stream("high")).map_err(refused)?)
+        }
+        queue::Queue::Pie(config) => {
+            let refused = |source| BuildError::Pie { link: link.to_owned(), source };
+            Box::new(Pie::new(*config, stream("high")).map_err(refused)?)
+        }
+        queue::Queue::Strict(queue::Strict { high, low, .. }) => {
             let high = self::queue(of, high, &|_| stream("high"))?;
             Box::new(Strict::of(high, self::queue(of, low, &|_| stream("low"))?))
         }
-        queue::Queue::PushOut { limit: wait } => {
-            Box::new(PushOut::new(PushOutConfig { limit: limit(*wait) }).map_err(refused)?)
-        }
+        queue::Queue::PushOut(config) => Box::new(PushOut::new(*config).map_err(refused)?),
         queue::Queue::Plugin(plugin) => {
             let rate = match rate {
                 link::Capacity::Rate(rate) => Some(*rate),
@@ -318,9 +236,9 @@ pub(super) fn queue(
 pub(super) fn loss(link: &str, loss: &link::Loss) -> Result<Loss, BuildError> {
     Ok(match loss {
         link::Loss::None => Loss::None,
-        link::Loss::Random { probability } => Loss::Random(*probability),
-        link::Loss::Every { packets } => Loss::Every(*packets),
-        link::Loss::Script { packets } => Loss::Script(packets.clone()),
+        link::Loss::Random(random) => Loss::Random(random.probability),
+        link::Loss::Every(every) => Loss::Every(every.packets),
+        link::Loss::Script(script) => Loss::Script(script.packets.clone()),
         link::Loss::GilbertElliott(bursts) => {
             let wire = GilbertElliott::new(bursts.p, bursts.r)
                 .and_then(|wire| wire.losses(bursts.loss_good, bursts.loss_bad))

@@ -85,13 +85,14 @@ impl Messenger {
     /// Creates the application of the flow `name`.
     pub(super) fn new(name: &str, messages: &Messages, stop: Time, seed: Seed) -> Result<Self, DebtError> {
         let conducted = |feeder| {
-            let conductor = Conductor::new(convert::conductor(messages.preset, messages.chunk))?;
+            let conductor =
+                Conductor::new(convert::conductor(messages.messaging.preset, messages.messaging.chunk))?;
             let conductor = conductor.observed_by(Removals::default());
             Ok(Order::Conducted { conductor: Box::new(conductor), feeder, tags: HashMap::new() })
         };
         let order = match messages.feeder {
-            FeederName::Conductor => conducted(Feeder::lean(messages.chunk))?,
-            FeederName::Greedy => conducted(Feeder::greedy(messages.chunk))?,
+            FeederName::Conductor => conducted(Feeder::lean(messages.messaging.chunk))?,
+            FeederName::Greedy => conducted(Feeder::greedy(messages.messaging.chunk))?,
             FeederName::Fifo => Order::Fifo(VecDeque::new()),
             FeederName::Writers => Order::Writers { waiting: Default::default(), turn: 0 },
         };
@@ -103,7 +104,7 @@ impl Messenger {
             stream: seed.stream(&format!("messages/{name}/source/{index}")),
         };
         Ok(Self {
-            clocks: messages.sources.iter().enumerate().map(clock).collect(),
+            clocks: messages.messaging.sources.iter().enumerate().map(clock).collect(),
             messages: messages.clone(),
             planned: 0,
             origin: Time::ZERO,
@@ -118,7 +119,8 @@ impl Messenger {
     /// message.
     fn next(&self) -> Option<(Time, Option<usize>)> {
         let sources = self.clocks.iter().enumerate().map(|(index, clock)| (clock.next, Some(index)));
-        let planned = self.messages.messages.get(self.planned).map(|it| (self.origin + it.after, None));
+        let planned =
+            self.messages.messaging.messages.get(self.planned).map(|it| (self.origin + it.after, None));
         sources.chain(planned).min_by_key(|&(at, _)| at).filter(|&(at, _)| at < self.stop)
     }
 
@@ -158,7 +160,7 @@ impl Messenger {
                 break;
             }
             let Some(index) = source else {
-                let it = &self.messages.messages[self.planned];
+                let it = &self.messages.messaging.messages[self.planned];
                 let message = Message { lifetime: it.lifetime, ..Message::new(it.size, it.priority) };
                 self.planned += 1;
                 self.release(self.clocks.len(), message, socket);
@@ -177,8 +179,8 @@ impl Messenger {
             return false;
         }
         let mut any = false;
-        for index in 0..self.messages.bulk.len() {
-            let bulk = self.messages.bulk[index];
+        for index in 0..self.messages.messaging.bulk.len() {
+            let bulk = self.messages.messaging.bulk[index];
             let is_short = match &self.order {
                 Order::Conducted { conductor, .. } => {
                     conductor.counters().level(bulk.priority).queued.bytes < bulk.size
@@ -253,11 +255,11 @@ impl Messenger {
     /// Returns the completion times of messages released from `from` on, as recorded by
     /// `collector`.
     pub(super) fn times(&self, collector: &Collector, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
-        let sources = self.messages.sources.iter().enumerate();
+        let sources = self.messages.messaging.sources.iter().enumerate();
         let mut all: Vec<Times> = sources
             .map(|(index, it)| Times::empty(format!("source-{}", index + 1), Some(it.priority)))
             .collect();
-        let bulk = self.messages.bulk.iter().enumerate();
+        let bulk = self.messages.messaging.bulk.iter().enumerate();
         let mut bulk: Vec<Times> =
             bulk.map(|(index, it)| Times::empty(format!("bulk-{}", index + 1), Some(it.priority))).collect();
         let mut singles = Vec::new();
@@ -279,7 +281,7 @@ impl Messenger {
             let one = Completion::of(released.size, released.at, done);
             group.judge(Completion { is_refused: released.refused, ..one }, timed);
         }
-        all.extend(Times::of_singles(&self.messages.messages, &singles, timed));
+        all.extend(Times::of_singles(&self.messages.messaging.messages, &singles, timed));
         all.extend(bulk);
         all
     }

@@ -46,13 +46,13 @@ fn session(name: &str, quic: &said::Quic, plugins: &Plugins) -> Result<SessionCo
     let refused = |source| BuildError::Budget { flow: name.to_owned(), source };
     let packets = usize::try_from(quic.batch).unwrap_or(usize::MAX);
     let config = SessionConfig {
-        conductor: convert::conductor(quic.preset, quic.chunk),
+        conductor: convert::conductor(quic.messaging.preset, quic.messaging.chunk),
         path_scheduler: match &quic.scheduler {
             said::Scheduler::LowRtt => PathScheduler::LowRtt,
             said::Scheduler::RoundRobin => PathScheduler::RoundRobin,
             said::Scheduler::Cwr(config) => PathScheduler::Cwr(reserving(*config).map_err(refused)?),
             said::Scheduler::CwrRed(config) => PathScheduler::CwrRed(reserving(*config).map_err(refused)?),
-            said::Scheduler::Selective(threshold) => PathScheduler::Selective(*threshold),
+            said::Scheduler::Selective(selective) => PathScheduler::Selective(selective.threshold),
             said::Scheduler::Plugin(_) => default.path_scheduler,
         },
         own_scheduler: match &quic.scheduler {
@@ -60,8 +60,8 @@ fn session(name: &str, quic: &said::Quic, plugins: &Plugins) -> Result<SessionCo
             _ => None,
         },
         congestion: match quic.controller {
-            said::Controller::NewReno { loss_reduction } => {
-                Congestion::NewReno { loss_reduction_factor: loss_reduction as f32 }
+            said::Controller::NewReno(new_reno) => {
+                Congestion::NewReno { loss_reduction_factor: new_reno.loss_reduction as f32 }
             }
             said::Controller::Cubic => Congestion::Cubic,
             said::Controller::Bbr3 => Congestion::Bbr3,
@@ -197,17 +197,17 @@ pub(super) fn add(
         problem: "the server has no certificate".to_owned(),
     })?;
     let trust = Trust::Certificate(certificate);
-    let traffic =
-        Traffic::new(quic.sources.iter().map(|source| periodic(source, start)).collect()).until(stop);
-    let traffic = quic.bulk.iter().fold(traffic, |traffic, bulk| {
+    let traffic = Traffic::new(quic.messaging.sources.iter().map(|source| periodic(source, start)).collect())
+        .until(stop);
+    let traffic = quic.messaging.bulk.iter().fold(traffic, |traffic, bulk| {
         traffic.background(Background { priority: bulk.priority, size: bulk.size })
     });
     let talker = Talker {
         traffic,
-        messages: quic.messages.iter().map(|it| (start + it.after, it.clone())).collect(),
+        messages: quic.messaging.messages.iter().map(|it| (start + it.after, it.clone())).collect(),
         planned: 0,
         handed: Vec::new(),
-        group: u32::try_from(quic.sources.len()).unwrap_or(u32::MAX - 1),
+        group: u32::try_from(quic.messaging.sources.len()).unwrap_or(u32::MAX - 1),
         stop,
         open: false,
     };
@@ -249,7 +249,7 @@ impl<'a> Look<'a> {
             done.entry((source, sequence)).or_insert(completed);
         }
         let mut all = Vec::new();
-        let sources = (0..).zip(quic.sources.iter().zip(&talker.traffic.releases));
+        let sources = (0..).zip(quic.messaging.sources.iter().zip(&talker.traffic.releases));
         for (source, (said, releases)) in sources {
             let mut times = Times::empty(format!("source-{}", source + 1), Some(said.priority));
             let refused: HashSet<u32> = talker.traffic.refusals(source).iter().copied().collect();
@@ -268,7 +268,7 @@ impl<'a> Look<'a> {
             done: done.get(&(talker.group, sequence)).copied(),
         };
         let singles: Vec<Single> = (0..).zip(&talker.handed).map(single).collect();
-        all.extend(Times::of_singles(&quic.messages, &singles, timed));
+        all.extend(Times::of_singles(&quic.messaging.messages, &singles, timed));
         all
     }
 

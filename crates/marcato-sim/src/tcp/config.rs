@@ -1,5 +1,6 @@
 //! Configuration of a TCP endpoint.
 
+pub use marcato_scenario::tcp::{Cubic, DelayedAck, Growth, LossDetection, PriorityOption};
 use marcato_units::{Bytes, Duration};
 
 use super::congestion::{Congestion, CongestionFactory};
@@ -221,100 +222,24 @@ pub enum TcpConfigError {
     DctcpWithoutEcn,
 }
 
-/// Rule for delayed acknowledgements. RFC 1122 §4.2.3.2, RFC 5681 §4.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DelayedAck {
-    /// Greatest number of data segments per acknowledgement; 1 acknowledges every segment.
-    pub every: u32,
-    /// Greatest delay of an acknowledgement.
-    pub timeout: Duration,
-    /// Acknowledges the first data segment of the connection at once, so that its sender's window
-    /// grows a segment earlier.
-    pub first_at_once: bool,
-    /// Acknowledges P0 and P1 segments at once. CATS §II-D2.
-    pub urgent_at_once: bool,
-}
-
-impl Default for DelayedAck {
-    fn default() -> Self {
-        Self { every: 2, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false }
-    }
-}
-
-impl DelayedAck {
-    /// Acknowledges every segment.
-    pub const NONE: Self =
-        Self { every: 1, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false };
-}
-
-/// Form of the option that carries a segment's priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PriorityOption {
-    /// Kind 254 with an experiment identifier, 5 bytes: the standard form (RFC 6994).
-    Rfc6994,
-    /// Kind 254, 3 bytes, as in CATS §II-D2.
-    Short,
-    /// Kind 253, 4 bytes, as in the authors' program.
-    Authors,
-}
-
-impl PriorityOption {
-    /// Returns the length of the option in bytes, without padding.
-    pub const fn len(self) -> u32 {
-        match self {
-            Self::Rfc6994 => 5,
-            Self::Short => 3,
-            Self::Authors => 4,
-        }
-    }
-
-    /// Returns false: every option has at least a kind.
-    pub const fn is_empty(self) -> bool {
-        false
-    }
-}
-
-/// Loss detection before the retransmission timer expires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossDetection {
-    /// RACK-TLP (RFC 8985), as in Linux: by time, with tail loss probes.
-    Rack,
-    /// Three SACKed segments above a hole (RFC 6675), as textbooks and formulas assume. Lost tails
-    /// and lost retransmissions wait for the timer.
-    DupThresh,
-}
-
-/// Growth rule of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Growth {
-    /// Growth by acknowledged bytes (RFC 3465). In slow start one acknowledgement counts for at
-    /// most `limit` segments, and for one after a timeout.
-    Bytes {
-        /// L of RFC 3465, in segments.
-        limit: u32,
-    },
-    /// Growth by number: each acknowledgement counts for at most one segment. RFC 5681 §3.1.
-    Acknowledgements,
-}
-
-impl Default for Growth {
-    /// Growth by bytes, with at most two segments per acknowledgement.
-    fn default() -> Self {
-        Self::Bytes { limit: 2 }
-    }
-}
-
-impl Growth {
+/// Effect of a [`Growth`] rule on a window.
+pub(crate) trait GrowthRule {
     /// Returns how many of `acked` bytes count, for segments of `smss` bytes.
-    pub(crate) fn counted(self, acked: u64, smss: u64) -> u64 {
+    fn counted(self, acked: u64, smss: u64) -> u64;
+
+    /// Returns the greatest growth per acknowledgement in slow start, in bytes.
+    fn most_in_slow_start(self, smss: u64, after_timeout: bool) -> u64;
+}
+
+impl GrowthRule for Growth {
+    fn counted(self, acked: u64, smss: u64) -> u64 {
         match self {
             Self::Bytes { .. } => acked,
             Self::Acknowledgements => acked.min(smss),
         }
     }
 
-    /// Returns the greatest growth per acknowledgement in slow start, in bytes.
-    pub(crate) fn most_in_slow_start(self, smss: u64, after_timeout: bool) -> u64 {
+    fn most_in_slow_start(self, smss: u64, after_timeout: bool) -> u64 {
         let limit = match self {
             // RFC 3465 §2.3: L is 1 in the slow start after a timeout.
             Self::Bytes { .. } if after_timeout => 1,
@@ -322,21 +247,5 @@ impl Growth {
             Self::Acknowledgements => 1,
         };
         limit.saturating_mul(smss)
-    }
-}
-
-/// Optional parts of CUBIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cubic {
-    /// HyStart: leaves slow start when a queue begins to grow, as Linux does.
-    pub hystart: bool,
-    /// Lowers W_max below the window reached if that was below the previous W_max, which makes room
-    /// for new flows. RFC 9438 §4.7.
-    pub fast_convergence: bool,
-}
-
-impl Default for Cubic {
-    fn default() -> Self {
-        Self { hystart: true, fast_convergence: true }
     }
 }

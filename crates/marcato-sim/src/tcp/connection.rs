@@ -299,7 +299,7 @@ impl Connection {
     pub(crate) fn syn_options(&self) -> SynOptions {
         let form = self.config.priority_option;
         let options =
-            if self.config.timestamps { TIMESTAMPS } else { 0 } + form.map_or(0, PriorityOption::len);
+            if self.config.timestamps { TIMESTAMPS } else { 0 } + form.map_or(0, PriorityOption::bytes);
         let mss = self.config.mss.saturating_add(options.next_multiple_of(4));
         SynOptions {
             mss: u16::try_from(mss).unwrap_or(u16::MAX),

@@ -110,7 +110,7 @@ impl Segment {
         }
         options += self.sack_len();
         if self.priority.is_some() {
-            options += form.len();
+            options += form.bytes();
         }
         TCP_HEADER + options.next_multiple_of(4)
     }

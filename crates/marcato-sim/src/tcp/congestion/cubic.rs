@@ -8,7 +8,7 @@ use marcato_units::{Duration, Time};
 
 use super::hystart::{HyStart, Spreading};
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
-use crate::tcp::config::{Cubic as CubicConfig, Growth};
+use crate::tcp::config::{Cubic as CubicConfig, Growth, GrowthRule as _};
 
 /// C of RFC 9438 §5.1, in segments per cubic second.
 const C: f64 = 0.4;

@@ -4,7 +4,7 @@
 use marcato_units::{Duration, Time};
 
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
-use crate::tcp::config::Growth;
+use crate::tcp::config::{Growth, GrowthRule as _};
 
 /// Reno's window. All quantities are bytes.
 #[derive(Clone, Debug)]
