@@ -5,373 +5,47 @@
 //! release. Background data may not use this room. Each such hold belongs to one release of one
 //! source. The reservation of a lane is the sum of its holds.
 
-use core::time::Duration;
+mod books;
+mod deadlines;
+mod framing;
+mod hold;
+#[cfg(test)]
+mod operation;
+mod slot;
+mod source;
 
 use marcato_units::{Bytes, Time};
-use thiserror::Error;
 
-use crate::lane::{LaneId, LaneSet, LaneView, MAX_LANES};
+#[cfg(test)]
+use crate::lane::MAX_LANES;
+use crate::lane::{LaneId, LaneSet, LaneView};
+use books::Books;
+use deadlines::Deadlines;
+use slot::Slot;
+
+pub use books::{Placement, ReserveCounters};
+pub use framing::{Framing, FramingError};
+pub use slot::MAX_AHEAD;
+pub use source::{DeclareError, Source, SourceKey};
 
 /// Most sources of one connection.
 pub const MAX_SOURCES: usize = 16;
-/// Most releases of one source for which room is held at once. It matters to sources whose period
-/// is shorter than a round-trip time; later releases get their room later.
-pub const MAX_AHEAD: usize = 8;
-/// Limit of one hold, above any congestion window. The sum of all holds at this limit does not
-/// overflow.
-const LARGEST: Bytes = Bytes::new(1 << 48);
-/// Divisor of the period: the time after a release (beyond its jitter) until which its message is
-/// expected.
-const PATIENCE: u64 = 8;
-/// Releases missed in a row after which a source counts as silent, until it sends again.
-const MISSES: u64 = 3;
-
-/// Application's identifier of a periodic source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SourceKey(pub u64);
-
-/// Traffic profile of a periodic source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Source {
-    /// Time from one release to the next.
-    pub period: Duration,
-    /// Length of each message; of the longest, if they differ.
-    pub size: Bytes,
-    /// Time at which the next message is offered.
-    pub next_release: Time,
-    /// Largest deviation of a release from its time, either way.
-    pub jitter: Duration,
-}
-
-impl Source {
-    /// Creates a source without jitter.
-    pub const fn new(period: Duration, size: Bytes, next_release: Time) -> Self {
-        Self { period, size, next_release, jitter: Duration::ZERO }
-    }
-
-    /// Sets the jitter: the most by which a release may be early or late.
-    #[must_use]
-    pub const fn with_jitter(self, jitter: Duration) -> Self {
-        Self { jitter, ..self }
-    }
-
-    /// Returns the time until which a message due at `release` is expected.
-    fn lapse(&self, release: Time) -> Time {
-        release + self.jitter + Duration::from_nanos(nanos(self.period) / PATIENCE)
-    }
-}
-
-/// Error returned when a source is not accepted. Nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum DeclareError {
-    /// The period is zero, so every message would be released at once.
-    #[error("a source needs a period longer than zero: offer its message without a source instead")]
-    ZeroPeriod,
-    /// The messages have no bytes, so there would be nothing to reserve.
-    #[error("a source needs messages of at least one byte")]
-    ZeroSize,
-    /// The jitter is so large that releases could not be distinguished.
-    #[error("a jitter of {jitter:?} is not below half the period of {period:?}: do not declare the source")]
-    JitterTooLarge {
-        /// Jitter declared.
-        jitter: Duration,
-        /// Period declared.
-        period: Duration,
-    },
-    /// The table is full.
-    #[error("{limit} sources are declared already: withdraw one first")]
-    TooManySources {
-        /// Most sources of one connection.
-        limit: usize,
-    },
-}
-
-/// Conversion of a message's length to the bytes that it counts against a congestion window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Framing {
-    payload: Bytes,
-    overhead: Bytes,
-}
-
-/// Error returned for an invalid framing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum FramingError {
-    /// Packets would carry no byte of a message.
-    #[error("a packet has to carry at least one byte of a message")]
-    ZeroPayload,
-}
-
-impl Framing {
-    /// Framing without overhead: sizes are given as they count.
-    pub const NONE: Self = Self { payload: Bytes::MAX, overhead: Bytes::ZERO };
-
-    /// Creates a framing of packets with up to `payload` bytes of a message and `overhead` other
-    /// bytes.
-    ///
-    /// # Errors
-    ///
-    /// If `payload` is zero.
-    pub const fn new(payload: Bytes, overhead: Bytes) -> Result<Self, FramingError> {
-        if payload.is_zero() {
-            return Err(FramingError::ZeroPayload);
-        }
-        Ok(Self { payload, overhead })
-    }
-
-    /// Returns the bytes that `len` bytes of one message count against a window.
-    pub const fn wire(&self, len: Bytes) -> Bytes {
-        let packets = len.get().div_ceil(self.payload.get());
-        Bytes::new(len.get().saturating_add(packets.saturating_mul(self.overhead.get())))
-    }
-}
-
-/// Lanes on which room is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Placement {
-    /// The lane with the lowest smoothed round-trip time when its horizon opens; among equals, the
-    /// one least recently chosen in this way.
-    Fastest,
-    /// Every lane, on each from the opening of its own horizon.
-    EveryLane,
-}
-
-/// Counters of releases and their reservations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReserveCounters {
-    /// Releases for which room was held on at least one lane.
-    pub held: u64,
-    /// Holds on one lane that a loss there ended.
-    pub dropped: u64,
-    /// Releases whose message did not arrive in time.
-    pub missed: u64,
-    /// Messages offered more than half a period before the next release of their source.
-    pub unexpected: u64,
-    /// Learned sources replaced by declared ones.
-    pub displaced: u64,
-}
-
-/// Room held for one release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hold {
-    release: Time,
-    /// Message of this release and the time of its offer; `None` until then.
-    message: Option<(u64, Time)>,
-    /// Window bytes of the message yet to be sent.
-    left: Bytes,
-    /// Lanes on which the room is held.
-    on: LaneSet,
-    /// Lanes on which a loss ended it.
-    dropped: LaneSet,
-}
-
-impl Hold {
-    const NONE: Self = Self {
-        release: Time::MAX,
-        message: None,
-        left: Bytes::ZERO,
-        on: LaneSet::EMPTY,
-        dropped: LaneSet::EMPTY,
-    };
-}
-
-/// A source and its holds. Holds whose message has been offered come first, and then by release.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    key: SourceKey,
-    source: Source,
-    learned: bool,
-    /// Releases missed in a row.
-    missed: u64,
-    holds: [Hold; MAX_AHEAD],
-    ahead: usize,
-}
-
-impl Slot {
-    const fn new(key: SourceKey, source: Source, learned: bool) -> Self {
-        Self { key, source, learned, missed: 0, holds: [Hold::NONE; MAX_AHEAD], ahead: 0 }
-    }
-
-    fn holds(&self) -> &[Hold] {
-        &self.holds[..self.ahead]
-    }
-
-    /// Returns the number of holds without a message.
-    fn unreleased(&self) -> usize {
-        self.holds().iter().filter(|hold| hold.message.is_none()).count()
-    }
-
-    /// Returns the first release for which no room is held.
-    fn next_unheld(&self) -> Time {
-        let releases = u32::try_from(self.unreleased()).unwrap_or(u32::MAX);
-        self.source.next_release + self.source.period.saturating_mul(releases)
-    }
-
-    const fn is_silent(&self) -> bool {
-        self.missed >= MISSES
-    }
-
-    /// Returns the last instant at which a hold is of use.
-    fn lapse(&self, hold: &Hold) -> Time {
-        match hold.message {
-            // Bounds the hold of a caller that never reports a message as complete.
-            Some((_, released)) => released + self.source.period,
-            None => self.source.lapse(hold.release),
-        }
-    }
-
-    fn remove(&mut self, at: usize) -> Hold {
-        let hold = self.holds[at];
-        self.holds.copy_within(at + 1..self.ahead, at);
-        self.ahead -= 1;
-        self.holds[self.ahead] = Hold::NONE;
-        hold
-    }
-}
-
-/// State shared by all sources.
-#[derive(Clone, Debug)]
-struct Books {
-    placement: Placement,
-    framing: Framing,
-    /// Sum of the holds on each lane.
-    reserved: [Bytes; MAX_LANES],
-    /// Turn in which [`Placement::Fastest`] last chose each lane.
-    given: [u64; MAX_LANES],
-    turns: u64,
-    counters: ReserveCounters,
-}
-
-impl Books {
-    /// Makes the holds of one source whose horizon has opened.
-    fn reach(&mut self, slot: &mut Slot, now: Time, horizon: Time, lanes: &[LaneView], among: LaneSet) {
-        let jitter = slot.source.jitter;
-        while slot.ahead < MAX_AHEAD && !slot.is_silent() {
-            let release = slot.next_unheld();
-            // A packet sent now will be acknowledged before the release, so its room need not be
-            // kept yet.
-            if release == Time::MAX || release - jitter > horizon {
-                break;
-            }
-            let left = self.framing.wire(slot.source.size).min(LARGEST);
-            slot.holds[slot.ahead] = Hold { release, left, ..Hold::NONE };
-            slot.ahead += 1;
-            self.counters.held += 1;
-        }
-        // A message already offered keeps the lanes that it has.
-        for hold in slot.holds[..slot.ahead].iter_mut().filter(|hold| hold.message.is_none()) {
-            match self.placement {
-                // After a loss on its lane a release gets no other hold (CWR §III-D1). A lane that
-                // is gone is replaced.
-                Placement::Fastest if hold.on.and(among).is_empty() && hold.dropped.is_empty() => {
-                    let candidates = lanes.iter().filter(|lane| among.contains(lane.id));
-                    let best = candidates.min_by_key(|lane| (lane.srtt, self.given[lane.id.index()]));
-                    let Some(lane) = best else { continue };
-                    self.give_back(core::slice::from_ref(hold));
-                    self.turns += 1;
-                    self.given[lane.id.index()] = self.turns;
-                    self.hold_on(hold, lane.id);
-                    hold.on = LaneSet::one(lane.id);
-                }
-                Placement::Fastest => {}
-                Placement::EveryLane => {
-                    for lane in lanes.iter().filter(|lane| among.contains(lane.id)) {
-                        let open = lane.acknowledged_by(now) >= hold.release - jitter;
-                        if open && !hold.on.or(hold.dropped).contains(lane.id) {
-                            self.hold_on(hold, lane.id);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn hold_on(&mut self, hold: &mut Hold, lane: LaneId) {
-        hold.on.insert(lane);
-        self.reserved[lane.index()] += hold.left;
-    }
-
-    /// Shrinks a hold to at most `left` bytes.
-    fn shrink(&mut self, hold: &mut Hold, left: Bytes) {
-        let spare = hold.left - left;
-        hold.left -= spare;
-        for lane in hold.on.iter() {
-            self.reserved[lane.index()] -= spare;
-        }
-    }
-
-    fn give_back(&mut self, holds: &[Hold]) {
-        for hold in holds {
-            for lane in hold.on.iter() {
-                self.reserved[lane.index()] -= hold.left;
-            }
-        }
-    }
-
-    /// Drops the holds without a message.
-    fn void(&mut self, slot: &mut Slot) {
-        while let Some(at) = slot.holds().iter().position(|hold| hold.message.is_none()) {
-            let hold = slot.remove(at);
-            self.give_back(&[hold]);
-        }
-    }
-
-    /// Drops the holds of one source that have lapsed before `now`, and counts its missed releases.
-    fn lapse(&mut self, slot: &mut Slot, now: Time) {
-        let mut at = 0;
-        while at < slot.ahead {
-            if now <= slot.lapse(&slot.holds[at]) {
-                at += 1;
-                continue;
-            }
-            let hold = slot.remove(at);
-            self.give_back(&[hold]);
-            if hold.message.is_none() {
-                self.miss(slot, 1);
-            }
-        }
-        // Counts the releases that passed without a hold while no call was made.
-        let last = slot.source.lapse(slot.source.next_release);
-        if slot.unreleased() == 0 && !slot.is_silent() && now > last {
-            self.miss(slot, (nanos(now.since(last)) / nanos(slot.source.period).max(1)).saturating_add(1));
-        }
-        if slot.is_silent() {
-            self.void(slot);
-        }
-    }
-
-    fn miss(&mut self, slot: &mut Slot, releases: u64) {
-        self.counters.missed = self.counters.missed.saturating_add(releases);
-        slot.missed = slot.missed.saturating_add(releases);
-        let span = nanos(slot.source.period).saturating_mul(releases);
-        slot.source.next_release += Duration::from_nanos(span);
-    }
-}
 
 /// Reservations for the sources of one connection.
 #[derive(Clone, Debug)]
 pub struct Reserve {
     slots: [Option<Slot>; MAX_SOURCES],
     books: Books,
-    /// Lanes that were usable at the last call.
-    lanes: LaneSet,
-    /// Per lane, the earliest release without a hold, less its jitter. No horizon opens on a lane
-    /// on which a packet sent now is acknowledged before this.
-    opens: [Time; MAX_LANES],
-    /// No release lapses before this.
-    lapses: Time,
+    deadlines: Deadlines,
 }
 
 impl Reserve {
     /// Creates a reservation table without sources.
     pub const fn new(placement: Placement, framing: Framing) -> Self {
-        let counters = ReserveCounters { held: 0, dropped: 0, missed: 0, unexpected: 0, displaced: 0 };
-        let (reserved, given) = ([Bytes::ZERO; MAX_LANES], [0; MAX_LANES]);
         Self {
             slots: [None; MAX_SOURCES],
-            books: Books { placement, framing, reserved, given, turns: 0, counters },
-            lanes: LaneSet::EMPTY,
-            opens: [Time::MAX; MAX_LANES],
-            lapses: Time::MAX,
+            books: Books::new(placement, framing),
+            deadlines: Deadlines::new(),
         }
     }
 
@@ -415,28 +89,13 @@ impl Reserve {
     }
 
     fn insert(&mut self, key: SourceKey, source: Source, learned: bool) -> Result<(), DeclareError> {
-        if source.period.is_zero() {
-            return Err(DeclareError::ZeroPeriod);
-        }
-        if source.size.is_zero() {
-            return Err(DeclareError::ZeroSize);
-        }
-        if source.jitter >= source.period / 2 && !source.jitter.is_zero() {
-            return Err(DeclareError::JitterTooLarge { jitter: source.jitter, period: source.period });
-        }
+        source.check()?;
         if let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.key == key) {
             if learned && !slot.learned {
                 return Ok(());
             }
-            if !learned {
-                // The application states the next release, so earlier expectations are void.
-                self.books.void(slot);
-            }
-            // Remaining holds stay, at their new times. A changed size counts from the next hold
-            // on.
-            *slot = Slot { source, learned, missed: 0, ..*slot };
-            retime(slot);
-            self.remind();
+            slot.redeclare(source, learned, &mut self.books);
+            self.deadlines.void();
             return Ok(());
         }
         let free = self.slots.iter().position(Option::is_none);
@@ -445,12 +104,12 @@ impl Reserve {
             if learned { None } else { self.slots.iter().position(displaced) }
         });
         let Some(place) = place else { return Err(DeclareError::TooManySources { limit: MAX_SOURCES }) };
-        if let Some(slot) = self.slots[place] {
+        if let Some(slot) = &self.slots[place] {
             self.books.counters.displaced += 1;
-            self.books.give_back(slot.holds());
+            slot.give_back(&mut self.books);
         }
         self.slots[place] = Some(Slot::new(key, source, learned));
-        self.remind();
+        self.deadlines.void();
         Ok(())
     }
 
@@ -469,21 +128,21 @@ impl Reserve {
             return false;
         };
         if let Some(slot) = self.slots[place].take() {
-            self.books.give_back(slot.holds());
+            slot.give_back(&mut self.books);
         }
-        self.remind();
+        self.deadlines.void();
         true
     }
 
     /// Returns the bytes held on this lane for all sources together.
     pub fn reserved(&self, lane: LaneId) -> Bytes {
-        self.books.reserved[lane.index()]
+        self.books.reserved(lane)
     }
 
     /// Returns the lanes on which room is held for a released message, and the bytes on each.
     pub fn held_for(&self, message: u64) -> (LaneSet, Bytes) {
         let mut holds = self.slots.iter().flatten().flat_map(Slot::holds);
-        let hold = holds.find(|hold| hold.message.is_some_and(|(of, _)| of == message));
+        let hold = holds.find(|hold| hold.is_of(message));
         hold.map_or((LaneSet::EMPTY, Bytes::ZERO), |hold| (hold.on, hold.left))
     }
 
@@ -491,7 +150,7 @@ impl Reserve {
     pub fn lapses(&self) -> Option<Time> {
         let held = |slot: &Slot| {
             let held = slot.holds().iter().filter(|hold| !hold.on.is_empty());
-            held.map(|hold| slot.lapse(hold)).min()
+            held.map(|hold| hold.lapse(&slot.source)).min()
         };
         self.slots.iter().flatten().filter_map(held).min()
     }
@@ -499,124 +158,81 @@ impl Reserve {
     /// Brings the reservations up to `now`: makes holds within a horizon, and drops lapsed ones.
     /// `among` are the lanes on which room may be held.
     pub fn advance(&mut self, now: Time, lanes: &[LaneView], among: LaneSet) {
-        if now > self.lapses {
-            self.lapse(now);
-        }
-        let moved = among != self.lanes;
-        self.lanes = among;
+        self.lapse(now);
+        let moved = self.deadlines.set_lanes(among);
+        let times = self.deadlines.times(&self.slots, self.books.placement);
         // Horizon of the fastest lane (or the farthest of all), and true if it (or any) has opened.
         let usable = lanes.iter().filter(|lane| among.contains(lane.id));
         let (horizon, open) = match self.books.placement {
             Placement::Fastest => {
                 let Some(lane) = usable.min_by_key(|lane| lane.srtt) else { return };
                 let horizon = lane.acknowledged_by(now);
-                (horizon, horizon >= self.opens[lane.id.index()])
+                (horizon, times.opened(lane.id, horizon))
             }
             Placement::EveryLane => usable.fold((now, false), |(farthest, open), lane| {
                 let horizon = lane.acknowledged_by(now);
-                (farthest.max(horizon), open || horizon >= self.opens[lane.id.index()])
+                (farthest.max(horizon), open || times.opened(lane.id, horizon))
             }),
         };
         if !moved && !open || among.is_empty() {
             return;
         }
+        self.reach(now, horizon, lanes, among);
+    }
+
+    /// Makes the holds up to a horizon.
+    #[cold]
+    fn reach(&mut self, now: Time, horizon: Time, lanes: &[LaneView], among: LaneSet) {
         for slot in self.slots.iter_mut().flatten() {
-            self.books.reach(slot, now, horizon, lanes, among);
+            slot.reach(now, horizon, lanes, among, &mut self.books);
         }
-        self.remind();
+        self.deadlines.void();
     }
 
     /// Drops the holds that have lapsed before `now`.
+    #[inline]
     fn lapse(&mut self, now: Time) {
-        for slot in self.slots.iter_mut().flatten() {
-            self.books.lapse(slot, now);
+        if self.deadlines.times(&self.slots, self.books.placement).lapsed(now) {
+            self.drop_lapsed(now);
         }
-        self.remind();
+    }
+
+    #[cold]
+    fn drop_lapsed(&mut self, now: Time) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.lapse(now, &mut self.books);
+        }
+        self.deadlines.void();
     }
 
     /// Records that a message of this source has been offered. A hold for its release becomes its
     /// own.
     pub fn released(&mut self, now: Time, key: SourceKey, message: u64, len: Bytes) {
-        if now > self.lapses {
-            self.lapse(now);
-        }
+        self.lapse(now);
         let Some(slot) = self.slots.iter_mut().flatten().find(|slot| slot.key == key) else { return };
-        let source = slot.source;
-        if slot.is_silent() {
-            // A silent source has resumed; its next release counts from now.
-            slot.missed = 0;
-            slot.source.next_release = now + source.period;
-        } else if now < source.next_release - source.period / 2 {
-            // Nearer to the previous release, which has had its message.
-            self.books.counters.unexpected += 1;
-        } else {
-            slot.missed = 0;
-            if let Some(hold) = slot.holds[..slot.ahead].iter_mut().find(|hold| hold.message.is_none()) {
-                self.books.shrink(hold, self.books.framing.wire(len));
-                hold.message = Some((message, now));
-            }
-            let off = now.since(source.next_release).max(source.next_release.since(now));
-            // Within its jitter the source keeps its grid; beyond it, the grid moves.
-            let grid = if off <= source.jitter { source.next_release } else { now };
-            slot.source.next_release = grid + source.period;
-            retime(slot);
-        }
-        self.remind();
+        slot.release(now, message, len, &mut self.books);
+        self.deadlines.void();
     }
 
     /// Records that `left` window bytes of this message have yet to be sent.
     pub fn used(&mut self, message: u64, left: Bytes) {
-        for slot in self.slots.iter_mut().flatten() {
-            let of = |hold: &Hold| hold.message.is_some_and(|(of, _)| of == message);
-            let Some(at) = slot.holds().iter().position(of) else { continue };
-            self.books.shrink(&mut slot.holds[at], left);
-            if slot.holds[at].left.is_zero() {
-                slot.remove(at);
-                self.remind();
-            }
-            return;
+        let mut slots = self.slots.iter_mut().flatten();
+        // A hold that only shrinks keeps its times, and this is called for each packet.
+        if slots.find_map(|slot| slot.consume(message, left, &mut self.books)) == Some(true) {
+            self.deadlines.void();
         }
     }
 
     /// Drops the holds on this lane after a loss there, because its window shrinks (CWR §III-D1).
     /// Later releases get room again when their own horizons open.
     pub fn lost(&mut self, lane: LaneId) {
-        for hold in self.slots.iter_mut().flatten().flat_map(|slot| &mut slot.holds[..slot.ahead]) {
-            if hold.on.contains(lane) {
-                hold.on.remove(lane);
-                hold.dropped.insert(lane);
-                self.books.counters.dropped += 1;
-            }
-        }
-        self.books.reserved[lane.index()] = Bytes::ZERO;
-    }
-
-    /// Computes the next times at which a hold may open or lapse.
-    fn remind(&mut self) {
-        (self.opens, self.lapses) = ([Time::MAX; MAX_LANES], Time::MAX);
-        let mut unheld = Time::MAX;
-        for slot in self.slots.iter().flatten() {
-            if slot.ahead < MAX_AHEAD && !slot.is_silent() {
-                unheld = unheld.min(slot.next_unheld() - slot.source.jitter);
-                // Releases that pass without any call must lapse as well.
-                self.lapses = self.lapses.min(slot.source.lapse(slot.next_unheld()));
-            }
-            for hold in slot.holds() {
-                self.lapses = self.lapses.min(slot.lapse(hold));
-                if self.books.placement == Placement::EveryLane && hold.message.is_none() {
-                    for lane in self.lanes.without(hold.on.or(hold.dropped)).iter() {
-                        let opens = &mut self.opens[lane.index()];
-                        *opens = (*opens).min(hold.release - slot.source.jitter);
-                    }
-                }
-            }
-        }
-        for opens in &mut self.opens {
-            *opens = (*opens).min(unheld);
+        // No time moves: a dropped hold still lapses, and opens no more than one that is held.
+        for slot in self.slots.iter_mut().flatten() {
+            slot.lose(lane, &mut self.books);
         }
     }
 
-    /// Recomputes the sums of the holds.
+    /// Recomputes the sum of the holds on each lane.
     #[cfg(test)]
     fn sums(&self) -> [Bytes; MAX_LANES] {
         let mut sums = [Bytes::ZERO; MAX_LANES];
@@ -627,26 +243,23 @@ impl Reserve {
         }
         sums
     }
-}
 
-/// Moves the holds without a message to the source's next releases.
-fn retime(slot: &mut Slot) {
-    let mut release = slot.source.next_release;
-    for hold in slot.holds[..slot.ahead].iter_mut().filter(|hold| hold.message.is_none()) {
-        hold.release = release;
-        release += slot.source.period;
+    /// Returns the sum of each lane as it is kept.
+    #[cfg(test)]
+    fn kept_sums(&self) -> [Bytes; MAX_LANES] {
+        core::array::from_fn(|index| {
+            LaneId::new(u8::try_from(index).unwrap()).map_or(Bytes::ZERO, |lane| self.reserved(lane))
+        })
     }
-}
-
-/// Converts a span to nanoseconds, at most 584 years.
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use core::time::Duration;
+
     use proptest::prelude::*;
+
+    use super::*;
 
     const KEY: SourceKey = SourceKey(7);
 
@@ -665,7 +278,7 @@ mod tests {
     /// Returns the kB reserved on the first two lanes at `now`.
     fn reserved(reserve: &mut Reserve, now: Time, lanes: &[LaneView]) -> (u64, u64) {
         reserve.advance(now, lanes, all(lanes));
-        assert_eq!(reserve.sums(), reserve.books.reserved);
+        assert_eq!(reserve.sums(), reserve.kept_sums());
         let on = |index| reserve.reserved(LaneId::new(index).unwrap()).get() / 1000;
         (on(0), on(1))
     }
@@ -978,78 +591,18 @@ mod tests {
         );
     }
 
-    #[test]
-    fn headers_count_too() {
-        let framing = Framing::new(Bytes::new(1300), Bytes::new(50)).unwrap();
-        assert_eq!(framing.wire(Bytes::kb(10)), Bytes::new(10_400));
-        assert_eq!(framing.wire(Bytes::ZERO), Bytes::ZERO);
-        assert_eq!(framing.wire(Bytes::MAX), Bytes::MAX);
-        assert_eq!(Framing::NONE.wire(Bytes::kb(10)), Bytes::kb(10));
-        assert_eq!(Framing::new(Bytes::ZERO, Bytes::ZERO), Err(FramingError::ZeroPayload));
-    }
-
-    #[derive(Clone, Copy, Debug)]
-    enum Op {
-        Declare(u64, u64, u64, u64),
-        Learn(u64, u64),
-        Release(u64, u64),
-        Use(u64, u64),
-        Lose(u8),
-        Withdraw(u64),
-        Advance(u8, u64),
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        prop_oneof![
-            (0..20u64, prop_oneof![1..300u64, Just(u64::MAX)], 0..50u64, any::<u64>())
-                .prop_map(|(key, period, size, next)| Op::Declare(key, period, size, next)),
-            (0..20u64, 1..300u64).prop_map(|(key, period)| Op::Learn(key, period)),
-            (0..20u64, 0..50u64).prop_map(|(key, len)| Op::Release(key, len)),
-            (0..40u64, 0..50u64).prop_map(|(message, left)| Op::Use(message, left)),
-            (0..3u8).prop_map(Op::Lose),
-            (0..20u64).prop_map(Op::Withdraw),
-            (0..8u8, prop_oneof![1..200u64, Just(u64::MAX / 1_000_000)])
-                .prop_map(|(set, rtt)| Op::Advance(set, rtt)),
-        ]
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn the_sums_are_those_of_the_holds(
-            ops in prop::collection::vec((op(), prop_oneof![20 => 0..60u64, 1 => Just(100_000_000u64)]), 1..200),
+            steps in operation::steps(),
             placement in prop::sample::select(&[Placement::Fastest, Placement::EveryLane][..]),
         ) {
             let mut reserve = Reserve::new(placement, Framing::NONE);
-            let (mut now, mut messages) = (Time::ZERO, 0);
-            for (op, step) in ops {
-                now += Duration::from_millis(step);
-                match op {
-                    Op::Declare(key, period, size, next) => {
-                        // A near time or an extreme one.
-                        let next = if next % 4 == 0 { Time::from_nanos(next) } else { now + Duration::from_millis(next % 300) };
-                        let period = Duration::from_millis(period);
-                        let _ = reserve.declare(SourceKey(key), Source::new(period, Bytes::kb(size), next));
-                    }
-                    Op::Learn(key, period) => {
-                        let period = Duration::from_millis(period);
-                        let _ = reserve.learn(SourceKey(key), Source::new(period, Bytes::kb(1), now + period));
-                    }
-                    Op::Release(key, len) => {
-                        messages += 1;
-                        reserve.released(now, SourceKey(key), messages, Bytes::kb(len));
-                    }
-                    Op::Use(message, left) => reserve.used(messages.saturating_sub(message), Bytes::kb(left)),
-                    Op::Lose(index) => reserve.lost(LaneId::new(index).unwrap()),
-                    Op::Withdraw(key) => { reserve.withdraw(SourceKey(key)); }
-                    Op::Advance(set, rtt) => {
-                        let lanes = [0u8, 1, 2].map(|i| lane(i, rtt / (u64::from(i) + 1)));
-                        let among = lanes.iter().filter(|lane| set & (1 << lane.id.index()) != 0).map(|lane| lane.id);
-                        reserve.advance(now, &lanes, among.collect());
-                    }
-                }
-                prop_assert_eq!(reserve.sums(), reserve.books.reserved);
+            for step in steps {
+                step.apply(&mut reserve);
+                prop_assert_eq!(reserve.sums(), reserve.kept_sums());
             }
         }
     }
