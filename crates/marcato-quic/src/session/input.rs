@@ -269,10 +269,14 @@ impl Session {
                 }
             }
             StreamEvent::Readable { id } => self.read_stream(now, id),
-            StreamEvent::Writable { .. } => self.credit.resume(),
+            StreamEvent::Writable { id } => {
+                self.notes.wake(id);
+                self.credit.resume();
+            }
             StreamEvent::Available { .. } => self.credit.resume_streams(),
             StreamEvent::Finished { id } => self.acknowledged(now, id),
             StreamEvent::Stopped { id, error_code } => {
+                self.notes.wake(id);
                 let Some(key) = self.outbox.carried_by(id) else { return };
                 self.settled(now, key, error_code.into_inner() == ErrorCode::Settled.get());
             }

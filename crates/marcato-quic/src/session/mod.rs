@@ -658,6 +658,8 @@ impl Session {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         // A stream that is already closed needs no reset.
         let _ = self.conn.send_stream(stream).reset(code);
+        // Frames that wait for this stream will never be written.
+        self.notes.wake(stream);
         // If the stream was waiting for credit, the engine would report new credit on it. It
         // reports none on a stream that is reset, so the block would never end.
         self.credit.resume();

@@ -25,17 +25,21 @@ impl Streams for NoteStreams<'_> {
         *self.control
     }
 
-    fn put(&mut self, stream: StreamId, frame: Payload) -> Put {
-        let mut chunks = [frame];
-        match self.conn.send_stream(stream).write_chunks(&mut &mut chunks[..]) {
-            Ok(_) if chunks[0].is_empty() => Put::Whole,
-            Ok(_) | Err(WriteError::Blocked) => {
-                let [rest] = chunks;
-                Put::Blocked(rest)
+    fn put(&mut self, stream: StreamId, mut frame: Payload) -> Put {
+        let mut stream = self.conn.send_stream(stream);
+        // A refusal, and not a part taken, makes the engine report new credit.
+        while !frame.is_empty() {
+            let mut chunks = [frame];
+            let written = stream.write_chunks(&mut &mut chunks[..]);
+            [frame] = chunks;
+            match written {
+                Ok(_) => {}
+                Err(WriteError::Blocked) => return Put::Blocked(frame),
+                // The peer no longer reads this stream.
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => return Put::Void,
             }
-            // The peer no longer reads this stream.
-            Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Put::Void,
         }
+        Put::Whole
     }
 
     fn finish(&mut self, stream: StreamId) {

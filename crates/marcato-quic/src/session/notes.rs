@@ -1,6 +1,6 @@
 //! Small frames about messages, which wait until the engine has credit for them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes as Payload;
 use marcato_wire::{Frame, MAX_FRAME_HEADER};
@@ -36,64 +36,100 @@ pub(super) trait Streams {
 }
 
 /// Frames to be written as soon as their streams accept them.
+///
+/// A stream that has refused bytes is tried again only after [`wake`](Self::wake). A peer may let
+/// thousands of frames wait, so neither a new frame nor new credit of one stream may cost an attempt
+/// for each of them.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// Frames with their streams; `None` is the control stream.
-    queue: VecDeque<(Option<StreamId>, Payload)>,
+    /// Frames by stream, oldest first; `None` is the control stream. No queue is empty.
+    waiting: BTreeMap<Option<StreamId>, VecDeque<Note>>,
+    /// Streams to be tried, by the number of their oldest frame.
+    ready: BTreeMap<u64, Option<StreamId>>,
+    /// Number of waiting frames.
+    len: usize,
+    /// Number of the next frame.
+    next: u64,
     /// The peer's bidirectional streams of which the peer's half is finished and ours is not.
     ended: BTreeSet<StreamId>,
+}
+
+/// Frame, or the rest of one, and its number in the order of arrival.
+#[derive(Debug)]
+struct Note {
+    number: u64,
+    bytes: Payload,
 }
 
 impl Notes {
     /// Adds a frame for a stream; `None` is the control stream.
     pub(super) fn push(&mut self, stream: Option<StreamId>, frame: &Frame) {
         let mut header = [0; MAX_FRAME_HEADER];
-        if let Ok(len) = frame.encode(&mut header) {
-            self.queue.push_back((stream, Payload::copy_from_slice(&header[..len])));
+        let Ok(len) = frame.encode(&mut header) else { return };
+        let note = Note { number: self.next, bytes: Payload::copy_from_slice(&header[..len]) };
+        self.next += 1;
+        self.len += 1;
+        let queue = self.waiting.entry(stream).or_default();
+        // A frame behind others has to wait for them.
+        if queue.is_empty() {
+            self.ready.insert(note.number, stream);
         }
+        queue.push_back(note);
     }
 
     /// Number of waiting frames.
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    pub(super) const fn len(&self) -> usize {
+        self.len
     }
 
     /// Returns whether there is room for frames that a receiver can do without.
-    pub(super) fn has_room(&self) -> bool {
-        self.queue.len() < MANY_NOTES
+    pub(super) const fn has_room(&self) -> bool {
+        self.len < MANY_NOTES
     }
 
     /// Returns whether more frames wait than [`MAX_NOTES`].
-    pub(super) fn is_over_limit(&self) -> bool {
-        self.queue.len() > MAX_NOTES
+    pub(super) const fn is_over_limit(&self) -> bool {
+        self.len > MAX_NOTES
     }
 
-    /// Writes frames, as far as their streams have credit. A stream without credit does not stop
-    /// the others. Returns whether the engine has something new to send.
+    /// Records that a stream may have credit again, or that it has ended.
+    pub(super) fn wake(&mut self, stream: StreamId) {
+        self.wake_target(Some(stream));
+    }
+
+    fn wake_target(&mut self, target: Option<StreamId>) {
+        if let Some(oldest) = self.waiting.get(&target).and_then(VecDeque::front) {
+            self.ready.insert(oldest.number, target);
+        }
+    }
+
+    /// Writes frames, as far as their streams have credit, in the order of their arrival. A stream
+    /// without credit does not stop the others. Returns whether the engine has something new to
+    /// send.
     pub(super) fn write(&mut self, streams: &mut impl Streams) -> bool {
+        // The control stream may have to be opened first, and the engine does not always report that
+        // it allows one.
+        self.wake_target(None);
         let mut news = false;
-        let mut stuck: Option<StreamId> = None;
-        for _ in 0..self.queue.len() {
-            let Some((stream, note)) = self.queue.pop_front() else { break };
-            let target = match stream {
-                Some(stream) => Some(stream),
-                None => streams.control(),
-            };
-            let Some(target) = target.filter(|target| stuck != Some(*target)) else {
-                self.queue.push_back((stream, note));
+        while let Some((_, target)) = self.ready.pop_first() {
+            let Some(stream) = target.or_else(|| streams.control()) else { continue };
+            let Some(queue) = self.waiting.get_mut(&target) else { continue };
+            let Some(note) = queue.front_mut() else { continue };
+            let put = streams.put(stream, std::mem::take(&mut note.bytes));
+            if let Put::Blocked(rest) = put {
+                note.bytes = rest;
                 continue;
-            };
-            match streams.put(target, note) {
-                Put::Whole => {
-                    news = true;
-                    self.finish(target, streams);
-                }
-                Put::Blocked(rest) => {
-                    // The rotation visits every frame, so the order on each stream is kept.
-                    stuck = Some(target);
-                    self.queue.push_back((stream, rest));
-                }
-                Put::Void => {}
+            }
+            queue.pop_front();
+            self.len -= 1;
+            if let Some(next) = queue.front() {
+                self.ready.insert(next.number, target);
+            } else {
+                self.waiting.remove(&target);
+            }
+            if put == Put::Whole {
+                news = true;
+                self.finish(stream, streams);
             }
         }
         news
@@ -112,7 +148,7 @@ impl Notes {
     fn finish(&mut self, stream: StreamId, streams: &mut impl Streams) -> bool {
         let over = stream.dir() == Dir::Bi
             && self.ended.contains(&stream)
-            && self.queue.iter().all(|(on, _)| *on != Some(stream));
+            && !self.waiting.contains_key(&Some(stream));
         if over {
             self.ended.remove(&stream);
             streams.finish(stream);
@@ -123,8 +159,6 @@ impl Notes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use marcato_wire::MessageNumber;
     use noq_proto::Side;
 
@@ -136,6 +170,7 @@ mod tests {
         control: Option<StreamId>,
         credit: BTreeMap<StreamId, usize>,
         written: Vec<(StreamId, Payload)>,
+        attempts: usize,
         finished: Vec<StreamId>,
     }
 
@@ -145,6 +180,7 @@ mod tests {
         }
 
         fn put(&mut self, stream: StreamId, mut frame: Payload) -> Put {
+            self.attempts += 1;
             let Some(credit) = self.credit.get_mut(&stream) else { return Put::Void };
             let taken = frame.split_to(frame.len().min(*credit));
             *credit -= taken.len();
@@ -215,9 +251,44 @@ mod tests {
         }
         while notes.len() > 0 {
             streams.credit.insert(bi(0), 1);
+            notes.wake(bi(0));
             notes.write(&mut streams);
         }
         assert_eq!(streams.on(bi(0)), encoded(&(1000..1010).collect::<Vec<_>>()));
+    }
+
+    #[test]
+    fn frames_are_written_in_the_order_of_their_arrival() {
+        let (mut notes, mut streams) = (Notes::default(), Fake::default());
+        streams.credit.extend([(bi(0), 0), (bi(1), 0)]);
+        let order = [(1, 1), (0, 2), (1, 3), (0, 4)];
+        for (stream, id) in order {
+            notes.push(Some(bi(stream)), &done(id));
+        }
+        assert!(!notes.write(&mut streams));
+        streams.credit.extend([(bi(0), 100), (bi(1), 100)]);
+        notes.wake(bi(0));
+        notes.wake(bi(1));
+        assert!(notes.write(&mut streams));
+        assert_eq!(streams.written, order.map(|(stream, id)| (bi(stream), Payload::from(encoded(&[id])))));
+    }
+
+    /// A peer that grants no credit decides the number of waiting frames.
+    #[test]
+    fn waiting_frames_cost_no_attempts() {
+        let (mut notes, mut streams) = (Notes::default(), Fake::default());
+        for id in 0..100 {
+            streams.credit.insert(bi(id), 0);
+            notes.push(Some(bi(id)), &done(id));
+            notes.push(Some(bi(id)), &done(id));
+            notes.write(&mut streams);
+        }
+        assert_eq!((notes.len(), streams.attempts), (200, 100));
+        streams.credit.insert(bi(7), 100);
+        notes.wake(bi(7));
+        notes.wake(bi(200));
+        assert!(notes.write(&mut streams));
+        assert_eq!((notes.len(), streams.attempts), (198, 102));
     }
 
     #[test]
@@ -236,6 +307,7 @@ mod tests {
         assert!(!notes.end(bi(0), &mut streams));
         assert!(streams.finished.is_empty());
         streams.credit.insert(bi(0), 100);
+        notes.wake(bi(0));
         assert!(notes.write(&mut streams));
         assert_eq!(streams.finished, [bi(0)]);
     }
