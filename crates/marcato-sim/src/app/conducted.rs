@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use marcato_sched::conductor::{Conductor, Grant, MessageId, OfferError, Removal, Removals, Slab};
+use marcato_sched::conductor::{Conductor, Grant, Message, MessageId, OfferError, Removal, Removals, Slab};
 use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::Bytes;
 
-use super::plan::{Plan, Planned};
-use super::{App, Socket, Tag};
+use super::plan::{Plan, Planned, PlannedApp};
+use super::{Socket, Tag};
 
 /// Application that offers each message of a plan to a Conductor at its time. A feeder moves what
 /// the Conductor grants into the socket, as with a real one. The label of a message is its index in
@@ -58,46 +58,34 @@ impl Conducted {
     pub fn granted(&self) -> &[Grant] {
         &self.granted
     }
+}
 
-    fn take_due(&mut self, socket: &mut Socket<'_>) {
-        while let Some((tag, message)) = self.plan.take_due(socket) {
-            match self.conductor.offer(socket.now(), message) {
-                Ok(id) => {
-                    self.tags.insert(id, tag);
-                }
-                Err(error) => self.refused.push((tag, error)),
-            }
-            if let Mode::Greedy { .. } = self.feeder.mode() {
-                // The authors' socket decides once within each Send, before the next one.
-                let mut lane = Lane { socket, tags: &mut self.tags, granted: &mut self.granted };
-                self.feeder.run_once(lane.socket.now(), &mut self.conductor, &mut lane);
-            }
-        }
-        self.feed(socket);
+impl PlannedApp for Conducted {
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.plan
     }
 
-    fn feed(&mut self, socket: &mut Socket<'_>) {
+    fn accept(&mut self, tag: Tag, message: Message, socket: &mut Socket<'_>) {
+        match self.conductor.offer(socket.now(), message) {
+            Ok(id) => {
+                self.tags.insert(id, tag);
+            }
+            Err(error) => self.refused.push((tag, error)),
+        }
+        if let Mode::Greedy { .. } = self.feeder.mode() {
+            // The authors' socket decides once within each Send, before the next one.
+            let mut lane = Lane { socket, tags: &mut self.tags, granted: &mut self.granted };
+            self.feeder.run_once(lane.socket.now(), &mut self.conductor, &mut lane);
+        }
+    }
+
+    fn write(&mut self, socket: &mut Socket<'_>) {
         let now = socket.now();
         let mut lane = Lane { socket, tags: &mut self.tags, granted: &mut self.granted };
         self.feeder.run(now, &mut self.conductor, &mut lane);
         for (id, reason) in self.conductor.observer_mut().take() {
             self.removed.extend(self.tags.remove(&id).map(|tag| (tag, reason)));
         }
-    }
-}
-
-impl App for Conducted {
-    fn start(&mut self, socket: &mut Socket<'_>) {
-        self.plan.start(socket.now());
-        self.take_due(socket);
-    }
-
-    fn writable(&mut self, socket: &mut Socket<'_>) {
-        self.feed(socket);
-    }
-
-    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
-        self.take_due(socket);
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use marcato_sched::conductor::Message;
 use marcato_units::{Bytes, Priority};
 
-use super::plan::{Plan, Planned};
-use super::{App, Socket, Tag};
+use super::plan::{Plan, Planned, PlannedApp};
+use super::{Socket, Tag};
 
 /// Application that writes each message of a plan at its time, one after the other. The label of a
 /// message is its index in the plan.
@@ -20,6 +21,16 @@ impl Fifo {
     pub fn new(plan: Vec<Planned>) -> Self {
         Self { plan: Plan::new(plan), waiting: VecDeque::new() }
     }
+}
+
+impl PlannedApp for Fifo {
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
+    fn accept(&mut self, tag: Tag, message: Message, _socket: &mut Socket<'_>) {
+        self.waiting.push_back((tag, message.priority, message.len));
+    }
 
     fn write(&mut self, socket: &mut Socket<'_>) {
         while let Some((tag, priority, left)) = self.waiting.front_mut() {
@@ -29,27 +40,5 @@ impl Fifo {
             }
             self.waiting.pop_front();
         }
-    }
-
-    fn take_due(&mut self, socket: &mut Socket<'_>) {
-        while let Some((tag, message)) = self.plan.take_due(socket) {
-            self.waiting.push_back((tag, message.priority, message.len));
-        }
-        self.write(socket);
-    }
-}
-
-impl App for Fifo {
-    fn start(&mut self, socket: &mut Socket<'_>) {
-        self.plan.start(socket.now());
-        self.take_due(socket);
-    }
-
-    fn writable(&mut self, socket: &mut Socket<'_>) {
-        self.write(socket);
-    }
-
-    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
-        self.take_due(socket);
     }
 }

@@ -11,8 +11,8 @@ use marcato_stream::{
 };
 use marcato_units::{Bytes, Priority, Time};
 
-use super::plan::{Plan, Planned};
-use super::{App, Socket, Tag};
+use super::plan::{Plan, Planned, PlannedApp};
+use super::{Socket, Tag};
 
 /// Application that offers each message of a plan at its time, over the same [`Sender`], [`Reader`]
 /// and [`Inbound`] as a connection of `marcato-net` over the kernel's TCP.
@@ -126,16 +126,6 @@ impl Framed {
         self.violation
     }
 
-    fn take_due(&mut self, socket: &mut Socket<'_>) {
-        while let Some((tag, planned)) = self.plan.take_due(socket) {
-            let slip = Slip { tag, outcomes: Arc::clone(&self.outcomes) };
-            if let Err(error) = self.offer(socket.now(), tag, planned, slip) {
-                self.refused.push((tag, error));
-            }
-        }
-        self.write(socket);
-    }
-
     fn offer(
         &mut self,
         now: Time,
@@ -153,6 +143,19 @@ impl Framed {
             ..Message::new(body)
         };
         self.sender.offer(now, &message, slip)
+    }
+}
+
+impl PlannedApp for Framed {
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
+    fn accept(&mut self, tag: Tag, planned: conductor::Message, socket: &mut Socket<'_>) {
+        let slip = Slip { tag, outcomes: Arc::clone(&self.outcomes) };
+        if let Err(error) = self.offer(socket.now(), tag, planned, slip) {
+            self.refused.push((tag, error));
+        }
     }
 
     /// Writes the rest of a chunk, then chunk after chunk while the socket asks for data.
@@ -175,23 +178,8 @@ impl Framed {
             self.unwritten -= usize::try_from(taken.get()).unwrap_or(self.unwritten);
         }
     }
-}
 
-impl App for Framed {
-    fn start(&mut self, socket: &mut Socket<'_>) {
-        self.plan.start(socket.now());
-        self.take_due(socket);
-    }
-
-    fn writable(&mut self, socket: &mut Socket<'_>) {
-        self.write(socket);
-    }
-
-    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
-        self.take_due(socket);
-    }
-
-    fn received(&mut self, _tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {
+    fn read(&mut self, bytes: Bytes, socket: &mut Socket<'_>) {
         let len = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
         let arrived: Vec<u8> = {
             let mut arriving = lock(&self.arriving);
@@ -212,7 +200,7 @@ impl App for Framed {
         self.write(socket);
     }
 
-    fn finished(&mut self, socket: &mut Socket<'_>) {
+    fn end(&mut self, socket: &mut Socket<'_>) {
         socket.close();
     }
 }

@@ -1,9 +1,11 @@
-//! Plan of an application's messages and their times.
+//! Plan of an application's messages and their times, and the application that follows one.
+
+use std::any::Any;
 
 use marcato_sched::conductor::Message;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
-use super::{Socket, Tag};
+use super::{App, Socket, Tag};
 
 /// Message that an application will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +45,12 @@ impl Plan {
     }
 
     /// Sets the start of the flow, to which times refer.
-    pub(super) fn start(&mut self, now: Time) {
+    fn start(&mut self, now: Time) {
         self.origin = now;
     }
 
     /// Returns the next message that is due; if none is, sets a timer for the next one.
-    pub(super) fn take_due(&mut self, socket: &mut Socket<'_>) -> Option<(Tag, Message)> {
+    fn take_due(&mut self, socket: &mut Socket<'_>) -> Option<(Tag, Message)> {
         let planned = self.messages.get(self.next)?;
         let at = self.origin + planned.after;
         if at > socket.now() {
@@ -58,5 +60,53 @@ impl Plan {
         let tag = Tag(self.next as u64);
         self.next += 1;
         Some((tag, planned.message))
+    }
+}
+
+/// Application that sends the messages of a [`Plan`], each at its time.
+///
+/// The plan uses the application's timer; the methods of [`App`] that a type needs besides are
+/// methods here.
+#[diagnostic::on_unimplemented(message = "`{Self}` does not implement `App`")]
+pub(super) trait PlannedApp: Any {
+    /// Returns the plan.
+    fn plan(&mut self) -> &mut Plan;
+
+    /// Accepts a message whose time has come. [`write`](Self::write) follows.
+    fn accept(&mut self, tag: Tag, message: Message, socket: &mut Socket<'_>);
+
+    /// Writes accepted messages while the socket takes data.
+    fn write(&mut self, socket: &mut Socket<'_>);
+
+    /// Handles received bytes: [`App::received`].
+    fn read(&mut self, _bytes: Bytes, _socket: &mut Socket<'_>) {}
+
+    /// Handles the end of the other end's stream: [`App::finished`].
+    fn end(&mut self, _socket: &mut Socket<'_>) {}
+}
+
+impl<T: PlannedApp> App for T {
+    fn start(&mut self, socket: &mut Socket<'_>) {
+        self.plan().start(socket.now());
+        self.timer(0, socket);
+    }
+
+    fn writable(&mut self, socket: &mut Socket<'_>) {
+        self.write(socket);
+    }
+
+    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
+        while let Some((tag, message)) = self.plan().take_due(socket) {
+            self.accept(tag, message, socket);
+        }
+        self.write(socket);
+    }
+
+    fn received(&mut self, _tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {
+        self.read(bytes, socket);
+    }
+
+    fn finished(&mut self, socket: &mut Socket<'_>) {
+        self.end(socket);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use marcato_sched::conductor::Message;
 use marcato_units::{Bytes, Priority};
 
-use super::plan::{Plan, Planned};
-use super::{App, Socket, Tag};
+use super::plan::{Plan, Planned, PlannedApp};
+use super::{Socket, Tag};
 
 /// Greatest size of one write: the buffer with which programs copy.
 const PIECE: Bytes = Bytes::new(16 << 10);
@@ -32,6 +33,17 @@ impl Writers {
         let count = writer.into_iter().max().map_or(1, |last| last + 1);
         Self { plan: Plan::new(plan), writer, waiting: vec![VecDeque::new(); count], turn: 0 }
     }
+}
+
+impl PlannedApp for Writers {
+    fn plan(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+
+    fn accept(&mut self, tag: Tag, message: Message, _socket: &mut Socket<'_>) {
+        let writer = self.writer[message.priority.index()];
+        self.waiting[writer].push_back((tag, message.priority, message.len));
+    }
 
     fn write(&mut self, socket: &mut Socket<'_>) {
         let mut idle = 0;
@@ -53,29 +65,6 @@ impl Writers {
             }
             self.turn = (self.turn + 1) % self.waiting.len();
         }
-    }
-
-    fn take_due(&mut self, socket: &mut Socket<'_>) {
-        while let Some((tag, message)) = self.plan.take_due(socket) {
-            let writer = self.writer[message.priority.index()];
-            self.waiting[writer].push_back((tag, message.priority, message.len));
-        }
-        self.write(socket);
-    }
-}
-
-impl App for Writers {
-    fn start(&mut self, socket: &mut Socket<'_>) {
-        self.plan.start(socket.now());
-        self.take_due(socket);
-    }
-
-    fn writable(&mut self, socket: &mut Socket<'_>) {
-        self.write(socket);
-    }
-
-    fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
-        self.take_due(socket);
     }
 }
 
