@@ -15,10 +15,9 @@ use crate::{CongestionFactory, Packet};
 /// Error that the constructor of a plug-in returns, usually for a wrong parameter.
 pub type PluginError = Box<dyn std::error::Error + Send + Sync>;
 
-type MakeCongestion = dyn Fn(&Parameters) -> Result<CongestionFactory, PluginError> + Send + Sync;
-type MakeQueue =
-    dyn Fn(&Parameters, QueueSite) -> Result<Box<dyn Discipline<Packet>>, PluginError> + Send + Sync;
-type MakeScheduler = dyn Fn(&Parameters) -> Result<SchedulerFactory, PluginError> + Send + Sync;
+/// Constructors of the plug-ins of one kind, by name. Each makes a `T` for the place `S`.
+type Constructors<T, S> =
+    HashMap<String, Arc<dyn Fn(&Parameters, S) -> Result<T, PluginError> + Send + Sync>>;
 
 /// Place of a queue in the network.
 #[derive(Clone, Debug)]
@@ -82,9 +81,9 @@ impl QueueSite {
 #[derive(Clone, Default)]
 pub struct Plugins {
     names: PluginNames,
-    congestions: HashMap<String, Arc<MakeCongestion>>,
-    queues: HashMap<String, Arc<MakeQueue>>,
-    schedulers: HashMap<String, Arc<MakeScheduler>>,
+    congestions: Constructors<CongestionFactory, ()>,
+    queues: Constructors<Box<dyn Discipline<Packet>>, QueueSite>,
+    schedulers: Constructors<SchedulerFactory, ()>,
 }
 
 impl Plugins {
@@ -109,7 +108,7 @@ impl Plugins {
         make: impl Fn(&Parameters) -> Result<CongestionFactory, PluginError> + Send + Sync + 'static,
     ) -> Result<Self, PluginNameError> {
         self.names.add(PluginKind::Congestion, name, parameters)?;
-        self.congestions.insert(name.to_owned(), Arc::new(make));
+        self.congestions.insert(name.to_owned(), Arc::new(move |parameters, ()| make(parameters)));
         Ok(self)
     }
 
@@ -142,7 +141,7 @@ impl Plugins {
         make: impl Fn(&Parameters) -> Result<SchedulerFactory, PluginError> + Send + Sync + 'static,
     ) -> Result<Self, PluginNameError> {
         self.names.add(PluginKind::Scheduler, name, parameters)?;
-        self.schedulers.insert(name.to_owned(), Arc::new(make));
+        self.schedulers.insert(name.to_owned(), Arc::new(move |parameters, ()| make(parameters)));
         Ok(self)
     }
 
@@ -152,9 +151,7 @@ impl Plugins {
         flow: &str,
         plugin: &Plugin,
     ) -> Result<CongestionFactory, BuildError> {
-        let lack = Lack { what: || format!("flow `{flow}`"), kind: PluginKind::Congestion, plugin };
-        let make = self.congestions.get(&plugin.name).ok_or_else(|| lack.unknown())?;
-        make(&plugin.parameters).map_err(|source| lack.refused(source))
+        make(&self.congestions, PluginKind::Congestion, plugin, (), || format!("flow `{flow}`"))
     }
 
     /// Makes a queue of a link.
@@ -164,38 +161,39 @@ impl Plugins {
         plugin: &Plugin,
         site: QueueSite,
     ) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
-        let lack = Lack { what: || format!("link `{link}`"), kind: PluginKind::Queue, plugin };
-        let make = self.queues.get(&plugin.name).ok_or_else(|| lack.unknown())?;
-        make(&plugin.parameters, site).map_err(|source| lack.refused(source))
+        make(&self.queues, PluginKind::Queue, plugin, site, || format!("link `{link}`"))
     }
 
     /// Makes the lane scheduler of a flow.
     pub(super) fn make_scheduler(&self, flow: &str, plugin: &Plugin) -> Result<SchedulerFactory, BuildError> {
-        let lack = Lack { what: || format!("flow `{flow}`"), kind: PluginKind::Scheduler, plugin };
-        let make = self.schedulers.get(&plugin.name).ok_or_else(|| lack.unknown())?;
-        make(&plugin.parameters).map_err(|source| lack.refused(source))
+        make(&self.schedulers, PluginKind::Scheduler, plugin, (), || format!("flow `{flow}`"))
     }
+}
+
+/// Makes `plugin` with its constructor. `what` names the user of the plug-in in errors.
+fn make<T, S>(
+    constructors: &Constructors<T, S>,
+    kind: PluginKind,
+    plugin: &Plugin,
+    site: S,
+    what: impl Fn() -> String,
+) -> Result<T, BuildError> {
+    let Plugin { name, parameters, .. } = plugin;
+    let make = constructors.get(name).ok_or_else(|| BuildError::NoSuchPlugin {
+        what: what(),
+        kind,
+        name: name.clone(),
+    })?;
+    make(parameters, site).map_err(|source| BuildError::Plugin {
+        what: what(),
+        kind,
+        name: name.clone(),
+        source,
+    })
 }
 
 impl fmt::Debug for Plugins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Plugins").field(&self.names).finish()
-    }
-}
-
-/// Use of a plug-in that cannot be built.
-struct Lack<'a, F> {
-    what: F,
-    kind: PluginKind,
-    plugin: &'a Plugin,
-}
-
-impl<F: Fn() -> String> Lack<'_, F> {
-    fn unknown(&self) -> BuildError {
-        BuildError::NoSuchPlugin { what: (self.what)(), kind: self.kind, name: self.plugin.name.clone() }
-    }
-
-    fn refused(&self, source: PluginError) -> BuildError {
-        BuildError::Plugin { what: (self.what)(), kind: self.kind, name: self.plugin.name.clone(), source }
     }
 }
