@@ -58,7 +58,7 @@ impl World {
             for id in ids {
                 if let Some(session) = self.ends[from].session(id) {
                     while session.read(self.now).is_some() {}
-                    assert!(session.load().notes <= marcato_quic::MAX_NOTES && session.load().under_way < 10_000);
+                    assert!(session.load().notes <= marcato_quic::MAX_NOTES && session.load().in_flight < 10_000);
                 }
             }
         }

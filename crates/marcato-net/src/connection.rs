@@ -296,7 +296,7 @@ impl Connection {
     pub async fn close(&self) -> Result<(), Closed> {
         self.transport().finish();
         match self.closed().await {
-            Closed::Here => Ok(()),
+            Closed::Local => Ok(()),
             other => Err(other),
         }
     }

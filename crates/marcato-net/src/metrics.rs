@@ -39,12 +39,12 @@ use crate::stats::ConnectionStats;
 #[derive(Clone, Default)]
 pub struct Metrics(Arc<Mutex<Watched>>);
 
-type Door = Arc<dyn Fn() -> EndpointStats + Send + Sync>;
+type EndpointSource = Arc<dyn Fn() -> EndpointStats + Send + Sync>;
 
 #[derive(Default)]
 struct Watched {
     connections: BTreeMap<String, Group>,
-    endpoints: BTreeMap<String, Vec<Door>>,
+    endpoints: BTreeMap<String, Vec<EndpointSource>>,
 }
 
 /// Connections of one name.
@@ -54,7 +54,7 @@ struct Group {
     past: Sums,
     alive: Vec<Arc<dyn Transport>>,
     /// Number of connections when ended ones were last removed.
-    looked: usize,
+    after_cleanup: usize,
 }
 
 /// Sums over all connections of a name.
@@ -141,7 +141,7 @@ impl Group {
             !over
         });
         self.past = past.past();
-        self.looked = self.alive.len();
+        self.after_cleanup = self.alive.len();
     }
 
     fn sums(&mut self) -> Sums {
@@ -175,7 +175,7 @@ impl Metrics {
         let group = watched.connections.entry(name.to_owned()).or_default();
         group.alive.push(connection.share());
         // Ended connections are removed even if the registry is never read.
-        if group.alive.len() > 2 * group.looked + 16 {
+        if group.alive.len() > 2 * group.after_cleanup + 16 {
             group.settle();
         }
     }
@@ -200,7 +200,7 @@ impl Metrics {
 type OfLevel = (&'static str, &'static str, MetricType, fn(&Level) -> u64);
 /// Family by connection name: its name, help, type, and value of the sums.
 type OfAll = (&'static str, &'static str, MetricType, fn(&Sums) -> u64);
-type OfDoor = (&'static str, &'static str, MetricType, fn(&EndpointStats) -> u64);
+type OfEndpoint = (&'static str, &'static str, MetricType, fn(&EndpointStats) -> u64);
 
 const BY_LEVEL: [OfLevel; 9] = [
     ("backlog_bytes", "Bytes queued for sending", MetricType::Gauge, |level| level.backlog_bytes),
@@ -230,19 +230,19 @@ const OF_ALL: [OfAll; 11] = [
     ("lanes", "Lanes that carry data", MetricType::Gauge, |sums| sums.usable),
     ("lane_backlog_bytes", "Bytes handed over but not sent", MetricType::Gauge, |sums| sums.backlog),
     ("lane_cwnd_bytes", "Congestion windows", MetricType::Gauge, |sums| sums.cwnd),
-    ("lane_in_flight_bytes", "Bytes under way", MetricType::Gauge, |sums| sums.in_flight),
+    ("lane_in_flight_bytes", "Bytes in flight", MetricType::Gauge, |sums| sums.in_flight),
 ];
 
-const OF_DOORS: [OfDoor; 7] = [
-    ("endpoint_connections", "Open connections", MetricType::Gauge, |door| door.connections as u64),
-    ("endpoint_handshakes", "Handshakes under way", MetricType::Gauge, |door| door.handshakes as u64),
-    ("endpoint_accepted", "Peers accepted", MetricType::Counter, |door| door.accepted),
-    ("endpoint_refused", "Peers refused because a limit was reached", MetricType::Counter, |door| {
-        door.refused
+const OF_ENDPOINTS: [OfEndpoint; 7] = [
+    ("endpoint_connections", "Open connections", MetricType::Gauge, |stats| stats.connections as u64),
+    ("endpoint_handshakes", "Handshakes in progress", MetricType::Gauge, |stats| stats.handshakes as u64),
+    ("endpoint_accepted", "Peers accepted", MetricType::Counter, |stats| stats.accepted),
+    ("endpoint_refused", "Peers refused because a limit was reached", MetricType::Counter, |stats| {
+        stats.refused
     }),
-    ("endpoint_retried", "Peers asked to prove their address", MetricType::Counter, |door| door.retried),
-    ("endpoint_failed", "Failed handshakes", MetricType::Counter, |door| door.failed),
-    ("endpoint_stray", "Datagrams of no connection", MetricType::Counter, |door| door.stray),
+    ("endpoint_retried", "Peers asked to prove their address", MetricType::Counter, |stats| stats.retried),
+    ("endpoint_failed", "Failed handshakes", MetricType::Counter, |stats| stats.failed),
+    ("endpoint_stray", "Datagrams of no connection", MetricType::Counter, |stats| stats.stray),
 ];
 
 /// Writes one family: its values, each with its labels.
@@ -265,13 +265,13 @@ fn family<'a>(
 
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (sums, doors) = {
+        let (sums, endpoints) = {
             let mut watched = lock(&self.0);
             let groups = watched.connections.iter_mut();
             let sums: Vec<_> = groups.map(|(name, group)| (name.clone(), group.sums())).collect();
-            let doors: Vec<_> =
+            let endpoints: Vec<_> =
                 watched.endpoints.iter().map(|(name, all)| (name.clone(), all.clone())).collect();
-            (sums, doors)
+            (sums, endpoints)
         };
         for (name, help, kind, value) in BY_LEVEL {
             let of = |(group, sums): &(String, Sums)| {
@@ -293,12 +293,12 @@ impl Collector for Metrics {
         for (group, sums) in &sums {
             srtt.encode_family(&[("connection", group.as_str())])?.encode_gauge(&sums.srtt)?;
         }
-        for (name, help, kind, value) in OF_DOORS {
-            let of = |(group, doors): &(String, Vec<Door>)| {
-                let sum = doors.iter().map(|door| value(&door())).sum();
+        for (name, help, kind, value) in OF_ENDPOINTS {
+            let of = |(group, endpoints): &(String, Vec<EndpointSource>)| {
+                let sum = endpoints.iter().map(|source| value(&source())).sum();
                 (vec![("endpoint", group.clone())], sum)
             };
-            family(&mut encoder, (name, help, kind), doors.iter().map(of))?;
+            family(&mut encoder, (name, help, kind), endpoints.iter().map(of))?;
         }
         Ok(())
     }

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tcp_connection_tells_how_it_is() {
+    fn a_tcp_connection_reports_its_state() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = tcp_info(&SockRef::from(&stream)).unwrap();

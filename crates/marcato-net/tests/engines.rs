@@ -222,7 +222,7 @@ async fn a_slow_reader_slows_its_peer_down(engine: Engine) {
     close(client, server).await;
 }
 
-async fn a_missed_deadline_is_told_to_its_sender(engine: Engine) {
+async fn a_missed_deadline_is_reported_to_its_sender(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
     // The other end reads nothing, so the queue stays full.
     for number in 0..40 {
@@ -469,7 +469,7 @@ for_both_engines! {
     a_storm_of_cancellations_loses_nothing_else
     a_peer_that_goes_leaves_nobody_waiting
     a_slow_reader_slows_its_peer_down
-    a_missed_deadline_is_told_to_its_sender
+    a_missed_deadline_is_reported_to_its_sender
     a_long_message_is_streamed_within_the_bounds_of_its_reader
     a_message_longer_than_its_receiver_takes_ends_the_connection
     only_the_certificate_that_is_trusted_will_do

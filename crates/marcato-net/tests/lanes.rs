@@ -261,7 +261,7 @@ async fn lanes_have_the_layers_that_were_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_periodic_source_finds_its_reservation_beside_bulk() {
+async fn a_periodic_source_finds_its_reservation_during_bulk() {
     let (client, server, _relays) = two_lanes(&Config::new(Engine::Quic), Layer::High).await;
     let sensor = SourceKey(1);
     let period = Duration::from_millis(50);

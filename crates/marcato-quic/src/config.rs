@@ -199,7 +199,7 @@ pub struct SessionConfig {
     pub stall: Stall,
     /// Follows the peer's request to use a lane only while no other is available, instead of only
     /// reporting it. Both ends also make that request for a lane that does not answer.
-    pub heed_backup: bool,
+    pub follow_peer_backup: bool,
     /// UDP payload of a full packet until larger ones are known to pass: 1200 to 65 527 bytes.
     pub initial_mtu: u16,
     /// Probes for larger packets.
@@ -267,7 +267,7 @@ impl Default for SessionConfig {
             streams: StreamUse::default(),
             batch: Batch::default(),
             stall: Stall::default(),
-            heed_backup: true,
+            follow_peer_backup: true,
             initial_mtu: 1200,
             mtu_discovery: true,
             packet_threshold: 3,

@@ -345,7 +345,7 @@ impl Endpoint {
         trust: &Trust,
         session: SessionConfig,
     ) -> Result<SessionId, ConnectError> {
-        self.bury();
+        self.forget_ended();
         if usize::from(socket.0) >= self.config.sockets.len() {
             return Err(ConnectError::Socket(socket));
         }
@@ -429,7 +429,7 @@ impl Endpoint {
         segment: usize,
         mut payload: BytesMut,
     ) {
-        self.bury();
+        self.forget_ended();
         // Session with datagrams whose results it has not processed, and their number.
         let mut unseen: Option<(SessionId, usize)> = None;
         loop {
@@ -578,7 +578,7 @@ impl Endpoint {
 
     /// Handles every timer that has expired.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.bury();
+        self.forget_ended();
         while let Some(&(at, id)) = self.deadlines.front() {
             let lasts = self.handshakes.contains(&id);
             if lasts && at > now {
@@ -612,7 +612,7 @@ impl Endpoint {
     /// Builds the next datagram to be sent, or up to `max` of equal length except the last; appends
     /// its bytes to `buf`.
     pub fn poll_transmit(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.bury();
+        self.forget_ended();
         if let Some((answer, bytes)) = self.answers.pop_front() {
             buf.extend_from_slice(&bytes);
             return Some(answer);
@@ -674,13 +674,13 @@ impl Endpoint {
                 self.handles.remove(&place.handle);
                 self.over.push_back(id);
                 // If the owner has already taken the last event, the session is forgotten now.
-                self.bury();
+                self.forget_ended();
             }
         }
     }
 
     /// Forgets ended sessions once the owner has taken every event.
-    fn bury(&mut self) {
+    fn forget_ended(&mut self) {
         if self.events.is_empty() {
             for id in self.over.drain(..) {
                 self.sessions.remove(&id);

@@ -20,7 +20,7 @@ use crate::event::WindowChange;
 
 /// Engine's report to a controller, as the gate logs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum GateEvent {
     /// An ack-eliciting packet has left.
     Sent { pn: u64, bytes: u16 },
     /// A packet has been acknowledged, `micros` microseconds after it was sent.
@@ -66,7 +66,7 @@ pub(crate) struct Gate {
     /// Controller that replaces the inner one from the next packet on.
     replacement: Mutex<Option<Box<dyn Controller>>>,
     replaced: AtomicBool,
-    log: Mutex<Vec<Happening>>,
+    log: Mutex<Vec<GateEvent>>,
 }
 
 impl Gate {
@@ -92,7 +92,7 @@ impl Gate {
         }
     }
 
-    fn log(&self) -> MutexGuard<'_, Vec<Happening>> {
+    fn log(&self) -> MutexGuard<'_, Vec<GateEvent>> {
         // A panic while the lock was held leaves a log that is still valid.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,7 +171,7 @@ impl Gate {
     }
 
     /// Replaces the content of `into` with the log since the last call.
-    pub(crate) fn take(&self, into: &mut Vec<Happening>) {
+    pub(crate) fn take(&self, into: &mut Vec<GateEvent>) {
         into.clear();
         std::mem::swap(into, &mut *self.log());
     }
@@ -203,7 +203,7 @@ pub(crate) struct Gated {
     trace_windows: bool,
     /// Acknowledgements to be logged when the engine has processed the frame, so that the log is
     /// locked once.
-    acked: Vec<Happening>,
+    acked: Vec<GateEvent>,
     /// Window as last logged.
     logged: u64,
     /// Set when a reduction was undone since the last logged change.
@@ -264,7 +264,7 @@ impl Gated {
         };
         self.logged = window;
         if self.trace_windows || change == WindowChange::Reduced {
-            self.gate.log().push(Happening::Window { at, change, window });
+            self.gate.log().push(GateEvent::Window { at, change, window });
         }
     }
 }
@@ -279,7 +279,7 @@ impl Controller for Gated {
         self.follow_timeout(now);
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held + u64::from(bytes), Relaxed);
-        self.gate.log().push(Happening::Sent { pn, bytes });
+        self.gate.log().push(GateEvent::Sent { pn, bytes });
         self.inner.on_packet_sent(now, bytes, pn);
     }
 
@@ -300,7 +300,7 @@ impl Controller for Gated {
         self.gate.in_flight.store(held.saturating_sub(bytes), Relaxed);
         let micros = now.saturating_duration_since(sent).as_micros();
         let micros = u32::try_from(micros).unwrap_or(u32::MAX);
-        self.acked.push(Happening::Acked { pn, bytes, micros });
+        self.acked.push(GateEvent::Acked { pn, bytes, micros });
         let app_limited = self.gate.app_limited.load(Relaxed);
         let credited = match self.gate.idle_share.load(Relaxed) {
             0 => bytes,
@@ -356,7 +356,7 @@ impl Controller for Gated {
         }
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held.saturating_sub(u64::from(lost_bytes)), Relaxed);
-        self.gate.log().push(Happening::Lost { pn, bytes: lost_bytes });
+        self.gate.log().push(GateEvent::Lost { pn, bytes: lost_bytes });
         self.inner.on_packet_lost(lost_bytes, pn, now);
         self.publish(Some(now), false);
     }
@@ -442,7 +442,7 @@ mod tests {
 
         let mut log = Vec::new();
         gate.take(&mut log);
-        let window = |change, window| Happening::Window { at: later, change, window };
+        let window = |change, window| GateEvent::Window { at: later, change, window };
         assert_eq!(log, [window(WindowChange::Reduced, reduced), window(WindowChange::Restored, before)]);
     }
 
@@ -454,7 +454,7 @@ mod tests {
         gated.on_packet_lost(0, 2, now);
         let mut log = Vec::new();
         gated.gate.take(&mut log);
-        assert_eq!(log, [Happening::Sent { pn: 1, bytes: 1200 }]);
+        assert_eq!(log, [GateEvent::Sent { pn: 1, bytes: 1200 }]);
     }
 
     #[test]

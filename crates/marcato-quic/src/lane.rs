@@ -133,9 +133,9 @@ pub(crate) struct Lane {
     /// Set if the owner wants the lane used only while no other is available.
     pub(crate) backup: bool,
     /// Set if the peer wants the lane used only while no other is available.
-    pub(crate) shunned: bool,
+    pub(crate) peer_backup: bool,
     /// Backup status last sent to the peer.
-    pub(crate) told_backup: bool,
+    pub(crate) announced_backup: bool,
     /// The lane's own controller, if its request named one.
     pub(crate) congestion: Option<Congestion>,
     pub(crate) srtt: Duration,
@@ -162,9 +162,9 @@ pub(crate) struct Lane {
     /// packets up to it.
     before_move: Option<u64>,
     /// The engine has reported a packet that left after the change.
-    told_since_move: bool,
+    reported_since_move: bool,
     /// Time of the last acknowledgement, or of the first packet after an idle period.
-    heard: Time,
+    silent_since: Time,
     /// Number of consecutive trials without an answer, at most [`MAX_TRIALS`].
     trials: u32,
     /// Set when an acknowledgement has arrived while the lane was in doubt.
@@ -195,8 +195,8 @@ impl Lane {
             remote: request.remote,
             state,
             backup: request.backup,
-            shunned: false,
-            told_backup: false,
+            peer_backup: false,
+            announced_backup: false,
             congestion: request.congestion,
             srtt: Duration::ZERO,
             least_rtt: None,
@@ -210,8 +210,8 @@ impl Lane {
             sent: VecDeque::new(),
             loaded: 0,
             before_move: None,
-            told_since_move: false,
-            heard: now,
+            reported_since_move: false,
+            silent_since: now,
             trials: 0,
             answers: false,
             recovered_at: None,
@@ -234,7 +234,7 @@ impl Lane {
             in_flight: self.gate.in_flight(),
             srtt: self.srtt,
             usable,
-            backup: self.told_backup,
+            backup: self.announced_backup,
         }
     }
 
@@ -249,7 +249,7 @@ impl Lane {
             return;
         }
         if self.loaded == 0 {
-            self.heard = now;
+            self.silent_since = now;
         }
         self.loaded += 1;
         self.sent.push_back(Sent { pn, bytes, load, settled: false, given_up: false });
@@ -258,7 +258,7 @@ impl Lane {
     /// Settles a packet that was acknowledged or lost, and returns its content; `None` if unknown.
     pub(crate) fn settle(&mut self, pn: u64, bytes: u64) -> Option<Load> {
         if let Some(last) = self.before_move.filter(|last| pn > *last) {
-            self.told_since_move = true;
+            self.reported_since_move = true;
             // Three later packets make an earlier one lost (RFC 9002 §6.1.1), so all others from
             // before the change have arrived.
             if pn > last.saturating_add(3) {
@@ -291,7 +291,7 @@ impl Lane {
     pub(crate) fn moved(&mut self) {
         self.least_rtt = None;
         self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
-        self.told_since_move = false;
+        self.reported_since_move = false;
     }
 
     /// Forgets packets that left before the address changed.
@@ -308,8 +308,8 @@ impl Lane {
     ///
     /// Once the engine has reported a later packet, the earlier ones are settled. A loss would have
     /// been reported within 9/8 of a round trip (RFC 9002 §6.1.2), so the rest has arrived.
-    pub(crate) fn owes_nothing(&mut self) -> bool {
-        if self.told_since_move {
+    pub(crate) fn owes_no_ack(&mut self) -> bool {
+        if self.reported_since_move {
             self.forget_before_move();
         }
         self.loaded == 0 && self.trials == 0
@@ -322,13 +322,13 @@ impl Lane {
     }
 
     /// Number of recorded data packets in flight.
-    pub(crate) fn under_way(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.sent.len()
     }
 
     /// Records an acknowledgement.
-    pub(crate) fn heard(&mut self, now: Time) {
-        self.heard = now;
+    pub(crate) fn on_ack(&mut self, now: Time) {
+        self.silent_since = now;
         self.answers = self.is_in_doubt();
     }
 
@@ -339,11 +339,11 @@ impl Lane {
 
     /// Restarts the measurement of silence.
     pub(crate) fn spare(&mut self, now: Time) {
-        self.heard = now;
+        self.silent_since = now;
     }
 
     /// Records a stall.
-    pub(crate) fn fall_silent(&mut self, now: Time) {
+    pub(crate) fn on_stall(&mut self, now: Time) {
         self.stats.stalls += 1;
         self.stalled_at = now;
         self.answers = false;
@@ -380,13 +380,13 @@ impl Lane {
     /// Returns the lane to service on trial, although nothing has arrived.
     pub(crate) fn try_again(&mut self, now: Time) {
         self.state = LaneState::Up;
-        self.heard = now;
+        self.silent_since = now;
         self.trials = (self.trials + 1).min(MAX_TRIALS);
     }
 
     /// Passes each unacknowledged run to `take`, and marks its packet as given up. Returns whether
     /// there were also engine retransmissions.
-    pub(crate) fn take_unheard(&mut self, mut take: impl FnMut(Key, StreamId, Run, Priority)) -> bool {
+    pub(crate) fn take_unacknowledged(&mut self, mut take: impl FnMut(Key, StreamId, Run, Priority)) -> bool {
         let mut repaired = false;
         for sent in self.sent.iter_mut().filter(|sent| sent.counts()) {
             sent.given_up = true;
@@ -408,12 +408,12 @@ impl Lane {
         }
         let rtts = u64::try_from(self.srtt.as_nanos() * u128::from(stall.rtts) / 1000).unwrap_or(u64::MAX);
         let patience = Duration::from_nanos(rtts).max(self.srtt.saturating_add(stall.floor));
-        Some(self.heard + patience.saturating_mul(1 << self.trials))
+        Some(self.silent_since + patience.saturating_mul(1 << self.trials))
     }
 
     /// Returns whether an acknowledgement is due and none has arrived for a round trip.
     pub(crate) fn is_quiet(&self, now: Time) -> bool {
-        self.loaded > 0 && now.since(self.heard) >= self.srtt
+        self.loaded > 0 && now.since(self.silent_since) >= self.srtt
     }
 
     /// Updates the pacer from the controller's rate and window.
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_which_the_engine_tells_nothing_are_not_kept() {
+    fn packets_that_the_engine_never_reports_are_not_kept() {
         let mut lane = lane();
         for pn in 0..10_000 {
             // A lost MTU probe is not reported; later packets are acknowledged.
@@ -523,7 +523,7 @@ mod tests {
                 assert_eq!(lane.settle(pn, 1200), Some(REPAIR));
             }
         }
-        assert_eq!(lane.under_way(), 0);
+        assert_eq!(lane.in_flight(), 0);
         assert_eq!(lane.stalls_at(Stall::default()), None);
     }
 
@@ -535,7 +535,7 @@ mod tests {
         // 2.5 round trips are 50 ms, but one and 50 ms are longer.
         assert_eq!(lane.stalls_at(Stall::default()), Some(ms(1070)));
         lane.settle(0, 1200);
-        lane.heard(ms(1020));
+        lane.on_ack(ms(1020));
         assert_eq!(lane.stalls_at(Stall::default()), Some(ms(1090)));
         lane.settle(1, 1200);
         assert_eq!(lane.stalls_at(Stall::default()), None);
@@ -554,29 +554,29 @@ mod tests {
         // Losses of earlier packets are still reported.
         assert_eq!(lane.settle(3, 1200), Some(REPAIR));
         assert_eq!(lane.settle(10, 1200), Some(REPAIR));
-        assert_eq!(lane.under_way(), 20);
+        assert_eq!(lane.in_flight(), 20);
         for pn in 11..20 {
             assert_eq!(lane.settle(pn, 1200), Some(REPAIR));
         }
-        assert_eq!(lane.under_way(), 0);
+        assert_eq!(lane.in_flight(), 0);
         assert_eq!(lane.stalls_at(Stall::default()), None);
         assert_eq!(lane.settle(5, 1200), None);
     }
 
     #[test]
-    fn owes_nothing_drops_pre_move_packets_after_one_later_report() {
+    fn owes_no_ack_drops_pre_move_packets_after_one_later_report() {
         let mut lane = lane();
         for pn in 0..3 {
             lane.sent(ms(1), pn, 1200, REPAIR);
         }
         lane.moved();
         // The new address may be dead, so silence counts as before.
-        assert!(!lane.owes_nothing());
+        assert!(!lane.owes_no_ack());
         lane.sent(ms(2), 3, 1200, REPAIR);
         assert_eq!(lane.settle(3, 1200), Some(REPAIR));
-        assert_eq!((lane.under_way(), lane.stalls_at(Stall::default()).is_some()), (4, true));
-        assert!(lane.owes_nothing());
-        assert_eq!((lane.under_way(), lane.stalls_at(Stall::default())), (0, None));
+        assert_eq!((lane.in_flight(), lane.stalls_at(Stall::default()).is_some()), (4, true));
+        assert!(lane.owes_no_ack());
+        assert_eq!((lane.in_flight(), lane.stalls_at(Stall::default())), (0, None));
     }
 
     #[test]
@@ -585,8 +585,8 @@ mod tests {
         for pn in 0..5 {
             lane.sent(ms(1), pn, 1200, REPAIR);
         }
-        assert!(lane.take_unheard(|_, _, _, _| {}));
-        assert!(!lane.take_unheard(|_, _, _, _| {}));
+        assert!(lane.take_unacknowledged(|_, _, _, _| {}));
+        assert!(!lane.take_unacknowledged(|_, _, _, _| {}));
         assert_eq!(lane.stalls_at(Stall::default()), None);
         // The packet is still reported as lost or acknowledged later.
         assert_eq!(lane.settle(4, 1200), Some(REPAIR));
@@ -599,9 +599,9 @@ mod tests {
         let mut holds = Vec::new();
         for _ in 0..9 {
             lane.state = LaneState::Stalled;
-            lane.fall_silent(now);
+            lane.on_stall(now);
             assert_eq!(lane.recovers_at(), None);
-            lane.heard(now);
+            lane.on_ack(now);
             let at = lane.recovers_at().unwrap();
             holds.push((at - now).as_millis());
             now = at;
@@ -613,8 +613,8 @@ mod tests {
         // After a longer time in service, the lane recovers at once again.
         now += SOON;
         lane.state = LaneState::Stalled;
-        lane.fall_silent(now);
-        lane.heard(now);
+        lane.on_stall(now);
+        lane.on_ack(now);
         assert_eq!(lane.recovers_at(), Some(now));
     }
 }

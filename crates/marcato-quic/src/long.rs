@@ -23,7 +23,7 @@ pub(crate) struct Part {
 #[derive(Debug, Default)]
 pub(crate) struct Long {
     /// Number and priority on the wire, once the first byte has left.
-    pub(crate) told: Option<(MessageNumber, Priority)>,
+    pub(crate) announced: Option<(MessageNumber, Priority)>,
     /// Length so far.
     pub(crate) len: Bytes,
     /// Parts that are not wholly acknowledged: as many as the owner hands over ahead.

@@ -235,12 +235,12 @@ impl Outbox {
         if let Some(number) = message.number {
             return Some(number);
         }
-        let known = part.and_then(|part| self.longs.get(&part.long)?.told);
+        let known = part.and_then(|part| self.longs.get(&part.long)?.announced);
         let number = known.map_or(MessageNumber(self.next_number), |(number, _)| number);
         if known.is_none() {
             self.next_number += 1;
             if let Some(long) = part.and_then(|part| self.longs.get_mut(&part.long)) {
-                long.told = Some((number, priority));
+                long.announced = Some((number, priority));
             }
         }
         self.get_mut(key)?.number = Some(number);
@@ -248,9 +248,9 @@ impl Outbox {
     }
 
     /// Priority that the frames of a message carry: that of its first. docs/wire.md, "Frames".
-    pub(crate) fn told_priority(&self, key: Key) -> Option<Priority> {
+    pub(crate) fn announced_priority(&self, key: Key) -> Option<Priority> {
         let message = self.get(key)?;
-        let long = message.part.and_then(|part| self.longs.get(&part.long)?.told);
+        let long = message.part.and_then(|part| self.longs.get(&part.long)?.announced);
         Some(long.map_or(message.priority, |(_, priority)| priority))
     }
 
@@ -285,7 +285,7 @@ impl Outbox {
     pub(crate) fn end_long(&mut self, id: LongId) -> (Option<MessageNumber>, Vec<MessageId>) {
         let Some(long) = self.longs.get_mut(&id) else { return Default::default() };
         long.over = true;
-        let (number, parts) = (long.told.map(|(number, _)| number), std::mem::take(&mut long.parts));
+        let (number, parts) = (long.announced.map(|(number, _)| number), std::mem::take(&mut long.parts));
         self.longs.remove(&id);
         (number, parts)
     }

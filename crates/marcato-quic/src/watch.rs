@@ -79,14 +79,14 @@ const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Acknowledgements and losses of a high lane's packets.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct Feedback {
     acked: u64,
     lost: u64,
     /// Sum of their round trips, in µs.
     micros: u64,
 }
 
-impl Heard {
+impl Feedback {
     const NONE: [Self; MAX_LANES] = [Self { acked: 0, lost: 0, micros: 0 }; MAX_LANES];
 
     fn mean(&self) -> Duration {
@@ -149,17 +149,17 @@ pub(crate) struct Watch {
     /// Time from which on packets must have been sent to count.
     counts_from: Time,
     until: Time,
-    now: [Heard; MAX_LANES],
-    before: [Heard; MAX_LANES],
-    pause: [Heard; MAX_LANES],
+    now: [Feedback; MAX_LANES],
+    before: [Feedback; MAX_LANES],
+    pause: [Feedback; MAX_LANES],
     /// Bytes acknowledged on all lanes in this part; `low_bytes` are those on low lanes.
     bytes: Bytes,
     low_bytes: Bytes,
     /// Transmission time of a packet of 1500 bytes at the rate before the pause.
     packet_time: Duration,
     /// Totals while low lanes sent (`on`) and while they paused (`off`).
-    on: Heard,
-    off: Heard,
+    on: Feedback,
+    off: Feedback,
     /// Time before which losses are not compared, and interval to the comparison after that.
     losses_from: Time,
     loss_gap: Duration,
@@ -182,14 +182,14 @@ impl Watch {
             since: now,
             counts_from: now,
             until: now,
-            now: Heard::NONE,
-            before: Heard::NONE,
-            pause: Heard::NONE,
+            now: Feedback::NONE,
+            before: Feedback::NONE,
+            pause: Feedback::NONE,
             bytes: Bytes::ZERO,
             low_bytes: Bytes::ZERO,
             packet_time: Duration::ZERO,
-            on: Heard::default(),
-            off: Heard::default(),
+            on: Feedback::default(),
+            off: Feedback::default(),
             losses_from: now,
             loss_gap: LOSS_GAP,
             lost_at: [Time::ZERO; MAX_LANES],
@@ -228,9 +228,9 @@ impl Watch {
         // Only packets sent after the part's settling time count.
         if now.since(self.counts_from) >= took {
             self.counted().acked += 1;
-            let heard = &mut self.now[lane.index()];
-            heard.acked += 1;
-            heard.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 16).min(u64::MAX >> 16);
+            let feedback = &mut self.now[lane.index()];
+            feedback.acked += 1;
+            feedback.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 16).min(u64::MAX >> 16);
         }
     }
 
@@ -255,7 +255,7 @@ impl Watch {
     }
 
     /// Totals to which losses count now.
-    fn counted(&mut self) -> &mut Heard {
+    fn counted(&mut self) -> &mut Feedback {
         if self.part == Part::Pause { &mut self.off } else { &mut self.on }
     }
 
@@ -279,7 +279,7 @@ impl Watch {
         self.since = now;
         self.counts_from = now + rtt * settle;
         self.until = now + rtt * rtts;
-        self.now = Heard::NONE;
+        self.now = Feedback::NONE;
         self.bytes = Bytes::ZERO;
         self.low_bytes = Bytes::ZERO;
     }
@@ -295,7 +295,7 @@ impl Watch {
         }
         match self.part {
             Part::Rest(_) => {}
-            Part::Before if self.is_telling() => self.pause(now, rtt),
+            Part::Before if self.is_conclusive() => self.pause(now, rtt),
             // Too little is sent for a comparison, and so too little to do harm.
             Part::Before => self.rest(now + rtt),
             Part::Pause => {
@@ -316,8 +316,8 @@ impl Watch {
 
     /// Returns whether low lanes carry enough, and high ones have enough acknowledgements, for a
     /// comparison.
-    fn is_telling(&self) -> bool {
-        self.low_bytes * 10 >= self.bytes && self.now.iter().any(|heard| heard.acked >= ENOUGH)
+    fn is_conclusive(&self) -> bool {
+        self.low_bytes * 10 >= self.bytes && self.now.iter().any(|feedback| feedback.acked >= ENOUGH)
     }
 
     fn pause(&mut self, now: Time, rtt: Duration) {
@@ -329,7 +329,7 @@ impl Watch {
     }
 
     fn judge(&mut self, now: Time, rtt: Duration) -> Option<Finding> {
-        let telling = self.is_telling();
+        let conclusive = self.is_conclusive();
         let verdict = match (self.compare_losses(now), self.compare_round_trips()) {
             (Some(Verdict::Harm), _) => {
                 self.score = self.test.harmful;
@@ -368,7 +368,7 @@ impl Watch {
             }
         }
         // The measurement after this pause also serves as the one before the next.
-        if telling {
+        if conclusive {
             self.pause(now, rtt);
         } else {
             self.rest(now + rtt);

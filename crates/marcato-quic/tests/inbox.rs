@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use marcato_quic::inbox::{Action, Inbox, InboxError, InboxLimits, Side};
 use marcato_units::{Bytes as ByteCount, Priority, Seed, Stream};
-use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Twin};
+use marcato_wire::{Duplicate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 use proptest::prelude::*;
 
 /// Byte of message `id` at `offset`.
@@ -82,9 +82,9 @@ fn is_covered(sent: &[Sent], message: u64, len: u64) -> bool {
     let mut covered = vec![false; len as usize];
     let mut end_known = false;
     for stream in of_message() {
-        let by_twin = stream.frame.twin.is_some()
-            && of_message().any(|twin| twin.run == stream.run && twin.header_kept());
-        if stream.header_kept() || by_twin {
+        let by_duplicate = stream.frame.duplicate.is_some()
+            && of_message().any(|duplicate| duplicate.run == stream.run && duplicate.header_kept());
+        if stream.header_kept() || by_duplicate {
             end_known |= stream.frame.last;
             let offset = stream.frame.offset.get() as usize;
             for (at, &kept) in stream.kept[stream.header..].iter().enumerate() {
@@ -129,7 +129,7 @@ fn send(specs: &[Spec]) -> Vec<Sent> {
     let mut run = 0;
     for (id, spec) in specs.iter().enumerate() {
         let id = id as u64;
-        let mut frame = |start: u64, end: u64, copies: u8, told: bool| {
+        let mut frame = |start: u64, end: u64, copies: u8, announced: bool| {
             run += 1;
             for index in 0..copies {
                 let frame = MessageFrame {
@@ -139,7 +139,7 @@ fn send(specs: &[Spec]) -> Vec<Sent> {
                     len: ByteCount::new(end - start),
                     last: end == spec.len,
                     receipt: spec.receipt,
-                    twin: (told && copies > 1).then_some(Twin { index, copies }),
+                    duplicate: (announced && copies > 1).then_some(Duplicate { index, copies }),
                 };
                 let mut bytes = header(Frame::Message(frame));
                 let header = bytes.len();
@@ -151,10 +151,10 @@ fn send(specs: &[Spec]) -> Vec<Sent> {
             }
         };
         let mut start = 0;
-        for &(share, copies, told) in &spec.runs {
+        for &(share, copies, announced) in &spec.runs {
             let end = if share == 255 { spec.len } else { spec.len * u64::from(share) / 256 }.max(start);
             if end > start || (spec.len == 0 && share == 255) {
-                frame(start, end, copies, told);
+                frame(start, end, copies, announced);
                 start = end;
             }
         }
@@ -354,7 +354,8 @@ fn hostile_stream(id: u64, lies: bool, random: &mut Stream) -> Vec<u8> {
                 len: ByteCount::new(end - start),
                 last: end == len || start == end,
                 receipt: random.chance(0.5),
-                twin: (lies && random.chance(0.1)).then(|| Twin { index: random.below(2) as u8, copies: 2 }),
+                duplicate: (lies && random.chance(0.1))
+                    .then(|| Duplicate { index: random.below(2) as u8, copies: 2 }),
             };
             bytes.extend(header(Frame::Message(frame)));
             bytes.extend((start..end).map(|offset| byte(id, offset)));
@@ -404,7 +405,7 @@ proptest! {
             match result {
                 Ok(()) => {}
                 Err(InboxError::Overfed) if !greedy => {
-                    prop_assert!(false, "who heeds wants_data() is never told to have overfed");
+                    prop_assert!(false, "a caller that obeys wants_data() never overfeeds the inbox");
                 }
                 // After a failure every call fails in the same way, and none panics.
                 Err(error) => prop_assert_eq!(*failed.get_or_insert(error), error),

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_says_what_to_change() {
+    fn an_error_says_what_to_change() {
         let (none, one, two) = (Bytes::ZERO, Bytes::new(1), Bytes::new(2));
         assert_eq!(Distribution::uniform(two, one), Err(DistributionError::Bounds));
         assert_eq!(Distribution::exponential(none), Err(DistributionError::ZeroMean));

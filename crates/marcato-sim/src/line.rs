@@ -15,32 +15,32 @@ pub(crate) enum Line {
     /// Packets arrive in the order in which they left: O(1) per operation.
     InOrder(VecDeque<(Moment, Packet)>),
     /// Packets may overtake one another: O(log n) for n packets in flight.
-    Reordered(BinaryHeap<UnderWay>),
+    Reordered(BinaryHeap<InFlight>),
 }
 
 /// Packet that may be overtaken.
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     moment: Moment,
     /// True if its arrival is in the agenda.
     entered: bool,
     packet: Packet,
 }
 
-impl PartialEq for UnderWay {
+impl PartialEq for InFlight {
     fn eq(&self, other: &Self) -> bool {
         self.moment == other.moment
     }
 }
 
-impl Eq for UnderWay {}
+impl Eq for InFlight {}
 
-impl PartialOrd for UnderWay {
+impl PartialOrd for InFlight {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for UnderWay {
+impl Ord for InFlight {
     fn cmp(&self, other: &Self) -> Ordering {
         // `BinaryHeap` pops its greatest entry; the line needs the earliest.
         other.moment.cmp(&self.moment)
@@ -72,9 +72,9 @@ impl Line {
     pub(crate) fn allow_reordering(&mut self) {
         if let Self::InOrder(line) = self {
             // Only the arrival of the first is in the agenda.
-            let under_way = line.drain(..).enumerate();
+            let in_flight = line.drain(..).enumerate();
             let heap =
-                under_way.map(|(place, (moment, packet))| UnderWay { moment, entered: place == 0, packet });
+                in_flight.map(|(place, (moment, packet))| InFlight { moment, entered: place == 0, packet });
             *self = Self::Reordered(heap.collect());
         }
     }
@@ -89,7 +89,7 @@ impl Line {
             }
             Self::Reordered(line) => {
                 let entered = line.peek().is_none_or(|first| moment < first.moment);
-                line.push(UnderWay { moment, entered, packet });
+                line.push(InFlight { moment, entered, packet });
                 entered.then_some(moment)
             }
         }
@@ -104,7 +104,7 @@ impl Line {
                 Some((packet, line.front().map(|&(moment, _)| moment)))
             }
             Self::Reordered(line) => {
-                let UnderWay { packet, .. } = line.pop()?;
+                let InFlight { packet, .. } = line.pop()?;
                 let next = match line.peek_mut() {
                     // The heap's order ignores this flag, so it may change in place.
                     Some(mut next) if !next.entered => {

@@ -435,8 +435,8 @@ impl Link {
     }
 
     /// Returns the number of packets on the wire, including a low packet in transmission.
-    pub(crate) fn under_way(&self) -> u64 {
-        self.wire.len() as u64 + self.low.as_ref().map_or(0, |low| low.under_way())
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.wire.len() as u64 + self.low.as_ref().map_or(0, |low| low.in_flight())
     }
 
     /// Returns the counters and the backlog of the queues.
@@ -523,7 +523,7 @@ impl Link {
         tallies: &mut FlowTallies,
     ) -> Option<Packet> {
         let packet = self.wire.take(agenda)?;
-        self.came(now, packet, tallies)
+        self.arrived(now, packet, tallies)
     }
 
     /// Takes the low packet that arrives now off its wire; `None` if the link is down.
@@ -534,7 +534,7 @@ impl Link {
         tallies: &mut FlowTallies,
     ) -> Option<Packet> {
         let packet = self.low.as_mut()?.wire.take(agenda)?;
-        self.came(now, packet, tallies)
+        self.arrived(now, packet, tallies)
     }
 
     /// Handles the end of a low transmission, or of the gap that the low class waits for.
@@ -560,7 +560,7 @@ impl Link {
     }
 
     /// Delivers a packet at the far end; `None` if the link is down.
-    fn came(&mut self, now: Time, packet: Packet, tallies: &mut FlowTallies) -> Option<Packet> {
+    fn arrived(&mut self, now: Time, packet: Packet, tallies: &mut FlowTallies) -> Option<Packet> {
         if !self.up {
             self.counters.lost += 1;
             tallies.dropped(packet);

@@ -307,16 +307,16 @@ impl Network {
             }
             Event::Spawn { process } => self.spawn_next(now, process),
             Event::Start { flow } => {
-                self.tallies.event_came(flow);
+                self.tallies.event_processed(flow);
                 self.start(now, flow);
             }
             Event::Timer { flow, side, slot } => {
-                self.tallies.event_came(flow);
+                self.tallies.event_processed(flow);
                 self.tcp_timer(now, flow, side, slot);
             }
             Event::Host { flow, side } => self.host_timer(flow, side),
             Event::App { flow, side, token } => {
-                self.tallies.event_came(flow);
+                self.tallies.event_processed(flow);
                 self.with_app(now, flow, side, |app, socket| app.timer(token, socket));
                 self.pump(now, flow, side);
             }
@@ -689,7 +689,7 @@ impl Network {
     pub fn check_conservation(&self) -> Result<(), ConservationError> {
         let mut held = 0;
         for link in &self.links {
-            let inside = link.queue_counters().1.packets + link.under_way();
+            let inside = link.queue_counters().1.packets + link.in_flight();
             let LinkCounters { offered, duplicated, dropped, too_big, lost, delivered, .. } = link.counters;
             let offered = offered + duplicated;
             let accounted = dropped + too_big + lost + delivered + inside;

@@ -60,7 +60,7 @@ impl Preempted {
     }
 
     /// Returns the number of packets between queue and far end.
-    pub(crate) fn under_way(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.wire.len() as u64 + u64::from(self.sending.is_some())
     }
 

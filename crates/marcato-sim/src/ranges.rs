@@ -120,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn touching_ranges_become_one() {
+    fn adjacent_ranges_are_merged() {
         let mut ranges = Ranges::default();
         ranges.insert(10, 20);
         ranges.insert(30, 40);

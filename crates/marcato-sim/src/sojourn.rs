@@ -58,7 +58,7 @@ impl QueueDelays {
 #[derive(Debug, Default)]
 pub(crate) struct Sojourns {
     /// Arrival times, by place.
-    came: Vec<Time>,
+    arrivals: Vec<Time>,
     free: Vec<u32>,
     pub(crate) left: QueueDelays,
 }
@@ -66,13 +66,13 @@ pub(crate) struct Sojourns {
 impl Sojourns {
     /// Records the arrival of a packet at the queue.
     pub(crate) fn enter(&mut self, now: Time, stamp: &mut Stamp) {
-        *stamp = match (self.free.pop(), u32::try_from(self.came.len())) {
+        *stamp = match (self.free.pop(), u32::try_from(self.arrivals.len())) {
             (Some(place), _) => {
-                self.came[place as usize] = now;
+                self.arrivals[place as usize] = now;
                 Stamp::new(place)
             }
             (None, Ok(place)) if place < MOST => {
-                self.came.push(now);
+                self.arrivals.push(now);
                 Stamp::new(place)
             }
             _ => Stamp::default(),
@@ -87,7 +87,7 @@ impl Sojourns {
     /// Records a packet that begins to leave. A packet that arrived before the watch is ignored.
     pub(crate) fn leave(&mut self, now: Time, stamp: &mut Stamp) {
         if let Some(place) = self.free_place(stamp) {
-            self.left.record(now.since(self.came[place as usize]));
+            self.left.record(now.since(self.arrivals[place as usize]));
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
         sojourns.leave(Time::from_millis(23), &mut stamps[2]);
         // It has already left, so it is not counted twice.
         sojourns.leave(Time::from_millis(99), &mut stamps[2]);
-        assert_eq!(sojourns.came.len(), 3);
+        assert_eq!(sojourns.arrivals.len(), 3);
         assert_eq!((sojourns.left.packets, sojourns.left.sum), (3, Duration::from_millis(30)));
         let spans = sojourns.left.spans().unwrap();
         assert_eq!((spans.min(), spans.max()), (Some(Duration::ZERO), Some(Duration::from_millis(20))));

@@ -94,7 +94,7 @@ impl FlowTallies {
     }
 
     /// Uncounts an event that names the flow, when it is processed.
-    pub(crate) fn event_came(&mut self, flow: FlowId) {
+    pub(crate) fn event_processed(&mut self, flow: FlowId) {
         self.flows[flow.0 as usize].events -= 1;
         self.release(flow);
     }

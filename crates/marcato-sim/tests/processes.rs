@@ -162,7 +162,7 @@ fn handshakes_that_nobody_answers_are_given_up() {
 }
 
 #[test]
-fn a_process_that_cannot_be_says_why() {
+fn an_invalid_process_gives_its_reason() {
     let mut world = world(7, 0.0);
     let alone = world.net.node("alone");
     for arrivals in [

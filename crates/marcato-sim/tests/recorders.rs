@@ -40,7 +40,7 @@ fn bulk(world: &mut World, config: TcpConfig, kb: u64) -> FlowId {
 }
 
 #[test]
-fn a_summary_tells_what_became_of_a_transfer() {
+fn a_summary_gives_the_outcome_of_a_transfer() {
     let mut world = world(Loss::Every(100));
     let flow = bulk(&mut world, TcpConfig::default(), 2_000);
     world.net.watch(flow);
@@ -463,7 +463,7 @@ fn each_duplicate_gets_a_dsack_and_nothing_is_retransmitted() {
             .collect();
         copies.dedup();
         // RFC 2883 §4: the first block reports the duplicate, below the acknowledgement.
-        let mut told: Vec<[u32; 2]> = back
+        let mut reported: Vec<[u32; 2]> = back
             .iter()
             .flat_map(Read::options)
             .filter_map(|it| {
@@ -472,8 +472,8 @@ fn each_duplicate_gets_a_dsack_and_nothing_is_retransmitted() {
             .map(|block| [block.start, block.end])
             .collect();
         // Each acknowledgement itself is duplicated.
-        told.dedup();
-        assert_eq!(told, copies);
+        reported.dedup();
+        assert_eq!(reported, copies);
         assert_eq!(copies.len(), 300_000_usize.div_ceil(1448));
     }
 }
@@ -607,16 +607,17 @@ fn datagrams_are_captured_with_their_own_payload_and_addresses() {
     for family in [Family::V4, Family::V6] {
         let mut world = world(Loss::None);
         world.net.tap(world.there, Tap::default().snaplen(2_000));
-        let said: Vec<Vec<u8>> = (0..5u8).map(|i| (0..=i * 50).map(|byte| byte ^ 0x5a).collect()).collect();
-        let hosts = (Speaker(said.iter().rev().cloned().collect()), Speaker(Vec::new()));
+        let payloads: Vec<Vec<u8>> =
+            (0..5u8).map(|i| (0..=i * 50).map(|byte| byte ^ 0x5a).collect()).collect();
+        let hosts = (Speaker(payloads.iter().rev().cloned().collect()), Speaker(Vec::new()));
         let flow = DatagramFlow::new(hosts.0, hosts.1, vec![Route::new(world.client, world.server)]);
         let flow = world.net.datagrams(flow.family(family)).unwrap();
         world.net.run_until(Time::from_secs(1));
         let packets = drain(&mut world.net, world.there);
         assert_eq!(packets.len(), 5);
-        for (packet, said) in packets.iter().zip(&said) {
+        for (packet, payload) in packets.iter().zip(&payloads) {
             packet.check();
-            assert_eq!(&packet.bytes[packet.payload()..], said);
+            assert_eq!(&packet.bytes[packet.payload()..], payload);
             let from = world.net.address(flow, Side::Client, RouteId::new(0)).unwrap();
             assert_eq!(packet.field(packet.transport()), from.port());
         }

@@ -120,7 +120,7 @@ fn a_lost_tail_costs_a_timeout_or_a_probe() {
 /// A lost retransmission is found only by the timer under DupThresh; RACK finds it as soon as a
 /// later segment arrives.
 #[test]
-fn a_lost_retransmission_costs_a_timeout_unless_time_tells() {
+fn a_lost_retransmission_costs_a_timeout_without_rack() {
     let (net, flow) = transfer(200, &[20], &[], by_threshold());
     assert_eq!(stats(&net, flow).timeouts, 0);
     // Packet number of the retransmission: the one whose loss causes a timeout.

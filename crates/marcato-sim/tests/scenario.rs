@@ -289,7 +289,7 @@ fn what_a_queue_marked_and_judged_counts_on_when_it_is_changed() {
 }
 
 #[test]
-fn looking_changes_nothing_and_says_what_is_there() {
+fn looking_changes_nothing_and_returns_the_state() {
     let mut experiment = mixed();
     let silent = run(&experiment);
     let of_flow = |metric: &FlowMetric| Series::Flow { flow: "twins".into(), metric: *metric };

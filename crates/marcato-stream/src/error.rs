@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Priority};
 pub enum Closed {
     /// This end closed it.
     #[error("this end has closed the connection")]
-    Here,
+    Local,
     /// The peer closed it, after all that it had to send.
     #[error("the peer has closed the connection")]
     ByPeer,

@@ -180,7 +180,7 @@ impl Reader {
         sender: &mut Sender<T>,
     ) -> Result<(), PeerError> {
         let number = frame.id;
-        if frame.twin.is_some() {
+        if frame.duplicate.is_some() {
             return Err(PeerError::Copy);
         }
         let next = match inbound.progress(number) {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiver_is_told_of_partial_cancels_and_missed_deadlines() {
+    fn the_receiver_learns_of_partial_cancels_and_missed_deadlines() {
         let (mut a, mut b) = (End::new(), End::new());
         let (half, half_outcome) = a.send(NOW, message(5000, Priority::P2));
         b.feed(&a.chunk(NOW, 1000)).unwrap();
@@ -418,7 +418,7 @@ mod tests {
             len: Bytes::new(len),
             last,
             receipt: false,
-            twin: None,
+            duplicate: None,
         };
         let written = |frames: &[Frame]| {
             let mut bytes = Vec::new();
@@ -457,8 +457,8 @@ mod tests {
             refused(&[message(frame(0, 0, 3, false)), message(other)]),
             PeerError::Priority { number }
         );
-        let twin = Some(marcato_wire::Twin { index: 0, copies: 2 });
-        assert_eq!(refused(&[message(MessageFrame { twin, ..frame(0, 0, 1, true) })]), PeerError::Copy);
+        let duplicate = Some(marcato_wire::Duplicate { index: 0, copies: 2 });
+        assert_eq!(refused(&[message(MessageFrame { duplicate, ..frame(0, 0, 1, true) })]), PeerError::Copy);
         assert!(matches!(End::new().feed(b"GET / HTTP/1.1\r\n"), Err(PeerError::Frame(_))));
     }
 
@@ -474,7 +474,7 @@ mod tests {
                 len: Bytes::new(len),
                 last,
                 receipt: true,
-                twin: None,
+                duplicate: None,
             };
             let mut header = [0; MAX_FRAME_HEADER];
             let written = Frame::Message(frame).encode(&mut header).unwrap();

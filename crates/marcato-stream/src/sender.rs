@@ -22,7 +22,7 @@ struct Outgoing<T> {
     level: Priority,
     /// Number and priority on the wire, once its first byte has been written. For a part, the whole
     /// message has them.
-    told: Option<(MessageNumber, Priority)>,
+    announced: Option<(MessageNumber, Priority)>,
     part: Option<Part>,
 }
 
@@ -39,7 +39,7 @@ struct Part {
 /// Message that is handed over part by part.
 #[derive(Debug, Default)]
 struct Long {
-    told: Option<(MessageNumber, Priority)>,
+    announced: Option<(MessageNumber, Priority)>,
     len: Bytes,
     /// Parts that are not wholly written.
     parts: VecDeque<MessageId>,
@@ -192,7 +192,7 @@ impl<T: Ticket> Sender<T> {
             // `sweep` removes the part with the rest.
             let _ = self.conductor.cancel(id);
         }
-        if let Some((number, _)) = long.told {
+        if let Some((number, _)) = long.announced {
             self.resets.push_back((Some(number), MissedReason::code(reason)));
         }
     }
@@ -213,7 +213,8 @@ impl<T: Ticket> Sender<T> {
         self.sweep();
         let id = offered.map_err(|error| SendError::from_offer(error, level))?;
         tracing::trace!(id = id.get(), priority = %level, %len, "offered");
-        self.messages.insert(id, Outgoing { body: message.body.clone(), ticket, level, told: None, part });
+        self.messages
+            .insert(id, Outgoing { body: message.body.clone(), ticket, level, announced: None, part });
         self.unfinished[level.index()] += 1;
         Ok(id)
     }
@@ -248,7 +249,7 @@ impl<T: Ticket> Sender<T> {
     /// for them.
     fn sweep(&mut self) {
         while let Some((id, reason)) = self.conductor.observer_mut().pop() {
-            let Some(Outgoing { ticket, level, told, part, .. }) = self.messages.remove(&id) else {
+            let Some(Outgoing { ticket, level, announced, part, .. }) = self.messages.remove(&id) else {
                 continue;
             };
             self.unfinished[level.index()] -= 1;
@@ -259,8 +260,8 @@ impl<T: Ticket> Sender<T> {
             }
             // A receiver that has seen nothing of the message learns only that it missed its
             // deadline.
-            if told.is_some() || reason == Removal::Expired {
-                self.resets.push_back((told.map(|(number, _)| number), MissedReason::code(reason)));
+            if announced.is_some() || reason == Removal::Expired {
+                self.resets.push_back((announced.map(|(number, _)| number), MissedReason::code(reason)));
             }
             // A sender that dropped the handle does not wait for the outcome.
             ticket.settle(Err(NotDelivered::from(reason)));
@@ -343,8 +344,8 @@ impl<T: Ticket> Sender<T> {
             let Some(next) = next else { break };
             let continues = run.is_some_and(|run| run.id == next.message);
             // The number that it has, or would get if any of it fits.
-            let told = self.told(next.message);
-            let (number, priority) = told.unwrap_or((MessageNumber(self.next_number), next.priority));
+            let announced = self.announced(next.message);
+            let (number, priority) = announced.unwrap_or((MessageNumber(self.next_number), next.priority));
             let start = Run {
                 id: next.message,
                 number,
@@ -371,7 +372,7 @@ impl<T: Ticket> Sender<T> {
                     run.fin = grant.fin;
                 }
                 _ => {
-                    let (number, priority) = self.tell(grant.message, grant.priority);
+                    let (number, priority) = self.announce(grant.message, grant.priority);
                     let (base, last) = self.place(grant.message);
                     let next = Run {
                         id: grant.message,
@@ -401,11 +402,11 @@ impl<T: Ticket> Sender<T> {
     }
 
     /// Number and priority of a message on the wire, if any of it has been written.
-    fn told(&self, id: MessageId) -> Option<(MessageNumber, Priority)> {
+    fn announced(&self, id: MessageId) -> Option<(MessageNumber, Priority)> {
         let message = self.messages.get(&id)?;
         match message.part {
-            Some(part) => self.longs.get(&part.long)?.told,
-            None => message.told,
+            Some(part) => self.longs.get(&part.long)?.announced,
+            None => message.announced,
         }
     }
 
@@ -417,18 +418,18 @@ impl<T: Ticket> Sender<T> {
 
     /// Assigns the number and the priority of a message on the wire, before its first byte is
     /// written.
-    fn tell(&mut self, id: MessageId, priority: Priority) -> (MessageNumber, Priority) {
-        if let Some(told) = self.told(id) {
-            return told;
+    fn announce(&mut self, id: MessageId, priority: Priority) -> (MessageNumber, Priority) {
+        if let Some(announced) = self.announced(id) {
+            return announced;
         }
-        let told = (self.number(), priority);
+        let announced = (self.number(), priority);
         if let Some(message) = self.messages.get_mut(&id) {
             match message.part.and_then(|part| self.longs.get_mut(&part.long)) {
-                Some(long) => long.told = Some(told),
-                None => message.told = Some(told),
+                Some(long) => long.announced = Some(announced),
+                None => message.announced = Some(announced),
             }
         }
-        told
+        announced
     }
 
     fn write(&mut self, run: Run, out: &mut Vec<u8>) {
@@ -467,7 +468,7 @@ const fn frame(run: &Run) -> Frame {
         len: run.len,
         last: run.fin && run.last,
         receipt: run.fin && run.last,
-        twin: None,
+        duplicate: None,
     })
 }
 

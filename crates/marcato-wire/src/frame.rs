@@ -45,7 +45,7 @@ impl fmt::Display for MessageNumber {
 /// has the same offset in its stream, behind a header of the same length. So the header of any copy
 /// gives the offset of all payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Twin {
+pub struct Duplicate {
     /// Index of this copy, from 0 (included) to `copies` (excluded).
     pub index: u8,
     /// Number of copies: 2 to [`MAX_COPIES`].
@@ -68,7 +68,7 @@ pub struct MessageFrame {
     /// True if the sender asks for [`Frame::Done`] once the receiver wants no more of the message.
     pub receipt: bool,
     /// Index of this copy, if there are several.
-    pub twin: Option<Twin>,
+    pub duplicate: Option<Duplicate>,
 }
 
 impl MessageFrame {
@@ -90,7 +90,7 @@ impl MessageFrame {
 ///     len: Bytes::new(5),
 ///     last: true,
 ///     receipt: false,
-///     twin: None,
+///     duplicate: None,
 /// });
 /// let mut out = [0; MAX_FRAME_HEADER];
 /// let written = greeting.encode(&mut out)?;
@@ -167,7 +167,7 @@ pub enum FrameError {
     },
     /// The copy's index or the number of copies is out of range.
     #[error("copy {index} of {copies} at byte {at} cannot be: there must be 2 to 16 copies, counted from 0")]
-    Twin {
+    Duplicate {
         /// Offset of the copy's index; the number of copies is the byte after.
         at: usize,
         /// Index of the copy.
@@ -227,7 +227,7 @@ pub enum EncodeError {
     Empty,
     /// The copy's index or the number of copies is out of range.
     #[error("copy {index} of {copies} cannot be: there must be 2 to 16 copies, counted from 0")]
-    Twin {
+    Duplicate {
         /// Index of the copy.
         index: u8,
         /// Number of copies.
@@ -240,7 +240,7 @@ fn varint(field: &'static str, value: u64) -> Result<VarInt, EncodeError> {
     VarInt::new(value).ok_or(EncodeError::TooLarge { field, value })
 }
 
-impl Twin {
+impl Duplicate {
     const fn is_possible(self) -> bool {
         self.copies >= 2 && self.copies <= MAX_COPIES && self.index < self.copies
     }
@@ -271,9 +271,11 @@ impl Frame {
                 if message.len.is_zero() && !message.last {
                     return Err(EncodeError::Empty);
                 }
-                let copies = match message.twin {
-                    Some(twin) if twin.is_possible() => 2,
-                    Some(Twin { index, copies }) => return Err(EncodeError::Twin { index, copies }),
+                let copies = match message.duplicate {
+                    Some(duplicate) if duplicate.is_possible() => 2,
+                    Some(Duplicate { index, copies }) => {
+                        return Err(EncodeError::Duplicate { index, copies });
+                    }
                     None => 0,
                 };
                 1 + id + 1 + 1 + copies + offset + len
@@ -305,9 +307,9 @@ impl Frame {
                 writer.byte(
                     flag(message.last, LAST)
                         | flag(message.receipt, RECEIPT)
-                        | flag(message.twin.is_some(), COPIES),
+                        | flag(message.duplicate.is_some(), COPIES),
                 );
-                if let Some(Twin { index, copies }) = message.twin {
+                if let Some(Duplicate { index, copies }) = message.duplicate {
                     writer.byte(index);
                     writer.byte(copies);
                 }
@@ -423,13 +425,15 @@ impl Reader<'_> {
             return Err(FrameError::Flags { at, value: flags }.into());
         }
         let last = flags & LAST != 0;
-        let twin = if flags & COPIES != 0 {
+        let duplicate = if flags & COPIES != 0 {
             let at = self.at;
-            let twin = Twin { index: self.byte(3)?, copies: self.byte(2)? };
-            if !twin.is_possible() {
-                return Err(FrameError::Twin { at, index: twin.index, copies: twin.copies }.into());
+            let duplicate = Duplicate { index: self.byte(3)?, copies: self.byte(2)? };
+            if !duplicate.is_possible() {
+                return Err(
+                    FrameError::Duplicate { at, index: duplicate.index, copies: duplicate.copies }.into()
+                );
             }
-            Some(twin)
+            Some(duplicate)
         } else {
             None
         };
@@ -442,7 +446,7 @@ impl Reader<'_> {
         if len.is_zero() && !last {
             return Err(FrameError::Empty { at }.into());
         }
-        Ok(MessageFrame { id, priority, offset, len, last, receipt: flags & RECEIPT != 0, twin })
+        Ok(MessageFrame { id, priority, offset, len, last, receipt: flags & RECEIPT != 0, duplicate })
     }
 }
 
@@ -490,7 +494,7 @@ mod tests {
         len: Bytes::new(5),
         last: true,
         receipt: false,
-        twin: None,
+        duplicate: None,
     };
 
     fn written(frame: Frame) -> Vec<u8> {
@@ -516,7 +520,7 @@ mod tests {
             len: Bytes::new(5),
             last: true,
             receipt: true,
-            twin: Some(Twin { index: 1, copies: 2 }),
+            duplicate: Some(Duplicate { index: 1, copies: 2 }),
         });
         let mut ours = written(frame);
         ours.extend(b"hello");
@@ -535,7 +539,8 @@ mod tests {
         long[at] = 0xc0;
         long[at + 8] = 0xc0;
         long[at + 15] = 5;
-        let frame = Frame::Message(MessageFrame { twin: Some(Twin { index: 0, copies: 2 }), ..HELLO });
+        let frame =
+            Frame::Message(MessageFrame { duplicate: Some(Duplicate { index: 0, copies: 2 }), ..HELLO });
         assert_eq!(Frame::decode(&long), Ok(Decoded::Frame { frame, len: MAX_FRAME_HEADER }));
     }
 
@@ -655,8 +660,8 @@ mod tests {
             EncodeError::Empty
         );
         assert_eq!(
-            refused(message(|frame| frame.twin = Some(Twin { index: 0, copies: 17 }))),
-            EncodeError::Twin { index: 0, copies: 17 }
+            refused(message(|frame| frame.duplicate = Some(Duplicate { index: 0, copies: 17 }))),
+            EncodeError::Duplicate { index: 0, copies: 17 }
         );
         assert_eq!(out, [0xaa; MAX_FRAME_HEADER]);
         assert_eq!(
@@ -674,7 +679,7 @@ mod tests {
     prop_compose! {
         fn message()(
             id in number(), priority in 0..Priority::COUNT, offset in number(), len in number(), last: bool,
-            receipt: bool, twin in prop::option::of((2..=MAX_COPIES).prop_flat_map(|copies| (0..copies, Just(copies))))
+            receipt: bool, duplicate in prop::option::of((2..=MAX_COPIES).prop_flat_map(|copies| (0..copies, Just(copies))))
         ) -> Frame {
             let len = len.min(VarInt::MAX.get() - offset);
             Frame::Message(MessageFrame {
@@ -684,7 +689,7 @@ mod tests {
                 len: Bytes::new(len),
                 last: last || len == 0,
                 receipt,
-                twin: twin.map(|(index, copies)| Twin { index, copies }),
+                duplicate: duplicate.map(|(index, copies)| Duplicate { index, copies }),
             })
         }
     }
@@ -731,8 +736,8 @@ mod tests {
         #[test]
         fn copies_have_headers_of_one_length(frame in message(), copies in 2..=MAX_COPIES) {
             let Frame::Message(mut first) = frame else { unreachable!("message() makes MESSAGE frames") };
-            first.twin = Some(Twin { index: 0, copies });
-            let other = MessageFrame { twin: Some(Twin { index: copies - 1, copies }), ..first };
+            first.duplicate = Some(Duplicate { index: 0, copies });
+            let other = MessageFrame { duplicate: Some(Duplicate { index: copies - 1, copies }), ..first };
             prop_assert_eq!(Frame::Message(first).encoded_len(), Frame::Message(other).encoded_len());
         }
     }

@@ -21,8 +21,8 @@ mod varint;
 pub use ecn::Ecn;
 pub use flow_tuple::FlowTuple;
 pub use frame::{
-    ALPN, Decoded, EncodeError, ErrorCode, Frame, FrameError, MAX_COPIES, MAX_FRAME_HEADER, MessageFrame,
-    MessageNumber, Twin,
+    ALPN, Decoded, Duplicate, EncodeError, ErrorCode, Frame, FrameError, MAX_COPIES, MAX_FRAME_HEADER,
+    MessageFrame, MessageNumber,
 };
 pub use packet::{IpPacket, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, PacketError, Transport};
 pub use quic_header::{QuicHeader, QuicLongType, QuicVersion};

@@ -124,7 +124,7 @@ mod tests {
 
     /// Defect 15 of the prototype: it compared the type with values that it can never have.
     #[test]
-    fn every_long_header_type_of_both_versions_is_told_apart() {
+    fn every_long_header_type_of_both_versions_is_recognised() {
         use QuicLongType::{Handshake, Initial, Retry, ZeroRtt};
         let kind = |first: u8, version: u32| {
             let [a, b, c, d] = version.to_be_bytes();

@@ -240,9 +240,9 @@ fn wait(
     handle: &Handle,
     work: impl Future<Output = Result<String, Failure>> + Send + 'static,
 ) -> Result<String, Failure> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     handle.spawn(async move {
-        let _ = tell.send(work.await);
+        let _ = sender.send(work.await);
     });
-    told.recv()?
+    receiver.recv()?
 }

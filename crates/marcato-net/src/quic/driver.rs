@@ -214,7 +214,7 @@ impl Hub {
             {
                 leave_silent_lanes(session, now);
                 session.close(now, ErrorCode::NoError, FINISHED);
-                state.end(id, Closed::Here);
+                state.end(id, Closed::Local);
                 any = true;
             }
         }

@@ -255,10 +255,10 @@ impl Quic {
         let level = message.priority;
         let len = Bytes::new(message.body.len() as u64);
         let mut state = lock(&self.hub.state);
-        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Here));
+        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Local));
         let (entry, session) = state.connection(self).ok_or_else(over)?;
         if entry.finishing {
-            return Err(SendError::Closed(Closed::Here));
+            return Err(SendError::Closed(Closed::Local));
         }
         let queued = session.conducted().level(level).queued.bytes;
         limits.admit(level, len, entry.unfinished[level.index()], queued)?;
@@ -305,7 +305,7 @@ impl Transport for Quic {
 
     fn begin_long(&self) -> Result<LongId, SendError> {
         let mut state = lock(&self.hub.state);
-        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Here));
+        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Local));
         let (entry, session) = state.connection(self).ok_or_else(over)?;
         if entry.finishing { Err(over()) } else { Ok(session.begin_long()) }
     }
@@ -466,7 +466,7 @@ impl Transport for Quic {
         if let Some((_, session)) = state.connection(self) {
             driver::leave_silent_lanes(session, now);
             session.close(now, ErrorCode::NoError, ABORTED);
-            state.end(self.id, Closed::Here);
+            state.end(self.id, Closed::Local);
         }
         drop(state);
         self.hub.wake.notify_one();
@@ -506,7 +506,7 @@ fn session_config(config: &Config) -> SessionConfig {
 }
 
 /// Returns the address of the low lane that belongs to a high one: the next port.
-fn low_beside(addr: SocketAddr) -> Result<SocketAddr, ConfigError> {
+fn low_address(addr: SocketAddr) -> Result<SocketAddr, ConfigError> {
     let port = addr.port().checked_add(1).ok_or(ConfigError::NoLowPort { addr })?;
     Ok(SocketAddr::new(addr.ip(), port))
 }
@@ -517,7 +517,7 @@ fn with_low_lanes(config: &Config, lanes: &[LaneConfig]) -> Result<Vec<LaneConfi
     if config.quic.layered && lanes.iter().all(|lane| lane.layer == Layer::High) {
         for lane in lanes {
             let local = lane.local.map(|local| SocketAddr::new(local.ip(), 0));
-            let remote = low_beside(lane.remote)?;
+            let remote = low_address(lane.remote)?;
             all.push(LaneConfig { local, remote, layer: Layer::Low, ..*lane });
         }
     }
@@ -545,7 +545,8 @@ fn listening(config: &Config, at: &[LocalAddress]) -> Result<Vec<Arc<Socket>>, L
             }
             tries -= 1;
             // The port after one that the system has chosen may be in use.
-            match low_beside(socket.addr).map_err(ListenError::from).and_then(|addr| bind(addr, Layer::Low)) {
+            match low_address(socket.addr).map_err(ListenError::from).and_then(|addr| bind(addr, Layer::Low))
+            {
                 Ok(second) => {
                     sockets.push(socket);
                     low.push(second);

@@ -103,10 +103,10 @@ impl Driver {
         loop {
             tokio::task::consume_budget().await;
             if lock(&self.tcp.state).phase == Phase::Aborted {
-                return Ok(Closed::Here);
+                return Ok(Closed::Local);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(Closed::Here);
+                return Ok(Closed::Local);
             }
             let wrote = self.write()?;
             if self.ended && deadline.is_none() {
@@ -126,7 +126,7 @@ impl Driver {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // The peer has received all its data, and does not wait for us.
-                    Err(_) if self.ended => return Ok(Closed::Here),
+                    Err(_) if self.ended => return Ok(Closed::Local),
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -244,7 +244,7 @@ impl Driver {
     /// Determines the outcome once the peer sends nothing more.
     fn at_end(&self) -> Result<Closed, Stop> {
         if self.ended {
-            return Ok(Closed::Here);
+            return Ok(Closed::Local);
         }
         if !self.reader.is_between_frames() || lock(&self.tcp.shared.inbound).open_messages() > 0 {
             return Err(Stop::CutShort);

@@ -26,11 +26,11 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 pub(crate) struct Listener {
     pub(crate) addrs: Vec<SocketAddr>,
     tasks: Vec<JoinHandle<()>>,
-    shared: Arc<Doorkeeper>,
+    shared: Arc<Acceptor>,
 }
 
 /// State shared by all of a listener's tasks.
-struct Doorkeeper {
+struct Acceptor {
     config: Config,
     /// Memory in which the messages of all connections are assembled.
     pool: Pool,
@@ -39,7 +39,7 @@ struct Doorkeeper {
     /// Permits left for handshakes and for connections.
     handshakes: Arc<Semaphore>,
     connections: Arc<Semaphore>,
-    let_in: AtomicU64,
+    admitted: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
 }
@@ -66,14 +66,14 @@ impl Listener {
             ServerSecurity::Tls(identity) => Some(TlsAcceptor::from(server_tls(identity)?)),
         };
         let semaphore = |most: usize| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
-        let shared = Arc::new(Doorkeeper {
+        let shared = Arc::new(Acceptor {
             config: config.clone(),
             pool: Pool::default(),
             tls,
             accepted,
             handshakes: semaphore(config.tcp.max_handshakes),
             connections: semaphore(config.tcp.max_connections),
-            let_in: AtomicU64::new(0),
+            admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         });
@@ -101,7 +101,7 @@ impl Listener {
                     };
                     let shared = Arc::clone(&shared);
                     tokio::spawn(async move {
-                        shared.welcome(stream, place).await;
+                        shared.admit(stream, place).await;
                         drop(permit);
                     });
                 }
@@ -119,16 +119,16 @@ impl Listener {
     }
 }
 
-impl Doorkeeper {
+impl Acceptor {
     fn stats(&self, waiting: usize) -> EndpointStats {
-        let Self { config, handshakes, connections, let_in, refused, failed, .. } = self;
+        let Self { config, handshakes, connections, admitted, refused, failed, .. } = self;
         let taken = |semaphore: &Semaphore, most: usize| {
             most.clamp(1, Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
         };
         EndpointStats {
             connections: taken(connections, config.tcp.max_connections),
             handshakes: taken(handshakes, config.tcp.max_handshakes).saturating_sub(waiting),
-            accepted: let_in.load(Relaxed),
+            accepted: admitted.load(Relaxed),
             refused: refused.load(Relaxed),
             failed: failed.load(Relaxed),
             ..EndpointStats::default()
@@ -136,15 +136,15 @@ impl Doorkeeper {
     }
 }
 
-impl Doorkeeper {
-    async fn welcome(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+impl Acceptor {
+    async fn admit(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
         let timeout = self.config.tcp.handshake_timeout;
-        let shaking = shake_hands(&self.config, self.tls.as_ref(), stream, place, self.pool.clone());
+        let handshake = handshake(&self.config, self.tls.as_ref(), stream, place, self.pool.clone());
         // A handshake that fails releases its permit here.
-        let done = tokio::time::timeout(timeout, shaking).await;
+        let done = tokio::time::timeout(timeout, handshake).await;
         match done {
             Ok(Some(connection)) => {
-                self.let_in.fetch_add(1, Relaxed);
+                self.admitted.fetch_add(1, Relaxed);
                 // If the endpoint accepts no more connections, this one ends here.
                 let _ = self.accepted.send(connection).await;
             }
@@ -153,7 +153,7 @@ impl Doorkeeper {
     }
 }
 
-async fn shake_hands(
+async fn handshake(
     config: &Config,
     tls: Option<&TlsAcceptor>,
     stream: TcpStream,

@@ -153,7 +153,7 @@ impl Transport for Tcp {
         let now = self.time();
         let mut state = lock(&self.state);
         if state.phase != Phase::Open {
-            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Local)));
         }
         let id = state.sender.offer(now, message, ticket)?;
         drop(state);
@@ -164,7 +164,7 @@ impl Transport for Tcp {
     fn begin_long(&self) -> Result<LongId, SendError> {
         let mut state = lock(&self.state);
         if state.phase != Phase::Open {
-            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Local)));
         }
         Ok(state.sender.begin_long())
     }
@@ -179,7 +179,7 @@ impl Transport for Tcp {
         let now = self.time();
         let mut state = lock(&self.state);
         if state.phase != Phase::Open {
-            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Here)));
+            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Local)));
         }
         let id = state.sender.offer_part(now, long, part, last, ticket)?;
         drop(state);

@@ -106,7 +106,7 @@ pub(super) fn srtt(plan: &mut Plan) -> Ask {
         let backup = Setup { backup: Some(0), span: plan.scale.short, ..usual.clone() };
         // The receiver's declaration affects its own acknowledgements only; the scheduler still
         // sends data on this path.
-        let backup = backup.with_session(|session| session.heed_backup = false);
+        let backup = backup.with_session(|session| session.follow_peer_backup = false);
         (
             rtts,
             [

@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Time};
 use noq_proto::{Event, PathError, PathEvent, PathId, PathStatus, VarInt};
 
 use super::pair::{CHUNK, Lane, Pair, Setup, Who};
-use crate::gate::Happening;
+use crate::gate::GateEvent;
 
 fn two_lanes(first: u64, second: u64) -> Vec<Lane> {
     vec![Lane::delay_ms(0, first), Lane::delay_ms(1, second)]
@@ -99,11 +99,11 @@ fn packets_from_before_a_move_are_acknowledged_without_a_word() {
     pair.feed(Who::Client, 1, hello, 100);
     pair.pass(Duration::from_millis(500));
     assert_eq!(read(&mut pair, Who::Client), 4 * CHUNK);
-    let told = pair.host(Who::Server).noted.iter().filter(|noted| match noted.what {
-        Happening::Acked { pn, .. } | Happening::Lost { pn, .. } => noted.lane == 1 && fed.contains(&pn),
+    let reported = pair.host(Who::Server).noted.iter().filter(|noted| match noted.what {
+        GateEvent::Acked { pn, .. } | GateEvent::Lost { pn, .. } => noted.lane == 1 && fed.contains(&pn),
         _ => false,
     });
-    assert_eq!(told.count(), 0);
+    assert_eq!(reported.count(), 0);
     // The engine nevertheless corrects the sum of bytes in flight.
     assert_eq!(gate.in_flight(), Bytes::new(0));
 }

@@ -22,7 +22,7 @@ use noq_proto::{
 
 use super::keys;
 use crate::controller::Congestion;
-use crate::gate::{Gate, GateFactory, Gated, Happening};
+use crate::gate::{Gate, GateEvent, GateFactory, Gated};
 
 /// Size of every full packet, unless a test discovers it.
 pub(super) const MTU: u16 = 1452;
@@ -271,7 +271,7 @@ struct Direction {
 struct Running {
     number: usize,
     /// Sequence number of the last arrival at each side.
-    heard: [u64; 2],
+    last_arrival: [u64; 2],
     out: Direction,
     back: Direction,
     client: SocketAddr,
@@ -287,7 +287,7 @@ impl Running {
         };
         Self {
             number,
-            heard: [0; 2],
+            last_arrival: [0; 2],
             out: direction("out", lane.out),
             back: direction("back", lane.back),
             client: lane.client,
@@ -309,7 +309,7 @@ pub(super) struct Passed {
     pub(super) spin: Option<bool>,
 }
 
-struct Flying {
+struct InFlight {
     at: Time,
     order: u64,
     to: Who,
@@ -318,21 +318,21 @@ struct Flying {
     data: BytesMut,
 }
 
-impl PartialEq for Flying {
+impl PartialEq for InFlight {
     fn eq(&self, other: &Self) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Flying {}
+impl Eq for InFlight {}
 
-impl PartialOrd for Flying {
+impl PartialOrd for InFlight {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Flying {
+impl Ord for InFlight {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
@@ -354,7 +354,7 @@ pub(super) struct Piece {
 pub(super) struct Noted {
     pub(super) at: Time,
     pub(super) lane: usize,
-    pub(super) what: Happening,
+    pub(super) what: GateEvent,
 }
 
 /// Host of one side.
@@ -377,7 +377,7 @@ pub(super) struct Host {
     /// so that the engine chose.
     pub(super) in_doubt: usize,
     gates: BTreeMap<PathId, (FourTuple, Arc<Gate>)>,
-    drained: Vec<Happening>,
+    drained: Vec<GateEvent>,
     buffer: Vec<u8>,
 }
 
@@ -482,7 +482,7 @@ pub(super) struct Pair {
     pub(super) now: Time,
     hosts: [Host; 2],
     lanes: Vec<Running>,
-    wire: BinaryHeap<Reverse<Flying>>,
+    wire: BinaryHeap<Reverse<InFlight>>,
     wake: Option<Time>,
     arrivals: u64,
     /// Random choices among sockets, for hosts that take any.
@@ -609,7 +609,7 @@ impl Pair {
             let lane: usize = id.to_string().parse().unwrap();
             gate.take(drained);
             for what in drained.drain(..) {
-                if let Happening::Lost { .. } = what {
+                if let GateEvent::Lost { .. } = what {
                     owed[lane] += 1;
                 }
                 noted.push(Noted { at, lane, what });
@@ -649,7 +649,7 @@ impl Pair {
         let fitting = self.lanes.iter().filter(leads_there);
         let found = match &mut self.sockets {
             Some(draws) => fitting.max_by_key(|_| draws.next_u64()),
-            None => fitting.max_by_key(|lane| (lane.heard[who as usize], Reverse(lane.number))),
+            None => fitting.max_by_key(|lane| (lane.last_arrival[who as usize], Reverse(lane.number))),
         };
         let found = found.map(|lane| lane.number);
         let Some(number) = found else {
@@ -675,7 +675,7 @@ impl Pair {
         };
         direction.free_at = leaves;
         self.counter += 1;
-        self.wire.push(Reverse(Flying {
+        self.wire.push(Reverse(InFlight {
             at: leaves + delay,
             order: self.counter,
             to: who.other(),
@@ -756,7 +756,7 @@ impl Pair {
         let left = self.flush(who);
         self.gate(who, lane).set_shut(true);
         let sent = self.host(who).noted[noted..].iter().filter_map(|noted| match noted.what {
-            Happening::Sent { pn, .. } => Some((noted.lane, pn)),
+            GateEvent::Sent { pn, .. } => Some((noted.lane, pn)),
             _ => None,
         });
         Fed { sent: sent.collect(), left }
@@ -799,7 +799,7 @@ impl Pair {
     /// there was one.
     fn advance(&mut self, until: Time) -> bool {
         let base = self.base;
-        let arrival = self.wire.peek().map(|Reverse(flying)| flying.at);
+        let arrival = self.wire.peek().map(|Reverse(in_flight)| in_flight.at);
         let timers = self.hosts.iter().filter_map(|host| {
             let instant = host.connection.as_ref()?.1.poll_timeout()?;
             Some(Time::ZERO + instant.saturating_duration_since(base))
@@ -811,11 +811,11 @@ impl Pair {
         self.now = self.now.max(next);
         self.wake = self.wake.filter(|&at| at > self.now);
         let now = self.instant();
-        if let Some(Reverse(flying)) = self.wire.peek()
-            && flying.at <= self.now
-            && let Some(Reverse(flying)) = self.wire.pop()
+        if let Some(Reverse(in_flight)) = self.wire.peek()
+            && in_flight.at <= self.now
+            && let Some(Reverse(in_flight)) = self.wire.pop()
         {
-            self.arrive(flying);
+            self.arrive(in_flight);
             return true;
         }
         for who in [Who::Client, Who::Server] {
@@ -832,10 +832,10 @@ impl Pair {
         true
     }
 
-    fn arrive(&mut self, flying: Flying) {
-        let Flying { to, lane, from, data, .. } = flying;
+    fn arrive(&mut self, in_flight: InFlight) {
+        let InFlight { to, lane, from, data, .. } = in_flight;
         self.arrivals += 1;
-        self.lanes[lane].heard[to as usize] = self.arrivals;
+        self.lanes[lane].last_arrival[to as usize] = self.arrivals;
         let now = self.instant();
         let at = self.now;
         let local = match to {

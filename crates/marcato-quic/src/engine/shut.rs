@@ -8,7 +8,7 @@ use marcato_units::Bytes;
 use noq_proto::{Event, PathEvent, PathId, PathStatus, StreamId, VarInt};
 
 use super::pair::{CHUNK, Lane, Pair, Setup, Who};
-use crate::gate::Happening;
+use crate::gate::GateEvent;
 
 fn two_lanes() -> Vec<Lane> {
     vec![Lane::delay_ms(0, 10), Lane::delay_ms(1, 15)]
@@ -22,7 +22,7 @@ fn write(pair: &mut Pair, who: Who, len: usize) -> StreamId {
 
 fn acked(pair: &mut Pair, who: Who) -> usize {
     let noted = &pair.host(who).noted;
-    noted.iter().filter(|noted| matches!(noted.what, Happening::Acked { .. })).count()
+    noted.iter().filter(|noted| matches!(noted.what, GateEvent::Acked { .. })).count()
 }
 
 fn read(pair: &mut Pair, who: Who) -> usize {
@@ -83,8 +83,8 @@ fn longest_wait(overdraft: Bytes) -> Duration {
     let mut longest = Duration::ZERO;
     for noted in &pair.host(Who::Server).noted {
         match noted.what {
-            Happening::Sent { pn, .. } => drop(sent.insert(pn, noted.at)),
-            Happening::Acked { pn, .. } => longest = longest.max(noted.at.since(sent[&pn])),
+            GateEvent::Sent { pn, .. } => drop(sent.insert(pn, noted.at)),
+            GateEvent::Acked { pn, .. } => longest = longest.max(noted.at.since(sent[&pn])),
             _ => {}
         }
     }
@@ -206,7 +206,7 @@ fn packet_numbers_of_the_handshake_come_again() {
         .noted
         .iter()
         .filter_map(|noted| match noted.what {
-            Happening::Sent { pn, .. } => Some(pn),
+            GateEvent::Sent { pn, .. } => Some(pn),
             _ => None,
         })
         .collect();

@@ -7,7 +7,7 @@ use marcato_units::{Bytes, Seed, Time};
 
 use super::pair::{CHUNK, Fed, Lane, Link, MTU, Noted, Pair, Setup, Who};
 use crate::controller::Congestion;
-use crate::gate::Happening;
+use crate::gate::GateEvent;
 
 const SIDES: [Who; 2] = [Who::Client, Who::Server];
 
@@ -74,9 +74,9 @@ fn every_packet_that_was_sent_is_acknowledged_or_lost() {
     for (side, who) in SIDES.into_iter().enumerate() {
         for &Noted { lane, what, .. } in &pair.host(who).noted {
             let known = match what {
-                Happening::Sent { pn, .. } => open[side].insert((lane, pn)),
-                Happening::Acked { pn, .. } | Happening::Lost { pn, .. } => open[side].remove(&(lane, pn)),
-                Happening::Window { .. } => true,
+                GateEvent::Sent { pn, .. } => open[side].insert((lane, pn)),
+                GateEvent::Acked { pn, .. } | GateEvent::Lost { pn, .. } => open[side].remove(&(lane, pn)),
+                GateEvent::Window { .. } => true,
             };
             assert!(known, "{who:?}: {what:?} on lane {lane}");
         }
@@ -143,20 +143,20 @@ fn datagram_frames_are_steered_and_reported_acked_or_lost() {
         received += 1;
     }
     let sent: BTreeSet<(usize, u64)> = fed.iter().map(|(_, fed)| fed.sent[0]).collect();
-    let told = |acked: bool, pair: &mut Pair| {
+    let reported = |acked: bool, pair: &mut Pair| {
         let noted = &pair.host(Who::Client).noted;
         noted
             .iter()
             .filter(|noted| match noted.what {
-                Happening::Acked { pn, .. } => acked && sent.contains(&(noted.lane, pn)),
-                Happening::Lost { pn, .. } => !acked && sent.contains(&(noted.lane, pn)),
+                GateEvent::Acked { pn, .. } => acked && sent.contains(&(noted.lane, pn)),
+                GateEvent::Lost { pn, .. } => !acked && sent.contains(&(noted.lane, pn)),
                 _ => false,
             })
             .count()
     };
     // Lost datagrams are not retransmitted. A late acknowledgement turns a received one into a
     // loss.
-    let (acked, lost) = (told(true, &mut pair), told(false, &mut pair));
+    let (acked, lost) = (reported(true, &mut pair), reported(false, &mut pair));
     assert_eq!(acked + lost, 500);
     assert!((acked..=acked + 2).contains(&received), "{received} received, {acked} acknowledged");
     assert!(lost > 10, "{lost}");

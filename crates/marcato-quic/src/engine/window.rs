@@ -11,7 +11,7 @@ use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use super::pair::{CHUNK, Lane, Link, MTU, Noted, Pair, Setup, Who};
 use crate::controller::Congestion;
 use crate::event::WindowChange;
-use crate::gate::{Gate, GateFactory, Gated, Happening};
+use crate::gate::{Gate, GateEvent, GateFactory, Gated};
 
 /// Mistake of a careless wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ fn a_shut_gate_does_not_disturb_the_pacer() {
     for congestion in [Congestion::RENO, Congestion::Cubic, Congestion::Bbr3] {
         let mut pair =
             acknowledge_with_gates_shut(Setup::new(1, vec![Lane::delay_ms(0, 10)]).congestion(congestion));
-        let is_ack = |noted: &&Noted| matches!(noted.what, Happening::Acked { .. });
+        let is_ack = |noted: &&Noted| matches!(noted.what, GateEvent::Acked { .. });
         let acked = pair.host(Who::Server).noted.iter().filter(is_ack).count();
         assert!(acked >= 36, "{congestion:?}: {acked} packets acknowledged");
         let controller = pair.engine(Who::Client).congestion_state(noq_proto::PathId::ZERO).unwrap();
@@ -248,13 +248,13 @@ fn a_lost_mtu_probe_stays_unreported_until_a_later_ack_fixes_it() {
     let stats = pair.engine(Who::Client).path_stats(noq_proto::PathId::ZERO).unwrap();
     assert!(stats.lost_plpmtud_probes >= 3, "{stats:?}");
     assert_eq!(stats.lost_packets, stats.lost_plpmtud_probes);
-    let told = pair
+    let lost = pair
         .host(Who::Client)
         .noted
         .iter()
-        .filter(|noted| matches!(noted.what, Happening::Lost { .. }))
+        .filter(|noted| matches!(noted.what, GateEvent::Lost { .. }))
         .count();
-    assert_eq!(told, 0);
+    assert_eq!(lost, 0);
     eprintln!("{excess:?}");
     assert!(excess[0] > 1210, "{excess:?}");
     assert_eq!(excess.last(), Some(&0));
@@ -262,7 +262,7 @@ fn a_lost_mtu_probe_stays_unreported_until_a_later_ack_fixes_it() {
 }
 
 #[test]
-fn windows_are_told_with_what_changed_them() {
+fn window_changes_are_reported_with_their_cause() {
     let lanes = vec![Lane::new(0, Link::delay_ms(20).rate(Rate::from_mbps(20), 50_000))];
     let mut pair = Setup::new(1, lanes).establish();
     pair.gate(Who::Client, 0).set_app_limited(false);
@@ -272,7 +272,7 @@ fn windows_are_told_with_what_changed_them() {
         .noted
         .iter()
         .filter_map(|noted| match noted.what {
-            Happening::Window { change, .. } => Some(change),
+            GateEvent::Window { change, .. } => Some(change),
             _ => None,
         })
         .collect();
@@ -285,7 +285,7 @@ fn windows_are_told_with_what_changed_them() {
 
 /// Calls that a controller behind a gate received.
 #[derive(Debug, Default)]
-struct Told {
+struct Reports {
     cwnd_limited: usize,
     acked: u64,
     app_limited: Vec<bool>,
@@ -294,7 +294,7 @@ struct Told {
 /// Controller that only records calls.
 #[derive(Clone, Debug)]
 struct Listener {
-    told: Arc<Mutex<Told>>,
+    reports: Arc<Mutex<Reports>>,
     rate: Option<u64>,
 }
 
@@ -306,13 +306,13 @@ impl ControllerFactory for Listener {
 
 impl Controller for Listener {
     fn on_cwnd_limited(&mut self) {
-        self.told.lock().unwrap().cwnd_limited += 1;
+        self.reports.lock().unwrap().cwnd_limited += 1;
     }
 
     fn on_ack(&mut self, _: Instant, _: Instant, bytes: u64, _: u64, app_limited: bool, _: &RttEstimator) {
-        let mut told = self.told.lock().unwrap();
-        told.acked += bytes;
-        told.app_limited.push(app_limited);
+        let mut reports = self.reports.lock().unwrap();
+        reports.acked += bytes;
+        reports.app_limited.push(app_limited);
     }
 
     fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {}
@@ -344,15 +344,15 @@ impl Controller for Listener {
 }
 
 /// Returns a pair whose client has data to acknowledge, and the record of its controller.
-fn listening(rate: Option<u64>) -> (Pair, Arc<Mutex<Told>>) {
-    let told: Arc<Mutex<Told>> = Arc::default();
+fn listening(rate: Option<u64>) -> (Pair, Arc<Mutex<Reports>>) {
+    let reports: Arc<Mutex<Reports>> = Arc::default();
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10)]);
     // The server's controller records too, but nothing of interest before the client's record is
     // reset.
-    setup.factory = Some(Arc::new(Listener { told: Arc::clone(&told), rate }));
+    setup.factory = Some(Arc::new(Listener { reports: Arc::clone(&reports), rate }));
     let pair = setup.establish();
-    *told.lock().unwrap() = Told::default();
-    (pair, told)
+    *reports.lock().unwrap() = Reports::default();
+    (pair, reports)
 }
 
 fn send(pair: &mut Pair, chunks: usize) {
@@ -366,37 +366,37 @@ fn send(pair: &mut Pair, chunks: usize) {
 
 #[test]
 fn cwnd_limited_is_reported_only_for_open_gates_or_on_request() {
-    let (mut pair, told) = listening(None);
-    let heard = || told.lock().unwrap().cwnd_limited;
+    let (mut pair, reports) = listening(None);
+    let cwnd_limited = || reports.lock().unwrap().cwnd_limited;
     let stream = pair.stream(Who::Client);
     pair.shut_all(Who::Client, true);
     pair.engine(Who::Client).send_stream(stream).write(&[0; 80_000]).unwrap();
     pair.flush(Who::Client);
-    assert_eq!((pair.blocked(Who::Client), heard()), (1, 0));
+    assert_eq!((pair.blocked(Who::Client), cwnd_limited()), (1, 0));
     pair.shut_all(Who::Client, false);
     pair.flush(Who::Client);
-    assert_eq!((pair.blocked(Who::Client), heard()), (2, 1));
+    assert_eq!((pair.blocked(Who::Client), cwnd_limited()), (2, 1));
     pair.pass(Duration::from_millis(100));
 
-    let before = heard();
+    let before = cwnd_limited();
     pair.gate(Who::Client, 0).set_cwnd_limited();
-    assert_eq!(heard(), before);
+    assert_eq!(cwnd_limited(), before);
     send(&mut pair, 4);
-    assert_eq!(heard(), before + 1);
+    assert_eq!(cwnd_limited(), before + 1);
 }
 
 #[test]
 fn the_idle_share_scales_acked_bytes_unless_a_rate_is_measured() {
     for (rate, share, factor) in [(None, 0, 1), (None, 500, 2), (None, 750, 4), (Some(1_000_000), 500, 1)] {
-        let (mut pair, told) = listening(rate);
+        let (mut pair, reports) = listening(rate);
         pair.gate(Who::Client, 0).set_idle_share(share);
         send(&mut pair, 10);
         let noted = &pair.host(Who::Client).noted;
         let sent: u64 = noted
             .iter()
-            .map(|noted| if let Happening::Sent { bytes, .. } = noted.what { u64::from(bytes) } else { 0 })
+            .map(|noted| if let GateEvent::Sent { bytes, .. } = noted.what { u64::from(bytes) } else { 0 })
             .sum();
-        assert_eq!(told.lock().unwrap().acked, factor * sent, "{rate:?}, {share}");
+        assert_eq!(reports.lock().unwrap().acked, factor * sent, "{rate:?}, {share}");
         assert_eq!(pair.gate(Who::Client, 0).pacing_rate(), rate.unwrap_or(0));
     }
 }
@@ -404,16 +404,16 @@ fn the_idle_share_scales_acked_bytes_unless_a_rate_is_measured() {
 #[test]
 fn the_flag_that_a_controller_gets_is_the_sessions() {
     for limited in [false, true] {
-        let (mut pair, told) = listening(None);
+        let (mut pair, reports) = listening(None);
         pair.gate(Who::Client, 0).set_app_limited(limited);
         send(&mut pair, 10);
-        let told = told.lock().unwrap();
-        assert_eq!(told.app_limited, [limited; 10]);
+        let reports = reports.lock().unwrap();
+        assert_eq!(reports.app_limited, [limited; 10]);
     }
 }
 
 #[test]
-fn the_controller_is_not_told_of_a_peers_smaller_packet_limit() {
+fn a_peers_smaller_packet_limit_does_not_reach_the_controller() {
     // Later paths do not get it either, unless their size is discovered: 1.4.0 then sends packets
     // that the peer rejects.
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10), Lane::delay_ms(1, 10)]);

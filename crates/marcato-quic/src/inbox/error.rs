@@ -124,7 +124,7 @@ pub enum InboxError {
     #[error(
         "stream {stream} does not carry the copy of message {message} that another copy's header announced"
     )]
-    Twin {
+    DuplicateDiffers {
         /// Stream of the copy.
         stream: u64,
         /// Message announced by the other copy's header.

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::{Decoded, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Twin, VarInt};
+use marcato_wire::{Decoded, Duplicate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, VarInt};
 
 use assembly::{Assembly, Held};
 pub use error::InboxError;
@@ -317,8 +317,8 @@ impl Inbox {
     fn place(&mut self, id: u64, mut at: u64, mut bytes: Bytes) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let (known, start, end) = match &stream.body {
-            // The own header of a foretold body has not arrived: it is expected at the cursor.
-            Some(body) if body.foretold => (stream.cursor, body.start, body.end),
+            // The own header of an announced body has not arrived: it is expected at the cursor.
+            Some(body) if body.announced => (stream.cursor, body.start, body.end),
             Some(body) => (body.start, body.start, body.end),
             None => (stream.cursor, u64::MAX, u64::MAX),
         };
@@ -387,7 +387,7 @@ impl Inbox {
     /// Reads the header at the cursor, and returns whether another may follow at once.
     fn next_frame(&mut self, id: u64) -> Result<bool, InboxError> {
         let Some(stream) = self.streams.get(&id) else { return Ok(false) };
-        if stream.ended || stream.body.is_some_and(|body| !body.foretold) {
+        if stream.ended || stream.body.is_some_and(|body| !body.announced) {
             return Ok(false);
         }
         let at = stream.cursor;
@@ -398,7 +398,7 @@ impl Inbox {
         let Decoded::Frame { frame, len } = decoded else {
             // The header does not end at the offset given by the other copy's.
             if let Some(body) = stream.body.filter(|body| at + filled as u64 >= body.start) {
-                return Err(InboxError::Twin { stream: id, message: body.frame.id });
+                return Err(InboxError::DuplicateDiffers { stream: id, message: body.frame.id });
             }
             // A hint is of use only if bytes are parked.
             if stream.body.is_none() && !stream.parked.is_empty() {
@@ -446,9 +446,9 @@ impl Inbox {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         if let Some(body) = &mut stream.body {
             if body.frame != frame || body.start != start {
-                return Err(InboxError::Twin { stream: id, message: body.frame.id });
+                return Err(InboxError::DuplicateDiffers { stream: id, message: body.frame.id });
             }
-            body.foretold = false;
+            body.announced = false;
             stream.cursor = body.end;
             self.hints.remove(&id);
             return Ok(());
@@ -457,20 +457,20 @@ impl Inbox {
             && hint.at == at
             && (hint.frame != frame || hint.start != start)
         {
-            return Err(InboxError::Twin { stream: id, message: hint.frame.id });
+            return Err(InboxError::DuplicateDiffers { stream: id, message: hint.frame.id });
         }
         self.adopt(id, frame, start, false)?;
-        self.tell_twins(id, frame, at, start)
+        self.announce_duplicates(id, frame, at, start)
     }
 
     /// Sets the stream's current frame to `frame`, whose payload begins at `start`.
-    fn adopt(&mut self, id: u64, frame: MessageFrame, start: u64, foretold: bool) -> Result<(), InboxError> {
+    fn adopt(&mut self, id: u64, frame: MessageFrame, start: u64, announced: bool) -> Result<(), InboxError> {
         let end = start.checked_add(frame.len.get()).filter(|&end| end <= VarInt::MAX.get());
         let end = end.ok_or(InboxError::StreamTooLong { stream: id })?;
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         stream.kind = Kind::Messages;
-        stream.body = Some(Body { frame, start, end, foretold });
-        if !foretold {
+        stream.body = Some(Body { frame, start, end, announced });
+        if !announced {
             stream.cursor = end;
         }
         if stream.reach > end {
@@ -497,8 +497,8 @@ impl Inbox {
         if message.carriers.len() > self.limits.streams_per_message {
             return Err(limit(InboxLimit::StreamsPerMessage, self.limits.streams_per_message));
         }
-        // Bytes of a foretold body that are parked below `start` belong to its own header.
-        let header = if foretold { self.take_header(id, start) } else { Vec::new() };
+        // Bytes of an announced body that are parked below `start` belong to its own header.
+        let header = if announced { self.take_header(id, start) } else { Vec::new() };
         while let Some((at, bytes)) = self.unpark_below(id, end) {
             self.deliver(frame.id, frame.offset.get() + (at - start), bytes)?;
         }
@@ -515,32 +515,38 @@ impl Inbox {
     }
 
     /// Records for the streams of the other copies which frame they carry. docs/wire.md, "Copies".
-    fn tell_twins(&mut self, id: u64, frame: MessageFrame, at: u64, start: u64) -> Result<(), InboxError> {
-        let Some(Twin { index: own, copies }) = frame.twin else { return Ok(()) };
-        let broken = InboxError::Twin { stream: id, message: frame.id };
+    fn announce_duplicates(
+        &mut self,
+        id: u64,
+        frame: MessageFrame,
+        at: u64,
+        start: u64,
+    ) -> Result<(), InboxError> {
+        let Some(Duplicate { index: own, copies }) = frame.duplicate else { return Ok(()) };
+        let broken = InboxError::DuplicateDiffers { stream: id, message: frame.id };
         let first = id.checked_sub(4 * u64::from(own)).ok_or(broken)?;
         for index in (0..copies).filter(|&index| index != own) {
-            let twin = first + 4 * u64::from(index);
-            if twin > VarInt::MAX.get() {
+            let other = first + 4 * u64::from(index);
+            if other > VarInt::MAX.get() {
                 return Err(broken);
             }
-            if self.is_closed(twin) {
+            if self.is_closed(other) {
                 continue;
             }
-            let known = self.streams.get(&twin);
+            let known = self.streams.get(&other);
             if known.is_some_and(|stream| stream.ended || stream.cursor > at || stream.body.is_some()) {
                 continue;
             }
-            let frame = MessageFrame { twin: Some(Twin { index, copies }), ..frame };
-            self.hints.insert(twin, Hint { frame, at, start });
+            let frame = MessageFrame { duplicate: Some(Duplicate { index, copies }), ..frame };
+            self.hints.insert(other, Hint { frame, at, start });
             if self.hints.len() > self.limits.hints {
                 // Stream numbers count up, so the least is the oldest.
                 self.hints.pop_first();
                 self.counters.hints_evicted += 1;
             }
-            if self.streams.get(&twin).is_some_and(|stream| !stream.parked.is_empty()) {
-                self.use_hint(twin)?;
-                self.close_if_at_end(twin)?;
+            if self.streams.get(&other).is_some_and(|stream| !stream.parked.is_empty()) {
+                self.use_hint(other)?;
+                self.close_if_at_end(other)?;
             }
         }
         Ok(())
@@ -555,9 +561,9 @@ impl Inbox {
             return Ok(());
         }
         if !matches!(stream.kind, Kind::Undecided | Kind::Messages) || stream.ended {
-            return Err(InboxError::Twin { stream: id, message: hint.frame.id });
+            return Err(InboxError::DuplicateDiffers { stream: id, message: hint.frame.id });
         }
-        self.counters.foretold += 1;
+        self.counters.announced += 1;
         self.adopt(id, hint.frame, hint.start, true)
     }
 

@@ -61,7 +61,7 @@ pub struct InboxCounters {
     /// Frames whose header was read.
     pub frames: u64,
     /// Frames whose payload was placed by another copy's header before their own arrived.
-    pub foretold: u64,
+    pub announced: u64,
     /// Payload that was new to its message.
     pub accepted: ByteCount,
     /// Payload that another stream had already delivered: the cost of copies.

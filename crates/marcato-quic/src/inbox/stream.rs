@@ -60,7 +60,7 @@ pub(super) struct Body {
     /// Offset in the stream at which it ends.
     pub(super) end: u64,
     /// Set if this is known from another copy, and the stream's own header has not arrived.
-    pub(super) foretold: bool,
+    pub(super) announced: bool,
 }
 
 /// Stream with missing bytes.
@@ -72,7 +72,7 @@ pub(super) struct Stream {
     /// One more than the offset of the last received byte.
     pub(super) reach: u64,
     pub(super) final_size: Option<u64>,
-    /// Offset of the next header or, for a foretold body, of its own frame's header.
+    /// Offset of the next header or, for an announced body, of its own frame's header.
     pub(super) cursor: u64,
     pub(super) body: Option<Body>,
     /// Set if nothing may follow at `cursor`.

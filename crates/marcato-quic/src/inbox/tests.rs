@@ -27,12 +27,12 @@ fn run(id: u64, offset: u64, len: u64) -> MessageFrame {
         len: ByteCount::new(len),
         last: true,
         receipt: false,
-        twin: None,
+        duplicate: None,
     }
 }
 
 fn copy(frame: MessageFrame, index: u8, copies: u8) -> MessageFrame {
-    MessageFrame { twin: Some(Twin { index, copies }), ..frame }
+    MessageFrame { duplicate: Some(Duplicate { index, copies }), ..frame }
 }
 
 /// Bytes of `frame`, then `payload`.
@@ -126,7 +126,7 @@ fn the_copy_that_arrives_second_is_stopped() {
 }
 
 #[test]
-fn a_copy_whose_header_was_lost_counts_by_its_twins() {
+fn a_copy_without_its_header_counts_by_its_duplicates() {
     for header_first in [true, false] {
         let mut inbox = inbox();
         let a = message(copy(run(0, 0, 10), 0, 2), TEN);
@@ -141,7 +141,7 @@ fn a_copy_whose_header_was_lost_counts_by_its_twins() {
         }
         assert_eq!(inbox.load().parked.get(), 0);
         assert_eq!(read(&mut inbox), whole(0, TEN));
-        assert_eq!(inbox.counters().foretold, 1);
+        assert_eq!(inbox.counters().announced, 1);
         assert_eq!(
             actions(&mut inbox),
             [Action::Stop { stream: PEER_UNI }, Action::Stop { stream: PEER_UNI + 4 }]
@@ -150,7 +150,7 @@ fn a_copy_whose_header_was_lost_counts_by_its_twins() {
 }
 
 #[test]
-fn a_header_that_comes_after_its_twins_told_it_has_to_agree() {
+fn a_header_after_its_announcement_has_to_agree() {
     let a = message(copy(run(0, 0, 10), 0, 2), TEN);
     let b = message(copy(run(0, 0, 10), 1, 2), TEN);
     let broken = |header: &Bytes| {
@@ -165,21 +165,21 @@ fn a_header_that_comes_after_its_twins_told_it_has_to_agree() {
     inbox.stream_data(PEER_UNI + 4, HEADER + 1, b.slice(9..)).unwrap();
     assert_eq!(read(&mut inbox), whole(0, TEN));
 
-    let twin = Err(InboxError::Twin { stream: PEER_UNI + 4, message: MessageNumber(0) });
-    assert_eq!(broken(&message(copy(run(1, 0, 10), 1, 2), TEN)).0, twin, "another message");
-    assert_eq!(broken(&message(copy(run(0, 0, 10), 0, 2), TEN)).0, twin, "another copy");
-    assert_eq!(broken(&message(run(0, 0, 10), TEN)).0, twin, "a shorter header");
-    assert_eq!(broken(&message(copy(run(64, 0, 10), 1, 2), TEN)).0, twin, "a longer header");
+    let differs = Err(InboxError::DuplicateDiffers { stream: PEER_UNI + 4, message: MessageNumber(0) });
+    assert_eq!(broken(&message(copy(run(1, 0, 10), 1, 2), TEN)).0, differs, "another message");
+    assert_eq!(broken(&message(copy(run(0, 0, 10), 0, 2), TEN)).0, differs, "another copy");
+    assert_eq!(broken(&message(run(0, 0, 10), TEN)).0, differs, "a shorter header");
+    assert_eq!(broken(&message(copy(run(64, 0, 10), 1, 2), TEN)).0, differs, "a longer header");
     let mut first = self::inbox();
     assert_eq!(
         first.stream_data(PEER_UNI, 0, b.clone()),
-        Err(InboxError::Twin { stream: PEER_UNI, message: MessageNumber(0) }),
+        Err(InboxError::DuplicateDiffers { stream: PEER_UNI, message: MessageNumber(0) }),
         "a second copy on the first stream of all"
     );
 }
 
 #[test]
-fn a_late_copy_is_stopped_even_if_only_its_twin_told_what_it_is() {
+fn a_late_copy_is_stopped_if_only_its_duplicate_announced_it() {
     let mut inbox = inbox();
     inbox.stream_data(PEER_UNI, 0, message(copy(run(0, 0, 10), 0, 2), TEN)).unwrap();
     inbox.stream_data(PEER_UNI + 4, HEADER + 4, Bytes::from_static(b"45")).unwrap();
@@ -597,8 +597,8 @@ fn streams_that_are_over_count_towards_no_limit() {
         }
         assert_eq!(inbox.load().streams, 0);
     }
-    let told = copy(run(1, 0, 10), 0, 2);
-    inbox.stream_data(PEER_UNI + 400, 0, message(told, b"")).unwrap();
+    let announcing = copy(run(1, 0, 10), 0, 2);
+    inbox.stream_data(PEER_UNI + 400, 0, message(announcing, b"")).unwrap();
     assert_eq!(inbox.load().hints, 1);
     inbox.stream_reset(PEER_UNI + 404).unwrap();
     assert_eq!(inbox.load().hints, 0, "a hint is forgotten with its stream");

@@ -3,7 +3,7 @@
 use bytes::Bytes as Payload;
 use marcato_sched::lane::{LaneId, LaneSet};
 use marcato_units::Bytes;
-use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, Twin};
+use marcato_wire::{Duplicate, Frame, MAX_FRAME_HEADER, MessageFrame};
 use noq_proto::{Dir, StreamId, WriteError};
 
 use super::{Session, engine_priority};
@@ -71,13 +71,13 @@ impl Session {
             let run = self.run_from(at, message);
             let last = message.ends_with(run);
             let copies = u8::try_from(lanes.len()).ok()?;
-            let twins = self.config.streams == StreamUse::PerMessage || message.part.is_some();
-            let twin = |index| twins.then_some(Twin { index, copies });
+            let announced = self.config.streams == StreamUse::PerMessage || message.part.is_some();
+            let duplicate = |index| announced.then_some(Duplicate { index, copies });
             let home = lanes.first()?;
-            let main = self.open_carrier(key, Role::Main, run, last, twin(0))?;
+            let main = self.open_carrier(key, Role::Main, run, last, duplicate(0))?;
             for (index, lane) in (1..).zip(lanes.without(LaneSet::one(home)).iter()) {
                 // Without credit for another stream, the run has no copy there.
-                self.open_carrier(key, Role::Copy(lane), run, last, twin(index));
+                self.open_carrier(key, Role::Copy(lane), run, last, duplicate(index));
             }
             return Some((main, run, home));
         }
@@ -98,7 +98,7 @@ impl Session {
         role: Role,
         run: Run,
         last: bool,
-        twin: Option<Twin>,
+        duplicate: Option<Duplicate>,
     ) -> Option<StreamId> {
         let part = self.outbox.get(key)?.part;
         // A stream for reuse is free only when all of its message has arrived, so parts would wait
@@ -121,12 +121,12 @@ impl Session {
         let (priority, base) = self.outbox.get(key).map(|message| (message.priority, message.base()))?;
         let frame = Frame::Message(MessageFrame {
             id,
-            priority: self.outbox.told_priority(key)?,
+            priority: self.outbox.announced_priority(key)?,
             offset: Bytes::new(base + run.start),
             len: Bytes::new(run.len()),
             last,
             receipt: reuse,
-            twin,
+            duplicate,
         });
         let mut header = [0; MAX_FRAME_HEADER];
         let len = frame.encode(&mut header).ok()?;

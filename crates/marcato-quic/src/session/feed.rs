@@ -88,12 +88,12 @@ impl Session {
                     }
                 }
                 choice => {
-                    self.tell_full(choice, wire);
+                    self.report_full(choice, wire);
                     break Some((Next { key, fresh, payload, wire, among }, choice));
                 }
             }
         };
-        self.tell_gates(now, reserved, found.is_some());
+        self.update_gates(now, reserved, found.is_some());
         self.sweep(now);
         let (next, choice) = found?;
         if self.outbox.get(next.key).is_some_and(|message| message.unreliable) {
@@ -108,7 +108,7 @@ impl Session {
 
     /// Informs the controllers of high lanes with full windows that this packet leaves on a low
     /// lane only for lack of room.
-    fn tell_full(&self, choice: Choice, wire: Bytes) {
+    fn report_full(&self, choice: Choice, wire: Bytes) {
         let Choice::One(lane) = choice else { return };
         if self.lanes.get(lane).is_some_and(|lane| lane.managed) {
             let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
@@ -120,7 +120,7 @@ impl Session {
 
     /// Informs the controllers whether the windows are fully used. `fed` means that a chunk was
     /// found that may leave.
-    fn tell_gates(&mut self, now: Time, reserved: bool, fed: bool) {
+    fn update_gates(&mut self, now: Time, reserved: bool, fed: bool) {
         // Underutilization because of flow control does not grow the window (RFC 9002 §7.8).
         let free = self.credit.levels();
         let idle = !fed

@@ -13,7 +13,7 @@ use super::{Datagram, Session};
 use crate::config::{Pacing, StreamUse};
 use crate::endpoint::SocketId;
 use crate::event::Event;
-use crate::gate::Happening;
+use crate::gate::GateEvent;
 use crate::inbox::Action;
 use crate::lane::{Lane, Load, Owed};
 use crate::outbox::{Key, Role};
@@ -63,7 +63,7 @@ impl Session {
         }
         self.look_for_stalls(now);
         self.give_up_silent(now);
-        self.see_to_low_lanes(now);
+        self.manage_low_lanes(now);
         if self.alarms.expire(now) {
             self.send.request_look();
             self.lanes.iter_mut().for_each(|lane| lane.paused = false);
@@ -112,7 +112,7 @@ impl Session {
         if self.phase.is_confirmed() {
             self.open_lanes(now);
         }
-        self.see_to_low_lanes(now);
+        self.manage_low_lanes(now);
         self.size_window(now);
         self.act(now);
         self.write_notes();
@@ -139,18 +139,18 @@ impl Session {
     /// probe on another lane may have carried it instead. Returns the number of packets that left
     /// on `on`, and on other lanes.
     pub(super) fn drain(&mut self, now: Time, on: Option<LaneId>, load: Load) -> (usize, usize) {
-        let mut happenings = std::mem::take(&mut self.happenings);
+        let mut gate_events = std::mem::take(&mut self.gate_events);
         let mut sent = (0, 0);
         let mut recovered = false;
         let slowest = if self.watch.is_some() { self.slowest_high() } else { Duration::ZERO };
         for lane in self.lanes.iter_mut() {
             let id = lane.id;
-            lane.gate.take(&mut happenings);
-            let mut heard = false;
+            lane.gate.take(&mut gate_events);
+            let mut acknowledged = false;
             let mut left = Bytes::ZERO;
-            for happening in happenings.drain(..) {
-                match happening {
-                    Happening::Sent { pn, bytes } => {
+            for event in gate_events.drain(..) {
+                match event {
+                    GateEvent::Sent { pn, bytes } => {
                         let count = if on == Some(id) { &mut sent.0 } else { &mut sent.1 };
                         *count += 1;
                         let bytes_sent = Bytes::from(u32::from(bytes));
@@ -165,8 +165,8 @@ impl Session {
                         lane.sent(now, pn, bytes, load);
                         left += bytes_sent;
                     }
-                    Happening::Acked { pn, bytes, micros } => {
-                        heard = true;
+                    GateEvent::Acked { pn, bytes, micros } => {
+                        acknowledged = true;
                         if let Some(watch) = &mut self.watch {
                             let (took, bytes) = (Duration::from_micros(micros.into()), Bytes::new(bytes));
                             match lane.managed {
@@ -174,13 +174,13 @@ impl Session {
                                 false => watch.acked(now, id, took, bytes),
                             }
                         }
-                        lane.heard(now);
+                        lane.on_ack(now);
                         lane.settle(pn, bytes);
                         lane.stats.acked += Bytes::new(bytes);
                         self.scheduler.acked(now, id, Bytes::new(bytes));
                         recovered |= lane.is_in_doubt();
                     }
-                    Happening::Lost { pn, bytes } => {
+                    GateEvent::Lost { pn, bytes } => {
                         lane.stats.lost += 1;
                         if let Some(watch) = self.watch.as_mut().filter(|_| !lane.managed) {
                             watch.lost(now, id);
@@ -199,7 +199,7 @@ impl Session {
                             self.send.owe(priority, Owed { pinned, lost_on: id });
                         }
                     }
-                    Happening::Window { at, change, window } => {
+                    GateEvent::Window { at, change, window } => {
                         lane.stats.reductions += u64::from(change == crate::event::WindowChange::Reduced);
                         if self.config.trace_windows {
                             let (at, window) = (self.clock.time(at), Bytes::new(window));
@@ -211,12 +211,12 @@ impl Session {
             if !left.is_zero() {
                 lane.pacer.sent(now, left);
             }
-            if heard && let Some(srtt) = self.conn.rtt(lane.path) {
+            if acknowledged && let Some(srtt) = self.conn.rtt(lane.path) {
                 lane.srtt = srtt;
                 lane.least_rtt = Some(lane.least_rtt.map_or(srtt, |least| least.min(srtt)));
             }
         }
-        self.happenings = happenings;
+        self.gate_events = gate_events;
         if recovered {
             self.look_for_recoveries(now);
         }
@@ -405,7 +405,7 @@ impl Session {
                     let frame = Frame::Done { id: message };
                     match engine_stream(stream).filter(|stream| stream.dir() == Dir::Bi) {
                         Some(stream) => self.note(Some(stream), frame),
-                        None => self.tell(frame),
+                        None => self.write_control(frame),
                     }
                 }
                 Action::Acknowledged { stream, .. } => {

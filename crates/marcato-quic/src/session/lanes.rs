@@ -37,9 +37,9 @@ impl Session {
         }
         let mut lane = Lane::new(id, path, number, gate, request, state, now);
         lane.managed = self.manages(request.layer);
-        lane.told_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
+        lane.announced_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
         // The peer may have sent the status before the path was validated.
-        lane.shunned = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
+        lane.peer_backup = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
         lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
         lane.pace(now);
         self.lanes.insert(lane);
@@ -134,9 +134,9 @@ impl Session {
                 let Some(id) = self.lanes.of_path(id) else { return };
                 let Some(lane) = self.lanes.get_mut(id) else { return };
                 // The peer echoes our own status.
-                let backup = status == PathStatus::Backup && !lane.told_backup;
-                if lane.shunned != backup {
-                    lane.shunned = backup;
+                let backup = status == PathStatus::Backup && !lane.announced_backup;
+                if lane.peer_backup != backup {
+                    lane.peer_backup = backup;
                     self.events.push_back(Event::LaneBackup { lane: id, backup });
                     self.rank_lanes();
                 }
@@ -223,12 +223,13 @@ impl Session {
                 continue;
             }
             let managed = lane.managed;
-            if self.lanes.get_mut(id).is_some_and(Lane::owes_nothing) {
+            if self.lanes.get_mut(id).is_some_and(Lane::owes_no_ack) {
                 continue;
             }
             // The peer sends all acknowledgements by the first lane that is not a backup. If that
             // lane is silent too, it is the one to doubt.
-            let answering = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.told_backup);
+            let answering =
+                self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.announced_backup);
             let first = answering.min_by_key(|lane| lane.number).filter(|first| first.is_quiet(now));
             // Starvation of a low lane is normal, and high lanes may merely be slow.
             let first = first.filter(|_| !managed);
@@ -244,7 +245,7 @@ impl Session {
                 lane.spare(now);
                 continue;
             }
-            lane.fall_silent(now);
+            lane.on_stall(now);
             if lane.managed {
                 lane.gate.set_timed_out();
             }
@@ -288,29 +289,32 @@ impl Session {
     pub(super) fn rank_lanes(&mut self) {
         // A lane that the peer spares may be dead in the other direction, which is worse than
         // merely being unwanted.
-        let rank = |lane: &Lane| match (lane.shunned && self.config.heed_backup, lane.backup) {
+        let rank = |lane: &Lane| match (lane.peer_backup && self.config.follow_peer_backup, lane.backup) {
             (true, _) => 2,
             (false, true) => 1,
             (false, false) => 0,
         };
         let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
         let Some(best) = up.map(rank).min() else { return };
-        let mut said = [None; MAX_LANES];
+        let mut changes = [None; MAX_LANES];
         for lane in self.lanes.iter() {
             let backup = match lane.state {
                 LaneState::Up => rank(lane) > best,
                 LaneState::Stalled => true,
                 LaneState::Opening | LaneState::Closing => continue,
             };
-            said[lane.id.index()] = Some(backup).filter(|backup| *backup != lane.told_backup);
+            changes[lane.id.index()] = Some(backup).filter(|backup| *backup != lane.announced_backup);
         }
-        for (lane, backup) in
-            self.lanes.iter_mut().filter_map(|lane| Some((said[lane.id.index()]?, lane))).map(|(b, l)| (l, b))
+        for (lane, backup) in self
+            .lanes
+            .iter_mut()
+            .filter_map(|lane| Some((changes[lane.id.index()]?, lane)))
+            .map(|(b, l)| (l, b))
         {
             let status = if backup { PathStatus::Backup } else { PathStatus::Available };
             // Without multipath there is only one path, and no status to send.
             if self.conn.set_path_status(lane.path, status).is_ok() {
-                lane.told_backup = backup;
+                lane.announced_backup = backup;
                 self.send.request_look();
             }
         }
@@ -324,7 +328,7 @@ impl Session {
         let mut stuck = Vec::new();
         // Runs within the engine's own retransmissions are unknown, so every lost run is resent.
         let repaired =
-            lane.take_unheard(|key, stream, run, priority| stuck.push((key, stream, run, priority)));
+            lane.take_unacknowledged(|key, stream, run, priority| stuck.push((key, stream, run, priority)));
         if repaired {
             for (key, message) in self.outbox.iter_mut() {
                 for carrier in &message.carriers {
@@ -350,7 +354,7 @@ impl Session {
                 continue;
             }
             if run.start == carrier.run.start {
-                self.begin_anew(key, stream, priority, id);
+                self.replace_carrier(key, stream, priority, id);
             } else {
                 self.repairs.enter(Repair::new(key, run, priority, id));
             }
@@ -360,7 +364,7 @@ impl Session {
     /// Replaces a stream whose frame header is stuck on a lane, because the receiver cannot use
     /// data without it. The stream is reset; other streams carry what was written to it, and later
     /// the rest.
-    fn begin_anew(&mut self, key: Key, stream: StreamId, priority: Priority, lost_on: LaneId) {
+    fn replace_carrier(&mut self, key: Key, stream: StreamId, priority: Priority, lost_on: LaneId) {
         // A new stream opens where none carries the next byte, so the rest needs no entry here.
         let Some(carrier) = self.outbox.remove_carrier(stream) else { return };
         self.reset(stream, ErrorCode::Abandoned);

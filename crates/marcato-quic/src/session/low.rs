@@ -35,7 +35,7 @@ impl Session {
     }
 
     /// Reopens, parks and releases low lanes as the keeper and the watch direct.
-    pub(super) fn see_to_low_lanes(&mut self, now: Time) {
+    pub(super) fn manage_low_lanes(&mut self, now: Time) {
         if self.config.low_lanes.is_none() || self.phase.is_closed() {
             return;
         }

@@ -50,7 +50,7 @@ use crate::clock::Clock;
 use crate::config::{SessionConfig, SessionConfigError};
 use crate::endpoint::{SocketId, Sockets};
 use crate::event::Event;
-use crate::gate::Happening;
+use crate::gate::GateEvent;
 use crate::inbox::{Inbox, Piece, Side};
 use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes};
 use crate::long::{LongId, Part};
@@ -113,7 +113,7 @@ pub struct Session {
     datagrams: Datagrams,
     ack_debt: AckDebt,
     alarms: Alarms,
-    happenings: Vec<Happening>,
+    gate_events: Vec<GateEvent>,
     /// Lengths of the packets with a long header in the latest datagram, until the handshake is
     /// confirmed.
     long_packets: Vec<usize>,
@@ -174,7 +174,7 @@ impl Session {
             ack_debt: AckDebt::default(),
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
             alarms: Alarms::default(),
-            happenings: Vec::new(),
+            gate_events: Vec::new(),
             long_packets: Vec::new(),
             keeper: Keeper::default(),
             watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
@@ -452,7 +452,7 @@ impl Session {
             .set_path_status(known.path, status)
             .map_err(|error| LaneError::Engine(error.to_string()))?;
         known.backup = backup;
-        known.told_backup = backup;
+        known.announced_backup = backup;
         self.rank_lanes();
         self.after_engine(now);
         Ok(())
@@ -502,8 +502,8 @@ impl Session {
     /// Returns the current load.
     pub fn load(&self) -> SessionLoad {
         SessionLoad {
-            under_way: self.lanes.iter().map(Lane::under_way).sum(),
-            owed: self.send.owed(),
+            in_flight: self.lanes.iter().map(Lane::in_flight).sum(),
+            retransmissions: self.send.owed(),
             repairs: self.repairs.len(),
             duplicates: self.duplicates.len(),
             notes: self.notes.len(),
@@ -585,7 +585,7 @@ impl Session {
             }
         }
         if let Some(id) = number {
-            self.tell(Frame::Reset { id, code: reason as u64 });
+            self.write_control(Frame::Reset { id, code: reason as u64 });
         }
     }
 
@@ -615,7 +615,7 @@ impl Session {
             if self.notes.has_room() {
                 number = self.outbox.number(key);
             } else {
-                self.stats.untold += 1;
+                self.stats.unreported += 1;
             }
         }
         let Some(message) = self.outbox.remove(key) else { return };
@@ -623,12 +623,12 @@ impl Session {
             self.reset(carrier.stream, ErrorCode::Abandoned);
         }
         if let Some(id) = number.filter(|_| whole) {
-            self.tell(Frame::Reset { id, code: reason as u64 });
+            self.write_control(Frame::Reset { id, code: reason as u64 });
         }
     }
 
     /// Writes a frame to the control stream.
-    fn tell(&mut self, frame: Frame) {
+    fn write_control(&mut self, frame: Frame) {
         self.note(None, frame);
     }
 

@@ -24,7 +24,7 @@ pub(super) enum Room {
     /// Unlimited: the room was checked before, or the packet is small.
     Any,
     /// Free part of the window, minus this reserve.
-    Beside(Bytes),
+    Reserving(Bytes),
 }
 
 /// Overdraft that makes a gate pass any packet that the session has already chosen.
@@ -125,7 +125,7 @@ impl Session {
         let gate = Arc::clone(&self.lanes.get(on)?.gate);
         match room {
             Room::Any => gate.set_overdraft(PASS),
-            Room::Beside(reserve) => gate.set_reserve(reserve),
+            Room::Reserving(reserve) => gate.set_reserve(reserve),
         }
         gate.set_shut(false);
         let transmit = self.poll_engine(now, max, buf);
@@ -214,11 +214,11 @@ impl Session {
         // The engine chooses what it retransmits. The packet keeps to the window that this priority
         // may use.
         let beside = |session: &Self, lane| match views.of(lane) {
-            Some(view) if priority != Priority::P0 => Room::Beside(session.scheduler.reserved(now, view)),
-            _ => Room::Beside(Bytes::ZERO),
+            Some(view) if priority != Priority::P0 => Room::Reserving(session.scheduler.reserved(now, view)),
+            _ => Room::Reserving(Bytes::ZERO),
         };
         let choice = match self.scheduler.choose(now, &views, purpose, mtu) {
-            _ if stay => Some((lost_on, Room::Beside(Bytes::ZERO))),
+            _ if stay => Some((lost_on, Room::Reserving(Bytes::ZERO))),
             Choice::One(lane) => Some((lane, beside(self, lane))),
             Choice::Each(lanes) => lanes.first().map(|lane| (lane, Room::Any)),
             Choice::Wait(wait) => {
@@ -274,7 +274,7 @@ impl Session {
     /// no lane is usable, returns the best of the rest.
     fn quickest(&self) -> Option<LaneId> {
         let usable = self.lanes.iter().filter(|lane| lane.is_usable());
-        let best = usable.min_by_key(|lane| (lane.managed, lane.told_backup, lane.srtt));
+        let best = usable.min_by_key(|lane| (lane.managed, lane.announced_backup, lane.srtt));
         let silent =
             || self.lanes.iter().filter(|lane| !lane.paused).min_by_key(|lane| (lane.state, lane.srtt));
         best.or_else(silent).map(|lane| lane.id)
@@ -289,7 +289,7 @@ impl Session {
                 lane.is_usable() && lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu()
             });
             let best =
-                roomy.min_by_key(|lane| (lane.managed, lane.told_backup, lane.srtt)).map(|lane| lane.id);
+                roomy.min_by_key(|lane| (lane.managed, lane.announced_backup, lane.srtt)).map(|lane| lane.id);
             let any = if self.send.is_bulky() { self.overdraw() } else { self.quickest() };
             let Some(lane) = best.or(any) else {
                 // Nothing can leave now. Every event that changes this requests a look.

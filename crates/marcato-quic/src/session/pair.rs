@@ -57,7 +57,7 @@ pub(super) struct Passed {
     pub(super) len: usize,
 }
 
-struct Flying {
+struct InFlight {
     to: Who,
     lane: u8,
     data: BytesMut,
@@ -90,7 +90,7 @@ pub(super) struct Pair {
     lines: Vec<[Line; 2]>,
     draws: Stream,
     /// Datagrams in flight, by time of arrival and order of sending.
-    flying: BTreeMap<(Time, usize), Flying>,
+    in_flight: BTreeMap<(Time, usize), InFlight>,
     /// Every datagram so far.
     pub(super) passed: Vec<Passed>,
 }
@@ -145,7 +145,7 @@ impl Pair {
             ends,
             lines: round_trips.iter().map(line).collect(),
             draws: seed.stream("session/pair"),
-            flying: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             passed: Vec::new(),
         };
         pair.run_until(|pair| pair.session(Who::Client).is_open());
@@ -293,21 +293,21 @@ impl Pair {
         let arrives = (!lost).then_some(self.now + delay);
         self.passed.push(Passed { from, left: self.now, arrives, len: data.len() });
         if let Some(at) = arrives {
-            self.flying.insert((at, self.passed.len()), Flying { to: from.other(), lane, data });
+            self.in_flight.insert((at, self.passed.len()), InFlight { to: from.other(), lane, data });
         }
     }
 
     /// Advances to the next arrival or timer up to `until`; returns `false` if there is none.
     fn advance(&mut self, until: Time) -> bool {
-        let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
+        let arrival = self.in_flight.first_key_value().map(|((at, _), _)| *at);
         let timers = self.ends.iter().filter_map(|end| end.endpoint.next_timeout());
         let Some(next) = timers.chain(arrival).min().filter(|next| *next <= until) else {
             self.now = until;
             return false;
         };
         self.now = self.now.max(next);
-        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let Flying { to, lane, data } = entry.remove();
+        while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let InFlight { to, lane, data } = entry.remove();
             let from = address(to.other(), lane);
             let endpoint = &mut self.ends[to as usize].endpoint;
             endpoint.handle_datagram(self.now, SocketId(lane), from, Ecn::NotEct, data);

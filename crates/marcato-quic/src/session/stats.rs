@@ -39,7 +39,7 @@ pub struct SessionStats {
     pub datagrams_dropped: u64,
     /// Messages that expired before any part was sent and were not reported to the receiver,
     /// because too many reports were waiting.
-    pub untold: u64,
+    pub unreported: u64,
 }
 
 /// Current load of a session, without what the Conductor and the inbox count.
@@ -48,10 +48,10 @@ pub struct SessionStats {
 pub struct SessionLoad {
     /// Packets with message data in flight: neither acknowledged nor declared lost. The lanes'
     /// windows bound them.
-    pub under_way: usize,
+    pub in_flight: usize,
     /// Packets that the engine has to retransmit. Each was in flight, so the lanes' windows bound
     /// them.
-    pub owed: usize,
+    pub retransmissions: usize,
     /// Runs waiting for retransmission on another lane. Each was a packet in flight, and is entered
     /// once.
     pub repairs: usize,

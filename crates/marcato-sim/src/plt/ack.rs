@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_of_the_latest_is_told_first_then_the_highest() {
+    fn the_range_of_the_latest_is_reported_first_then_the_highest() {
         let mut receiver = LowReceiver::new(&PltConfig::default());
         for number in [0, 1, 3, 5, 7, 9, 11] {
             receiver.on_data(Time::ZERO, number);

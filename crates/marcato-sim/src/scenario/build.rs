@@ -58,15 +58,15 @@ pub fn build_with(experiment: &Experiment, traces: &Traces, plugins: &Plugins) -
     for flow in &experiment.flows {
         for (number, name) in (0..).zip(flow.instances()) {
             let end = |name: &str| node(&nodes, &format!("flow `{}`", flow.name), name);
-            let said = flow.paths_of(number);
-            let paths = said
+            let spec = flow.paths_of(number);
+            let paths = spec
                 .iter()
                 .map(|path| Ok([end(&path.from)?, end(&path.to)?]))
                 .collect::<Result<_, BuildError>>()?;
             let [from, to] = flow.ends_of(number);
             let ends = [end(from)?, end(to)?];
             let start = flow.start_of(number) + later(experiment.seed, &name, flow.start_jitter);
-            let instance = Instance { flow, name, start, ends, said, paths, secrets: captured, plugins };
+            let instance = Instance { flow, name, start, ends, spec, paths, secrets: captured, plugins };
             flows.push(instance.add(&mut net, experiment.seed)?);
         }
     }

@@ -178,7 +178,7 @@ enum What {
     Tcp { flow: FlowId, size: Option<Bytes> },
     Udp(FlowId),
     Messages(FlowId),
-    Quic { flow: FlowId, said: Box<Quic>, lanes: Vec<String> },
+    Quic { flow: FlowId, spec: Box<Quic>, lanes: Vec<String> },
 }
 
 /// One instance of a flow in a world.
@@ -204,7 +204,7 @@ pub(super) struct Instance<'a> {
     pub(super) start: Time,
     pub(super) ends: [NodeId; 2],
     /// Paths of a QUIC flow. `paths` has the ends of each.
-    pub(super) said: Vec<Path>,
+    pub(super) spec: Vec<Path>,
     pub(super) paths: Vec<[NodeId; 2]>,
     /// Sink for the secrets of QUIC connections, if they are captured.
     pub(super) secrets: Option<&'a Secrets>,
@@ -214,7 +214,7 @@ pub(super) struct Instance<'a> {
 impl Instance<'_> {
     /// Adds the instance to the network.
     pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
-        let Self { flow, name, start, ends: [from, to], said: ways, paths, secrets, plugins } = self;
+        let Self { flow, name, start, ends: [from, to], spec: ways, paths, secrets, plugins } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
         let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
         let refused = |source: FlowError| BuildError::Flow { flow: name.clone(), source };
@@ -320,13 +320,13 @@ impl Instance<'_> {
                 let flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default())?;
                 What::Messages(net.tcp(flow).map_err(refused)?)
             }
-            FlowKind::Quic(said) => {
+            FlowKind::Quic(spec) => {
                 let route = |(&[from, to], layer): (&[NodeId; 2], Layer)| Route::new(from, to).layer(layer);
                 let layers = ways.iter().map(|path| path.layer);
                 let routes = paths.iter().zip(layers).map(route).collect();
-                let flow = quic::add(net, &name, said, routes, [start, stop], secrets, plugins)?;
+                let flow = quic::add(net, &name, spec, routes, [start, stop], secrets, plugins)?;
                 let lanes = ways.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
-                What::Quic { flow, said: said.clone(), lanes }
+                What::Quic { flow, spec: spec.clone(), lanes }
             }
         };
         Ok(Tracked {
@@ -358,7 +358,7 @@ impl Tracked {
     /// Returns true if the flow sends packets above the MTU on purpose, for MTU discovery.
     pub(super) const fn discovers_mtu(&self) -> bool {
         match &self.what {
-            What::Quic { said, .. } => said.mtu_discovery,
+            What::Quic { spec, .. } => spec.mtu_discovery,
             _ => false,
         }
     }
@@ -633,7 +633,7 @@ impl Tracked {
                 let collector: Option<&Collector> = net.app(*flow, Side::Server);
                 sender.zip(collector).map_or_else(Vec::new, |(it, seen)| it.times(seen, from, timed))
             }
-            What::Quic { flow, said, .. } => Look { net, flow: *flow }.times(said, from, timed),
+            What::Quic { flow, spec, .. } => Look { net, flow: *flow }.times(spec, from, timed),
         }
     }
 

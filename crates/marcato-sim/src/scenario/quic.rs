@@ -8,7 +8,7 @@ use marcato_quic::{
     Batch, Congestion, Event, Growth, Identity, Message, Pacing, PathScheduler, Piece, Secrets,
     SessionConfig, StreamUse, Trust,
 };
-use marcato_scenario::quic as said;
+use marcato_scenario::quic as spec;
 use marcato_scenario::traffic;
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::schedule::{Budget, BudgetError, CwrConfig};
@@ -27,7 +27,7 @@ use crate::{DatagramFlow, FlowId, HostContext, Network, Route, Side};
 /// Length of the header of each message, which names its source in the format of [`Traffic`].
 const HEADER: usize = 16;
 
-fn reserving(reserving: said::Reserving) -> Result<CwrConfig, BudgetError> {
+fn reserving(reserving: spec::Reserving) -> Result<CwrConfig, BudgetError> {
     Ok(CwrConfig {
         threshold: reserving.threshold,
         background_share: reserving.background_share,
@@ -41,44 +41,44 @@ fn reserving(reserving: said::Reserving) -> Result<CwrConfig, BudgetError> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a factor needs no more digits")]
-fn session(name: &str, quic: &said::Quic, plugins: &Plugins) -> Result<SessionConfig, BuildError> {
+fn session(name: &str, quic: &spec::Quic, plugins: &Plugins) -> Result<SessionConfig, BuildError> {
     let default = SessionConfig::default();
     let refused = |source| BuildError::Budget { flow: name.to_owned(), source };
     let packets = usize::try_from(quic.batch).unwrap_or(usize::MAX);
     let config = SessionConfig {
         conductor: convert::conductor(quic.messaging.preset, quic.messaging.chunk),
         path_scheduler: match &quic.scheduler {
-            said::Scheduler::LowRtt => PathScheduler::LowRtt,
-            said::Scheduler::RoundRobin => PathScheduler::RoundRobin,
-            said::Scheduler::Cwr(config) => PathScheduler::Cwr(reserving(*config).map_err(refused)?),
-            said::Scheduler::CwrRed(config) => PathScheduler::CwrRed(reserving(*config).map_err(refused)?),
-            said::Scheduler::Selective(selective) => PathScheduler::Selective(selective.threshold),
-            said::Scheduler::Plugin(_) => default.path_scheduler,
+            spec::Scheduler::LowRtt => PathScheduler::LowRtt,
+            spec::Scheduler::RoundRobin => PathScheduler::RoundRobin,
+            spec::Scheduler::Cwr(config) => PathScheduler::Cwr(reserving(*config).map_err(refused)?),
+            spec::Scheduler::CwrRed(config) => PathScheduler::CwrRed(reserving(*config).map_err(refused)?),
+            spec::Scheduler::Selective(selective) => PathScheduler::Selective(selective.threshold),
+            spec::Scheduler::Plugin(_) => default.path_scheduler,
         },
         own_scheduler: match &quic.scheduler {
-            said::Scheduler::Plugin(plugin) => Some(plugins.make_scheduler(name, plugin)?),
+            spec::Scheduler::Plugin(plugin) => Some(plugins.make_scheduler(name, plugin)?),
             _ => None,
         },
         congestion: match quic.controller {
-            said::Controller::NewReno(new_reno) => {
+            spec::Controller::NewReno(new_reno) => {
                 Congestion::NewReno { loss_reduction_factor: new_reno.loss_reduction as f32 }
             }
-            said::Controller::Cubic => Congestion::Cubic,
-            said::Controller::Bbr3 => Congestion::Bbr3,
+            spec::Controller::Cubic => Congestion::Cubic,
+            spec::Controller::Bbr3 => Congestion::Bbr3,
         },
         initial_window: quic.initial_window,
         pacing: match quic.pacing {
-            said::Pacing::Off => Pacing::Off,
-            said::Pacing::Session => Pacing::Session,
-            said::Pacing::Strict => Pacing::Strict,
+            spec::Pacing::Off => Pacing::Off,
+            spec::Pacing::Session => Pacing::Session,
+            spec::Pacing::Strict => Pacing::Strict,
         },
         growth: match quic.growth {
-            said::Growth::Acknowledged => Growth::Acknowledged,
-            said::Growth::Credited => Growth::Credited,
+            spec::Growth::Acknowledged => Growth::Acknowledged,
+            spec::Growth::Credited => Growth::Credited,
         },
         streams: match quic.streams {
-            said::StreamUse::PerMessage => StreamUse::PerMessage,
-            said::StreamUse::Reuse => StreamUse::Reuse,
+            spec::StreamUse::PerMessage => StreamUse::PerMessage,
+            spec::StreamUse::Reuse => StreamUse::Reuse,
         },
         batch: if packets == 1 { Batch::ONE } else { Batch { packets, ..default.batch } },
         initial_mtu: u16::try_from(quic.initial_mtu.get()).unwrap_or(u16::MAX),
@@ -178,7 +178,7 @@ impl QuicApp for Talker {
 pub(super) fn add(
     net: &mut Network,
     name: &str,
-    quic: &said::Quic,
+    quic: &spec::Quic,
     routes: Vec<Route>,
     [start, stop]: [Time; 2],
     secrets: Option<&Secrets>,
@@ -241,7 +241,7 @@ impl<'a> Look<'a> {
     }
 
     /// Returns the completion times of messages released from `from` on.
-    pub(super) fn times(self, quic: &said::Quic, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
+    pub(super) fn times(self, quic: &spec::Quic, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         let (Some(talker), Some(collector)) = (self.talker(), self.collector()) else { return Vec::new() };
         let mut done: HashMap<(u32, u32), Time> = HashMap::new();
         for &Completion { source, sequence, completed, .. } in &collector.completions {
@@ -250,14 +250,14 @@ impl<'a> Look<'a> {
         }
         let mut all = Vec::new();
         let sources = (0..).zip(quic.messaging.sources.iter().zip(&talker.traffic.releases));
-        for (source, (said, releases)) in sources {
-            let mut times = Times::empty(format!("source-{}", source + 1), Some(said.priority));
+        for (source, (spec, releases)) in sources {
+            let mut times = Times::empty(format!("source-{}", source + 1), Some(spec.priority));
             let refused: HashSet<u32> = talker.traffic.refusals(source).iter().copied().collect();
             let until = timed.until;
             for &(sequence, at) in releases.iter().filter(|&&(_, at)| at >= from && at < until) {
                 let end = done.get(&(source, sequence)).copied();
                 let is_refused = refused.contains(&sequence);
-                let one = outcome::Completion::of(said.size, at, end);
+                let one = outcome::Completion::of(spec.size, at, end);
                 times.judge(outcome::Completion { is_refused, ..one }, timed);
             }
             all.push(times);

@@ -104,7 +104,7 @@ pub(crate) struct Connection {
     ecn: bool,
     /// True once the other end's FIN and all data before it have arrived.
     peer_finished: bool,
-    finish_told: bool,
+    finish_reported: bool,
     /// Reset to be sent.
     rst: Option<Segment>,
     /// Low layer, if both ends have one.
@@ -139,7 +139,7 @@ impl Connection {
             ts_recent: 0,
             ecn: false,
             peer_finished: false,
-            finish_told: false,
+            finish_reported: false,
             rst: None,
             plt,
         })
@@ -420,8 +420,8 @@ impl Connection {
     pub(crate) fn read(&mut self) -> Delivered {
         let Some(bytes) = self.receiver.read() else { return Delivered::default() };
         let bytes = self.plt.as_mut().map_or(bytes, |plt| plt.reassembly.read());
-        let finished = self.peer_finished && !self.finish_told;
-        self.finish_told |= finished;
+        let finished = self.peer_finished && !self.finish_reported;
+        self.finish_reported |= finished;
         Delivered { bytes, finished, ..Delivered::default() }
     }
 

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_shorter_than_the_least_round_trip_is_not_believed() {
+    fn a_sample_shorter_than_the_least_round_trip_is_ignored() {
         let mut rate = RateEstimator::default();
         let stamp = rate.on_sent(ms(0), true);
         rate.on_delivered(ms(20), 1000, &stamp);

@@ -242,12 +242,12 @@ impl Receiver {
             return blocks;
         }
         let repeats = blocks.as_slice().len();
-        let mut told = [(0, 0); MAX_SACK_BLOCKS];
+        let mut reported = [(0, 0); MAX_SACK_BLOCKS];
         for &point in &self.recent {
             let Some(range) = self.beyond.covering(point) else { continue };
             let n = blocks.as_slice().len() - repeats;
-            if n + repeats < MAX_SACK_BLOCKS && !told[..n].contains(&range) {
-                told[n] = range;
+            if n + repeats < MAX_SACK_BLOCKS && !reported[..n].contains(&range) {
+                reported[n] = range;
                 blocks.push(wire(range.0), wire(range.1));
             }
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_that_changed_last_is_told_first() {
+    fn the_block_that_changed_last_is_reported_first() {
         let mut r = receiver(1);
         for seq in [2001, 4001, 6001, 8001] {
             r.on_data(Time::ZERO, seq, 1000, None);

@@ -88,7 +88,7 @@ impl Scoreboard {
     }
 
     /// Returns true if exactly one segment is outstanding.
-    pub(crate) fn is_lone(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         self.segments.len() == 1
     }
 

@@ -119,7 +119,7 @@ pub(crate) struct Sender {
     /// Window of the last acknowledgement.
     peer_window_before: u64,
     /// SND.WL1 and SND.WL2: segment of the last window update. RFC 9293 §3.10.7.4.
-    window_told: (u64, u64),
+    window_update: (u64, u64),
     board: Scoreboard,
     rto: RtoEstimator,
     rto_at: Option<Time>,
@@ -166,7 +166,7 @@ impl Sender {
             fin_sent: false,
             peer_window: 0,
             peer_window_before: 0,
-            window_told: (0, 0),
+            window_update: (0, 0),
             board: Scoreboard::default(),
             rto: RtoEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             rto_at: None,
@@ -355,9 +355,9 @@ impl Sender {
             return false;
         }
         // RFC 9293 §3.10.7.4: an older segment must not restore an older window.
-        if info.ack > self.una || (info.seq, info.ack) >= self.window_told {
+        if info.ack > self.una || (info.seq, info.ack) >= self.window_update {
             self.peer_window = info.window;
-            self.window_told = (info.seq, info.ack);
+            self.window_update = (info.seq, info.ack);
         }
         let prior_in_flight = self.board.pipe();
         let prior_una = self.una;
@@ -469,7 +469,7 @@ impl Sender {
         if !self.may_probe() {
             self.tlp.pto_at = None;
         } else if newly_acked > 0 {
-            self.tlp.arm(now, self.rto.srtt(), self.board.is_lone(), self.rto_at);
+            self.tlp.arm(now, self.rto.srtt(), self.board.is_single(), self.rto_at);
         }
         if self.peer_window > 0 {
             self.persist_at = None;
@@ -692,7 +692,7 @@ impl Sender {
             if self.unsent() > 0 && room >= self.mss && self.burst(now, room).is_none() {
                 self.held_back = cwnd - pipe;
             }
-            self.note_why_nothing_goes(now);
+            self.note_send_limit(now);
             return None;
         };
         if idle {
@@ -730,7 +730,7 @@ impl Sender {
         };
         self.note_sent(now, &outgoing);
         if !outgoing.retransmission && self.may_probe() {
-            self.tlp.arm(now, self.rto.srtt(), self.board.is_lone(), self.rto_at);
+            self.tlp.arm(now, self.rto.srtt(), self.board.is_single(), self.rto_at);
         }
         Some(outgoing)
     }
@@ -818,7 +818,7 @@ impl Sender {
         urgent
     }
 
-    fn note_why_nothing_goes(&mut self, now: Time) {
+    fn note_send_limit(&mut self, now: Time) {
         let window_edge = self.una + self.peer_window;
         if self.unsent() == 0 {
             // The path could carry more than the application supplies: samples now measure the

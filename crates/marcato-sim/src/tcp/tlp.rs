@@ -28,10 +28,10 @@ pub(crate) struct Tlp {
 
 impl Tlp {
     /// Starts the probe timer, which does not outlast the retransmission timer (RFC 8985 §7.2).
-    /// `lone` means that one segment is in flight. While the outcome of a probe is unknown, there
+    /// `single` means that one segment is in flight. While the outcome of a probe is unknown, there
     /// is no other (§7.3).
-    pub(crate) fn arm(&mut self, now: Time, srtt: Option<Duration>, lone: bool, rto_at: Option<Time>) {
-        let delay = if lone { MAX_ACK_DELAY } else { Duration::ZERO };
+    pub(crate) fn arm(&mut self, now: Time, srtt: Option<Duration>, single: bool, rto_at: Option<Time>) {
+        let delay = if single { MAX_ACK_DELAY } else { Duration::ZERO };
         let pto = srtt.map_or(Duration::from_secs(1), |srtt| srtt * 2 + delay);
         self.pto_at = rto_at.filter(|_| self.episode.is_none()).map(|rto_at| rto_at.min(now + pto));
     }
@@ -76,20 +76,20 @@ mod tests {
     #[test]
     fn a_probe_waits_two_srtt_and_any_ack_delay_but_at_most_the_rto() {
         let srtt = Some(Duration::from_millis(100));
-        for (srtt, lone, rto_at, pto_at) in [
+        for (srtt, single, rto_at, pto_at) in [
             (srtt, false, 9_000, 1_200),
             (srtt, true, 9_000, 1_400),
             (srtt, true, 1_300, 1_300),
             (None, false, 9_000, 2_000),
         ] {
             let mut tlp = Tlp::default();
-            tlp.arm(at(1_000), srtt, lone, Some(at(rto_at)));
-            assert_eq!(tlp.pto_at, Some(at(pto_at)), "{srtt:?} {lone} {rto_at}");
+            tlp.arm(at(1_000), srtt, single, Some(at(rto_at)));
+            assert_eq!(tlp.pto_at, Some(at(pto_at)), "{srtt:?} {single} {rto_at}");
         }
     }
 
     #[test]
-    fn what_a_probe_did_is_told_by_what_comes_back() {
+    fn the_acknowledgement_of_a_probe_gives_its_outcome() {
         for (is_retrans, ack, dsack, is_duplicate, repaired, settled) in [
             (true, 4_000, None, false, false, false),
             (true, 5_000, None, false, false, false),

@@ -341,8 +341,8 @@ fn a_backup_lane_is_idle_until_the_other_dies_then_carries_all() {
     // The faster lane is the backup.
     pair.with(Side::Client, |session, now| session.set_backup(now, lane(1), true)).unwrap();
     pair.run(2000);
-    let told = Event::LaneBackup { lane: lane(1), backup: true };
-    assert_eq!(pair.peer(Side::Server).count(|event| *event == told), 1);
+    let reported = Event::LaneBackup { lane: lane(1), backup: true };
+    assert_eq!(pair.peer(Side::Server).count(|event| *event == reported), 1);
     let packets = |pair: &Pair| pair.session(Side::Server).lanes().nth(1).unwrap().2.packets;
     let quiet = packets(&pair);
     assert!(quiet < 20, "{quiet}");
@@ -364,8 +364,11 @@ fn a_backup_lane_is_idle_until_the_other_dies_then_carries_all() {
 fn acknowledgements_use_the_first_lane_that_is_not_a_backup() {
     // As the engine's documentation states: with lanes of 10 ms and 30 ms one way, the second
     // measures 30 + 10 ms.
-    let config =
-        SessionConfig { path_scheduler: PathScheduler::RoundRobin, heed_backup: false, ..Default::default() };
+    let config = SessionConfig {
+        path_scheduler: PathScheduler::RoundRobin,
+        follow_peer_backup: false,
+        ..Default::default()
+    };
     let paths = vec![path(100, 10), path(100, 30)];
     let server = Peer::new().sending(every(at(300), ms(20), 400, Priority::P1, 5000));
     let mut pair = Pair::new(17, &config, paths, Peer::new(), server);

@@ -331,7 +331,7 @@ fn equal_layer_service_is_noticed_with_or_without_cross_traffic() {
 /// trip, and loses nothing of its own. It begins after the session's slow start. A low packet can
 /// delay the transfer only by being in transmission when one of its packets arrives: 0.23 ms in 80.
 #[test]
-fn a_transfer_beside_it_keeps_its_goodput() {
+fn a_concurrent_transfer_keeps_its_goodput() {
     let goodput = |lanes| {
         let setting = Setting { lossy_access: 1e-3, ..Setting::new(Queueing::Strict, lanes) };
         let mut world = setting.filled(secs(30));
@@ -462,7 +462,7 @@ proptest! {
         for side in [Side::Client, Side::Server] {
             world.pair.assert_delivered(side);
             let load = world.pair.session(side).load();
-            prop_assert_eq!((load.unfinished, load.under_way, load.owed, load.repairs), (0, 0, 0, 0));
+            prop_assert_eq!((load.unfinished, load.in_flight, load.retransmissions, load.repairs), (0, 0, 0, 0));
         }
         // Acknowledgements leave on the first path, which is of the high layer.
         let first = world.pair.session(Side::Client).lanes().min_by_key(|(view, ..)| view.path).unwrap().0;

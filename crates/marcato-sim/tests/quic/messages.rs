@@ -196,14 +196,14 @@ fn expired_and_discarded_messages_are_reported_at_both_ends() {
         .collect();
     assert_eq!(dropped, BTreeMap::from([(brief, Removal::Expired), (partial, Removal::Discarded)]));
     assert!(pair.peer(Side::Client).count(|event| *event == Event::Delivered(first)) == 1);
-    let told: Vec<_> = pair
+    let reported: Vec<_> = pair
         .peer(Side::Server)
         .events
         .iter()
         .filter_map(|(_, event)| if let Event::GivenUp { code, .. } = event { Some(*code) } else { None })
         .collect();
     // Includes the message of which nothing had left: its deadline was missed.
-    assert_eq!(told, [Removal::Expired as u64, Removal::Discarded as u64]);
+    assert_eq!(reported, [Removal::Expired as u64, Removal::Discarded as u64]);
     pair.assert_clean();
 }
 
@@ -280,8 +280,8 @@ fn a_message_without_a_stream_does_not_block_others_with_one() {
         pair.run(5000);
         let complete = pair.peer(Side::Server).complete().len();
         assert_eq!(complete, 20, "{streams:?}");
-        let told = pair.peer(Side::Server).count(|event| matches!(event, Event::GivenUp { .. }));
-        assert_eq!(told, 1, "{streams:?}");
+        let reported = pair.peer(Side::Server).count(|event| matches!(event, Event::GivenUp { .. }));
+        assert_eq!(reported, 1, "{streams:?}");
         pair.assert_clean();
     }
 }
@@ -369,7 +369,7 @@ fn copies_arrive_unless_both_lanes_lose_them_and_leave_no_state() {
     assert!(copies > 700, "{copies}");
     assert!(both < ms(25) && both + ms(8) < single, "{both:?} against {single:?}");
     // Lost headers were known from the copies.
-    assert!(inbox.foretold > 0, "{inbox:?}");
+    assert!(inbox.announced > 0, "{inbox:?}");
 }
 
 #[test]

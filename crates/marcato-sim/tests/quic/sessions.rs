@@ -90,7 +90,7 @@ fn without_keep_alive_a_quiet_session_ends_at_its_idle_timeout() {
 }
 
 #[test]
-fn closing_tells_the_peer_why_and_both_ends_forget_the_session() {
+fn closing_gives_the_peer_a_reason_and_frees_both_ends() {
     for closer in [Side::Client, Side::Server] {
         let busy = || Peer::new().filling(Priority::P4, at(5000));
         let paths = [path(20, 10), path(20, 20)].map(|path| path.map(|link| link.queue(short_queue(50))));

@@ -252,8 +252,8 @@ fn check(world: &World) {
         let mut kept: Vec<_> = kept.map(|it| (it.priority, it.len, it.hash)).collect();
         kept.sort_unstable();
         assert_eq!(kept, pair.peer(other).complete(), "from the {side:?}: {:?}", session.load());
-        let told = peer.count(|event| matches!(event, Event::Delivered(_)));
-        assert_eq!(told, kept.len(), "from the {side:?}");
+        let delivered = peer.count(|event| matches!(event, Event::Delivered(_)));
+        assert_eq!(delivered, kept.len(), "from the {side:?}");
     }
     pair.assert_clean();
 }

@@ -141,7 +141,7 @@ fn a_lost_last_segment_with_its_fin_is_sent_again() {
 }
 
 #[test]
-fn the_other_ends_fin_is_told_once_all_before_it_is_there() {
+fn a_fin_is_reported_once_all_data_before_it_has_arrived() {
     let mut host = Host::connected(config());
     assert!(!host.get("fin seq 1001 len 500 ack 1").finished);
     assert_eq!(host.sent(), ["ack 1 sack 1001-1502"]);

@@ -48,7 +48,7 @@ fn only_new_data_is_ecn_capable() {
 }
 
 #[test]
-fn a_mark_is_echoed_until_the_sender_says_that_it_has_reduced() {
+fn a_mark_is_echoed_until_the_sender_confirms_its_reduction() {
     let mut host = Host::new(ecn());
     host.get("syn ece cwr seq 0");
     host.get("seq 1 ack 1");
@@ -86,7 +86,7 @@ fn ece_halves_the_window_once_per_window_without_retransmitting() {
 }
 
 #[test]
-fn a_reduction_for_loss_is_told_as_well() {
+fn a_reduction_for_loss_is_confirmed_as_well() {
     let mut host = connected(ecn());
     host.write(100_000);
     host.sent();

@@ -347,11 +347,11 @@ impl Bbr {
         let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
         // A single short segment may have waited for a delayed acknowledgement. Its round trip must
         // not become the minimum only because the old one has aged out.
-        let is_lone_runt = ack.delivered < self.mss
+        let is_single_runt = ack.delivered < self.mss
             && ack.prior_in_flight == ack.delivered
             && ack.rate.delivered == ack.delivered;
         if let Some(rtt) = ack.rtt
-            && ((expired && !is_lone_runt) || self.min_rtt.is_none_or(|min| rtt < min))
+            && ((expired && !is_single_runt) || self.min_rtt.is_none_or(|min| rtt < min))
         {
             self.min_rtt = Some(rtt);
             self.min_rtt_at = ack.now;

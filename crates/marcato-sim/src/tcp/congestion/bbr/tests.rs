@@ -136,7 +136,7 @@ fn the_first_pace_comes_from_the_handshake() {
 }
 
 /// Acknowledgement of one segment of `len` bytes, alone in flight, after `rtt`.
-fn lone(now: Time, len: u64, rtt: Duration) -> AckEvent {
+fn single(now: Time, len: u64, rtt: Duration) -> AckEvent {
     AckEvent {
         now,
         una: 0,
@@ -162,18 +162,18 @@ fn a_late_connection_without_an_rtt_does_not_enter_probe_rtt() {
     let mut bbr = Bbr::new(MSS, 10 * MSS, Seed::new(1).stream("bbr"));
     let opened = Time::from_secs(100);
     bbr.on_established(opened, None);
-    bbr.on_ack(&lone(opened + RTT, MSS, RTT));
+    bbr.on_ack(&single(opened + RTT, MSS, RTT));
     assert_eq!(bbr.mode, Mode::Startup);
     assert_eq!(bbr.min_rtt, Some(RTT));
 }
 
 #[test]
-fn a_lone_runt_does_not_renew_the_least_round_trip() {
+fn a_single_runt_does_not_renew_the_least_round_trip() {
     let delayed = RTT + Duration::from_millis(40);
     for (len, min_rtt) in [(MSS / 2, RTT), (MSS, delayed)] {
         let mut bbr = Bbr::new(MSS, 10 * MSS, Seed::new(1).stream("bbr"));
         bbr.on_established(Time::ZERO, Some(RTT));
-        bbr.on_ack(&lone(Time::from_secs(11), len, delayed));
+        bbr.on_ack(&single(Time::from_secs(11), len, delayed));
         assert_eq!(bbr.min_rtt, Some(min_rtt), "{len} bytes");
     }
 }

@@ -148,21 +148,21 @@ fn set(config: &mut TcpConfig, name: &str, value: &str) {
 fn run(name: &str, script: &str) {
     let mut config = TcpConfig { loss_detection: LossDetection::Rack, ..config() };
     let mut open = true;
-    let mut under_way: Option<Script> = None;
+    let mut current: Option<Script> = None;
     for (number, line) in (1..).zip(script.lines()) {
         let line = line.split('#').next().unwrap_or("").trim();
         if line.is_empty() {
             continue;
         }
         if let Some(setting) = line.strip_prefix("set ") {
-            assert!(under_way.is_none(), "{name}:{number}: settings come first");
+            assert!(current.is_none(), "{name}:{number}: settings come first");
             match setting.split_once(' ').expect("NAME VALUE") {
                 ("open", value) => open = value == "1",
                 (setting, value) => set(&mut config, setting, value),
             }
             continue;
         }
-        let script = under_way.get_or_insert_with(|| {
+        let script = current.get_or_insert_with(|| {
             let config = config.clone();
             let host = if open { Host::connected(config) } else { Host::new(config) };
             Script { host, sent: VecDeque::new() }
@@ -173,7 +173,7 @@ fn run(name: &str, script: &str) {
             std::panic::resume_unwind(panic);
         }
     }
-    let script = under_way.expect("a script does something");
+    let script = current.expect("a script does something");
     assert_eq!(script.sent, [], "{name}: nobody expected this at the end");
 }
 
