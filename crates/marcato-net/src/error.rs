@@ -66,10 +66,10 @@ pub enum ConfigError {
         given: usize,
     },
     /// Two layers need lanes, which TCP does not have.
-    #[error("kernel TCP has one lane, and so no layers: leave `layered` out, or use quic")]
+    #[error("kernel tcp has one lane and no layers: unset `layered`, or use quic")]
     LayeredTcp,
     /// There is no port after the last one.
-    #[error("{addr} has no port after it for its low lane: use a lower one, or name the low lane's address")]
+    #[error("{addr} has no next port for its low lane: use a lower port, or give the low lane's address")]
     NoLowPort {
         /// Address whose port is the last.
         addr: SocketAddr,
@@ -78,7 +78,7 @@ pub enum ConfigError {
     #[error("quic is always encrypted: use tls, or the tcp engine")]
     PlaintextQuic,
     /// No certificate can have this name.
-    #[error("{name:?} cannot be the name of a certificate: give a host name or an IP address")]
+    #[error("invalid certificate name {name:?}: give a host name or an IP address")]
     Name {
         /// Name given.
         name: String,
@@ -191,7 +191,7 @@ pub enum AddLaneError {
     #[error("kernel tcp has one lane: use the quic engine")]
     NotOverTcp,
     /// The connection has ended.
-    #[error("the connection is over")]
+    #[error("the connection has ended: connect again")]
     Closed,
     /// The system refused the local address.
     #[error("cannot use the local address {addr}: {source}")]
@@ -216,7 +216,7 @@ pub enum ChangeLaneError {
     #[error("kernel tcp has one lane: use the quic engine")]
     NotOverTcp,
     /// The connection has ended.
-    #[error("the connection is over")]
+    #[error("the connection has ended: connect again")]
     Closed,
     /// The session refused the change.
     #[error(transparent)]
@@ -233,6 +233,6 @@ pub enum ReserveError {
     #[error("kernel tcp cannot reserve a part of its window: use the quic engine")]
     NotOverTcp,
     /// The connection has ended.
-    #[error("the connection is over")]
+    #[error("the connection has ended: connect again")]
     Closed,
 }

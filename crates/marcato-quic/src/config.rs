@@ -304,7 +304,7 @@ pub enum SessionConfigError {
     #[error("invalid configuration of the lane scheduler: {0}")]
     PathScheduler(#[from] CwrConfigError),
     /// There is no lane, or more than there are identifiers.
-    #[error("a session has 1 to {MAX_LANES} lanes, not {asked}")]
+    #[error("max_lanes is {asked}: set 1 to {MAX_LANES}")]
     Lanes {
         /// Value given.
         asked: u8,
@@ -313,7 +313,7 @@ pub enum SessionConfigError {
     #[error("invalid configuration of the low layer's controller: {0}")]
     LowPriority(#[from] LcmConfigError),
     /// The packet size is below QUIC's minimum, or above UDP's maximum.
-    #[error("an initial mtu of {asked} bytes is not between 1200 and 65527")]
+    #[error("the initial mtu is {asked} bytes: set 1200 to 65527")]
     Mtu {
         /// Value given.
         asked: u16,
@@ -325,13 +325,13 @@ pub enum SessionConfigError {
         asked: u32,
     },
     /// The stream window is too large for the engine's reassembly.
-    #[error("a stream window of {asked} lets the engine's assembler fail: give at most 2 MB")]
+    #[error("a stream window of {asked} exceeds the limit of the engine's reassembly: set at most 2 MB")]
     StreamWindow {
         /// Value given.
         asked: Bytes,
     },
     /// The receive window would have to shrink.
-    #[error("a receive window that begins with {from} may not end with {most}: raise receive_window")]
+    #[error("receive_window_from {from} exceeds receive_window {most}: raise receive_window")]
     ReceiveWindow {
         /// Initial window given.
         from: Bytes,
@@ -339,7 +339,7 @@ pub enum SessionConfigError {
         most: Bytes,
     },
     /// A timeout is too long for the wire format.
-    #[error("{what} is too long for the wire: give less than {limit:?}")]
+    #[error("{what} cannot be encoded: set less than {limit:?}")]
     TooLong {
         /// Name of the setting.
         what: &'static str,

@@ -131,11 +131,11 @@ pub enum EndpointError {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// There is no such socket.
-    #[error("there is no socket {0:?}: the endpoint has fewer")]
+    #[error("unknown socket {0:?}: use one that the endpoint was created with")]
     Socket(SocketId),
     /// The first lane, which carries acknowledgements, would be of the low layer.
     #[error(
-        "socket {0:?} belongs to the low layer: begin with one of the high layer, and add the low lane afterwards"
+        "socket {0:?} belongs to the low layer: connect with one of the high layer, and add the low lane afterwards"
     )]
     LowFirst(SocketId),
     /// The limit of sessions is reached.
@@ -151,7 +151,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The engine refused the operation.
-    #[error("the engine refuses: {0}")]
+    #[error("the engine reports an error: {0}")]
     Engine(#[from] noq_proto::ConnectError),
 }
 

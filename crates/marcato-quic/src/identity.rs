@@ -17,7 +17,7 @@ use crate::secrets::Secrets;
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The name cannot stand in a certificate, or there is no randomness for a key.
-    #[error("cannot make a certificate for {name:?}: {reason}")]
+    #[error("cannot create a certificate for {name:?}: {reason}")]
     Certificate {
         /// Name asked for.
         name: String,
@@ -28,7 +28,9 @@ pub enum IdentityError {
     #[error("the key or the certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
     /// The TLS provider has no cipher suite for QUIC's Initial packets.
-    #[error("the cryptography offers no suite for QUIC's first packets")]
+    #[error(
+        "the crypto provider has no cipher suite for QUIC Initial packets: enable AES-128-GCM with SHA-256"
+    )]
     NoInitialSuite,
 }
 

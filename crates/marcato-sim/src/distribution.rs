@@ -44,10 +44,10 @@ impl Quantity for Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DistributionError {
     /// The lower bound of a uniform distribution is above the upper one.
-    #[error("low is above high: exchange them")]
+    #[error("low is above high: swap them")]
     Bounds,
     /// The mean is zero.
-    #[error("the mean is 0: use constant for a value that is always 0")]
+    #[error("the mean is 0: use a constant for a value that is always 0")]
     ZeroMean,
     /// The shape of a Pareto distribution is not above 1, so that it has no mean; or, truncated,
     /// not above 0.
@@ -55,7 +55,7 @@ pub enum DistributionError {
     Shape,
     /// The mean of a truncated distribution is at or beyond its upper bound.
     #[error(
-        "the mean of a truncated distribution must be below where it is cut: raise most or lower the mean"
+        "the mean of a truncated distribution must be below its upper bound: raise most or lower the mean"
     )]
     Truncation,
     /// The spread of a log-normal distribution is negative, infinite or NaN.

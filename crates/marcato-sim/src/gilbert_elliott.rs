@@ -44,7 +44,7 @@ pub enum GilbertElliottError {
         value: f64,
     },
     /// The mean burst is shorter than a packet.
-    #[error("a mean burst of {0} packets is no burst: give 1 packet or more")]
+    #[error("a mean burst length of {0} packets is too short: give 1 packet or more")]
     Burst(f64),
     /// The mean gap between such bursts would be less than one packet.
     #[error(

@@ -42,10 +42,10 @@ enum Spread {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum JitterError {
     /// The shape of a Pareto distribution is zero, negative or NaN.
-    #[error("a pareto shape of {0} has no distribution: give one above 0, such as 2.5")]
+    #[error("invalid pareto shape {0}: give one above 0, for example 2.5")]
     Shape(f64),
     /// The probability is not from 0 to 1.
-    #[error("packets cannot be held with probability {0}: give one from 0 to 1")]
+    #[error("invalid probability {0} of holding a packet: give one from 0 to 1")]
     Probability(f64),
 }
 

@@ -66,10 +66,10 @@ pub enum AddRouteError {
     #[error("a datagram flow has at most {MAX_ROUTES} routes: use fewer")]
     TooMany,
     /// The flow is a TCP flow or a one-way UDP flow.
-    #[error("only a datagram flow has routes: add the flow by Network::datagrams")]
+    #[error("only a datagram flow has routes: add the flow with Network::datagrams")]
     NotDatagrams,
     /// A node has no ports left, or there are more nodes than IPv4 addresses for them.
-    #[error("no address is left at {node}: use more nodes, or IPv6")]
+    #[error("all addresses of {node} are in use: use more nodes, or IPv6")]
     NoAddress {
         /// Name of the node.
         node: String,
@@ -83,7 +83,7 @@ pub enum RebindError {
     #[error("the flow has no such route: name one that it was given")]
     NoSuchRoute,
     /// All ports or addresses are used.
-    #[error("no address is left at {node}: rebind less often")]
+    #[error("all addresses of {node} are in use: rebind less often")]
     NoAddress {
         /// Name of the node.
         node: String,

@@ -748,7 +748,10 @@ fn what_does_not_exist_is_named() {
     assert_eq!(said(&lost), "flow `f` names the node `c`, which does not exist: add it to the nodes");
     let mut traced = experiment(&["a", "b"], vec![plain()], vec![]);
     traced.links[0].there.rate = Capacity::Trace("lte.up".into());
-    assert_eq!(said(&traced), "the link `l` follows the trace `lte.up`, which was not read: hand it over");
+    assert_eq!(
+        said(&traced),
+        "the link `l` follows the trace `lte.up`, which was not loaded: pass it in the traces"
+    );
     traced.links[0] = plain();
     traced.links[0].there.queue = Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(0) });
     assert!(matches!(build(&traced, &Traces::new()), Err(BuildError::Limit { .. })));
@@ -1375,6 +1378,6 @@ fn sizes_that_were_not_read_are_missed() {
     let Err(error) = build(&experiment, &Traces::new()) else { panic!("not read") };
     assert_eq!(
         error.to_string(),
-        "the flow `f` takes its sizes from `x.txt`, which was not read: load the scenario from its file"
+        "the flow `f` takes its sizes from `x.txt`, which was not loaded: load the scenario from its file"
     );
 }

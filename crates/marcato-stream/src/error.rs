@@ -53,7 +53,7 @@ pub enum SendError {
     #[error("the peer accepts no unreliable messages: send it reliably, or raise its `Limits::unreliable`")]
     NoDatagrams,
     /// The message to be continued was completed or abandoned.
-    #[error("the message is complete or was given up: begin another")]
+    #[error("the message is complete or was abandoned: begin another")]
     Ended,
     /// Its level is being discarded.
     #[error("messages less urgent than {threshold} are being discarded")]
@@ -93,7 +93,7 @@ pub enum NotDelivered {
     #[error("the message was shed under congestion")]
     Shed,
     /// It was evicted from the queue for a more urgent message.
-    #[error("the message gave way to a more urgent one: send it again later, or raise `Limits::queued`")]
+    #[error("the message was evicted for a more urgent one: send it again later, or raise `Limits::queued`")]
     Evicted,
     /// The receiver wanted no more of it.
     #[error("the receiver declined the message")]
@@ -119,7 +119,7 @@ impl From<conductor::Removal> for NotDelivered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// All of it has been handed to the engine, or it was removed.
-    #[error("no byte of the message is queued any more")]
+    #[error("no bytes of the message are queued any more: it is sent, or was removed")]
     TooLate,
     /// The new level is being discarded.
     #[error(

@@ -166,7 +166,7 @@ pub enum FrameError {
         value: u8,
     },
     /// The copy's index or the number of copies is out of range.
-    #[error("copy {index} of {copies} at byte {at} cannot be: there must be 2 to 16 copies, counted from 0")]
+    #[error("invalid copy {index} of {copies} at byte {at}: there must be 2 to 16 copies, counted from 0")]
     Duplicate {
         /// Offset of the copy's index; the number of copies is the byte after.
         at: usize,
@@ -176,15 +176,13 @@ pub enum FrameError {
         copies: u8,
     },
     /// The frame has neither payload nor the end of a message.
-    #[error("length 0 at byte {at} without LAST says nothing: it must be 1 or more, or LAST be set")]
+    #[error("length 0 at byte {at} without LAST: the length must be 1 or more, or LAST be set")]
     Empty {
         /// Offset of the length.
         at: usize,
     },
     /// The message exceeds the largest length.
-    #[error(
-        "length {len} at byte {at} after offset {offset} is too much: both together must stay below 2^62"
-    )]
+    #[error("length {len} at byte {at} after offset {offset} is too large: their sum must stay below 2^62")]
     TooLong {
         /// Offset of the length.
         at: usize,
@@ -215,7 +213,7 @@ pub enum EncodeError {
         value: u64,
     },
     /// The message exceeds the largest length.
-    #[error("offset {offset} and length {len} are too much: both together must stay below 2^62")]
+    #[error("offset {offset} and length {len} are too large: their sum must stay below 2^62")]
     TooLong {
         /// Offset in the message.
         offset: Bytes,
@@ -223,10 +221,10 @@ pub enum EncodeError {
         len: Bytes,
     },
     /// The frame has neither payload nor the end of a message.
-    #[error("a MESSAGE without payload says nothing unless it is the last: leave it out")]
+    #[error("a MESSAGE without payload must be the last: omit it")]
     Empty,
     /// The copy's index or the number of copies is out of range.
-    #[error("copy {index} of {copies} cannot be: there must be 2 to 16 copies, counted from 0")]
+    #[error("invalid copy {index} of {copies}: there must be 2 to 16 copies, counted from 0")]
     Duplicate {
         /// Index of the copy.
         index: u8,
@@ -602,23 +600,23 @@ mod tests {
             (&[1, 7, 0, 9], "flags 0x09 at byte 3 have a reserved bit set: only those of 0x07 are allowed"),
             (
                 &[1, 7, 0, 4, 0, 1],
-                "copy 0 of 1 at byte 4 cannot be: there must be 2 to 16 copies, counted from 0",
+                "invalid copy 0 of 1 at byte 4: there must be 2 to 16 copies, counted from 0",
             ),
             (
                 &[1, 7, 0, 4, 2, 2],
-                "copy 2 of 2 at byte 4 cannot be: there must be 2 to 16 copies, counted from 0",
+                "invalid copy 2 of 2 at byte 4: there must be 2 to 16 copies, counted from 0",
             ),
             (
                 &[1, 7, 0, 4, 2, 17],
-                "copy 2 of 17 at byte 4 cannot be: there must be 2 to 16 copies, counted from 0",
+                "invalid copy 2 of 17 at byte 4: there must be 2 to 16 copies, counted from 0",
             ),
             (
                 &[1, 7, 0, 0, 9, 0],
-                "length 0 at byte 5 without LAST says nothing: it must be 1 or more, or LAST be set",
+                "length 0 at byte 5 without LAST: the length must be 1 or more, or LAST be set",
             ),
             (
                 &[1, 7, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
-                "length 1 B at byte 12 after offset 4611686018427387903 B is too much: both together must stay below 2^62",
+                "length 1 B at byte 12 after offset 4611686018427387903 B is too large: their sum must stay below 2^62",
             ),
         ];
         for (bytes, words) in refused {

@@ -86,10 +86,10 @@ pub enum PacketError {
     #[error("more than 2 VLAN tags: let the frame pass unread")]
     Tags,
     /// The version is neither 4 nor 6, or differs from the ethertype's.
-    #[error("IP version {0} cannot be read, or is not what the ethertype announced")]
+    #[error("IP version {0} is not supported, or does not match the ethertype")]
     Version(u8),
     /// A length in the header contradicts another.
-    #[error("the {header} header says {len} bytes, which is less than it has itself")]
+    #[error("the length of {len} bytes in the {header} header is less than the header's own")]
     Length {
         /// Name of the header.
         header: &'static str,

@@ -327,7 +327,7 @@ fn sack(data: &[u8]) -> Option<SackBlocks> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
     /// The options exceed the header, or the buffer.
-    #[error("options take {needed} bytes but there is room for {room}: leave some out, SACK blocks first")]
+    #[error("options take {needed} bytes but there is room for {room}: omit some, SACK blocks first")]
     NoRoom {
         /// Number of bytes that they take, padding included.
         needed: usize,
@@ -335,12 +335,12 @@ pub enum EmitError {
         room: usize,
     },
     /// The SACK option has no blocks, and so no meaning. RFC 2018 §3.
-    #[error("a SACK option without blocks means nothing: leave it out")]
+    #[error("a SACK option without blocks is empty: omit it")]
     EmptySack,
     /// The option looks like one that this crate knows, or has no length on the wire, so that it
     /// would be read back as another option.
     #[error(
-        "an unknown option of kind {kind} with these {len} bytes would be read as another one: use its own variant"
+        "an unknown option of kind {kind} with these {len} bytes would be parsed as a known one: use that variant"
     )]
     NotUnknown {
         /// Kind of the option.

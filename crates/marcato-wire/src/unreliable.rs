@@ -35,7 +35,7 @@ pub enum UnreliableError {
         len: usize,
     },
     /// The priority does not exist.
-    #[error("priority {value} is none: it must be 0 (P0) to 4 (P4)")]
+    #[error("priority {value} is unknown: it must be 0 (P0) to 4 (P4)")]
     Priority {
         /// Value instead of a priority.
         value: u8,

@@ -83,7 +83,7 @@ impl fmt::Display for VarInt {
 
 /// Error returned if an integer is longer than the given bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the integer takes {needed} bytes: read on")]
+#[error("the integer takes {needed} bytes: read more")]
 pub struct Truncated {
     /// Number of bytes of the integer, as far as known: 1 if none are given.
     pub needed: usize,

@@ -35,9 +35,9 @@ enum Stop {
     Tls(#[from] rustls::Error),
     #[error(transparent)]
     Peer(#[from] PeerError),
-    #[error("it ended without a tls close: data may be missing")]
+    #[error("the stream ended without a tls close: data may be missing")]
     Truncated,
-    #[error("it ended within a message")]
+    #[error("the stream ended within a message")]
     CutShort,
 }
 

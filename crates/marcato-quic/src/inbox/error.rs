@@ -12,7 +12,7 @@ use super::limits::InboxLimit;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InboxError {
     /// The bytes where a frame has to begin are no frame.
-    #[error("no frame begins at byte {at} of stream {stream}: {error}")]
+    #[error("invalid frame at byte {at} of stream {stream}: {error}")]
     Frame {
         /// Stream on which the bytes arrived.
         stream: u64,
@@ -32,7 +32,7 @@ pub enum InboxError {
         stream: u64,
     },
     /// Bytes, or an announced payload, lie beyond the largest offset of a QUIC stream.
-    #[error("stream {stream} would go on beyond byte 2^62: no QUIC stream does")]
+    #[error("stream {stream} would exceed 2^62 bytes, the maximum of a QUIC stream")]
     StreamTooLong {
         /// Number of the stream.
         stream: u64,
@@ -56,7 +56,7 @@ pub enum InboxError {
     /// The frame is not allowed on this kind of stream.
     #[error(
         "the frame at byte {at} of stream {stream} is not allowed there: MESSAGE goes on message streams, \
-         RESET and DONE on the control stream, DONE alone on the way back of a bidirectional stream"
+         RESET and DONE on the control stream, DONE alone in the reverse direction of a bidirectional stream"
     )]
     Misplaced {
         /// Number of the stream.
@@ -83,7 +83,9 @@ pub enum InboxError {
         at: u64,
     },
     /// Two frames of one message have different priorities.
-    #[error("message {message} came with {was} and with {now}: all its frames must have its first priority")]
+    #[error(
+        "message {message} arrived with {was} and with {now}: all its frames must have its first priority"
+    )]
     Priority {
         /// Number of the message.
         message: MessageNumber,

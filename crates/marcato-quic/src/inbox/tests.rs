@@ -452,7 +452,7 @@ fn bytes_that_are_no_frame_are_named_by_place() {
     let error = inbox.stream_data(PEER_UNI, 0, Bytes::from_static(b"\x01\x00\x07")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no frame begins at byte 0 of stream 3: priority 7 at byte 2 is unknown: it must be 0 to 4"
+        "invalid frame at byte 0 of stream 3: priority 7 at byte 2 is unknown: it must be 0 to 4"
     );
     assert_eq!(error.code(), marcato_wire::ErrorCode::ProtocolViolation);
 }

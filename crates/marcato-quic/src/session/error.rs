@@ -21,16 +21,16 @@ pub enum SendError {
         limit: usize,
     },
     /// The message does not fit one packet; unreliable messages are not split.
-    #[error("an unreliable message has {limit} bytes at most here: send it reliably, or cut it")]
+    #[error("an unreliable message has at most {limit} bytes here: send it reliably, or split it")]
     TooLongForDatagram {
         /// Largest length that fits now, in bytes. It changes with the lanes.
         limit: usize,
     },
     /// The peer accepts no DATAGRAM frames.
-    #[error("the peer takes no unreliable messages: send it reliably")]
+    #[error("the peer accepts no unreliable messages: send it reliably")]
     NoDatagrams,
     /// The message was completed or abandoned, so it takes no further part.
-    #[error("the message is complete or was given up: begin another")]
+    #[error("the message is complete or was abandoned: begin another")]
     Ended,
 }
 
@@ -41,13 +41,13 @@ pub enum LaneError {
     #[error("a server cannot open a lane: let the client do it")]
     NotAClient,
     /// The limit of lanes, open or waiting to be opened, is reached.
-    #[error("the session has {limit} lanes, as many as it may: remove one first")]
+    #[error("the session has its maximum of {limit} lanes: remove one first")]
     TooMany {
         /// [`SessionConfig::max_lanes`](crate::SessionConfig::max_lanes).
         limit: u8,
     },
     /// Another lane has the same remote address, so the two would be indistinguishable.
-    #[error("another lane goes to {remote} already: give each lane its own port at both ends")]
+    #[error("another lane already uses {remote}: give each lane its own port at both ends")]
     SameRemote {
         /// Remote address of both lanes.
         remote: SocketAddr,
@@ -59,6 +59,6 @@ pub enum LaneError {
     #[error("no other lane is up: wait for one, or close the session")]
     Last,
     /// The engine refused the operation.
-    #[error("the engine refuses: {0}")]
+    #[error("the engine reports an error: {0}")]
     Engine(String),
 }

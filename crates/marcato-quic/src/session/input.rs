@@ -117,7 +117,12 @@ impl Session {
         self.act(now);
         self.write_notes();
         if self.notes.is_over_limit() {
-            self.fail(now, ErrorCode::LimitExceeded, "frames wait for credit that never comes".to_owned());
+            self.fail(
+                now,
+                ErrorCode::LimitExceeded,
+                "the peer grants too little flow-control credit: too many control frames are queued"
+                    .to_owned(),
+            );
         }
         if self.config.pacing != Pacing::Off {
             for lane in self.lanes.iter_mut() {

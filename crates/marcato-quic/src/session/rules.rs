@@ -140,7 +140,10 @@ fn too_many_notes_close_the_session() {
         Event::Closed { reason } => Some(reason.as_str()),
         _ => None,
     });
-    assert_eq!(closed, Some("frames wait for credit that never comes"));
+    assert_eq!(
+        closed,
+        Some("the peer grants too little flow-control credit: too many control frames are queued")
+    );
 }
 
 #[test]

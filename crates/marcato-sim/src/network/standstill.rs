@@ -17,8 +17,8 @@ const EACH: u64 = 512;
 /// link and instant. No such run comes near the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "time stands still at {at} after {events} events at this instant: packets travel in circles in no time, so give a \
-     link of each loop a delay or a rate"
+    "time stands still at {at} after {events} events at this instant: a cycle of links has neither \
+     delay nor rate: set one of them on a link of each cycle"
 )]
 pub struct Standstill {
     /// Instant at which time stopped.

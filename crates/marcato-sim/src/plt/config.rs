@@ -122,18 +122,22 @@ pub enum PltConfigError {
     #[error("invalid configuration of the low control module: {0}")]
     Lcm(#[from] LcmConfigError),
     /// An acknowledgement cannot cover that many packets.
-    #[error("low packets cannot be acknowledged every {0}: say 1 to {MOST_RANGES}")]
+    #[error("invalid number {0} of low packets per acknowledgement: give 1 to {MOST_RANGES}")]
     AckEvery(u32),
     /// `reordering` is 0, so all packets would be lost at once.
-    #[error("reordering is 0: a packet needs at least one acknowledged after it to be lost")]
+    #[error(
+        "reordering is 0: set it to at least 1, the later packets that must be acknowledged before a packet counts as lost"
+    )]
     ZeroReordering,
     /// `min_rto` is 0, so all packets would be lost at once.
-    #[error("min_rto is 0: give the silence after which low packets are given up, such as 1 s")]
+    #[error(
+        "min_rto is 0: set the time after which unacknowledged low packets count as lost, for example 1 s"
+    )]
     ZeroTimeout,
     /// `relief` is 0, a division by zero.
-    #[error("relief is 0: give the number of windows that may wait, or none to turn it off")]
+    #[error("relief is 0: set the number of windows that may be queued, or none to disable it")]
     ZeroRelief,
     /// The reassembly buffer is smaller than a segment.
-    #[error("the reassembly buffer is smaller than a segment: raise it to several windows, or leave it out")]
+    #[error("the reassembly buffer is smaller than a segment: raise it to several windows, or omit it")]
     Reassembly,
 }

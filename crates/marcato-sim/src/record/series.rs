@@ -29,16 +29,16 @@ pub enum SeriesError {
         name: String,
     },
     /// A source was added after the first sample, so that its columns would be shorter.
-    #[error("the series has begun: choose the recorded values before the first sample")]
+    #[error("the series has started: choose the recorded values before the first sample")]
     Begun,
     /// The flow is no TCP flow.
-    #[error("{name} is no tcp flow: record the link that it passes")]
+    #[error("{name} is not a tcp flow: record a link on its path")]
     NotTcp {
         /// Name given to the flow.
         name: String,
     },
     /// The interval is 0.
-    #[error("the interval is 0: samples would never end")]
+    #[error("the interval is 0: set one above 0")]
     NoInterval,
 }
 

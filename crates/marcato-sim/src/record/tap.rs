@@ -100,10 +100,10 @@ pub struct TapStats {
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
     /// The tap writes into the common file of several taps.
-    #[error("the link's tap writes into a common file: take that by Network::take_taps")]
+    #[error("the link's tap writes to a shared file: take it with Network::take_taps")]
     Common,
     /// The link has no tap.
-    #[error("the link has no tap: set one by Network::tap")]
+    #[error("the link has no tap: add one with Network::tap")]
     NoTap,
     /// The output returned an error.
     #[error("the captured packets could not be written: {0}")]

@@ -25,7 +25,7 @@ pub enum BuildError {
     #[error("`{0}` is recorded, which does not exist: record a link or flow that does")]
     NothingToRecord(String),
     /// A link follows a trace that was not passed in.
-    #[error("the link `{link}` follows the trace `{trace}`, which was not read: hand it over")]
+    #[error("the link `{link}` follows the trace `{trace}`, which was not loaded: pass it in the traces")]
     NoSuchTrace {
         /// Link.
         link: String,
@@ -144,7 +144,7 @@ pub enum BuildError {
     },
     /// A flow takes its sizes from a file that was not read.
     #[error(
-        "the flow `{flow}` takes its sizes from `{file}`, which was not read: load the scenario from its file"
+        "the flow `{flow}` takes its sizes from `{file}`, which was not loaded: load the scenario from its file"
     )]
     NoSizes {
         /// Flow.
@@ -154,7 +154,7 @@ pub enum BuildError {
     },
     /// An on-off flow has arrivals other than constant.
     #[error(
-        "the flow `{0}` is on and off, but its packets do not leave at equal distances: say arrivals = \"constant\""
+        "the flow `{0}` is on and off, but its packets are not sent at constant intervals: set arrivals = \"constant\""
     )]
     ArrivalsOnOff(String),
     /// A Conductor does not work with the flow's chunk size.

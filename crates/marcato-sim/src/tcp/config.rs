@@ -8,8 +8,8 @@ use crate::plt::{PltConfig, PltConfigError};
 
 /// Configuration of one end of a TCP connection.
 ///
-/// Where they matter to a measurement, the defaults are those of a current Linux host, with a
-/// payload of 1448 bytes (Ethernet, timestamps on).
+/// The defaults that affect measurements are those of a current Linux host, with a payload of 1448
+/// bytes (Ethernet, timestamps on).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
     /// Greatest payload of a segment, in bytes.
@@ -200,7 +200,7 @@ pub enum TcpConfigError {
     #[error("min_rto must be above 0 and at most max_rto")]
     RtoBounds,
     /// `initial_rto` is 0.
-    #[error("initial_rto is 0: say for how long to wait for the first answer, such as 1 s")]
+    #[error("initial_rto is 0: set the timeout of the first segment, for example to 1 s")]
     ZeroInitialRto,
     /// `initial_ssthresh` is 0.
     #[error("initial_ssthresh is 0: allow at least one segment, or leave it out")]
@@ -209,16 +209,16 @@ pub enum TcpConfigError {
     #[error("growth has a limit of 0 segments: allow at least one")]
     ZeroGrowth,
     /// RACK requires SACK. RFC 8985 §4.
-    #[error("rack needs sack: set loss_detection to DupThresh, or leave sack on")]
+    #[error("rack requires sack: enable sack, or set loss_detection to DupThresh")]
     RackWithoutSack,
     /// `delayed_ack.every` is 0.
-    #[error("delayed_ack.every is 0: say 1 to acknowledge every segment")]
+    #[error("delayed_ack.every is 0: set it to 1 to acknowledge every segment")]
     ZeroAckEvery,
     /// The configuration of the low layer is invalid.
-    #[error("plt cannot be configured so: {0}")]
+    #[error("invalid configuration of plt: {0}")]
     Plt(#[from] PltConfigError),
     /// DCTCP requires ECN, as it responds to marks.
-    #[error("dctcp lives on marks: set ecn, or choose another congestion control")]
+    #[error("dctcp requires ecn: enable ecn, or choose another congestion control")]
     DctcpWithoutEcn,
 }
 
