@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::BytesMut;
+use marcato_identity::{Identity, IdentityError, Trust};
 use marcato_units::{Duration, Layer, Seed, Stream, Time};
 use marcato_wire::{Ecn, ErrorCode};
 use noq_proto::crypto::{CryptoError, HandshakeTokenKey};
@@ -19,8 +20,8 @@ use ring::{aead, hkdf, hmac};
 use crate::clock::Clock;
 use crate::config::{SessionConfig, SessionConfigError};
 use crate::controller::Congestion;
+use crate::crypto;
 use crate::event::Event;
-use crate::identity::{Identity, IdentityError, Trust};
 use crate::lane::LaneRequest;
 use crate::session::{Session, Transmit};
 
@@ -322,7 +323,7 @@ impl Endpoint {
     pub fn listen(&mut self, identity: &Identity, session: SessionConfig) -> Result<(), EndpointError> {
         session.validate()?;
         let token_key = Arc::new(TokenKey::new(&self.random.bytes()));
-        let mut crypto = ServerConfig::new(identity.server_crypto()?, token_key);
+        let mut crypto = ServerConfig::new(crypto::server(identity)?, token_key);
         crypto.max_incoming(256);
         let crypto = Arc::new(crypto);
         self.engine.set_server_config(Some(Arc::clone(&crypto)));
@@ -357,7 +358,7 @@ impl Endpoint {
             return Err(ConnectError::TooMany { limit: self.config.max_sessions });
         }
         session.validate()?;
-        let mut client = ClientConfig::new(trust.client_crypto()?);
+        let mut client = ClientConfig::new(crypto::client(trust)?);
         // No token of one session affects another.
         client.transport_config(session.transport()).token_store(Arc::new(NoneTokenStore));
         if self.config.seed.is_some() {

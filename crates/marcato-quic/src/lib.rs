@@ -10,12 +10,12 @@ mod clock;
 mod coalesced;
 mod config;
 mod controller;
+mod crypto;
 mod endpoint;
 #[cfg(test)]
 mod engine;
 mod event;
 mod gate;
-mod identity;
 pub mod inbox;
 mod lane;
 mod long;
@@ -25,7 +25,6 @@ mod outbox;
 mod pacer;
 mod right_sizing;
 mod scheduler;
-mod secrets;
 mod session;
 mod watch;
 
@@ -37,15 +36,14 @@ pub use endpoint::{
     ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, SessionId, SocketId,
 };
 pub use event::{Event, LaneLoss, LowLaneChange, WindowChange};
-pub use identity::{Fingerprint, FingerprintError, Identity, IdentityError, Trust};
 pub use inbox::Piece;
 pub use lane::{LaneRequest, LaneState, LaneStats};
 pub use long::LongId;
 pub use low::{LowLanes, Retry};
+pub use marcato_identity::{Fingerprint, FingerprintError, Identity, IdentityError, Secrets, Trust};
 pub use marcato_sched::conductor::MessageId;
 pub use marcato_wire::MessageNumber;
 pub use scheduler::SchedulerFactory;
-pub use secrets::Secrets;
 pub use session::{
     Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
 };

@@ -10,6 +10,7 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use bytes::{Bytes as Payload, BytesMut};
+use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
 use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
 use marcato_wire::{Ecn, MessageNumber};
@@ -18,7 +19,6 @@ use super::{Message, Session, SessionStats};
 use crate::config::SessionConfig;
 use crate::endpoint::{Endpoint, EndpointConfig, LocalSocket, SessionId, SocketId};
 use crate::event::Event;
-use crate::identity::{Identity, Trust};
 use crate::lane::LaneRequest;
 
 /// Side of the session.
