@@ -1,14 +1,19 @@
 //! Configuration of an endpoint.
 
+use std::fmt;
 use std::net::SocketAddr;
 #[cfg(feature = "native-certs")]
 use std::sync::Arc;
 use std::time::Duration;
 
-use marcato_quic::{Identity, SessionConfig, Trust};
+use marcato_identity::{Identity, Trust};
+#[cfg(feature = "quic")]
+use marcato_quic::SessionConfig;
 use marcato_sched::conductor::Config as ConductorConfig;
 pub use marcato_stream::{ChunkRule, Limits, LongMessages};
-use marcato_units::{Bytes, Layer};
+#[cfg(feature = "quic")]
+use marcato_units::Bytes;
+use marcato_units::Layer;
 #[cfg(feature = "native-certs")]
 use rustls::RootCertStore;
 
@@ -16,6 +21,7 @@ use crate::error::TrustError;
 
 /// Initial receive window of sessions: the data of 100 ms at 100 Mbit/s. Until a round trip's need
 /// has been measured, more would only fill queues, in which urgent data would wait.
+#[cfg(feature = "quic")]
 const FIRST_WINDOW: Bytes = Bytes::kb(1250);
 
 /// Transport protocol of a connection.
@@ -27,6 +33,15 @@ pub enum Engine {
     /// Multipath QUIC over UDP: up to sixteen lanes.
     #[default]
     Quic,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Quic => "quic",
+        })
+    }
 }
 
 /// Configuration of connections. The [default](Self::default) is for general use; only the selected
@@ -41,8 +56,10 @@ pub struct Config {
     /// Bounds of queued data, and of data that the peer can make us hold.
     pub limits: Limits,
     /// Settings for kernel TCP.
+    #[cfg(feature = "tcp")]
     pub tcp: TcpConfig,
     /// Settings for QUIC.
+    #[cfg(feature = "quic")]
     pub quic: QuicConfig,
 }
 
@@ -53,6 +70,7 @@ impl Config {
     }
 
     /// Returns this configuration with [two layers](QuicConfig::layered), or with one.
+    #[cfg(feature = "quic")]
     #[must_use]
     pub fn layered(mut self, layered: bool) -> Self {
         self.quic.layered = layered;
@@ -60,12 +78,14 @@ impl Config {
     }
 
     /// Conductor configuration with the limits' bounds.
+    #[cfg(feature = "quic")]
     pub(crate) fn conductor(&self) -> ConductorConfig {
         self.limits.bound(self.conductor)
     }
 }
 
 /// Settings for kernel TCP.
+#[cfg(feature = "tcp")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
     /// The kernel's congestion controller; `None` for the system's default.
@@ -86,6 +106,7 @@ pub struct TcpConfig {
     pub max_connections: usize,
 }
 
+#[cfg(feature = "tcp")]
 impl Default for TcpConfig {
     fn default() -> Self {
         Self {
@@ -101,6 +122,7 @@ impl Default for TcpConfig {
 }
 
 /// Settings for QUIC.
+#[cfg(feature = "quic")]
 #[derive(Clone, Debug)]
 pub struct QuicConfig {
     /// Configuration of the sessions. The [`Config`] overrides their Conductor and their limit of
@@ -131,6 +153,7 @@ pub struct QuicConfig {
     pub handshake_timeout: Duration,
 }
 
+#[cfg(feature = "quic")]
 impl Default for QuicConfig {
     fn default() -> Self {
         Self {
@@ -146,6 +169,7 @@ impl Default for QuicConfig {
 }
 
 /// Congestion controller of the kernel.
+#[cfg(feature = "tcp")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpCongestion {
     /// CUBIC (RFC 9438).
@@ -158,6 +182,7 @@ pub enum TcpCongestion {
     Named(String),
 }
 
+#[cfg(feature = "tcp")]
 impl TcpCongestion {
     pub(crate) fn name(&self) -> &str {
         match self {

@@ -9,13 +9,18 @@ use tokio::sync::{Mutex, mpsc};
 use crate::config::{Config, Engine, LocalAddress, Remote, ServerSecurity};
 use crate::connection::Connection;
 use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
-use crate::{quic, tcp};
+#[cfg(feature = "quic")]
+use crate::quic;
+#[cfg(feature = "tcp")]
+use crate::tcp;
 
 /// Limit of connections waiting to be accepted; at the limit, handshakes wait.
 const BACKLOG: usize = 128;
 
 enum Listener {
+    #[cfg(feature = "tcp")]
     Tcp(tcp::Listener),
+    #[cfg(feature = "quic")]
     Quic(quic::Listener),
 }
 
@@ -70,6 +75,7 @@ impl Config {
                 return Err(ConfigError::Zero { limit });
             }
         }
+        #[cfg(feature = "quic")]
         if self.quic.layered && self.engine == Engine::Tcp {
             return Err(ConfigError::LayeredTcp);
         }
@@ -94,14 +100,18 @@ impl Endpoint {
         }
         let (sender, accepted) = mpsc::channel(BACKLOG);
         let (addrs, listener) = match config.engine {
+            #[cfg(feature = "tcp")]
             Engine::Tcp => {
                 let listener = tcp::Listener::new(config, at, security, sender).await?;
                 (listener.addrs.clone(), Listener::Tcp(listener))
             }
+            #[cfg(feature = "quic")]
             Engine::Quic => {
                 let listener = quic::Listener::new(config, at, security, sender)?;
                 (listener.addrs.clone(), Listener::Quic(listener))
             }
+            #[cfg(not(all(feature = "tcp", feature = "quic")))]
+            engine => return Err(ConfigError::NotBuilt { engine }.into()),
         };
         Ok(Self { addrs, accepted: Mutex::new(accepted), listener })
     }
@@ -114,8 +124,12 @@ impl Endpoint {
     pub async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
         config.validate()?;
         match config.engine {
+            #[cfg(feature = "tcp")]
             Engine::Tcp => tcp::connect(config, to).await,
+            #[cfg(feature = "quic")]
             Engine::Quic => quic::connect(config, to).await,
+            #[cfg(not(all(feature = "tcp", feature = "quic")))]
+            engine => Err(ConfigError::NotBuilt { engine }.into()),
         }
     }
 
@@ -132,9 +146,11 @@ impl Endpoint {
 
     /// Returns a function that reads the statistics, even after the endpoint was dropped.
     pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
-        match &self.listener {
-            Listener::Tcp(listener) => listener.observe(),
-            Listener::Quic(listener) => listener.observe(),
+        match self.listener {
+            #[cfg(feature = "tcp")]
+            Listener::Tcp(ref listener) => listener.observe(),
+            #[cfg(feature = "quic")]
+            Listener::Quic(ref listener) => listener.observe(),
         }
     }
 

@@ -3,7 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 
-use marcato_quic::{IdentityError, SessionConfigError};
+use marcato_identity::IdentityError;
+#[cfg(feature = "quic")]
+use marcato_quic::SessionConfigError;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::reserve::DeclareError;
 pub use marcato_stream::{ChangeError, Closed, NotDelivered, SendError};
@@ -34,7 +36,14 @@ pub enum ConfigError {
     /// The Conductor's rules are invalid.
     #[error("invalid configuration of the conductor: {0}")]
     Conductor(#[from] DebtError),
+    /// The program was built without the engine.
+    #[error("this program was built without the {engine} engine: enable the feature `{engine}`")]
+    NotBuilt {
+        /// Selected engine.
+        engine: Engine,
+    },
     /// The QUIC session's configuration is invalid.
+    #[cfg(feature = "quic")]
     #[error(transparent)]
     Session(#[from] SessionConfigError),
     /// The identity or the trust cannot be used.
@@ -100,6 +109,7 @@ pub enum ListenError {
         source: io::Error,
     },
     /// The QUIC endpoint cannot be created.
+    #[cfg(feature = "quic")]
     #[error(transparent)]
     Endpoint(#[from] marcato_quic::EndpointError),
 }
@@ -163,12 +173,15 @@ pub enum ConnectError {
         reason: String,
     },
     /// The QUIC endpoint cannot be created.
+    #[cfg(feature = "quic")]
     #[error(transparent)]
     Endpoint(#[from] marcato_quic::EndpointError),
     /// The QUIC engine refused the connection.
+    #[cfg(feature = "quic")]
     #[error(transparent)]
     Session(#[from] marcato_quic::ConnectError),
     /// The QUIC engine refused a lane.
+    #[cfg(feature = "quic")]
     #[error(transparent)]
     Lane(#[from] marcato_quic::LaneError),
 }
@@ -205,6 +218,7 @@ pub enum AddLaneError {
     #[error("the connection has its maximum of 256 sockets: wait until a removed lane is closed")]
     TooManySockets,
     /// The session refused the lane.
+    #[cfg(feature = "quic")]
     #[error(transparent)]
     Session(#[from] marcato_quic::LaneError),
 }
@@ -219,6 +233,7 @@ pub enum ChangeLaneError {
     #[error("the connection has ended: connect again")]
     Closed,
     /// The session refused the change.
+    #[cfg(feature = "quic")]
     #[error(transparent)]
     Session(#[from] marcato_quic::LaneError),
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use marcato_quic::{Identity, Trust};
+use marcato_identity::{Identity, Trust};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
@@ -30,13 +30,13 @@ fn tls() -> &'static Tls {
 /// handshake that the script modifies, followed by the script's own bytes. The result has to be an
 /// error or a wait for more, and no plaintext.
 pub fn tcp_handshake(script: &[u8]) {
-    let Some((&[whom, changes], mut script)) = script.split_first_chunk() else { return };
+    let Some((&[side, changes], mut script)) = script.split_first_chunk() else { return };
     let name = ServerName::try_from("server").expect("a name");
     let Ok(mut client) = ClientConnection::new(Arc::clone(&tls().client), name) else { return };
     let Ok(mut server) = ServerConnection::new(Arc::clone(&tls().server)) else { return };
     let mut wire = Vec::new();
     let _ = client.write_tls(&mut wire);
-    if whom & 1 == 1 {
+    if side & 1 == 1 {
         // The client is the one attacked.
         let _ = server.read_tls(&mut &wire[..]);
         let _ = server.process_new_packets();
@@ -57,10 +57,10 @@ pub fn tcp_handshake(script: &[u8]) {
         wire.clear();
     }
     wire.extend_from_slice(script);
-    let mut pipe = Pipe::tls(if whom & 1 == 1 { client.into() } else { server.into() });
+    let mut pipe = Pipe::tls(if side & 1 == 1 { client.into() } else { server.into() });
     let mut scratch = vec![0; 16 << 10];
     let mut ours = 0;
-    for part in wire.chunks(usize::from(whom >> 1) * 16 + 1) {
+    for part in wire.chunks(usize::from(side >> 1) * 16 + 1) {
         let taken = pipe.receive::<TlsOrIo>(part, &mut scratch, |bytes| {
             ours += bytes.len();
             Ok(())

@@ -101,9 +101,14 @@
 //!
 //! | feature | default | effect |
 //! |---|---|---|
+//! | `quic` | on | [`Engine::Quic`] |
+//! | `tcp` | on | [`Engine::Tcp`] |
 //! | `metrics` | on | `Metrics`: export to Prometheus |
 //! | `native-certs` | on | trust in the system's root certificates ([`ClientSecurity::verified`]) |
 //! | `qlog` | off | logs of QUIC connections |
+//!
+//! A configuration with an engine that was not built is an error
+//! ([`ConfigError::NotBuilt`]).
 //!
 //! This crate re-exports what an application needs of the others, so that it depends on one crate.
 //!
@@ -112,28 +117,42 @@
 //! Room reserved over TCP, and 0-RTT. Marks, segmentation offload and TCP's measurements need
 //! Linux; elsewhere lanes are unmarked, datagrams leave one by one and chunks are single segments.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(any(feature = "quic", feature = "tcp")),
+    allow(unused, clippy::match_single_binding, reason = "without an engine only the types remain")
+)]
 
 mod config;
 mod connection;
 mod endpoint;
 mod error;
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "tcp"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod long;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "quic")]
 mod quic;
 mod shared;
 mod stats;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
+#[cfg_attr(
+    not(all(feature = "quic", feature = "tcp")),
+    allow(dead_code, unused_imports, reason = "each engine uses a part")
+)]
 mod sys;
+#[cfg(feature = "tcp")]
 mod tcp;
 
+#[cfg(feature = "quic")]
+pub use config::QuicConfig;
 pub use config::{
-    ChunkRule, ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, LongMessages, QuicConfig,
-    Remote, ServerSecurity, TcpConfig, TcpCongestion, system_trust,
+    ChunkRule, ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, LongMessages, Remote,
+    ServerSecurity, system_trust,
 };
+#[cfg(feature = "tcp")]
+pub use config::{TcpConfig, TcpCongestion};
 pub use connection::{Connection, LongMessage, Message, MessageHandle};
 pub use endpoint::{Endpoint, EndpointStats};
 pub use error::{
@@ -141,8 +160,8 @@ pub use error::{
     LongSendError, NotDelivered, ReserveError, SendError, TrustError,
 };
 pub use long::LongSender;
-pub use marcato_quic::{Fingerprint, Identity, IdentityError, MessageId, Trust};
-pub use marcato_sched::conductor::Redundancy;
+pub use marcato_identity::{Fingerprint, Identity, IdentityError, Trust};
+pub use marcato_sched::conductor::{MessageId, Redundancy};
 pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::{InboundCounters, Missed, MissedReason, Received};
@@ -153,7 +172,9 @@ pub use metrics::Metrics;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
 // Whole crates, for settings beyond the common ones: the rules of the Conductor
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).
-pub use {marcato_quic, marcato_sched, marcato_units};
+#[cfg(feature = "quic")]
+pub use marcato_quic;
+pub use {marcato_sched, marcato_units};
 
 /// Quick start of the README, compiled and run.
 #[cfg(doctest)]

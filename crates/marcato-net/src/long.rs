@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes as Payload, BytesMut};
-use marcato_quic::{LongId, MessageId};
+use marcato_sched::conductor::MessageId;
+use marcato_stream::LongId;
 use marcato_units::{Bytes, Priority};
 use tokio::sync::oneshot;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use marcato_quic::Identity;
+use marcato_identity::Identity;
 use marcato_stream::Pool;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
