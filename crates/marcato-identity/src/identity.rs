@@ -8,6 +8,7 @@ use crate::secrets::Secrets;
 
 /// Error returned for an invalid identity or trust.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdentityError {
     /// The name cannot stand in a certificate, or there is no randomness for a key.
     #[error("cannot create a certificate for {name:?}: {reason}")]

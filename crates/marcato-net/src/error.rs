@@ -14,6 +14,7 @@ use crate::config::Engine;
 
 /// Error returned when the system's trust cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TrustError {
     /// There are no root certificates.
     #[error(
@@ -32,6 +33,7 @@ pub enum TrustError {
 
 /// Error returned for an invalid configuration.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The Conductor's rules are invalid.
     #[error("invalid configuration of the conductor: {0}")]
@@ -96,6 +98,7 @@ pub enum ConfigError {
 
 /// Error returned when an endpoint cannot listen.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListenError {
     /// The configuration is invalid.
     #[error(transparent)]
@@ -116,6 +119,7 @@ pub enum ListenError {
 
 /// Error returned when no connection can be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AcceptError {
     /// The endpoint accepts no more connections.
     #[error("the endpoint is closed: listen again")]
@@ -124,6 +128,7 @@ pub enum AcceptError {
 
 /// Error returned when a connection cannot be established.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// The configuration is invalid.
     #[error(transparent)]
@@ -188,6 +193,7 @@ pub enum ConnectError {
 
 /// Error returned when a message that is sent piece by piece cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LongSendError {
     /// The next piece was not accepted.
     #[error(transparent)]
@@ -199,6 +205,7 @@ pub enum LongSendError {
 
 /// Error returned when a lane cannot be added.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddLaneError {
     /// The kernel's TCP has one path.
     #[error("kernel tcp has one lane: use the quic engine")]
@@ -225,6 +232,7 @@ pub enum AddLaneError {
 
 /// Error returned when a lane cannot be removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChangeLaneError {
     /// The kernel's TCP has one path.
     #[error("kernel tcp has one lane: use the quic engine")]
@@ -240,6 +248,7 @@ pub enum ChangeLaneError {
 
 /// Error returned when no room can be reserved for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReserveError {
     /// The source is invalid, or the limit of declared sources is reached.
     #[error(transparent)]

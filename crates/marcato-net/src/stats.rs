@@ -10,6 +10,7 @@ use marcato_stream::InboundCounters;
 
 /// Snapshot of a connection; after its end, its last state.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ConnectionStats {
     /// Lanes; over TCP one.
     pub lanes: Vec<LaneStats>,
@@ -23,6 +24,7 @@ pub struct ConnectionStats {
 
 /// Snapshot of a lane. Values that the engine does not report are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaneStats {
     /// Identifier within the connection.
     pub id: LaneId,
@@ -61,6 +63,7 @@ impl LaneStats {
 
 /// Outcomes of the messages of one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LevelStats {
     /// Messages and bytes queued.
     pub backlog: Tally,

@@ -296,6 +296,7 @@ impl Default for SessionConfig {
 
 /// Error returned for an invalid session configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SessionConfigError {
     /// The Conductor's rules are invalid.
     #[error("invalid configuration of the conductor: {0}")]

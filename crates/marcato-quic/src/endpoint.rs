@@ -113,6 +113,7 @@ impl EndpointConfig {
 
 /// Error returned when an endpoint cannot be created or listen.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EndpointError {
     /// There are no sockets, or more than there are identifiers.
     #[error("an endpoint has 1 to 256 sockets, not {given}")]
@@ -130,6 +131,7 @@ pub enum EndpointError {
 
 /// Error returned when a session cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// There is no such socket.
     #[error("unknown socket {0:?}: use one that the endpoint was created with")]
@@ -158,6 +160,7 @@ pub enum ConnectError {
 
 /// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndpointStats {
     /// Datagrams received.
     pub datagrams: u64,

@@ -7,6 +7,7 @@ use marcato_wire::MessageNumber;
 
 /// Reason for which a lane closed or failed to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LaneLoss {
     /// This end closed it.
     Closed,
@@ -20,6 +21,7 @@ pub enum LaneLoss {
 
 /// Change of state of a low lane, in addition to those of any lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LowLaneChange {
     /// The network does not, or no longer, serve the high layer first: high lanes suffer while low
     /// ones send. The lane carries only keep-alives until it is retried.
@@ -47,6 +49,7 @@ pub enum WindowChange {
 
 /// Event of a session.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Event {
     /// The handshake is complete; messages leave from now on.
     Connected,

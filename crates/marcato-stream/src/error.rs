@@ -5,6 +5,7 @@ use marcato_units::{Bytes, Priority};
 
 /// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Closed {
     /// This end closed it.
     #[error("this end has closed the connection")]
@@ -22,6 +23,7 @@ pub enum Closed {
 
 /// Error returned when a message is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// The connection has ended or is closing.
     #[error(transparent)]
@@ -79,6 +81,7 @@ impl SendError {
 
 /// Reason for which a message was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotDelivered {
     /// It was cancelled.
     #[error("the message was cancelled")]
@@ -117,6 +120,7 @@ impl From<conductor::Removal> for NotDelivered {
 
 /// Error returned when a message can no longer be cancelled or moved to another level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChangeError {
     /// All of it has been handed to the engine, or it was removed.
     #[error("no bytes of the message are queued any more: it is sent, or was removed")]

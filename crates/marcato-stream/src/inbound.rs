@@ -12,6 +12,7 @@ use crate::{Closed, Limits, LongMessages};
 
 /// Message that has wholly arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Received {
     /// Content.
     pub bytes: Payload,
@@ -24,6 +25,7 @@ pub struct Received {
 
 /// Message that will not arrive, because its sender abandoned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Missed {
     /// Sender's number for it.
     pub number: MessageNumber,
@@ -35,6 +37,7 @@ pub struct Missed {
 
 /// Reason for which a message will not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MissedReason {
     /// The sender cancelled it.
     Cancelled,

@@ -9,6 +9,7 @@ use crate::{Inbound, Overrun, Sender, Ticket};
 
 /// Violation of the protocol on TCP by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PeerError {
     /// Bytes that are no frame.
     #[error("the peer sent an invalid frame: {0}")]

@@ -10,6 +10,7 @@ use super::limits::InboxLimit;
 ///
 /// Offsets `at` are those in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InboxError {
     /// The bytes where a frame has to begin are no frame.
     #[error("invalid frame at byte {at} of stream {stream}: {error}")]

@@ -36,6 +36,7 @@ pub enum SendError {
 
 /// Error returned when a lane cannot be opened, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LaneError {
     /// This end is a server; only clients open paths.
     #[error("a server cannot open a lane: let the client do it")]

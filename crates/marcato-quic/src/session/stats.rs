@@ -4,6 +4,7 @@ use marcato_units::Bytes;
 
 /// Counters of a session since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionStats {
     /// Chunks handed to the engine for the first time.
     pub chunks: u64,
