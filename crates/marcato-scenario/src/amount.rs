@@ -50,7 +50,7 @@ pub(crate) fn amount(keys: &Keys<'_>, key: &str, at: &Transmitter, least: Bytes)
         Value::String(text) => text,
         Value::Integer(number) => {
             return fault(format!(
-                "`{key}` is a number of packets or bytes and needs a unit: say \"{number} packets\", not {number}"
+                "`{key}` is a number of packets or bytes and needs a unit: write \"{number} packets\", not {number}"
             ));
         }
         other => {
@@ -62,7 +62,7 @@ pub(crate) fn amount(keys: &Keys<'_>, key: &str, at: &Transmitter, least: Bytes)
     };
     if is_of(text, Of::Packets) {
         return match quantity_of(key, item, Of::Packets, keys.faults)? {
-            0 => fault(format!("a {key} of 0 packets lets nothing in: say at least \"1 packets\"")),
+            0 => fault(format!("a {key} of 0 packets lets nothing in: give at least \"1 packets\"")),
             packets => Some(Limit::Packets(packets)),
         };
     }
@@ -72,7 +72,7 @@ pub(crate) fn amount(keys: &Keys<'_>, key: &str, at: &Transmitter, least: Bytes)
             Some(rate) => rate.bytes_in(span),
             None => {
                 return fault(format!(
-                    "`{text}` of a link without a fixed rate is no amount: say packets or bytes"
+                    "`{text}` of a link without a fixed rate is no amount: give packets or bytes"
                 ));
             }
         }
@@ -80,7 +80,7 @@ pub(crate) fn amount(keys: &Keys<'_>, key: &str, at: &Transmitter, least: Bytes)
         Bytes::new(quantity_of(key, item, Of::Size, keys.faults)?)
     } else {
         return fault(format!(
-            "`{text}` is not a {key}: say packets (\"100 packets\"), bytes (\"60 kB\"), or for how long the link is busy \
+            "`{text}` is not a {key}: give packets (\"100 packets\"), bytes (\"60 kB\"), or for how long the link is busy \
              (\"50 ms\")"
         ));
     };

@@ -149,7 +149,7 @@ fn times(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
         faults.add(table.place_of("stagger"), problem);
     } else if last + flow.start_jitter > end {
         // The jitter's bound is exclusive: if the sum equals the end, every start is before it.
-        let problem = format!("the flow might start at or after the end of the run, {shown}: say less");
+        let problem = format!("the flow might start at or after the end of the run, {shown}: lower it");
         faults.add(table.place_of("start-jitter"), problem);
     }
     let after_end = |after: Duration| flow.start + flow.start_jitter + after >= end;
@@ -180,7 +180,7 @@ fn process(flow: &Flow, table: &Table, duration: Duration, faults: &Faults) {
     if duration != Duration::MAX && expected > u128::from(MAX_CONNECTIONS) {
         let key = if table.get("load").is_some() { "load" } else { "arrivals" };
         let problem = format!(
-            "about {expected} connections would begin, but at most {MAX_CONNECTIONS} are possible: say less"
+            "about {expected} connections would be opened, but at most {MAX_CONNECTIONS} are possible: lower it"
         );
         faults.add(table.place_of(key), problem);
     }
@@ -336,7 +336,7 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
                 true => format!(
                     "there are two paths from `{from}` to `{to}`: two lanes on one path are told apart by their layers"
                 ),
-                false => format!("the pair from `{from}` to `{to}` is there twice: leave one out"),
+                false => format!("the pair from `{from}` to `{to}` is given twice: remove one"),
             };
             // A session may have a lane of each layer on one path (PLT).
             if !matches!(&flow.kind, FlowKind::Quic(quic) if layers_differ(quic, from, to)) {

@@ -237,7 +237,7 @@ pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> (Table, bool)
             Some(name @ ("link" | "flow")) => {
                 format!("there are several tables `{name}`: write [[{name}]] above each, in double brackets")
             }
-            Some(name) => format!("`{name}` is there twice: leave one out"),
+            Some(name) => format!("`{name}` is given twice: remove one"),
             None => format!("this is not TOML: {message}"),
         };
         faults.add(Place::new(source, span), problem);

@@ -17,7 +17,7 @@ use crate::plugin::PluginNames;
 /// assert_eq!(
 ///   first.lines().collect::<Vec<_>>(),
 ///   [
-///       "short.toml:2:12: `duration` is a span of time and needs a unit: say \"5 s\", not 5",
+///       "short.toml:2:12: `duration` is a span of time and needs a unit: write \"5 s\", not 5",
 ///       "   2 | duration = 5",
 ///       "     |            ^",
 ///   ]

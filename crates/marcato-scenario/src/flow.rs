@@ -132,7 +132,7 @@ const MOST_INSTANCES: u32 = MAX_FLOWS as u32;
 keyed! {
     Common, "a flow" kinded, |_of: ()|, check flow_starts_before_it_stops;
     /// name of the flow
-    "name" => name: FlowName, need("say what it is called, for example name = \"bulk\""; String::new());
+    "name" => name: FlowName, need("state what it is called, for example name = \"bulk\""; String::new());
     /// node that sends and opens the connection. Or several: a list, or `"client-*"` for all
     /// matching names
     "from",
@@ -158,9 +158,9 @@ keyed! {
 fn flow_starts_before_it_stops(of: &Common, keys: &Keys<'_>, _: &()) {
     let Some(stop) = of.stop else { return };
     if stop <= of.start {
-        keys.fault("stop", "the flow stops before it starts: say a later `stop`");
+        keys.fault("stop", "the flow stops before it starts: set a later `stop`");
     } else if stop.since(Time::ZERO) < of.start.since(Time::ZERO).saturating_add(of.start_jitter) {
-        keys.fault("start-jitter", "the flow might stop before it starts: say less, or a later `stop`");
+        keys.fault("start-jitter", "the flow might stop before it starts: lower it, or set a later `stop`");
     }
 }
 
@@ -311,7 +311,7 @@ keyed! {
     flatten on_off: Option<OnOff>, |()| = (), check silences_are_for_equal_distances;
     /// mean rate of its IP packets while it sends
     "rate" => rate: SomeRate,
-        need("say how fast it sends, for example rate = \"1 Mbit/s\""; Rate::from_bps(1));
+        need("state how fast it sends, for example rate = \"1 Mbit/s\""; Rate::from_bps(1));
     /// payload of each packet: a [size, or sizes from a file](#traffic). If sizes differ, the gap
     /// after each packet is proportional to its length, so that the rate holds
     "payload",
@@ -413,7 +413,7 @@ keyed! {
         or(Arrivals::Every(Duration::from_secs(1_000_000)); "required, or `load`", "none");
     /// bytes of each connection: a [size](#traffic)
     "size" => size: Sizes,
-        need("say how much each connection sends, for example size = \"100 kB\""; Size::Constant(Bytes::kb(1)));
+        need("state how much each connection sends, for example size = \"100 kB\""; Size::Constant(Bytes::kb(1)));
     /// maximum of open connections; those beyond it are not begun, and counted
     "most-open" => most_open: Small(1..=100_000), or(1000);
 }
@@ -450,7 +450,7 @@ keyed! {
     "request" => request: SomeSize, or(Bytes::new(200));
     /// bytes of a response: a [size](#traffic)
     "response" => response: Sizes,
-        need("say how long an answer is, for example response = \"100 kB\""; Size::Constant(Bytes::kb(1)));
+        need("state how long an answer is, for example response = \"100 kB\""; Size::Constant(Bytes::kb(1)));
     /// [pause](#traffic) after a response
     "think" => think: Pauses, or(Pause::Constant(Duration::ZERO));
     /// number of requests
@@ -547,7 +547,7 @@ impl Form<Ends> for Payloads {
             }
         };
         if !matches!(payload, Payload::Drawn { .. }) && keys.item(most_name).is_some() {
-            keys.fault(most_name, "`most-payload` is of payloads that are drawn: leave it out");
+            keys.fault(most_name, "`most-payload` applies to drawn payloads only: remove it");
         }
         let most = match payload {
             Payload::Constant(bytes) => bytes,
@@ -555,7 +555,7 @@ impl Form<Ends> for Payloads {
             Payload::Listed(_) => Bytes::ZERO,
         };
         if most > MOST_PAYLOAD {
-            keys.fault(key, "a udp packet carries at most 65507 B: say less");
+            keys.fault(key, "a udp packet carries at most 65507 B: lower it");
         }
         Some(payload)
     }
@@ -591,7 +591,7 @@ impl Form<Ends> for Departures {
         ];
         let arrivals = keys.word(name, &words).unwrap_or_default();
         if keys.item(tick_name).is_some() && !matches!(arrivals, PacketArrivals::Ticks { .. }) {
-            keys.fault(tick_name, "`tick` is of packets that leave by a clock: say arrivals = \"ticks\"");
+            keys.fault(tick_name, "`tick` applies to arrivals by a clock only: set arrivals = \"ticks\"");
         }
         Some(arrivals)
     }
@@ -616,11 +616,11 @@ impl Form<Ends> for Connections {
         let [name, load] = *names else { return None };
         match (keys.item(name), keys.item(load)) {
             (Some(_), Some(_)) => {
-                keys.fault(load, "say `arrivals` or `load`, not both: each follows from the other");
+                keys.fault(load, "write `arrivals` or `load`, not both: each follows from the other");
                 None
             }
             (None, None) => {
-                keys.need(name, "say how often one begins, for example arrivals = \"5 /s\"; or `load`");
+                keys.need(name, "state how often one begins, for example arrivals = \"5 /s\"; or `load`");
                 None
             }
             (Some(_), None) => frequency(keys, name).map(Arrivals::Every),

@@ -185,13 +185,13 @@ fn seeds(keys: &Keys<'_>, seed: Seed) -> Vec<u64> {
                     continue;
                 };
                 if seeds.contains(&seed) {
-                    keys.faults.add(item.place, format!("the seed {seed} is there twice: leave one out"));
+                    keys.faults.add(item.place, format!("the seed {seed} is given twice: remove one"));
                 } else {
                     seeds.push(seed);
                 }
             }
             if items.is_empty() {
-                keys.fault("seeds", "there are no seeds: say how many, for example seeds = 10");
+                keys.fault("seeds", "there are no seeds: state how many, for example seeds = 10");
             }
             if seeds.is_empty() { vec![first] } else { seeds }
         }
@@ -200,7 +200,7 @@ fn seeds(keys: &Keys<'_>, seed: Seed) -> Vec<u64> {
             match first.checked_add(many - 1).filter(|last| *last <= Seed::MOST) {
                 Some(last) => (first..=last).collect(),
                 None => {
-                    let (most, problem) = (Seed::MOST, "say a lower `seed`");
+                    let (most, problem) = (Seed::MOST, "give a lower `seed`");
                     keys.fault(
                         "seeds",
                         format!("a seed is 0 to {most}: from {first} on there are not {many}, {problem}"),

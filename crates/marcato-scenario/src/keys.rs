@@ -136,7 +136,7 @@ impl<'a> Keys<'a> {
         match &item.value {
             Value::Boolean(flag) => Some(*flag),
             Value::String(text) if matches!(&**text, "true" | "false") => {
-                self.fault(key, format!("`{key}` is true or false: say {text}, without quotes"));
+                self.fault(key, format!("`{key}` is true or false: write {text}, without quotes"));
                 None
             }
             _ => {
@@ -174,7 +174,7 @@ impl<'a> Keys<'a> {
                 } else {
                     bare.parse().unwrap_or_default()
                 };
-                self.fault(key, format!("`{key}` is a number: say {number}, without quotes"));
+                self.fault(key, format!("`{key}` is a number: write {number}, without quotes"));
                 return None;
             }
             _ => {
@@ -208,7 +208,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn some_span(&self, key: &str) -> Option<Duration> {
         let span = self.span(key)?;
         if span.is_zero() {
-            self.fault(key, format!("`{key}` is 0: say more"));
+            self.fault(key, format!("`{key}` is 0: set it above 0"));
             return None;
         }
         Some(span)
@@ -222,7 +222,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn some_size(&self, key: &str) -> Option<Bytes> {
         let size = self.size(key)?;
         if size.is_zero() {
-            self.fault(key, format!("`{key}` is 0: say more"));
+            self.fault(key, format!("`{key}` is 0: set it above 0"));
             return None;
         }
         Some(size)
@@ -236,7 +236,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn some_rate(&self, key: &str) -> Option<Rate> {
         let rate = self.rate(key)?;
         if rate == Rate::ZERO {
-            self.fault(key, format!("`{key}` is 0, and nothing would ever leave: say more"));
+            self.fault(key, format!("`{key}` is 0, and nothing would be sent: set it above 0"));
             return None;
         }
         Some(rate)
@@ -254,7 +254,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn priority(&self, key: &str) -> Option<Priority> {
         let item = self.item(key)?;
         if let Value::Integer(number @ 0..=4) = item.value {
-            self.fault(key, format!("`{key}` is a priority: say \"p{number}\", not {number}"));
+            self.fault(key, format!("`{key}` is a priority: write \"p{number}\", not {number}"));
             return None;
         }
         let text = self.string(key)?;
@@ -263,7 +263,7 @@ impl<'a> Keys<'a> {
         if priority.is_none() {
             self.fault(
                 key,
-                format!("`{text}` is not a priority: say \"p0\" (critical) to \"p4\" (background)"),
+                format!("`{text}` is not a priority: write \"p0\" (critical) to \"p4\" (background)"),
             );
         }
         priority
@@ -404,13 +404,13 @@ fn instead(key: &str, value: &Value) -> Option<String> {
                 }
             };
             let lost = number.filter(|lost| (0.0..=1.0).contains(lost)).unwrap_or(0.01);
-            Some(format!("say {{ kind = \"random\", probability = {lost} }}"))
+            Some(format!("write {{ kind = \"random\", probability = {lost} }}"))
         }
         "queue" => {
             let limit = quantity(&[Of::Packets, Of::Size, Of::Span], "100 packets");
-            Some(format!("say {{ kind = \"droptail\", limit = {limit} }}"))
+            Some(format!("write {{ kind = \"droptail\", limit = {limit} }}"))
         }
-        "jitter" => Some(format!("say {{ kind = \"uniform\", most = {} }}", quantity(&[Of::Span], "5 ms"))),
+        "jitter" => Some(format!("write {{ kind = \"uniform\", most = {} }}", quantity(&[Of::Span], "5 ms"))),
         _ => None,
     }
 }
@@ -582,7 +582,7 @@ pub(crate) fn integer_of(key: &str, item: &Item, range: RangeInclusive<u64>, fau
             found
         }
         Value::String(text) if text.parse::<u64>().is_ok() => {
-            faults.add(item.place, format!("`{key}` is a whole number: say {text}, without quotes"));
+            faults.add(item.place, format!("`{key}` is a whole number: write {text}, without quotes"));
             None
         }
         Value::Float(number) => {
@@ -620,7 +620,7 @@ pub(crate) fn quantity_of(key: &str, item: &Item, of: Of, faults: &Faults) -> Op
             let what = of.what();
             faults.add(
                 item.place,
-                format!("`{key}` is {what} and needs a unit: say \"{number} {unit}\", not {number}"),
+                format!("`{key}` is {what} and needs a unit: write \"{number} {unit}\", not {number}"),
             );
         }
         other => {
@@ -661,7 +661,7 @@ pub(crate) fn wrong_name(what: &str, name: &str) -> Option<String> {
     let most = crate::limit::MAX_NAME;
     let good = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if name.is_empty() {
-        return Some(format!("the name of a {what} is empty: say what it is called"));
+        return Some(format!("the name of a {what} is empty: state what it is called"));
     }
     if name.len() > most {
         return Some(format!(

@@ -116,7 +116,7 @@ impl Form<Bytes> for RateOrTrace {
             (None, Some(_)) => {
                 let path = keys.string(trace).unwrap_or("?");
                 if path.is_empty() {
-                    keys.fault(trace, "`trace` is empty: say the path of a file, relative to this one");
+                    keys.fault(trace, "`trace` is empty: give the path of a file, relative to this one");
                 }
                 Some(Capacity::Trace(path.to_owned()))
             }
@@ -218,7 +218,7 @@ pub struct RandomLoss {
 keyed! {
     RandomLoss, "random loss" kinded, |_of: ()|;
     /// loss probability of each packet, independently
-    "probability" => probability: Probability, need("say how much is lost, for example probability = 0.01");
+    "probability" => probability: Probability, need("state how much is lost, for example probability = 0.01");
 }
 
 /// Periodic loss.
@@ -231,7 +231,7 @@ pub struct PeriodicLoss {
 keyed! {
     PeriodicLoss, "periodic loss" kinded, |_of: ()|;
     /// period: 1000 loses the 1000th, the 2000th and so on
-    "packets" => packets: Whole(1..=u64::MAX), need("say which, for example packets = 1000");
+    "packets" => packets: Whole(1..=u64::MAX), need("state which, for example packets = 1000");
 }
 
 /// Loss of listed packets.
@@ -244,7 +244,7 @@ pub struct ScriptedLoss {
 keyed! {
     ScriptedLoss, "scripted loss" kinded, |_of: ()|;
     /// list of packets, counted from 0
-    "packets" => packets: Indexes, need("say which, counted from 0, for example packets = [0, 10, 11]");
+    "packets" => packets: Indexes, need("state which, counted from 0, for example packets = [0, 10, 11]");
 }
 
 /// Ascending list of whole numbers.
@@ -311,15 +311,15 @@ impl Keyed for GilbertElliott {
         let by_chain = ["p", "r", "loss-good", "loss-bad"].iter().any(|key| keys.item(key).is_some());
         if by_mean && by_chain {
             keys.faults
-                .add(keys.here(), "say `mean` and `burst`, or `p` and `r`, not some of each".to_owned());
+                .add(keys.here(), "write `mean` and `burst`, or `p` and `r`, not some of each".to_owned());
             return None;
         }
         if by_mean {
             let there = [
-                keys.need("mean", "say which share is lost, for example mean = 0.01"),
+                keys.need("mean", "state which share is lost, for example mean = 0.01"),
                 keys.need(
                     "burst",
-                    "say how many packets are lost in a row on average, for example burst = 5",
+                    "state how many packets are lost in a row on average, for example burst = 5",
                 ),
             ];
             let (mean, burst) = (keys.number("mean", 0.0..=0.99), keys.number("burst", 1.0..=1e9));
@@ -332,20 +332,20 @@ impl Keyed for GilbertElliott {
             if p > 1.0 {
                 keys.fault(
                     "burst",
-                    "bursts that short cannot lose so much: say a longer `burst` or a lower `mean`",
+                    "bursts that short cannot lose so much: give a longer `burst` or a lower `mean`",
                 );
                 return None;
             }
             return Some(Self { p, r, loss_good: 0.0, loss_bad: 1.0 });
         }
-        keys.need("p", "say how likely a packet is the first of a burst, for example p = 0.001");
-        keys.need("r", "say how likely a packet is the first after a burst, for example r = 0.2");
+        keys.need("p", "state how likely a packet is the first of a burst, for example p = 0.001");
+        keys.need("r", "state how likely a packet is the first after a burst, for example r = 0.2");
         let (p, r) = (keys.probability("p"), keys.probability("r"));
         let loss_good = keys.probability("loss-good").unwrap_or(0.0);
         let loss_bad = keys.probability("loss-bad").unwrap_or(1.0);
         let (p, r) = (p?, r?);
         if p + r == 0.0 {
-            keys.fault("p", "with `p` and `r` of 0 the state never changes: say `none` or `random`");
+            keys.fault("p", "with `p` and `r` of 0 the state never changes: write `none` or `random`");
             return None;
         }
         Some(Self { p, r, loss_good, loss_bad })
@@ -427,7 +427,7 @@ keyed! {
     /// minimum addition to the delay
     "least" => least: Span, or(Duration::ZERO);
     /// maximum addition
-    "most" => most: SomeSpan, need("say how much is added to the delay at most, for example most = \"4 ms\"");
+    "most" => most: SomeSpan, need("state how much is added to the delay at most, for example most = \"4 ms\"");
     /// whether packets may overtake each other; otherwise a packet arrives no earlier than the one
     /// before it
     "reorder" => reorder: Flag, or(false);
@@ -450,9 +450,9 @@ keyed! {
     Normal, "normal jitter" kinded, |_of: ()|;
     /// mean addition
     "mean" => mean: Span,
-        need("say how much is added to the delay on average, for example mean = \"2 ms\"");
+        need("state how much is added to the delay on average, for example mean = \"2 ms\"");
     /// standard deviation; negative additions become 0
-    "deviation" => deviation: SomeSpan, need("say by how much it varies, for example deviation = \"1 ms\"");
+    "deviation" => deviation: SomeSpan, need("state by how much it varies, for example deviation = \"1 ms\"");
     /// as above
     "reorder" => reorder: Flag, or(false);
 }
@@ -467,7 +467,7 @@ keyed! {
     Exponential, "exponential jitter" kinded, |_of: ()|;
     /// mean addition
     "mean" => mean: SomeSpan,
-        need("say how much is added to the delay on average, for example mean = \"2 ms\"");
+        need("state how much is added to the delay on average, for example mean = \"2 ms\"");
     /// as above
     "reorder" => reorder: Flag, or(false);
 }

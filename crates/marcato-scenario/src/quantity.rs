@@ -131,13 +131,13 @@ pub(crate) fn read(text: &str, of: Of) -> Result<u64, Wrong> {
     let what = of.what();
     if number.is_empty() {
         return Err(format!(
-            "`{text}` is not {what}: say a number and a unit, for example \"{}\"",
+            "`{text}` is not {what}: give a number and a unit, for example \"{}\"",
             example(of)
         ));
     }
     let Some(&(_, factor)) = of.units().iter().find(|(name, _)| *name == unit) else {
         if unit.is_empty() {
-            return Err(format!("`{text}` has no unit: say \"{number} {}\"", of.usual()));
+            return Err(format!("`{text}` has no unit: write \"{number} {}\"", of.usual()));
         }
         let meant =
             of.units().iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(name, _)| *name);
@@ -162,7 +162,7 @@ pub(crate) fn read(text: &str, of: Of) -> Result<u64, Wrong> {
         // 2^64 is about 1.845e19. Below it, only a fraction of the smallest unit is left as the
         // cause.
         Ok(value) if value * factor as f64 > 1.8e19 => format!("`{text}` is more than can be counted"),
-        Ok(_) => format!("`{text}` is not a whole number of {}: say it with fewer digits", of.units()[0].0),
+        Ok(_) => format!("`{text}` is not a whole number of {}: give it with fewer digits", of.units()[0].0),
         Err(_) => format!("`{number}` is not a number"),
     })
 }
@@ -199,22 +199,22 @@ pub(crate) fn read_frequency(text: &str) -> Result<Duration, Wrong> {
             "s" => 1_000_000_000,
             "min" => 60_000_000_000,
             "h" => 3_600_000_000_000,
-            _ => return Err(format!("`{text}` is not a frequency: say \"5 /s\", \"2 /min\" or \"1 /h\"")),
+            _ => return Err(format!("`{text}` is not a frequency: write \"5 /s\", \"2 /min\" or \"1 /h\"")),
         };
         // Thousandths allow frequencies such as "0.5 /s".
         return match exact(number.trim(), 1000) {
-            Some(0) => Err(format!("`{text}` is never: say more than 0")),
+            Some(0) => Err(format!("`{text}` never occurs: set it above 0")),
             Some(thousandths) => {
                 let nanos = u128::from(per) * 1000 / u128::from(thousandths);
                 Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
             }
             None => Err(format!(
-                "`{text}` is not a frequency: say \"5 /s\", with at most three digits behind the point"
+                "`{text}` is not a frequency: write \"5 /s\", with at most three digits behind the point"
             )),
         };
     }
     read(text, Of::Span).map(Duration::from_nanos).map_err(|_| {
-        format!("`{text}` is not a frequency: say \"5 /s\", or the time between two, \"200 ms\"")
+        format!("`{text}` is not a frequency: write \"5 /s\", or the time between two, \"200 ms\"")
     })
 }
 
@@ -291,17 +291,17 @@ mod tests {
     #[test]
     fn what_is_no_quantity_is_refused_with_a_better_one() {
         for (text, of, message) in [
-            ("20", Of::Span, "`20` has no unit: say \"20 ms\""),
+            ("20", Of::Span, "`20` has no unit: write \"20 ms\""),
             ("10 Mbps", Of::Rate, "`10 Mbps` is not a rate: did you mean \"10 Mbit/s\"?"),
             ("10 mbit/s", Of::Rate, "`10 mbit/s` is not a rate: did you mean \"10 Mbit/s\"?"),
             ("5 msec", Of::Span, "`5 msec` is not a span of time: did you mean \"5 ms\"?"),
-            ("fast", Of::Rate, "`fast` is not a rate: say a number and a unit, for example \"10 Mbit/s\""),
+            ("fast", Of::Rate, "`fast` is not a rate: give a number and a unit, for example \"10 Mbit/s\""),
             (
                 "5 apples",
                 Of::Span,
                 "`5 apples` is not a span of time: its unit is one of ns, us, ms, s, min, h",
             ),
-            ("0.5 ns", Of::Span, "`0.5 ns` is not a whole number of ns: say it with fewer digits"),
+            ("0.5 ns", Of::Span, "`0.5 ns` is not a whole number of ns: give it with fewer digits"),
             ("1.2.3 s", Of::Span, "`1.2.3` is not a number"),
             ("99999999999999 GB", Of::Size, "`99999999999999 GB` is more than can be counted"),
         ] {

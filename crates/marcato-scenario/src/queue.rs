@@ -203,7 +203,7 @@ keyed! {
 
 fn crq_can_split(crq: &Crq, keys: &Keys<'_>, at: &Transmitter) {
     if crq.sharing == Sharing::Split && at.rate.is_none() {
-        keys.fault("sharing", "only a link with a `rate` can be split: say \"weighted\" or \"strict\"");
+        keys.fault("sharing", "only a link with a `rate` can be split: write \"weighted\" or \"strict\"");
     }
 }
 
@@ -264,7 +264,7 @@ impl Form<Transmitter> for Shared {
                 if keys.item(least_name).is_some() {
                     keys.fault(
                         least_name,
-                        "only `sharing = \"strict\"` has a least share: say that, or leave this out",
+                        "only `sharing = \"strict\"` has a least share: give that, or leave this out",
                     );
                 }
                 Some(sharing)
@@ -381,13 +381,13 @@ impl Form<Transmitter> for Thresholds {
             _ => {
                 keys.fault(
                     most_name,
-                    "`min-threshold` and `max-threshold` have one unit: say packets or bytes in both",
+                    "`min-threshold` and `max-threshold` have one unit: give packets or bytes in both",
                 );
                 return None;
             }
         };
         if least >= most || most > 1 << 40 {
-            keys.fault(most_name, "`max-threshold` is above `min-threshold`: say at least twice that");
+            keys.fault(most_name, "`max-threshold` is above `min-threshold`: give at least twice that");
             return None;
         }
         Some(thresholds)
@@ -500,7 +500,7 @@ fn can_preempt(strict: &Strict, keys: &Keys<'_>, at: &Transmitter) {
     if strict.preempt && at.rate.is_none() {
         keys.fault(
             "preempt",
-            "only a link with a `rate` takes time to send a packet that could be pre-empted",
+            "only the transmitter of a link with a `rate` can be pre-empted: set a `rate`, or remove `preempt`",
         );
     }
 }

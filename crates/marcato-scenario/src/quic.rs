@@ -114,14 +114,14 @@ fn session_can_work(quic: &Quic, keys: &Keys<'_>, _: &Ends) {
     if quic.controller == Controller::Bbr3 && quic.pacing == Pacing::Off {
         keys.fault(
             "pacing",
-            "bbr3 without pacing doubles the round-trip time: say \"session\" or \"strict\"",
+            "bbr3 without pacing doubles the round-trip time: write \"session\" or \"strict\"",
         );
     }
     let lacks = |layer: Layer| quic.paths.iter().all(|path| path.layer != layer);
     if quic.layered && [Layer::High, Layer::Low].into_iter().any(lacks) {
         keys.fault(
             "layered",
-            "two layers need a path each: say for example paths = [[\"client\", \"server\"], { from = \"client\", to = \
+            "two layers need a path each: for example paths = [[\"client\", \"server\"], { from = \"client\", to = \
              \"server\", layer = \"low\" }]",
         );
     }
@@ -139,7 +139,7 @@ impl Single<Ends> for Paths {
             return Some(of.nodes.clone().map(path).into_iter().collect());
         };
         if items.is_empty() {
-            keys.fault(key, "a session needs a path: say for example paths = [[\"client\", \"server\"]]");
+            keys.fault(key, "a session needs a path: for example paths = [[\"client\", \"server\"]]");
         }
         let path = |item: &Item| match &item.value {
             Value::Array(_) => {
@@ -177,9 +177,9 @@ impl Single<Ends> for Paths {
 keyed! {
     Path, "a path", |flow: Ends|;
     /// the client's end
-    "from" => from: Text, need("say where it begins"; String::new());
+    "from" => from: Text, need("state where it begins"; String::new());
     /// the server's end
-    "to" => to: Text, need("say where it ends"; String::new());
+    "to" => to: Text, need("state where it ends"; String::new());
     /// network layer that serves it
     "layer" => layer: Class, or(flow.layer; "the flow's");
 }

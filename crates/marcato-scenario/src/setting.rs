@@ -40,11 +40,11 @@ impl Set {
         }
         match parts.as_slice() {
             ["grid" | "seed", ..] => {
-                fault("seeds and grids are not set like this: say `seeds` in [grid], or --seed".to_owned());
+                fault("seeds and grids are not set like this: write `seeds` in [grid], or --seed".to_owned());
             }
             ["topology" | "link" | "flow" | "record"] => {
                 fault(format!(
-                    "`{0}` is a whole table: say which of its settings, for example {0}.{1}",
+                    "`{0}` is a whole table: state which of its settings, for example {0}.{1}",
                     parts[0],
                     example(parts[0])
                 ));
@@ -58,7 +58,7 @@ impl Set {
                         }
                     }
                     (_, [], value) if !matches!(value, Value::Table(_)) => fault(format!(
-                        "say which setting of {what} `{name}`, for example {what}.{name}.{}",
+                        "state which setting of {what} `{name}`, for example {what}.{name}.{}",
                         second(what)
                     )),
                     (Ok(table), rest, _) => self.put(table, rest, faults),
@@ -129,8 +129,9 @@ impl Set {
                     (Some(entry), []) => *entry = self.item.clone(),
                     (Some(entry), rest) => self.enter(entry, name, rest, faults),
                     (None, _) => {
-                        let problem =
-                            format!("`{name}` is a list: say which entry, 1 to {many}, for example {name}.1");
+                        let problem = format!(
+                            "`{name}` is a list: state which entry, 1 to {many}, for example {name}.1"
+                        );
                         faults.add(self.key.place, problem);
                     }
                 }

@@ -175,7 +175,7 @@ fn tcp_can_work(tcp: &Tcp, keys: &Keys<'_>, _: &()) {
     }
     // RFC 8985 §4: a connection MUST use SACK for RACK-TLP.
     if !tcp.sack && tcp.loss_detection == LossDetection::Rack {
-        keys.fault("sack", "rack goes by selective acknowledgements: say loss-detection = \"dup-thresh\" beside sack = false");
+        keys.fault("sack", "rack requires selective acknowledgements: set loss-detection = \"dup-thresh\" as well as sack = false");
     }
     if tcp.initial_ssthresh.is_some() && tcp.congestion == Congestion::Bbr {
         keys.fault("initial-ssthresh", "bbr has no slow start threshold: leave it out");
@@ -183,7 +183,7 @@ fn tcp_can_work(tcp: &Tcp, keys: &Keys<'_>, _: &()) {
     if tcp.congestion == Congestion::Dctcp && !tcp.ecn {
         keys.fault(
             "congestion",
-            "dctcp lives on marks: say ecn = true in the flow's `tcp`, or choose another congestion control",
+            "dctcp requires marks: set ecn = true in the flow's `tcp`, or choose another congestion control",
         );
     }
 }

@@ -197,7 +197,7 @@ impl Made<'_> {
 
 fn dumbbell(made: &mut Made<'_>) {
     let pairs = made.many("pairs", MOST, 1);
-    made.keys.need("rate", "say how fast its bottleneck is, for example rate = \"10 Mbit/s\"");
+    made.keys.need("rate", "state how fast its bottleneck is, for example rate = \"10 Mbit/s\"");
     for n in 1..=pairs {
         made.node(&format!("client-{n}"));
     }
@@ -215,7 +215,7 @@ fn dumbbell(made: &mut Made<'_>) {
 
 fn parking_lot(made: &mut Made<'_>) {
     let hops = made.many("hops", MOST / 2, 2);
-    made.keys.need("rate", "say how fast each hop is, for example rate = \"10 Mbit/s\"");
+    made.keys.need("rate", "state how fast each hop is, for example rate = \"10 Mbit/s\"");
     made.node("client");
     for n in 0..=hops {
         made.node(&format!("router-{n}"));
@@ -241,7 +241,7 @@ fn parking_lot(made: &mut Made<'_>) {
 fn multipath(made: &mut Made<'_>) {
     if !made.keys.need(
         "paths",
-        "say how many, for example paths = 2; or what each is like: paths = [{ rate = \"10 Mbit/s\" }]",
+        "state how many, for example paths = 2; or what each is like: paths = [{ rate = \"10 Mbit/s\" }]",
     ) {
         return made.keys.faults.forget_names();
     }
@@ -269,8 +269,8 @@ fn multipath(made: &mut Made<'_>) {
 }
 
 fn asymmetric(made: &mut Made<'_>) {
-    made.keys.need("rate", "say how fast the way down is, for example rate = \"50 Mbit/s\"");
-    made.keys.need("up-rate", "say how fast the way up is, for example up-rate = \"5 Mbit/s\"");
+    made.keys.need("rate", "state how fast the way down is, for example rate = \"50 Mbit/s\"");
+    made.keys.need("up-rate", "state how fast the way up is, for example up-rate = \"5 Mbit/s\"");
     for name in ["server", "router", "client"] {
         made.node(name);
     }

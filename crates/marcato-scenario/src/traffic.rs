@@ -116,7 +116,7 @@ keyed! {
     /// release, from the flow's start
     "after" => after: Span, or(Duration::ZERO);
     /// length, at least 16 B
-    "size" => size: Length, need("say how long, for example size = \"10 kB\"");
+    "size" => size: Length, need("state how long, for example size = \"10 kB\"");
     /// priority
     "priority" => priority: Urgency, or(Priority::default());
     /// time for which it is worth sending
@@ -161,7 +161,7 @@ impl Single<()> for Length {
         let length = keys.size(key)?;
         if length < SHORTEST {
             let length = size(length);
-            keys.fault(key, format!("`{key}` is at least 16 B, which say whose it is; not {length}"));
+            keys.fault(key, format!("`{key}` is at least 16 B, which identify the sender; not {length}"));
             return None;
         }
         Some(length)
@@ -222,9 +222,9 @@ words! {
 keyed! {
     Source, "a source", |_of: ()|, check jitter_is_below_half_the_period;
     /// time from one message to the next
-    "period" => period: SomeSpan, need("say how often it sends, for example period = \"100 ms\"");
+    "period" => period: SomeSpan, need("state how often it sends, for example period = \"100 ms\"");
     /// length of each, at least 16 B
-    "size" => size: Length, need("say how long, for example size = \"10 kB\"");
+    "size" => size: Length, need("state how long, for example size = \"10 kB\"");
     /// priority
     "priority" => priority: Urgency, or(Priority::P0);
     /// release of the first, from the flow's start
@@ -271,7 +271,7 @@ impl Form<()> for Releases {
                 if keys.item(jitter_name).is_none() {
                     keys.fault(
                         release,
-                        "a jittered release needs `jitter`: say by how much, for example jitter = \"5 ms\"",
+                        "a jittered release needs `jitter`: state by how much, for example jitter = \"5 ms\"",
                     );
                 }
                 Release::Jittered(jitter.unwrap_or_default())
@@ -283,7 +283,7 @@ impl Form<()> for Releases {
                 if keys.item(jitter_name).is_some() {
                     keys.fault(
                         jitter_name,
-                        "only a jittered release has `jitter`: leave it out, or say release = \"jittered\"",
+                        "only a jittered release has `jitter`: leave it out, or write release = \"jittered\"",
                     );
                 }
                 other
@@ -346,7 +346,10 @@ impl Single<()> for BulkLength {
         }
         let length = Length.read_one(keys, key, of)?;
         if length > Bytes::kb(16_000) {
-            keys.fault(key, "messages of bulk data are at most 16 MB: say less, it is endless all the same");
+            keys.fault(
+                key,
+                "messages of bulk data are at most 16 MB: lower it, bulk data is unlimited anyway",
+            );
         }
         Some(length)
     }

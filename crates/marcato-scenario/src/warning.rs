@@ -23,7 +23,7 @@ impl Experiment {
                 continue;
             }
             warnings.push(format!(
-                "flow `{}` has `ecn = true`, but no queue on its path marks: say `ecn = true` of a codel, fq-codel, crq, red or \
+                "flow `{}` has `ecn = true`, but no queue on its path marks: write `ecn = true` of a codel, fq-codel, crq, red or \
                  pie queue, or use a step-mark queue",
                 flow.name
             ));

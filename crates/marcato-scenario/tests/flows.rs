@@ -166,7 +166,7 @@ fn a_grid_sets_what_belongs_together_at_once() {
     assert_eq!(faults_with(&text, &["flow.f.start=1 s"]), [""; 0]);
     assert_eq!(
         faults_with(&of_flow(&format!("{F}kind = \"tcp\"\n")), &["flow.f=3"]),
-        ["1:1: say which setting of flow `f`, for example flow.f.start"]
+        ["1:1: state which setting of flow `f`, for example flow.f.start"]
     );
 }
 
@@ -231,19 +231,19 @@ fn pairs_that_do_not_fit_are_refused_each_at_its_place() {
     let of = |ends: &str| faults(&dumbbell(3, &format!("kind = \"tcp\"\n{ends}\n")));
     assert_eq!(
         of("from = \"client-*\"\nto = \"server-*\"\ncount = 2"),
-        ["13:9: there are 3 pairs of nodes for 2 of these flows: say count = 3 or more"]
+        ["13:9: there are 3 pairs of nodes for 2 of these flows: write count = 3 or more"]
     );
     assert_eq!(
         of("from = \"client-*\"\nto = \"server-1\""),
-        ["11:8: there are 3 pairs of nodes for 1 of these flows: say count = 3 or more"]
+        ["11:8: there are 3 pairs of nodes for 1 of these flows: write count = 3 or more"]
     );
     assert_eq!(
         of("from = \"client-*\"\nto = [\"server-1\", \"server-2\"]\ncount = 3"),
-        ["12:6: `from` names 3 nodes and `to` 2: name as many, or one"]
+        ["12:6: `from` names 3 nodes and `to` 2: name as many of each, or one"]
     );
     assert_eq!(
         of("from = [\"client-1\", \"client-9\"]\nto = \"server-*\"\ncount = 3"),
-        ["12:6: `from` names 2 nodes and `to` 3: name as many, or one"]
+        ["12:6: `from` names 2 nodes and `to` 3: name as many of each, or one"]
     );
     assert_eq!(
         of("from = [\"client-1\", \"clint-2\"]\nto = \"server-1\"\ncount = 3"),
@@ -251,13 +251,13 @@ fn pairs_that_do_not_fit_are_refused_each_at_its_place() {
     );
     assert_eq!(
         of("from = [\"client-1\", \"client-1\"]\nto = \"server-1\"\ncount = 3"),
-        ["11:21: the pair from `client-1` to `server-1` is there twice: leave one out"]
+        ["11:21: the pair from `client-1` to `server-1` is given twice: remove one"]
     );
     assert_eq!(
         of("from = \"cleint-*\"\nto = \"server-1\"\ncount = 3"),
         ["11:8: no node is called `cleint-*`: did you mean `client-1`?"]
     );
-    assert_eq!(of("from = []\nto = \"server-1\""), ["11:8: `from` names no node: say which"]);
+    assert_eq!(of("from = []\nto = \"server-1\""), ["11:8: `from` names no node: state which"]);
     assert_eq!(of("from = 3\nto = \"server-1\""), ["11:8: `from` is a string, not a number"]);
 }
 
@@ -367,7 +367,7 @@ fn events_past_a_files_own_end_and_runs_without_flows_are_wrong() {
     assert_eq!(
         faults(&short),
         [
-            "10:54: a change at or after the end of the run, 5 s, changes nothing",
+            "10:54: a change at or after the end of the run, 5 s, has no effect",
             "25:11: the last of 3 flows would start at 6 s, but the run ends at 5 s: stagger them less",
             "33:12: a message comes at or after the end of the run, 5 s: send it earlier",
             "34:11: a source begins at or after the end of the run, 5 s: let it begin earlier",
@@ -435,15 +435,15 @@ fn payloads_that_cannot_be_are_refused() {
         ),
         (
             "payload = \"1 kB\"\nmost-payload = \"1 kB\"",
-            "16:16: `most-payload` is of payloads that are drawn: leave it out",
+            "16:16: `most-payload` applies to drawn payloads only: remove it",
         ),
         (
             "payload = { kind = \"file\" }",
-            "15:11: sizes from a file needs `file`: say which, with a size in bytes in each line, for example file = \"sizes.txt\"",
+            "15:11: sizes from a file needs `file`: state which, with a size in bytes in each line, for example file = \"sizes.txt\"",
         ),
         (
             "payload = { kind = \"file\", file = \"\" }",
-            "15:35: `file` is empty: say the path of a file, relative to this one",
+            "15:35: `file` is empty: give the path of a file, relative to this one",
         ),
         (
             "payload = { kind = \"file\", file = \"x\", order = \"last\" }",
@@ -451,7 +451,7 @@ fn payloads_that_cannot_be_are_refused() {
         ),
         (
             "payload = { kind = \"pareto\", mean = \"1 kB\" }",
-            "15:11: a pareto size needs `shape`: say how heavy its tail is, for example shape = 1.2",
+            "15:11: a pareto size needs `shape`: state how heavy its tail is, for example shape = 1.2",
         ),
     ] {
         assert_eq!(faults(&udp(keys)), [says], "{keys}");

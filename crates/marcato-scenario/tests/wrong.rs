@@ -67,7 +67,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a rate without a unit",
         but: &[("rate = \"10 Mbit/s\"", "rate = 10")],
-        says: &["17:8: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10"],
+        says: &["17:8: `rate` is a rate and needs a unit: write \"10 Mbit/s\", not 10"],
     },
     Case {
         what: "a unit of another tongue",
@@ -82,12 +82,12 @@ const CASES: &[Case] = &[
     Case {
         what: "a number of another kind",
         but: &[("delay = \"20 ms\"", "delay = \"twenty ms\"")],
-        says: &["18:9: `twenty ms` is not a span of time: say a number and a unit, for example \"20 ms\""],
+        says: &["18:9: `twenty ms` is not a span of time: give a number and a unit, for example \"20 ms\""],
     },
     Case {
         what: "a span without a unit",
         but: &[("duration = \"30 s\"", "duration = 30")],
-        says: &["2:12: `duration` is a span of time and needs a unit: say \"30 s\", not 30"],
+        says: &["2:12: `duration` is a span of time and needs a unit: write \"30 s\", not 30"],
     },
     Case {
         what: "a string where a list belongs",
@@ -97,12 +97,12 @@ const CASES: &[Case] = &[
     Case {
         what: "a flag in quotes",
         but: &[("target = \"5 ms\", ecn = true", "target = \"5 ms\", ecn = \"true\"")],
-        says: &["20:50: `ecn` is true or false: say true, without quotes"],
+        says: &["20:50: `ecn` is true or false: write true, without quotes"],
     },
     Case {
         what: "a count in quotes",
         but: &[("count = 2", "count = \"2\"")],
-        says: &["28:9: `count` is a whole number: say 2, without quotes"],
+        says: &["28:9: `count` is a whole number: write 2, without quotes"],
     },
     Case {
         what: "a count of none",
@@ -183,7 +183,7 @@ const CASES: &[Case] = &[
         says: &[
             "31:70: `initial-window` is above `most-window`: lower it",
             "31:99: `target` is 0.000001 to 0.999, not 1",
-            "31:112: `epoch` is 0: say more",
+            "31:112: `epoch` is 0: set it above 0",
             "31:131: `ack-every` is 1 to 4, not 5",
         ],
     },
@@ -192,19 +192,19 @@ const CASES: &[Case] = &[
         but: &[("{ kind = \"droptail\", limit = \"100 packets\" }", "{ kind = \"strict\", low = { kind = \"crq\", sharing = \"split\", preset = \"ours\" } }")],
         says: &[
             "12:34: a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not crq",
-            "12:60: only a link with a `rate` can be split: say \"weighted\" or \"strict\"",
+            "12:60: only a link with a `rate` can be split: write \"weighted\" or \"strict\"",
             "12:78: `ours` is not a preset: there are `marcato`, `authors`, `paper`",
         ],
     },
     Case {
         what: "two layers on one path",
         but: &[("kind = \"udp\"", "kind = \"quic\"\nlayered = true\nbulk = \"p4\""), ("rate = \"1 Mbit/s\"\nstart", "start")],
-        says: &["36:11: two layers need a path each: say for example paths = [[\"client\", \"server\"], { from = \"client\", to = \"server\", layer = \"low\" }]"],
+        says: &["36:11: two layers need a path each: for example paths = [[\"client\", \"server\"], { from = \"client\", to = \"server\", layer = \"low\" }]"],
     },
     Case {
         what: "a clock for packets that leave without one",
         but: &[("rate = \"1 Mbit/s\"", "rate = \"1 Mbit/s\"\ntick = \"2 ms\"")],
-        says: &["39:8: `tick` is of packets that leave by a clock: say arrivals = \"ticks\""],
+        says: &["39:8: `tick` applies to arrivals by a clock only: set arrivals = \"ticks\""],
     },
     Case {
         what: "packets that leave at random, on and off",
@@ -216,24 +216,24 @@ const CASES: &[Case] = &[
         but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"strict\", high = { kind = \"fq-codel\", flows = 0, quantum = \"0 B\" }, low = \"push-out\" }")],
         says: &[
             "20:64: `flows` is 1 to 65536, not 0",
-            "20:77: `quantum` is 0: say more",
+            "20:77: `quantum` is 0: set it above 0",
             "20:92: a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not push-out",
         ],
     },
     Case {
         what: "a least share of a queue that has no priority over others",
         but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"crq\", standard-least = 0.1 }")],
-        says: &["20:42: only `sharing = \"strict\"` has a least share: say that, or leave this out"],
+        says: &["20:42: only `sharing = \"strict\"` has a least share: give that, or leave this out"],
     },
     Case {
         what: "a red queue whose thresholds are of two units",
         but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"red\", max-threshold = \"9 kB\" }")],
-        says: &["20:41: `min-threshold` and `max-threshold` have one unit: say packets or bytes in both"],
+        says: &["20:41: `min-threshold` and `max-threshold` have one unit: give packets or bytes in both"],
     },
     Case {
         what: "a red queue whose thresholds are the wrong way round",
         but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"red\", max-threshold = \"5 packets\", weight = 0 }")],
-        says: &["20:41: `max-threshold` is above `min-threshold`: say at least twice that", "20:63: `weight` is 0.000001 to 1, not 0"],
+        says: &["20:41: `max-threshold` is above `min-threshold`: give at least twice that", "20:63: `weight` is 0.000001 to 1, not 0"],
     },
     Case {
         what: "a pie queue that is late for good",
@@ -248,22 +248,22 @@ const CASES: &[Case] = &[
     Case {
         what: "dctcp without ecn",
         but: &[("tcp = { ecn = true }", "tcp = { ecn = false }")],
-        says: &["30:14: dctcp lives on marks: say ecn = true in the flow's `tcp`, or choose another congestion control"],
+        says: &["30:14: dctcp requires marks: set ecn = true in the flow's `tcp`, or choose another congestion control"],
     },
     Case {
         what: "no duration",
         but: &[("duration = \"30 s\"\n", "")],
-        says: &["1:1: a scenario needs `duration`: say how long it runs, for example duration = \"30 s\""],
+        says: &["1:1: a scenario needs `duration`: state how long it runs, for example duration = \"30 s\""],
     },
     Case {
         what: "no nodes",
         but: &[("nodes = [\"client\", \"router\", \"server\"]\n", "")],
-        says: &["1:1: a scenario needs `nodes`: say what they are called, for example nodes = [\"client\", \"server\"]; or use a [topology]"],
+        says: &["1:1: a scenario needs `nodes`: state what they are called, for example nodes = [\"client\", \"server\"]; or use a [topology]"],
     },
     Case {
         what: "a link without ends",
         but: &[("between = [\"client\", \"router\"]\n", "")],
-        says: &["7:1: a link needs `between`: say which two nodes it joins, for example between = [\"client\", \"server\"]"],
+        says: &["7:1: a link needs `between`: state which two nodes it joins, for example between = [\"client\", \"server\"]"],
     },
     Case {
         what: "a link of three ends",
@@ -328,7 +328,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a rate of zero",
         but: &[("rate = \"10 Mbit/s\"", "rate = \"0 Mbit/s\"")],
-        says: &["17:8: `rate` is 0, and nothing would ever leave: say more"],
+        says: &["17:8: `rate` is 0, and nothing would be sent: set it above 0"],
     },
     Case {
         what: "a rate and a trace",
@@ -353,7 +353,7 @@ const CASES: &[Case] = &[
     Case {
         what: "rack without sack",
         but: &[("tcp = { ecn = true }", "tcp = { ecn = true, sack = false }")],
-        says: &["31:28: rack goes by selective acknowledgements: say loss-detection = \"dup-thresh\" beside sack = false"],
+        says: &["31:28: rack requires selective acknowledgements: set loss-detection = \"dup-thresh\" as well as sack = false"],
     },
     Case {
         what: "a threshold for bbr",
@@ -363,12 +363,12 @@ const CASES: &[Case] = &[
     Case {
         what: "a start after the end by chance",
         but: &[("stagger = \"1 s\"", "stagger = \"1 s\"\nstart-jitter = \"29.5 s\"")],
-        says: &["30:16: the flow might start at or after the end of the run, 30 s: say less"],
+        says: &["30:16: the flow might start at or after the end of the run, 30 s: lower it"],
     },
     Case {
         what: "a stop before the start by chance",
         but: &[("start = \"1 s\"", "start = \"1 s\"\nstop = \"2 s\"\nstart-jitter = \"3 s\"")],
-        says: &["41:16: the flow might stop before it starts: say less, or a later `stop`"],
+        says: &["41:16: the flow might stop before it starts: lower it, or set a later `stop`"],
     },
     Case {
         what: "a loop that takes no time",
@@ -383,17 +383,17 @@ const CASES: &[Case] = &[
     Case {
         what: "a change after the end",
         but: &[("at = \"10 s\"", "at = \"40 s\"")],
-        says: &["21:19: a change at or after the end of the run, 30 s, changes nothing"],
+        says: &["21:19: a change at or after the end of the run, 30 s, has no effect"],
     },
     Case {
         what: "a change of nothing",
         but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\"")],
-        says: &["21:12: this change changes nothing: say a `rate`, a `delay`, a `loss`, a `queue`, or up = false"],
+        says: &["21:12: this change has no effect: set a `rate`, a `delay`, a `loss`, a `queue`, or up = false"],
     },
     Case {
         what: "a duplication in per cent",
         but: &[("delay = \"20 ms\"", "delay = \"20 ms\"\nduplication = \"3 %\"")],
-        says: &["19:15: `duplication` is a number: say 0.03, without quotes"],
+        says: &["19:15: `duplication` is a number: write 0.03, without quotes"],
     },
     Case {
         what: "more copies than packets",
@@ -413,7 +413,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a change of the order alone",
         but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", up = true, reorder = false")],
-        says: &["21:48: `reorder` is about packets with a shorter `delay`: say one, or leave it out"],
+        says: &["21:48: `reorder` is about packets with a shorter `delay`: give one, or leave it out"],
     },
     Case {
         what: "a change to a loss that is wrong",
@@ -423,7 +423,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a change to a queue that is wrong",
         but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", queue = { kind = \"droptail\", limit = 50 }")],
-        says: &["21:64: `limit` is a number of packets or bytes and needs a unit: say \"50 packets\", not 50"],
+        says: &["21:64: `limit` is a number of packets or bytes and needs a unit: write \"50 packets\", not 50"],
     },
     Case {
         what: "a change to a queue that pre-empts",
@@ -433,7 +433,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a change to a limit in time that differs by direction",
         but: &[("at = \"10 s\", rate = \"2 Mbit/s\"", "at = \"10 s\", queue = { kind = \"droptail\", limit = \"20 ms\" }"), ("rate = \"10 Mbit/s\"", "rate = \"10 Mbit/s\"\nback = { rate = \"5 Mbit/s\" }")],
-        says: &["22:35: this limit in time is not the same in both directions, whose rates differ: say a change for each `way`"],
+        says: &["22:35: this limit in time is not the same in both directions, whose rates differ: give a change for each `way`"],
     },
     Case {
         what: "a flow that starts after the end",
@@ -448,12 +448,12 @@ const CASES: &[Case] = &[
     Case {
         what: "a probability in percent",
         but: &[("probability = 0.01", "probability = \"1 %\"")],
-        says: &["11:41: `probability` is a number: say 0.01, without quotes"],
+        says: &["11:41: `probability` is a number: write 0.01, without quotes"],
     },
     Case {
         what: "a limit without a unit",
         but: &[("limit = \"100 packets\"", "limit = 100")],
-        says: &["12:38: `limit` is a number of packets or bytes and needs a unit: say \"100 packets\", not 100"],
+        says: &["12:38: `limit` is a number of packets or bytes and needs a unit: write \"100 packets\", not 100"],
     },
     Case {
         what: "a limit that holds no packet",
@@ -488,7 +488,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a grid with a value of the wrong kind",
         but: &[("[\"5 Mbit/s\", \"10 Mbit/s\"]", "[\"5 Mbit/s\", 10]")],
-        says: &["48:48: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10"],
+        says: &["48:48: `rate` is a rate and needs a unit: write \"10 Mbit/s\", not 10"],
     },
     Case {
         what: "a grid with a value that fits nothing else",
@@ -508,12 +508,12 @@ const CASES: &[Case] = &[
     Case {
         what: "a grid over a whole link",
         but: &[("\"link.bottleneck.rate\" =", "\"link.bottleneck\" =")],
-        says: &["48:10: say which setting of link `bottleneck`, for example link.bottleneck.rate"],
+        says: &["48:10: state which setting of link `bottleneck`, for example link.bottleneck.rate"],
     },
     Case {
         what: "a priority in bare integers",
         but: &[("stagger = \"1 s\"", "stagger = \"1 s\"\npriority = 0")],
-        says: &["30:12: `priority` is a priority: say \"p0\", not 0"],
+        says: &["30:12: `priority` is a priority: write \"p0\", not 0"],
     },
     Case {
         what: "what is not toml",
@@ -523,7 +523,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a key said twice",
         but: &[("seed = 1", "seed = 1\nseed = 2")],
-        says: &["5:1: `seed` is there twice: leave one out"],
+        says: &["5:1: `seed` is given twice: remove one"],
     },
     Case {
         what: "a seed below zero",
@@ -538,7 +538,7 @@ const CASES: &[Case] = &[
     Case {
         what: "more seeds than there are",
         but: &[("seed = 1", "seed = 9223372036854775806")],
-        says: &["47:9: a seed is 0 to 9223372036854775807: from 9223372036854775806 on there are not 3, say a lower `seed`"],
+        says: &["47:9: a seed is 0 to 9223372036854775807: from 9223372036854775806 on there are not 3, give a lower `seed`"],
     },
     Case {
         what: "a probability that is no number",
@@ -558,7 +558,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a span that is no number in quotes",
         but: &[("delay = \"20 ms\"", "delay = \"nan ms\"")],
-        says: &["18:9: `nan ms` is not a span of time: say a number and a unit, for example \"20 ms\""],
+        says: &["18:9: `nan ms` is not a span of time: give a number and a unit, for example \"20 ms\""],
     },
     Case {
         what: "a rate beyond all numbers",
@@ -573,22 +573,22 @@ const CASES: &[Case] = &[
     Case {
         what: "a loss that is a number",
         but: &[("loss = { kind = \"random\", probability = 0.01 }", "loss = 0.02")],
-        says: &["11:8: `loss` is a kind or a table with a `kind`, not a number: say { kind = \"random\", probability = 0.02 }"],
+        says: &["11:8: `loss` is a kind or a table with a `kind`, not a number: write { kind = \"random\", probability = 0.02 }"],
     },
     Case {
         what: "a loss that is a share",
         but: &[("loss = { kind = \"random\", probability = 0.01 }", "loss = \"3 %\"")],
-        says: &["11:8: `loss` is a kind or a table with a `kind`, not \"3 %\": say { kind = \"random\", probability = 0.03 }"],
+        says: &["11:8: `loss` is a kind or a table with a `kind`, not \"3 %\": write { kind = \"random\", probability = 0.03 }"],
     },
     Case {
         what: "a queue that is a limit",
         but: &[("queue = { kind = \"droptail\", limit = \"100 packets\" }", "queue = \"60 kB\"")],
-        says: &["12:9: `queue` is a kind or a table with a `kind`, not \"60 kB\": say { kind = \"droptail\", limit = \"60 kB\" }"],
+        says: &["12:9: `queue` is a kind or a table with a `kind`, not \"60 kB\": write { kind = \"droptail\", limit = \"60 kB\" }"],
     },
     Case {
         what: "a jitter that is a number",
         but: &[("delay = \"20 ms\"", "jitter = 3")],
-        says: &["18:10: `jitter` is a kind or a table with a `kind`, not a number: say { kind = \"uniform\", most = \"5 ms\" }"],
+        says: &["18:10: `jitter` is a kind or a table with a `kind`, not a number: write { kind = \"uniform\", most = \"5 ms\" }"],
     },
     Case {
         what: "a list of tables where a table belongs",
@@ -598,17 +598,17 @@ const CASES: &[Case] = &[
     Case {
         what: "one table where a list belongs",
         but: &[("changes = [{ at = \"10 s\", rate = \"2 Mbit/s\" }]", "changes = { rate = \"2 Mbit/s\" }")],
-        says: &["21:11: `changes` is a list of tables, not one alone: put it into [ ]", "21:11: a change of a link needs `at`: say when, for example at = \"10 s\""],
+        says: &["21:11: `changes` is a list of tables, not one alone: put it into [ ]", "21:11: a change of a link needs `at`: state when, for example at = \"10 s\""],
     },
     Case {
         what: "what is mistyped, and what is wrong in it",
         but: &[("kind = \"codel\", target = \"5 ms\", ecn = true", "kind = \"coddel\", target = 5, enc = true")],
-        says: &["20:18: `coddel` is not a kind of queue: did you mean `codel`?", "20:37: `target` is a span of time and needs a unit: say \"5 ms\", not 5", "20:40: `enc` is not a key of a codel queue: did you mean `ecn`?"],
+        says: &["20:18: `coddel` is not a kind of queue: did you mean `codel`?", "20:37: `target` is a span of time and needs a unit: write \"5 ms\", not 5", "20:40: `enc` is not a key of a codel queue: did you mean `ecn`?"],
     },
     Case {
         what: "a flow of a kind that there is not, and what is wrong in it",
         but: &[("kind = \"udp\"", "kind = \"sctp\""), ("start = \"1 s\"", "start = 40"), ("layer = \"low\"", "layer = \"lower\"")],
-        says: &["35:8: `sctp` is not a kind of flow: there are `tcp`, `udp`, `tcp-process`, `request-response`, `messages`, `quic`", "39:9: `start` is a span of time and needs a unit: say \"40 s\", not 40", "40:9: `lower` is not a layer: there are `high`, `low`"],
+        says: &["35:8: `sctp` is not a kind of flow: there are `tcp`, `udp`, `tcp-process`, `request-response`, `messages`, `quic`", "39:9: `start` is a span of time and needs a unit: write \"40 s\", not 40", "40:9: `lower` is not a layer: there are `high`, `low`"],
     },
     Case {
         what: "faults in the file, in what is varied and in how often it is recorded",
@@ -618,9 +618,9 @@ const CASES: &[Case] = &[
             ("[\"5 Mbit/s\", \"10 Mbit/s\"]", "[5, \"10 Mbps\"], \"flow.bulk.count\" = [0, 2], \"link.acess.delay\" = [\"1 ms\"]"),
         ],
         says: &[
-            "18:9: `delay` is a span of time and needs a unit: say \"20 ms\", not 20",
+            "18:9: `delay` is a span of time and needs a unit: write \"20 ms\", not 20",
             "43:9: this makes 90000000000 samples, but at most 10000000 are possible: sample less often",
-            "49:36: `rate` is a rate and needs a unit: say \"5 Mbit/s\", not 5",
+            "49:36: `rate` is a rate and needs a unit: write \"5 Mbit/s\", not 5",
             "49:39: `10 Mbps` is not a rate: did you mean \"10 Mbit/s\"?",
             "49:72: `count` is 1 to 10000, not 0",
             "49:79: there is no link `acess`: did you mean `access`?",
@@ -631,13 +631,13 @@ const CASES: &[Case] = &[
         but: &[("seeds = 3", "seeds = 9000"), ("[\"5 Mbit/s\", \"10 Mbit/s\"]", "[\"5 Mbit/s\", 10]")],
         says: &[
             "46:1: this grid has 18000 runs, but at most 10000 are possible: vary less, or use fewer seeds",
-            "48:48: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10",
+            "48:48: `rate` is a rate and needs a unit: write \"10 Mbit/s\", not 10",
         ],
     },
     Case {
         what: "several faults at once",
         but: &[("delay = \"20 ms\"", "delay = 20"), ("kind = \"udp\"", "kind = \"upd\""), ("seeds = 3", "seeds = 0"), ("pcap = [\"access\"]", "pcap = [\"bottleneckk\"]")],
-        says: &["18:9: `delay` is a span of time and needs a unit: say \"20 ms\", not 20", "35:8: `upd` is not a kind of flow: did you mean `udp`?", "44:9: there is no link `bottleneckk`: did you mean `bottleneck`?", "47:9: `seeds` is 1 to 10000, not 0"],
+        says: &["18:9: `delay` is a span of time and needs a unit: write \"20 ms\", not 20", "35:8: `upd` is not a kind of flow: did you mean `udp`?", "44:9: there is no link `bottleneckk`: did you mean `bottleneck`?", "47:9: `seeds` is 1 to 10000, not 0"],
     },
 ];
 
@@ -689,16 +689,16 @@ fn a_setting_is_refused_where_it_was_said() {
             "link.bottleneck.rate",
             "1:1: a setting is KEY=VALUE, for example link.bottleneck.rate=\"5 Mbit/s\"",
         ),
-        ("link.bottleneck.rate=5", "1:22: `rate` is a rate and needs a unit: say \"5 Mbit/s\", not 5"),
+        ("link.bottleneck.rate=5", "1:22: `rate` is a rate and needs a unit: write \"5 Mbit/s\", not 5"),
         ("link.botleneck.rate=5 Mbit/s", "1:1: there is no link `botleneck`: did you mean `bottleneck`?"),
         ("link.bottleneck.raet=5 Mbit/s", "1:1: `raet` is not a key of a link: did you mean `rate`?"),
         (
             "link.bottleneck=5 Mbit/s",
-            "1:1: say which setting of link `bottleneck`, for example link.bottleneck.rate",
+            "1:1: state which setting of link `bottleneck`, for example link.bottleneck.rate",
         ),
-        ("flow=x", "1:1: `flow` is a whole table: say which of its settings, for example flow.bulk.start"),
-        ("grid.seeds=3", "1:1: seeds and grids are not set like this: say `seeds` in [grid], or --seed"),
-        ("seed=3", "1:1: seeds and grids are not set like this: say `seeds` in [grid], or --seed"),
+        ("flow=x", "1:1: `flow` is a whole table: state which of its settings, for example flow.bulk.start"),
+        ("grid.seeds=3", "1:1: seeds and grids are not set like this: write `seeds` in [grid], or --seed"),
+        ("seed=3", "1:1: seeds and grids are not set like this: write `seeds` in [grid], or --seed"),
         ("duration..x=3", "1:1: `duration..x` is not a key: a part of it is empty"),
         (
             "link.bottleneck.queue.kind=blue",
@@ -706,7 +706,7 @@ fn a_setting_is_refused_where_it_was_said() {
         ),
         (
             "link.bottleneck.changes.2.at=3 s",
-            "1:1: `changes` is a list: say which entry, 1 to 1, for example changes.1",
+            "1:1: `changes` is a list: state which entry, 1 to 1, for example changes.1",
         ),
         ("flow.bulk.count.x=3", "1:1: `count` is a number, which has no keys"),
     ] {
@@ -717,7 +717,7 @@ fn a_setting_is_refused_where_it_was_said() {
     let error = Scenario::parse_with("right.toml", RIGHT, &overrides).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "--set link.bottleneck.rate: `rate` is a rate and needs a unit: say \"5 Mbit/s\", not 5\n   \
+        "--set link.bottleneck.rate: `rate` is a rate and needs a unit: write \"5 Mbit/s\", not 5\n   \
            1 | link.bottleneck.rate=5\n     \
              |                      ^\n"
     );
@@ -822,7 +822,7 @@ to = "serve"
         faults(one, &Overrides::default()),
         [
             "6:1: `link` is a list of tables: write [[link]] above each, in double brackets",
-            "8:8: `rate` is a rate and needs a unit: say \"10 Mbit/s\", not 10",
+            "8:8: `rate` is a rate and needs a unit: write \"10 Mbit/s\", not 10",
             "10:1: `flow` is a list of tables: write [[flow]] above each, in double brackets",
             "14:6: there is no node `serve`: did you mean `server`?",
         ]
@@ -852,9 +852,9 @@ start = "20 s"
         faults(text, &Overrides { set, seed: None }),
         [
             "4:21: `dumbel` is not a kind of topology: did you mean `dumbbell`?",
-            "4:59: `pairs` is a whole number: say 2, without quotes",
+            "4:59: `pairs` is a whole number: write 2, without quotes",
             "11:9: the flow starts at or after the end of the run, 10 s: start it earlier",
-            "1:23: `delay` is a span of time and needs a unit: say \"5 ms\", not 5",
+            "1:23: `delay` is a span of time and needs a unit: write \"5 ms\", not 5",
         ]
     );
 }
@@ -928,7 +928,7 @@ const HIDDEN: &[(&str, &str)] = &[
     // and seeds.
     ("a grid", "there is no link"),
     ("a grid", "`rat` is not a key"),
-    ("a grid", "say which setting"),
+    ("a grid", "state which setting"),
     ("a grid", "is a rate and needs a unit"),
     ("a grid", "10 Mbps"),
     ("a grid", "varied over a list"),

@@ -25,12 +25,12 @@ pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {
     if has_paths {
         for key in ["from", "to"] {
             if keys.item(key).is_some() && (keys.is_set(key) || !keys.is_chosen("kind")) {
-                keys.fault(key, format!("the session's `paths` say where it leads: leave `{key}` out"));
+                keys.fault(key, format!("the session's `paths` name its nodes: leave `{key}` out"));
             }
         }
     } else {
-        keys.need("from", "say which node sends");
-        keys.need("to", "say which node receives");
+        keys.need("from", "state which node sends");
+        keys.need("to", "state which node receives");
     }
     let count = common.as_ref().map_or(1, |of| of.count);
     let mut pairs = if has_paths { Vec::new() } else { pairs(&keys, nodes, count) };
@@ -81,13 +81,14 @@ fn pairs(keys: &Keys<'_>, nodes: &[String], count: u32) -> Vec<[String; 2]> {
     let many = from.len().max(to.len());
     if [&from, &to].iter().any(|ends| ends.len() != many && ends.len() != 1) {
         let (from, to) = (from.len(), to.len());
-        keys.fault("to", format!("`from` names {from} nodes and `to` {to}: name as many, or one"));
+        keys.fault("to", format!("`from` names {from} nodes and `to` {to}: name as many of each, or one"));
         return Vec::new();
     }
     if many > count as usize {
         let place = if keys.item("count").is_some() { "count" } else { "from" };
-        let problem =
-            format!("there are {many} pairs of nodes for {count} of these flows: say count = {many} or more");
+        let problem = format!(
+            "there are {many} pairs of nodes for {count} of these flows: write count = {many} or more"
+        );
         keys.fault(place, problem);
         return Vec::new();
     }
@@ -107,7 +108,7 @@ fn ends_named(keys: &Keys<'_>, key: &str, nodes: &[String]) -> Option<Vec<String
         let names: Vec<String> =
             keys.strings(key, MAX_NODES).into_iter().map(|(name, _)| name.to_owned()).collect();
         if items.is_empty() {
-            keys.fault(key, format!("`{key}` names no node: say which"));
+            keys.fault(key, format!("`{key}` names no node: state which"));
         }
         return (!names.is_empty() && names.len() == items.len()).then_some(names);
     }

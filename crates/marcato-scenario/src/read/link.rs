@@ -21,7 +21,8 @@ const MOST_MTU: Bytes = Bytes::new(65_535);
 pub(super) fn link(table: &Table, duration: Duration, faults: &Faults) -> Link {
     let keys = Keys::open(table, &LINK, faults);
     let mut between = [String::new(), String::new()];
-    if keys.need("between", "say which two nodes it joins, for example between = [\"client\", \"server\"]") {
+    if keys.need("between", "state which two nodes it joins, for example between = [\"client\", \"server\"]")
+    {
         let ends = keys.strings("between", MAX_LIST);
         match ends.as_slice() {
             [(a, _), (b, _)] => between = [(*a).to_owned(), (*b).to_owned()],
@@ -122,20 +123,20 @@ fn changed_queue(item: &Item, before: &[Transmitter], keys: &Keys<'_>) -> Option
     if others.iter().any(differs) {
         keys.fault(
             "queue",
-            "this limit in time is not the same in both directions, whose rates differ: say a change for each `way`",
+            "this limit in time is not the same in both directions, whose rates differ: give a change for each `way`",
         );
     }
     Some(one)
 }
 
 fn change(keys: &Keys<'_>, duration: Duration, of: [&Direction; 2]) -> Option<Change> {
-    keys.need("at", "say when, for example at = \"10 s\"");
+    keys.need("at", "state when, for example at = \"10 s\"");
     let at = keys.span("at");
     if at.is_some_and(|at| at >= duration) {
         keys.fault(
             "at",
             format!(
-                "a change at or after the end of the run, {}, changes nothing",
+                "a change at or after the end of the run, {}, has no effect",
                 crate::quantity::span(duration)
             ),
         );
@@ -143,7 +144,7 @@ fn change(keys: &Keys<'_>, duration: Duration, of: [&Direction; 2]) -> Option<Ch
     let way = keys.word("way", Way::WORDS).unwrap_or_default();
     if ["rate", "up", "delay", "loss", "queue"].iter().all(|key| keys.item(key).is_none()) {
         let problem =
-            "this change changes nothing: say a `rate`, a `delay`, a `loss`, a `queue`, or up = false";
+            "this change has no effect: set a `rate`, a `delay`, a `loss`, a `queue`, or up = false";
         keys.faults.add(keys.here(), problem.to_owned());
     }
     let rate: Option<Rate> = keys.rate("rate");
@@ -152,7 +153,7 @@ fn change(keys: &Keys<'_>, duration: Duration, of: [&Direction; 2]) -> Option<Ch
         keys.fault("rate", "this link has no `rate` that could change: give it one to begin with");
     }
     if keys.item("reorder").is_some() && keys.item("delay").is_none() {
-        keys.fault("reorder", "`reorder` is about packets with a shorter `delay`: say one, or leave it out");
+        keys.fault("reorder", "`reorder` is about packets with a shorter `delay`: give one, or leave it out");
     }
     let reorder = keys.boolean("reorder").unwrap_or(true);
     let (up, delay, loss) =

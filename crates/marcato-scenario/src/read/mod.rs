@@ -57,11 +57,11 @@ described! {
 /// after the run's end.
 pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<String>) {
     let keys = Keys::open(root, &ROOT, faults);
-    let name = match keys.need("name", "say what it is called, for example name = \"two-flows\"") {
+    let name = match keys.need("name", "state what it is called, for example name = \"two-flows\"") {
         true => keys.string("name").filter(|name| check_name("scenario", name, keys.place("name"), faults)),
         false => None,
     };
-    keys.need("duration", "say how long it runs, for example duration = \"30 s\"");
+    keys.need("duration", "state how long it runs, for example duration = \"30 s\"");
     let most = Duration::from_secs(MAX_SECONDS);
     let duration = keys.some_span("duration").filter(|&duration| {
         if duration > most {
@@ -84,11 +84,11 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
     if root.get("nodes").is_none() && root.get("topology").is_none() {
         keys.need(
             "nodes",
-            "say what they are called, for example nodes = [\"client\", \"server\"]; or use a [topology]",
+            "state what they are called, for example nodes = [\"client\", \"server\"]; or use a [topology]",
         );
     }
     if keys.list("nodes", MAX_NODES).is_some_and(<[Item]>::is_empty) {
-        keys.fault("nodes", "there are no nodes: say what they are called");
+        keys.fault("nodes", "there are no nodes: state what they are called");
     }
     let mut nodes: Vec<String> = Vec::new();
     if keys.list("nodes", MAX_NODES).is_none() && root.get("topology").is_none() {
@@ -104,15 +104,15 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
         }
     }
     if root.get("link").is_none() {
-        keys.need("link", "say what joins the nodes, for example [[link]]");
+        keys.need("link", "state what joins the nodes, for example [[link]]");
     }
     // Events left out of a shortened run are no faults of the file.
     let is_cut = keys.is_chosen("duration");
     let end = if is_cut { Duration::MAX } else { duration };
     let links = keys.tables("link", MAX_LINKS).map(|table| link::link(table, end, faults)).collect();
-    keys.need("flow", "say what is sent, for example [[flow]]");
+    keys.need("flow", "state what is sent, for example [[flow]]");
     if keys.list("flow", MAX_FLOWS).is_some_and(<[Item]>::is_empty) {
-        keys.fault("flow", "there are no flows, and nothing would happen: say what is sent");
+        keys.fault("flow", "there are no flows, and nothing would happen: state what is sent");
     }
     let flows = keys.tables("flow", MAX_FLOWS).map(|table| flow::flow(table, &nodes, faults)).collect();
     let mut experiment = Experiment {

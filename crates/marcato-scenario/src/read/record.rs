@@ -186,7 +186,7 @@ fn one(text: &str, place: Place, experiment: &Experiment, faults: &Faults) -> Op
             }
         }
         _ => fault(format!(
-            "`{text}` is not a series: say flow.NAME.METRIC, link.NAME.METRIC or link.NAME.back.METRIC"
+            "`{text}` is not a series: write flow.NAME.METRIC, link.NAME.METRIC or link.NAME.back.METRIC"
         )),
     }
 }

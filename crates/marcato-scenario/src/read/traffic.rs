@@ -35,7 +35,7 @@ pub(crate) struct ConstantSize {
 keyed! {
     ConstantSize, "a constant size" kinded, |_of: ()|;
     /// the size
-    "size" => size: SomeSize, need("say how long, for example size = \"100 kB\"");
+    "size" => size: SomeSize, need("state how long, for example size = \"100 kB\"");
 }
 
 /// Keys of an exponential size.
@@ -46,7 +46,7 @@ pub(crate) struct ExponentialSize {
 keyed! {
     ExponentialSize, "an exponential size" kinded, |_of: ()|;
     /// the mean
-    "mean" => mean: SomeSize, need("say how long on average, for example mean = \"100 kB\"");
+    "mean" => mean: SomeSize, need("state how long on average, for example mean = \"100 kB\"");
 }
 
 /// Keys of a Pareto size.
@@ -59,10 +59,10 @@ pub(crate) struct ParetoSize {
 keyed! {
     ParetoSize, "a pareto size" kinded, |_of: ()|, check most_is_above_the_mean;
     /// the mean
-    "mean" => mean: SomeSize, need("say how long on average, for example mean = \"100 kB\"");
+    "mean" => mean: SomeSize, need("state how long on average, for example mean = \"100 kB\"");
     /// exponent of its tail, above 1; lower values have a heavier tail
     "shape" => shape: Checked(Number(0.0..=100.0), shape_has_a_mean),
-        need("say how heavy its tail is, for example shape = 1.2");
+        need("state how heavy its tail is, for example shape = 1.2");
     /// maximum; longer draws are cut to it
     "most" => most: SomeSize, or(Bytes::new(1 << 40); "1 TiB");
 }
@@ -88,9 +88,9 @@ pub(crate) struct LogNormalSize {
 keyed! {
     LogNormalSize, "a log-normal size" kinded, |_of: ()|;
     /// the mean
-    "mean" => mean: SomeSize, need("say how long on average, for example mean = \"100 kB\"");
+    "mean" => mean: SomeSize, need("state how long on average, for example mean = \"100 kB\"");
     /// standard deviation of the natural logarithm
-    "sigma" => sigma: Number(0.0..=10.0), need("say how much its logarithm varies, for example sigma = 1.5");
+    "sigma" => sigma: Number(0.0..=10.0), need("state how much its logarithm varies, for example sigma = 1.5");
 }
 
 impl From<SizeKind> for Size {
@@ -155,7 +155,7 @@ keyed! {
     /// its path, relative to this file; a whole number of bytes in each line, at most a million
     /// lines
     "file" => file: Checked(Text, is_a_path),
-        need("say which, with a size in bytes in each line, for example file = \"sizes.txt\"");
+        need("state which, with a size in bytes in each line, for example file = \"sizes.txt\"");
     /// `"in-turn"`, from the first line again after the last; or `"random"`, a drawn line for each
     /// packet
     "order" => order: one_of::<Order>(), or(Order::InTurn);
@@ -164,7 +164,7 @@ keyed! {
 #[expect(clippy::ptr_arg, reason = "the form's value is a string")]
 fn is_a_path(keys: &Keys<'_>, key: &'static str, file: &String) {
     if file.is_empty() {
-        keys.fault(key, "`file` is empty: say the path of a file, relative to this one");
+        keys.fault(key, "`file` is empty: give the path of a file, relative to this one");
     }
 }
 
@@ -209,7 +209,7 @@ pub(crate) struct ConstantPause {
 keyed! {
     ConstantPause, "a constant pause" kinded, |_of: ()|;
     /// the span
-    "span" => span: Span, need("say how long, for example span = \"1 s\"");
+    "span" => span: Span, need("state how long, for example span = \"1 s\"");
 }
 
 /// Keys of an exponential pause.
@@ -220,7 +220,7 @@ pub(crate) struct ExponentialPause {
 keyed! {
     ExponentialPause, "an exponential pause" kinded, |_of: ()|;
     /// the mean
-    "mean" => mean: SomeSpan, need("say how long on average, for example mean = \"1 s\"");
+    "mean" => mean: SomeSpan, need("state how long on average, for example mean = \"1 s\"");
 }
 
 /// Size, or a distribution of sizes.
@@ -283,14 +283,14 @@ impl Keyed for Option<OnOff> {
     fn read(keys: &Keys<'_>, _: &()) -> Option<Self> {
         match (keys.item("on"), keys.item("off")) {
             (None, None) => return Some(None),
-            (Some(_), None) => keys.fault("on", "`on` needs `off`: say for how long it is silent"),
-            (None, Some(_)) => keys.fault("off", "`off` needs `on`: say for how long it sends"),
+            (Some(_), None) => keys.fault("on", "`on` needs `off`: state for how long it is silent"),
+            (None, Some(_)) => keys.fault("off", "`off` needs `on`: state for how long it sends"),
             (Some(_), Some(_)) => {}
         }
         let some = |key| {
             let pause = Pauses.read_one(keys, key, &())?;
             if pause.mean().is_zero() {
-                keys.fault(key, format!("`{key}` is 0: say more, or leave `on` and `off` out"));
+                keys.fault(key, format!("`{key}` is 0: set it above 0, or remove `on` and `off`"));
             }
             Some(pause)
         };
@@ -315,7 +315,7 @@ pub(crate) fn frequency(keys: &Keys<'_>, key: &str) -> Option<Duration> {
                 let number = item.spoken();
                 keys.fault(
                     key,
-                    format!("`{key}` is a frequency and needs a unit: say \"{number} /s\", not {number}"),
+                    format!("`{key}` is a frequency and needs a unit: write \"{number} /s\", not {number}"),
                 );
             }
             _ => {
@@ -327,7 +327,7 @@ pub(crate) fn frequency(keys: &Keys<'_>, key: &str) -> Option<Duration> {
     };
     match crate::quantity::read_frequency(text) {
         Ok(gap) if gap.is_zero() => {
-            keys.fault(key, format!("`{text}` is more than one each nanosecond: say less"));
+            keys.fault(key, format!("`{text}` is more than one per nanosecond: lower it"));
             None
         }
         Ok(gap) => Some(gap),
