@@ -365,7 +365,7 @@ fn hostile_stream(id: u64, lies: bool, random: &mut Stream) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn a_hostile_peer_neither_breaks_nor_swells_the_inbox(seed: u64) {
         let mut random = Seed::new(seed).stream("hostile");

@@ -184,7 +184,7 @@ fn parse(text: &str) -> Option<Scenario> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_written_reads_back_the_same(text in file()) {

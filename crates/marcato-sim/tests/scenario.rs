@@ -1150,7 +1150,7 @@ fn any_flow() -> impl Strategy<Value = (usize, u64, u64, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn goodput_never_exceeds_the_link_rate_nor_utilisation_one(
         rates in [1u64..20_000, 0u64..20_000],
