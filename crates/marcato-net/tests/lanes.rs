@@ -354,7 +354,7 @@ async fn a_low_lane_may_have_a_named_address_but_not_come_first() {
     let mut remote = server.remote();
     remote.lanes = vec![lane, LaneConfig::new(*first)];
     let error = Endpoint::connect(&config, &remote).await.unwrap_err().to_string();
-    assert!(error.contains("begin with one of the high layer"), "{error}");
+    assert!(error.contains("connect with one of the high layer"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -388,5 +388,5 @@ async fn layers_are_refused_where_there_can_be_none() {
         ),
     );
     let error = Endpoint::connect(&quic, &Remote::new(last, trust)).await.unwrap_err().to_string();
-    assert!(error.contains("no port after it"), "{error}");
+    assert!(error.contains("no next port for its low lane"), "{error}");
 }

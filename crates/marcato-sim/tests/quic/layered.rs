@@ -396,7 +396,7 @@ fn a_session_does_not_begin_with_a_low_lane() {
     let mut pair = Setup::new(1, &setting.config).over(net, vec![], routes, Peer::new(), Peer::new());
     pair.run(100);
     let error = pair.host(Side::Client).error().unwrap();
-    assert!(error.contains("begin with one of the high layer"), "{error}");
+    assert!(error.contains("connect with one of the high layer"), "{error}");
 }
 
 #[test]
