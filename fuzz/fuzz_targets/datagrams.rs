@@ -143,7 +143,7 @@ fuzz_target!(|script: &[u8]| {
                 let id = if end == 0 { Some(client) } else { world.ends[1].sessions().next() };
                 let (now, priority) = (world.now, Priority::ALL[usize::from(detail) % 5]);
                 if let Some(session) = id.and_then(|id| world.ends[end].session(id)) {
-                    let message = Message::new(vec![detail; usize::from(detail) * 20 + 1].into()).with_priority(priority);
+                    let message = Message::new(vec![detail; usize::from(detail) * 20 + 1]).with_priority(priority);
                     let _ = session.send(now, message);
                 }
             }

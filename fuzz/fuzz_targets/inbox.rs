@@ -8,7 +8,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use marcato_quic::inbox::{Inbox, InboxError, InboxLimits, Side};
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Twin};
+use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Duplicate};
 
 const LIMITS: InboxLimits = InboxLimits {
     unread: ByteCount::new(500),
@@ -64,8 +64,8 @@ fn frame(input: &mut Input<'_>) -> Frame {
                 len: ByteCount::new(u64::from(len & 0x3f)),
                 last: flags & 1 != 0 || len & 0x3f == 0,
                 receipt: flags & 2 != 0,
-                twin: (flags & 4 != 0)
-                    .then_some(Twin { index: (flags >> 3) & 1, copies: 2 + (flags >> 4) % 4 }),
+                duplicate: (flags & 4 != 0)
+                    .then_some(Duplicate { index: (flags >> 3) & 1, copies: 2 + (flags >> 4) % 4 }),
             })
         }
     }
