@@ -12,44 +12,46 @@ use crate::keys::{Keys, Kind, no_table, tagged_of};
 use crate::link::{Direction, SHARED};
 use crate::schema::Schema;
 
-described! {
-    pub(crate) DUMBBELL: "a dumbbell" kinded,
-    and SHARED.entries[0],
-    and <Direction as Keyed<Bytes>>::ENTRIES[0];
-    /// number of clients and of servers, 1 to 256
-    "pairs": "`1`";
-    /// rate of the links between hosts and routers
-    "access-rate": "infinite";
-    /// their delay
-    "access-delay": "`\"0 s\"`";
-}
-
-described! {
-    pub(crate) PARKING_LOT: "a parking lot" kinded,
-    and SHARED.entries[0],
-    and <Direction as Keyed<Bytes>>::ENTRIES[0];
-    /// number of hops, 1 to 128
-    "hops": "`2`";
-    /// rate of the links between hosts and routers
-    "access-rate": "infinite";
-    /// their delay
-    "access-delay": "`\"0 s\"`";
-}
-
-described! {
-    pub(crate) MULTIPATH: "a multipath topology" kinded,
-    and SHARED.entries[0],
-    and <Direction as Keyed<Bytes>>::ENTRIES[0];
-    /// number of paths, 1 to 16; or a list of tables with the keys of a link, one per path
-    "paths": "required";
-}
-
 /// Keys of a link that a topology passes on to its own links.
 const WIRE: Schema = Schema {
     what: "the links of a topology",
     keys: &[],
     entries: &[SHARED.entries[0], <Direction as Keyed<Bytes>>::ENTRIES[0]],
 };
+
+described! {
+    ACCESS: "the links between hosts and routers";
+    /// rate of the links between hosts and routers
+    "access-rate": "infinite";
+    /// their delay
+    "access-delay": "`\"0 s\"`";
+}
+
+described! {
+    pub(crate) DUMBBELL: "a dumbbell" kinded,
+    and ACCESS.entries[0],
+    and WIRE.entries[0],
+    and WIRE.entries[1];
+    /// number of clients and of servers, 1 to 256
+    "pairs": "`1`";
+}
+
+described! {
+    pub(crate) PARKING_LOT: "a parking lot" kinded,
+    and ACCESS.entries[0],
+    and WIRE.entries[0],
+    and WIRE.entries[1];
+    /// number of hops, 1 to 128
+    "hops": "`2`";
+}
+
+described! {
+    pub(crate) MULTIPATH: "a multipath topology" kinded,
+    and WIRE.entries[0],
+    and WIRE.entries[1];
+    /// number of paths, 1 to 16; or a list of tables with the keys of a link, one per path
+    "paths": "required";
+}
 
 /// Keys of a path of a topology.
 pub(crate) const MULTIPATH_PATH: Schema = Schema { what: "a path of a topology", ..WIRE };
