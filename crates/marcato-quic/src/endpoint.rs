@@ -614,7 +614,7 @@ impl Endpoint {
     }
 
     /// Builds the next datagram to be sent, or up to `max` of equal length except the last; appends
-    /// its bytes to `buf`.
+    /// its bytes to `buf`. Up to three datagrams may end a session, whatever `max` is.
     pub fn poll_transmit(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.forget_ended();
         if let Some((answer, bytes)) = self.answers.pop_front() {

@@ -33,11 +33,17 @@ const PASS: Bytes = Bytes::new(1 << 60);
 const SPILL: Bytes = Bytes::new(16);
 /// Length in bytes that a packet of control frames alone does not reach.
 const BULKY: usize = 600;
+/// Datagrams in which a session ends during its handshake: one for each packet number space.
+///
+/// The engine closes in all of them (RFC 9000 §10.2.3), and repeats the close until it has built
+/// the last. With less room it would begin again with every poll, without end.
+const CLOSING: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 /// Delay before a scheduler is asked again that named a time in the past.
 const STALE: Duration = Duration::from_millis(1);
 
 impl Session {
-    /// Builds the next datagram, or up to `max` of equal size; `None` if nothing may leave now.
+    /// Builds the next datagram, or up to `max` of equal size; `None` if nothing may leave now. The
+    /// end of a session may take up to [`CLOSING`] datagrams.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -46,7 +52,8 @@ impl Session {
     ) -> Option<Transmit> {
         if !self.phase.is_open() {
             // The engine runs the handshake and the closing alone.
-            let transmit = self.poll_engine(now, NonZeroUsize::MIN, buf);
+            let max = if self.conn.is_closed() { CLOSING.max(max) } else { NonZeroUsize::MIN };
+            let transmit = self.poll_engine(now, max, buf);
             self.drain(now, None, Load::Other);
             return transmit;
         }

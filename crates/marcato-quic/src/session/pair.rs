@@ -116,6 +116,31 @@ impl Pair {
     /// Joins two ends by lanes without loss, one for each round-trip time in milliseconds. All
     /// lanes are up when it returns.
     pub(super) fn new(round_trips: &[u64], client: &SessionConfig, server: &SessionConfig) -> Self {
+        let mut pair = Self::begin(round_trips, client, server, None);
+        pair.run_until(|pair| pair.session(Who::Client).is_open());
+        for lane in 1..u8::try_from(round_trips.len()).unwrap() {
+            let request = LaneRequest::new(SocketId(lane), address(Who::Server, lane));
+            pair.session(Who::Client).add_lane(Time::ZERO, request).unwrap();
+        }
+        let up = |pair: &Self, who| {
+            let events = pair.end(who).events.iter();
+            events.filter(|(_, event)| matches!(event, Event::LaneUp(_))).count() == round_trips.len() - 1
+        };
+        pair.run_until(|pair| Who::BOTH.into_iter().all(|who| up(pair, who)));
+        // The rest of the handshake is acknowledged, and its events are of no interest.
+        pair.pass(Duration::from_secs(1));
+        pair.ends.iter_mut().for_each(|end| end.events.clear());
+        pair.passed.clear();
+        pair
+    }
+
+    /// Lets the client begin to connect. It trusts the server's certificate if `trust` is `None`.
+    pub(super) fn begin(
+        round_trips: &[u64],
+        client: &SessionConfig,
+        server: &SessionConfig,
+        trust: Option<Trust>,
+    ) -> Self {
         let lanes = u8::try_from(round_trips.len()).unwrap();
         let seed = Seed::new(7);
         let (epoch, now) = (Instant::now(), Time::ZERO);
@@ -134,35 +159,21 @@ impl Pair {
         let mut ends = Who::BOTH.map(end);
         let identity = Identity::self_signed("server").unwrap();
         ends[Who::Server as usize].endpoint.listen(&identity, server.clone()).unwrap();
-        let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+        let trust =
+            trust.unwrap_or_else(|| Trust::Certificate(identity.certificate().unwrap().clone()));
         let near = &mut ends[Who::Client as usize];
         let to = address(Who::Server, 0);
         let id = near.endpoint.connect(now, SocketId(0), to, "server", &trust, client.clone()).unwrap();
         near.id = Some(id);
         let line = |rtt: &u64| [Line { delay: Duration::from_millis(*rtt) / 2, loss: 0.0 }; 2];
-        let mut pair = Self {
+        Self {
             now,
             ends,
             lines: round_trips.iter().map(line).collect(),
             draws: seed.stream("session/pair"),
             in_flight: BTreeMap::new(),
             passed: Vec::new(),
-        };
-        pair.run_until(|pair| pair.session(Who::Client).is_open());
-        for lane in 1..lanes {
-            let request = LaneRequest::new(SocketId(lane), address(Who::Server, lane));
-            pair.session(Who::Client).add_lane(now, request).unwrap();
         }
-        let up = |pair: &Self, who| {
-            let events = pair.end(who).events.iter();
-            events.filter(|(_, event)| matches!(event, Event::LaneUp(_))).count() == round_trips.len() - 1
-        };
-        pair.run_until(|pair| Who::BOTH.into_iter().all(|who| up(pair, who)));
-        // The rest of the handshake is acknowledged, and its events are of no interest.
-        pair.pass(Duration::from_secs(1));
-        pair.ends.iter_mut().for_each(|end| end.events.clear());
-        pair.passed.clear();
-        pair
     }
 
     fn end(&self, who: Who) -> &End {
@@ -201,6 +212,11 @@ impl Pair {
     /// Returns the events of one end since all lanes are up.
     pub(super) fn events(&self, who: Who) -> impl Iterator<Item = &Event> {
         self.end(who).events.iter().map(|(_, event)| event)
+    }
+
+    /// Returns the events of one end with their times.
+    pub(super) fn timed_events(&self, who: Who) -> impl Iterator<Item = &(Time, Event)> {
+        self.end(who).events.iter()
     }
 
     /// Returns the time at which the sender learned that a message was delivered.
@@ -252,7 +268,10 @@ impl Pair {
                 let end = &mut self.ends[who as usize];
                 let transmit = end.endpoint.poll_transmit(self.now, NonZeroUsize::MIN, &mut buf);
                 if let Some(transmit) = transmit {
-                    self.send_datagram(who, transmit.socket.0, BytesMut::from(&buf[..transmit.len]));
+                    let segment = transmit.segment.unwrap_or(transmit.len);
+                    for datagram in buf[..transmit.len].chunks(segment) {
+                        self.send_datagram(who, transmit.socket.0, BytesMut::from(datagram));
+                    }
                     sent += 1;
                     assert!(sent < 100_000, "{who:?} sends without end");
                 } else if !self.report(who) {

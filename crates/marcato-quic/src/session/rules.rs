@@ -1,6 +1,7 @@
 //! Rules of a session, between two ends in virtual time.
 
 use bytes::Bytes as Payload;
+use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
@@ -172,4 +173,23 @@ fn acknowledgements_leave_although_all_gates_are_shut() {
     let longest = waits.max().unwrap();
     // RFC 9000 §13.2.1: at most max_ack_delay, which is 25 ms unless negotiated.
     assert!(longest <= Duration::from_millis(25), "{longest:?}");
+}
+
+/// A client that refuses the server's certificate closes in one datagram for each packet number
+/// space. Both ends learn of it within a round trip.
+#[test]
+fn a_refused_certificate_ends_within_a_round_trip() {
+    let stranger = Identity::self_signed("stranger").unwrap();
+    let trust = Trust::Certificate(stranger.certificate().unwrap().clone());
+    let config = SessionConfig::default();
+    let mut pair = Pair::begin(&[40], &config, &config, Some(trust));
+    pair.pass(Duration::from_secs(10));
+    for (who, by) in [(Client, 40), (Server, 60)] {
+        let closed = |(_, event): &&(Time, Event)| matches!(event, Event::Closed { .. });
+        let (at, _) = pair.timed_events(who).find(closed).unwrap();
+        assert_eq!(*at, Time::ZERO + Duration::from_millis(by), "{who:?}");
+    }
+    let sent = pair.passed.iter().filter(|passed| passed.from == Client && passed.left > Time::ZERO);
+    // RFC 9000 §10.2.3: the close leaves in Initial and Handshake packets.
+    assert!((1..=4).contains(&sent.count()), "{:?}", pair.passed);
 }
