@@ -4,7 +4,7 @@
 //! Linux only. Elsewhere datagrams travel one by one and unmarked, and TCP reports no measurements.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::BytesMut;
 use marcato_units::{Bytes, Duration, Rate};
@@ -13,6 +13,8 @@ use marcato_units::{Bytes, Duration, Rate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Incoming {
     pub(crate) from: SocketAddr,
+    /// Address that they were sent to, if the socket is bound to no particular one.
+    pub(crate) to: Option<IpAddr>,
     /// Bytes of all datagrams together.
     pub(crate) len: usize,
     /// Length of every datagram except the last.
@@ -24,7 +26,8 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Returns whether the same call could have received `next`, which arrived afterwards.
     pub(crate) fn is_continued_by(&self, next: &Self) -> bool {
-        let alike = (self.from, self.tos, self.segment) == (next.from, next.tos, next.segment);
+        let alike =
+            (self.from, self.to, self.tos, self.segment) == (next.from, next.to, next.tos, next.segment);
         // A datagram shorter than the segment size ends its call.
         let whole = |incoming: &Self| incoming.len > 0 && incoming.len.is_multiple_of(incoming.segment);
         alike && whole(self) && next.len > 0
@@ -49,9 +52,9 @@ pub(crate) struct TcpInfo {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{poll_writable, prepare_udp, recv, send, tcp_info, unsent};
+pub(crate) use linux::{limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use portable::{poll_writable, prepare_udp, recv, send, tcp_info, unsent};
+pub(crate) use portable::{limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -63,8 +66,8 @@ mod linux {
 
     use super::*;
 
-    /// Buffer for control messages, suitably aligned: TOS as an integer (24 bytes) and a segment
-    /// size (24).
+    /// Buffer for control messages, suitably aligned: TOS as an integer (24 bytes), a segment size
+    /// (24), and a source address (32 for IPv4, 40 for IPv6).
     #[repr(align(8))]
     struct Control([u8; 128]);
 
@@ -89,9 +92,14 @@ mod linux {
     }
 
     /// Prepares a UDP socket. Received datagrams carry their TOS octet and may arrive several of
-    /// one size at once; sent ones are not fragmented. Returns whether datagrams can be sent in
-    /// segments.
-    pub(crate) fn prepare_udp(socket: &SockRef<'_>, v6: bool) -> io::Result<bool> {
+    /// one size at once; sent ones are not fragmented. `unbound` ones carry the address that they
+    /// were sent to. Returns whether datagrams can be sent in segments.
+    pub(crate) fn prepare_udp(socket: &SockRef<'_>, v6: bool, unbound: bool) -> io::Result<bool> {
+        let (level, option) = match v6 {
+            true => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+            false => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+        };
+        set_int(socket, level, option, c_int::from(unbound))?;
         if v6 {
             set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
@@ -105,9 +113,20 @@ mod linux {
         Ok(set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok())
     }
 
-    /// Sends `payload`, in datagrams of `segment` bytes if that is given.
+    /// Limits the bytes that the kernel holds of a UDP socket's data. It takes more once it holds
+    /// less than half.
+    pub(crate) fn limit_backlog(socket: &SockRef<'_>, limit: Bytes) {
+        // The kernel doubles the value for its own overhead, and a system's maximum caps it. If
+        // it refuses, the limit stays as it was.
+        let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        let _ = socket.set_send_buffer_size(limit.min(1 << 30));
+    }
+
+    /// Sends `payload`, in datagrams of `segment` bytes if that is given, from the address `from`
+    /// or the socket's own.
     pub(crate) fn send(
         socket: &SockRef<'_>,
+        from: Option<IpAddr>,
         to: SocketAddr,
         payload: &[u8],
         segment: Option<u16>,
@@ -128,24 +147,45 @@ mod linux {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
             SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
         };
-        // SAFETY: `control` is aligned for `cmsghdr` and holds both messages: CMSG_SPACE of an int
-        // is 24, of a u16 24, of 128. The macros stay within `msg_controllen`, and the pointer that
-        // they give is checked before it is written to. Each message's data is written with its own
-        // type, unaligned.
+        // SAFETY: `control` is aligned for `cmsghdr` and holds all three messages: CMSG_SPACE of an
+        // int is 24, of a u16 24, of the longer source address 40, of 128. The macros stay within
+        // `msg_controllen`, and each pointer that they give is checked before it is written to.
+        // Each message's data is written with its own type, unaligned.
         let used = unsafe {
-            let first = libc::CMSG_FIRSTHDR(&raw const header);
-            if first.is_null() {
+            let mut at = libc::CMSG_FIRSTHDR(&raw const header);
+            if at.is_null() {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            put(first, level, kind, c_int::from(tos));
+            put(at, level, kind, c_int::from(tos));
             let mut used = libc::CMSG_SPACE(socklen(size_of::<c_int>()));
             if let Some(segment) = segment {
-                let next = libc::CMSG_NXTHDR(&raw const header, first);
-                if next.is_null() {
+                at = libc::CMSG_NXTHDR(&raw const header, at);
+                if at.is_null() {
                     return Err(io::ErrorKind::InvalidInput.into());
                 }
-                put(next, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+                put(at, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
                 used += libc::CMSG_SPACE(socklen(size_of::<u16>()));
+            }
+            if let Some(from) = from {
+                at = libc::CMSG_NXTHDR(&raw const header, at);
+                if at.is_null() {
+                    return Err(io::ErrorKind::InvalidInput.into());
+                }
+                match from {
+                    IpAddr::V4(from) => {
+                        let source = libc::in_addr { s_addr: u32::from_ne_bytes(from.octets()) };
+                        let none = libc::in_addr { s_addr: 0 };
+                        let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: source, ipi_addr: none };
+                        put(at, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+                        used += libc::CMSG_SPACE(socklen(size_of::<libc::in_pktinfo>()));
+                    }
+                    IpAddr::V6(from) => {
+                        let source = libc::in6_addr { s6_addr: from.octets() };
+                        let info = libc::in6_pktinfo { ipi6_addr: source, ipi6_ifindex: 0 };
+                        put(at, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+                        used += libc::CMSG_SPACE(socklen(size_of::<libc::in6_pktinfo>()));
+                    }
+                }
             }
             used
         };
@@ -202,7 +242,7 @@ mod linux {
         // SAFETY: the kernel has written `len` bytes where the buffer's were to end, into room that
         // the buffer has.
         unsafe { buf.set_len(filled) };
-        let (mut tos, mut segment) = (0, len);
+        let (mut tos, mut segment, mut to) = (0, len, None);
         // SAFETY: `header` describes control messages that the kernel has written into `control`,
         // which still lives. The macros stay within `msg_controllen`. Data is read unaligned, as
         // much as the message says that there is.
@@ -218,6 +258,14 @@ mod linux {
                     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if has >= size_of::<c_int>() => {
                         tos = u8::try_from(data.cast::<c_int>().read_unaligned()).unwrap_or(0);
                     }
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) if has >= size_of::<libc::in_pktinfo>() => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        to = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has >= size_of::<libc::in6_pktinfo>() => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        to = Some(IpAddr::from(info.ipi6_addr.s6_addr));
+                    }
                     (libc::SOL_UDP, libc::UDP_GRO) if has >= size_of::<c_int>() => {
                         segment = usize::try_from(data.cast::<c_int>().read_unaligned()).unwrap_or(len);
                     }
@@ -226,7 +274,7 @@ mod linux {
                 at = libc::CMSG_NXTHDR(&raw const header, at);
             }
         }
-        Ok(Incoming { from, len, segment: segment.clamp(1, len.max(1)), tos })
+        Ok(Incoming { from, to, len, segment: segment.clamp(1, len.max(1)), tos })
     }
 
     /// Returns the bytes that the kernel holds of a UDP socket's data, its own overhead included
@@ -300,12 +348,15 @@ mod portable {
 
     use super::*;
 
-    pub(crate) fn prepare_udp(_: &SockRef<'_>, _: bool) -> io::Result<bool> {
+    pub(crate) fn prepare_udp(_: &SockRef<'_>, _: bool, _: bool) -> io::Result<bool> {
         Ok(false)
     }
 
+    pub(crate) fn limit_backlog(_: &SockRef<'_>, _: Bytes) {}
+
     pub(crate) fn send(
         socket: &SockRef<'_>,
+        _: Option<IpAddr>,
         to: SocketAddr,
         payload: &[u8],
         _: Option<u16>,
@@ -322,7 +373,7 @@ mod portable {
         let read = io::Read::read(&mut &**socket, &mut buf[filled..]);
         buf.truncate(filled + *read.as_ref().unwrap_or(&0));
         let len = read?;
-        Ok(Incoming { from, len, segment: len.max(1), tos: 0 })
+        Ok(Incoming { from, to: None, len, segment: len.max(1), tos: 0 })
     }
 
     pub(crate) fn unsent(_: &SockRef<'_>) -> io::Result<Bytes> {
@@ -348,7 +399,7 @@ mod tests {
     fn pair(local: &str) -> (UdpSocket, UdpSocket) {
         let bind = || {
             let socket = UdpSocket::bind(local).unwrap();
-            assert!(prepare_udp(&SockRef::from(&socket), local.starts_with('[')).unwrap());
+            assert!(prepare_udp(&SockRef::from(&socket), local.starts_with('['), false).unwrap());
             socket
         };
         (bind(), bind())
@@ -360,10 +411,10 @@ mod tests {
             let (a, b) = pair(local);
             // DSCP LE with ECT(0).
             let tos = 1 << 2 | 0b10;
-            send(&SockRef::from(&a), b.local_addr().unwrap(), b"hello", None, tos).unwrap();
+            send(&SockRef::from(&a), None, b.local_addr().unwrap(), b"hello", None, tos).unwrap();
             let mut buf = BytesMut::with_capacity(100);
             let came = recv(&SockRef::from(&b), &mut buf).unwrap();
-            assert_eq!(came, Incoming { from: a.local_addr().unwrap(), len: 5, segment: 5, tos });
+            assert_eq!(came, Incoming { from: a.local_addr().unwrap(), to: None, len: 5, segment: 5, tos });
             assert_eq!(buf, b"hello"[..]);
         }
     }
@@ -372,7 +423,7 @@ mod tests {
     fn what_is_sent_in_segments_arrives_as_datagrams_of_that_size() {
         let (a, b) = pair("127.0.0.1:0");
         let payload: Vec<u8> = (0..=255).cycle().take(5 * 1000 + 300).collect();
-        send(&SockRef::from(&a), b.local_addr().unwrap(), &payload, Some(1000), 0).unwrap();
+        send(&SockRef::from(&a), None, b.local_addr().unwrap(), &payload, Some(1000), 0).unwrap();
         let mut all = BytesMut::with_capacity(65_536);
         while all.len() < payload.len() {
             let came = recv(&SockRef::from(&b), &mut all).unwrap();
@@ -384,7 +435,7 @@ mod tests {
     #[test]
     fn only_datagrams_of_equal_length_peer_and_tos_are_coalesced() {
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
-        let first = Incoming { from, len: 2400, segment: 1200, tos: 2 };
+        let first = Incoming { from, to: None, len: 2400, segment: 1200, tos: 2 };
         let next = Incoming { len: 1200, ..first };
         assert!(first.is_continued_by(&next));
         // The last datagram of a call may be shorter; alone in its call, it gives its own length as
@@ -396,6 +447,7 @@ mod tests {
             Incoming { tos: 3, ..next },
             Incoming { from: SocketAddr::from(([127, 0, 0, 1], 2)), ..next },
             Incoming { len: 0, segment: 1, ..next },
+            Incoming { to: Some([127, 0, 0, 2].into()), ..next },
         ] {
             assert!(!first.is_continued_by(&other), "{other:?}");
         }

@@ -22,8 +22,8 @@ use crate::config::{SessionConfig, SessionConfigError};
 use crate::controller::Congestion;
 use crate::crypto;
 use crate::event::Event;
-use crate::lane::LaneRequest;
 use crate::session::{Session, Transmit};
+use crate::sockets::Sockets;
 
 /// Index of a socket among those of its endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,26 +48,20 @@ impl LocalSocket {
     }
 }
 
-/// Sockets of an endpoint.
-#[derive(Clone, Debug)]
-pub(crate) struct Sockets(pub(crate) Arc<[LocalSocket]>);
-
-impl Sockets {
-    /// Request of the lane that a peer has opened to a socket.
-    pub(crate) fn request(&self, socket: SocketId, remote: SocketAddr) -> LaneRequest {
-        let known = self.0.get(usize::from(socket.0));
-        LaneRequest {
-            layer: known.map_or(Layer::High, |socket| socket.layer),
-            congestion: known.and_then(|socket| socket.congestion),
-            ..LaneRequest::new(socket, remote)
-        }
-    }
-
-    /// Source address of packets from the socket, if it is bound to one.
-    pub(crate) fn ip(&self, socket: SocketId) -> Option<IpAddr> {
-        let ip = self.0.get(usize::from(socket.0))?.addr.ip();
-        Some(ip).filter(|ip| !ip.is_unspecified())
-    }
+/// Datagrams that a socket has received together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Socket that received them.
+    pub socket: SocketId,
+    /// Address of their sender.
+    pub from: SocketAddr,
+    /// Address that they were sent to, if the owner knows it. A server whose socket is bound to no
+    /// particular address answers from it.
+    pub to: Option<IpAddr>,
+    /// ECN codepoint of all of them.
+    pub ecn: Ecn,
+    /// Length in bytes of each except the last, which may be shorter.
+    pub segment: usize,
 }
 
 /// Identifier of a session within its endpoint, never reused.
@@ -217,6 +211,12 @@ pub struct Endpoint {
     over: VecDeque<SessionId>,
     /// Packets of the endpoint itself: refusals, retries, resets.
     answers: VecDeque<(Transmit, Vec<u8>)>,
+    /// Sessions with data for lanes whose socket is full.
+    held: BTreeSet<(SocketId, SessionId)>,
+    /// Limit of peers in their handshake or unannounced.
+    room: usize,
+    /// Peers' sessions whose handshake is complete, and whose owner does not know yet.
+    unannounced: usize,
     events: VecDeque<(SessionId, Event)>,
     scratch: Vec<u8>,
     stats: EndpointStats,
@@ -272,7 +272,7 @@ impl Endpoint {
         Ok(Self {
             engine: noq_proto::Endpoint::new(Arc::new(engine), None, true),
             clock: Clock(epoch),
-            sockets: Sockets(config.sockets.clone().into()),
+            sockets: Sockets::new(&config.sockets),
             config,
             random,
             listener: None,
@@ -285,6 +285,9 @@ impl Endpoint {
             ready: VecDeque::new(),
             timeouts: BTreeSet::new(),
             answers: VecDeque::new(),
+            held: BTreeSet::new(),
+            room: usize::MAX,
+            unannounced: 0,
             events: VecDeque::new(),
             scratch: Vec::new(),
             stats: EndpointStats::default(),
@@ -295,7 +298,7 @@ impl Endpoint {
     pub fn add_socket(&mut self, socket: LocalSocket) -> Option<SocketId> {
         let id = SocketId(u8::try_from(self.config.sockets.len()).ok()?);
         self.config.sockets.push(socket);
-        self.sockets = Sockets(self.config.sockets.clone().into());
+        self.sockets = self.sockets.replaced(&self.config.sockets);
         for place in self.sessions.values_mut() {
             place.session.know_sockets(self.sockets.clone());
         }
@@ -306,11 +309,33 @@ impl Endpoint {
     pub fn replace_socket(&mut self, id: SocketId, socket: LocalSocket) -> bool {
         let Some(place) = self.config.sockets.get_mut(usize::from(id.0)) else { return false };
         *place = socket;
-        self.sockets = Sockets(self.config.sockets.clone().into());
+        self.sockets = self.sockets.replaced(&self.config.sockets);
         for place in self.sessions.values_mut() {
             place.session.know_sockets(self.sockets.clone());
         }
         true
+    }
+
+    /// Records whether a socket's local queue is full. Until it has room, sessions feed none of the
+    /// lanes that leave by it, and their windows do not grow. The endpoint has to be polled
+    /// afterwards.
+    pub fn set_socket_full(&mut self, socket: SocketId, full: bool) {
+        if self.sockets.set_full(socket, full) && !full {
+            while let Some(&(of, id)) = self.held.range((socket, SessionId(0))..).next() {
+                if of != socket {
+                    break;
+                }
+                self.held.remove(&(of, id));
+                self.touch(id);
+            }
+        }
+    }
+
+    /// Limits the peers whose handshake may begin: those in their handshake, and those whose
+    /// [`Event::Connected`] was not taken yet, are at most this number. From half of it on,
+    /// clients have to prove their address first. Beyond it they are refused.
+    pub fn set_room(&mut self, peers: usize) {
+        self.room = peers;
     }
 
     /// Returns a socket's description.
@@ -418,27 +443,17 @@ impl Endpoint {
         payload: BytesMut,
     ) {
         let segment = payload.len();
-        self.handle_datagrams(now, socket, from, ecn, segment, payload);
+        self.handle_datagrams(now, Arrival { socket, from, to: None, ecn, segment }, payload);
     }
 
-    /// Processes datagrams received together, from one address and with one ECN codepoint. Each has
-    /// `segment` bytes except the last, which may be shorter. A session processes the results of
-    /// several at once.
-    pub fn handle_datagrams(
-        &mut self,
-        now: Time,
-        socket: SocketId,
-        from: SocketAddr,
-        ecn: Ecn,
-        segment: usize,
-        mut payload: BytesMut,
-    ) {
+    /// Processes datagrams received together. A session processes the results of several at once.
+    pub fn handle_datagrams(&mut self, now: Time, arrival: Arrival, mut payload: BytesMut) {
         self.forget_ended();
         // Session with datagrams whose results it has not processed, and their number.
         let mut unseen: Option<(SessionId, usize)> = None;
         loop {
-            let datagram = payload.split_to(segment.max(1).min(payload.len()));
-            let to = self.take_in(now, socket, from, ecn, datagram);
+            let datagram = payload.split_to(arrival.segment.max(1).min(payload.len()));
+            let to = self.take_in(now, arrival, datagram);
             unseen = match (unseen, to) {
                 (Some((id, count)), Some(to)) if id == to => Some((id, count + 1)),
                 (before, to) => {
@@ -463,17 +478,13 @@ impl Endpoint {
 
     /// Passes a datagram to its session, which has to process the results afterwards; `None` if it
     /// belongs to none.
-    fn take_in(
-        &mut self,
-        now: Time,
-        socket: SocketId,
-        from: SocketAddr,
-        ecn: Ecn,
-        payload: BytesMut,
-    ) -> Option<SessionId> {
+    fn take_in(&mut self, now: Time, arrival: Arrival, payload: BytesMut) -> Option<SessionId> {
+        let Arrival { socket, from, to: at, ecn, .. } = arrival;
         self.stats.datagrams += 1;
         let len = payload.len();
-        let tuple = FourTuple::new(from, self.sockets.ip(socket));
+        // A client chooses its own source address, and may change it.
+        let at = at.filter(|_| self.listener.is_some());
+        let tuple = FourTuple::new(from, at.or_else(|| self.sockets.ip(socket)));
         let ecn = EcnCodepoint::from_bits(ecn.to_bits());
         self.scratch.clear();
         let mut answer = std::mem::take(&mut self.scratch);
@@ -516,13 +527,17 @@ impl Endpoint {
             self.engine.ignore(incoming);
             return;
         };
-        if self.sessions.len() >= self.config.max_sessions {
+        let begun = self.handshakes.len() + self.unannounced;
+        if self.sessions.len() >= self.config.max_sessions || begun >= self.room {
             self.stats.refused += 1;
             let transmit = self.engine.refuse(incoming, buf);
             return self.answer(socket, &transmit, buf);
         }
         // RFC 9000 §8.1.2: a Retry packet makes the client prove its address before the handshake.
-        let validate = self.config.validate_addresses || self.handshakes.len() >= self.config.max_handshakes;
+        // Forged handshakes take at most half of the room.
+        let validate = self.config.validate_addresses
+            || self.handshakes.len() >= self.config.max_handshakes
+            || begun >= self.room.div_ceil(2);
         if validate && !incoming.remote_address_validated() && incoming.may_retry() {
             self.stats.retried += 1;
             match self.engine.retry(incoming, buf) {
@@ -572,6 +587,7 @@ impl Endpoint {
         let answer = Transmit {
             socket,
             to: transmit.destination,
+            from: transmit.src_ip,
             ecn: Ecn::NotEct,
             len: transmit.size,
             segment: transmit.segment_size,
@@ -652,9 +668,12 @@ impl Endpoint {
                 }
             }
         }
+        for socket in place.session.take_held() {
+            self.held.insert((socket, id));
+        }
         while let Some(event) = place.session.poll_event() {
             match event {
-                Event::Connected => _ = self.handshakes.remove(&id),
+                Event::Connected => self.unannounced += usize::from(self.handshakes.remove(&id)),
                 Event::Closed { .. } => self.stats.failed += u64::from(self.handshakes.remove(&id)),
                 _ => {}
             }
@@ -676,6 +695,7 @@ impl Endpoint {
             }
             if self.handles.get(&place.handle) == Some(&id) {
                 self.handles.remove(&place.handle);
+                self.held.retain(|(_, held)| *held != id);
                 self.over.push_back(id);
                 // If the owner has already taken the last event, the session is forgotten now.
                 self.forget_ended();
@@ -698,7 +718,13 @@ impl Endpoint {
     /// An ended session can be read after its last event was taken, until any other method except
     /// this, [`session`](Self::session) and [`peek`](Self::peek) is called.
     pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
-        self.events.pop_front()
+        let (id, event) = self.events.pop_front()?;
+        // Only peers' sessions were counted.
+        let is_peers = || self.sessions.get(&id).is_some_and(|place| place.session.is_peers());
+        if event == Event::Connected && is_peers() {
+            self.unannounced = self.unannounced.saturating_sub(1);
+        }
+        Some((id, event))
     }
 
     /// Returns the identifiers of all sessions.

@@ -150,6 +150,8 @@ pub(crate) struct Lane {
     /// A chunk was fed and nothing left, because the path is being validated again. The lane rests
     /// until the next event.
     pub(crate) paused: bool,
+    /// Data waited for the lane's full socket since the window was last full.
+    pub(crate) held: bool,
     pub(crate) pacer: Pacer,
     pub(crate) stats: LaneStats,
     /// Time of the last stall.
@@ -204,6 +206,7 @@ impl Lane {
             parked: false,
             alone: false,
             paused: false,
+            held: false,
             pacer: Pacer::new(now),
             stats: LaneStats::default(),
             stalled_at: Time::ZERO,

@@ -26,6 +26,7 @@ mod pacer;
 mod right_sizing;
 mod scheduler;
 mod session;
+mod sockets;
 mod watch;
 
 pub use config::{
@@ -33,7 +34,8 @@ pub use config::{
 };
 pub use controller::Congestion;
 pub use endpoint::{
-    ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, SessionId, SocketId,
+    Arrival, ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, SessionId,
+    SocketId,
 };
 pub use event::{Event, LaneLoss, LowLaneChange, WindowChange};
 pub use inbox::Piece;

@@ -5,12 +5,14 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::task::Poll;
 
-use marcato_quic::{Event, LaneState, Session, SessionId, SocketId, Transmit};
+use marcato_quic::{Arrival, Event, LaneState, Session, SessionId, SocketId};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
+use tokio::sync::mpsc;
 
+use super::backlog::Backlog;
+use super::port::Port;
 use super::slab::Slabs;
-use super::socket::Socket;
 use super::{ABORTED, Entry, FINISHED, Hub, State};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
@@ -25,36 +27,33 @@ const READS: usize = 16;
 /// Batches sent before received datagrams have their turn.
 const WRITES: usize = 8;
 
-/// Datagrams that a socket has not accepted.
-struct Stuck {
-    transmit: Transmit,
-    from: usize,
-}
-
 struct Driver {
     hub: Arc<Hub>,
     /// Copy of the hub's sockets.
-    sockets: Vec<Arc<Socket>>,
+    ports: Vec<Port>,
     changes: u64,
     input: Slabs,
     output: Vec<u8>,
-    stuck: Option<Stuck>,
+    /// Empty buffers for output.
+    spare: Vec<Vec<u8>>,
+    backlog: Backlog,
 }
 
 pub(super) async fn drive(hub: Arc<Hub>) {
     let mut driver = Driver {
         hub,
-        sockets: Vec::new(),
+        ports: Vec::new(),
         changes: 0,
         input: Slabs::default(),
         output: Vec::new(),
-        stuck: None,
+        spare: Vec::new(),
+        backlog: Backlog::default(),
     };
-    driver.sockets.clone_from(&lock(&driver.hub.state).sockets);
+    driver.follow(&mut lock(&Arc::clone(&driver.hub).state));
     loop {
         tokio::task::consume_budget().await;
         let read = driver.read();
-        let wrote = driver.write();
+        let wrote = driver.flush() | driver.write();
         if read || wrote {
             continue;
         }
@@ -70,14 +69,14 @@ impl Driver {
     /// Reads the datagrams that have arrived. Returns whether there were any.
     fn read(&mut self) -> bool {
         let mut any = false;
-        for at in 0..self.sockets.len() {
+        for at in 0..self.ports.len() {
             // Datagrams that the kernel returns one by one are combined as GRO would have done.
             let mut together: Option<Incoming> = None;
             for _ in 0..READS {
                 if !self.input.has_room() {
                     self.hand_over(at, together.take());
                 }
-                let incoming = match self.sockets[at].recv(self.input.room()) {
+                let incoming = match self.ports[at].socket.recv(self.input.room()) {
                     Ok(Some(incoming)) => incoming,
                     Ok(None) => break,
                     // Network errors about datagrams that we have sent are ignored: QUIC detects
@@ -100,65 +99,95 @@ impl Driver {
 
     /// Hands datagrams received on a socket to the sessions.
     fn hand_over(&mut self, socket: usize, incoming: Option<Incoming>) {
-        let Some(Incoming { from, len, segment, tos }) = incoming else { return };
-        let Ok(id) = u8::try_from(socket).map(SocketId) else { return };
+        let Some(Incoming { from, to, len, segment, tos }) = incoming else { return };
+        let Ok(socket) = u8::try_from(socket).map(SocketId) else { return };
         let datagrams = self.input.take(len);
         let now = self.hub.now();
         let mut state = lock(&self.hub.state);
-        state.endpoint.handle_datagrams(now, id, from, Ecn::from_bits(tos), segment, datagrams);
+        // A peer whose handshake completes is sure of a place in the application's queue.
+        let room = state.accepted.as_ref().map_or(0, mpsc::Sender::capacity);
+        state.endpoint.set_room(room);
+        let arrival = Arrival { socket, from, to, ecn: Ecn::from_bits(tos), segment };
+        state.endpoint.handle_datagrams(now, arrival, datagrams);
     }
 
-    /// Sends the next datagrams, one batch at a time. Returns whether there were any.
-    fn write(&mut self) -> bool {
+    /// Follows changes of the hub's sockets.
+    fn follow(&mut self, state: &mut State) {
+        self.changes = state.changes;
+        for at in 0..state.sockets.len() {
+            let port = Port::new(Arc::clone(&state.sockets[at]));
+            match self.ports.get_mut(at) {
+                Some(known) if Arc::ptr_eq(&known.socket, &port.socket) => {}
+                Some(known) => {
+                    *known = port;
+                    self.backlog.forget(at);
+                    report_full(state, at, false);
+                }
+                None => self.ports.push(port),
+            }
+        }
+    }
+
+    /// Sends what waits for sockets that were full. Returns whether anything left.
+    fn flush(&mut self) -> bool {
         let mut any = false;
-        // The limit gives received datagrams their turn.
-        for _ in 0..WRITES {
-            let Stuck { transmit, from } = match self.stuck.take() {
-                Some(stuck) => stuck,
-                None => {
-                    let now = self.hub.now();
-                    let mut state = lock(&self.hub.state);
-                    if self.changes != state.changes {
-                        self.changes = state.changes;
-                        self.sockets.clone_from(&state.sockets);
-                    }
-                    if state.endpoint.next_timeout().is_some_and(|at| at <= now) {
-                        state.endpoint.handle_timeout(now);
-                    }
-                    self.output.clear();
-                    match state.endpoint.poll_transmit(now, BATCH, &mut self.output) {
-                        Some(transmit) => Stuck { transmit, from: 0 },
-                        None => {
-                            let happened = self.hub.dispatch(&mut state, now);
-                            if happened {
-                                any = true;
-                                continue;
-                            }
-                            return any;
-                        }
-                    }
-                }
-            };
-            let Some(socket) = self.sockets.get_mut(usize::from(transmit.socket.0)) else { continue };
-            let segment = transmit.segment.unwrap_or(transmit.len).max(1);
-            match socket.send(transmit.to, &self.output[from..], segment, transmit.ecn) {
-                Ok(sent) if from + sent < self.output.len() => {
-                    self.stuck = Some(Stuck { transmit, from: from + sent });
-                    return true;
-                }
-                Ok(_) => any = true,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.stuck = Some(Stuck { transmit, from });
-                    return any;
-                }
-                // To QUIC that is an ordinary loss.
-                Err(error) => {
-                    tracing::trace!(%error, to = %transmit.to, "sending failed");
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            if port.is_full() {
+                any |= port.flush(&mut self.spare);
+                if !port.is_full() {
                     any = true;
+                    report_full(&mut lock(&self.hub.state), at, false);
                 }
             }
         }
         any
+    }
+
+    /// Sends the next datagrams, one batch at a time. Returns whether there were any.
+    fn write(&mut self) -> bool {
+        let hub = Arc::clone(&self.hub);
+        let mut any = false;
+        // The limit gives received datagrams their turn.
+        for _ in 0..WRITES {
+            let now = hub.now();
+            let mut state = lock(&hub.state);
+            if self.changes != state.changes {
+                self.follow(&mut state);
+            }
+            if state.endpoint.next_timeout().is_some_and(|at| at <= now) {
+                state.endpoint.handle_timeout(now);
+            }
+            self.limit_backlogs(&state, now);
+            self.output.clear();
+            let Some(transmit) = state.endpoint.poll_transmit(now, BATCH, &mut self.output) else {
+                if !hub.dispatch(&mut state, now) {
+                    return any;
+                }
+                any = true;
+                continue;
+            };
+            drop(state);
+            any = true;
+            let at = usize::from(transmit.socket.0);
+            let Some(port) = self.ports.get_mut(at) else { continue };
+            let was_full = port.is_full();
+            port.send(transmit, &mut self.output, &mut self.spare);
+            if port.is_full() && !was_full {
+                report_full(&mut lock(&hub.state), at, true);
+            }
+        }
+        any
+    }
+
+    /// Keeps what the kernel holds below each socket to a chunk's time.
+    fn limit_backlogs(&mut self, state: &State, now: Time) {
+        let full = self.ports.iter().any(Port::is_full);
+        if self.backlog.is_due(now, full, state.connections.len()) {
+            let (ports, most) = (&self.ports, self.hub.buffer);
+            self.backlog.adjust(now, &state.endpoint, ports.len(), most, |at, limit| {
+                ports[at].socket.limit_backlog(limit);
+            });
+        }
     }
 
     /// Returns whether nothing is left to drive, and the time of the next timeout.
@@ -171,12 +200,10 @@ impl Driver {
     }
 
     async fn wait(&self, timeout: Option<Time>) {
-        let stuck = self.stuck.as_ref().map(|stuck| usize::from(stuck.transmit.socket.0));
         let ready = poll_fn(|context| {
             let mut ready = false;
-            for (at, socket) in self.sockets.iter().enumerate() {
-                ready |= socket.poll_recv_ready(context).is_ready();
-                ready |= stuck == Some(at) && socket.poll_send_ready(context).is_ready();
+            for port in &self.ports {
+                ready |= port.poll_ready(context).is_ready();
             }
             if ready { Poll::Ready(()) } else { Poll::Pending }
         });
@@ -187,6 +214,13 @@ impl Driver {
             () = self.hub.wake.notified() => {}
             () = sleep, if at.is_some() => {}
         }
+    }
+}
+
+/// Tells the sessions whether a socket is full.
+fn report_full(state: &mut State, socket: usize, full: bool) {
+    if let Ok(socket) = u8::try_from(socket) {
+        state.endpoint.set_socket_full(SocketId(socket), full);
     }
 }
 

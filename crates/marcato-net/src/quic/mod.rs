@@ -3,7 +3,9 @@
 //! One task drives all sessions that share sockets. The [`Hub`] holds them, and the state for the
 //! application's handles.
 
+mod backlog;
 mod driver;
+mod port;
 mod slab;
 mod socket;
 

@@ -1,7 +1,7 @@
 //! UDP socket of a lane.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
@@ -18,6 +18,21 @@ use crate::sys::{self, Incoming};
 const DSCP_LE: u8 = 0b00_0001;
 /// DSCP DF: best effort (RFC 2474 §4.1).
 const DSCP_DF: u8 = 0;
+
+/// Source and destination of datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    /// Source; `None` for the socket's own address, or the system's choice.
+    pub(super) from: Option<IpAddr>,
+    pub(super) to: SocketAddr,
+}
+
+/// Returns whether the error of a batch may mean that the system or the device cannot segment: no
+/// checksum offload (EIO), or an option that it does not know.
+fn may_refuse_segments(error: &io::Error) -> bool {
+    let codes = [libc::EIO, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOPROTOOPT];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
 
 /// Socket of the lanes at one local address.
 #[derive(Debug)]
@@ -44,7 +59,8 @@ impl Socket {
         let size = usize::try_from(buffer.get()).unwrap_or(usize::MAX);
         let _ = socket.set_recv_buffer_size(size);
         let _ = socket.set_send_buffer_size(size);
-        let segments = AtomicBool::new(sys::prepare_udp(&SockRef::from(&socket), v6)?);
+        let unbound = addr.ip().is_unspecified();
+        let segments = AtomicBool::new(sys::prepare_udp(&SockRef::from(&socket), v6, unbound)?);
         let udp = UdpSocket::from_std(socket.into())?;
         let addr = udp.local_addr()?;
         Ok(Self { udp, addr, layer, segments })
@@ -61,22 +77,30 @@ impl Socket {
 
     /// Sends datagrams of `segment` bytes, except the last, from `payload`. Returns the number of
     /// bytes that the system accepted, which are whole datagrams.
-    pub(super) fn send(&self, to: SocketAddr, payload: &[u8], segment: usize, ecn: Ecn) -> io::Result<usize> {
+    pub(super) fn send(&self, route: Route, payload: &[u8], segment: usize, ecn: Ecn) -> io::Result<usize> {
+        let Route { from, to } = route;
         let tos = self.tos(ecn);
         let mut sent = 0;
+        // Set once the system has refused this batch as a whole.
+        let mut singly = false;
         while sent < payload.len() {
             let rest = &payload[sent..];
-            let many =
-                u16::try_from(segment).ok().filter(|_| self.segments.load(Relaxed) && rest.len() > segment);
+            let whole = !singly && self.segments.load(Relaxed) && rest.len() > segment;
+            let many = u16::try_from(segment).ok().filter(|_| whole);
             let part = if many.is_some() { rest } else { &rest[..segment.clamp(1, rest.len())] };
-            let call = || sys::send(&SockRef::from(&self.udp), to, part, many, tos);
+            let call = || sys::send(&SockRef::from(&self.udp), from, to, part, many, tos);
             match self.udp.try_io(Interest::WRITABLE, call) {
-                Ok(_) => sent += part.len(),
+                Ok(_) => {
+                    sent += part.len();
+                    // One by one they pass, so the device or the kernel cannot segment.
+                    if singly {
+                        self.segments.store(false, Relaxed);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent > 0 => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
-                // Some network devices cannot segment; the socket then sends one by one.
-                Err(_) if many.is_some() => self.segments.store(false, Relaxed),
+                Err(error) if many.is_some() && may_refuse_segments(&error) => singly = true,
                 Err(error) => return Err(error),
             }
         }
@@ -100,6 +124,11 @@ impl Socket {
         sys::unsent(&SockRef::from(&self.udp)).unwrap_or_default()
     }
 
+    /// Limits the bytes that the system holds of what was sent here.
+    pub(super) fn limit_backlog(&self, limit: Bytes) {
+        sys::limit_backlog(&SockRef::from(&self.udp), limit);
+    }
+
     pub(super) fn poll_recv_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.udp.poll_recv_ready(context).map(drop)
     }
@@ -119,6 +148,10 @@ mod tests {
         Socket::bind("127.0.0.1:0".parse().unwrap(), layer, Bytes::kb(100)).unwrap()
     }
 
+    fn route(to: SocketAddr) -> Route {
+        Route { from: None, to }
+    }
+
     async fn received(socket: &Socket, buf: &mut BytesMut) -> Incoming {
         loop {
             poll_fn(|context| socket.poll_recv_ready(context)).await;
@@ -134,10 +167,39 @@ mod tests {
             let (from, to) = (socket(layer), socket(Layer::High));
             for ecn in [Ecn::NotEct, Ecn::Ect0] {
                 poll_fn(|context| from.poll_send_ready(context)).await;
-                from.send(to.addr, b"packet", 1200, ecn).unwrap();
+                from.send(route(to.addr), b"packet", 1200, ecn).unwrap();
                 let incoming = received(&to, &mut BytesMut::with_capacity(100)).await;
                 assert_eq!((incoming.tos >> 2, Ecn::from_bits(incoming.tos)), (dscp, ecn));
             }
+        }
+    }
+
+    /// The system forbids broadcasts here (EACCES), which says nothing about segments.
+    #[tokio::test]
+    async fn an_error_about_the_address_keeps_segmentation() {
+        let from = Socket::bind("0.0.0.0:0".parse().unwrap(), Layer::High, Bytes::kb(100)).unwrap();
+        assert!(from.segments.load(Relaxed), "this kernel cannot segment");
+        poll_fn(|context| from.poll_send_ready(context)).await;
+        let to = route("255.255.255.255:9".parse().unwrap());
+        let error = from.send(to, &[7; 2500], 1000, Ecn::NotEct).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(from.segments.load(Relaxed));
+    }
+
+    #[tokio::test]
+    async fn a_wildcard_socket_answers_from_the_address_asked() {
+        for (any, asked) in [("0.0.0.0:0", "127.0.0.77"), ("[::]:0", "::1")] {
+            let server = Socket::bind(any.parse().unwrap(), Layer::High, Bytes::kb(100)).unwrap();
+            let client = std::net::UdpSocket::bind(any).unwrap();
+            client.send_to(b"ask", (asked, server.addr.port())).unwrap();
+            let mut buf = BytesMut::with_capacity(100);
+            let incoming = received(&server, &mut buf).await;
+            assert_eq!(incoming.to, Some(asked.parse().unwrap()));
+            poll_fn(|context| server.poll_send_ready(context)).await;
+            let back = Route { from: incoming.to, to: incoming.from };
+            server.send(back, b"answer", 1200, Ecn::NotEct).unwrap();
+            let (_, from) = client.recv_from(&mut [0; 100]).unwrap();
+            assert_eq!(from, SocketAddr::new(asked.parse().unwrap(), server.addr.port()));
         }
     }
 
@@ -146,7 +208,7 @@ mod tests {
         let (from, to) = (socket(Layer::High), socket(Layer::High));
         from.segments.store(false, Relaxed);
         poll_fn(|context| from.poll_send_ready(context)).await;
-        assert_eq!(from.send(to.addr, &[7; 2500], 1000, Ecn::NotEct).unwrap(), 2500);
+        assert_eq!(from.send(route(to.addr), &[7; 2500], 1000, Ecn::NotEct).unwrap(), 2500);
         let mut buf = BytesMut::with_capacity(65_536);
         while buf.len() < 2500 {
             received(&to, &mut buf).await;

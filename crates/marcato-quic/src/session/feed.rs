@@ -127,8 +127,11 @@ impl Session {
             && self.repairs.is_empty()
             && !self.send.is_held()
             && self.conductor.peek_among(now, free).is_none();
-        for lane in self.lanes.iter() {
-            lane.gate.set_app_limited(idle);
+        for lane in self.lanes.iter_mut() {
+            // Where the socket is the limit, the window is not.
+            let has_room = lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu();
+            lane.held &= has_room;
+            lane.gate.set_app_limited(idle || lane.held);
             if self.config.growth == Growth::Credited {
                 let view = lane.view(true);
                 let kept = self.scheduler.reserved(now, &view).min(view.free());

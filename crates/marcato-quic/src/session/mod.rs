@@ -48,7 +48,7 @@ use noq_proto::{Connection, PathStatus, StreamId, VarInt};
 
 use crate::clock::Clock;
 use crate::config::{SessionConfig, SessionConfigError};
-use crate::endpoint::{SocketId, Sockets};
+use crate::endpoint::SocketId;
 use crate::event::Event;
 use crate::gate::GateEvent;
 use crate::inbox::{Inbox, Piece, Side};
@@ -58,6 +58,7 @@ use crate::low::Keeper;
 use crate::outbox::{Key, Outbox, Outgoing};
 use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
+use crate::sockets::Sockets;
 use crate::watch::Watch;
 
 use ack_debt::AckDebt;
@@ -114,6 +115,8 @@ pub struct Session {
     ack_debt: AckDebt,
     alarms: Alarms,
     gate_events: Vec<GateEvent>,
+    /// Set if data waits for a full socket that was not reported yet.
+    holds: bool,
     /// Lengths of the packets with a long header in the latest datagram, until the handshake is
     /// confirmed.
     long_packets: Vec<usize>,
@@ -175,6 +178,7 @@ impl Session {
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
             alarms: Alarms::default(),
             gate_events: Vec::new(),
+            holds: false,
             long_packets: Vec::new(),
             keeper: Keeper::default(),
             watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
@@ -547,6 +551,19 @@ impl Session {
     /// Returns the engine's own statistics.
     pub fn engine_stats(&mut self) -> noq_proto::ConnectionStats {
         self.conn.stats()
+    }
+
+    /// Returns whether a peer began the session.
+    pub(crate) fn is_peers(&self) -> bool {
+        self.conn.side().is_server()
+    }
+
+    /// Takes the sockets that data waits for because they are full.
+    pub(crate) fn take_held(&mut self) -> impl Iterator<Item = SocketId> + '_ {
+        let holds = std::mem::take(&mut self.holds);
+        let sockets = &self.sockets;
+        let full = move |lane: &&Lane| holds && lane.held && sockets.is_full(lane.socket);
+        self.lanes.iter().filter(full).map(|lane| lane.socket)
     }
 
     /// Replaces the list of the endpoint's sockets.

@@ -110,6 +110,7 @@ impl Session {
         Some(Transmit {
             socket,
             to: transmit.destination,
+            from: transmit.src_ip,
             ecn,
             len: transmit.size,
             segment: transmit.segment_size,
@@ -180,6 +181,12 @@ impl Session {
             // A stalled lane is better than none.
             let silent = lane.state == LaneState::Stalled && !lane.paused;
             let mut view = lane.view(lane.is_usable() || (!any && silent));
+            if self.sockets.is_full(lane.socket) {
+                // As with a pacer, schedulers pass over the lane. The socket's owner reports room.
+                view.in_flight = view.in_flight.max(view.cwnd);
+                lane.held = true;
+                self.holds = true;
+            }
             if paced {
                 let at = lane.pacer.ready(now, packet);
                 if at > now {
@@ -281,7 +288,8 @@ impl Session {
     /// no lane is usable, returns the best of the rest.
     fn quickest(&self) -> Option<LaneId> {
         let usable = self.lanes.iter().filter(|lane| lane.is_usable());
-        let best = usable.min_by_key(|lane| (lane.managed, lane.announced_backup, lane.srtt));
+        let full = |lane: &Lane| self.sockets.is_full(lane.socket);
+        let best = usable.min_by_key(|lane| (full(lane), lane.managed, lane.announced_backup, lane.srtt));
         let silent =
             || self.lanes.iter().filter(|lane| !lane.paused).min_by_key(|lane| (lane.state, lane.srtt));
         best.or_else(silent).map(|lane| lane.id)
@@ -293,7 +301,9 @@ impl Session {
     fn send_control(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let roomy = self.lanes.iter().filter(|lane| {
-                lane.is_usable() && lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu()
+                lane.is_usable()
+                    && !self.sockets.is_full(lane.socket)
+                    && lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu()
             });
             let best =
                 roomy.min_by_key(|lane| (lane.managed, lane.announced_backup, lane.srtt)).map(|lane| lane.id);

@@ -89,6 +89,8 @@ pub(super) struct Pair {
     /// Lines of each lane, indexed by the sending side.
     lines: Vec<[Line; 2]>,
     draws: Stream,
+    /// Datagrams that the client's socket of a lane still accepts; unlimited if it has no entry.
+    room: BTreeMap<u8, usize>,
     /// Datagrams in flight, by time of arrival and order of sending.
     in_flight: BTreeMap<(Time, usize), InFlight>,
     /// Every datagram so far.
@@ -159,8 +161,7 @@ impl Pair {
         let mut ends = Who::BOTH.map(end);
         let identity = Identity::self_signed("server").unwrap();
         ends[Who::Server as usize].endpoint.listen(&identity, server.clone()).unwrap();
-        let trust =
-            trust.unwrap_or_else(|| Trust::Certificate(identity.certificate().unwrap().clone()));
+        let trust = trust.unwrap_or_else(|| Trust::Certificate(identity.certificate().unwrap().clone()));
         let near = &mut ends[Who::Client as usize];
         let to = address(Who::Server, 0);
         let id = near.endpoint.connect(now, SocketId(0), to, "server", &trust, client.clone()).unwrap();
@@ -171,6 +172,7 @@ impl Pair {
             ends,
             lines: round_trips.iter().map(line).collect(),
             draws: seed.stream("session/pair"),
+            room: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             passed: Vec::new(),
         }
@@ -178,6 +180,11 @@ impl Pair {
 
     fn end(&self, who: Who) -> &End {
         &self.ends[who as usize]
+    }
+
+    /// Returns the endpoint of one end.
+    pub(super) fn endpoint(&mut self, who: Who) -> &mut Endpoint {
+        &mut self.ends[who as usize].endpoint
     }
 
     /// Returns the session of one end.
@@ -200,6 +207,12 @@ impl Pair {
     /// Returns the direction of a lane in which `from` sends.
     pub(super) fn line(&mut self, lane: usize, from: Who) -> &mut Line {
         &mut self.lines[lane][from as usize]
+    }
+
+    /// Lets the client's socket of a lane accept this many datagrams, until it is full.
+    pub(super) fn set_room(&mut self, lane: u8, datagrams: usize) {
+        self.room.insert(lane, datagrams);
+        self.ends[Who::Client as usize].endpoint.set_socket_full(SocketId(lane), datagrams == 0);
     }
 
     /// Makes a lane lose every datagram from now on.
@@ -271,6 +284,13 @@ impl Pair {
                     let segment = transmit.segment.unwrap_or(transmit.len);
                     for datagram in buf[..transmit.len].chunks(segment) {
                         self.send_datagram(who, transmit.socket.0, BytesMut::from(datagram));
+                        let room = self.room.get_mut(&transmit.socket.0).filter(|_| who == Who::Client);
+                        if let Some(room) = room {
+                            *room = room.saturating_sub(1);
+                            let full = *room == 0;
+                            let endpoint = &mut self.ends[who as usize].endpoint;
+                            endpoint.set_socket_full(transmit.socket, full);
+                        }
                     }
                     sent += 1;
                     assert!(sent < 100_000, "{who:?} sends without end");

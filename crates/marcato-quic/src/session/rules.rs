@@ -193,3 +193,71 @@ fn a_refused_certificate_ends_within_a_round_trip() {
     // RFC 9000 §10.2.3: the close leaves in Initial and Handshake packets.
     assert!((1..=4).contains(&sent.count()), "{:?}", pair.passed);
 }
+
+#[test]
+fn a_full_socket_stops_no_lane_but_its_own() {
+    let mut pair = pair(&[20, 50], &SessionConfig::default());
+    let acked = |pair: &mut Pair| pair.session(Client).lanes().map(|(_, _, stats)| stats.acked).collect();
+    let before: Vec<Bytes> = acked(&mut pair);
+    pair.set_room(0, 0);
+    let id = pair.send(Client, message(Priority::P2, 300_000));
+    delivery(&mut pair, id);
+    assert!(pair.received(Server)[0].body == body(300_000));
+    let after = acked(&mut pair);
+    assert_eq!(after[0], before[0]);
+    assert!(after[1] > Bytes::new(300_000), "{after:?}");
+    // With room again, the lane of the shorter round trip carries the next one.
+    pair.set_room(0, usize::MAX);
+    let id = pair.send(Client, message(Priority::P2, 5000));
+    let sent = pair.now;
+    assert!(delivery(&mut pair, id).since(sent) <= Duration::from_millis(25));
+}
+
+#[test]
+fn urgent_data_leaves_first_once_a_full_socket_has_room() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    pair.set_room(0, 4);
+    let bulk = pair.send(Client, message(Priority::P4, 100_000));
+    pair.pass(Duration::from_millis(5));
+    let urgent = pair.send(Client, message(Priority::P0, 1000));
+    pair.pass(Duration::from_millis(5));
+    let sent = pair.now;
+    pair.set_room(0, usize::MAX);
+    assert!(delivery(&mut pair, urgent).since(sent) <= Duration::from_millis(20));
+    assert_eq!(pair.received(Server).first().map(|first| first.priority), Some(Priority::P0));
+    delivery(&mut pair, bulk);
+}
+
+/// RFC 9002 §7.8: a window that is not fully used does not grow.
+#[test]
+fn no_window_grows_while_the_socket_is_the_limit() {
+    let window = |pair: &mut Pair| pair.session(Client).lanes().next().unwrap().0.cwnd;
+    let mut pair = pair(&[100], &SessionConfig::default());
+    pair.send(Client, message(Priority::P2, 2_000_000));
+    pair.pass(Duration::from_millis(450));
+    let before = window(&mut pair);
+    // A round trip has room for 20 datagrams, and the window for more than 100.
+    for _ in 0..100 {
+        pair.set_room(0, 1);
+        pair.pass(Duration::from_millis(5));
+    }
+    let grown = window(&mut pair);
+    assert!(grown.get() <= before.get() * 11 / 10, "{before} to {grown}");
+    pair.set_room(0, usize::MAX);
+    pair.send(Client, message(Priority::P2, 4_000_000));
+    pair.pass(Duration::from_millis(400));
+    assert!(window(&mut pair) > grown);
+}
+
+#[test]
+fn a_listener_without_room_refuses_before_the_handshake() {
+    let config = SessionConfig::default();
+    let mut pair = Pair::begin(&[40], &config, &config, None);
+    pair.endpoint(Server).set_room(0);
+    pair.pass(Duration::from_secs(1));
+    let closed = |(_, event): &&(Time, Event)| matches!(event, Event::Closed { .. });
+    let (at, _) = pair.timed_events(Client).find(closed).unwrap();
+    assert_eq!(*at, Time::ZERO + Duration::from_millis(40));
+    assert_eq!(pair.timed_events(Server).count(), 0);
+    assert_eq!(pair.endpoint(Server).stats().refused, 1);
+}

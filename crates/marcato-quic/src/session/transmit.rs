@@ -1,6 +1,6 @@
 //! Datagram that a session or an endpoint wants to send.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use marcato_sched::lane::LaneId;
 
@@ -13,6 +13,8 @@ pub struct Transmit {
     pub socket: SocketId,
     /// Destination.
     pub to: SocketAddr,
+    /// Source address; `None` for the socket's own, or the system's choice.
+    pub from: Option<IpAddr>,
     /// ECN codepoint to send it with.
     pub ecn: marcato_wire::Ecn,
     /// Length in bytes, of all segments together.

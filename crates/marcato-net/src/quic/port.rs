@@ -1,0 +1,104 @@
+//! Port: a socket of the hub with the datagrams that it has not accepted.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use marcato_quic::Transmit;
+
+use super::socket::{Route, Socket};
+
+/// Limit of the batches that wait for a full socket. Sessions feed no lane whose socket is full,
+/// so only control packets come on top of the batch that found it full.
+const MAX_STUCK: usize = 64;
+
+/// Batch of datagrams that the socket has not accepted in full.
+#[derive(Debug)]
+struct Stuck {
+    transmit: Transmit,
+    bytes: Vec<u8>,
+    /// Number of the bytes that the socket has accepted.
+    from: usize,
+}
+
+/// Socket with the batches that wait for room in it.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) socket: Arc<Socket>,
+    stuck: VecDeque<Stuck>,
+    /// Batches discarded because too many waited.
+    pub(super) discarded: u64,
+}
+
+impl Port {
+    pub(super) const fn new(socket: Arc<Socket>) -> Self {
+        Self { socket, stuck: VecDeque::new(), discarded: 0 }
+    }
+
+    /// Returns whether datagrams wait for room in the socket.
+    pub(super) fn is_full(&self) -> bool {
+        !self.stuck.is_empty()
+    }
+
+    /// Sends a batch, behind those that wait. What the socket does not accept is taken from
+    /// `bytes`, in exchange for an empty buffer of `spare`.
+    pub(super) fn send(&mut self, transmit: Transmit, bytes: &mut Vec<u8>, spare: &mut Vec<Vec<u8>>) {
+        let from = if self.is_full() { 0 } else { self.try_send(&transmit, bytes) };
+        if from >= bytes.len() {
+            return;
+        }
+        if self.stuck.len() >= MAX_STUCK {
+            // To QUIC that is an ordinary loss.
+            self.discarded += 1;
+            return;
+        }
+        let bytes = std::mem::replace(bytes, spare.pop().unwrap_or_default());
+        self.stuck.push_back(Stuck { transmit, bytes, from });
+    }
+
+    /// Sends what waits, as far as the socket has room. Returns whether anything left.
+    pub(super) fn flush(&mut self, spare: &mut Vec<Vec<u8>>) -> bool {
+        let mut any = false;
+        while let Some(Stuck { transmit, bytes, from }) = self.stuck.front() {
+            let sent = self.try_send(transmit, &bytes[*from..]);
+            any |= sent > 0;
+            let left = from + sent < bytes.len();
+            if left {
+                if let Some(stuck) = self.stuck.front_mut() {
+                    stuck.from += sent;
+                }
+                break;
+            }
+            if let Some(Stuck { mut bytes, .. }) = self.stuck.pop_front()
+                && spare.len() < MAX_STUCK
+            {
+                bytes.clear();
+                spare.push(bytes);
+            }
+        }
+        any
+    }
+
+    /// Returns the bytes that the socket accepts now; all of them after an error, which to QUIC is
+    /// an ordinary loss.
+    fn try_send(&self, transmit: &Transmit, bytes: &[u8]) -> usize {
+        let segment = transmit.segment.unwrap_or(transmit.len).max(1);
+        let route = Route { from: transmit.from, to: transmit.to };
+        match self.socket.send(route, bytes, segment, transmit.ecn) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => {
+                tracing::trace!(%error, to = %transmit.to, "sending failed");
+                bytes.len()
+            }
+        }
+    }
+
+    /// Polls for received datagrams, and for room if any wait for it.
+    pub(super) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        let received = self.socket.poll_recv_ready(context).is_ready();
+        let writable = self.is_full() && self.socket.poll_send_ready(context).is_ready();
+        if received || writable { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
