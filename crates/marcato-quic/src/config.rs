@@ -15,7 +15,7 @@ use noq_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use crate::controller::Congestion;
 use crate::gate::GateFactory;
 use crate::inbox::InboxLimits;
-use crate::low::LowLanes;
+use crate::low::{LowLanes, Retry};
 use crate::scheduler::{Scheduler, SchedulerFactory};
 
 /// Bytes of a full packet that stream data does not use: its header with an 8-byte connection ID,
@@ -219,6 +219,9 @@ pub struct SessionConfig {
     /// Time without an acknowledgement after which a stalled lane is closed, if there is another;
     /// `None` for never.
     pub lane_idle_timeout: Option<Duration>,
+    /// Schedule by which a client reopens a high lane that was lost; `None` for never. Lanes that
+    /// either end has removed stay closed. Low lanes have [their own](LowLanes::retry).
+    pub reopen: Option<Retry>,
     /// Interval of keep-alives on a quiet lane; `None` for none.
     pub keep_alive: Option<Duration>,
     /// Shows observers on the path the round-trip time by the spin bit (RFC 9000 §17.4). One in
@@ -276,6 +279,7 @@ impl Default for SessionConfig {
             max_lanes: 8,
             idle_timeout: Duration::from_secs(30),
             lane_idle_timeout: Some(Duration::from_secs(10)),
+            reopen: None,
             keep_alive: Some(Duration::from_secs(3)),
             spin: true,
             inbox: InboxLimits::default(),

@@ -113,6 +113,8 @@ pub enum Event {
         lane: Option<LaneId>,
         /// Reason for its end.
         reason: LaneLoss,
+        /// Time at which it is reopened; `None` for never.
+        reopens_at: Option<Time>,
     },
     /// The window of a lane has changed. Only with
     /// [`SessionConfig::trace_windows`](crate::SessionConfig).

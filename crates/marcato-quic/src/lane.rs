@@ -150,6 +150,8 @@ pub(crate) struct Lane {
     /// A chunk was fed and nothing left, because the path is being validated again. The lane rests
     /// until the next event.
     pub(crate) paused: bool,
+    /// The session closes the lane because it was silent for too long.
+    pub(crate) silent: bool,
     /// Data waited for the lane's full socket since the window was last full.
     pub(crate) held: bool,
     pub(crate) pacer: Pacer,
@@ -206,6 +208,7 @@ impl Lane {
             parked: false,
             alone: false,
             paused: false,
+            silent: false,
             held: false,
             pacer: Pacer::new(now),
             stats: LaneStats::default(),

@@ -59,7 +59,7 @@ impl Retry {
     }
 }
 
-/// Low lane that was requested: it outlives its paths.
+/// Lane that was requested: it outlives its paths.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     request: LaneRequest,
@@ -69,7 +69,7 @@ struct Kept {
     again_at: Option<Time>,
 }
 
-/// Low lanes that a client maintains; no more than its limit of lanes.
+/// Lanes that a client maintains; no more than its limit of lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper(Vec<Kept>);
 
@@ -97,14 +97,19 @@ impl Keeper {
         }
     }
 
-    /// Records that a lane was given up, and schedules its reopening.
-    pub(crate) fn down(&mut self, now: Time, to: std::net::SocketAddr, retry: Retry) {
-        let Some(kept) = self.find(to).filter(|kept| kept.again_at.is_none()) else { return };
+    /// Records that a lane was given up, and schedules its reopening. Returns the time of that;
+    /// `None` if it is not to be reopened.
+    pub(crate) fn down(&mut self, now: Time, to: std::net::SocketAddr, retry: Retry) -> Option<Time> {
+        let kept = self.find(to)?;
+        if kept.again_at.is_some() {
+            return kept.again_at;
+        }
         if kept.up_at.take().is_some_and(|at| now.since(at) >= retry.longest) {
             kept.failures = 0;
         }
         kept.again_at = Some(now + retry.after(kept.failures));
         kept.failures = kept.failures.saturating_add(1);
+        kept.again_at
     }
 
     /// Schedules an immediate reopening, which does not count as a failure.

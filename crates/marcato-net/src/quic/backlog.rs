@@ -50,10 +50,11 @@ impl Backlog {
         self.next.clear();
         self.next.resize(sockets, Bytes::ZERO);
         for session in endpoint.sessions().filter_map(|id| endpoint.peek(id)) {
-            for (view, ..) in session.lanes().filter(|(view, ..)| !view.in_flight.is_zero()) {
+            for (view, ..) in session.lanes() {
                 let Some((SocketId(socket), _)) = session.route(view.id) else { continue };
                 if let Some(limit) = self.next.get_mut(usize::from(socket)) {
-                    let rate = Rate::from_bytes_over(view.cwnd, view.srtt);
+                    // Little's law. The window says nothing where the socket is the limit.
+                    let rate = Rate::from_bytes_over(view.in_flight, view.srtt);
                     *limit += rate.bytes_in(SPAN) * 2;
                 }
             }

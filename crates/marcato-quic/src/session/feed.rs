@@ -297,8 +297,10 @@ impl Session {
             return most;
         }
         let Some(lane) = self.lanes.get(lane) else { return NonZeroUsize::MIN };
-        // The lane sends window · span / srtt bytes in the span.
-        let bytes = u128::from(lane.gate.window().get()) * self.config.batch.span.as_nanos()
+        // The lane sends window · span / srtt bytes in the span. A window that the socket leaves
+        // unused says nothing about the rate.
+        let used = if lane.held { lane.gate.in_flight() } else { lane.gate.window() };
+        let bytes = u128::from(used.get()) * self.config.batch.span.as_nanos()
             / lane.srtt.as_nanos().max(1);
         let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
         NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)

@@ -63,6 +63,7 @@ impl Session {
         }
         self.look_for_stalls(now);
         self.give_up_silent(now);
+        self.reopen_lanes(now);
         self.manage_low_lanes(now);
         if self.alarms.expire(now) {
             self.send.request_look();
@@ -112,6 +113,7 @@ impl Session {
         if self.phase.is_confirmed() {
             self.open_lanes(now);
         }
+        self.reopen_lanes(now);
         self.manage_low_lanes(now);
         self.size_window(now);
         self.act(now);

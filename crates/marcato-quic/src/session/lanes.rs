@@ -75,7 +75,7 @@ impl Session {
                 Err(error) => {
                     self.keeper.drop(request.remote);
                     let reason = LaneLoss::Refused(error.to_string());
-                    self.events.push_back(Event::LaneDown { lane: None, reason });
+                    self.events.push_back(Event::LaneDown { lane: None, reason, reopens_at: None });
                 }
             }
         }
@@ -103,12 +103,21 @@ impl Session {
             PathEvent::Abandoned { id, reason, .. } => {
                 let reason = match reason {
                     PathAbandonReason::ApplicationClosed { .. } => LaneLoss::Closed,
+                    PathAbandonReason::RemoteAbandoned { error_code }
+                        if error_code.into_inner() == u64::from(PATH_UNSTABLE_OR_POOR) =>
+                    {
+                        LaneLoss::Silent
+                    }
                     PathAbandonReason::RemoteAbandoned { .. } => LaneLoss::ClosedByPeer,
                     _ => LaneLoss::Silent,
                 };
                 let lane = self.lanes.of_path(id);
+                // The engine knows only that we closed it.
+                let silent = lane.and_then(|lane| self.lanes.get(lane)).is_some_and(|lane| lane.silent);
+                let reason = if silent { LaneLoss::Silent } else { reason };
+                let mut reopens_at = None;
                 if let Some(lane) = lane {
-                    self.keep_down(now, lane);
+                    reopens_at = self.keep_down(now, lane, &reason);
                     let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Opening);
                     // The engine would also retransmit the packets in flight, but only after three
                     // PTOs.
@@ -122,7 +131,7 @@ impl Session {
                         self.lanes.remove(lane);
                     }
                 }
-                self.events.push_back(Event::LaneDown { lane, reason });
+                self.events.push_back(Event::LaneDown { lane, reason, reopens_at });
                 self.rank_lanes();
             }
             PathEvent::Discarded { id, .. } => {
@@ -208,6 +217,7 @@ impl Session {
                 return;
             }
             lane.state = LaneState::Closing;
+            lane.silent = true;
             self.after_engine(now);
         }
     }

@@ -6,7 +6,7 @@ use noq_proto::VarInt;
 
 use super::Session;
 use crate::controller::Congestion;
-use crate::event::{Event, LowLaneChange};
+use crate::event::{Event, LaneLoss, LowLaneChange};
 use crate::lane::{Lane, LaneRequest, LaneState};
 use crate::low::LowLanes;
 use crate::watch::{Finding, Watch};
@@ -34,9 +34,9 @@ impl Session {
         high.map(|lane| lane.srtt).max().unwrap_or(self.config.initial_rtt)
     }
 
-    /// Reopens, parks and releases low lanes as the keeper and the watch direct.
-    pub(super) fn manage_low_lanes(&mut self, now: Time) {
-        if self.config.low_lanes.is_none() || self.phase.is_closed() {
+    /// Reopens lanes as the keeper directs.
+    pub(super) fn reopen_lanes(&mut self, now: Time) {
+        if self.phase.is_closed() {
             return;
         }
         if let Some(request) = self.keeper.due(now) {
@@ -45,6 +45,13 @@ impl Session {
                 self.requests.push_back(request);
             }
             self.open_lanes(now);
+        }
+    }
+
+    /// Parks and releases low lanes as the watch directs.
+    pub(super) fn manage_low_lanes(&mut self, now: Time) {
+        if self.config.low_lanes.is_none() || self.phase.is_closed() {
+            return;
         }
         let rtt = self.slowest_high();
         let finding = self.watch.as_mut().and_then(|watch| watch.look(now, rtt));
@@ -77,9 +84,7 @@ impl Session {
     /// Updates the keeper when a lane comes up.
     pub(super) fn keep_up(&mut self, now: Time, lane: LaneId) {
         let Some(lane) = self.lanes.get(lane) else { return };
-        if lane.managed {
-            self.keeper.up(now, lane.remote);
-        }
+        self.keeper.up(now, lane.remote);
         // Acknowledgements leave on the first path. If that is a low one because the high one was
         // reopened, the low one has to be reopened as well.
         let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
@@ -94,14 +99,19 @@ impl Session {
         }
     }
 
-    /// Updates the keeper when a lane has been given up.
-    pub(super) fn keep_down(&mut self, now: Time, lane: LaneId) {
-        let Some(lane) = self.lanes.get(lane).filter(|lane| lane.managed) else { return };
-        let retry = self.config.low_lanes.and_then(|low| low.retry);
-        // The engine reports a lane that we closed for silence as closed by us. A lane that its
-        // owner closes is dropped from the keeper beforehand.
-        if let Some(retry) = retry {
-            self.keeper.down(now, lane.remote, retry);
-        }
+    /// Updates the keeper when a lane has been given up. Returns the time at which it is reopened.
+    pub(super) fn keep_down(&mut self, now: Time, lane: LaneId, reason: &LaneLoss) -> Option<Time> {
+        let lane = self.lanes.get(lane)?;
+        let retry = match lane.managed {
+            true => self.config.low_lanes.and_then(|low| low.retry),
+            // The peer's application wants no such lane.
+            false if *reason == LaneLoss::ClosedByPeer => {
+                self.keeper.drop(lane.remote);
+                None
+            }
+            false => self.config.reopen,
+        };
+        // A lane that its owner closes was dropped from the keeper beforehand.
+        self.keeper.down(now, lane.remote, retry?)
     }
 }

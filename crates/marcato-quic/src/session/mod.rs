@@ -120,7 +120,7 @@ pub struct Session {
     /// Lengths of the packets with a long header in the latest datagram, until the handshake is
     /// confirmed.
     long_packets: Vec<usize>,
-    /// Low lanes that a client asked for.
+    /// Lanes that a client asked for, and reopens.
     keeper: Keeper,
     /// Test of whether the network serves the high layer first.
     watch: Option<Watch>,
@@ -186,6 +186,9 @@ impl Session {
             config,
         };
         session.adopt(now, noq_proto::PathId::ZERO, 0, first, LaneState::Up);
+        if session.config.reopen.is_some() && side == Side::Client {
+            session.keeper.keep(first);
+        }
         Ok(session)
     }
 
@@ -414,7 +417,7 @@ impl Session {
         if taken || asked || self.keeper.waits(request.remote) {
             return Err(LaneError::SameRemote { remote: request.remote });
         }
-        if self.manages(request.layer) {
+        if self.manages(request.layer) || self.config.reopen.is_some() {
             self.keeper.keep(request);
         }
         self.requests.push_back(request);

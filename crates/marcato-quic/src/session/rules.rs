@@ -3,13 +3,16 @@
 use bytes::Bytes as Payload;
 use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
+use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
 use super::pair::{Pair, Who, body, message};
 use super::{MAX_NOTES, Message};
 use crate::config::{PathScheduler, SessionConfig, StreamUse};
-use crate::event::Event;
+use crate::event::{Event, LaneLoss};
 use crate::inbox::InboxLimits;
+use crate::lane::LaneState;
+use crate::low::Retry;
 
 use Who::{Client, Server};
 
@@ -78,6 +81,58 @@ fn data_on_a_dead_lane_is_repaired_on_the_other() {
     let down = |event: &Event| matches!(event, Event::LaneDown { .. });
     assert!(!pair.events(Client).any(down), "the lane was closed first");
     assert!(pair.stats(Client).reinjected > 0);
+}
+
+/// A lane that was lost comes back by itself, and both ends hear of it.
+#[test]
+fn a_lost_lane_reopens_by_itself() {
+    let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(8) };
+    let path_scheduler = PathScheduler::RoundRobin;
+    let config = SessionConfig { reopen: Some(retry), path_scheduler, ..SessionConfig::default() };
+    for lost in 0..2 {
+        let mut pair = pair(&[40, 40], &config);
+        pair.kill(lost);
+        // Something has to be sent for the silence to be noticed.
+        for _ in 0..200 {
+            pair.send(Client, message(Priority::P2, 10_000));
+            pair.pass(Duration::from_millis(100));
+        }
+        let lane = LaneId::new(u8::try_from(lost).unwrap());
+        let down = pair.events(Client).find_map(|event| match event {
+            Event::LaneDown { lane: down, reason, reopens_at } if *down == lane => {
+                Some((reason.clone(), *reopens_at))
+            }
+            _ => None,
+        });
+        let (reason, reopens_at) = down.unwrap_or_else(|| panic!("lane {lost} was not given up"));
+        assert_eq!(reason, LaneLoss::Silent);
+        assert!(reopens_at.is_some());
+        for who in [Client, Server] {
+            pair.line(lost, who).loss = 0.0;
+        }
+        // The longest delay, and the engine's attempts before it.
+        pair.pass(Duration::from_secs(20));
+        for who in [Client, Server] {
+            assert!(pair.events(who).any(|event| matches!(event, Event::LaneUp(_))), "{who:?}");
+            let up = pair.session(who).lanes().filter(|(_, state, _)| *state == LaneState::Up);
+            assert_eq!(up.count(), 2, "{who:?}, lane {lost}");
+        }
+    }
+}
+
+#[test]
+fn a_lane_that_an_application_removed_stays_closed() {
+    let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(8) };
+    let config = SessionConfig { reopen: Some(retry), ..SessionConfig::default() };
+    for by in [Client, Server] {
+        let mut pair = pair(&[40, 40], &config);
+        let now = pair.now;
+        let lane = LaneId::new(1).unwrap();
+        pair.session(by).remove_lane(now, lane).unwrap();
+        pair.pass(Duration::from_secs(20));
+        let up = pair.session(Client).lanes().filter(|(_, state, _)| *state == LaneState::Up);
+        assert_eq!(up.count(), 1, "removed by {by:?}");
+    }
 }
 
 #[test]
