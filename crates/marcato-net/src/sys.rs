@@ -116,9 +116,9 @@ mod linux {
     /// Limits the bytes that the kernel holds of a UDP socket's data. It takes more once it holds
     /// less than half.
     pub(crate) fn limit_backlog(socket: &SockRef<'_>, limit: Bytes) {
-        // The kernel doubles the value for its own overhead, and a system's maximum caps it. If
-        // it refuses, the limit stays as it was.
-        let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        // The kernel doubles the value for its own overhead. That of a batch is a fifth, that of a
+        // single packet as much as the packet. If it refuses, the limit stays as it was.
+        let limit = usize::try_from(limit.get() * 2 / 3).unwrap_or(usize::MAX);
         let _ = socket.set_send_buffer_size(limit.min(1 << 30));
     }
 

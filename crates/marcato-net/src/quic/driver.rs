@@ -10,7 +10,6 @@ use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 use tokio::sync::mpsc;
 
-use super::backlog::Backlog;
 use super::port::Port;
 use super::slab::Slabs;
 use super::{ABORTED, Entry, FINISHED, Hub, State};
@@ -36,7 +35,6 @@ struct Driver {
     output: Vec<u8>,
     /// Empty buffers for output.
     spare: Vec<Vec<u8>>,
-    backlog: Backlog,
 }
 
 pub(super) async fn drive(hub: Arc<Hub>) {
@@ -47,7 +45,6 @@ pub(super) async fn drive(hub: Arc<Hub>) {
         input: Slabs::default(),
         output: Vec::new(),
         spare: Vec::new(),
-        backlog: Backlog::default(),
     };
     driver.follow(&mut lock(&Arc::clone(&driver.hub).state));
     loop {
@@ -115,12 +112,11 @@ impl Driver {
     fn follow(&mut self, state: &mut State) {
         self.changes = state.changes;
         for at in 0..state.sockets.len() {
-            let port = Port::new(Arc::clone(&state.sockets[at]));
+            let port = Port::new(Arc::clone(&state.sockets[at]), self.hub.buffer);
             match self.ports.get_mut(at) {
                 Some(known) if Arc::ptr_eq(&known.socket, &port.socket) => {}
                 Some(known) => {
                     *known = port;
-                    self.backlog.forget(at);
                     report_full(state, at, false);
                 }
                 None => self.ports.push(port),
@@ -157,7 +153,6 @@ impl Driver {
             if state.endpoint.next_timeout().is_some_and(|at| at <= now) {
                 state.endpoint.handle_timeout(now);
             }
-            self.limit_backlogs(&state, now);
             self.output.clear();
             let Some(transmit) = state.endpoint.poll_transmit(now, BATCH, &mut self.output) else {
                 if !hub.dispatch(&mut state, now) {
@@ -171,23 +166,13 @@ impl Driver {
             let at = usize::from(transmit.socket.0);
             let Some(port) = self.ports.get_mut(at) else { continue };
             let was_full = port.is_full();
+            port.limit_backlog(now);
             port.send(transmit, &mut self.output, &mut self.spare);
             if port.is_full() && !was_full {
                 report_full(&mut lock(&hub.state), at, true);
             }
         }
         any
-    }
-
-    /// Keeps what the kernel holds below each socket to a chunk's time.
-    fn limit_backlogs(&mut self, state: &State, now: Time) {
-        let full = self.ports.iter().any(Port::is_full);
-        if self.backlog.is_due(now, full, state.connections.len()) {
-            let (ports, most) = (&self.ports, self.hub.buffer);
-            self.backlog.adjust(now, &state.endpoint, ports.len(), most, |at, limit| {
-                ports[at].socket.limit_backlog(limit);
-            });
-        }
     }
 
     /// Returns whether nothing is left to drive, and the time of the next timeout.

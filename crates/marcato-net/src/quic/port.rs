@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use marcato_quic::Transmit;
+use marcato_units::{Bytes, Time};
 
+use super::backlog::Backlog;
 use super::socket::{Route, Socket};
 
 /// Limit of the batches that wait for a full socket. Sessions feed no lane whose socket is full,
@@ -29,11 +31,13 @@ pub(super) struct Port {
     stuck: VecDeque<Stuck>,
     /// Batches discarded because too many waited.
     pub(super) discarded: u64,
+    backlog: Backlog,
 }
 
 impl Port {
-    pub(super) const fn new(socket: Arc<Socket>) -> Self {
-        Self { socket, stuck: VecDeque::new(), discarded: 0 }
+    /// Creates a port, of which the kernel holds at most `most` bytes.
+    pub(super) fn new(socket: Arc<Socket>, most: Bytes) -> Self {
+        Self { socket, stuck: VecDeque::new(), discarded: 0, backlog: Backlog::new(most) }
     }
 
     /// Returns whether datagrams wait for room in the socket.
@@ -61,7 +65,7 @@ impl Port {
     pub(super) fn flush(&mut self, spare: &mut Vec<Vec<u8>>) -> bool {
         let mut any = false;
         while let Some(Stuck { transmit, bytes, from }) = self.stuck.front() {
-            let sent = self.try_send(transmit, &bytes[*from..]);
+            let sent = try_send(&self.socket, &mut self.backlog, transmit, &bytes[*from..]);
             any |= sent > 0;
             let left = from + sent < bytes.len();
             if left {
@@ -80,19 +84,17 @@ impl Port {
         any
     }
 
-    /// Returns the bytes that the socket accepts now; all of them after an error, which to QUIC is
-    /// an ordinary loss.
-    fn try_send(&self, transmit: &Transmit, bytes: &[u8]) -> usize {
-        let segment = transmit.segment.unwrap_or(transmit.len).max(1);
-        let route = Route { from: transmit.from, to: transmit.to };
-        match self.socket.send(route, bytes, segment, transmit.ecn) {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => {
-                tracing::trace!(%error, to = %transmit.to, "sending failed");
-                bytes.len()
-            }
+    /// Keeps what the kernel holds to the time of a chunk.
+    pub(super) fn limit_backlog(&mut self, now: Time) {
+        if self.backlog.is_due(now)
+            && let Some(limit) = self.backlog.adjust(now, self.socket.unsent())
+        {
+            self.socket.limit_backlog(limit);
         }
+    }
+
+    fn try_send(&mut self, transmit: &Transmit, bytes: &[u8]) -> usize {
+        try_send(&self.socket, &mut self.backlog, transmit, bytes)
     }
 
     /// Polls for received datagrams, and for room if any wait for it.
@@ -101,4 +103,24 @@ impl Port {
         let writable = self.is_full() && self.socket.poll_send_ready(context).is_ready();
         if received || writable { Poll::Ready(()) } else { Poll::Pending }
     }
+}
+
+/// Sends datagrams, and returns the bytes that the socket has taken; all of them after an error,
+/// which to QUIC is an ordinary loss.
+fn try_send(socket: &Socket, backlog: &mut Backlog, transmit: &Transmit, bytes: &[u8]) -> usize {
+    let segment = transmit.segment.unwrap_or(transmit.len).max(1);
+    let route = Route { from: transmit.from, to: transmit.to };
+    let sent = match socket.send(route, bytes, segment, transmit.ecn) {
+        Ok(sent) => sent,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        Err(error) => {
+            tracing::trace!(%error, to = %transmit.to, "sending failed");
+            return bytes.len();
+        }
+    };
+    backlog.wrote(Bytes::new(sent as u64));
+    if sent < bytes.len() {
+        backlog.filled();
+    }
+    sent
 }

@@ -300,8 +300,7 @@ impl Session {
         // The lane sends window · span / srtt bytes in the span. A window that the socket leaves
         // unused says nothing about the rate.
         let used = if lane.held { lane.gate.in_flight() } else { lane.gate.window() };
-        let bytes = u128::from(used.get()) * self.config.batch.span.as_nanos()
-            / lane.srtt.as_nanos().max(1);
+        let bytes = u128::from(used.get()) * self.config.batch.span.as_nanos() / lane.srtt.as_nanos().max(1);
         let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
         NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)
     }
