@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use marcato_identity::{Identity, Trust};
 #[cfg(feature = "quic")]
-use marcato_quic::SessionConfig;
+use marcato_quic::{Retry, SessionConfig};
 use marcato_sched::conductor::Config as ConductorConfig;
 pub use marcato_stream::{ChunkRule, Limits, LongMessages};
 #[cfg(feature = "quic")]
@@ -157,7 +157,11 @@ pub struct QuicConfig {
 impl Default for QuicConfig {
     fn default() -> Self {
         Self {
-            session: SessionConfig { receive_window_from: Some(FIRST_WINDOW), ..SessionConfig::default() },
+            session: SessionConfig {
+                receive_window_from: Some(FIRST_WINDOW),
+                reopen: Some(Retry::default()),
+                ..SessionConfig::default()
+            },
             layered: false,
             max_connections: 4096,
             max_handshakes: 256,

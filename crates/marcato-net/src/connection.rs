@@ -17,6 +17,7 @@ use crate::config::LaneConfig;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
 };
+use crate::event::{ConnectionEvent, Events};
 use crate::long::LongSender;
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::ConnectionStats;
@@ -279,6 +280,25 @@ impl Connection {
     /// (Save-Data). [`Priority::P4`] accepts every level again.
     pub fn discard_less_urgent_than(&self, threshold: Priority) {
         self.transport().discard_less_urgent_than(threshold);
+        self.shared().report(&ConnectionEvent::ThresholdChanged(threshold));
+    }
+
+    /// Returns the connection's events from now on, as a stream.
+    ///
+    /// ```no_run
+    /// # async fn watch(connection: &marcato_net::Connection) {
+    /// use marcato_net::ConnectionEvent;
+    ///
+    /// let mut events = connection.events();
+    /// while let Some(event) = events.next().await {
+    ///     if let ConnectionEvent::LaneDown { lane, reason, .. } = event {
+    ///         eprintln!("lane {lane:?} is down: {reason:?}");
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn events(&self) -> Events {
+        self.shared().subscribe()
     }
 
     /// Returns the connection's state and counters.

@@ -58,6 +58,7 @@
 //!   level](MessageHandle::reprioritise) until it has left.
 //! - Lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a
 //!   connection runs.
+//! - [`Connection::events`] reports lanes that come up, stall, recover, go down and are reopened.
 //! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
 //!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC
 //!   connections write logs.
@@ -126,6 +127,7 @@ mod config;
 mod connection;
 mod endpoint;
 mod error;
+mod event;
 #[cfg(all(fuzzing, feature = "tcp"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -159,6 +161,7 @@ pub use error::{
     AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
     LongSendError, NotDelivered, ReserveError, SendError, TrustError,
 };
+pub use event::{ConnectionEvent, Events};
 pub use long::LongSender;
 pub use marcato_identity::{Fingerprint, Identity, IdentityError, Trust};
 pub use marcato_sched::conductor::{MessageId, Redundancy};
@@ -174,6 +177,8 @@ pub use stats::{ConnectionStats, LaneStats, LevelStats};
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).
 #[cfg(feature = "quic")]
 pub use marcato_quic;
+#[cfg(feature = "quic")]
+pub use marcato_quic::{LaneLoss, LowLaneChange};
 pub use {marcato_sched, marcato_units};
 
 /// Quick start of the README, compiled and run.

@@ -15,6 +15,7 @@ use crate::connection::Message;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
 };
+use crate::event::{ConnectionEvent, Events, Readers};
 use crate::stats::ConnectionStats;
 
 /// Channel that reports the outcome of a message to its sender.
@@ -50,12 +51,13 @@ pub(crate) struct Shared {
     pub(crate) readable: Notify,
     /// Notified when a message has left a queue, or the connection has ended.
     pub(crate) room: Notify,
+    readers: Mutex<Readers>,
 }
 
 impl Shared {
     pub(crate) fn new(limits: Limits, pool: Pool) -> Self {
         let inbound = Mutex::new(Inbound::new(limits, pool));
-        Self { inbound, readable: Notify::new(), room: Notify::new() }
+        Self { inbound, readable: Notify::new(), room: Notify::new(), readers: Mutex::default() }
     }
 
     /// Ends the connection and notifies all waiting tasks.
@@ -63,6 +65,17 @@ impl Shared {
         lock(&self.inbound).close(closed);
         self.readable.notify_waiters();
         self.room.notify_waiters();
+        lock(&self.readers).end();
+    }
+
+    /// Adds a reader of events.
+    pub(crate) fn subscribe(&self) -> Events {
+        lock(&self.readers).subscribe()
+    }
+
+    /// Reports an event to the application.
+    pub(crate) fn report(&self, event: &ConnectionEvent) {
+        lock(&self.readers).report(event);
     }
 
     pub(crate) fn closed(&self) -> Option<Closed> {

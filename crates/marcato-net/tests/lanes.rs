@@ -8,40 +8,55 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{NAME, body, close, localhost, number_of, server_at, within};
 use marcato_net::{
-    AddLaneError, ChangeLaneError, ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig,
-    LocalAddress, LongMessages, Message, Remote,
+    AddLaneError, ChangeLaneError, ClientSecurity, Config, Connection, ConnectionEvent, Endpoint, Engine,
+    LaneConfig, LaneLoss, LocalAddress, LongMessages, Message, Remote,
 };
-use marcato_quic::{LaneError, PathScheduler};
+use marcato_quic::{LaneError, PathScheduler, Retry};
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Duration, Layer, Priority};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-/// Relay that forwards datagrams between clients and a server, until it is cut.
+/// Relay that forwards datagrams between clients and a server, except while it is cut.
 struct Relay {
     addr: SocketAddr,
+    is_cut: Arc<AtomicBool>,
     task: JoinHandle<()>,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Relay {
     async fn to(server: SocketAddr) -> Self {
         let front = Arc::new(UdpSocket::bind(localhost()).await.unwrap());
         let addr = front.local_addr().unwrap();
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let cut = Arc::clone(&is_cut);
         let task = tokio::spawn(async move {
             let mut backs: HashMap<SocketAddr, (Arc<UdpSocket>, JoinHandle<()>)> = HashMap::new();
             let mut buf = vec![0; 65_536];
             loop {
                 let Ok((len, client)) = front.recv_from(&mut buf).await else { continue };
+                if cut.load(Relaxed) {
+                    continue;
+                }
                 if let Entry::Vacant(vacant) = backs.entry(client) {
                     let back = Arc::new(UdpSocket::bind(localhost()).await.unwrap());
-                    let (front, from) = (Arc::clone(&front), Arc::clone(&back));
+                    let (front, from, cut) = (Arc::clone(&front), Arc::clone(&back), Arc::clone(&cut));
                     let task = tokio::spawn(async move {
                         let mut buf = vec![0; 65_536];
                         while let Ok((len, _)) = from.recv_from(&mut buf).await {
-                            let _ = front.send_to(&buf[..len], client).await;
+                            if !cut.load(Relaxed) {
+                                let _ = front.send_to(&buf[..len], client).await;
+                            }
                         }
                     });
                     vacant.insert((back, task));
@@ -49,12 +64,17 @@ impl Relay {
                 let _ = backs[&client].0.send_to(&buf[..len], server).await;
             }
         });
-        Self { addr, task }
+        Self { addr, is_cut, task }
     }
 
     /// Drops everything from now on.
     fn cut(&self) {
-        self.task.abort();
+        self.is_cut.store(true, Relaxed);
+    }
+
+    /// Forwards again.
+    fn mend(&self) {
+        self.is_cut.store(false, Relaxed);
     }
 }
 
@@ -389,4 +409,44 @@ async fn layers_are_refused_where_there_can_be_none() {
     );
     let error = Endpoint::connect(&quic, &Remote::new(last, trust)).await.unwrap_err().to_string();
     assert!(error.contains("no next port for its low lane"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_lane_is_reported_and_reopens_by_itself() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.path_scheduler = PathScheduler::RoundRobin;
+    config.quic.session.lane_idle_timeout = Some(Duration::from_millis(300));
+    config.quic.session.reopen =
+        Some(Retry { first: Duration::from_millis(100), longest: Duration::from_millis(400) });
+    let (client, server, relays) = two_lanes(&config, Layer::High).await;
+    let mut events = client.events();
+    let sending = client.clone();
+    // Silence is noticed only where something is sent.
+    let sender = tokio::spawn(async move {
+        while let Ok(mut handle) = sending.send(Message::new(body(1, 5000))).await {
+            if handle.delivered().await.is_err() {
+                break;
+            }
+        }
+    });
+    let taking = server.clone();
+    let taker = tokio::spawn(async move { while taking.recv().await.is_ok() {} });
+    relays[0].cut();
+    let lost = loop {
+        match within(events.next()).await.unwrap() {
+            ConnectionEvent::LaneDown { lane, reason: LaneLoss::Silent, reopens_at: Some(_) } => break lane,
+            _ => {}
+        }
+    };
+    assert!(lost.is_some());
+    relays[0].mend();
+    loop {
+        if let ConnectionEvent::LaneUp(_) = within(events.next()).await.unwrap() {
+            break;
+        }
+    }
+    client.abort();
+    assert_eq!(within(async { while events.next().await.is_some() {} }).await, ());
+    within(sender).await.unwrap();
+    within(taker).await.unwrap();
 }

@@ -15,6 +15,7 @@ use super::slab::Slabs;
 use super::{ABORTED, Entry, FINISHED, Hub, State};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
+use crate::event::ConnectionEvent;
 use crate::shared::lock;
 use crate::sys::Incoming;
 
@@ -202,7 +203,23 @@ impl Driver {
     }
 }
 
-/// Tells the sessions whether a socket is full.
+/// Returns the event of a lane as the application sees it; `None` for all others.
+fn of_lane(event: Event) -> Option<ConnectionEvent> {
+    Some(match event {
+        Event::LaneUp(lane) => ConnectionEvent::LaneUp(lane),
+        Event::LaneStalled(lane) => ConnectionEvent::LaneStalled(lane),
+        Event::LaneRecovered(lane) => ConnectionEvent::LaneRecovered(lane),
+        Event::LaneMoved(lane) => ConnectionEvent::LaneMoved(lane),
+        Event::LaneBackup { lane, backup } => ConnectionEvent::LaneBackup { lane, backup },
+        Event::LowLane { lane, change } => ConnectionEvent::LowLane { lane, change },
+        Event::LaneDown { lane, reason, reopens_at } => {
+            ConnectionEvent::LaneDown { lane, reason, reopens_at }
+        }
+        _ => return None,
+    })
+}
+
+/// Informs the sessions whether a socket is full.
 fn report_full(state: &mut State, socket: usize, full: bool) {
     if let Ok(socket) = u8::try_from(socket) {
         state.endpoint.set_socket_full(SocketId(socket), full);
@@ -287,8 +304,12 @@ impl Hub {
                 let closed = if finished { Closed::ByPeer } else { Closed::Lost { reason } };
                 state.end(id, closed);
             }
-            // Changes of lanes, and whatever later versions add, are only logged.
-            event => entry.span.in_scope(|| tracing::debug!(?event, "lane")),
+            event => {
+                entry.span.in_scope(|| tracing::debug!(?event, "lane"));
+                if let Some(event) = of_lane(event) {
+                    entry.quic.shared.report(&event);
+                }
+            }
         }
     }
 
