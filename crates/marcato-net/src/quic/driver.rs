@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::task::Poll;
 
+use bytes::BytesMut;
 use marcato_quic::{Arrival, Event, LaneState, Session, SessionId, SocketId};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
@@ -106,7 +107,13 @@ impl Driver {
         let room = state.accepted.as_ref().map_or(0, mpsc::Sender::capacity);
         state.endpoint.set_room(room);
         let arrival = Arrival { socket, from, to, ecn: Ecn::from_bits(tos), segment };
-        state.endpoint.handle_datagrams(now, arrival, datagrams);
+        if self.input.is_lent_out() {
+            for datagram in datagrams.chunks(segment.max(1)) {
+                state.endpoint.handle_datagrams(now, arrival, BytesMut::from(datagram));
+            }
+        } else {
+            state.endpoint.handle_datagrams(now, arrival, datagrams);
+        }
     }
 
     /// Follows changes of the hub's sockets.

@@ -10,17 +10,22 @@ const READ: usize = 64 << 10;
 const SLAB: usize = 4 * READ;
 /// Number of slabs kept.
 const KEPT: usize = 3;
+/// Limit of further slabs that buffers may keep alive: 4 MiB. A buffer of one byte keeps a whole
+/// slab, so beyond the limit each datagram gets memory of its own length.
+const LENT: usize = 16;
 
 /// Slabs that are read into in rotation. A buffer taken out of one keeps it alive. A slab is reused
 /// once all its buffers are dropped, which saves both copies and fresh pages: they took a third of
 /// a receiver's processor time.
 ///
-/// Most buffers are dropped before the next slab is full. A slab still in use at its turn is left
+/// Most buffers are dropped before the next slab is full. A slab still in use at its turn is lent
 /// to its buffers, and a new one replaces it.
 #[derive(Debug, Default)]
 pub(super) struct Slabs {
     /// Slabs; the first is in use.
     slabs: VecDeque<BytesMut>,
+    /// Slabs that only their buffers use.
+    lent: VecDeque<BytesMut>,
 }
 
 impl Slabs {
@@ -46,8 +51,20 @@ impl Slabs {
         self.slabs.front_mut().map(|slab| slab.split_to(len.min(slab.len()))).unwrap_or_default()
     }
 
+    /// Returns whether so many slabs are lent that datagrams have to be copied.
+    pub(super) fn is_lent_out(&self) -> bool {
+        self.lent.len() >= LENT
+    }
+
     /// Switches to the next slab.
     fn turn(&mut self) {
+        // The oldest first: its buffers have had the most time to be dropped.
+        for _ in 0..self.lent.len().min(2) {
+            let Some(mut slab) = self.lent.pop_front() else { break };
+            if !slab.try_reclaim(SLAB) {
+                self.lent.push_back(slab);
+            }
+        }
         if self.slabs.len() < KEPT {
             self.slabs.push_front(BytesMut::with_capacity(SLAB));
             return;
@@ -56,7 +73,7 @@ impl Slabs {
         if let Some(slab) = self.slabs.front_mut()
             && !slab.try_reclaim(SLAB)
         {
-            *slab = BytesMut::with_capacity(SLAB);
+            self.lent.push_back(std::mem::replace(slab, BytesMut::with_capacity(SLAB)));
         }
     }
 }
@@ -84,6 +101,29 @@ mod tests {
             "{}",
             places.len()
         );
+    }
+
+    #[test]
+    fn one_byte_of_each_slab_does_not_keep_them_all() {
+        let mut slabs = Slabs::default();
+        let mut kept = Vec::new();
+        for _ in 0..10_000 {
+            let mut read = read(&mut slabs, 60_000, 7);
+            let byte = match slabs.is_lent_out() {
+                true => BytesMut::from(&read[..1]),
+                false => read.split_to(1),
+            };
+            kept.push(byte);
+        }
+        // The slabs in rotation when the limit is reached may be lent as well.
+        assert!(slabs.slabs.len() == KEPT && slabs.lent.len() <= KEPT + LENT);
+        assert!(slabs.is_lent_out() && kept.iter().all(|byte| byte[..] == [7]));
+        // Once they are dropped, slabs are lent again.
+        kept.clear();
+        for _ in 0..100 {
+            read(&mut slabs, 60_000, 7);
+        }
+        assert!(!slabs.is_lent_out() && slabs.lent.is_empty());
     }
 
     #[test]

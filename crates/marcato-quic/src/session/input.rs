@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes as Payload;
 use marcato_sched::lane::LaneId;
 use marcato_sched::schedule::LaneScheduler as _;
 use marcato_units::{Bytes, Duration, Time};
@@ -261,7 +262,9 @@ impl Session {
                 Ok(unreliable) => unreliable.priority,
                 Err(error) => return self.fail(now, ErrorCode::ProtocolViolation, error.to_string()),
             };
-            self.datagrams.push(Datagram { priority, body: payload.slice(UNRELIABLE_HEADER..) });
+            // A part of the received packet would keep all memory alive that was read with it.
+            let body = Payload::copy_from_slice(payload.get(UNRELIABLE_HEADER..).unwrap_or_default());
+            self.datagrams.push(Datagram { priority, body });
         }
         if !self.datagrams.is_empty() && self.events.back() != Some(&Event::Datagram) {
             self.events.push_back(Event::Datagram);
