@@ -94,11 +94,16 @@ pub struct TcpConfig {
     pub chunk: ChunkRule,
     /// Time after which a TLS handshake without progress is abandoned (10 s).
     pub handshake_timeout: Duration,
-    /// Time without an acknowledgement after which the connection is closed (30 s;
-    /// `TCP_USER_TIMEOUT`, RFC 5482). Keep-alive probes on a quiet connection detect a dead peer
-    /// within about that time.
+    /// Time without any segment from the peer's host after which the connection is closed (30 s, at
+    /// least 4 s). Probes make the host of a live peer answer, also while its application reads
+    /// nothing: a slow reader is not closed. Linux before 6.15 sends the probes to a slow reader up
+    /// to 120 s apart, and detects the failure of its host later.
     pub idle_timeout: Duration,
-    /// Time for which a closing connection waits for its peer (5 s).
+    /// Time without progress after which a closing connection stops waiting for a peer that takes
+    /// nothing (60 s).
+    pub close_timeout: Duration,
+    /// Time for which a closing connection waits for its peer's end once all is delivered (5 s). If
+    /// the own application takes nothing for that time, messages that still arrive are declined.
     pub linger: Duration,
     /// Limit of concurrent handshakes (256). Further peers wait in the kernel.
     pub max_handshakes: usize,
@@ -114,6 +119,7 @@ impl Default for TcpConfig {
             chunk: ChunkRule::default(),
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
+            close_timeout: Duration::from_secs(60),
             linger: Duration::from_secs(5),
             max_handshakes: 256,
             max_connections: 4096,

@@ -49,12 +49,22 @@ pub(crate) struct TcpInfo {
     pub(crate) unsent: Bytes,
     /// Latest delivery rate; zero if there is none yet.
     pub(crate) delivery_rate: Rate,
+    /// Bytes acknowledged by the peer.
+    pub(crate) acked: Bytes,
+    /// Time since the peer's last segment.
+    pub(crate) silence: Duration,
+    /// Keep-alive and zero-window probes sent since then.
+    pub(crate) unanswered_probes: u8,
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent};
+pub(crate) use linux::{
+    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent,
+};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use portable::{limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent};
+pub(crate) use portable::{
+    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent,
+};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -338,7 +348,21 @@ mod linux {
             bytes_out: Bytes::new(long(200)),
             unsent: Bytes::from(word(144)),
             delivery_rate: Rate::from_bps(long(160).saturating_mul(8)),
+            acked: Bytes::new(long(120)),
+            // Segments with data and segments with acknowledgements have separate times.
+            silence: Duration::from_millis(u64::from(word(52).min(word(56)))),
+            unanswered_probes: raw[3],
         })
+    }
+
+    /// Bounds the time between retransmissions, and between zero-window probes, of a TCP
+    /// connection (`TCP_RTO_MAX_MS`). The kernel accepts 1 s to 120 s; kernels before 6.15 have no
+    /// such option.
+    pub(crate) fn bound_backoff(socket: &SockRef<'_>, most: Duration) -> io::Result<()> {
+        // From `include/uapi/linux/tcp.h`; the crate `libc` does not have it.
+        const TCP_RTO_MAX_MS: c_int = 44;
+        let most = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX).clamp(1000, 120_000);
+        set_int(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, most)
     }
 }
 
@@ -385,6 +409,10 @@ mod portable {
     }
 
     pub(crate) fn tcp_info(_: &SockRef<'_>) -> io::Result<TcpInfo> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn bound_backoff(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

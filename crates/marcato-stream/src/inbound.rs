@@ -97,6 +97,8 @@ pub struct InboundCounters {
     pub missed: u64,
     /// Abandoned messages that were forgotten before the application asked for them.
     pub forgotten: u64,
+    /// Messages declined because the connection was closing and the application took none.
+    pub declined: u64,
     /// Times that reading stopped because the application had not taken messages.
     pub stops: u64,
     /// Largest number of bytes that waited for the application.
@@ -162,6 +164,8 @@ pub struct Inbound {
     missed: VecDeque<Missed>,
     closed: Option<Closed>,
     was_full: bool,
+    /// Set when the application wants nothing more.
+    declining: bool,
     counters: InboundCounters,
 }
 
@@ -191,6 +195,7 @@ impl Inbound {
             missed: VecDeque::new(),
             closed: None,
             was_full: false,
+            declining: false,
             counters: InboundCounters::default(),
         }
     }
@@ -221,6 +226,29 @@ impl Inbound {
         full
     }
 
+    /// Declines all messages from now on: their bytes are discarded, incomplete messages included.
+    /// The application can still take those that are complete.
+    pub fn decline(&mut self) {
+        self.declining = true;
+        self.open_bytes = 0;
+        let mut longs = Vec::new();
+        for (number, open) in &mut self.open {
+            open.bytes = Part::default();
+            if open.long {
+                longs.push((MessageNumber(*number), open.received));
+            }
+        }
+        for (number, received) in longs {
+            let received = Bytes::new(received);
+            self.end_long(number, Missed { number, reason: MissedReason::Cancelled, received });
+        }
+    }
+
+    /// Returns whether messages are [declined](Self::decline). They are not acknowledged.
+    pub const fn is_declining(&self) -> bool {
+        self.declining
+    }
+
     /// Adds the next bytes of a message; `last` completes it.
     pub fn piece(
         &mut self,
@@ -244,6 +272,13 @@ impl Inbound {
         open.received += len;
         self.counters.bytes += Bytes::new(len);
         self.counters.level_bytes[open.priority.index()] += Bytes::new(len);
+        if self.declining {
+            if last {
+                self.open.remove(&number.0);
+                self.counters.declined += 1;
+            }
+            return Ok(());
+        }
         if !open.long && open.received > max_message.get() {
             if long_messages == LongMessages::Refuse {
                 return Err(Overrun { limit: "max_message", most: max_message.get() });
@@ -507,6 +542,28 @@ mod tests {
         assert_eq!((missed.reason, missed.received), (MissedReason::Expired, Bytes::new(7)));
         assert_eq!((inbound.unread, inbound.open_bytes), (0, 0));
         assert!(inbound.longs.is_empty() && inbound.open.is_empty());
+    }
+
+    #[test]
+    fn declined_messages_use_no_memory_and_complete_ones_stay() {
+        let mut inbound = inbound(|limits| {
+            limits.max_message = Bytes::new(4);
+            limits.long_messages = LongMessages::Stream;
+        });
+        let [whole, part, long, new] = [0, 1, 2, 3].map(MessageNumber);
+        inbound.piece(whole, P2, b"all", true).unwrap();
+        inbound.piece(part, P2, b"be", false).unwrap();
+        inbound.piece(long, P2, b"begin", false).unwrap();
+        inbound.decline();
+        inbound.piece(part, P2, b"rest", true).unwrap();
+        inbound.piece(long, P2, b"rest", true).unwrap();
+        inbound.piece(new, P2, b"far too long", true).unwrap();
+        assert_eq!((inbound.unread, inbound.open_bytes, inbound.open_messages()), (3, 0, 0));
+        assert_eq!((inbound.counters().declined, inbound.counters().messages[2]), (3, 1));
+        assert_eq!(inbound.take().unwrap().bytes, b"all"[..]);
+        assert_eq!((inbound.take(), inbound.take_long()), (None, Some((long, P2))));
+        assert!(matches!(inbound.next_of(long), LongNext::End(Err(_))));
+        assert!(inbound.longs.is_empty());
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Reader {
                 let last = frame.last && rest == 0;
                 inbound.piece(frame.id, frame.priority, payload, last)?;
                 if last {
-                    self.settle(frame.id, sender);
+                    self.complete(frame.id, inbound, sender);
                 }
                 self.arriving = (rest > 0).then_some(Arriving { frame, rest });
                 continue;
@@ -203,11 +203,20 @@ impl Reader {
         // Even without payload, the message is open from here on.
         inbound.piece(number, frame.priority, &[], frame.last && frame.len.is_zero())?;
         if frame.len.is_zero() {
-            self.settle(number, sender);
+            self.complete(number, inbound, sender);
         } else {
             self.arriving = Some(Arriving { frame, rest: frame.len.get() });
         }
         Ok(())
+    }
+
+    /// Acknowledges a message whose last byte has arrived, unless it was declined.
+    fn complete<T: Ticket>(&mut self, number: MessageNumber, inbound: &Inbound, sender: &mut Sender<T>) {
+        if inbound.is_declining() {
+            self.due.remove(&number.0);
+        } else {
+            self.settle(number, sender);
+        }
     }
 
     fn settle<T: Ticket>(&mut self, number: MessageNumber, sender: &mut Sender<T>) {

@@ -10,6 +10,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::liveness::{Liveness, Verdict};
 use super::pipe::Pipe;
 use super::{Phase, Tcp, low_water};
 use crate::config::{Limits, TcpConfig};
@@ -39,6 +40,34 @@ enum Stop {
     Truncated,
     #[error("the stream ended within a message")]
     CutShort,
+    #[error("the peer's host was silent for {0:?}")]
+    Dead(std::time::Duration),
+    #[error("the peer took nothing for {0:?} while the connection was closing")]
+    Stuck(std::time::Duration),
+}
+
+/// Time of the next action that no event of the socket starts.
+#[derive(Debug)]
+struct Times {
+    /// Next check of the peer's host.
+    check: Instant,
+    /// End of the wait for the peer after our end.
+    linger: Option<Instant>,
+    /// Set while the connection is closing: the progress last seen, and the end of the wait for
+    /// more.
+    progress: Option<(Progress, Instant)>,
+    /// Set while the connection is closing and the application takes nothing: the end of the wait
+    /// for it.
+    patience: Option<Instant>,
+}
+
+/// Measure of the data that the peer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Progress {
+    /// Bytes that its host has acknowledged.
+    acked: Bytes,
+    /// Messages without its receipt.
+    unfinished: usize,
 }
 
 struct Driver {
@@ -56,6 +85,8 @@ struct Driver {
     size: Bytes,
     measured_at: Option<Time>,
     low_water: u32,
+    liveness: Liveness,
+    times: Times,
     /// Set when we have ended our direction.
     ended: bool,
 }
@@ -68,6 +99,8 @@ pub(super) async fn drive(
     limits: Limits,
 ) {
     let plain = if pipe.is_tls() { vec![0; RECORD] } else { Vec::new() };
+    let liveness = Liveness::new(config.idle_timeout);
+    let check = Instant::now() + liveness.limit() / 2;
     let mut driver = Driver {
         tcp: Arc::clone(&tcp),
         stream,
@@ -81,6 +114,8 @@ pub(super) async fn drive(
         size: Bytes::ZERO,
         measured_at: None,
         low_water: 0,
+        liveness,
+        times: Times { check, linger: None, progress: None, patience: None },
         ended: false,
     };
     let closed = match driver.run().await {
@@ -93,26 +128,32 @@ pub(super) async fn drive(
     tcp.end(closed);
 }
 
+impl Times {
+    fn next(&self) -> Instant {
+        let progress = self.progress.map(|(_, until)| until);
+        let others = [progress, self.patience];
+        // After our end, only the linger time counts.
+        self.linger.unwrap_or_else(|| others.into_iter().flatten().fold(self.check, Instant::min))
+    }
+}
+
 impl Driver {
     async fn run(&mut self) -> Result<Closed, Stop> {
         // Bytes that arrived with the end of the handshake.
         if self.receive(0)? {
             return self.at_end();
         }
-        let mut deadline: Option<Instant> = None;
         loop {
             tokio::task::consume_budget().await;
             if lock(&self.tcp.state).phase == Phase::Aborted {
                 return Ok(Closed::Local);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let wrote = self.write()?;
+            let full = self.is_full();
+            if self.is_over(full)? {
                 return Ok(Closed::Local);
             }
-            let wrote = self.write()?;
-            if self.ended && deadline.is_none() {
-                deadline = Some(Instant::now() + self.config.linger);
-            }
-            let reading = self.ended || !self.is_full();
+            let reading = self.ended || !full || self.is_declining();
             let mut read = false;
             if reading {
                 match self.stream.try_read(&mut self.input) {
@@ -135,14 +176,89 @@ impl Driver {
             }
             let writing =
                 self.pipe.is_pending() || (!self.ended && lock(&self.tcp.state).sender.wants_write());
-            let at = deadline.unwrap_or_else(Instant::now);
             tokio::select! {
                 () = self.tcp.wake.notified() => {}
                 ready = self.stream.readable(), if reading => ready?,
+                // Without reading, nothing else would report a reset or the kernel's timeout.
+                ready = self.stream.ready(Interest::ERROR), if !reading => {
+                    ready?;
+                    self.take_error()?;
+                }
                 ready = self.stream.writable(), if writing => ready?,
-                () = tokio::time::sleep_until(at), if deadline.is_some() => {}
+                () = tokio::time::sleep_until(self.times.next()) => {}
             }
         }
+    }
+
+    /// Returns the socket's error, if it has one.
+    fn take_error(&self) -> io::Result<()> {
+        let error = || -> io::Result<()> {
+            self.stream.take_error()?.map_or_else(|| Err(io::ErrorKind::WouldBlock.into()), Err)
+        };
+        match self.stream.try_io(Interest::ERROR, error) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does what is due by time. Returns whether the connection is over; `full` states whether
+    /// reading has to stop for the application.
+    fn is_over(&mut self, full: bool) -> Result<bool, Stop> {
+        let now = Instant::now();
+        if self.ended {
+            let linger = *self.times.linger.get_or_insert(now + self.config.linger);
+            // Whatever the peer still sends, it has taken all our data.
+            self.times.progress = None;
+            self.times.patience = None;
+            return Ok(now >= linger);
+        }
+        if now >= self.times.check {
+            let info = sys::tcp_info(&SockRef::from(&*self.stream));
+            let next = match info.map(|info| self.liveness.check(self.tcp.now(), (&info).into())) {
+                Ok(Verdict::Dead) => return Err(Stop::Dead(self.liveness.limit())),
+                Ok(Verdict::Alive(next)) => next,
+                // Without measurements, the kernel's keep-alive alone finds a dead peer.
+                Err(_) => self.liveness.limit(),
+            };
+            self.times.check = now + next;
+        }
+        if lock(&self.tcp.state).phase != Phase::Finishing {
+            return Ok(false);
+        }
+        // The receipts that closing waits for come after messages that the application may never
+        // take.
+        if full && !self.is_declining() {
+            let patience = *self.times.patience.get_or_insert(now + self.config.linger);
+            if now >= patience {
+                tracing::debug!("messages are declined: the application takes none while closing");
+                lock(&self.tcp.shared.inbound).decline();
+                self.tcp.shared.readable.notify_waiters();
+            }
+        } else {
+            self.times.patience = None;
+        }
+        let (before, until) = match self.times.progress {
+            Some((_, until)) if now < until => return Ok(false),
+            Some(seen) => seen,
+            None => (Progress { acked: Bytes::ZERO, unfinished: usize::MAX }, now),
+        };
+        let progress = self.progress();
+        if progress == before {
+            return Err(Stop::Stuck(self.config.close_timeout));
+        }
+        self.times.progress = Some((progress, until.max(now) + self.config.close_timeout));
+        Ok(false)
+    }
+
+    fn progress(&self) -> Progress {
+        let info = sys::tcp_info(&SockRef::from(&*self.stream)).unwrap_or_default();
+        let unfinished = lock(&self.tcp.state).sender.unfinished().iter().sum();
+        Progress { acked: info.acked, unfinished }
+    }
+
+    /// Returns whether messages are declined because the connection is closing.
+    fn is_declining(&self) -> bool {
+        lock(&self.tcp.shared.inbound).is_declining()
     }
 
     fn is_full(&self) -> bool {

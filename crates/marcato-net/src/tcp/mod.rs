@@ -5,6 +5,7 @@
 
 mod driver;
 mod listener;
+mod liveness;
 mod pipe;
 
 use std::io;
@@ -20,7 +21,7 @@ use marcato_stream::{LongId, Pool, Sender};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_rustls::TlsConnector;
@@ -35,6 +36,7 @@ use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
 pub(crate) use listener::Listener;
+use liveness::Liveness;
 use pipe::Pipe;
 
 /// Connection over the kernel's TCP.
@@ -274,14 +276,10 @@ impl Transport for Tcp {
 fn prepare(stream: &TcpStream, config: &TcpConfig) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
-    let probe = (config.idle_timeout / 4).max(std::time::Duration::from_secs(1));
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(probe).with_interval(probe))?;
+    Liveness::new(config.idle_timeout).prepare(&socket)?;
     #[cfg(target_os = "linux")]
-    {
-        socket.set_tcp_user_timeout(Some(config.idle_timeout))?;
-        if let Some(congestion) = &config.congestion {
-            socket.set_tcp_congestion(congestion.name().as_bytes())?;
-        }
+    if let Some(congestion) = &config.congestion {
+        socket.set_tcp_congestion(congestion.name().as_bytes())?;
     }
     Ok(())
 }

@@ -1,0 +1,180 @@
+//! Slow, dead and unresponsive peers over TCP, and the end of a connection in each case.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{body, close, localhost, pair, within};
+use marcato_net::{
+    ClientSecurity, Closed, Config, Connection, Endpoint, Engine, Message, NotDelivered, Remote,
+};
+use marcato_units::Bytes;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// More than the buffers of both kernels hold.
+const MUCH: usize = 32 << 20;
+
+/// Returns the shortest configuration: a silent host is dead after 4 s.
+fn config() -> Config {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.idle_timeout = Duration::from_secs(1);
+    config.limits.unread = Bytes::kb(64);
+    config
+}
+
+/// Returns a connection to a peer without an application.
+async fn with_a_bare_peer(config: &Config) -> (Connection, TcpStream) {
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
+    let (client, peer) =
+        within(async { tokio::join!(Endpoint::connect(config, &remote), listener.accept()) }).await;
+    (client.unwrap(), peer.unwrap().0)
+}
+
+/// Makes the kernel drop all further packets to this socket, as if the cable had been cut.
+fn cut(peer: &TcpStream) {
+    // BPF_RET | BPF_K: passes this number of bytes of each segment.
+    let drop_all = [socket2::SockFilter::new(0x06, 0, 0, 0)];
+    socket2::SockRef::from(peer).attach_filter(&drop_all).unwrap();
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    within(async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// Waits until the peer's window is closed and all that was in flight is acknowledged.
+async fn until_stuck(client: &Connection) {
+    until(|| {
+        let lane = client.stats().lanes[0];
+        lane.backlog > Bytes::ZERO && lane.in_flight.is_zero()
+    })
+    .await;
+}
+
+/// Sends so many whole messages that the other end, which takes none, stops reading.
+async fn fill_the_inbox_of(client: &Connection, peer: &mut TcpStream) {
+    for id in 0..64 {
+        // MESSAGE with LAST, at offset 0, with 4096 bytes.
+        peer.write_all(&[1, id, 2, 1, 0, 0x50, 0]).await.unwrap();
+        peer.write_all(&[7; 4096]).await.unwrap();
+    }
+    until(|| client.stats().received.stops > 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_peer_that_reads_nothing_for_long_is_kept() {
+    let (client, mut peer) = with_a_bare_peer(&config()).await;
+    let mut message = client.send(Message::new(body(1, MUCH))).await.unwrap();
+    until_stuck(&client).await;
+    // The kernel's clock counts here, so this time is real: twice the limit.
+    let ended = tokio::time::timeout(Duration::from_secs(8), client.closed()).await;
+    assert!(ended.is_err(), "{ended:?}");
+    let mut rest = vec![0; 1 << 20];
+    let mut len = 0;
+    while len < MUCH {
+        len += within(peer.read(&mut rest)).await.unwrap();
+    }
+    // DONE for message 0.
+    peer.write_all(&[3, 0]).await.unwrap();
+    assert_eq!(within(message.delivered()).await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_vanishes_with_a_closed_window_is_noticed() {
+    let (client, peer) = with_a_bare_peer(&config()).await;
+    let mut message = client.send(Message::new(body(1, MUCH))).await.unwrap();
+    until_stuck(&client).await;
+    cut(&peer);
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    assert_eq!(within(message.delivered()).await, Err(NotDelivered::Closed(closed)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_vanishes_while_reading_is_paused_is_noticed() {
+    let (client, mut peer) = with_a_bare_peer(&config()).await;
+    fill_the_inbox_of(&client, &mut peer).await;
+    cut(&peer);
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    // Messages that had arrived can still be taken.
+    assert_eq!(within(client.recv()).await.unwrap().bytes, [7; 4096][..]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_is_noticed_while_reading_is_paused() {
+    let mut config = config();
+    // The check of the peer's host comes too late for this test.
+    config.tcp.idle_timeout = Duration::from_secs(10_000);
+    let (client, mut peer) = with_a_bare_peer(&config).await;
+    fill_the_inbox_of(&client, &mut peer).await;
+    socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_ends_although_the_own_inbox_is_full() {
+    let mut config = config();
+    config.tcp.linger = Duration::from_millis(200);
+    let (client, server, _listener) = pair(&config).await;
+    let mut much = server.send(Message::new(body(1, 4 << 20))).await.unwrap();
+    for number in 0..100 {
+        server.send(Message::new(body(number, 100_000))).await.unwrap();
+    }
+    until(|| client.stats().received.stops > 0).await;
+    let mut hello = client.send(Message::new("hello")).await.unwrap();
+    assert_eq!(within(server.recv()).await.unwrap().bytes, b"hello"[..]);
+    // The receipt comes after megabytes that the client's application does not take.
+    close(client.clone(), server).await;
+    assert_eq!(within(hello.delivered()).await, Ok(()));
+    let received = client.stats().received;
+    assert!(received.declined > 0, "{received:?}");
+    assert!(received.unread_peak < Bytes::new(5 << 20), "{received:?}");
+    drop(much.delivered());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_declined_while_closing_are_not_delivered() {
+    let mut config = config();
+    config.tcp.linger = Duration::from_millis(200);
+    let (client, server, _listener) = pair(&config).await;
+    let mut sent = Vec::new();
+    for number in 0..100 {
+        sent.push(server.send(Message::new(body(number, 100_000))).await.unwrap());
+    }
+    until(|| client.stats().received.stops > 0).await;
+    client.send(Message::new("hello")).await.unwrap();
+    within(server.recv()).await.unwrap();
+    close(client.clone(), server).await;
+    let mut delivered = 0;
+    for message in &mut sent {
+        delivered += u64::from(within(message.delivered()).await.is_ok());
+    }
+    let mut taken = 0;
+    while client.recv().await.is_ok() {
+        taken += 1;
+    }
+    assert!(delivered <= taken && taken < 100, "{delivered} delivered, {taken} taken");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_ends_although_the_peer_takes_nothing() {
+    let mut config = config();
+    config.tcp.close_timeout = Duration::from_millis(500);
+    let (client, _peer) = with_a_bare_peer(&config).await;
+    let mut message = client.send(Message::new(body(1, MUCH))).await.unwrap();
+    until_stuck(&client).await;
+    let Err(closed) = within(client.close()).await else { panic!("nothing was delivered") };
+    assert!(closed.to_string().contains("took nothing"), "{closed}");
+    assert_eq!(within(message.delivered()).await, Err(NotDelivered::Closed(closed)));
+}
