@@ -21,6 +21,9 @@ pub enum IdentityError {
     /// The key and the certificate do not match, or are not understood.
     #[error("the key or the certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
+    /// No authority was given.
+    #[error("give the certificate of at least one authority")]
+    NoAuthority,
     /// The TLS provider has no cipher suite for QUIC's Initial packets.
     #[error(
         "the crypto provider has no cipher suite for QUIC Initial packets: enable AES-128-GCM with SHA-256"

@@ -1,7 +1,7 @@
 //! Identities of servers, and the trust of clients in them, for TLS over TCP and over QUIC.
 //!
 //! A server presents an [`Identity`]: a certificate and its key. A client accepts the certificates
-//! of its [`Trust`]: those signed by known roots, one certificate, or the one with a
+//! of its [`Trust`]: those signed by known authorities, one certificate, or the one with a
 //! [`Fingerprint`].
 #![forbid(unsafe_code)]
 

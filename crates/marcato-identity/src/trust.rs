@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 
 use crate::fingerprint::Fingerprint;
 use crate::identity::IdentityError;
@@ -13,9 +17,15 @@ use crate::identity::IdentityError;
 /// Certificates that a client accepts.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Every certificate signed by one of these roots.
+    /// Every valid certificate for the server's name that is signed by one of these roots, directly
+    /// or by intermediate authorities.
     Roots(Arc<RootCertStore>),
-    /// Only this certificate, agreed on beforehand. It may be self-signed.
+    /// Every valid certificate for the server's name that is signed by one of these authorities,
+    /// directly or by intermediate ones.
+    Authority(Vec<CertificateDer<'static>>),
+    /// Exactly this certificate, agreed on beforehand, and no other with its key or its signature.
+    /// It may be self-signed, and may be that of an authority (as OpenSSL makes it by default). Its
+    /// validity period counts, and so do its names, if it has any.
     Certificate(CertificateDer<'static>),
     /// Only the certificate with this fingerprint, whatever its name and validity period.
     Fingerprint(Fingerprint),
@@ -26,25 +36,32 @@ impl Trust {
     ///
     /// # Errors
     ///
-    /// If the certificate cannot be used.
+    /// If a certificate cannot be used, or no authority is given.
     pub fn client_tls(&self) -> Result<ClientConfig, IdentityError> {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?;
-        let roots = match self {
-            Self::Roots(roots) => Arc::clone(roots),
-            Self::Certificate(certificate) => {
-                let mut roots = RootCertStore::empty();
-                roots.add(certificate.clone())?;
-                Arc::new(roots)
-            }
-            Self::Fingerprint(fingerprint) => {
-                let verifier = Arc::new(Pinned { fingerprint: *fingerprint, provider });
-                let config = config.dangerous().with_custom_certificate_verifier(verifier);
-                return Ok(config.with_no_client_auth());
-            }
+        let roots = |certificates: &[CertificateDer<'static>]| {
+            let mut roots = RootCertStore::empty();
+            certificates.iter().try_for_each(|certificate| roots.add(certificate.clone()))?;
+            Ok::<_, Error>(Arc::new(roots))
         };
-        Ok(config.with_root_certificates(roots).with_no_client_auth())
+        let pin = match self {
+            Self::Roots(roots) => {
+                return Ok(config.with_root_certificates(Arc::clone(roots)).with_no_client_auth());
+            }
+            Self::Authority(authorities) if authorities.is_empty() => return Err(IdentityError::NoAuthority),
+            Self::Authority(authorities) => {
+                return Ok(config.with_root_certificates(roots(authorities)?).with_no_client_auth());
+            }
+            Self::Certificate(certificate) => Pin::Certificate {
+                certificate: certificate.clone(),
+                roots: roots(std::slice::from_ref(certificate))?,
+            },
+            Self::Fingerprint(fingerprint) => Pin::Fingerprint(*fingerprint),
+        };
+        let verifier = Arc::new(Pinned { pin, provider });
+        Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
     }
 }
 
@@ -56,11 +73,61 @@ struct Mismatch {
     presented: Fingerprint,
 }
 
-/// Verifier that accepts a peer with the certificate of this fingerprint and its key.
+/// Certificate agreed on beforehand.
+#[derive(Debug)]
+enum Pin {
+    /// The certificate, which is also the only one in `roots`.
+    Certificate {
+        certificate: CertificateDer<'static>,
+        roots: Arc<RootCertStore>,
+    },
+    Fingerprint(Fingerprint),
+}
+
+/// Verifier that accepts a peer with the pinned certificate and its key.
 #[derive(Debug)]
 struct Pinned {
-    fingerprint: Fingerprint,
+    pin: Pin,
     provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    /// Checks the validity period of a certificate that is its own root.
+    fn check_period(
+        &self,
+        certificate: &ParsedCertificate<'_>,
+        roots: &RootCertStore,
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        match verify_server_cert_signed_by_trust_anchor(certificate, roots, &[], now, algorithms) {
+            // The period is checked before anything else. A path to a root (RFC 5280 §6.1) adds
+            // nothing to a certificate that is known itself: an authority's is none for servers,
+            // and one signed by others is not its own root.
+            Err(Error::InvalidCertificate(
+                error @ (CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. }
+                | CertificateError::BadEncoding),
+            )) => Err(Error::InvalidCertificate(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks the name of a pinned certificate, if it has names.
+fn check_name(certificate: &ParsedCertificate<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+    match verify_server_name(certificate, name) {
+        // RFC 9525 §2: names are those of `subjectAltName`. OpenSSL makes certificates without it
+        // by default.
+        Err(Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }))
+            if presented.is_empty() =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
 }
 
 impl ServerCertVerifier for Pinned {
@@ -68,16 +135,25 @@ impl ServerCertVerifier for Pinned {
         &self,
         end_entity: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
+        name: &ServerName<'_>,
         _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if Fingerprint::of(end_entity) == self.fingerprint {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            let mismatch = Mismatch { expected: self.fingerprint, presented: Fingerprint::of(end_entity) };
-            Err(rustls::Error::Other(OtherError(Arc::new(mismatch))))
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let presented = Fingerprint::of(end_entity);
+        let mismatch = |expected| Error::Other(OtherError(Arc::new(Mismatch { expected, presented })));
+        match &self.pin {
+            Pin::Fingerprint(expected) if presented != *expected => return Err(mismatch(*expected)),
+            Pin::Fingerprint(_) => {}
+            Pin::Certificate { certificate, .. } if certificate != end_entity => {
+                return Err(mismatch(Fingerprint::of(certificate)));
+            }
+            Pin::Certificate { certificate, roots } => {
+                let certificate = ParsedCertificate::try_from(certificate)?;
+                self.check_period(&certificate, roots, now)?;
+                check_name(&certificate, name)?;
+            }
         }
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -85,7 +161,7 @@ impl ServerCertVerifier for Pinned {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
@@ -94,11 +170,160 @@ impl ServerCertVerifier for Pinned {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+    use rustls::sign::{CertifiedKey, SingleCertAndKey};
+    use rustls::{ClientConnection, ServerConfig, ServerConnection};
+
+    use super::*;
+
+    const NAME: &str = "server.test";
+
+    type Chain = (Vec<CertificateDer<'static>>, KeyPair);
+
+    fn params(names: &[&str], authority: bool) -> CertificateParams {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        if authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params
+    }
+
+    fn self_signed(params: &CertificateParams) -> Chain {
+        let key = KeyPair::generate().unwrap();
+        (vec![params.self_signed(&key).unwrap().der().clone()], key)
+    }
+
+    /// Returns the certificate of a server, signed by an authority, and the authority's.
+    fn signed(params: &CertificateParams) -> (Chain, CertificateDer<'static>) {
+        let mut of_authority = self::params(&[], true);
+        of_authority.distinguished_name.push(rcgen::DnType::CommonName, "authority");
+        let (authority, issuer) = self_signed(&of_authority);
+        let issuer = Issuer::new(of_authority, issuer);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap().der().clone();
+        ((vec![certificate], key), authority[0].clone())
+    }
+
+    /// Completes a handshake in memory, as far as the client agrees.
+    fn connect(trust: &Trust, (chain, key): &Chain, name: &'static str) -> Result<(), Error> {
+        let provider = Arc::new(ring::default_provider());
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(chain.clone(), PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
+        handshake(trust, server, name)
+    }
+
+    fn handshake(trust: &Trust, server: ServerConfig, name: &'static str) -> Result<(), Error> {
+        let mut server = ServerConnection::new(Arc::new(server))?;
+        let client = Arc::new(trust.client_tls().unwrap());
+        let mut client = ClientConnection::new(client, ServerName::try_from(name).unwrap())?;
+        while client.is_handshaking() {
+            let mut wire = Vec::new();
+            client.write_tls(&mut wire).unwrap();
+            server.read_tls(&mut &wire[..]).unwrap();
+            server.process_new_packets()?;
+            wire.clear();
+            server.write_tls(&mut wire).unwrap();
+            client.read_tls(&mut &wire[..]).unwrap();
+            client.process_new_packets()?;
+        }
+        Ok(())
+    }
+
+    fn pin(chain: &Chain) -> Trust {
+        Trust::Certificate(chain.0[0].clone())
+    }
+
+    #[test]
+    fn a_pinned_certificate_is_accepted_in_every_form() {
+        let leaf = self_signed(&params(&[NAME], false));
+        let authority = self_signed(&params(&[NAME], true));
+        // By default, OpenSSL sets CA:TRUE and no alternative names.
+        let openssl = self_signed(&params(&[], true));
+        let (of_authority, _) = signed(&params(&[NAME], false));
+        for chain in [leaf, authority, openssl, of_authority] {
+            assert_eq!(connect(&pin(&chain), &chain, NAME), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_pinned_authority_vouches_for_no_other_certificate() {
+        let (server, authority) = signed(&params(&[NAME], false));
+        let error = connect(&Trust::Certificate(authority.clone()), &server, NAME).unwrap_err();
+        assert!(error.to_string().contains("was expected"), "{error}");
+        // A chain that contains the pinned certificate is not enough.
+        let chain = (vec![server.0[0].clone(), authority.clone()], server.1);
+        assert!(connect(&Trust::Certificate(authority), &chain, NAME).is_err());
+    }
+
+    #[test]
+    fn a_pinned_certificate_needs_its_own_key() {
+        let ours = self_signed(&params(&[NAME], true));
+        let other = KeyPair::generate().unwrap();
+        for trust in [pin(&ours), Trust::Fingerprint(Fingerprint::of(&ours.0[0]))] {
+            // The builder's own check of the key is bypassed, so that the client's has to suffice.
+            let provider = ring::default_provider();
+            let key = PrivatePkcs8KeyDer::from(other.serialize_der()).into();
+            let key = provider.key_provider.load_private_key(key).unwrap();
+            let stolen = CertifiedKey::new(ours.0.clone(), key);
+            let server = ServerConfig::builder_with_provider(Arc::new(provider))
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .unwrap()
+                .with_no_client_auth()
+                .with_cert_resolver(Arc::new(SingleCertAndKey::from(stolen)));
+            let error = handshake(&trust, server, NAME).unwrap_err();
+            assert_eq!(error, Error::InvalidCertificate(CertificateError::BadSignature));
+        }
+    }
+
+    #[test]
+    fn a_pinned_certificate_counts_only_for_its_time_and_names() {
+        let mut old = params(&[NAME], false);
+        old.not_after = date_time_ymd(2001, 1, 1);
+        let mut old_authority = params(&[NAME], true);
+        old_authority.not_after = date_time_ymd(2001, 1, 1);
+        let mut early = params(&[NAME], true);
+        early.not_before = date_time_ymd(4000, 1, 1);
+        for params in [old, old_authority, early] {
+            let chain = self_signed(&params);
+            let error = connect(&pin(&chain), &chain, NAME).unwrap_err();
+            assert!(matches!(error, Error::InvalidCertificate(_)), "{error}");
+            // A fingerprint names a certificate whatever its time.
+            let fingerprint = Trust::Fingerprint(Fingerprint::of(&chain.0[0]));
+            assert_eq!(connect(&fingerprint, &chain, "other.test"), Ok(()));
+        }
+        let chain = self_signed(&params(&[NAME], true));
+        assert!(connect(&pin(&chain), &chain, "other.test").is_err());
+    }
+
+    #[test]
+    fn an_authority_vouches_for_valid_certificates_of_the_name() {
+        let (server, authority) = signed(&params(&[NAME], false));
+        let trust = Trust::Authority(vec![authority]);
+        assert_eq!(connect(&trust, &server, NAME), Ok(()));
+        assert!(connect(&trust, &server, "other.test").is_err());
+        // Another authority's certificate for the same name.
+        assert!(connect(&trust, &signed(&params(&[NAME], false)).0, NAME).is_err());
+        assert!(connect(&trust, &self_signed(&params(&[NAME], false)), NAME).is_err());
+        let mut old = params(&[NAME], false);
+        old.not_after = date_time_ymd(2001, 1, 1);
+        let (server, authority) = signed(&old);
+        assert!(connect(&Trust::Authority(vec![authority]), &server, NAME).is_err());
+        let none = Trust::Authority(Vec::new()).client_tls();
+        assert!(matches!(none, Err(IdentityError::NoAuthority)), "{none:?}");
     }
 }
