@@ -107,6 +107,9 @@ pub struct TcpConfig {
     pub linger: Duration,
     /// Limit of concurrent handshakes (256). Further peers wait in the kernel.
     pub max_handshakes: usize,
+    /// Limit of concurrent handshakes from one IPv4 address, or from one IPv6 network of 64 bits
+    /// (64). Further peers from there are refused, and those from elsewhere do not wait for them.
+    pub max_handshakes_per_address: usize,
     /// Limit of an endpoint's connections (4096). Further peers are refused.
     pub max_connections: usize,
 }
@@ -122,6 +125,7 @@ impl Default for TcpConfig {
             close_timeout: Duration::from_secs(60),
             linger: Duration::from_secs(5),
             max_handshakes: 256,
+            max_handshakes_per_address: 64,
             max_connections: 4096,
         }
     }

@@ -36,6 +36,8 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// Peers refused because of the limit of connections.
     pub refused: u64,
+    /// Peers refused because too many handshakes of their address were in progress. Only over TCP.
+    pub crowded: u64,
     /// Peers asked to prove that they receive packets at their address. Only over QUIC.
     pub retried: u64,
     /// Handshakes that failed.

@@ -233,13 +233,19 @@ const OF_ALL: [OfAll; 11] = [
     ("lane_in_flight_bytes", "Bytes in flight", MetricType::Gauge, |sums| sums.in_flight),
 ];
 
-const OF_ENDPOINTS: [OfEndpoint; 7] = [
+const OF_ENDPOINTS: [OfEndpoint; 8] = [
     ("endpoint_connections", "Open connections", MetricType::Gauge, |stats| stats.connections as u64),
     ("endpoint_handshakes", "Handshakes in progress", MetricType::Gauge, |stats| stats.handshakes as u64),
     ("endpoint_accepted", "Peers accepted", MetricType::Counter, |stats| stats.accepted),
     ("endpoint_refused", "Peers refused because a limit was reached", MetricType::Counter, |stats| {
         stats.refused
     }),
+    (
+        "endpoint_crowded",
+        "Peers refused because of other handshakes of their address",
+        MetricType::Counter,
+        |stats| stats.crowded,
+    ),
     ("endpoint_retried", "Peers asked to prove their address", MetricType::Counter, |stats| stats.retried),
     ("endpoint_failed", "Failed handshakes", MetricType::Counter, |stats| stats.failed),
     ("endpoint_stray", "Datagrams of no connection", MetricType::Counter, |stats| stats.stray),

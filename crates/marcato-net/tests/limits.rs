@@ -113,6 +113,35 @@ async fn tls_handshakes_that_do_not_begin_are_given_up() {
     assert_eq!((stats.connections, stats.accepted), (0, 0));
 }
 
+/// Elsewhere, loopback interfaces have one address.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_tcp_strangers_from_one_host_delay_no_other() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.max_handshakes = 16;
+    config.tcp.max_handshakes_per_address = 8;
+    // Longer than the test may take.
+    config.tcp.handshake_timeout = Duration::from_secs(1000);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let mut strangers = Vec::new();
+    for _ in 0..100 {
+        strangers.push(TcpStream::connect(addr).await.unwrap());
+    }
+    let stats = until(&server.endpoint, |stats| stats.crowded == 92).await;
+    assert_eq!((stats.handshakes, stats.refused, stats.failed), (8, 0, 0));
+    let elsewhere = marcato_net::LaneConfig::new(addr).from(([127, 0, 0, 2], 0).into());
+    let remote = Remote { lanes: vec![elsewhere], ..server.remote() };
+    let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+    let accepted = within(server.endpoint.accept()).await.unwrap();
+    close(client, accepted).await;
+    // Once the strangers have gone, their host connects as well.
+    drop(strangers);
+    until(&server.endpoint, |stats| stats.handshakes == 0).await;
+    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    close(client, within(server.endpoint.accept()).await.unwrap()).await;
+}
+
 /// Returns a connection over plain TCP to a peer that vanishes silently: its kernel drops all
 /// packets, as if the cable had been cut.
 #[cfg(target_os = "linux")]

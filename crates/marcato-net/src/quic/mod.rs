@@ -149,6 +149,7 @@ impl Hub {
             retried: stats.retried,
             failed: stats.failed,
             stray: stats.stray,
+            ..EndpointStats::default()
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::pipe::Pipe;
+use super::strangers::{Stranger, Strangers};
 use super::{Tcp, prepare};
 use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
@@ -39,8 +40,10 @@ struct Acceptor {
     /// Permits left for handshakes and for connections.
     handshakes: Arc<Semaphore>,
     connections: Arc<Semaphore>,
+    strangers: Arc<Strangers>,
     admitted: AtomicU64,
     refused: AtomicU64,
+    crowded: AtomicU64,
     failed: AtomicU64,
 }
 
@@ -73,8 +76,10 @@ impl Listener {
             accepted,
             handshakes: semaphore(config.tcp.max_handshakes),
             connections: semaphore(config.tcp.max_connections),
+            strangers: Strangers::new(config.tcp.max_handshakes_per_address),
             admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            crowded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         });
         let mut listener = Self { addrs: Vec::new(), tasks: Vec::new(), shared };
@@ -86,13 +91,18 @@ impl Listener {
             listener.tasks.push(tokio::spawn(async move {
                 loop {
                     let Ok(permit) = Arc::clone(&shared.handshakes).acquire_owned().await else { return };
-                    let stream = match socket.accept().await {
-                        Ok((stream, _)) => stream,
+                    let (stream, from) = match socket.accept().await {
+                        Ok(accepted) => accepted,
                         Err(error) => {
                             tracing::warn!(%error, "cannot accept");
                             tokio::time::sleep(PAUSE).await;
                             continue;
                         }
+                    };
+                    let Some(stranger) = shared.strangers.admit(from.ip()) else {
+                        shared.crowded.fetch_add(1, Relaxed);
+                        tracing::debug!(%from, "the maximum number of handshakes of its network is in progress");
+                        continue;
                     };
                     let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
                         shared.refused.fetch_add(1, Relaxed);
@@ -101,7 +111,7 @@ impl Listener {
                     };
                     let shared = Arc::clone(&shared);
                     tokio::spawn(async move {
-                        shared.admit(stream, place).await;
+                        shared.admit(stream, place, stranger).await;
                         drop(permit);
                     });
                 }
@@ -121,7 +131,7 @@ impl Listener {
 
 impl Acceptor {
     fn stats(&self, waiting: usize) -> EndpointStats {
-        let Self { config, handshakes, connections, admitted, refused, failed, .. } = self;
+        let Self { config, handshakes, connections, admitted, refused, crowded, failed, .. } = self;
         let taken = |semaphore: &Semaphore, most: usize| {
             most.clamp(1, Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
         };
@@ -130,6 +140,7 @@ impl Acceptor {
             handshakes: taken(handshakes, config.tcp.max_handshakes).saturating_sub(waiting),
             accepted: admitted.load(Relaxed),
             refused: refused.load(Relaxed),
+            crowded: crowded.load(Relaxed),
             failed: failed.load(Relaxed),
             ..EndpointStats::default()
         }
@@ -137,11 +148,12 @@ impl Acceptor {
 }
 
 impl Acceptor {
-    async fn admit(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+    async fn admit(&self, stream: TcpStream, place: OwnedSemaphorePermit, stranger: Stranger) {
         let timeout = self.config.tcp.handshake_timeout;
         let handshake = handshake(&self.config, self.tls.as_ref(), stream, place, self.pool.clone());
         // A handshake that fails releases its permit here.
         let done = tokio::time::timeout(timeout, handshake).await;
+        drop(stranger);
         match done {
             Ok(Some(connection)) => {
                 self.admitted.fetch_add(1, Relaxed);

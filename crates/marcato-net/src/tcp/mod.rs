@@ -7,6 +7,7 @@ mod driver;
 mod listener;
 mod liveness;
 mod pipe;
+mod strangers;
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,0 +1,105 @@
+//! Handshakes in progress, by the network of the peer.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+
+use crate::shared::lock;
+
+/// Addresses that one host may use at will: an IPv4 address, or an IPv6 network of 64 bits
+/// (RFC 4291 §2.5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Network {
+    V4(Ipv4Addr),
+    V6([u8; 8]),
+}
+
+impl From<IpAddr> for Network {
+    fn from(addr: IpAddr) -> Self {
+        match addr.to_canonical() {
+            IpAddr::V4(addr) => Self::V4(addr),
+            IpAddr::V6(addr) => {
+                let [a, b, c, d, e, f, g, h, ..] = addr.octets();
+                Self::V6([a, b, c, d, e, f, g, h])
+            }
+        }
+    }
+}
+
+/// Peers that have not completed their handshake. Each network has a bound, so that none takes all
+/// of an endpoint's handshakes.
+#[derive(Debug)]
+pub(super) struct Strangers {
+    most: usize,
+    /// Number of peers, by network. It has at most as many entries as the endpoint has handshakes.
+    networks: Mutex<HashMap<Network, usize>>,
+}
+
+/// Place of one peer, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Stranger {
+    network: Network,
+    all: Arc<Strangers>,
+}
+
+impl Strangers {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most: most.max(1), networks: Mutex::default() })
+    }
+
+    /// Returns a place for the peer at this address, unless its network has none left.
+    pub(super) fn admit(self: &Arc<Self>, addr: IpAddr) -> Option<Stranger> {
+        let network = Network::from(addr);
+        let mut networks = lock(&self.networks);
+        let count = networks.entry(network).or_insert(0);
+        // The bound is at least one, so no entry of zero stays behind.
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Stranger { network, all: Arc::clone(self) })
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let mut networks = lock(&self.all.networks);
+        if let Some(count) = networks.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                networks.remove(&self.network);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admit(strangers: &Arc<Strangers>, addr: &str) -> Option<Stranger> {
+        strangers.admit(addr.parse().unwrap())
+    }
+
+    #[test]
+    fn each_network_has_its_own_bound_and_leaves_nothing_behind() {
+        let strangers = Strangers::new(2);
+        let first = [admit(&strangers, "192.0.2.1"), admit(&strangers, "::ffff:192.0.2.1")];
+        assert!(first.iter().all(Option::is_some));
+        assert!(admit(&strangers, "192.0.2.1").is_none());
+        let other = admit(&strangers, "192.0.2.2");
+        assert!(other.is_some());
+        drop(first);
+        assert!(admit(&strangers, "192.0.2.1").is_some());
+        drop(other);
+        assert!(lock(&strangers.networks).is_empty());
+    }
+
+    #[test]
+    fn addresses_of_one_64_bit_network_share_a_bound() {
+        let strangers = Strangers::new(1);
+        let _first = admit(&strangers, "2001:db8:0:1::1").unwrap();
+        assert!(admit(&strangers, "2001:db8:0:1:ffff::2").is_none());
+        assert!(admit(&strangers, "2001:db8:0:2::1").is_some());
+    }
+}
