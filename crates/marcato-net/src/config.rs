@@ -92,7 +92,8 @@ pub struct TcpConfig {
     pub congestion: Option<TcpCongestion>,
     /// Size of the chunks that the feeder hands over.
     pub chunk: ChunkRule,
-    /// Time after which a TLS handshake without progress is abandoned (10 s).
+    /// Time after which an incomplete handshake is abandoned (10 s): that of TLS, or in plaintext the
+    /// hello of the peer.
     pub handshake_timeout: Duration,
     /// Time without any segment from the peer's host after which the connection is closed (30 s, at
     /// least 4 s). Probes make the host of a live peer answer, also while its application reads

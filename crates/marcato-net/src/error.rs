@@ -157,6 +157,18 @@ pub enum ConnectError {
         /// Error of TLS.
         source: io::Error,
     },
+    /// The client connects without TLS, and the peer expects TLS or speaks another protocol.
+    #[error("{addr} expects tls or does not speak marcato/1: connect with tls, or to another port")]
+    NotPlaintext {
+        /// Address of the peer.
+        addr: SocketAddr,
+    },
+    /// The client connects with TLS, and the peer does not speak it.
+    #[error("{addr} does not speak tls: let it listen with a certificate, or connect in plaintext")]
+    NotTls {
+        /// Address of the peer.
+        addr: SocketAddr,
+    },
     /// The peer speaks another protocol.
     #[error("{addr} does not speak marcato/1: connect to another port, or update one of the two ends")]
     Protocol {
@@ -169,7 +181,7 @@ pub enum ConnectError {
         /// Address of the peer.
         addr: SocketAddr,
     },
-    /// The QUIC connection ended before it was established.
+    /// The connection ended before it was established.
     #[error("the connection to {addr} ended during the handshake: {reason}")]
     Ended {
         /// Address of the peer.

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{NAME, body, close, for_both_engines, number_of, pair, server, within};
+use common::{NAME, body, close, for_both_engines, greet, number_of, pair, server, within};
 use marcato_net::{
     ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, LongMessages, Message, MissedReason,
     NotDelivered, Remote, SendError, ServerSecurity,
@@ -431,6 +431,7 @@ async fn a_plain_tcp_peer_that_sends_invalid_frames_is_disconnected() {
     let addr = endpoint.local_addrs()[0];
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[1, 0, 2], &[3, 9]] {
         let mut stream = TcpStream::connect(addr).await.unwrap();
+        within(greet(&mut stream)).await;
         let connection = within(endpoint.accept()).await.unwrap();
         stream.write_all(garbage).await.unwrap();
         stream.shutdown().await.unwrap();
@@ -445,6 +446,61 @@ async fn a_plain_tcp_peer_that_sends_invalid_frames_is_disconnected() {
     client.send(Message::new("in the clear")).await.unwrap();
     assert_eq!(within(server.recv()).await.unwrap().bytes, b"in the clear"[..]);
     close(client, server).await;
+}
+
+#[tokio::test]
+async fn a_plain_client_and_a_tls_server_refuse_each_other() {
+    let config = config(Engine::Tcp);
+    let server = server(&config).await;
+    let remote = Remote::new(server.endpoint.local_addrs()[0], ClientSecurity::Plaintext);
+    let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+    assert!(matches!(error, ConnectError::NotPlaintext { .. }), "{error}");
+    within(async {
+        while server.endpoint.stats().failed == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(server.endpoint.stats().accepted, 0);
+}
+
+#[tokio::test]
+async fn a_tls_client_and_a_plain_server_refuse_each_other() {
+    let config = config(Engine::Tcp);
+    let endpoint =
+        Endpoint::listen(&config, &[common::localhost().into()], &ServerSecurity::Plaintext).await.unwrap();
+    let identity = Identity::self_signed(NAME).unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let remote = Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting(NAME, trust));
+    let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+    assert!(matches!(error, ConnectError::NotTls { .. }), "{error}");
+    within(async {
+        while endpoint.stats().failed == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(endpoint.stats().accepted, 0);
+}
+
+#[tokio::test]
+async fn a_plain_peer_that_sends_nothing_is_no_connection() {
+    let mut config = config(Engine::Tcp);
+    config.tcp.handshake_timeout = Duration::from_millis(50);
+    let silent = TcpListener::bind(common::localhost()).await.unwrap();
+    let remote = Remote::new(silent.local_addr().unwrap(), ClientSecurity::Plaintext);
+    let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    let endpoint =
+        Endpoint::listen(&config, &[common::localhost().into()], &ServerSecurity::Plaintext).await.unwrap();
+    let _stranger = TcpStream::connect(endpoint.local_addrs()[0]).await.unwrap();
+    within(async {
+        while endpoint.stats().failed == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!((endpoint.stats().accepted, endpoint.stats().connections), (0, 0));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use common::{NAME, close, for_both_engines, localhost, server, within};
+use common::{NAME, close, for_both_engines, greet, localhost, server, within};
 use marcato_net::{
     ClientSecurity, Closed, Config, Endpoint, EndpointStats, Engine, Message, NotDelivered, Remote,
 };
@@ -150,8 +150,13 @@ async fn with_a_peer_that_vanishes() -> (marcato_net::Connection, TcpStream) {
     let mut config = Config::new(Engine::Tcp);
     config.tcp.idle_timeout = Duration::from_secs(1);
     let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
-    let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
-    let (peer, _) = within(listener.accept()).await.unwrap();
+    let greeted = async {
+        let (mut peer, _) = listener.accept().await.unwrap();
+        greet(&mut peer).await;
+        peer
+    };
+    let (client, peer) = within(async { tokio::join!(Endpoint::connect(&config, &remote), greeted) }).await;
+    let client = client.unwrap();
     // BPF_RET | BPF_K: passes this number of bytes of each segment.
     let drop_all = [socket2::SockFilter::new(0x06, 0, 0, 0)];
     socket2::SockRef::from(&peer).attach_filter(&drop_all).unwrap();

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{body, close, localhost, pair, within};
+use common::{body, close, greet, localhost, pair, within};
 use marcato_net::{
     ClientSecurity, Closed, Config, Connection, Endpoint, Engine, Message, NotDelivered, Remote,
 };
@@ -29,9 +29,13 @@ fn config() -> Config {
 async fn with_a_bare_peer(config: &Config) -> (Connection, TcpStream) {
     let listener = TcpListener::bind(localhost()).await.unwrap();
     let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
-    let (client, peer) =
-        within(async { tokio::join!(Endpoint::connect(config, &remote), listener.accept()) }).await;
-    (client.unwrap(), peer.unwrap().0)
+    let greeted = async {
+        let (mut peer, _) = listener.accept().await.unwrap();
+        greet(&mut peer).await;
+        peer
+    };
+    let (client, peer) = within(async { tokio::join!(Endpoint::connect(config, &remote), greeted) }).await;
+    (client.unwrap(), peer)
 }
 
 /// Makes the kernel drop all further packets to this socket, as if the cable had been cut.

@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use marcato_identity::Identity;
 use marcato_stream::Pool;
@@ -14,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::pipe::Pipe;
 use super::strangers::{Stranger, Strangers};
-use super::{Tcp, prepare};
+use super::{Tcp, hello, prepare};
 use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
 use crate::endpoint::EndpointStats;
@@ -135,13 +138,15 @@ impl Acceptor {
         let taken = |semaphore: &Semaphore, most: usize| {
             most.clamp(1, Semaphore::MAX_PERMITS).saturating_sub(semaphore.available_permits())
         };
+        // A peer releases its permits before it is counted as failed, so the counter is read first.
+        let failed = failed.load(Acquire);
         EndpointStats {
             connections: taken(connections, config.tcp.max_connections),
             handshakes: taken(handshakes, config.tcp.max_handshakes).saturating_sub(waiting),
             accepted: admitted.load(Relaxed),
             refused: refused.load(Relaxed),
             crowded: crowded.load(Relaxed),
-            failed: failed.load(Relaxed),
+            failed,
             ..EndpointStats::default()
         }
     }
@@ -160,7 +165,7 @@ impl Acceptor {
                 // If the endpoint accepts no more connections, this one ends here.
                 let _ = self.accepted.send(connection).await;
             }
-            Ok(None) | Err(_) => _ = self.failed.fetch_add(1, Relaxed),
+            Ok(None) | Err(_) => _ = self.failed.fetch_add(1, Release),
         }
     }
 }
@@ -174,7 +179,11 @@ async fn handshake(
 ) -> Option<Connection> {
     prepare(&stream, &config.tcp).ok()?;
     let (stream, pipe) = match tls {
-        None => (stream, Pipe::plain()),
+        None => {
+            let greeted = hello::exchange(&stream).await;
+            greeted.inspect_err(|error| tracing::debug!(%error, "no hello")).ok()?;
+            (stream, Pipe::plain())
+        }
         Some(tls) => {
             let stream = tls.accept(stream).await;
             let stream = stream.inspect_err(|error| tracing::debug!(%error, "tls handshake failed")).ok()?;

@@ -4,6 +4,7 @@
 //! handles.
 
 mod driver;
+mod hello;
 mod listener;
 mod liveness;
 mod pipe;
@@ -36,6 +37,7 @@ use crate::error::{
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
+use hello::HelloError;
 pub(crate) use listener::Listener;
 use liveness::Liveness;
 use pipe::Pipe;
@@ -318,9 +320,22 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     let handshake = async {
         let stream = socket.connect(addr).await.map_err(unreachable)?;
         prepare(&stream, &config.tcp).map_err(unreachable)?;
-        let Some((tls, server)) = tls else { return Ok((stream, Pipe::plain())) };
+        let Some((tls, server)) = tls else {
+            hello::exchange(&stream).await.map_err(|error| match error {
+                HelloError::Io(source) => ConnectError::Unreachable { addr, source },
+                HelloError::Other => ConnectError::NotPlaintext { addr },
+                HelloError::Ended => ConnectError::Ended { addr, reason: error.to_string() },
+            })?;
+            return Ok((stream, Pipe::plain()));
+        };
         let stream = TlsConnector::from(tls).connect(server, stream).await;
-        let stream = stream.map_err(|source| ConnectError::Tls { addr, source })?;
+        let stream = stream.map_err(|source| {
+            if is_no_tls(&source) {
+                ConnectError::NotTls { addr }
+            } else {
+                ConnectError::Tls { addr, source }
+            }
+        })?;
         let (stream, connection) = stream.into_inner();
         if connection.alpn_protocol() != Some(marcato_wire::ALPN) {
             return Err(ConnectError::Protocol { addr });
@@ -330,6 +345,12 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
     Ok(Tcp::begin(config, stream, pipe, None, Pool::default())?)
+}
+
+/// Returns whether a TLS handshake failed because the peer's bytes are no TLS records.
+fn is_no_tls(error: &io::Error) -> bool {
+    let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidMessage(_)))
 }
 
 pub(crate) fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {

@@ -10,6 +10,7 @@ use marcato_net::{
     ClientSecurity, Closed, Config, Connection, Endpoint, LocalAddress, Remote, ServerSecurity,
 };
 use marcato_quic::{Identity, Trust};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 pub(crate) const NAME: &str = "marcato.test";
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -52,6 +53,14 @@ pub(crate) async fn pair(config: &Config) -> (Connection, Connection, Server) {
     let (client, accepted) =
         within(async { tokio::join!(Endpoint::connect(config, &remote), server.endpoint.accept()) }).await;
     (client.unwrap(), accepted.unwrap(), server)
+}
+
+/// Exchanges hellos with the other end of a plain TCP connection.
+pub(crate) async fn greet(peer: &mut tokio::net::TcpStream) {
+    peer.write_all(b"marcato/1\n").await.unwrap();
+    let mut hello = [0; 10];
+    peer.read_exact(&mut hello).await.unwrap();
+    assert_eq!(&hello, b"marcato/1\n");
 }
 
 /// Returns bytes that encode their number and share nothing with those of another.
