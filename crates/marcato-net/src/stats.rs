@@ -16,6 +16,9 @@ pub struct ConnectionStats {
     pub lanes: Vec<LaneStats>,
     /// Counters of the Conductor, by level.
     pub conducted: Counters,
+    /// Parts of long messages among the messages granted in [`conducted`](Self::conducted), except
+    /// last parts, by level.
+    pub parts: [u64; Priority::COUNT],
     /// Messages that have not been delivered, by level.
     pub unfinished: [usize; Priority::COUNT],
     /// Counters of received data.
@@ -86,7 +89,8 @@ impl ConnectionStats {
         let at = priority.index();
         LevelStats {
             backlog: level.queued,
-            sent: level.granted,
+            // A message that was handed over part by part counts once, with its last part.
+            sent: Tally { messages: level.granted.messages.saturating_sub(self.parts[at]), ..level.granted },
             unfinished: self.unfinished[at],
             expired: level.expired.messages,
             dropped: [level.cancelled, level.discarded, level.shed, level.evicted]

@@ -194,6 +194,15 @@ async fn a_peer_that_goes_leaves_nobody_waiting(engine: Engine) {
     assert!(matches!(client.send(Message::new("late")).await, Err(SendError::Closed(why)) if why == closed));
 }
 
+async fn an_abort_is_told_apart_from_a_regular_end(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    client.abort();
+    let closed = within(server.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    let (client, server, _listener) = pair(&config(engine)).await;
+    close(client, server).await;
+}
+
 async fn a_slow_reader_slows_its_peer_down(engine: Engine) {
     const COUNT: u64 = 3000;
     let mut config = config(engine);
@@ -368,7 +377,11 @@ async fn statistics_tell_of_lanes_and_levels_also_after_the_end(engine: Engine) 
     assert!(!lane.srtt.is_zero() && lane.cwnd > Bytes::ZERO, "{lane:?}");
     assert!(lane.sent > 0 && lane.sent_bytes > Bytes::kb(1000), "{lane:?}");
     assert!((0.0..1.0).contains(&lane.loss()), "{lane:?}");
-    assert_eq!(lane.remote.map(|remote| remote.ip()), Some(common::localhost().ip()));
+    for (lane, who) in [(lane, "client"), (received.lanes[0], "server")] {
+        assert!(!lane.usable, "{who}: {lane:?}");
+        assert_eq!(lane.local.map(|local| local.ip()), Some(common::localhost().ip()), "{who}");
+        assert_eq!(lane.remote.map(|remote| remote.ip()), Some(common::localhost().ip()), "{who}");
+    }
 }
 
 /// Returns bytes without meaning.
@@ -524,6 +537,7 @@ for_both_engines! {
     what_is_moved_to_a_more_urgent_level_overtakes
     a_storm_of_cancellations_loses_nothing_else
     a_peer_that_goes_leaves_nobody_waiting
+    an_abort_is_told_apart_from_a_regular_end
     a_slow_reader_slows_its_peer_down
     a_missed_deadline_is_reported_to_its_sender
     a_long_message_is_streamed_within_the_bounds_of_its_reader

@@ -59,6 +59,12 @@ async fn pieces_of_any_size_become_one_message(engine: Engine) {
         }
         within(writer).await.unwrap();
     }
+    // A message counts once, however many parts it was handed over in.
+    let level = client.stats().level(Priority::P3);
+    assert_eq!(
+        (level.sent.messages, level.sent.bytes),
+        (5, server.stats().level(Priority::P3).received.bytes)
+    );
     close(client, server).await;
 }
 

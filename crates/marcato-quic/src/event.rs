@@ -57,6 +57,9 @@ pub enum Event {
     Closed {
         /// Reason, as text.
         reason: String,
+        /// Error code with which the peer's application closed it (`ErrorCode` of `marcato-wire`
+        /// lists Marcato's); `None` if this end, the engine or the network ended it.
+        code: Option<u64>,
     },
     /// There is data to [read](crate::Session::read).
     Readable,

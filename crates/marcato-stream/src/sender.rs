@@ -87,6 +87,8 @@ pub struct Sender<T> {
     /// Messages written completely, by number, until the receiver acknowledges them.
     awaiting: HashMap<u64, (T, Priority)>,
     unfinished: [usize; Priority::COUNT],
+    /// Parts granted whole that did not end their message, by level.
+    parts: [u64; Priority::COUNT],
     next_number: u64,
     /// DONE frames, and the number of each.
     receipts: VecDeque<(MessageNumber, u32)>,
@@ -116,6 +118,7 @@ impl<T: Ticket> Sender<T> {
             next_long: 0,
             awaiting: HashMap::new(),
             unfinished: [0; Priority::COUNT],
+            parts: [0; Priority::COUNT],
             next_number: 0,
             receipts: VecDeque::new(),
             resets: VecDeque::new(),
@@ -125,6 +128,12 @@ impl<T: Ticket> Sender<T> {
     /// Counters of the Conductor.
     pub fn counters(&self) -> &Counters {
         self.conductor.counters()
+    }
+
+    /// Number of the parts of long messages among the messages that the Conductor has granted, except
+    /// last parts, by level.
+    pub const fn parts(&self) -> [u64; Priority::COUNT] {
+        self.parts
     }
 
     /// Number of undelivered messages of each level.
@@ -366,6 +375,9 @@ impl<T: Ticket> Sender<T> {
             let room = Bytes::new(room.max(1) as u64).min(self.unit);
             let Some(grant) = self.conductor.grant(now, room) else { break };
             self.sweep();
+            if grant.fin && !self.place(grant.message).1 {
+                self.parts[grant.priority.index()] += 1;
+            }
             match &mut run {
                 Some(run) if run.id == grant.message => {
                     run.len += grant.len;

@@ -451,7 +451,7 @@ impl Reader<'_> {
 /// Application error codes of Marcato in QUIC's STOP_SENDING, RESET_STREAM and CONNECTION_CLOSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// CONNECTION_CLOSE: no error.
+    /// CONNECTION_CLOSE: no error; all that the sender had to send was delivered.
     NoError,
     /// STOP_SENDING and the RESET_STREAM that answers it: the receiver wants no more of the
     /// message.
@@ -463,6 +463,8 @@ pub enum ErrorCode {
     ProtocolViolation,
     /// CONNECTION_CLOSE: the peer exceeded a limit of its receiver.
     LimitExceeded,
+    /// CONNECTION_CLOSE: the application ended the connection before everything was delivered.
+    Aborted,
 }
 
 impl ErrorCode {
@@ -474,6 +476,7 @@ impl ErrorCode {
             Self::Abandoned => 2,
             Self::ProtocolViolation => 3,
             Self::LimitExceeded => 4,
+            Self::Aborted => 5,
         }
     }
 }

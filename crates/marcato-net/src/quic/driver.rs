@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::port::Port;
 use super::slab::Slabs;
-use super::{ABORTED, Entry, FINISHED, Hub, State};
+use super::{Entry, FINISHED, Hub, State};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::event::ConnectionEvent;
@@ -297,7 +297,7 @@ impl Hub {
                 lock(&entry.quic.shared.inbound).give_up(message, code);
                 entry.quic.shared.readable.notify_waiters();
             }
-            Event::Closed { reason } => {
+            Event::Closed { reason, code } => {
                 // Data that the peer had finished sending has arrived, even if it was not read.
                 let quic = Arc::clone(&entry.quic);
                 let mut inbound = lock(&quic.shared.inbound);
@@ -307,7 +307,7 @@ impl Hub {
                     }
                 }
                 drop(inbound);
-                let finished = reason.contains(FINISHED) && !reason.contains(ABORTED);
+                let finished = code == Some(ErrorCode::NoError.get());
                 let closed = if finished { Closed::ByPeer } else { Closed::Lost { reason } };
                 state.end(id, closed);
             }

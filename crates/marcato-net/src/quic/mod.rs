@@ -197,13 +197,16 @@ impl State {
         let mut stats = ConnectionStats { unfinished: entry.unfinished, ..ConnectionStats::default() };
         let Some(session) = self.endpoint.peek(id) else { return stats };
         stats.conducted = *session.conducted();
+        stats.parts = session.parts();
+        let client = entry.quic.hub.client;
         let lanes = session.lanes().map(|(view, state, lane)| {
             let route = session.route(view.id);
             let socket = route.and_then(|(socket, _)| self.sockets.get(usize::from(socket.0)));
+            let remote = route.map(|(_, remote)| remote);
             LaneStats {
                 id: view.id,
-                local: socket.map(|socket| socket.addr),
-                remote: route.map(|(_, remote)| remote),
+                local: socket.map(|socket| if client { source(socket.addr, remote) } else { socket.addr }),
+                remote,
                 layer: view.layer,
                 // A low lane that is parked is up, but carries nothing.
                 usable: state == LaneState::Up && (view.usable || view.layer == Layer::High),
@@ -224,7 +227,9 @@ impl State {
     fn end(&mut self, id: SessionId, closed: Closed) {
         let Some(entry) = self.connections.remove(&id) else { return };
         entry.span.in_scope(|| tracing::debug!(%closed, "over"));
-        *lock(&entry.quic.last) = Some(self.stats(id, &entry));
+        let mut last = self.stats(id, &entry);
+        last.lanes.iter_mut().for_each(|lane| lane.usable = false);
+        *lock(&entry.quic.last) = Some(last);
         for (_, (ticket, _)) in entry.tickets {
             ticket.settle(Err(closed.clone().into()));
         }
@@ -468,7 +473,7 @@ impl Transport for Quic {
         let mut state = lock(&self.hub.state);
         if let Some((_, session)) = state.connection(self) {
             driver::leave_silent_lanes(session, now);
-            session.close(now, ErrorCode::NoError, ABORTED);
+            session.close(now, ErrorCode::Aborted, ABORTED);
             state.end(self.id, Closed::Local);
         }
         drop(state);
@@ -490,6 +495,17 @@ impl Transport for Quic {
 /// Returns the unspecified address of the family of `remote`.
 fn any_address(remote: SocketAddr) -> SocketAddr {
     if remote.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() }
+}
+
+/// Returns the address from which the system sends to `remote` by a socket at `bound`. That socket
+/// is not connected, so it does not know; another one is asked, which sends nothing.
+fn source(bound: SocketAddr, remote: Option<SocketAddr>) -> SocketAddr {
+    let asked = || {
+        let socket = std::net::UdpSocket::bind((bound.ip(), 0)).ok()?;
+        socket.connect(remote?).ok()?;
+        Some(SocketAddr::new(socket.local_addr().ok()?.ip(), bound.port()))
+    };
+    if bound.ip().is_unspecified() { asked().unwrap_or(bound) } else { bound }
 }
 
 /// Returns the request for a lane by this socket.

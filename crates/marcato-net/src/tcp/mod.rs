@@ -49,8 +49,9 @@ pub(crate) struct Tcp {
     /// Wakes the task that drives the connection.
     wake: Notify,
     epoch: Instant,
-    local: SocketAddr,
-    remote: SocketAddr,
+    /// Addresses; `None` if the connection had ended before it was asked for them.
+    local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
     /// Length of the longest message that can be queued.
     max_message: Bytes,
 }
@@ -84,7 +85,6 @@ impl Tcp {
         permit: Option<OwnedSemaphorePermit>,
         pool: Pool,
     ) -> Result<Connection, ConfigError> {
-        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let stream = Arc::new(stream);
         let tcp = Arc::new(Self {
             shared: Shared::new(config.limits, pool),
@@ -96,11 +96,11 @@ impl Tcp {
             }),
             wake: Notify::new(),
             epoch: Instant::now(),
-            local: stream.local_addr().unwrap_or(unknown),
-            remote: stream.peer_addr().unwrap_or(unknown),
+            local: stream.local_addr().ok(),
+            remote: stream.peer_addr().ok(),
             max_message: config.limits.queued,
         });
-        let span = tracing::debug_span!("tcp", local = %tcp.local, remote = %tcp.remote);
+        let span = tracing::debug_span!("tcp", local = ?tcp.local, remote = ?tcp.remote);
         let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
         tokio::spawn(
             async move {
@@ -127,8 +127,8 @@ impl Tcp {
         let info = sys::tcp_info(&SockRef::from(stream)).unwrap_or_default();
         LaneStats {
             id: LaneId::FIRST,
-            local: Some(self.local),
-            remote: Some(self.remote),
+            local: self.local,
+            remote: self.remote,
             layer: Layer::High,
             usable: true,
             srtt: info.srtt,
@@ -268,9 +268,10 @@ impl Transport for Tcp {
         let state = lock(&self.state);
         let (stream, last) = (state.stream.clone(), state.last);
         let (conducted, unfinished) = (*state.sender.counters(), state.sender.unfinished());
+        let parts = state.sender.parts();
         drop(state);
         let lane = stream.map(|stream| self.lane(&stream)).or(last);
-        ConnectionStats { lanes: lane.into_iter().collect(), conducted, unfinished, received }
+        ConnectionStats { lanes: lane.into_iter().collect(), conducted, parts, unfinished, received }
     }
 }
 

@@ -338,6 +338,9 @@ impl Session {
         if grant.fin && !cut {
             if let Some(message) = self.outbox.get_mut(key) {
                 message.fed = true;
+                if message.part.is_some_and(|part| !part.last) {
+                    self.parts[grant.priority.index()] += 1;
+                }
             }
             self.scheduler.message_complete(now, grant.message.get());
         }

@@ -7,7 +7,7 @@ use marcato_sched::lane::LaneId;
 use marcato_sched::schedule::LaneScheduler as _;
 use marcato_units::{Bytes, Duration, Time};
 use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
-use noq_proto::{Dir, Event as EngineEvent, ReadError, StreamEvent, StreamId, VarInt};
+use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEvent, StreamId, VarInt};
 
 use super::phase::Phase;
 use super::{Datagram, Session};
@@ -244,7 +244,11 @@ impl Session {
                 self.phase.advance(Phase::Confirmed);
             }
             EngineEvent::ConnectionLost { reason } => {
-                self.over(reason.to_string());
+                let code = match &reason {
+                    ConnectionError::ApplicationClosed(close) => Some(close.error_code.into_inner()),
+                    _ => None,
+                };
+                self.over(reason.to_string(), code);
             }
             EngineEvent::Stream(event) => self.stream_event(now, event),
             EngineEvent::Path(event) => self.path_event(now, event),

@@ -94,6 +94,8 @@ pub struct Session {
     scheduler: Scheduler,
     lanes: Lanes,
     outbox: Outbox,
+    /// Parts granted whole that did not end their message, by level.
+    parts: [u64; Priority::COUNT],
     inbox: Inbox,
     repairs: Repairs,
     duplicates: VecDeque<Duplicate>,
@@ -159,6 +161,7 @@ impl Session {
             scheduler,
             lanes: Lanes::default(),
             outbox: Outbox::default(),
+            parts: [0; Priority::COUNT],
             inbox: Inbox::new(side, config.inbox),
             repairs: Repairs::default(),
             duplicates: VecDeque::new(),
@@ -472,7 +475,7 @@ impl Session {
         }
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
-        self.over("closed at this end".to_owned());
+        self.over("closed at this end".to_owned(), None);
         self.send.request_look();
     }
 
@@ -529,6 +532,12 @@ impl Session {
     /// Returns the Conductor's counters.
     pub fn conducted(&self) -> &conductor::Counters {
         self.conductor.counters()
+    }
+
+    /// Returns the number of the parts of long messages among the messages that the Conductor has
+    /// granted, except last parts, by level.
+    pub const fn parts(&self) -> [u64; Priority::COUNT] {
+        self.parts
     }
 
     /// Returns the inbox's counters.
@@ -610,9 +619,9 @@ impl Session {
     }
 
     /// Marks the session as ended, and queues [`Event::Closed`] once.
-    fn over(&mut self, reason: String) {
+    fn over(&mut self, reason: String, code: Option<u64>) {
         if self.phase.advance(Phase::Closed) {
-            self.events.push_back(Event::Closed { reason });
+            self.events.push_back(Event::Closed { reason, code });
         }
     }
 
@@ -620,7 +629,7 @@ impl Session {
     fn fail(&mut self, now: Time, code: ErrorCode, reason: String) {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
-        self.over(reason);
+        self.over(reason, None);
     }
 
     /// Forgets a message that will not be sent in full, and informs the receiver.

@@ -5,6 +5,7 @@ use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_wire::ErrorCode;
 
 use super::pair::{Pair, Who, body, message};
 use super::{MAX_NOTES, Message};
@@ -193,13 +194,32 @@ fn too_many_notes_close_the_session() {
     assert!(pair.session(Server).is_open());
     send(&mut pair, 1);
     let closed = pair.events(Server).find_map(|event| match event {
-        Event::Closed { reason } => Some(reason.as_str()),
+        Event::Closed { reason, .. } => Some(reason.as_str()),
         _ => None,
     });
     assert_eq!(
         closed,
         Some("the peer grants too little flow-control credit: too many control frames are queued")
     );
+}
+
+/// Texts of errors decide nothing.
+#[test]
+fn the_end_of_a_session_has_the_code_of_the_peer() {
+    for code in [ErrorCode::NoError, ErrorCode::Aborted, ErrorCode::LimitExceeded] {
+        let mut pair = pair(&[20], &SessionConfig::default());
+        pair.pass(Duration::from_millis(200));
+        let now = pair.now;
+        pair.session(Client).close(now, code, "finished, aborted");
+        pair.pass(Duration::from_millis(200));
+        let codes = [Client, Server].map(|who| {
+            pair.events(who).find_map(|event| match event {
+                Event::Closed { code, .. } => Some(*code),
+                _ => None,
+            })
+        });
+        assert_eq!(codes, [Some(None), Some(Some(code.get()))]);
+    }
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn closing_gives_the_peer_a_reason_and_frees_both_ends() {
         }
         let other = if closer == Side::Client { Side::Server } else { Side::Client };
         let reason = pair.peer(other).events.iter().find_map(|(time, event)| match event {
-            Event::Closed { reason } => Some((*time, reason.clone())),
+            Event::Closed { reason, .. } => Some((*time, reason.clone())),
             _ => None,
         });
         let (time, reason) = reason.unwrap();
