@@ -26,7 +26,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
 use crate::config::{
-    ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, Remote, ServerSecurity, system_trust,
+    ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, Remote, ServerSecurity, trust_or_system,
 };
 use crate::connection::{Connection, Message};
 use crate::endpoint::EndpointStats;
@@ -621,10 +621,7 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
     let ClientSecurity::Tls { name, trust } = &to.security else {
         return Err(ConfigError::PlaintextQuic.into());
     };
-    let trust = match trust {
-        Some(trust) => trust.clone(),
-        None => system_trust().map_err(ConfigError::from)?,
-    };
+    let trust = trust_or_system(trust.as_ref()).await.map_err(ConfigError::from)?;
     let lanes = with_low_lanes(config, &to.lanes)?;
     let Some(first) = lanes.first() else { return Err(ConfigError::NoAddress.into()) };
     let most = usize::from(config.quic.session.max_lanes);

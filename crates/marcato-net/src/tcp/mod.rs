@@ -29,7 +29,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
-use crate::config::{ClientSecurity, Config, Engine, LaneConfig, Remote, TcpConfig, system_trust};
+use crate::config::{ClientSecurity, Config, Engine, LaneConfig, Remote, TcpConfig, trust_or_system};
 use crate::connection::{Connection, Message};
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
@@ -303,10 +303,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     let tls = match &remote.security {
         ClientSecurity::Plaintext => None,
         ClientSecurity::Tls { name, trust } => {
-            let trust = match trust {
-                Some(trust) => trust.clone(),
-                None => system_trust().map_err(ConfigError::from)?,
-            };
+            let trust = trust_or_system(trust.as_ref()).await.map_err(ConfigError::from)?;
             let server = ServerName::try_from(name.clone());
             let server = server.map_err(|_| ConfigError::Name { name: name.clone() })?;
             Some((client_tls(&trust)?, server))
