@@ -125,13 +125,53 @@ struct Open {
     long: bool,
 }
 
+/// Length in bytes up to which the pieces of a long message are joined. Its handle and its
+/// allocation make a piece of one byte 64 times as large.
+const PIECE: usize = 32 << 10;
+
 /// Long message, until the application has taken all of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Long {
     pieces: VecDeque<Payload>,
+    /// Short pieces behind these, joined.
+    tail: Vec<u8>,
     end: Option<Result<(), Missed>>,
     /// Set when the application wants no more of it.
     unwanted: bool,
+}
+
+impl Long {
+    fn push(&mut self, bytes: &[u8]) {
+        // A long piece needs no second copy. The one joined before it may stay short.
+        if bytes.len() >= PIECE / 2 {
+            self.end_tail();
+            self.pieces.push_back(Payload::copy_from_slice(bytes));
+            return;
+        }
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() >= PIECE {
+            self.end_tail();
+        }
+    }
+
+    fn end_tail(&mut self) {
+        let tail = self.take_tail();
+        self.pieces.extend(tail);
+    }
+
+    fn take_tail(&mut self) -> Option<Payload> {
+        (!self.tail.is_empty()).then(|| std::mem::take(&mut self.tail).into())
+    }
+
+    /// Takes the next bytes.
+    fn pop(&mut self) -> Option<Payload> {
+        self.pieces.pop_front().or_else(|| self.take_tail())
+    }
+
+    /// Discards all bytes, and returns their number.
+    fn clear(&mut self) -> u64 {
+        std::iter::from_fn(|| self.pop()).map(|piece| length(&piece)).sum()
+    }
 }
 
 /// Next result for an application that reads a long message.
@@ -288,13 +328,13 @@ impl Inbound {
             self.open_bytes -= length(&before);
             self.unread += length(&before);
             let pieces = if before.is_empty() { VecDeque::new() } else { VecDeque::from([before]) };
-            self.longs.insert(number.0, Long { pieces, end: None, unwanted: false });
+            self.longs.insert(number.0, Long { pieces, ..Long::default() });
             self.begun.push_back((number, open.priority));
         }
         if open.long {
             if let Some(long) = self.longs.get_mut(&number.0) {
                 if !long.unwanted && !bytes.is_empty() {
-                    long.pieces.push_back(Payload::copy_from_slice(bytes));
+                    long.push(bytes);
                     self.unread += len;
                 }
                 if last {
@@ -374,9 +414,14 @@ impl Inbound {
         let Some(long) = self.longs.get_mut(&number.0) else { return };
         long.end = Some(Err(missed));
         // The unread bytes of the message are void.
-        let void: u64 = long.pieces.drain(..).map(|piece| length(&piece)).sum();
-        self.unread -= void;
-        if long.unwanted {
+        self.unread -= long.clear();
+        // Of a message that the application has not accepted, nothing remains: a peer could give up
+        // any number of them.
+        let begun = self.begun.iter().position(|(begun, _)| *begun == number);
+        if let Some(at) = begun {
+            self.begun.remove(at);
+        }
+        if long.unwanted || begun.is_some() {
             self.longs.remove(&number.0);
         }
     }
@@ -425,7 +470,8 @@ impl Inbound {
         self.missed.pop_front()
     }
 
-    /// Takes a long message that has begun to arrive.
+    /// Takes a long message that has begun to arrive. One that the peer has abandoned before is
+    /// only [missed](Self::take_missed).
     pub fn take_long(&mut self) -> Option<(MessageNumber, Priority)> {
         self.begun.pop_front()
     }
@@ -433,7 +479,7 @@ impl Inbound {
     /// Takes the next piece of a long message.
     pub fn next_of(&mut self, number: MessageNumber) -> LongNext {
         let Some(long) = self.longs.get_mut(&number.0) else { return LongNext::End(Ok(())) };
-        if let Some(piece) = long.pieces.pop_front() {
+        if let Some(piece) = long.pop() {
             self.unread -= length(&piece);
             return LongNext::Piece(piece);
         }
@@ -450,8 +496,7 @@ impl Inbound {
     pub fn forget_long(&mut self, number: MessageNumber) {
         let Some(long) = self.longs.get_mut(&number.0) else { return };
         long.unwanted = true;
-        let void: u64 = long.pieces.drain(..).map(|piece| length(&piece)).sum();
-        self.unread -= void;
+        self.unread -= long.clear();
         if long.end.is_some() {
             self.longs.remove(&number.0);
         }
@@ -561,9 +606,67 @@ mod tests {
         assert_eq!((inbound.unread, inbound.open_bytes, inbound.open_messages()), (3, 0, 0));
         assert_eq!((inbound.counters().declined, inbound.counters().messages[2]), (3, 1));
         assert_eq!(inbound.take().unwrap().bytes, b"all"[..]);
-        assert_eq!((inbound.take(), inbound.take_long()), (None, Some((long, P2))));
-        assert!(matches!(inbound.next_of(long), LongNext::End(Err(_))));
+        assert_eq!((inbound.take(), inbound.take_long()), (None, None));
         assert!(inbound.longs.is_empty());
+    }
+
+    fn streaming() -> Inbound {
+        inbound(|limits| {
+            limits.max_message = Bytes::new(1);
+            limits.long_messages = LongMessages::Stream;
+        })
+    }
+
+    #[test]
+    fn pieces_of_one_byte_use_no_more_than_twice_their_length() {
+        const LEN: usize = 1 << 20;
+        let mut inbound = streaming();
+        let number = MessageNumber(0);
+        let sent: Vec<u8> = (0..=250).cycle().take(LEN).collect();
+        for (at, byte) in sent.iter().enumerate() {
+            inbound.piece(number, P2, &[*byte], at + 1 == LEN).unwrap();
+        }
+        assert_eq!(inbound.counters().unread_peak, Bytes::new(LEN as u64));
+        let long = &inbound.longs[&0];
+        let handles = long.pieces.capacity() * size_of::<Payload>();
+        assert!(long.pieces.len() <= LEN / PIECE + 1 && handles < LEN / 100, "{handles} bytes of handles");
+        assert!(long.tail.capacity() <= 2 * PIECE);
+        let mut received = Vec::new();
+        while let LongNext::Piece(piece) = inbound.next_of(number) {
+            received.extend_from_slice(&piece);
+        }
+        assert!(received == sent && inbound.unread == 0 && inbound.longs.is_empty());
+    }
+
+    #[test]
+    fn short_and_long_pieces_keep_their_order() {
+        let mut inbound = streaming();
+        let number = MessageNumber(0);
+        let lengths = [1, 5, PIECE / 2, 3, PIECE / 2 - 1, PIECE / 2 - 1, 7, PIECE, 2 * PIECE, 1];
+        let sent: Vec<u8> = (0..=250).cycle().take(lengths.iter().sum()).collect();
+        let mut at = 0;
+        for len in lengths {
+            inbound.piece(number, P2, &sent[at..at + len], false).unwrap();
+            at += len;
+        }
+        assert_eq!(inbound.unread, sent.len() as u64);
+        let mut received = Vec::new();
+        while let LongNext::Piece(piece) = inbound.next_of(number) {
+            received.extend_from_slice(&piece);
+        }
+        assert!(received == sent && inbound.unread == 0);
+    }
+
+    #[test]
+    fn long_messages_given_up_before_acceptance_are_freed() {
+        let mut inbound = streaming();
+        for number in (0..10_000).map(MessageNumber) {
+            inbound.piece(number, P2, b"begun", false).unwrap();
+            inbound.give_up(number, 0);
+        }
+        assert!(inbound.longs.is_empty() && inbound.begun.is_empty() && inbound.open.is_empty());
+        assert_eq!((inbound.unread, inbound.counters().missed), (0, 10_000));
+        assert_eq!(inbound.take_long(), None);
     }
 
     #[test]
