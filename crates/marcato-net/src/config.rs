@@ -113,6 +113,9 @@ pub struct TcpConfig {
     pub max_handshakes_per_address: usize,
     /// Limit of an endpoint's connections (4096). Further peers are refused.
     pub max_connections: usize,
+    /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128). Beyond it,
+    /// peers wait before their handshake.
+    pub backlog: usize,
 }
 
 #[cfg(feature = "tcp")]
@@ -128,6 +131,7 @@ impl Default for TcpConfig {
             max_handshakes: 256,
             max_handshakes_per_address: 64,
             max_connections: 4096,
+            backlog: 128,
         }
     }
 }
@@ -155,6 +159,13 @@ pub struct QuicConfig {
     /// Limit of clients' concurrent handshakes (256). Beyond it, clients have to prove first that
     /// they receive packets at their address, which costs a round trip.
     pub max_handshakes: usize,
+    /// Limit of concurrent handshakes of clients that have proved their address, from one IPv4
+    /// address or one IPv6 network of 64 bits (32). Further ones from there are refused.
+    pub max_handshakes_per_address: usize,
+    /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128), handshakes in
+    /// progress included. From half of it on, clients have to prove their address first. Beyond it
+    /// they are refused before their handshake, and counted.
+    pub backlog: usize,
     /// Requires every client to prove first that it receives packets at its address, which costs a
     /// round trip (off).
     pub validate_addresses: bool,
@@ -176,6 +187,8 @@ impl Default for QuicConfig {
             layered: false,
             max_connections: 4096,
             max_handshakes: 256,
+            max_handshakes_per_address: 32,
+            backlog: 128,
             validate_addresses: false,
             socket_buffer: Bytes::kb(4000),
             handshake_timeout: Duration::from_secs(10),

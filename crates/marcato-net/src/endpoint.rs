@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::config::{Config, Engine, LocalAddress, Remote, ServerSecurity};
 use crate::connection::Connection;
@@ -13,9 +13,6 @@ use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
 use crate::quic;
 #[cfg(feature = "tcp")]
 use crate::tcp;
-
-/// Limit of connections waiting to be accepted; at the limit, handshakes wait.
-const BACKLOG: usize = 128;
 
 enum Listener {
     #[cfg(feature = "tcp")]
@@ -36,7 +33,7 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// Peers refused because of the limit of connections.
     pub refused: u64,
-    /// Peers refused because too many handshakes of their address were in progress. Only over TCP.
+    /// Peers refused because too many handshakes of their address were in progress.
     pub crowded: u64,
     /// Peers asked to prove that they receive packets at their address. Only over QUIC.
     pub retried: u64,
@@ -100,7 +97,15 @@ impl Endpoint {
         if at.is_empty() {
             return Err(ConfigError::NoAddress.into());
         }
-        let (sender, accepted) = mpsc::channel(BACKLOG);
+        let backlog = match config.engine {
+            #[cfg(feature = "tcp")]
+            Engine::Tcp => config.tcp.backlog,
+            #[cfg(feature = "quic")]
+            Engine::Quic => config.quic.backlog,
+            #[cfg(not(all(feature = "tcp", feature = "quic")))]
+            engine => return Err(ConfigError::NotBuilt { engine }.into()),
+        };
+        let (sender, accepted) = mpsc::channel(backlog.clamp(1, Semaphore::MAX_PERMITS));
         let (addrs, listener) = match config.engine {
             #[cfg(feature = "tcp")]
             Engine::Tcp => {

@@ -7,12 +7,15 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use common::{NAME, close, for_both_engines, greet, localhost, server, within};
 use marcato_net::{
-    ClientSecurity, Closed, Config, Endpoint, EndpointStats, Engine, Message, NotDelivered, Remote,
+    ClientSecurity, Closed, Config, ConnectError, Endpoint, EndpointStats, Engine, Message, NotDelivered,
+    Remote,
 };
 use marcato_quic::{EndpointConfig, LocalSocket, SessionConfig, SocketId};
 use marcato_units::Time;
+use marcato_wire::Ecn;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 /// Waits until the endpoint's statistics satisfy `wanted`.
@@ -94,6 +97,73 @@ async fn stalled_quic_handshakes_block_no_client_and_time_out() {
     assert_eq!(within(accepted.recv()).await.unwrap().bytes, b"hello"[..]);
     let stats = until(&server.endpoint, |stats| stats.failed == 4).await;
     assert_eq!((stats.handshakes, stats.connections, stats.accepted), (0, 1, 1));
+    close(client, accepted).await;
+}
+
+/// A client that is refused knows that nothing of what it sends arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_backlog_quic_clients_are_refused_at_once() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.backlog = 2;
+    let server = server(&config).await;
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(within(Endpoint::connect(&config, &server.remote())).await.unwrap());
+    }
+    let error = within(Endpoint::connect(&config, &server.remote())).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Ended { .. }), "{error}");
+    let stats = until(&server.endpoint, |stats| stats.refused == 1).await;
+    assert_eq!((stats.accepted, stats.handshakes), (2, 0));
+    // Each connection that the application takes leaves room for another.
+    for client in clients {
+        let accepted = within(server.endpoint.accept()).await.unwrap();
+        let more = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+        client.send(Message::new("hello")).await.unwrap();
+        assert_eq!(within(accepted.recv()).await.unwrap().bytes, b"hello"[..]);
+        drop(more);
+    }
+}
+
+/// Lets a client prove its address, and begin a handshake that it never completes.
+async fn stall(server: SocketAddr, trust: &marcato_quic::Trust, from: &str) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).await.unwrap();
+    let (epoch, local) = (Instant::now(), socket.local_addr().unwrap());
+    let config = EndpointConfig::new(vec![LocalSocket::new(local)]);
+    let mut endpoint = marcato_quic::Endpoint::new(config, epoch).unwrap();
+    endpoint.connect(Time::ZERO, SocketId(0), server, NAME, trust, SessionConfig::default()).unwrap();
+    let mut datagram = Vec::new();
+    for round in 0..2 {
+        datagram.clear();
+        endpoint.poll_transmit(Time::ZERO, NonZeroUsize::MIN, &mut datagram).unwrap();
+        socket.send_to(&datagram, server).await.unwrap();
+        if round == 0 {
+            let mut retry = BytesMut::zeroed(1500);
+            let len = within(socket.recv(&mut retry)).await.unwrap();
+            retry.truncate(len);
+            endpoint.handle_datagram(Time::ZERO, SocketId(0), server, Ecn::NotEct, retry);
+        }
+    }
+    socket
+}
+
+/// Elsewhere, loopback interfaces have one address.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalled_quic_strangers_from_one_host_exclude_no_other() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.backlog = 8;
+    config.quic.max_handshakes_per_address = 4;
+    config.quic.validate_addresses = true;
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let mut strangers = Vec::new();
+    for _ in 0..20 {
+        strangers.push(stall(addr, &server.trust, "127.0.0.9").await);
+    }
+    let stats = until(&server.endpoint, |stats| stats.crowded == 16).await;
+    assert_eq!((stats.handshakes, stats.refused), (4, 0));
+    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    let accepted = within(server.endpoint.accept()).await.unwrap();
     close(client, accepted).await;
 }
 

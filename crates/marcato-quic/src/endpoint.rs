@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use marcato_identity::{Identity, IdentityError, Trust};
+use marcato_stream::{Stranger, Strangers};
 use marcato_units::{Duration, Layer, Seed, Stream, Time};
 use marcato_wire::{Ecn, ErrorCode};
 use noq_proto::crypto::{CryptoError, HandshakeTokenKey};
@@ -85,6 +86,9 @@ pub struct EndpointConfig {
     /// receive packets at their address (RFC 9000 §8.1), so that forged handshakes exclude no
     /// client.
     pub max_handshakes: usize,
+    /// Limit of handshakes in progress from one IPv4 address, or from one IPv6 network of 64 bits,
+    /// of clients that have proved it. Further ones are refused, so that no host takes all.
+    pub max_handshakes_per_address: usize,
     /// Time after which a peer's handshake is abandoned. `None` closes it after the idle timeout of
     /// sessions without a packet.
     pub handshake_timeout: Option<Duration>,
@@ -100,6 +104,7 @@ impl EndpointConfig {
             max_sessions: 4096,
             validate_addresses: false,
             max_handshakes: 256,
+            max_handshakes_per_address: 32,
             handshake_timeout: None,
         }
     }
@@ -164,6 +169,8 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// Peers refused because of the limit of sessions.
     pub refused: u64,
+    /// Peers refused because too many handshakes of their address were in progress.
+    pub crowded: u64,
     /// Peers asked to prove that they receive packets at their address.
     pub retried: u64,
     /// Peers' handshakes in progress.
@@ -199,7 +206,9 @@ pub struct Endpoint {
     /// Sessions by the engine's handles, which the engine reuses.
     handles: HashMap<ConnectionHandle, SessionId>,
     /// Peers' sessions in their handshake. `deadlines` has the time at which each is abandoned.
-    handshakes: BTreeSet<SessionId>,
+    handshakes: BTreeMap<SessionId, Option<Stranger>>,
+    /// Clients in their handshake that have proved their address.
+    strangers: Arc<Strangers>,
     deadlines: VecDeque<(Time, SessionId)>,
     next: u64,
     /// Sessions that may have packets to send, in rotation.
@@ -267,6 +276,7 @@ impl Endpoint {
                 Box::new(SeededIds(Arc::clone(&ids))) as Box<dyn ConnectionIdGenerator>
             }));
         }
+        let strangers = Strangers::new(config.max_handshakes_per_address);
         // The sockets' owner limits the size of datagrams; 65 527 is UDP's maximum.
         let _ = engine.max_udp_payload_size(65_527);
         Ok(Self {
@@ -278,7 +288,8 @@ impl Endpoint {
             listener: None,
             sessions: BTreeMap::new(),
             handles: HashMap::new(),
-            handshakes: BTreeSet::new(),
+            handshakes: BTreeMap::new(),
+            strangers,
             deadlines: VecDeque::new(),
             next: 0,
             over: VecDeque::new(),
@@ -546,6 +557,15 @@ impl Endpoint {
             }
             return;
         }
+        // Anyone can forge an address that was not proved, so only proved ones are counted.
+        let stranger = match incoming.remote_address_validated().then(|| self.strangers.admit(from.ip())) {
+            Some(None) => {
+                self.stats.crowded += 1;
+                let transmit = self.engine.refuse(incoming, buf);
+                return self.answer(socket, &transmit, buf);
+            }
+            admitted => admitted.flatten(),
+        };
         // Each session needs its own gates, and so its own configuration.
         let mut server = (*listener.crypto).clone();
         server.transport_config(listener.session.transport());
@@ -559,12 +579,12 @@ impl Endpoint {
                         self.stats.accepted += 1;
                         session.begun(now, socket, from);
                         let id = self.add(handle, session);
-                        self.handshakes.insert(id);
+                        self.handshakes.insert(id, stranger);
                         if let Some(timeout) = self.config.handshake_timeout {
                             self.deadlines.push_back((now + timeout, id));
                             // Most handshakes end long before their deadlines.
                             if self.deadlines.len() > 2 * self.handshakes.len() + 64 {
-                                self.deadlines.retain(|(_, id)| self.handshakes.contains(id));
+                                self.deadlines.retain(|(_, id)| self.handshakes.contains_key(id));
                             }
                         }
                     }
@@ -600,7 +620,7 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Time) {
         self.forget_ended();
         while let Some(&(at, id)) = self.deadlines.front() {
-            let lasts = self.handshakes.contains(&id);
+            let lasts = self.handshakes.contains_key(&id);
             if lasts && at > now {
                 break;
             }
@@ -673,8 +693,8 @@ impl Endpoint {
         }
         while let Some(event) = place.session.poll_event() {
             match event {
-                Event::Connected => self.unannounced += usize::from(self.handshakes.remove(&id)),
-                Event::Closed { .. } => self.stats.failed += u64::from(self.handshakes.remove(&id)),
+                Event::Connected => self.unannounced += usize::from(self.handshakes.remove(&id).is_some()),
+                Event::Closed { .. } => self.stats.failed += u64::from(self.handshakes.remove(&id).is_some()),
                 _ => {}
             }
             self.events.push_back((id, event));

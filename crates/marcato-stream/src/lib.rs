@@ -45,6 +45,7 @@ mod message;
 mod pool;
 mod reader;
 mod sender;
+mod strangers;
 
 pub use chunk::ChunkRule;
 pub use error::{ChangeError, Closed, NotDelivered, SendError};
@@ -55,3 +56,4 @@ pub use message::Message;
 pub use pool::Pool;
 pub use reader::{PeerError, Reader};
 pub use sender::{NotAwaited, Sender, Ticket};
+pub use strangers::{Stranger, Strangers};

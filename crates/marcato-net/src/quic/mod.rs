@@ -112,6 +112,7 @@ impl Hub {
         endpoint.max_sessions = config.quic.max_connections;
         endpoint.validate_addresses = config.quic.validate_addresses;
         endpoint.max_handshakes = config.quic.max_handshakes;
+        endpoint.max_handshakes_per_address = config.quic.max_handshakes_per_address;
         endpoint.handshake_timeout = Some(config.quic.handshake_timeout);
         let client = accepted.is_none();
         Ok(Arc::new(Self {
@@ -149,7 +150,7 @@ impl Hub {
             retried: stats.retried,
             failed: stats.failed,
             stray: stats.stray,
-            ..EndpointStats::default()
+            crowded: stats.crowded,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{
 };
 
 use marcato_identity::Identity;
-use marcato_stream::Pool;
+use marcato_stream::{Pool, Stranger, Strangers};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -16,7 +16,6 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::pipe::Pipe;
-use super::strangers::{Stranger, Strangers};
 use super::{Tcp, hello, prepare};
 use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
@@ -102,6 +101,9 @@ impl Listener {
                             continue;
                         }
                     };
+                    // A peer whose handshake completes is sure of a place in the application's
+                    // queue. Until there is one, further peers wait in the kernel.
+                    let Ok(seat) = shared.accepted.clone().reserve_owned().await else { return };
                     let Some(stranger) = shared.strangers.admit(from.ip()) else {
                         shared.crowded.fetch_add(1, Relaxed);
                         tracing::debug!(%from, "the maximum number of handshakes of its network is in progress");
@@ -114,7 +116,7 @@ impl Listener {
                     };
                     let shared = Arc::clone(&shared);
                     tokio::spawn(async move {
-                        shared.admit(stream, place, stranger).await;
+                        shared.admit(stream, place, stranger, seat).await;
                         drop(permit);
                     });
                 }
@@ -153,7 +155,13 @@ impl Acceptor {
 }
 
 impl Acceptor {
-    async fn admit(&self, stream: TcpStream, place: OwnedSemaphorePermit, stranger: Stranger) {
+    async fn admit(
+        &self,
+        stream: TcpStream,
+        place: OwnedSemaphorePermit,
+        stranger: Stranger,
+        seat: mpsc::OwnedPermit<Connection>,
+    ) {
         let timeout = self.config.tcp.handshake_timeout;
         let handshake = handshake(&self.config, self.tls.as_ref(), stream, place, self.pool.clone());
         // A handshake that fails releases its permit here.
@@ -163,7 +171,7 @@ impl Acceptor {
             Ok(Some(connection)) => {
                 self.admitted.fetch_add(1, Relaxed);
                 // If the endpoint accepts no more connections, this one ends here.
-                let _ = self.accepted.send(connection).await;
+                seat.send(connection);
             }
             Ok(None) | Err(_) => _ = self.failed.fetch_add(1, Release),
         }

@@ -8,7 +8,6 @@ mod hello;
 mod listener;
 mod liveness;
 mod pipe;
-mod strangers;
 
 use std::io;
 use std::net::SocketAddr;

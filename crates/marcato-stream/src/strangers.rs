@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex};
-
-use crate::shared::lock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Addresses that one host may use at will: an IPv4 address, or an IPv6 network of 64 bits
 /// (RFC 4291 §2.5.1).
@@ -29,7 +27,7 @@ impl From<IpAddr> for Network {
 /// Peers that have not completed their handshake. Each network has a bound, so that none takes all
 /// of an endpoint's handshakes.
 #[derive(Debug)]
-pub(super) struct Strangers {
+pub struct Strangers {
     most: usize,
     /// Number of peers, by network. It has at most as many entries as the endpoint has handshakes.
     networks: Mutex<HashMap<Network, usize>>,
@@ -37,20 +35,26 @@ pub(super) struct Strangers {
 
 /// Place of one peer, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Stranger {
+pub struct Stranger {
     network: Network,
     all: Arc<Strangers>,
 }
 
 impl Strangers {
-    pub(super) fn new(most: usize) -> Arc<Self> {
+    /// Creates an empty set, with at most `most` peers of each network, and at least one.
+    pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most: most.max(1), networks: Mutex::default() })
     }
 
+    fn networks(&self) -> MutexGuard<'_, HashMap<Network, usize>> {
+        // A panic while the lock was held leaves a map that is still valid.
+        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns a place for the peer at this address, unless its network has none left.
-    pub(super) fn admit(self: &Arc<Self>, addr: IpAddr) -> Option<Stranger> {
+    pub fn admit(self: &Arc<Self>, addr: IpAddr) -> Option<Stranger> {
         let network = Network::from(addr);
-        let mut networks = lock(&self.networks);
+        let mut networks = self.networks();
         let count = networks.entry(network).or_insert(0);
         // The bound is at least one, so no entry of zero stays behind.
         if *count >= self.most {
@@ -63,7 +67,7 @@ impl Strangers {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        let mut networks = lock(&self.all.networks);
+        let mut networks = self.all.networks();
         if let Some(count) = networks.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
@@ -92,7 +96,7 @@ mod tests {
         drop(first);
         assert!(admit(&strangers, "192.0.2.1").is_some());
         drop(other);
-        assert!(lock(&strangers.networks).is_empty());
+        assert!(strangers.networks().is_empty());
     }
 
     #[test]
