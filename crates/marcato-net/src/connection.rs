@@ -3,14 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes as Payload;
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::Message;
-use marcato_stream::{LongNext, Missed, Received};
+use marcato_stream::{Missed, Received};
 use marcato_units::{Bytes, Priority, Time};
-use marcato_wire::MessageNumber;
 use tokio::sync::oneshot;
 
 use crate::config::LaneConfig;
@@ -18,7 +16,9 @@ use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
 };
 use crate::event::{ConnectionEvent, Events};
+use crate::flows::{Incoming, Outgoing};
 use crate::long::LongSender;
+use crate::long_message::LongMessage;
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::ConnectionStats;
 
@@ -104,7 +104,7 @@ impl Connection {
         Self(Arc::new(Handle(transport)))
     }
 
-    fn transport(&self) -> &dyn Transport {
+    pub(crate) fn transport(&self) -> &dyn Transport {
         &*self.0.0
     }
 
@@ -143,11 +143,13 @@ impl Connection {
     ///
     /// If the connection has ended or is closing, or the message cannot be sent at all.
     pub async fn send(&self, message: Message) -> Result<MessageHandle, SendError> {
-        Shared::wait_for(&self.shared().room, || match self.try_send(&message) {
-            Err(SendError::Busy { .. }) => None,
-            result => Some(result),
-        })
-        .await
+        self.shared()
+            .room
+            .wait_for(|| match self.try_send(&message) {
+                Err(SendError::Busy { .. }) => None,
+                result => Some(result),
+            })
+            .await
     }
 
     /// Begins a message that is sent piece by piece, because it is not complete yet or too long for
@@ -178,13 +180,23 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn recv(&self) -> Result<Received, Closed> {
-        let received = Shared::wait_for(&self.shared().readable, || {
+        let received = self.shared().readable.wait_for(|| {
             let mut inbound = lock(&self.shared().inbound);
             inbound.take().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
         });
         let received = received.await?;
         self.transport().resume();
         Ok(received)
+    }
+
+    /// Returns the messages that arrive from now on, as a stream.
+    pub fn incoming(&self) -> Incoming {
+        Incoming(self.clone())
+    }
+
+    /// Returns a sink of messages to send.
+    pub fn outgoing(&self) -> Outgoing {
+        Outgoing::new(self.clone())
     }
 
     /// Waits for the next long message that begins to arrive, if they are
@@ -194,12 +206,12 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn accept_long(&self) -> Result<LongMessage, Closed> {
-        let begun = Shared::wait_for(&self.shared().readable, || {
+        let begun = self.shared().readable.wait_for(|| {
             let mut inbound = lock(&self.shared().inbound);
             inbound.take_long().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
         });
         let (number, priority) = begun.await?;
-        Ok(LongMessage { number, priority, transport: Arc::clone(&self.0.0), ended: false })
+        Ok(LongMessage::new(number, priority, Arc::clone(&self.0.0)))
     }
 
     /// Waits for the next message that the peer has abandoned, for example because its lifetime
@@ -209,11 +221,13 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn missed(&self) -> Result<Missed, Closed> {
-        Shared::wait_for(&self.shared().readable, || {
-            let mut inbound = lock(&self.shared().inbound);
-            inbound.take_missed().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
-        })
-        .await
+        self.shared()
+            .readable
+            .wait_for(|| {
+                let mut inbound = lock(&self.shared().inbound);
+                inbound.take_missed().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
+            })
+            .await
     }
 
     /// Declares a periodic source, so that room in the congestion window is kept for its messages
@@ -328,66 +342,6 @@ impl Connection {
 
     /// Waits until the connection has ended, and returns the reason.
     pub async fn closed(&self) -> Closed {
-        Shared::wait_for(&self.shared().readable, || self.shared().closed()).await
-    }
-}
-
-/// Long message that is arriving. If it is dropped before its end, the rest is discarded on
-/// arrival.
-pub struct LongMessage {
-    number: MessageNumber,
-    priority: Priority,
-    transport: Arc<dyn Transport>,
-    ended: bool,
-}
-
-impl fmt::Debug for LongMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LongMessage")
-            .field("number", &self.number)
-            .field("priority", &self.priority)
-            .finish_non_exhaustive()
-    }
-}
-
-impl LongMessage {
-    /// Returns the sender's number for it.
-    pub const fn number(&self) -> MessageNumber {
-        self.number
-    }
-
-    /// Returns the priority given by the sender.
-    pub const fn priority(&self) -> Priority {
-        self.priority
-    }
-
-    /// Waits for the next bytes; `None` once all have been returned. Cancelling loses nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the sender abandoned it, or the connection ended: the bytes returned so far are void.
-    pub async fn next(&mut self) -> Result<Option<Payload>, Missed> {
-        if self.ended {
-            return Ok(None);
-        }
-        let shared = self.transport.shared();
-        let next = Shared::wait_for(&shared.readable, || match lock(&shared.inbound).next_of(self.number) {
-            LongNext::Wait => None,
-            LongNext::Piece(piece) => Some(Ok(Some(piece))),
-            LongNext::End(end) => Some(end.map(|()| None)),
-        })
-        .await;
-        self.ended = !matches!(next, Ok(Some(_)));
-        self.transport.resume();
-        next
-    }
-}
-
-impl Drop for LongMessage {
-    fn drop(&mut self) {
-        if !self.ended {
-            lock(&self.transport.shared().inbound).forget_long(self.number);
-            self.transport.resume();
-        }
+        self.shared().readable.wait_for(|| self.shared().closed()).await
     }
 }

@@ -58,6 +58,8 @@
 //!   level](MessageHandle::reprioritise) until it has left.
 //! - Lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a
 //!   connection runs.
+//! - A [`LongSender`] implements `AsyncWrite`, and a [`LongMessage`] `AsyncRead` and `Stream`.
+//!   [`Connection::incoming`] and [`Connection::outgoing`] are messages as a `Stream` and a `Sink`.
 //! - [`Connection::events`] reports lanes that come up, stall, recover, go down and are reopened.
 //! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
 //!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC
@@ -128,15 +130,18 @@ mod connection;
 mod endpoint;
 mod error;
 mod event;
+mod flows;
 #[cfg(all(fuzzing, feature = "tcp"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod long;
+mod long_message;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "quic")]
 mod quic;
 mod shared;
+mod signal;
 mod stats;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
 #[cfg_attr(
@@ -155,14 +160,16 @@ pub use config::{
 };
 #[cfg(feature = "tcp")]
 pub use config::{TcpConfig, TcpCongestion};
-pub use connection::{Connection, LongMessage, Message, MessageHandle};
+pub use connection::{Connection, Message, MessageHandle};
 pub use endpoint::{Endpoint, EndpointStats};
 pub use error::{
     AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
     LongSendError, NotDelivered, ReserveError, SendError, TrustError,
 };
 pub use event::{ConnectionEvent, Events};
+pub use flows::{Incoming, Outgoing};
 pub use long::LongSender;
+pub use long_message::LongMessage;
 pub use marcato_identity::{Fingerprint, Identity, IdentityError, Trust};
 pub use marcato_sched::conductor::{MessageId, Redundancy};
 pub use marcato_sched::lane::LaneId;

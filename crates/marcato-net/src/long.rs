@@ -2,17 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes as Payload, BytesMut};
 use marcato_sched::conductor::MessageId;
 use marcato_stream::LongId;
 use marcato_units::{Bytes, Priority};
+use tokio::io::AsyncWrite;
 use tokio::sync::oneshot;
 
 use crate::connection::Message;
 use crate::error::{ChangeError, Closed, LongSendError, NotDelivered, SendError};
-use crate::shared::{Shared, Ticket, Transport};
+use crate::shared::{Ticket, Transport};
 
 /// Bytes handed over at once: over QUIC, the data of one stream.
 const PART: usize = 128 << 10;
@@ -21,6 +25,8 @@ type Outcome = Result<(), NotDelivered>;
 
 /// Sender of a message that is written piece by piece. To the receiver it is one message: if it is
 /// long, [`accept_long`](crate::Connection::accept_long) returns it as it arrives.
+///
+/// It also implements [`AsyncWrite`], for example for `tokio::io::copy`.
 ///
 /// Data leaves in parts of 128 kB, so up to that much is held back until the message is
 /// [finished](Self::finish). If the sender is dropped before that, the message is
@@ -84,11 +90,19 @@ impl LongSender {
             return Err(SendError::Ended.into());
         }
         self.hand_over(false).await?;
-        let bytes = bytes.into();
+        self.accept(bytes.into());
+        self.begin_hand_over()
+    }
+
+    /// Appends bytes to those that are not handed over.
+    fn accept(&mut self, bytes: Payload) {
         self.written += Bytes::new(bytes.len() as u64);
         self.pending_len += bytes.len();
         self.pending.push_back(bytes);
-        // Data that can leave at once does not wait for the next call.
+    }
+
+    /// Hands over data that can leave at once, so that it does not wait for the next call.
+    fn begin_hand_over(&mut self) -> Result<(), LongSendError> {
         match self.try_hand_over(false) {
             Ok(()) | Err(LongSendError::Send(SendError::Busy { .. })) => Ok(()),
             Err(error) => Err(error),
@@ -177,11 +191,22 @@ impl LongSender {
 
     async fn hand_over(&mut self, all: bool) -> Result<(), LongSendError> {
         let transport = Arc::clone(&self.transport);
-        Shared::wait_for(&transport.shared().room, || match self.try_hand_over(all) {
+        transport
+            .shared()
+            .room
+            .wait_for(|| match self.try_hand_over(all) {
+                Err(LongSendError::Send(SendError::Busy { .. })) => None,
+                result => Some(result),
+            })
+            .await
+    }
+
+    fn poll_hand_over(&mut self, context: &mut Context<'_>, all: bool) -> Poll<Result<(), LongSendError>> {
+        let transport = Arc::clone(&self.transport);
+        transport.shared().room.poll_for(context, || match self.try_hand_over(all) {
             Err(LongSendError::Send(SendError::Busy { .. })) => None,
             result => Some(result),
         })
-        .await
     }
 
     /// Hands over all complete parts except the last, or with `all` everything.
@@ -240,6 +265,45 @@ impl LongSender {
             self.transport.cancel_long(self.long);
         }
     }
+}
+
+/// Writes bytes of the message, and shuts it down by [finishing](LongSender::finish) it. A flush
+/// waits for what can leave before the end is known: all but the last part.
+impl AsyncWrite for LongSender {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.finished {
+            return Poll::Ready(Err(broken(SendError::Ended.into())));
+        }
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(this.poll_hand_over(context, false)).map_err(broken)?;
+        let bytes = &buf[..buf.len().min(PART)];
+        this.accept(Payload::copy_from_slice(bytes));
+        Poll::Ready(this.begin_hand_over().map(|()| bytes.len()).map_err(broken))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_hand_over(context, false).map_err(broken)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.written.is_zero() {
+            return Poll::Ready(Err(broken(SendError::Empty.into())));
+        }
+        this.poll_hand_over(context, true).map_err(broken)
+    }
+}
+
+/// Returns the error of a message as one of a byte stream.
+fn broken(error: LongSendError) -> io::Error {
+    let kind = match &error {
+        LongSendError::Send(SendError::Empty) => io::ErrorKind::InvalidInput,
+        _ => io::ErrorKind::BrokenPipe,
+    };
+    io::Error::new(kind, error)
 }
 
 impl Drop for LongSender {

@@ -8,7 +8,7 @@ use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_stream::{Inbound, LongId, Pool};
 use marcato_units::{Bytes, Priority, Time};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use crate::config::{LaneConfig, Limits};
 use crate::connection::Message;
@@ -16,6 +16,7 @@ use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
 };
 use crate::event::{ConnectionEvent, Events, Readers};
+use crate::signal::Signal;
 use crate::stats::ConnectionStats;
 
 /// Channel that reports the outcome of a message to its sender.
@@ -48,16 +49,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Shared {
     pub(crate) inbound: Mutex<Inbound>,
     /// Notified when data can be taken, or the connection has ended.
-    pub(crate) readable: Notify,
+    pub(crate) readable: Signal,
     /// Notified when a message has left a queue, or the connection has ended.
-    pub(crate) room: Notify,
+    pub(crate) room: Signal,
     readers: Mutex<Readers>,
 }
 
 impl Shared {
     pub(crate) fn new(limits: Limits, pool: Pool) -> Self {
         let inbound = Mutex::new(Inbound::new(limits, pool));
-        Self { inbound, readable: Notify::new(), room: Notify::new(), readers: Mutex::default() }
+        Self { inbound, readable: Signal::default(), room: Signal::default(), readers: Mutex::default() }
     }
 
     /// Ends the connection and notifies all waiting tasks.
@@ -80,20 +81,6 @@ impl Shared {
 
     pub(crate) fn closed(&self) -> Option<Closed> {
         lock(&self.inbound).closed().cloned()
-    }
-
-    /// Waits until `what` returns a value, which may change with each notification of `of`.
-    pub(crate) async fn wait_for<T>(of: &Notify, mut what: impl FnMut() -> Option<T>) -> T {
-        loop {
-            let notified = of.notified();
-            tokio::pin!(notified);
-            // From here on no notification is missed.
-            notified.as_mut().enable();
-            if let Some(value) = what() {
-                return value;
-            }
-            notified.await;
-        }
     }
 }
 

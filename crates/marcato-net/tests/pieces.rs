@@ -4,14 +4,19 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::Pin;
 
 use common::{body, close, for_both_engines, number_of, pair, within};
+use futures_core::Stream as _;
+use futures_sink::Sink as _;
 use marcato_net::{
     Closed, Config, Connection, Engine, LongMessages, LongSendError, Message, MissedReason, NotDelivered,
     SendError,
 };
 use marcato_units::{Bytes, Priority};
 use ring::digest::{Context, SHA256, digest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
 /// Returns a configuration in which the receiver streams long messages, too.
 fn config(engine: Engine) -> Config {
@@ -218,7 +223,74 @@ async fn a_writer_learns_that_its_connection_is_over(engine: Engine) {
     assert!(matches!(client.send_long(Priority::P2), Err(SendError::Closed(_))));
 }
 
+/// An application that copies a file needs nothing but `AsyncWrite` and `AsyncRead`.
+async fn long_messages_are_byte_streams(engine: Engine) {
+    const LEN: usize = 3 << 20;
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let sent = body(5, LEN);
+    let (writing, mut source) = (client.clone(), std::io::Cursor::new(sent.clone()));
+    let writer = tokio::spawn(async move {
+        let mut long = writing.send_long(Priority::P3).unwrap();
+        assert_eq!(tokio::io::copy(&mut source, &mut long).await.unwrap(), LEN as u64);
+        long.flush().await.unwrap();
+        long.shutdown().await.unwrap();
+        long.delivered().await.unwrap();
+        let error = long.write_all(b"more").await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    });
+    let mut long = within(server.accept_long()).await.unwrap();
+    // A short buffer leaves the rest of a piece for the next read, of either kind.
+    let mut first = [0; 3];
+    within(long.read_exact(&mut first)).await.unwrap();
+    let mut received = first.to_vec();
+    received.extend_from_slice(&within(long.next()).await.unwrap().unwrap());
+    within(long.read_to_end(&mut received)).await.unwrap();
+    assert!(received == sent);
+    within(writer).await.unwrap();
+    close(client, server).await;
+}
+
+/// A byte stream that breaks off is no shorter message.
+async fn a_cancelled_byte_stream_ends_with_an_error(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut long = client.send_long(Priority::P3).unwrap();
+    within(AsyncWriteExt::write_all(&mut long, &vec![7; 2 << 20])).await.unwrap();
+    let mut arriving = within(server.accept_long()).await.unwrap();
+    drop(long);
+    let error = within(arriving.read_to_end(&mut Vec::new())).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
+    assert!(error.to_string().ends_with("it cancelled it"), "{error}");
+    close(client, server).await;
+}
+
+/// Messages pass as a sink and a stream, in the order of their priorities.
+async fn a_sink_and_a_stream_carry_messages(engine: Engine) {
+    const COUNT: u64 = 200;
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut sink = client.outgoing();
+    let sender = tokio::spawn(async move {
+        for number in 0..COUNT {
+            poll_fn(|context| Pin::new(&mut sink).poll_ready(context)).await.unwrap();
+            Pin::new(&mut sink).start_send(Message::new(body(number, 100_000))).unwrap();
+        }
+        poll_fn(|context| Pin::new(&mut sink).poll_close(context)).await.unwrap();
+    });
+    let mut stream = server.incoming();
+    for number in 0..COUNT {
+        let received = within(poll_fn(|context| Pin::new(&mut stream).poll_next(context))).await.unwrap();
+        assert_eq!(number_of(&received.bytes), number);
+    }
+    within(sender).await.unwrap();
+    drop(stream);
+    let mut stream = server.incoming();
+    client.abort();
+    assert_eq!(within(poll_fn(|context| Pin::new(&mut stream).poll_next(context))).await, None);
+}
+
 for_both_engines! {
+    long_messages_are_byte_streams
+    a_cancelled_byte_stream_ends_with_an_error
+    a_sink_and_a_stream_carry_messages
     pieces_of_any_size_become_one_message
     a_writer_waits_for_its_reader
     what_is_cancelled_or_dropped_halfway_is_missed

@@ -24,7 +24,8 @@ pub struct Received {
 }
 
 /// Message that will not arrive, because its sender abandoned it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the sender abandoned message {number} after {received} had arrived: {reason}")]
 #[non_exhaustive]
 pub struct Missed {
     /// Sender's number for it.
@@ -36,20 +37,26 @@ pub struct Missed {
 }
 
 /// Reason for which a message will not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum MissedReason {
     /// The sender cancelled it.
+    #[error("it cancelled it")]
     Cancelled,
     /// The sender discards its level.
+    #[error("it discards messages of this level")]
     Discarded,
     /// It could not be sent within its lifetime: a missed deadline.
+    #[error("its lifetime ended")]
     Expired,
     /// The sender shed it under congestion.
+    #[error("it shed it under congestion")]
     Shed,
     /// The sender evicted it for a more urgent message.
+    #[error("it evicted it for a more urgent one")]
     Evicted,
     /// The sender gave a code that we do not know.
+    #[error("unknown reason {0}")]
     Other(u64),
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::port::Port;
 use super::slab::Slabs;
-use super::{Entry, FINISHED, Hub, State};
+use super::{Entry, FINISHED, Hub, State, closed};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::event::ConnectionEvent;
@@ -307,9 +307,7 @@ impl Hub {
                     }
                 }
                 drop(inbound);
-                let finished = code == Some(ErrorCode::NoError.get());
-                let closed = if finished { Closed::ByPeer } else { Closed::Lost { reason } };
-                state.end(id, closed);
+                state.end(id, closed(&reason, code));
             }
             event => {
                 entry.span.in_scope(|| tracing::debug!(?event, "lane"));

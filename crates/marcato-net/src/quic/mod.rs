@@ -251,7 +251,20 @@ impl Entry {
     }
 }
 
+/// Returns the end of a connection for the application, from the reason and the peer's code.
+fn closed(reason: &str, code: Option<u64>) -> Closed {
+    match code {
+        Some(code) if code == ErrorCode::NoError.get() => Closed::ByPeer,
+        _ => Closed::Lost { reason: reason.to_owned() },
+    }
+}
+
 impl Quic {
+    /// Returns the error of sending on a connection that has ended or is closing here.
+    fn over(&self) -> SendError {
+        SendError::Closed(self.shared.closed().unwrap_or(Closed::Local))
+    }
+
     /// Accepts a message, or a part of one; the flag marks the last part.
     fn take(
         &self,
@@ -264,10 +277,13 @@ impl Quic {
         let level = message.priority;
         let len = Bytes::new(message.body.len() as u64);
         let mut state = lock(&self.hub.state);
-        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Local));
-        let (entry, session) = state.connection(self).ok_or_else(over)?;
+        let (entry, session) = state.connection(self).ok_or_else(|| self.over())?;
         if entry.finishing {
             return Err(SendError::Closed(Closed::Local));
+        }
+        // The session has ended, and the event of its end was not dispatched yet.
+        if let Some((reason, code)) = session.ended() {
+            return Err(SendError::Closed(closed(reason, code)));
         }
         let queued = session.conducted().level(level).queued.bytes;
         limits.admit(level, len, entry.unfinished[level.index()], queued)?;
@@ -281,7 +297,7 @@ impl Quic {
             None => session.send(now, message.clone()),
         };
         let id = sent.map_err(|error| match error {
-            marcato_quic::SendError::Closed => over(),
+            marcato_quic::SendError::Closed => self.over(),
             marcato_quic::SendError::Offer(error) => SendError::from_offer(error, level),
             marcato_quic::SendError::TooManyUnfinished { .. } => SendError::Busy { priority: level },
             marcato_quic::SendError::TooLongForDatagram { limit } => {
@@ -314,9 +330,8 @@ impl Transport for Quic {
 
     fn begin_long(&self) -> Result<LongId, SendError> {
         let mut state = lock(&self.hub.state);
-        let over = || SendError::Closed(self.shared.closed().unwrap_or(Closed::Local));
-        let (entry, session) = state.connection(self).ok_or_else(over)?;
-        if entry.finishing { Err(over()) } else { Ok(session.begin_long()) }
+        let (entry, session) = state.connection(self).ok_or_else(|| self.over())?;
+        if entry.finishing { Err(self.over()) } else { Ok(session.begin_long()) }
     }
 
     fn offer_part(

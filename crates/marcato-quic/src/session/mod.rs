@@ -106,6 +106,8 @@ pub struct Session {
     send: SendState,
     credit: Credit,
     phase: Phase,
+    /// Reason and code of the session's end.
+    ended: Option<(String, Option<u64>)>,
     /// Control stream, once the peer has allowed it.
     control: Option<StreamId>,
     notes: Notes,
@@ -171,6 +173,7 @@ impl Session {
             send: SendState::default(),
             credit: Credit::default(),
             phase: Phase::default(),
+            ended: None,
             control: None,
             notes: Notes::default(),
             unread: VecDeque::new(),
@@ -479,6 +482,12 @@ impl Session {
         self.send.request_look();
     }
 
+    /// Returns the reason and the peer's error code of the session's end, as [`Event::Closed`] does;
+    /// `None` before it.
+    pub fn ended(&self) -> Option<(&str, Option<u64>)> {
+        self.ended.as_ref().map(|(reason, code)| (reason.as_str(), *code))
+    }
+
     /// Returns whether the handshake is complete and the session has not ended.
     pub fn is_open(&self) -> bool {
         self.phase.is_open()
@@ -621,6 +630,7 @@ impl Session {
     /// Marks the session as ended, and queues [`Event::Closed`] once.
     fn over(&mut self, reason: String, code: Option<u64>) {
         if self.phase.advance(Phase::Closed) {
+            self.ended = Some((reason.clone(), code));
             self.events.push_back(Event::Closed { reason, code });
         }
     }

@@ -336,3 +336,16 @@ fn a_listener_without_room_refuses_before_the_handshake() {
     assert_eq!(pair.timed_events(Server).count(), 0);
     assert_eq!(pair.endpoint(Server).stats().refused, 1);
 }
+
+#[test]
+fn the_reason_of_an_end_is_known_before_its_event() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    let now = pair.now;
+    assert_eq!(pair.session(Client).ended(), None);
+    pair.session(Server).close(now, ErrorCode::NoError, "finished");
+    pair.pass(Duration::from_millis(15));
+    let ended = pair.session(Client).ended().map(|(_, code)| code);
+    assert_eq!(ended, Some(Some(ErrorCode::NoError.get())));
+    let closed = |event: &Event| matches!(event, Event::Closed { code: Some(0), .. });
+    assert!(pair.events(Client).any(closed));
+}
