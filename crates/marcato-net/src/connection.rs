@@ -1,6 +1,7 @@
 //! Connections and messages: the application's interface.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use marcato_sched::conductor::MessageId;
@@ -295,6 +296,12 @@ impl Connection {
     pub fn discard_less_urgent_than(&self, threshold: Priority) {
         self.transport().discard_less_urgent_than(threshold);
         self.shared().report(&ConnectionEvent::ThresholdChanged(threshold));
+    }
+
+    /// Returns the address of the peer: over QUIC, that of the first lane. After the end, it is the
+    /// last one.
+    pub fn remote_addr(&self) -> Option<SocketAddr> {
+        self.stats().lanes.first().and_then(|lane| lane.remote)
     }
 
     /// Returns the connection's events from now on, as a stream.

@@ -11,6 +11,7 @@ use crate::connection::Connection;
 use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
 #[cfg(feature = "quic")]
 use crate::quic;
+use crate::target::{self, Target};
 #[cfg(feature = "tcp")]
 use crate::tcp;
 
@@ -82,6 +83,19 @@ impl Config {
     }
 }
 
+/// Connects over all lanes of `to`.
+pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
+    config.validate()?;
+    match config.engine {
+        #[cfg(feature = "tcp")]
+        Engine::Tcp => tcp::connect(config, to).await,
+        #[cfg(feature = "quic")]
+        Engine::Quic => quic::connect(config, to).await,
+        #[cfg(not(all(feature = "tcp", feature = "quic")))]
+        engine => Err(ConfigError::NotBuilt { engine }.into()),
+    }
+}
+
 impl Endpoint {
     /// Lets peers connect to these addresses.
     ///
@@ -123,20 +137,17 @@ impl Endpoint {
         Ok(Self { addrs, accepted: Mutex::new(accepted), listener })
     }
 
-    /// Connects to a server over all lanes given; returns as soon as the first carries messages.
+    /// Connects to a server: to a [`Remote`] over all lanes given, or by its name and port
+    /// (`"example.com:4433"`, or [`Named`](crate::Named)) over one. Returns as soon as the first
+    /// lane carries messages.
     ///
     /// # Errors
     ///
     /// If the configuration is invalid, the server cannot be reached or fails authentication.
-    pub async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
-        config.validate()?;
-        match config.engine {
-            #[cfg(feature = "tcp")]
-            Engine::Tcp => tcp::connect(config, to).await,
-            #[cfg(feature = "quic")]
-            Engine::Quic => quic::connect(config, to).await,
-            #[cfg(not(all(feature = "tcp", feature = "quic")))]
-            engine => Err(ConfigError::NotBuilt { engine }.into()),
+    pub async fn connect(config: &Config, to: impl Into<Target>) -> Result<Connection, ConnectError> {
+        match to.into() {
+            Target::Remote(remote) => connect(config, &remote).await,
+            Target::Named(named) => target::connect(config, &named).await,
         }
     }
 

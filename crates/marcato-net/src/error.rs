@@ -88,6 +88,12 @@ pub enum ConfigError {
     /// QUIC is always encrypted.
     #[error("quic is always encrypted: use tls, or the tcp engine")]
     PlaintextQuic,
+    /// The target of a connection is no host with a port.
+    #[error("`{given}` has no host and port: write `example.com:4433` or `[2001:db8::1]:4433`")]
+    Target {
+        /// Target given.
+        given: String,
+    },
     /// No certificate can have this name.
     #[error("invalid certificate name {name:?}: give a host name or an IP address")]
     Name {
@@ -138,6 +144,14 @@ pub enum ConnectError {
     Bind {
         /// Address refused.
         addr: SocketAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The name has no address.
+    #[error("cannot find the address of {host}: {source}")]
+    Unknown {
+        /// Host as given.
+        host: String,
         /// Error of the system.
         source: io::Error,
     },

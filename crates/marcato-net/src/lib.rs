@@ -149,6 +149,7 @@ mod stats;
     allow(dead_code, unused_imports, reason = "each engine uses a part")
 )]
 mod sys;
+mod target;
 #[cfg(feature = "tcp")]
 mod tcp;
 
@@ -180,6 +181,7 @@ pub use marcato_wire::MessageNumber;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
+pub use target::{Named, Target};
 // Whole crates, for settings beyond the common ones: the rules of the Conductor
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).
 #[cfg(feature = "quic")]

@@ -7,10 +7,10 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{NAME, body, close, for_both_engines, greet, number_of, pair, server, within};
+use common::{NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, within};
 use marcato_net::{
-    ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, LongMessages, Message, MissedReason,
-    NotDelivered, Remote, SendError, ServerSecurity,
+    ClientSecurity, Closed, Config, ConfigError, ConnectError, Endpoint, Engine, LongMessages, Message,
+    MissedReason, Named, NotDelivered, Remote, SendError, ServerSecurity,
 };
 use marcato_quic::{Fingerprint, Identity, Trust};
 use marcato_units::{Bytes, Priority};
@@ -529,7 +529,33 @@ async fn quic_refuses_to_be_plain_and_tcp_to_have_two_lanes() {
     assert!(error.to_string().contains("1 lanes at most, not 2"), "{error}");
 }
 
+/// The name has an IPv6 address too, where nobody listens.
+async fn a_server_is_reached_by_its_name(engine: Engine) {
+    let config = Config::new(engine);
+    let identity = Identity::self_signed("localhost").unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let security = ServerSecurity::Tls(identity);
+    let server = Endpoint::listen(&config, &[localhost().into()], &security).await.unwrap();
+    let addr = server.local_addrs()[0];
+    let to = Named::new(&format!("localhost:{}", addr.port())).trusting(trust);
+    let client = within(Endpoint::connect(&config, to)).await.unwrap();
+    let accepted = within(server.accept()).await.unwrap();
+    assert_eq!(client.remote_addr(), Some(addr));
+    assert_eq!(accepted.remote_addr().map(|addr| addr.ip()), Some(addr.ip()));
+    close(client, accepted).await;
+}
+
+async fn a_name_without_an_address_is_an_error(engine: Engine) {
+    let config = Config::new(engine);
+    let error = within(Endpoint::connect(&config, "nobody.invalid:1")).await.unwrap_err();
+    assert!(matches!(&error, ConnectError::Unknown { host, .. } if host == "nobody.invalid"), "{error}");
+    let error = within(Endpoint::connect(&config, "nobody.invalid")).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Config(ConfigError::Target { .. })), "{error}");
+}
+
 for_both_engines! {
+    a_server_is_reached_by_its_name
+    a_name_without_an_address_is_an_error
     ten_thousand_messages_arrive_whole_and_once
     a_thousand_tasks_send_at_once
     one_byte_and_64_mib_arrive_unchanged_in_both_directions
