@@ -1,7 +1,7 @@
 //! Configuration of an endpoint.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 #[cfg(feature = "native-certs")]
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -230,6 +230,19 @@ pub struct LocalAddress {
     /// Class in which the network should serve packets that leave by it. Only QUIC has lanes of the
     /// low layer.
     pub layer: Layer,
+}
+
+impl LocalAddress {
+    /// Returns all addresses of this host at a port: of IPv6, if the host has it, and of IPv4. With
+    /// port 0, the system chooses a port for each.
+    pub fn any(port: u16) -> Vec<Self> {
+        let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        // A kernel without IPv6, or with IPv6 switched off, refuses this.
+        let has_v6 = std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+        let all = has_v6.then_some(v6).into_iter().chain([v4]);
+        all.map(Self::from).collect()
+    }
 }
 
 impl From<SocketAddr> for LocalAddress {

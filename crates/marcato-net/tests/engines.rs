@@ -4,13 +4,16 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, within};
+use common::{
+    NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, server_at, within,
+};
 use marcato_net::{
-    ClientSecurity, Closed, Config, ConfigError, ConnectError, Endpoint, Engine, LongMessages, Message,
-    MissedReason, Named, NotDelivered, Remote, SendError, ServerSecurity,
+    ClientSecurity, Closed, Config, ConfigError, ConnectError, Endpoint, Engine, LocalAddress, LongMessages,
+    Message, MissedReason, Named, NotDelivered, Remote, SendError, ServerSecurity,
 };
 use marcato_quic::{Fingerprint, Identity, Trust};
 use marcato_units::{Bytes, Priority};
@@ -553,7 +556,23 @@ async fn a_name_without_an_address_is_an_error(engine: Engine) {
     assert!(matches!(error, ConnectError::Config(ConfigError::Target { .. })), "{error}");
 }
 
+/// Both families have the same port, and answer from the address that was asked.
+async fn a_server_at_any_address_is_reached_over_ipv4_and_ipv6(engine: Engine) {
+    let config = Config::new(engine);
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = server_at(&config, &LocalAddress::any(port)).await;
+    for ip in ["127.0.0.1", "::1"] {
+        let addr = SocketAddr::new(ip.parse().unwrap(), port);
+        let remote = Remote::new(addr, ClientSecurity::trusting(NAME, server.trust.clone()));
+        let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+        let accepted = within(server.endpoint.accept()).await.unwrap();
+        assert_eq!(client.remote_addr(), Some(addr));
+        close(client, accepted).await;
+    }
+}
+
 for_both_engines! {
+    a_server_at_any_address_is_reached_over_ipv4_and_ipv6
     a_server_is_reached_by_its_name
     a_name_without_an_address_is_an_error
     ten_thousand_messages_arrive_whole_and_once

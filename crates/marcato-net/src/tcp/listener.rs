@@ -1,5 +1,6 @@
 //! Accepts connections of peers.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -10,7 +11,8 @@ use std::sync::atomic::{
 use marcato_identity::Identity;
 use marcato_stream::{Pool, Stranger, Strangers};
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +26,8 @@ use crate::error::{ConfigError, ListenError};
 
 /// Pause after the system has refused an incoming connection, usually for lack of file descriptors.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+/// Limit of the peers that wait in the kernel for their handshake.
+const BACKLOG: u32 = 1024;
 
 /// Listener at some addresses, until it is dropped.
 pub(crate) struct Listener {
@@ -87,7 +91,7 @@ impl Listener {
         let mut listener = Self { addrs: Vec::new(), tasks: Vec::new(), shared };
         for local in at {
             let bind = |source| ListenError::Bind { addr: local.addr, source };
-            let socket = TcpListener::bind(local.addr).await.map_err(bind)?;
+            let socket = listen(local.addr).map_err(bind)?;
             listener.addrs.push(socket.local_addr().map_err(bind)?);
             let shared = Arc::clone(&listener.shared);
             listener.tasks.push(tokio::spawn(async move {
@@ -132,6 +136,18 @@ impl Listener {
         let (shared, waiting) = (Arc::clone(&self.shared), self.tasks.len());
         Arc::new(move || shared.stats(waiting))
     }
+}
+
+/// Listens at an address, and only in its own family, so that both can have the same port.
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if addr.is_ipv6() {
+        SockRef::from(&socket).set_only_v6(true)?;
+    }
+    // A server that restarts gets its port although old connections linger there.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
 }
 
 impl Acceptor {
