@@ -17,11 +17,22 @@ pub struct ChunkRule {
     pub min_segments: u32,
     /// Upper bound in bytes (64 kB).
     pub max: Bytes,
+    /// Upper bound in bytes while no urgent message has come for a while (256 kB). System calls
+    /// then cost less, and no message gains from a finer order.
+    pub quiet_max: Bytes,
+    /// Time without a message of P0 or P1 after which `quiet_max` holds (1 s).
+    pub quiet_after: Duration,
 }
 
 impl Default for ChunkRule {
     fn default() -> Self {
-        Self { span: Duration::from_millis(1), min_segments: 1, max: Bytes::new(64 << 10) }
+        Self {
+            span: Duration::from_millis(1),
+            min_segments: 1,
+            max: Bytes::new(64 << 10),
+            quiet_max: Bytes::new(256 << 10),
+            quiet_after: Duration::from_secs(1),
+        }
     }
 }
 
@@ -30,10 +41,13 @@ impl ChunkRule {
     /// so that no small segment goes between full ones. If less than a segment leaves in the rule's
     /// span, one is the least that keeps the wire full. If more than the largest chunk does, system
     /// calls would cost more than a finer order gains.
-    pub fn on_wire(&self, mss: Bytes, rate: Rate) -> Bytes {
+    ///
+    /// `quiet` means that no urgent message has come for [`quiet_after`](Self::quiet_after).
+    pub fn on_wire(&self, mss: Bytes, rate: Rate, quiet: bool) -> Bytes {
         let mss = mss.get().max(1);
         let least = u64::from(self.min_segments.max(1)) * mss;
-        let most = (self.max.get() / mss * mss).max(mss);
+        let max = if quiet { self.max.max(self.quiet_max) } else { self.max };
+        let most = (max.get() / mss * mss).max(mss);
         let wanted = rate.bytes_in(self.span).get() / mss * mss;
         Bytes::new(wanted.max(least).min(most))
     }
@@ -56,12 +70,19 @@ mod tests {
     fn chunks_are_segments_when_slow_and_large_when_fast() {
         let rule = ChunkRule::default();
         let mss = Bytes::new(1448);
-        let segments = |mbps| rule.on_wire(mss, Rate::from_mbps(mbps)).get() as f64 / 1448.0;
+        let segments = |mbps| rule.on_wire(mss, Rate::from_mbps(mbps), false).get() as f64 / 1448.0;
         assert_eq!([0, 2, 20, 40].map(segments), [1.0, 1.0, 1.0, 3.0]);
         assert_eq!([100, 1000, 40_000].map(segments), [8.0, 45.0, 45.0]);
         // On loopback, a segment can exceed the largest chunk.
-        assert_eq!(rule.on_wire(Bytes::new(65_483), Rate::from_mbps(1)), Bytes::new(65_483));
-        assert_eq!(rule.on_wire(Bytes::new(70_000), Rate::MAX), Bytes::new(70_000));
+        assert_eq!(rule.on_wire(Bytes::new(65_483), Rate::from_mbps(1), false), Bytes::new(65_483));
+        assert_eq!(rule.on_wire(Bytes::new(70_000), Rate::MAX, false), Bytes::new(70_000));
+    }
+
+    #[test]
+    fn chunks_grow_while_nothing_urgent_comes_but_no_longer_than_their_span() {
+        let rule = ChunkRule::default();
+        let size = |mbps| rule.on_wire(Bytes::new(1000), Rate::from_mbps(mbps), true).get();
+        assert_eq!([1, 100, 1000, 40_000].map(size), [1000, 12_000, 125_000, 262_000]);
     }
 
     #[test]

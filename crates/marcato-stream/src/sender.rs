@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
 use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Slab};
-use marcato_units::{Bytes, Priority, Time};
+use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 
 use crate::{ChangeError, Closed, Limits, LongId, Message, MissedReason, NotDelivered, SendError};
@@ -90,6 +90,8 @@ pub struct Sender<T> {
     /// Parts granted whole that did not end their message, by level.
     parts: [u64; Priority::COUNT],
     next_number: u64,
+    /// Time of the latest urgent message: P0 or P1.
+    urgent_at: Option<Time>,
     /// DONE frames, and the number of each.
     receipts: VecDeque<(MessageNumber, u32)>,
     /// RESET frames; `None` for messages that were never begun.
@@ -120,6 +122,7 @@ impl<T: Ticket> Sender<T> {
             unfinished: [0; Priority::COUNT],
             parts: [0; Priority::COUNT],
             next_number: 0,
+            urgent_at: None,
             receipts: VecDeque::new(),
             resets: VecDeque::new(),
         })
@@ -225,7 +228,15 @@ impl<T: Ticket> Sender<T> {
         self.messages
             .insert(id, Outgoing { body: message.body.clone(), ticket, level, announced: None, part });
         self.unfinished[level.index()] += 1;
+        if level <= Priority::P1 {
+            self.urgent_at = Some(now);
+        }
         Ok(id)
+    }
+
+    /// Returns whether no message of P0 or P1 was offered within `span`.
+    pub fn is_quiet(&self, now: Time, span: Duration) -> bool {
+        self.urgent_at.is_none_or(|at| now.since(at) >= span)
     }
 
     /// Cancels a message.

@@ -83,6 +83,8 @@ struct Driver {
     chunk: Vec<u8>,
     /// Bytes of a chunk on the wire, and in `measured_at` the time of that measurement.
     size: Bytes,
+    /// No urgent message has come for a while.
+    quiet: bool,
     measured_at: Option<Time>,
     low_water: u32,
     liveness: Liveness,
@@ -112,6 +114,7 @@ pub(super) async fn drive(
         plain,
         chunk: Vec::new(),
         size: Bytes::ZERO,
+        quiet: false,
         measured_at: None,
         low_water: 0,
         liveness,
@@ -274,10 +277,10 @@ impl Driver {
             return Ok(any);
         }
         let now = self.tcp.now();
-        let (wanted, done) = {
+        let (wanted, done, quiet) = {
             let state = lock(&self.tcp.state);
             let done = state.phase == Phase::Finishing && state.sender.is_idle();
-            (state.sender.wants_write(), done)
+            (state.sender.wants_write(), done, state.sender.is_quiet(now, self.config.chunk.quiet_after))
         };
         if done {
             self.pipe.queue_end();
@@ -291,11 +294,11 @@ impl Driver {
         if !wanted || !self.is_writable()? {
             return Ok(any);
         }
-        let budget = chunk::plain(self.measure(now)?, self.pipe.is_tls());
+        let budget = chunk::plain(self.measure(now, quiet)?, self.pipe.is_tls());
         self.chunk.clear();
         lock(&self.tcp.state).sender.fill(now, budget, &mut self.chunk);
         if !self.chunk.is_empty() {
-            self.pipe.queue(&self.chunk)?;
+            self.pipe.queue(&mut self.chunk)?;
             self.pipe.flush(&self.stream)?;
             any = true;
         }
@@ -323,16 +326,17 @@ impl Driver {
     }
 
     /// Returns the bytes of a chunk on the wire, at the connection's present rate.
-    fn measure(&mut self, now: Time) -> io::Result<Bytes> {
-        if self.measured_at.is_some_and(|at| now.since(at) < FRESH) {
+    fn measure(&mut self, now: Time, quiet: bool) -> io::Result<Bytes> {
+        if quiet == self.quiet && self.measured_at.is_some_and(|at| now.since(at) < FRESH) {
             return Ok(self.size);
         }
         self.measured_at = Some(now);
+        self.quiet = quiet;
         let socket = SockRef::from(&*self.stream);
         // Without measurements by the system, chunks are Ethernet segments.
         let (mss, rate) = sys::tcp_info(&socket)
             .map_or((Bytes::new(1448), Rate::ZERO), |info| (info.mss, info.delivery_rate));
-        self.size = self.config.chunk.on_wire(mss, rate);
+        self.size = self.config.chunk.on_wire(mss, rate, quiet);
         let low_water = low_water(self.size, self.size > mss * SLOW_SEGMENTS);
         if low_water != self.low_water {
             self.low_water = low_water;

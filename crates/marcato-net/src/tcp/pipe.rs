@@ -52,15 +52,18 @@ impl Pipe {
         }
     }
 
-    /// Accepts a chunk.
-    pub(crate) fn queue(&mut self, chunk: &[u8]) -> io::Result<()> {
+    /// Accepts a chunk, and leaves an empty buffer for the next one.
+    pub(crate) fn queue(&mut self, chunk: &mut Vec<u8>) -> io::Result<()> {
         match self {
             Self::Plain { out, at } => {
                 if *at == out.len() {
-                    out.clear();
+                    // Without TLS the bytes are not copied again.
+                    std::mem::swap(out, chunk);
                     *at = 0;
+                } else {
+                    out.extend_from_slice(chunk);
                 }
-                out.extend_from_slice(chunk);
+                chunk.clear();
                 Ok(())
             }
             Self::Tls(connection) => connection.writer().write_all(chunk),
